@@ -1,0 +1,118 @@
+//! What a controller is to the manager: a descriptor in a table, built with a context, run until told to stop.
+
+use std::any::{Any, TypeId};
+use std::collections::HashMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use prometheus::Registry;
+
+use crate::client::ApiClient;
+use crate::clock::Clock;
+use crate::events::EventRecorder;
+use crate::informer::InformerFactory;
+use crate::tasks::{CancellationToken, Tasks};
+use crate::workqueue::QueueMetrics;
+
+/// One line of the table of controllers.
+#[derive(Debug, Clone, Copy)]
+pub struct Descriptor {
+    /// Canonical name, such as `deployment-controller`.
+    pub name: &'static str,
+    /// Other names that `--controllers` accepts, such as `deployment`.
+    pub aliases: &'static [&'static str],
+    /// Whether `*` includes it.
+    pub enabled_by_default: bool,
+    /// What it does, in one sentence, for help and README.
+    pub summary: &'static str,
+    /// Asks the factory for every informer (and index) the controller reads, so that a standby can keep them warm.
+    pub watches: fn(&InformerFactory),
+    /// Builds it.
+    pub init: fn(&ControllerContext) -> Result<Box<dyn Controller>, InitError>,
+}
+
+/// A controller could not be built.
+#[derive(Debug, thiserror::Error)]
+#[error("build {controller}: {source}")]
+pub struct InitError {
+    /// Canonical name.
+    pub controller: &'static str,
+    /// Why.
+    #[source]
+    pub source: Box<dyn std::error::Error + Send + Sync>,
+}
+
+/// A built controller.
+pub trait Controller: Send + 'static {
+    /// Works until `stop`, then finishes the writes in flight and returns. Called once, with its informers synced.
+    fn run(self: Box<Self>, stop: CancellationToken) -> Pin<Box<dyn Future<Output = ()> + Send>>;
+}
+
+/// Makes the API client of a controller identity, such as `deployment-controller`.
+pub type ClientFactory = Arc<dyn Fn(&str) -> ApiClient + Send + Sync>;
+
+/// What the manager gives to each controller.
+#[derive(Clone)]
+pub struct ControllerContext {
+    /// Shared informers.
+    pub informers: InformerFactory,
+    /// Clients by identity.
+    pub clients: ClientFactory,
+    /// The time.
+    pub clock: Clock,
+    /// Where metrics are registered.
+    pub registry: Registry,
+    /// Metrics of all work queues.
+    pub queue_metrics: QueueMetrics,
+    /// Tasks that outlive a controller's `run`, such as event senders.
+    pub tasks: Arc<Tasks>,
+    /// Ends those tasks; cancelled after the controllers have stopped.
+    pub stop: CancellationToken,
+    configs: Arc<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>,
+}
+
+/// The parts of a [`ControllerContext`] that have no default.
+pub struct ContextParts {
+    /// Shared informers.
+    pub informers: InformerFactory,
+    /// Clients by identity.
+    pub clients: ClientFactory,
+    /// The time.
+    pub clock: Clock,
+    /// Where metrics are registered.
+    pub registry: Registry,
+    /// Metrics of all work queues.
+    pub queue_metrics: QueueMetrics,
+}
+
+impl ControllerContext {
+    /// A context without configuration: every controller runs with its defaults.
+    pub fn new(parts: ContextParts) -> Self {
+        let ContextParts { informers, clients, clock, registry, queue_metrics } = parts;
+        let (tasks, stop) = (Arc::default(), CancellationToken::new());
+        Self { informers, clients, clock, registry, queue_metrics, tasks, stop, configs: Arc::default() }
+    }
+
+    /// Adds the configuration of one controller, found again by its type.
+    #[must_use]
+    pub fn with_config<C: Send + Sync + 'static>(mut self, config: C) -> Self {
+        Arc::make_mut(&mut self.configs).insert(TypeId::of::<C>(), Arc::new(config));
+        self
+    }
+
+    /// The configuration of type `C`, or its default.
+    pub fn config<C: Clone + Default + 'static>(&self) -> C {
+        self.configs.get(&TypeId::of::<C>()).and_then(|c| c.downcast_ref::<C>()).cloned().unwrap_or_default()
+    }
+
+    /// The client of `identity`.
+    pub fn client(&self, identity: &str) -> ApiClient {
+        (self.clients)(identity)
+    }
+
+    /// A started event recorder for `component`, sending through `client`.
+    pub fn recorder(&self, component: &'static str, client: ApiClient) -> EventRecorder {
+        EventRecorder::start(component, client, self.clock.clone(), &self.tasks, &self.stop)
+    }
+}

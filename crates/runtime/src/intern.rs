@@ -1,0 +1,156 @@
+//! Strings and small values that repeat across objects are kept once.
+//!
+//! A cluster of 100,000 pods has a few hundred namespaces, nodes and label sets. Each distinct value lives in one table here as
+//! long as something outside refers to it; the table drops the rest when it grows.
+
+use std::borrow::Borrow;
+use std::collections::HashSet;
+use std::fmt;
+use std::hash::Hash;
+use std::ops::Deref;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+
+/// A table of shared values.
+pub struct Interner<T: ?Sized> {
+    table: LazyLock<Mutex<Table<T>>>,
+}
+
+struct Table<T: ?Sized> {
+    values: HashSet<Arc<T>>,
+    sweep_at: usize,
+}
+
+/// Below this size a sweep costs more than it frees.
+const FIRST_SWEEP: usize = 1024;
+
+impl<T: ?Sized + Eq + Hash> Interner<T> {
+    /// An empty table, for a `static`.
+    pub const fn new() -> Self {
+        Self { table: LazyLock::new(|| Mutex::new(Table { values: HashSet::new(), sweep_at: FIRST_SWEEP })) }
+    }
+
+    /// The shared copy of `value`; made from it when there is none yet.
+    pub fn intern<'a>(&self, value: &'a T) -> Arc<T>
+    where
+        Arc<T>: From<&'a T> + Borrow<T>,
+    {
+        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = table.values.get(value) {
+            return Arc::clone(found);
+        }
+        if table.values.len() >= table.sweep_at {
+            table.values.retain(|v| Arc::strong_count(v) > 1);
+            table.sweep_at = (table.values.len() * 2).max(FIRST_SWEEP);
+        }
+        let fresh: Arc<T> = Arc::from(value);
+        table.values.insert(Arc::clone(&fresh));
+        fresh
+    }
+}
+
+impl<T: ?Sized + Eq + Hash> Default for Interner<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+static STRINGS: Interner<str> = Interner::new();
+
+/// An interned string: namespaces, node names, label keys and values, anything that many objects have in common.
+#[derive(Clone, Hash, PartialOrd, Ord)]
+pub struct Sym(Arc<str>);
+
+impl Sym {
+    /// The shared copy of `text`.
+    pub fn new(text: &str) -> Self {
+        Self(STRINGS.intern(text))
+    }
+
+    /// The text itself.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl PartialEq for Sym {
+    fn eq(&self, other: &Self) -> bool {
+        // Both sides come from the same table, so one text has one address while both are alive.
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Sym {}
+
+impl PartialEq<str> for Sym {
+    fn eq(&self, other: &str) -> bool {
+        &*self.0 == other
+    }
+}
+
+impl PartialEq<&str> for Sym {
+    fn eq(&self, other: &&str) -> bool {
+        &*self.0 == *other
+    }
+}
+
+impl Deref for Sym {
+    type Target = str;
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Borrow<str> for Sym {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Default for Sym {
+    fn default() -> Self {
+        Self::new("")
+    }
+}
+
+impl From<&str> for Sym {
+    fn from(text: &str) -> Self {
+        Self::new(text)
+    }
+}
+
+impl fmt::Display for Sym {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for Sym {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&*self.0, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_texts_share_one_allocation() {
+        let (a, b) = (Sym::new("intern-a"), Sym::new("intern-a"));
+        assert_eq!(a, b);
+        assert!(Arc::ptr_eq(&a.0, &b.0));
+        assert_ne!(a, Sym::new("intern-b"));
+    }
+
+    #[test]
+    fn values_nobody_holds_are_swept_when_the_table_grows() {
+        static TABLE: Interner<str> = Interner::new();
+        let kept = TABLE.intern("kept");
+        for i in 0..3 * FIRST_SWEEP {
+            TABLE.intern(format!("gone-{i}").as_str());
+        }
+        let table = TABLE.table.lock().unwrap();
+        assert!(table.values.len() <= FIRST_SWEEP + 1, "{} values left", table.values.len());
+        assert!(table.values.contains(&kept));
+    }
+}

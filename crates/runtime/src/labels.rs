@@ -1,0 +1,209 @@
+//! Labels and label selectors, as cached objects carry and match them.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::Deserialize;
+
+use crate::intern::{Interner, Sym};
+
+static SETS: Interner<[(Sym, Sym)]> = Interner::new();
+
+/// The labels of one object, sorted by key. Objects with equal labels share one allocation.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Labels(Arc<[(Sym, Sym)]>);
+
+impl Labels {
+    /// The shared set with these pairs; of a repeated key the last value counts.
+    pub fn new<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
+        let mut sorted: Vec<(Sym, Sym)> = Vec::new();
+        for (key, value) in pairs {
+            let value = Sym::new(value);
+            match sorted.binary_search_by(|(k, _)| k.as_str().cmp(key)) {
+                Ok(at) => sorted[at].1 = value,
+                Err(at) => sorted.insert(at, (Sym::new(key), value)),
+            }
+        }
+        Self(SETS.intern(&sorted[..]))
+    }
+
+    /// The value of `key`.
+    pub fn get(&self, key: &str) -> Option<&Sym> {
+        self.0.binary_search_by(|(k, _)| k.as_str().cmp(key)).ok().map(|at| &self.0[at].1)
+    }
+
+    /// All pairs, in key order.
+    pub fn iter(&self) -> impl Iterator<Item = (&Sym, &Sym)> {
+        self.0.iter().map(|(k, v)| (k, v))
+    }
+
+    /// True when there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// True when every pair of `other` is among these.
+    pub fn contains_all(&self, other: &Labels) -> bool {
+        other.iter().all(|(key, value)| self.get(key) == Some(value))
+    }
+}
+
+impl Default for Labels {
+    fn default() -> Self {
+        Self::new([])
+    }
+}
+
+impl fmt::Debug for Labels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.iter()).finish()
+    }
+}
+
+/// A parsed `LabelSelector`: all its requirements must hold.
+///
+/// An object without a selector matches nothing ([`Selector::nothing`]), an empty selector matches everything, as in
+/// upstream's `metav1.LabelSelectorAsSelector`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Selector(Option<Vec<Requirement>>);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Requirement {
+    In(Sym, Vec<Sym>),
+    NotIn(Sym, Vec<Sym>),
+    Exists(Sym),
+    DoesNotExist(Sym),
+}
+
+/// A selector that the API server would not have admitted.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SelectorError {
+    /// An operator other than In, NotIn, Exists, DoesNotExist.
+    #[error("{0:?} is not a valid label selector operator")]
+    Operator(String),
+    /// In or NotIn without values.
+    #[error("values of {0:?}: must be non-empty for 'In' and 'NotIn'")]
+    NoValues(String),
+}
+
+/// `LabelSelector` as it is on the wire.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct WireSelector {
+    match_labels: std::collections::BTreeMap<String, String>,
+    match_expressions: Vec<WireRequirement>,
+}
+
+#[derive(Debug, Deserialize)]
+struct WireRequirement {
+    key: String,
+    operator: String,
+    #[serde(default)]
+    values: Vec<String>,
+}
+
+impl Selector {
+    /// The selector that matches no object.
+    pub fn nothing() -> Self {
+        Self(None)
+    }
+
+    /// Parses the wire form; `None` (no selector at all) matches nothing.
+    pub fn parse(wire: Option<&WireSelector>) -> Result<Self, SelectorError> {
+        let Some(wire) = wire else { return Ok(Self::nothing()) };
+        let mut all: Vec<Requirement> =
+            wire.match_labels.iter().map(|(k, v)| Requirement::In(Sym::new(k), vec![Sym::new(v)])).collect();
+        for WireRequirement { key, operator, values } in &wire.match_expressions {
+            let values: Vec<Sym> = values.iter().map(|v| Sym::new(v)).collect();
+            let name = Sym::new(key);
+            if values.is_empty() && matches!(operator.as_str(), "In" | "NotIn") {
+                return Err(SelectorError::NoValues(key.clone()));
+            }
+            all.push(match operator.as_str() {
+                "In" => Requirement::In(name, values),
+                "NotIn" => Requirement::NotIn(name, values),
+                "Exists" => Requirement::Exists(name),
+                "DoesNotExist" => Requirement::DoesNotExist(name),
+                other => return Err(SelectorError::Operator(other.to_owned())),
+            });
+        }
+        Ok(Self(Some(all)))
+    }
+
+    /// Whether `labels` meet every requirement.
+    pub fn matches(&self, labels: &Labels) -> bool {
+        let Some(requirements) = &self.0 else { return false };
+        requirements.iter().all(|requirement| match requirement {
+            Requirement::In(key, values) => labels.get(key).is_some_and(|v| values.contains(v)),
+            Requirement::NotIn(key, values) => labels.get(key).is_none_or(|v| !values.contains(v)),
+            Requirement::Exists(key) => labels.get(key).is_some(),
+            Requirement::DoesNotExist(key) => labels.get(key).is_none(),
+        })
+    }
+
+    /// True for the selector that matches everything.
+    pub fn is_everything(&self) -> bool {
+        self.0.as_ref().is_some_and(Vec::is_empty)
+    }
+
+    /// True for the selector that matches nothing.
+    pub fn is_nothing(&self) -> bool {
+        self.0.is_none()
+    }
+}
+
+impl fmt::Display for Selector {
+    /// The form that a `labelSelector` query parameter takes.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let list = |values: &[Sym]| values.iter().map(Sym::as_str).collect::<Vec<_>>().join(",");
+        for (i, requirement) in self.0.iter().flatten().enumerate() {
+            if i > 0 {
+                f.write_str(",")?;
+            }
+            match requirement {
+                Requirement::In(key, values) if values.len() == 1 => write!(f, "{key}={}", values[0])?,
+                Requirement::In(key, values) => write!(f, "{key} in ({})", list(values))?,
+                Requirement::NotIn(key, values) => write!(f, "{key} notin ({})", list(values))?,
+                Requirement::Exists(key) => write!(f, "{key}")?,
+                Requirement::DoesNotExist(key) => write!(f, "!{key}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn selector(json: serde_json::Value) -> Result<Selector, SelectorError> {
+        Selector::parse(Some(&serde_json::from_value(json).unwrap()))
+    }
+
+    #[test]
+    fn a_selector_matches_as_upstream_does() {
+        let labels = Labels::new([("app", "web"), ("tier", "front")]);
+        // (why, selector, matches)
+        let cases = [
+            ("empty matches all", serde_json::json!({}), true),
+            ("equal", serde_json::json!({"matchLabels": {"app": "web"}}), true),
+            ("other value", serde_json::json!({"matchLabels": {"app": "db"}}), false),
+            ("missing key", serde_json::json!({"matchLabels": {"zone": "a"}}), false),
+            ("in", serde_json::json!({"matchExpressions": [{"key": "app", "operator": "In", "values": ["db", "web"]}]}), true),
+            ("not in", serde_json::json!({"matchExpressions": [{"key": "app", "operator": "NotIn", "values": ["web"]}]}), false),
+            (
+                "not in, key absent",
+                serde_json::json!({"matchExpressions": [{"key": "z", "operator": "NotIn", "values": ["a"]}]}),
+                true,
+            ),
+            ("exists", serde_json::json!({"matchExpressions": [{"key": "tier", "operator": "Exists"}]}), true),
+            ("does not exist", serde_json::json!({"matchExpressions": [{"key": "tier", "operator": "DoesNotExist"}]}), false),
+        ];
+        for (why, json, expected) in cases {
+            assert_eq!(selector(json).unwrap().matches(&labels), expected, "{why}");
+        }
+        assert!(!Selector::nothing().matches(&labels));
+        assert!(selector(serde_json::json!({"matchExpressions": [{"key": "a", "operator": "In"}]})).is_err());
+        assert!(selector(serde_json::json!({"matchExpressions": [{"key": "a", "operator": "Near", "values": ["b"]}]})).is_err());
+    }
+}

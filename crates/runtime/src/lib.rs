@@ -1,0 +1,22 @@
+//! The machinery every controller of Steersman stands on.
+//!
+//! One [`informer::InformerFactory`] watches each resource type once for the whole process and keeps it in memory as a lean
+//! view ([`object`]). Handlers turn changes into keys of a [`workqueue::WorkQueue`]; a controller's `sync` reads the stores,
+//! decides, and writes through an [`client::ApiClient`]. [`leader`] says which process may write at all.
+
+pub mod client;
+pub mod clock;
+pub mod controller;
+pub mod events;
+pub mod expectations;
+pub mod informer;
+pub mod intern;
+pub mod labels;
+pub mod leader;
+pub mod metrics;
+pub mod object;
+pub mod rate;
+pub mod resource;
+pub mod tasks;
+pub mod template;
+pub mod workqueue;

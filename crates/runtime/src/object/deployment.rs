@@ -1,0 +1,191 @@
+//! Deployments.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::Object;
+use super::meta::{Annotations, Meta};
+use super::wire::{Condition, DecodeError, Document, MetaWire, nullable};
+use crate::labels::{Selector, SelectorError, WireSelector};
+use crate::resource::{self, ResourceType};
+use crate::template::PodTemplate;
+
+/// A Deployment with everything its controller decides by, and the document its writes start from.
+#[derive(Debug, Clone)]
+pub struct Deployment {
+    /// Metadata.
+    pub meta: Meta,
+    /// Annotations.
+    pub annotations: Annotations,
+    /// Spec.
+    pub spec: DeploymentSpec,
+    /// Status.
+    pub status: DeploymentStatus,
+    /// The object as served, without managedFields.
+    pub document: Document,
+}
+
+/// `spec` of a Deployment.
+#[derive(Debug, Clone)]
+pub struct DeploymentSpec {
+    /// Wanted pods; 1 when unset.
+    pub replicas: i32,
+    /// Parsed selector, or why it cannot be.
+    pub selector: Result<Selector, SelectorError>,
+    /// Pod template.
+    pub template: PodTemplate,
+    /// How old pods are replaced.
+    pub strategy: Strategy,
+    /// Seconds a pod must be ready to count as available.
+    pub min_ready_seconds: i32,
+    /// Old ReplicaSets to keep; `None` keeps all.
+    pub revision_history_limit: Option<i32>,
+    /// Whether roll-outs are held.
+    pub paused: bool,
+    /// Seconds a roll-out may go without progress; `None` is no limit.
+    pub progress_deadline_seconds: Option<i32>,
+}
+
+/// `spec.strategy`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Strategy {
+    /// New pods come up while old ones go.
+    RollingUpdate {
+        /// Pods above the wanted number; `None` when unset.
+        max_surge: Option<IntOrPercent>,
+        /// Pods below the wanted number; `None` when unset.
+        max_unavailable: Option<IntOrPercent>,
+    },
+    /// All old pods go first.
+    Recreate,
+    /// A type the API server should not have admitted.
+    Other(String),
+}
+
+/// A number, or a text that should be a percentage.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(untagged)]
+pub enum IntOrPercent {
+    /// An absolute number.
+    Int(i32),
+    /// `25%`; not checked yet.
+    Percent(String),
+}
+
+/// `status` of a Deployment, in the order and with the omissions of the wire. Fields unknown to us are kept.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct DeploymentStatus {
+    /// Generation of the spec this status was computed from.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub observed_generation: i64,
+    /// Pods that are neither finished nor terminating.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub replicas: i32,
+    /// Those of the newest template.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub updated_replicas: i32,
+    /// Those that are ready.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub ready_replicas: i32,
+    /// Those that have been ready for minReadySeconds.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub available_replicas: i32,
+    /// Pods still missing to full availability.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub unavailable_replicas: i32,
+    /// Pods on their way out; unset when a ReplicaSet does not report it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub terminating_replicas: Option<i32>,
+    /// Conditions, in the order of their last change.
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "nullable")]
+    pub conditions: Vec<Condition>,
+    /// Hash collisions met so far.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub collision_count: Option<i32>,
+    /// Everything else.
+    #[serde(flatten)]
+    pub extra: Map<String, Value>,
+}
+
+pub(super) fn is_zero<T: Default + PartialEq>(number: &T) -> bool {
+    *number == T::default()
+}
+
+impl Object for Deployment {
+    const RESOURCE: ResourceType = resource::DEPLOYMENTS;
+
+    fn decode(json: &[u8]) -> Result<Self, DecodeError> {
+        let error = |source| DecodeError::Json { kind: "Deployment", source };
+        let wire: Wire = serde_json::from_slice(json).map_err(error)?;
+        let document: Map<String, Value> = serde_json::from_slice(json).map_err(error)?;
+        let template = PodTemplate::new(document.get("spec").and_then(|spec| spec.get("template")).unwrap_or(&Value::Null));
+        let strategy = match wire.spec.strategy {
+            StrategyWire { kind, .. } if kind == "Recreate" => Strategy::Recreate,
+            StrategyWire { kind, rolling_update } if kind == "RollingUpdate" => {
+                let limits = rolling_update.unwrap_or_default();
+                Strategy::RollingUpdate { max_surge: limits.max_surge, max_unavailable: limits.max_unavailable }
+            }
+            StrategyWire { kind, .. } => Strategy::Other(kind),
+        };
+        Ok(Self {
+            annotations: wire.metadata.annotations.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect(),
+            meta: wire.metadata.into_meta("Deployment")?,
+            spec: DeploymentSpec {
+                replicas: wire.spec.replicas.unwrap_or(1),
+                selector: Selector::parse(wire.spec.selector.as_ref()),
+                template,
+                strategy,
+                min_ready_seconds: wire.spec.min_ready_seconds,
+                revision_history_limit: wire.spec.revision_history_limit,
+                paused: wire.spec.paused,
+                progress_deadline_seconds: wire.spec.progress_deadline_seconds,
+            },
+            status: wire.status,
+            document: Document::new(document),
+        })
+    }
+
+    fn meta(&self) -> &Meta {
+        &self.meta
+    }
+}
+
+#[derive(Deserialize)]
+struct Wire<'a> {
+    #[serde(borrow)]
+    metadata: MetaWire<'a>,
+    spec: SpecWire,
+    #[serde(default, deserialize_with = "nullable")]
+    status: DeploymentStatus,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SpecWire {
+    replicas: Option<i32>,
+    selector: Option<WireSelector>,
+    #[serde(default, deserialize_with = "nullable")]
+    strategy: StrategyWire,
+    #[serde(default, deserialize_with = "nullable")]
+    min_ready_seconds: i32,
+    revision_history_limit: Option<i32>,
+    #[serde(default, deserialize_with = "nullable")]
+    paused: bool,
+    progress_deadline_seconds: Option<i32>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase")]
+struct StrategyWire {
+    #[serde(rename = "type", default)]
+    kind: String,
+    rolling_update: Option<RollingUpdateWire>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase")]
+struct RollingUpdateWire {
+    max_surge: Option<IntOrPercent>,
+    max_unavailable: Option<IntOrPercent>,
+}

@@ -1,0 +1,114 @@
+//! ReplicaSets.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::Object;
+use super::deployment::is_zero;
+use super::meta::{Annotations, Meta};
+use super::wire::{Condition, DecodeError, Document, MetaWire, nullable};
+use crate::labels::{Selector, SelectorError, WireSelector};
+use crate::resource::{self, ResourceType};
+use crate::template::PodTemplate;
+
+/// A ReplicaSet with everything its own and the Deployment controller decide by, and the document their writes start from.
+#[derive(Debug, Clone)]
+pub struct ReplicaSet {
+    /// Metadata.
+    pub meta: Meta,
+    /// Annotations.
+    pub annotations: Annotations,
+    /// Spec.
+    pub spec: ReplicaSetSpec,
+    /// Status.
+    pub status: ReplicaSetStatus,
+    /// The object as served, without managedFields.
+    pub document: Document,
+}
+
+/// `spec` of a ReplicaSet.
+#[derive(Debug, Clone)]
+pub struct ReplicaSetSpec {
+    /// Wanted pods; 1 when unset.
+    pub replicas: i32,
+    /// Seconds a pod must be ready to count as available.
+    pub min_ready_seconds: i32,
+    /// Parsed selector, or why it cannot be.
+    pub selector: Result<Selector, SelectorError>,
+    /// Pod template.
+    pub template: PodTemplate,
+}
+
+/// `status` of a ReplicaSet, with the omissions of the wire. Fields unknown to us are kept.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ReplicaSetStatus {
+    /// Pods that are neither finished nor terminating; always on the wire.
+    pub replicas: i32,
+    /// Those that carry all labels of the template.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub fully_labeled_replicas: i32,
+    /// Those that are ready.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub ready_replicas: i32,
+    /// Those that have been ready for minReadySeconds.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub available_replicas: i32,
+    /// Pods on their way out; unset where the controller does not report it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub terminating_replicas: Option<i32>,
+    /// Generation of the spec this status was computed from.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub observed_generation: i64,
+    /// Conditions.
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "nullable")]
+    pub conditions: Vec<Condition>,
+    /// Everything else.
+    #[serde(flatten)]
+    pub extra: Map<String, Value>,
+}
+
+impl Object for ReplicaSet {
+    const RESOURCE: ResourceType = resource::REPLICA_SETS;
+
+    fn decode(json: &[u8]) -> Result<Self, DecodeError> {
+        let error = |source| DecodeError::Json { kind: "ReplicaSet", source };
+        let wire: Wire = serde_json::from_slice(json).map_err(error)?;
+        let document: Map<String, Value> = serde_json::from_slice(json).map_err(error)?;
+        let template = PodTemplate::new(document.get("spec").and_then(|spec| spec.get("template")).unwrap_or(&Value::Null));
+        Ok(Self {
+            annotations: wire.metadata.annotations.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect(),
+            meta: wire.metadata.into_meta("ReplicaSet")?,
+            spec: ReplicaSetSpec {
+                replicas: wire.spec.replicas.unwrap_or(1),
+                min_ready_seconds: wire.spec.min_ready_seconds,
+                selector: Selector::parse(wire.spec.selector.as_ref()),
+                template,
+            },
+            status: wire.status,
+            document: Document::new(document),
+        })
+    }
+
+    fn meta(&self) -> &Meta {
+        &self.meta
+    }
+}
+
+#[derive(Deserialize)]
+struct Wire<'a> {
+    #[serde(borrow)]
+    metadata: MetaWire<'a>,
+    spec: SpecWire,
+    #[serde(default, deserialize_with = "nullable")]
+    status: ReplicaSetStatus,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SpecWire {
+    replicas: Option<i32>,
+    #[serde(default, deserialize_with = "nullable")]
+    min_ready_seconds: i32,
+    selector: Option<WireSelector>,
+}

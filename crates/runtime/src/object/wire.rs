@@ -1,0 +1,200 @@
+//! Shapes shared by the decoders: borrowed metadata, served documents, conditions.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde::de::{self, Deserializer, Visitor};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::meta::{Meta, OwnerReference, Owners, Uid};
+use crate::intern::Sym;
+use crate::labels::Labels;
+
+/// Bytes from the API server that are not the object they should be.
+#[derive(Debug, thiserror::Error)]
+pub enum DecodeError {
+    /// Not JSON, or not of the expected shape.
+    #[error("decode {kind}: {source}")]
+    Json {
+        /// What was expected.
+        kind: &'static str,
+        /// What is wrong.
+        #[source]
+        source: serde_json::Error,
+    },
+    /// A resourceVersion that is no decimal number; Kubernetes guarantees the form since 1.35.
+    #[error("decode {kind}: resourceVersion {version:?} is not a decimal number")]
+    ResourceVersion {
+        /// What was decoded.
+        kind: &'static str,
+        /// The offending text.
+        version: String,
+    },
+}
+
+/// A string that borrows from the input when it has no escapes.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Text<'a>(Cow<'a, str>);
+
+impl std::ops::Deref for Text<'_> {
+    type Target = str;
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct TextVisitor;
+        impl<'de> Visitor<'de> for TextVisitor {
+            type Value = Text<'de>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string")
+            }
+            fn visit_borrowed_str<E: de::Error>(self, text: &'de str) -> Result<Self::Value, E> {
+                Ok(Text(Cow::Borrowed(text)))
+            }
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Self::Value, E> {
+                Ok(Text(Cow::Owned(text.to_owned())))
+            }
+        }
+        deserializer.deserialize_str(TextVisitor)
+    }
+}
+
+/// A value that may be absent or `null`; both mean the default, as in Go's JSON.
+pub(super) fn nullable<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(deserializer: D) -> Result<T, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct MetaWire<'a> {
+    #[serde(borrow)]
+    name: Text<'a>,
+    #[serde(borrow)]
+    namespace: Option<Text<'a>>,
+    #[serde(borrow)]
+    uid: Option<Text<'a>>,
+    #[serde(borrow)]
+    resource_version: Option<Text<'a>>,
+    #[serde(default)]
+    generation: i64,
+    creation_timestamp: Option<Timestamp>,
+    deletion_timestamp: Option<Timestamp>,
+    #[serde(borrow, default, deserialize_with = "nullable")]
+    labels: BTreeMap<Text<'a>, Text<'a>>,
+    #[serde(borrow, default, deserialize_with = "nullable")]
+    pub(super) annotations: BTreeMap<Text<'a>, Text<'a>>,
+    #[serde(borrow, default, deserialize_with = "nullable")]
+    owner_references: Vec<OwnerWire<'a>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct OwnerWire<'a> {
+    #[serde(borrow)]
+    api_version: Text<'a>,
+    #[serde(borrow)]
+    kind: Text<'a>,
+    #[serde(borrow)]
+    name: Text<'a>,
+    #[serde(borrow)]
+    uid: Text<'a>,
+    #[serde(default, deserialize_with = "nullable")]
+    controller: bool,
+    #[serde(default, deserialize_with = "nullable")]
+    block_owner_deletion: bool,
+}
+
+impl MetaWire<'_> {
+    pub(super) fn into_meta(self, kind: &'static str) -> Result<Meta, DecodeError> {
+        let version = self.resource_version.as_deref().unwrap_or("0");
+        let resource_version = version.parse().map_err(|_| DecodeError::ResourceVersion { kind, version: version.to_owned() })?;
+        let owners: Vec<OwnerReference> = self
+            .owner_references
+            .iter()
+            .map(|owner| OwnerReference {
+                api_version: Sym::new(&owner.api_version),
+                kind: Sym::new(&owner.kind),
+                name: Sym::new(&owner.name),
+                uid: Uid::new(&owner.uid),
+                controller: owner.controller,
+                block_owner_deletion: owner.block_owner_deletion,
+            })
+            .collect();
+        Ok(Meta {
+            namespace: Sym::new(self.namespace.as_deref().unwrap_or_default()),
+            name: Arc::from(&*self.name),
+            uid: Uid::new(self.uid.as_deref().unwrap_or_default()),
+            resource_version,
+            generation: self.generation,
+            created: self.creation_timestamp,
+            deleted: self.deletion_timestamp,
+            labels: Labels::new(self.labels.iter().map(|(k, v)| (&**k, &**v))),
+            owners: Owners::new(&owners),
+        })
+    }
+}
+
+/// The JSON the server sent for an object, without `managedFields`: the base of every whole-object write.
+///
+/// Leaving `managedFields` out of a PUT keeps the server's entries; an empty list would wipe them.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Document(Arc<str>);
+
+impl Document {
+    /// The document of `object`.
+    pub fn new(mut object: Map<String, Value>) -> Self {
+        if let Some(Value::Object(meta)) = object.get_mut("metadata") {
+            meta.remove("managedFields");
+        }
+        Self(Value::Object(object).to_string().into())
+    }
+
+    /// A copy to change and write.
+    pub fn to_object(&self) -> Map<String, Value> {
+        serde_json::from_str(&self.0).expect("a document is made from a JSON object")
+    }
+
+    /// The JSON text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Document {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A condition of a Deployment, ReplicaSet or Node. Fields unknown to us are kept.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Condition {
+    /// Type, unique within the list.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// `True`, `False` or `Unknown`.
+    pub status: String,
+    /// When any field changed last (Deployments only).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_update_time: Option<Timestamp>,
+    /// When the status changed last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_transition_time: Option<Timestamp>,
+    /// One word, for programs.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+    /// A sentence, for people.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub message: String,
+    /// Everything else.
+    #[serde(flatten)]
+    pub extra: Map<String, Value>,
+}

@@ -1,0 +1,66 @@
+//! Resource types and the paths they are served under.
+
+use std::borrow::Cow;
+use std::fmt;
+
+/// A served resource: what a watch, a path and an owner reference need to know about it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct ResourceType {
+    /// API group; empty for core.
+    pub group: Cow<'static, str>,
+    /// API version, such as `v1`.
+    pub version: Cow<'static, str>,
+    /// Kind, such as `ReplicaSet`.
+    pub kind: Cow<'static, str>,
+    /// Plural name in paths, such as `replicasets`.
+    pub plural: Cow<'static, str>,
+    /// Whether objects live in namespaces.
+    pub namespaced: bool,
+}
+
+impl ResourceType {
+    const fn builtin(group: &'static str, kind: &'static str, plural: &'static str, namespaced: bool) -> Self {
+        Self {
+            group: Cow::Borrowed(group),
+            version: Cow::Borrowed("v1"),
+            kind: Cow::Borrowed(kind),
+            plural: Cow::Borrowed(plural),
+            namespaced,
+        }
+    }
+
+    /// `v1` or `apps/v1`, as in `apiVersion`.
+    pub fn api_version(&self) -> Cow<'_, str> {
+        if self.group.is_empty() { Cow::Borrowed(&self.version) } else { Cow::Owned(format!("{}/{}", self.group, self.version)) }
+    }
+
+    /// Path of the collection: of one namespace, or of all when `namespace` is `None`.
+    pub fn path(&self, namespace: Option<&str>) -> String {
+        let root = if self.group.is_empty() { "/api/v1".to_owned() } else { format!("/apis/{}/{}", self.group, self.version) };
+        match namespace {
+            Some(ns) => format!("{root}/namespaces/{ns}/{}", self.plural),
+            None => format!("{root}/{}", self.plural),
+        }
+    }
+}
+
+impl fmt::Display for ResourceType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.group.is_empty() { f.write_str(&self.plural) } else { write!(f, "{}.{}", self.plural, self.group) }
+    }
+}
+
+/// core/v1 pods.
+pub const PODS: ResourceType = ResourceType::builtin("", "Pod", "pods", true);
+/// core/v1 nodes.
+pub const NODES: ResourceType = ResourceType::builtin("", "Node", "nodes", false);
+/// core/v1 events.
+pub const EVENTS: ResourceType = ResourceType::builtin("", "Event", "events", true);
+/// core/v1 namespaces.
+pub const NAMESPACES: ResourceType = ResourceType::builtin("", "Namespace", "namespaces", false);
+/// apps/v1 deployments.
+pub const DEPLOYMENTS: ResourceType = ResourceType::builtin("apps", "Deployment", "deployments", true);
+/// apps/v1 replicasets.
+pub const REPLICA_SETS: ResourceType = ResourceType::builtin("apps", "ReplicaSet", "replicasets", true);
+/// coordination.k8s.io/v1 leases.
+pub const LEASES: ResourceType = ResourceType::builtin("coordination.k8s.io", "Lease", "leases", true);

@@ -100,6 +100,16 @@ impl ApiClient {
         todo!("helper: client")
     }
 
+    /// Opens a watch on a collection; `query` as the reflector wants it, without `watch=true`. Each item is one line (one frame).
+    /// Not throttled, no timeout but the server's; an error ends the stream.
+    pub async fn watch(
+        &self,
+        _target: Target<'_>,
+        _query: &str,
+    ) -> Result<futures::stream::BoxStream<'static, Result<Bytes, ApiError>>, ApiError> {
+        todo!("helper: client")
+    }
+
     /// GET an absolute path that belongs to no resource, such as `/healthz` or `/version`.
     pub async fn get_path(&self, _path: &str) -> Result<Bytes, ApiError> {
         todo!("helper: client")

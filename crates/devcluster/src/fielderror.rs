@@ -1,0 +1,71 @@
+//! Field errors, worded as upstream's `field.Error`.
+
+use std::fmt;
+
+use serde_json::Value;
+
+/// One thing that is wrong with an object.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FieldError {
+    /// Path, such as `spec.template.metadata.labels`.
+    pub field: String,
+    /// What kind of wrong.
+    pub problem: Problem,
+}
+
+/// Kinds of field errors; the variant decides `reason` of the cause and the first words of the message.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Problem {
+    /// `Required value[: detail]`.
+    Required(String),
+    /// `Invalid value: <json>[: detail]`.
+    Invalid(Value, String),
+    /// `Unsupported value: "x": supported values: "A", "B"`.
+    NotSupported(Value, Vec<String>),
+    /// `Forbidden: detail`.
+    Forbidden(String),
+    /// `Not found: "x"`.
+    NotFound(Value),
+    /// `Duplicate value: "x"`.
+    Duplicate(Value),
+    /// `Too long: may not be more than N bytes`.
+    TooLong(usize),
+}
+
+impl FieldError {
+    /// Reason of the cause, such as `FieldValueRequired`.
+    pub fn reason(&self) -> &'static str {
+        match self.problem {
+            Problem::Required(_) => "FieldValueRequired",
+            Problem::Invalid(..) => "FieldValueInvalid",
+            Problem::NotSupported(..) => "FieldValueNotSupported",
+            Problem::Forbidden(_) => "FieldValueForbidden",
+            Problem::NotFound(_) => "FieldValueNotFound",
+            Problem::Duplicate(_) => "FieldValueDuplicate",
+            Problem::TooLong(_) => "FieldValueTooLong",
+        }
+    }
+
+    /// The message without the path, as a cause carries it.
+    pub fn detail(&self) -> String {
+        let tail = |text: &str| if text.is_empty() { String::new() } else { format!(": {text}") };
+        match &self.problem {
+            Problem::Required(detail) => format!("Required value{}", tail(detail)),
+            Problem::Invalid(value, detail) => format!("Invalid value: {value}{}", tail(detail)),
+            Problem::NotSupported(value, supported) => {
+                let list: Vec<String> = supported.iter().map(|s| format!("{s:?}")).collect();
+                format!("Unsupported value: {value}: supported values: {}", list.join(", "))
+            }
+            Problem::Forbidden(detail) => format!("Forbidden: {detail}"),
+            Problem::NotFound(value) => format!("Not found: {value}"),
+            Problem::Duplicate(value) => format!("Duplicate value: {value}"),
+            Problem::TooLong(max) => format!("Too long: may not be more than {max} bytes"),
+        }
+    }
+}
+
+impl fmt::Display for FieldError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.field, self.detail())
+    }
+}

@@ -5,8 +5,28 @@
 use std::sync::Arc;
 
 use crate::client::{ApiClient, ApiError};
+use crate::informer::IndexKey;
 use crate::labels::Selector;
 use crate::object::{Meta, Object};
+
+/// Name of the index that finds objects by their controller; its values are those of [`controller_index`].
+pub const CONTROLLER_INDEX: &str = "controller";
+
+/// Under which value of [`CONTROLLER_INDEX`] an object is found: the UID of its controller reference, or [`orphans_key`] of its
+/// namespace when it has none.
+pub fn controller_index<T: Object>(object: &T) -> Vec<IndexKey> {
+    let meta = object.meta();
+    vec![match meta.controller() {
+        Some(owner) => IndexKey::new(&owner.uid.to_string()),
+        None => orphans_key(&meta.namespace),
+    }]
+}
+
+/// The value of [`CONTROLLER_INDEX`] that objects of `namespace` without a controller reference have in common. No UID has a
+/// slash in it.
+pub fn orphans_key(namespace: &str) -> IndexKey {
+    IndexKey::new(&format!("orphans/{namespace}"))
+}
 
 /// What to do with one candidate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,4 +76,27 @@ pub async fn claim<O: Object, T: Object>(
     _candidates: Vec<Arc<T>>,
 ) -> Result<Claimed<T>, ClaimError> {
     todo!("helper: replicaset")
+}
+
+#[cfg(test)]
+mod controller_index_tests {
+    use super::*;
+    use crate::object::Pod;
+
+    #[test]
+    fn an_object_is_indexed_by_its_controller_or_among_the_orphans_of_its_namespace() {
+        let reference = |uid: &str, controller: bool| serde_json::json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": uid, "controller": controller});
+        let uid = "0e5f2a64-56c0-4c6e-a4bd-6d5d8f7d8a01";
+        // (why, owner references, index value)
+        let cases = [
+            ("no owner", vec![], "orphans/shop"),
+            ("an owner that does not control", vec![reference("u1", false)], "orphans/shop"),
+            ("a controller after another owner", vec![reference("u1", false), reference(uid, true)], uid),
+        ];
+        for (why, owners, expected) in cases {
+            let json = serde_json::json!({"metadata": {"name": "p", "namespace": "shop", "uid": "p", "ownerReferences": owners}});
+            let pod = Pod::decode(json.to_string().as_bytes()).unwrap();
+            assert_eq!(controller_index(&pod), [IndexKey::new(expected)], "{why}");
+        }
+    }
 }

@@ -51,16 +51,16 @@ impl fmt::Display for ResourceType {
 }
 
 /// core/v1 pods.
-pub const PODS: ResourceType = ResourceType::builtin("", "Pod", "pods", true);
+pub static PODS: ResourceType = ResourceType::builtin("", "Pod", "pods", true);
 /// core/v1 nodes.
-pub const NODES: ResourceType = ResourceType::builtin("", "Node", "nodes", false);
+pub static NODES: ResourceType = ResourceType::builtin("", "Node", "nodes", false);
 /// core/v1 events.
-pub const EVENTS: ResourceType = ResourceType::builtin("", "Event", "events", true);
+pub static EVENTS: ResourceType = ResourceType::builtin("", "Event", "events", true);
 /// core/v1 namespaces.
-pub const NAMESPACES: ResourceType = ResourceType::builtin("", "Namespace", "namespaces", false);
+pub static NAMESPACES: ResourceType = ResourceType::builtin("", "Namespace", "namespaces", false);
 /// apps/v1 deployments.
-pub const DEPLOYMENTS: ResourceType = ResourceType::builtin("apps", "Deployment", "deployments", true);
+pub static DEPLOYMENTS: ResourceType = ResourceType::builtin("apps", "Deployment", "deployments", true);
 /// apps/v1 replicasets.
-pub const REPLICA_SETS: ResourceType = ResourceType::builtin("apps", "ReplicaSet", "replicasets", true);
+pub static REPLICA_SETS: ResourceType = ResourceType::builtin("apps", "ReplicaSet", "replicasets", true);
 /// coordination.k8s.io/v1 leases.
-pub const LEASES: ResourceType = ResourceType::builtin("coordination.k8s.io", "Lease", "leases", true);
+pub static LEASES: ResourceType = ResourceType::builtin("coordination.k8s.io", "Lease", "leases", true);

@@ -113,7 +113,7 @@ pub(super) fn is_zero<T: Default + PartialEq>(number: &T) -> bool {
 }
 
 impl Object for Deployment {
-    const RESOURCE: ResourceType = resource::DEPLOYMENTS;
+    const RESOURCE: &'static ResourceType = &resource::DEPLOYMENTS;
 
     fn decode(json: &[u8]) -> Result<Self, DecodeError> {
         let error = |source| DecodeError::Json { kind: "Deployment", source };

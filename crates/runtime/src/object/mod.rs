@@ -54,7 +54,7 @@ impl fmt::Debug for ObjectKey {
 /// An object that informers can cache.
 pub trait Object: Send + Sync + Sized + 'static {
     /// The resource it is watched under.
-    const RESOURCE: ResourceType;
+    const RESOURCE: &'static ResourceType;
 
     /// Decodes one object as the API server sent it (JSON).
     fn decode(json: &[u8]) -> Result<Self, DecodeError>;

@@ -69,7 +69,7 @@ struct ConditionWire<'a> {
 }
 
 impl Object for Node {
-    const RESOURCE: ResourceType = resource::NODES;
+    const RESOURCE: &'static ResourceType = &resource::NODES;
 
     fn decode(json: &[u8]) -> Result<Self, DecodeError> {
         let NodeWire { metadata, spec, status } =

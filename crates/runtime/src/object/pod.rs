@@ -161,7 +161,7 @@ struct ContainerStatusWire<'a> {
 }
 
 impl Object for Pod {
-    const RESOURCE: ResourceType = resource::PODS;
+    const RESOURCE: &'static ResourceType = &resource::PODS;
 
     fn decode(json: &[u8]) -> Result<Self, DecodeError> {
         let error = |source| DecodeError::Json { kind: "Pod", source };

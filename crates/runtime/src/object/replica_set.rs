@@ -69,7 +69,7 @@ pub struct ReplicaSetStatus {
 }
 
 impl Object for ReplicaSet {
-    const RESOURCE: ResourceType = resource::REPLICA_SETS;
+    const RESOURCE: &'static ResourceType = &resource::REPLICA_SETS;
 
     fn decode(json: &[u8]) -> Result<Self, DecodeError> {
         let error = |source| DecodeError::Json { kind: "ReplicaSet", source };

@@ -2,12 +2,15 @@
 //!
 //! Upstream: `controller_ref_manager.go`.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
-use crate::client::{ApiClient, ApiError};
+use serde::{Serialize, Serializer};
+
+use crate::client::{ApiClient, ApiError, PatchKind, Target};
 use crate::informer::IndexKey;
 use crate::labels::Selector;
-use crate::object::{Meta, Object};
+use crate::object::{Identity, Meta, Object, Uid};
 
 /// Name of the index that finds objects by their controller; its values are those of [`controller_index`].
 pub const CONTROLLER_INDEX: &str = "controller";
@@ -43,8 +46,20 @@ pub enum Claim {
 }
 
 /// The claim table of upstream's `ClaimObject`, for one candidate from the cache.
-pub fn decide(_owner: &Meta, _selector: &Selector, _candidate: &Meta) -> Claim {
-    todo!("helper: replicaset")
+pub fn decide(owner: &Meta, selector: &Selector, candidate: &Meta) -> Claim {
+    let matches = || selector.matches(&candidate.labels);
+    match candidate.controller() {
+        Some(reference) if reference.uid != owner.uid => Claim::Keep { ours: false },
+        // Also while either is being deleted: what is ours stays ours to the end.
+        Some(_) if matches() => Claim::Keep { ours: true },
+        Some(_) if owner.is_terminating() => Claim::Keep { ours: false },
+        Some(_) => Claim::Release,
+        None => {
+            let elsewhere = !owner.namespace.is_empty() && owner.namespace != candidate.namespace;
+            let adopt = !owner.is_terminating() && !candidate.is_terminating() && !elsewhere && matches();
+            if adopt { Claim::Adopt } else { Claim::Keep { ours: false } }
+        }
+    }
 }
 
 /// Candidates that belong to the owner.
@@ -70,12 +85,177 @@ pub struct ClaimError {
 /// Claims `candidates` for `owner`: adopts and releases as [`decide`] says, with one live check of the owner before the first
 /// adoption. All candidates are visited; the first failure is returned afterwards.
 pub async fn claim<O: Object, T: Object>(
-    _client: &ApiClient,
-    _owner: &O,
-    _selector: &Selector,
-    _candidates: Vec<Arc<T>>,
+    client: &ApiClient,
+    owner: &O,
+    selector: &Selector,
+    candidates: Vec<Arc<T>>,
 ) -> Result<Claimed<T>, ClaimError> {
-    todo!("helper: replicaset")
+    let mut claimed = Claimed { objects: Vec::with_capacity(candidates.len()), written: Vec::new() };
+    let mut first_error = None;
+    let mut recheck = None;
+    for candidate in candidates {
+        let outcome = match decide(owner.meta(), selector, candidate.meta()) {
+            Claim::Keep { ours: true } => {
+                claimed.objects.push(candidate);
+                continue;
+            }
+            Claim::Keep { ours: false } => continue,
+            Claim::Release => release(client, owner.meta(), &*candidate).await,
+            Claim::Adopt => match adopt(client, owner, &*candidate, &mut recheck).await {
+                Ok(Some(version)) => {
+                    claimed.objects.push(candidate);
+                    claimed.written.push(version);
+                    continue;
+                }
+                Ok(None) => continue,
+                Err(error) => Err(error),
+            },
+        };
+        if let Err(error) = outcome {
+            first_error.get_or_insert(error);
+        }
+    }
+    first_error.map_or(Ok(claimed), Err)
+}
+
+/// The live check of an owner, remembered for one claim; the error is its text.
+type Recheck = Option<Result<(), String>>;
+
+/// The version the adoption produced; `None` when the candidate is gone.
+async fn adopt<O: Object, T: Object>(
+    client: &ApiClient,
+    owner: &O,
+    candidate: &T,
+    recheck: &mut Recheck,
+) -> Result<Option<u64>, ClaimError> {
+    let mut source = None;
+    if recheck.is_none() {
+        *recheck = Some(match client.get(target::<O>(owner.meta())).await {
+            Ok(answer) => recheck_live::<O>(owner.meta(), &answer),
+            Err(error) => {
+                let text = format!("can't recheck DeletionTimestamp: {error}");
+                source = Some(error);
+                Err(text)
+            }
+        });
+    }
+    let meta = candidate.meta();
+    if let Some(Err(cause)) = recheck {
+        let kind = &T::RESOURCE.kind;
+        return Err(ClaimError {
+            message: format!("can't adopt {kind} {}/{} ({}): {cause}", meta.namespace, meta.name, meta.uid),
+            source,
+        });
+    }
+    match client.patch(target::<T>(meta), PatchKind::Strategic, &adoption::<O>(owner.meta(), meta)).await {
+        Ok(answer) => match Identity::decode(&answer) {
+            Ok(identity) => Ok(Some(identity.resource_version)),
+            Err(error) => Err(ClaimError { message: error.to_string(), source: None }),
+        },
+        Err(error) if error.is_not_found() => Ok(None),
+        Err(error) => Err(ClaimError { message: error.to_string(), source: Some(error) }),
+    }
+}
+
+/// Whether the owner as served now may still adopt: the same object, and not being deleted.
+fn recheck_live<O: Object>(owner: &Meta, answer: &[u8]) -> Result<(), String> {
+    let live = Identity::decode(answer).map_err(|error| format!("can't recheck DeletionTimestamp: {error}"))?;
+    let Meta { namespace, name, uid, .. } = owner;
+    if live.uid != *uid {
+        let kind = &O::RESOURCE.kind;
+        let gone = format!("original {kind} {namespace}/{name} is gone: got uid {}, wanted {uid}", live.uid);
+        return Err(format!("can't recheck DeletionTimestamp: {gone}"));
+    }
+    match live.deleted {
+        Some(at) => Err(format!("{namespace}/{name} has just been deleted at {}", at.strftime("%Y-%m-%d %H:%M:%S +0000 UTC"))),
+        None => Ok(()),
+    }
+}
+
+/// A candidate that is gone, has become another object or lost the reference already is as good as released.
+async fn release<T: Object>(client: &ApiClient, owner: &Meta, candidate: &T) -> Result<(), ClaimError> {
+    let meta = candidate.meta();
+    match client.patch(target::<T>(meta), PatchKind::Strategic, &renunciation(owner, meta)).await {
+        Ok(_) => Ok(()),
+        Err(error) if error.is_not_found() || error.is_invalid() => Ok(()),
+        Err(error) => Err(ClaimError { message: error.to_string(), source: Some(error) }),
+    }
+}
+
+fn target<T: Object>(meta: &Meta) -> Target<'_> {
+    let namespace = T::RESOURCE.namespaced.then_some(&*meta.namespace);
+    Target { resource: T::RESOURCE, namespace, name: Some(&meta.name), subresource: None }
+}
+
+/// An owner reference that makes `owner` the controller of what carries it.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ControllerReference<'a> {
+    api_version: Cow<'a, str>,
+    kind: &'a str,
+    name: &'a str,
+    #[serde(serialize_with = "as_text")]
+    uid: &'a Uid,
+    controller: bool,
+    block_owner_deletion: bool,
+}
+
+impl<'a> ControllerReference<'a> {
+    /// The reference to `owner`, of type `O`.
+    pub fn to<O: Object>(owner: &'a Meta) -> Self {
+        Self {
+            api_version: O::RESOURCE.api_version(),
+            kind: &O::RESOURCE.kind,
+            name: &owner.name,
+            uid: &owner.uid,
+            controller: true,
+            block_owner_deletion: true,
+        }
+    }
+}
+
+fn as_text<S: Serializer>(uid: &Uid, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(uid)
+}
+
+// The fields of the patches are in the order in which upstream writes them.
+
+#[derive(Serialize)]
+struct Patch<M> {
+    metadata: M,
+}
+
+#[derive(Serialize)]
+struct Adoption<'a> {
+    #[serde(rename = "ownerReferences")]
+    owners: [ControllerReference<'a>; 1],
+    #[serde(serialize_with = "as_text")]
+    uid: &'a Uid,
+}
+
+#[derive(Serialize)]
+struct Release<'a> {
+    #[serde(serialize_with = "as_text")]
+    uid: &'a Uid,
+    #[serde(rename = "ownerReferences")]
+    owners: [Removal<'a>; 1],
+}
+
+#[derive(Serialize)]
+struct Removal<'a> {
+    #[serde(rename = "$patch")]
+    directive: &'static str,
+    #[serde(serialize_with = "as_text")]
+    uid: &'a Uid,
+}
+
+/// The candidate's UID is the precondition: the server refuses to change it, so the patch fails on a namesake.
+fn adoption<'a, O: Object>(owner: &'a Meta, candidate: &'a Meta) -> Patch<Adoption<'a>> {
+    Patch { metadata: Adoption { owners: [ControllerReference::to::<O>(owner)], uid: &candidate.uid } }
+}
+
+fn renunciation<'a>(owner: &'a Meta, candidate: &'a Meta) -> Patch<Release<'a>> {
+    Patch { metadata: Release { uid: &candidate.uid, owners: [Removal { directive: "delete", uid: &owner.uid }] } }
 }
 
 #[cfg(test)]
@@ -98,5 +278,116 @@ mod controller_index_tests {
             let pod = Pod::decode(json.to_string().as_bytes()).unwrap();
             assert_eq!(controller_index(&pod), [IndexKey::new(expected)], "{why}");
         }
+    }
+}
+
+#[cfg(test)]
+mod claim_tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::labels::Labels;
+    use crate::object::{OwnerReference, Owners, Pod, ReplicaSet};
+
+    fn meta(namespace: &str, name: &str, uid: &str) -> Meta {
+        Meta {
+            namespace: namespace.into(),
+            name: name.into(),
+            uid: Uid::new(uid),
+            resource_version: 1,
+            generation: 1,
+            created: None,
+            deleted: None,
+            labels: Labels::default(),
+            owners: Owners::new(&[]),
+        }
+    }
+
+    fn labelled(mut meta: Meta, app: &str) -> Meta {
+        meta.labels = Labels::new([("app", app)]);
+        meta
+    }
+
+    fn deleted(mut meta: Meta) -> Meta {
+        meta.deleted = Some(jiff::Timestamp::UNIX_EPOCH);
+        meta
+    }
+
+    fn owned(mut meta: Meta, owner: &str, controller: bool) -> Meta {
+        meta.owners = Owners::new(&[OwnerReference {
+            api_version: "apps/v1".into(),
+            kind: "ReplicaSet".into(),
+            name: "web".into(),
+            uid: Uid::new(owner),
+            controller,
+            block_owner_deletion: true,
+        }]);
+        meta
+    }
+
+    #[test]
+    fn candidates_are_claimed_by_the_table() {
+        let selector = Selector::parse(Some(&serde_json::from_value(json!({"matchLabels": {"app": "web"}})).unwrap())).unwrap();
+        let alive = || meta("shop", "web", "owner");
+        let pod = || labelled(meta("shop", "web-1", "pod"), "web");
+        let other = || labelled(meta("shop", "web-1", "pod"), "db");
+        let (ours, not_ours) = (Claim::Keep { ours: true }, Claim::Keep { ours: false });
+        // (why, owner, candidate, claim)
+        let cases = [
+            ("controlled by another", alive(), owned(pod(), "stranger", true), not_ours),
+            ("controlled by another, no match", alive(), owned(other(), "stranger", true), not_ours),
+            ("ours", alive(), owned(pod(), "owner", true), ours),
+            ("ours, owner being deleted", deleted(alive()), owned(pod(), "owner", true), ours),
+            ("ours, being deleted", alive(), deleted(owned(pod(), "owner", true)), ours),
+            ("no match any more", alive(), owned(other(), "owner", true), Claim::Release),
+            ("no match any more, being deleted", alive(), deleted(owned(other(), "owner", true)), Claim::Release),
+            ("no match any more, owner being deleted", deleted(alive()), owned(other(), "owner", true), not_ours),
+            ("orphan that matches", alive(), pod(), Claim::Adopt),
+            ("owned by us, but not as controller", alive(), owned(pod(), "owner", false), Claim::Adopt),
+            ("orphan, no match", alive(), other(), not_ours),
+            ("orphan, owner being deleted", deleted(alive()), pod(), not_ours),
+            ("orphan being deleted", alive(), deleted(pod()), not_ours),
+            ("orphan elsewhere", alive(), labelled(meta("depot", "web-1", "pod"), "web"), not_ours),
+        ];
+        for (why, owner, candidate, expected) in cases {
+            assert_eq!(decide(&owner, &selector, &candidate), expected, "{why}");
+        }
+    }
+
+    #[test]
+    fn patches_are_those_of_upstream_byte_for_byte() {
+        let (owner, pod) = (meta("shop", "web", "o1"), meta("shop", "web-1", "p1"));
+        assert_eq!(
+            serde_json::to_string(&adoption::<ReplicaSet>(&owner, &pod)).unwrap(),
+            concat!(
+                r#"{"metadata":{"ownerReferences":[{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"web","uid":"o1","#,
+                r#""controller":true,"blockOwnerDeletion":true}],"uid":"p1"}}"#
+            )
+        );
+        assert_eq!(
+            serde_json::to_string(&renunciation(&owner, &pod)).unwrap(),
+            r#"{"metadata":{"uid":"p1","ownerReferences":[{"$patch":"delete","uid":"o1"}]}}"#
+        );
+    }
+
+    #[test]
+    fn only_the_same_living_owner_passes_the_live_check() {
+        let check = |live: Value| recheck_live::<ReplicaSet>(&meta("shop", "web", "o1"), live.to_string().as_bytes());
+        assert_eq!(check(json!({"metadata": {"name": "web", "uid": "o1", "resourceVersion": "7"}})), Ok(()));
+        assert_eq!(
+            check(json!({"metadata": {"name": "web", "uid": "o2"}})).unwrap_err(),
+            "can't recheck DeletionTimestamp: original ReplicaSet shop/web is gone: got uid o2, wanted o1"
+        );
+        assert_eq!(
+            check(json!({"metadata": {"name": "web", "uid": "o1", "deletionTimestamp": "2026-01-02T03:04:05Z"}})).unwrap_err(),
+            "shop/web has just been deleted at 2026-01-02 03:04:05 +0000 UTC"
+        );
+    }
+
+    #[test]
+    fn a_target_names_the_object_itself() {
+        let meta = meta("shop", "web-1", "p1");
+        let Target { resource, namespace, name, subresource } = target::<Pod>(&meta);
+        assert_eq!((resource.plural.as_ref(), namespace, name, subresource), ("pods", Some("shop"), Some("web-1"), None));
     }
 }

@@ -18,7 +18,7 @@ pub use meta::{Annotations, Meta, OwnerReference, Owners, Uid};
 pub use node::{Node, Taint};
 pub use pod::{Phase, Pod, PodCondition, Readiness};
 pub use replica_set::{ReplicaSet, ReplicaSetSpec, ReplicaSetStatus};
-pub use wire::{Condition, DecodeError, Document};
+pub use wire::{Condition, DecodeError, Document, Identity};
 
 use crate::intern::Sym;
 use crate::resource::ResourceType;

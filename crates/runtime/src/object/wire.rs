@@ -141,6 +141,52 @@ impl MetaWire<'_> {
     }
 }
 
+/// Who an object in an answer is, read without decoding the rest of it. What a `Status` lacks is empty or 0.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// Name.
+    pub name: String,
+    /// UID.
+    pub uid: Uid,
+    /// The version that the answer shows, so the one a write produced.
+    pub resource_version: u64,
+    /// Set once deletion has begun.
+    pub deleted: Option<Timestamp>,
+}
+
+impl Identity {
+    /// Reads the metadata of the JSON object `json`.
+    pub fn decode(json: &[u8]) -> Result<Self, DecodeError> {
+        #[derive(Deserialize)]
+        struct Wire<'a> {
+            #[serde(borrow, default)]
+            metadata: IdentityWire<'a>,
+        }
+        #[derive(Deserialize, Default)]
+        #[serde(rename_all = "camelCase", default)]
+        struct IdentityWire<'a> {
+            #[serde(borrow)]
+            name: Option<Text<'a>>,
+            #[serde(borrow)]
+            uid: Option<Text<'a>>,
+            #[serde(borrow)]
+            resource_version: Option<Text<'a>>,
+            deletion_timestamp: Option<Timestamp>,
+        }
+        let Wire { metadata } =
+            serde_json::from_slice(json).map_err(|source| DecodeError::Json { kind: "object metadata", source })?;
+        let version = metadata.resource_version.as_deref().filter(|v| !v.is_empty()).unwrap_or("0");
+        let resource_version =
+            version.parse().map_err(|_| DecodeError::ResourceVersion { kind: "object metadata", version: version.to_owned() })?;
+        Ok(Self {
+            name: metadata.name.as_deref().unwrap_or_default().to_owned(),
+            uid: Uid::new(metadata.uid.as_deref().unwrap_or_default()),
+            resource_version,
+            deleted: metadata.deletion_timestamp,
+        })
+    }
+}
+
 /// The JSON the server sent for an object, without `managedFields`: the base of every whole-object write.
 ///
 /// Leaving `managedFields` out of a PUT keeps the server's entries; an empty list would wipe them.

@@ -4,6 +4,8 @@
 //! view ([`object`]). Handlers turn changes into keys of a [`workqueue::WorkQueue`]; a controller's `sync` reads the stores,
 //! decides, and writes through an [`client::ApiClient`]. [`leader`] says which process may write at all.
 
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
 pub mod client;
 pub mod clock;
 pub mod controller;

@@ -2,12 +2,31 @@
 //!
 //! ApiClient (throttle, write gate, timeout, retries, metrics) -> kube::Client (base URL, credentials) -> HTTP/2
 
+mod connect;
+mod error;
+mod exchange;
+mod lines;
+mod load;
+mod metrics;
+#[cfg(test)]
+mod tests;
+
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
+use futures::stream::BoxStream;
+use http::{HeaderValue, Method};
 use serde::Serialize;
+use tokio::time::Instant;
+
+pub use connect::{ConnectError, connect, host};
+pub use error::ApiError;
+pub use load::{ConfigError, load_config};
+pub use metrics::ClientMetrics;
+
+use exchange::{Call, Exchange};
 
 use crate::resource::ResourceType;
 
@@ -24,6 +43,34 @@ pub struct Target<'a> {
     pub subresource: Option<&'a str>,
 }
 
+impl Target<'_> {
+    fn path(&self) -> String {
+        let mut path = self.resource.path(self.namespace);
+        for segment in [self.name, self.subresource].into_iter().flatten() {
+            path.push('/');
+            path.push_str(&escape(segment));
+        }
+        path
+    }
+}
+
+/// `segment` as it may stand in a path. Names of most types need nothing; those of RBAC objects may hold anything but `/` and `%`.
+fn escape(segment: &str) -> Cow<'_, str> {
+    let is_plain = |b: &u8| b.is_ascii_alphanumeric() || b"-._~:!$&'()*+,;=@".contains(b);
+    if segment.bytes().all(|b| is_plain(&b)) {
+        return Cow::Borrowed(segment);
+    }
+    let mut escaped = String::with_capacity(segment.len() + 8);
+    for byte in segment.bytes() {
+        if is_plain(&byte) {
+            escaped.push(char::from(byte));
+        } else {
+            escaped.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    Cow::Owned(escaped)
+}
+
 /// How a patch is to be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PatchKind {
@@ -35,9 +82,22 @@ pub enum PatchKind {
     Json,
 }
 
+impl PatchKind {
+    fn content_type(self) -> &'static str {
+        match self {
+            Self::Merge => "application/merge-patch+json",
+            Self::Strategic => "application/strategic-merge-patch+json",
+            Self::Json => "application/json-patch+json",
+        }
+    }
+}
+
 /// A client with its own throttle and user agent. Cheap to clone; clones share the throttle.
 #[derive(Clone)]
-pub struct ApiClient {}
+pub struct ApiClient {
+    exchange: Arc<Exchange>,
+    gate: Option<Arc<dyn WriteGate>>,
+}
 
 /// What sets one client apart from another.
 #[derive(Debug, Clone)]
@@ -56,180 +116,102 @@ pub struct ClientSettings {
 pub trait WriteGate: Send + Sync + 'static {
     /// False from the moment another process may lead.
     fn is_open(&self) -> bool;
+
+    /// When the gate closes unless it is extended by then; `None` if that is not known. A write still unanswered when the gate has
+    /// closed is abandoned, so that one which waits for a connection does not arrive late.
+    fn open_until(&self) -> Option<Instant> {
+        None
+    }
 }
+
+const JSON: &str = "application/json";
 
 impl ApiClient {
     /// A client over `base`. The metrics are shared by all clients of the process.
-    pub fn new(_base: kube::Client, _settings: ClientSettings, _metrics: ClientMetrics) -> Self {
-        todo!("helper: client")
+    pub fn new(base: kube::Client, settings: ClientSettings, metrics: ClientMetrics) -> Self {
+        Self { exchange: Arc::new(Exchange::new(base, settings, metrics)), gate: None }
     }
 
     /// The same client, with writes (everything but GET) refused as [`ApiError::Fenced`] once `gate` is closed.
     #[must_use]
-    pub fn fenced(&self, _gate: Arc<dyn WriteGate>) -> Self {
-        todo!("helper: client")
+    pub fn fenced(&self, gate: Arc<dyn WriteGate>) -> Self {
+        Self { exchange: Arc::clone(&self.exchange), gate: Some(gate) }
     }
 
     /// GET one object, from the latest state.
-    pub async fn get(&self, _target: Target<'_>) -> Result<Bytes, ApiError> {
-        todo!("helper: client")
+    pub async fn get(&self, target: Target<'_>) -> Result<Bytes, ApiError> {
+        self.send(Call::on(Method::GET, target)).await
     }
 
     /// GET a collection; `query` without the question mark.
-    pub async fn list(&self, _target: Target<'_>, _query: &str) -> Result<Bytes, ApiError> {
-        todo!("helper: client")
+    pub async fn list(&self, target: Target<'_>, query: &str) -> Result<Bytes, ApiError> {
+        self.send(Call::on(Method::GET, target).query(query)).await
     }
 
     /// POST `body`.
-    pub async fn create(&self, _target: Target<'_>, _body: &impl Serialize) -> Result<Bytes, ApiError> {
-        todo!("helper: client")
+    pub async fn create(&self, target: Target<'_>, body: &impl Serialize) -> Result<Bytes, ApiError> {
+        self.send(Call::on(Method::POST, target).body(JSON, body)?).await
     }
 
     /// PUT `body`.
-    pub async fn replace(&self, _target: Target<'_>, _body: &impl Serialize) -> Result<Bytes, ApiError> {
-        todo!("helper: client")
+    pub async fn replace(&self, target: Target<'_>, body: &impl Serialize) -> Result<Bytes, ApiError> {
+        self.send(Call::on(Method::PUT, target).body(JSON, body)?).await
     }
 
     /// PATCH.
-    pub async fn patch(&self, _target: Target<'_>, _kind: PatchKind, _body: &impl Serialize) -> Result<Bytes, ApiError> {
-        todo!("helper: client")
+    pub async fn patch(&self, target: Target<'_>, kind: PatchKind, body: &impl Serialize) -> Result<Bytes, ApiError> {
+        self.send(Call::on(Method::PATCH, target).body(kind.content_type(), body)?).await
     }
 
     /// DELETE with `options` as body (`{}` for none).
-    pub async fn delete(&self, _target: Target<'_>, _options: &impl Serialize) -> Result<Bytes, ApiError> {
-        todo!("helper: client")
+    pub async fn delete(&self, target: Target<'_>, options: &impl Serialize) -> Result<Bytes, ApiError> {
+        self.send(Call::on(Method::DELETE, target).body(JSON, options)?).await
     }
 
     /// Opens a watch on a collection; `query` as the reflector wants it, without `watch=true`. Each item is one line (one frame).
     /// Not throttled, no timeout but the server's; an error ends the stream.
-    pub async fn watch(
-        &self,
-        _target: Target<'_>,
-        _query: &str,
-    ) -> Result<futures::stream::BoxStream<'static, Result<Bytes, ApiError>>, ApiError> {
-        todo!("helper: client")
+    ///
+    /// A line may share its memory with its neighbours on the wire (some 16 KiB): decode it and let it go.
+    pub async fn watch(&self, target: Target<'_>, query: &str) -> Result<BoxStream<'static, Result<Bytes, ApiError>>, ApiError> {
+        let query = if query.is_empty() { "watch=true".to_owned() } else { format!("watch=true&{query}") };
+        self.exchange.watch(Call::on(Method::GET, target).query(&query)).await
     }
 
     /// GET an absolute path that belongs to no resource, such as `/healthz` or `/version`.
-    pub async fn get_path(&self, _path: &str) -> Result<Bytes, ApiError> {
-        todo!("helper: client")
+    pub async fn get_path(&self, path: &str) -> Result<Bytes, ApiError> {
+        self.send(Call::at(path)).await
+    }
+
+    async fn send(&self, call: Call<'_>) -> Result<Bytes, ApiError> {
+        self.exchange.send(call, self.gate.as_deref()).await
     }
 }
 
-/// Metric handles of all clients (`rest_client_*`).
-#[derive(Debug, Clone)]
-pub struct ClientMetrics {}
-
-impl ClientMetrics {
-    /// Registers the families of metrics.md section 4 that apply.
-    pub fn register(_registry: &prometheus::Registry) -> Result<Self, prometheus::Error> {
-        todo!("helper: client")
-    }
+/// The `User-Agent` of the client called `identity` (`deployment-controller`): upstream's text for the release we are compatible
+/// with, so that audit logs and flow schemas that look at it keep working.
+pub fn user_agent(identity: &str) -> String {
+    let os = match std::env::consts::OS {
+        "macos" => "darwin",
+        other => other,
+    };
+    let arch = match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        "x86" => "386",
+        "powerpc64" if cfg!(target_endian = "little") => "ppc64le",
+        "powerpc64" => "ppc64",
+        other => other,
+    };
+    let commit = option_env!("STEERSMAN_COMMIT").unwrap_or_default();
+    let commit = commit.get(..7).unwrap_or("0000000");
+    format!("kube-controller-manager/{COMPATIBLE_VERSION} ({os}/{arch}) kubernetes/{commit}/{identity}")
 }
 
-/// Why a request failed. `Display` is what upstream would print (an API error is its message alone); the request it was is in
-/// [`ApiError::request`], for logs.
-#[derive(Debug, thiserror::Error)]
-pub enum ApiError {
-    /// The API server said no.
-    #[error("{}", status.message.as_deref().unwrap_or("unknown"))]
-    Status {
-        /// `PUT /apis/apps/v1/...`.
-        request: String,
-        /// HTTP status code.
-        code: u16,
-        /// The server's words, or a stand-in made from the code.
-        status: Box<Status>,
-    },
-    /// No answer.
-    #[error("{request}: {source}")]
-    Transport {
-        /// The request.
-        request: String,
-        /// What went wrong.
-        #[source]
-        source: Box<dyn std::error::Error + Send + Sync>,
-    },
-    /// No answer in time.
-    #[error("{request}: no answer within {timeout:?}")]
-    Timeout {
-        /// The request.
-        request: String,
-        /// The limit.
-        timeout: Duration,
-    },
-    /// Not sent: this process may no longer write.
-    #[error("{request}: not sent, leadership has ended")]
-    Fenced {
-        /// The request.
-        request: String,
-    },
-    /// An answer that is not what was asked for.
-    #[error("{request}: {source}")]
-    Decode {
-        /// The request.
-        request: String,
-        /// What is wrong with it.
-        #[source]
-        source: Box<dyn std::error::Error + Send + Sync>,
-    },
-}
+/// The Kubernetes release whose behaviour this is.
+pub const COMPATIBLE_VERSION: &str = "v1.36.2";
 
-impl ApiError {
-    /// Verb and path.
-    pub fn request(&self) -> &str {
-        match self {
-            Self::Status { request, .. }
-            | Self::Transport { request, .. }
-            | Self::Timeout { request, .. }
-            | Self::Fenced { request }
-            | Self::Decode { request, .. } => request,
-        }
-    }
-
-    /// The Status, when the server sent one.
-    pub fn status(&self) -> Option<&Status> {
-        if let Self::Status { status, .. } = self { Some(status) } else { None }
-    }
-
-    fn has_reason(&self, reason: &str, code: u16) -> bool {
-        match self {
-            Self::Status { status, code: found, .. } => match status.reason.as_deref() {
-                Some(text) if !text.is_empty() => text == reason,
-                _ => *found == code,
-            },
-            _ => false,
-        }
-    }
-
-    /// 404.
-    pub fn is_not_found(&self) -> bool {
-        self.has_reason("NotFound", 404)
-    }
-
-    /// 409 on a stale version.
-    pub fn is_conflict(&self) -> bool {
-        self.has_reason("Conflict", 409)
-    }
-
-    /// 409 on a taken name.
-    pub fn is_already_exists(&self) -> bool {
-        self.has_reason("AlreadyExists", u16::MAX)
-    }
-
-    /// 422.
-    pub fn is_invalid(&self) -> bool {
-        self.has_reason("Invalid", 422)
-    }
-
-    /// 403.
-    pub fn is_forbidden(&self) -> bool {
-        self.has_reason("Forbidden", 403)
-    }
-
-    /// Whether `details.causes` has this reason, such as `NamespaceTerminating`.
-    pub fn has_cause(&self, reason: &str) -> bool {
-        let causes = self.status().and_then(|s| s.details.as_ref()).and_then(|d| d.causes.as_ref());
-        causes.is_some_and(|causes| causes.iter().any(|c| c.reason.as_deref() == Some(reason)))
-    }
+/// `text` as a header value, without the characters that cannot stand in one.
+fn header_value(text: &str) -> HeaderValue {
+    let visible: String = text.chars().filter(|c| matches!(c, ' '..='~')).collect();
+    HeaderValue::from_str(&visible).expect("visible ASCII is a header value")
 }

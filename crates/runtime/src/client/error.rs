@@ -1,0 +1,205 @@
+//! What can go wrong with a request, and how an answer that is no success is read (machinery: status code, body -> Status).
+
+use std::time::Duration;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Status, StatusCause, StatusDetails};
+use serde::Deserialize;
+
+use super::Target;
+
+/// Why a request failed. `Display` is what upstream would print (an API error is its message alone); the request it was is in
+/// [`ApiError::request`], for logs.
+#[derive(Debug, thiserror::Error)]
+pub enum ApiError {
+    /// The API server said no.
+    #[error("{}", status.message.as_deref().unwrap_or("unknown"))]
+    Status {
+        /// `PUT /apis/apps/v1/...`.
+        request: String,
+        /// HTTP status code.
+        code: u16,
+        /// The server's words, or a stand-in made from the code.
+        status: Box<Status>,
+    },
+    /// No answer.
+    #[error("{request}: {source}")]
+    Transport {
+        /// The request.
+        request: String,
+        /// What went wrong.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// No answer in time.
+    #[error("{request}: no answer within {timeout:?}")]
+    Timeout {
+        /// The request.
+        request: String,
+        /// The limit.
+        timeout: Duration,
+    },
+    /// Not sent: this process may no longer write.
+    #[error("{request}: not sent, leadership has ended")]
+    Fenced {
+        /// The request.
+        request: String,
+    },
+    /// An answer that is not what was asked for.
+    #[error("{request}: {source}")]
+    Decode {
+        /// The request.
+        request: String,
+        /// What is wrong with it.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+}
+
+impl ApiError {
+    /// Verb and path.
+    pub fn request(&self) -> &str {
+        match self {
+            Self::Status { request, .. }
+            | Self::Transport { request, .. }
+            | Self::Timeout { request, .. }
+            | Self::Fenced { request }
+            | Self::Decode { request, .. } => request,
+        }
+    }
+
+    /// The Status, when the server sent one.
+    pub fn status(&self) -> Option<&Status> {
+        if let Self::Status { status, .. } = self { Some(status) } else { None }
+    }
+
+    fn has_reason(&self, reason: &str, code: u16) -> bool {
+        match self {
+            Self::Status { status, code: found, .. } => match status.reason.as_deref() {
+                Some(text) if !text.is_empty() => text == reason,
+                _ => *found == code,
+            },
+            _ => false,
+        }
+    }
+
+    /// 404.
+    pub fn is_not_found(&self) -> bool {
+        self.has_reason("NotFound", 404)
+    }
+
+    /// 409 on a stale version.
+    pub fn is_conflict(&self) -> bool {
+        self.has_reason("Conflict", 409)
+    }
+
+    /// 409 on a taken name.
+    pub fn is_already_exists(&self) -> bool {
+        self.has_reason("AlreadyExists", u16::MAX)
+    }
+
+    /// 422.
+    pub fn is_invalid(&self) -> bool {
+        self.has_reason("Invalid", 422)
+    }
+
+    /// 403.
+    pub fn is_forbidden(&self) -> bool {
+        self.has_reason("Forbidden", 403)
+    }
+
+    /// Whether `details.causes` has this reason, such as `NamespaceTerminating`.
+    pub fn has_cause(&self, reason: &str) -> bool {
+        let causes = self.status().and_then(|s| s.details.as_ref()).and_then(|d| d.causes.as_ref());
+        causes.is_some_and(|causes| causes.iter().any(|c| c.reason.as_deref() == Some(reason)))
+    }
+}
+
+/// The part of a Status that tells it from any other answer.
+#[derive(Deserialize)]
+struct StatusHead<'a> {
+    #[serde(borrow, default)]
+    kind: Option<std::borrow::Cow<'a, str>>,
+    #[serde(borrow, default)]
+    status: Option<std::borrow::Cow<'a, str>>,
+}
+
+/// The Failure that `body` holds, if it is one.
+pub(super) fn failure_in(body: &[u8]) -> Option<Status> {
+    // Encoders write `kind` first. Objects and lists, possibly many megabytes, are told apart by their beginning.
+    const HEAD: usize = 256;
+    let head = &body[..body.len().min(HEAD)];
+    memchr::memmem::find(head, b"\"Status\"")?;
+    let found: StatusHead<'_> = serde_json::from_slice(body).ok()?;
+    if found.kind.as_deref() != Some("Status") || found.status.as_deref() != Some("Failure") {
+        return None;
+    }
+    serde_json::from_slice(body).ok()
+}
+
+/// A Status in upstream's words for an answer that does not carry one (`NewGenericServerResponse`).
+pub(super) fn stand_in(
+    code: u16,
+    method: &http::Method,
+    target: Option<&Target<'_>>,
+    retry_after: Option<u32>,
+    body: &[u8],
+) -> Status {
+    const LONGEST: usize = 2048;
+    let text = String::from_utf8_lossy(&body[..body.len().min(LONGEST)]);
+    let text = if text.trim().is_empty() { "unknown" } else { text.trim() };
+
+    let (reason, mut message) = match code {
+        400 => ("BadRequest", "the server rejected our request for an unknown reason".to_owned()),
+        401 => ("Unauthorized", "the server has asked for the client to provide credentials".to_owned()),
+        403 => ("Forbidden", text.to_owned()),
+        404 => ("NotFound", "the server could not find the requested resource".to_owned()),
+        405 => ("MethodNotAllowed", "the server does not allow this method on the requested resource".to_owned()),
+        406 if text == "unknown" => {
+            ("NotAcceptable", "the server was unable to respond with a content type that the client supports".to_owned())
+        }
+        406 => ("NotAcceptable", text.to_owned()),
+        409 if method == http::Method::POST => ("AlreadyExists", "the server reported a conflict".to_owned()),
+        409 => ("Conflict", "the server reported a conflict".to_owned()),
+        415 if text == "unknown" => {
+            ("UnsupportedMediaType", "the server was unable to respond with a content type that the client supports".to_owned())
+        }
+        415 => ("UnsupportedMediaType", text.to_owned()),
+        422 => ("Invalid", "the server rejected our request due to an error in our request".to_owned()),
+        429 => ("TooManyRequests", "the server has received too many requests and has asked us to try again later".to_owned()),
+        503 => ("ServiceUnavailable", "the server is currently unable to handle the request".to_owned()),
+        504 => (
+            "Timeout",
+            "the server was unable to return a response in the time allotted, but may still be processing the request".to_owned(),
+        ),
+        500.. => ("InternalError", format!("an error on the server ({text:?}) has prevented the request from succeeding")),
+        _ => ("", format!("the server responded with the status code {code} but did not return more information")),
+    };
+
+    let mut details = StatusDetails {
+        causes: Some(vec![StatusCause {
+            reason: Some("UnexpectedServerResponse".to_owned()),
+            message: Some(text.to_owned()),
+            ..StatusCause::default()
+        }]),
+        retry_after_seconds: retry_after.and_then(|s| i32::try_from(s).ok()),
+        ..StatusDetails::default()
+    };
+    if let Some(target) = target {
+        let verb = method.as_str().to_ascii_lowercase();
+        message = match target.name {
+            Some(name) => format!("{message} ({verb} {} {name})", target.resource),
+            None => format!("{message} ({verb} {})", target.resource),
+        };
+        details.group = Some(target.resource.group.clone().into_owned());
+        details.kind = Some(target.resource.plural.clone().into_owned());
+        details.name = target.name.map(str::to_owned);
+    }
+    Status {
+        status: Some("Failure".to_owned()),
+        code: Some(i32::from(code)),
+        reason: Some(reason.to_owned()),
+        message: Some(message),
+        details: Some(details),
+        ..Status::default()
+    }
+}

@@ -1,0 +1,342 @@
+//! One request, from the throttle to the last retry.
+//!
+//! throttle -> gate -> attempt (with time limit) -> answer, or a wait and again from the top
+
+use std::error::Error as StdError;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::stream::{self, BoxStream};
+use futures::{StreamExt, TryStreamExt};
+use http::header::{ACCEPT, CONTENT_TYPE, RETRY_AFTER, USER_AGENT};
+use http::{HeaderMap, HeaderValue, Method, Request, Response};
+use http_body_util::BodyExt;
+use kube::client::Body;
+use serde::Serialize;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+
+use super::lines::Lines;
+use super::{ApiError, ClientMetrics, ClientSettings, Target, WriteGate, error, header_value};
+use crate::rate::TokenBucket;
+
+/// Upstream's `defaultMaxRetries`.
+const MAX_RETRIES: u32 = 10;
+/// Pause before a GET whose connection broke is repeated.
+const RECONNECT_PAUSE: Duration = Duration::from_secs(1);
+/// A wait for the throttle shorter than this is not worth a line.
+const LONG_WAIT: Duration = Duration::from_millis(50);
+/// A wait longer than this is said aloud, though not more often than [`WAIT_REPORT_INTERVAL`].
+const VERY_LONG_WAIT: Duration = Duration::from_secs(1);
+const WAIT_REPORT_INTERVAL: Duration = Duration::from_secs(10);
+
+type BoxError = Box<dyn StdError + Send + Sync>;
+
+/// What is asked of the server.
+pub(super) struct Call<'a> {
+    method: Method,
+    target: Option<Target<'a>>,
+    path: String,
+    query: &'a str,
+    body: Bytes,
+    content_type: Option<&'static str>,
+}
+
+impl<'a> Call<'a> {
+    pub(super) fn on(method: Method, target: Target<'a>) -> Self {
+        Self { method, path: target.path(), target: Some(target), query: "", body: Bytes::new(), content_type: None }
+    }
+
+    /// GET `path`, which may carry a query.
+    pub(super) fn at(path: &'a str) -> Self {
+        let (path, query) = path.split_once('?').unwrap_or((path, ""));
+        Self { method: Method::GET, path: path.to_owned(), target: None, query, body: Bytes::new(), content_type: None }
+    }
+
+    pub(super) fn query(self, query: &'a str) -> Self {
+        Self { query, ..self }
+    }
+
+    pub(super) fn body(self, content_type: &'static str, body: &impl Serialize) -> Result<Self, ApiError> {
+        match serde_json::to_vec(body) {
+            Ok(json) => Ok(Self { body: Bytes::from(json), content_type: Some(content_type), ..self }),
+            Err(e) => Err(ApiError::Decode { request: self.name(), source: e.into() }),
+        }
+    }
+
+    /// What errors and logs call it.
+    fn name(&self) -> String {
+        format!("{} {}", self.method, self.path)
+    }
+
+    fn request(&self, user_agent: &HeaderValue) -> Result<Request<Body>, http::Error> {
+        let builder = Request::builder().method(self.method.clone());
+        let mut request =
+            if self.query.is_empty() { builder.uri(&self.path) } else { builder.uri(format!("{}?{}", self.path, self.query)) }
+                .body(Body::from(self.body.clone()))?;
+
+        let headers = request.headers_mut();
+        headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
+        headers.insert(USER_AGENT, user_agent.clone());
+        if let Some(content_type) = self.content_type {
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+        }
+        Ok(request)
+    }
+}
+
+/// A complete answer.
+struct Answer {
+    code: u16,
+    retry_after: Option<u32>,
+    body: Bytes,
+}
+
+/// Why there is no answer.
+enum Failure {
+    Transport(BoxError),
+    Timeout,
+    /// The gate closed while the write was under way.
+    Fenced,
+}
+
+/// Everything that clones of one [`super::ApiClient`] share.
+pub(super) struct Exchange {
+    base: kube::Client,
+    user_agent: HeaderValue,
+    timeout: Duration,
+    throttle: Option<Mutex<TokenBucket>>,
+    /// When a very long wait was last reported.
+    reported: Mutex<Option<Instant>>,
+    metrics: ClientMetrics,
+}
+
+impl Exchange {
+    pub(super) fn new(base: kube::Client, settings: ClientSettings, metrics: ClientMetrics) -> Self {
+        let throttle = (settings.qps > 0.0).then(|| Mutex::new(TokenBucket::new(f64::from(settings.qps), settings.burst.max(1))));
+        Self {
+            base,
+            user_agent: header_value(&settings.user_agent),
+            timeout: settings.timeout,
+            throttle,
+            reported: Mutex::new(None),
+            metrics,
+        }
+    }
+
+    /// Sends an ordinary request, as often as its failures allow.
+    pub(super) async fn send(&self, call: Call<'_>, gate: Option<&dyn WriteGate>) -> Result<Bytes, ApiError> {
+        let gate = gate.filter(|_| call.method != Method::GET);
+        let began = Instant::now();
+        for attempt in 0.. {
+            self.throttle(&call).await;
+            if gate.is_some_and(|g| !g.is_open()) {
+                return Err(ApiError::Fenced { request: call.name() });
+            }
+            self.metrics.sent(call.method.as_str(), call.body.len());
+            let outcome = self.attempt(&call, gate).await;
+            let pause = match &outcome {
+                _ if attempt >= MAX_RETRIES => None,
+                Ok(answer) => pause_asked_for(answer.code, answer.retry_after),
+                Err(Failure::Transport(e)) if call.method == Method::GET && is_lost_connection(&**e) => Some(RECONNECT_PAUSE),
+                Err(_) => None,
+            };
+            let code = outcome.as_ref().ok().map(|a| a.code);
+            if let Some(pause) = pause {
+                self.wait_to_retry(&call, attempt, pause, code).await;
+                continue;
+            }
+
+            self.metrics.answered(call.method.as_str(), code);
+            self.metrics.took(call.method.as_str(), began.elapsed());
+            log(&call, code, began);
+            return self.judge(&call, outcome);
+        }
+        unreachable!("the last attempt returns")
+    }
+
+    /// Opens a watch.
+    pub(super) async fn watch(&self, call: Call<'_>) -> Result<BoxStream<'static, Result<Bytes, ApiError>>, ApiError> {
+        let began = Instant::now();
+        for attempt in 0.. {
+            let last = attempt >= MAX_RETRIES;
+            self.metrics.sent(call.method.as_str(), 0);
+            let (pause, outcome) = match self.open(&call).await {
+                Ok(response) if response.status().is_success() => {
+                    let code = response.status().as_u16();
+                    self.metrics.answered(call.method.as_str(), Some(code));
+                    log(&call, Some(code), began);
+                    let request = call.name();
+                    let chunks = response.into_body().into_data_stream();
+                    let chunks = chunks.map_err(move |e| ApiError::Transport { request: request.clone(), source: e.into() });
+                    return Ok(Lines::new(chunks).boxed());
+                }
+                Ok(response) => {
+                    let outcome = self.within_limit(collect(response)).await;
+                    (outcome.as_ref().ok().and_then(|a| pause_asked_for(a.code, a.retry_after)), outcome)
+                }
+                Err(e) if is_lost_connection(&*e) || is_timeout(&*e) => {
+                    if last {
+                        // The caller's own loop deals with a watch that ends at once; upstream's does, too.
+                        self.metrics.answered(call.method.as_str(), None);
+                        return Ok(stream::empty().boxed());
+                    }
+                    (Some(RECONNECT_PAUSE), Err(Failure::Transport(e)))
+                }
+                Err(e) => (None, Err(Failure::Transport(e))),
+            };
+            let code = outcome.as_ref().ok().map(|a| a.code);
+            if let Some(pause) = pause.filter(|_| !last) {
+                self.wait_to_retry(&call, attempt, pause, code).await;
+                continue;
+            }
+
+            self.metrics.answered(call.method.as_str(), code);
+            log(&call, code, began);
+            return Err(match outcome {
+                Ok(answer) => failure(&call, &answer),
+                Err(failure) => self.unanswered(&call, failure),
+            });
+        }
+        unreachable!("the last attempt returns")
+    }
+
+    async fn attempt(&self, call: &Call<'_>, gate: Option<&dyn WriteGate>) -> Result<Answer, Failure> {
+        let exchange = async { collect(self.open(call).await?).await };
+        tokio::select! {
+            biased;
+            () = closed(gate) => Err(Failure::Fenced),
+            outcome = self.within_limit(exchange) => outcome,
+        }
+    }
+
+    async fn within_limit(&self, exchange: impl Future<Output = Result<Answer, BoxError>>) -> Result<Answer, Failure> {
+        match timeout(self.timeout, exchange).await {
+            Ok(outcome) => outcome.map_err(Failure::Transport),
+            Err(_) => Err(Failure::Timeout),
+        }
+    }
+
+    async fn open(&self, call: &Call<'_>) -> Result<Response<Body>, BoxError> {
+        Ok(self.base.send(call.request(&self.user_agent)?).await?)
+    }
+
+    fn judge(&self, call: &Call<'_>, outcome: Result<Answer, Failure>) -> Result<Bytes, ApiError> {
+        let answer = outcome.map_err(|f| self.unanswered(call, f))?;
+        self.metrics.received(call.method.as_str(), answer.body.len());
+        let is_success = (200..300).contains(&answer.code);
+        if is_success && error::failure_in(&answer.body).is_none() { Ok(answer.body) } else { Err(failure(call, &answer)) }
+    }
+
+    fn unanswered(&self, call: &Call<'_>, failure: Failure) -> ApiError {
+        let request = call.name();
+        match failure {
+            Failure::Transport(source) => ApiError::Transport { request, source },
+            Failure::Timeout => ApiError::Timeout { request, timeout: self.timeout },
+            Failure::Fenced => ApiError::Transport { request, source: "leadership ended before the answer came".into() },
+        }
+    }
+
+    async fn throttle(&self, call: &Call<'_>) {
+        let Some(bucket) = &self.throttle else { return };
+        let wait = bucket.lock().unwrap_or_else(PoisonError::into_inner).reserve();
+        sleep(wait).await;
+        self.metrics.throttled(call.method.as_str(), wait);
+        if wait <= LONG_WAIT {
+            return;
+        }
+        let reason = "client-side throttling, not priority and fairness";
+        if wait > VERY_LONG_WAIT && self.may_report_wait() {
+            tracing::info!(delay = ?wait, reason, verb = %call.method, URL = call.path, "Waited before sending request");
+        } else {
+            tracing::debug!(delay = ?wait, reason, verb = %call.method, URL = call.path, "Waited before sending request");
+        }
+    }
+
+    fn may_report_wait(&self) -> bool {
+        let mut reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
+        let due = reported.is_none_or(|last| last.elapsed() >= WAIT_REPORT_INTERVAL);
+        if due {
+            *reported = Some(Instant::now());
+        }
+        due
+    }
+
+    async fn wait_to_retry(&self, call: &Call<'_>, attempt: u32, pause: Duration, code: Option<u16>) {
+        self.metrics.retried(call.method.as_str(), code);
+        tracing::debug!(verb = %call.method, URL = call.path, status = code, attempt, ?pause, "Retrying request");
+        sleep(pause).await;
+    }
+}
+
+/// Comes when `gate` has closed; never when there is none or it does not know.
+async fn closed(gate: Option<&dyn WriteGate>) {
+    let Some(gate) = gate else { return std::future::pending().await };
+    loop {
+        match gate.open_until() {
+            Some(end) => sleep_until(end).await,
+            None => return std::future::pending().await,
+        }
+        if !gate.is_open() {
+            return;
+        }
+    }
+}
+
+async fn collect(response: Response<Body>) -> Result<Answer, BoxError> {
+    let code = response.status().as_u16();
+    let retry_after = retry_after(response.headers());
+    let body = response.into_body().collect().await?.to_bytes();
+    Ok(Answer { code, retry_after, body })
+}
+
+fn retry_after(headers: &HeaderMap) -> Option<u32> {
+    headers.get(RETRY_AFTER)?.to_str().ok()?.parse().ok()
+}
+
+/// How long the server wants us to wait before we try again, if it wants us to.
+fn pause_asked_for(code: u16, retry_after: Option<u32>) -> Option<Duration> {
+    let seconds = retry_after.filter(|_| code == 429 || code >= 500)?;
+    Some(Duration::from_secs(u64::from(seconds)))
+}
+
+fn failure(call: &Call<'_>, answer: &Answer) -> ApiError {
+    let status = error::failure_in(&answer.body)
+        .unwrap_or_else(|| error::stand_in(answer.code, &call.method, call.target.as_ref(), answer.retry_after, &answer.body));
+    // A Failure that came with a 2xx is judged by the code it names.
+    let code = match status.code.and_then(|c| u16::try_from(c).ok()) {
+        Some(named) if (200..300).contains(&answer.code) => named,
+        _ => answer.code,
+    };
+    ApiError::Status { request: call.name(), code, status: Box::new(status) }
+}
+
+/// Whether an established connection broke, so that a GET may simply be repeated. A connection that could not be made at all is not
+/// meant: the caller's own back-off is for that.
+fn is_lost_connection(error: &(dyn StdError + 'static)) -> bool {
+    use std::io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
+    causes(error).any(|cause| {
+        if let Some(io) = cause.downcast_ref::<std::io::Error>() {
+            return matches!(io.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof);
+        }
+        // hyper reports every end of an HTTP/2 connection (GOAWAY, unanswered ping, reset) as an error of its own that is neither
+        // ours nor a malformed message.
+        cause.downcast_ref::<hyper::Error>().is_some_and(|e| !e.is_user() && !e.is_parse())
+    })
+}
+
+fn is_timeout(error: &(dyn StdError + 'static)) -> bool {
+    causes(error).any(|cause| {
+        cause.downcast_ref::<std::io::Error>().is_some_and(|io| io.kind() == std::io::ErrorKind::TimedOut)
+            || cause.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_timeout)
+    })
+}
+
+fn causes<'a>(error: &'a (dyn StdError + 'static)) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {
+    std::iter::successors(Some(error), |&e| e.source())
+}
+
+fn log(call: &Call<'_>, status: Option<u16>, began: Instant) {
+    let milliseconds = began.elapsed().as_millis();
+    tracing::debug!(verb = %call.method, URL = call.path, status, milliseconds, "Response");
+}

@@ -1,0 +1,105 @@
+//! `rest_client_*`.
+
+use std::time::Duration;
+
+use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, Opts, Registry};
+
+const SECONDS: &[f64] = &[0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0];
+const SIZES: &[f64] = &[64.0, 256.0, 512.0, 1024.0, 4096.0, 16384.0, 65536.0, 262_144.0, 1_048_576.0, 4_194_304.0, 16_777_216.0];
+
+/// Metric handles of all clients (`rest_client_*`). Cheap to clone; clones share the families.
+#[derive(Debug, Clone)]
+pub struct ClientMetrics {
+    host: String,
+    requests: IntCounterVec,
+    duration: HistogramVec,
+    throttled: HistogramVec,
+    sent: HistogramVec,
+    received: HistogramVec,
+    retries: IntCounterVec,
+}
+
+impl ClientMetrics {
+    /// Registers the families of clients. The transport and plugin families of upstream have no counterpart here: there is one
+    /// connection per process.
+    pub fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
+        let histogram = |name: &str, help: &str, buckets: &[f64]| {
+            let opts = HistogramOpts::new(name, help).buckets(buckets.to_vec());
+            let family = HistogramVec::new(opts, &["host", "verb"])?;
+            registry.register(Box::new(family.clone()))?;
+            Ok::<_, prometheus::Error>(family)
+        };
+        let counter = |name: &str, help: &str, labels: &[&str]| {
+            let family = IntCounterVec::new(Opts::new(name, help), labels)?;
+            registry.register(Box::new(family.clone()))?;
+            Ok::<_, prometheus::Error>(family)
+        };
+        Ok(Self {
+            host: String::new(),
+            requests: counter(
+                "rest_client_requests_total",
+                "[ALPHA] Number of HTTP requests, partitioned by status code, method, and host.",
+                &["code", "host", "method"],
+            )?,
+            duration: histogram(
+                "rest_client_request_duration_seconds",
+                "[ALPHA] Request latency in seconds. Broken down by verb, and host.",
+                SECONDS,
+            )?,
+            throttled: histogram(
+                "rest_client_rate_limiter_duration_seconds",
+                "[ALPHA] Client side rate limiter latency in seconds. Broken down by verb, and host.",
+                SECONDS,
+            )?,
+            sent: histogram(
+                "rest_client_request_size_bytes",
+                "[ALPHA] Request size in bytes. Broken down by verb and host.",
+                SIZES,
+            )?,
+            received: histogram(
+                "rest_client_response_size_bytes",
+                "[ALPHA] Response size in bytes. Broken down by verb and host.",
+                SIZES,
+            )?,
+            retries: counter(
+                "rest_client_request_retries_total",
+                "[ALPHA] Number of request retries, partitioned by status code, verb, and host.",
+                &["code", "host", "verb"],
+            )?,
+        })
+    }
+
+    /// The same families, for clients that talk to `host` (`10.0.0.1:6443`); without this the label is empty.
+    #[must_use]
+    pub fn for_host(&self, host: &str) -> Self {
+        Self { host: host.to_owned(), ..self.clone() }
+    }
+
+    pub(super) fn answered(&self, method: &str, code: Option<u16>) {
+        self.requests.with_label_values(&[&*code_text(code), &self.host, method]).inc();
+    }
+
+    pub(super) fn retried(&self, method: &str, code: Option<u16>) {
+        self.retries.with_label_values(&[&*code_text(code), &self.host, method]).inc();
+    }
+
+    pub(super) fn took(&self, method: &str, time: Duration) {
+        self.duration.with_label_values(&[&self.host, method]).observe(time.as_secs_f64());
+    }
+
+    pub(super) fn throttled(&self, method: &str, time: Duration) {
+        self.throttled.with_label_values(&[&self.host, method]).observe(time.as_secs_f64());
+    }
+
+    pub(super) fn sent(&self, method: &str, bytes: usize) {
+        self.sent.with_label_values(&[&self.host, method]).observe(bytes as f64);
+    }
+
+    pub(super) fn received(&self, method: &str, bytes: usize) {
+        self.received.with_label_values(&[&self.host, method]).observe(bytes as f64);
+    }
+}
+
+fn code_text(code: Option<u16>) -> String {
+    code.map_or_else(|| "<error>".to_owned(), |c| c.to_string())
+}

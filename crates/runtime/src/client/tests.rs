@@ -1,0 +1,444 @@
+use std::collections::VecDeque;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use futures::{StreamExt, stream};
+use http::{Request, Response};
+use http_body_util::{BodyExt, StreamBody};
+use kube::client::Body;
+use prometheus::Registry;
+use serde_json::json;
+
+use super::*;
+use crate::resource::{DEPLOYMENTS, NAMESPACES, PODS};
+
+/// What the scripted server does with the next request.
+enum Step {
+    Answer(u16, &'static str),
+    /// With `Retry-After`.
+    RetryAfter(u16, &'static str),
+    Broken(std::io::ErrorKind),
+    Silence,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Seen {
+    line: String,
+    user_agent: String,
+    content_type: Option<String>,
+    body: String,
+    at: Duration,
+}
+
+/// A server that plays a script and remembers what it was asked.
+#[derive(Clone)]
+struct Server {
+    script: Arc<Mutex<VecDeque<Step>>>,
+    seen: Arc<Mutex<Vec<Seen>>>,
+    registry: Registry,
+    start: Instant,
+}
+
+impl Server {
+    fn playing(script: impl IntoIterator<Item = Step>) -> Self {
+        Self {
+            script: Arc::new(Mutex::new(script.into_iter().collect())),
+            seen: Arc::default(),
+            registry: Registry::new(),
+            start: Instant::now(),
+        }
+    }
+
+    fn client(&self, qps: f32) -> ApiClient {
+        let server = self.clone();
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let server = server.clone();
+            async move { server.answer(request).await }
+        });
+        let settings = ClientSettings { user_agent: "test/agent".to_owned(), qps, burst: 1, timeout: Duration::from_secs(5) };
+        let metrics = ClientMetrics::register(&self.registry).unwrap().for_host("api:6443");
+        ApiClient::new(kube::Client::new(service, "default"), settings, metrics)
+    }
+
+    async fn answer(self, request: Request<Body>) -> Result<Response<kube::client::Body>, std::io::Error> {
+        let (parts, body) = request.into_parts();
+        let header = |name| parts.headers.get(name).map(|v: &HeaderValue| v.to_str().unwrap().to_owned());
+        assert_eq!(header(http::header::ACCEPT).as_deref(), Some("application/json"));
+        assert_eq!(header(http::header::ACCEPT_ENCODING), None);
+        let mut seen = Seen {
+            line: format!("{} {}", parts.method, parts.uri),
+            user_agent: header(http::header::USER_AGENT).unwrap_or_default(),
+            content_type: header(http::header::CONTENT_TYPE),
+            body: String::new(),
+            at: self.start.elapsed(),
+        };
+        seen.body = String::from_utf8(body.collect().await.unwrap().to_bytes().to_vec()).unwrap();
+        self.seen.lock().unwrap().push(seen);
+
+        let step = self.script.lock().unwrap().pop_front().expect("a request more than the script has");
+        let response = Response::builder();
+        match step {
+            Step::Answer(code, body) => Ok(response.status(code).body(Body::from(body.as_bytes().to_vec())).unwrap()),
+            Step::RetryAfter(code, after) => Ok(response.status(code).header("Retry-After", after).body(Body::empty()).unwrap()),
+            Step::Broken(kind) => Err(kind.into()),
+            Step::Silence => std::future::pending().await,
+        }
+    }
+
+    fn lines(&self) -> Vec<String> {
+        self.seen.lock().unwrap().iter().map(|s| s.line.clone()).collect()
+    }
+
+    fn times(&self) -> Vec<u64> {
+        self.seen.lock().unwrap().iter().map(|s| s.at.as_secs()).collect()
+    }
+
+    fn exposition(&self) -> String {
+        prometheus::TextEncoder::new().encode_to_string(&self.registry.gather()).unwrap()
+    }
+}
+
+/// A client whose every request is answered by one stream of chunks.
+fn streaming_client(chunks: Vec<&'static str>, broken: bool) -> ApiClient {
+    let service = tower::service_fn(move |_: Request<Body>| {
+        let chunks = chunks.clone();
+        async move {
+            let frames = chunks.into_iter().map(|c| Ok(http_body::Frame::data(Bytes::from_static(c.as_bytes()))));
+            let end = broken.then(|| Err(std::io::Error::from(std::io::ErrorKind::ConnectionReset)));
+            Ok::<_, std::io::Error>(Response::new(StreamBody::new(stream::iter(frames.chain(end)))))
+        }
+    });
+    let settings = ClientSettings { user_agent: String::new(), qps: 0.0, burst: 0, timeout: Duration::from_secs(5) };
+    ApiClient::new(kube::Client::new(service, "default"), settings, ClientMetrics::register(&Registry::new()).unwrap())
+}
+
+const WEB: Target<'_> = Target { resource: &DEPLOYMENTS, namespace: Some("shop"), name: Some("web"), subresource: None };
+const PODS_OF_SHOP: Target<'_> = Target { resource: &PODS, namespace: Some("shop"), name: None, subresource: None };
+
+#[tokio::test]
+async fn every_verb_is_sent_as_the_api_server_expects_it() {
+    let server = Server::playing((0..7).map(|_| Step::Answer(200, "{}")));
+    let client = server.client(0.0);
+    client.get(WEB).await.unwrap();
+    client.list(PODS_OF_SHOP, "limit=500").await.unwrap();
+    client.create(PODS_OF_SHOP, &json!({"a": 1})).await.unwrap();
+    client.replace(Target { subresource: Some("status"), ..WEB }, &json!({"a": 2})).await.unwrap();
+    client.patch(WEB, PatchKind::Strategic, &json!({"a": 3})).await.unwrap();
+    client.delete(WEB, &json!({})).await.unwrap();
+    client.get_path("/healthz?verbose=1").await.unwrap();
+    assert_eq!(
+        server.lines(),
+        [
+            "GET /apis/apps/v1/namespaces/shop/deployments/web",
+            "GET /api/v1/namespaces/shop/pods?limit=500",
+            "POST /api/v1/namespaces/shop/pods",
+            "PUT /apis/apps/v1/namespaces/shop/deployments/web/status",
+            "PATCH /apis/apps/v1/namespaces/shop/deployments/web",
+            "DELETE /apis/apps/v1/namespaces/shop/deployments/web",
+            "GET /healthz?verbose=1",
+        ]
+    );
+    let seen = server.seen.lock().unwrap();
+    let types: Vec<_> = seen.iter().map(|s| s.content_type.as_deref()).collect();
+    let (json, strategic) = (Some("application/json"), Some("application/strategic-merge-patch+json"));
+    assert_eq!(types, [None, None, json, json, strategic, json, None]);
+    assert_eq!(seen[2].body, r#"{"a":1}"#);
+    assert!(seen.iter().all(|s| s.user_agent == "test/agent"));
+}
+
+#[test]
+fn names_are_escaped_only_where_a_path_needs_it() {
+    // (name, expected)
+    let cases = [("web", "web"), ("system:node", "system:node"), ("a b", "a%20b"), ("x?y#z", "x%3Fy%23z"), ("ü", "%C3%BC")];
+    for (name, expected) in cases {
+        assert_eq!(escape(name), expected);
+    }
+}
+
+#[test]
+fn the_user_agent_is_upstreams() {
+    let agent = user_agent("deployment-controller");
+    let (product, rest) = agent.split_once(' ').unwrap();
+    assert_eq!(product, "kube-controller-manager/v1.36.2");
+    assert!(rest.starts_with('('), "{rest}");
+    assert!(rest.ends_with("/deployment-controller"), "{rest}");
+    let commit = rest.split("kubernetes/").nth(1).unwrap().split('/').next().unwrap();
+    assert_eq!(commit.len(), 7);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_with_retry_after_is_asked_for_again_and_no_other() {
+    use Step::{Answer, Broken, RetryAfter};
+    use std::io::ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset};
+    // (why, verb, script, seconds at which requests come)
+    let cases: Vec<(&str, Method, Vec<Step>, Vec<u64>)> = vec![
+        ("429 says when", Method::PUT, vec![RetryAfter(429, "3"), Answer(200, "{}")], vec![0, 3]),
+        ("500 says when", Method::GET, vec![RetryAfter(500, "1"), RetryAfter(503, "2"), Answer(200, "{}")], vec![0, 1, 3]),
+        ("no header", Method::GET, vec![Answer(503, "")], vec![0]),
+        ("429 without the header", Method::GET, vec![Answer(429, "")], vec![0]),
+        ("header on a conflict", Method::PUT, vec![RetryAfter(409, "1")], vec![0]),
+        ("HTTP date", Method::GET, vec![RetryAfter(503, "Wed, 21 Oct 2015 07:28:00 GMT")], vec![0]),
+        ("retryAfterSeconds alone", Method::GET, vec![Answer(429, r#"{"details":{"retryAfterSeconds":1}}"#)], vec![0]),
+        ("GET on a reset connection", Method::GET, vec![Broken(ConnectionReset), Answer(200, "{}")], vec![0, 1]),
+        ("GET on a broken pipe", Method::GET, vec![Broken(BrokenPipe), Answer(200, "{}")], vec![0, 1]),
+        ("GET of nobody", Method::GET, vec![Broken(ConnectionRefused)], vec![0]),
+        ("PUT on a reset connection", Method::PUT, vec![Broken(ConnectionReset)], vec![0]),
+    ];
+    for (why, verb, script, expected) in cases {
+        let server = Server::playing(script);
+        let client = server.client(0.0);
+        let _ = match verb {
+            Method::GET => client.get(WEB).await,
+            _ => client.replace(WEB, &json!({"kept": true})).await,
+        };
+        assert_eq!(server.times(), expected, "{why}");
+        let bodies: Vec<_> = server.seen.lock().unwrap().iter().map(|s| s.body.clone()).collect();
+        let body = if verb == Method::GET { "" } else { r#"{"kept":true}"# };
+        assert!(bodies.iter().all(|b| b == body), "{why}: {bodies:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_ten_retries_the_error_stands() {
+    let server = Server::playing((0..11).map(|_| Step::RetryAfter(429, "1")));
+    let error = server.client(0.0).get(WEB).await.unwrap_err();
+    assert!(matches!(error, ApiError::Status { code: 429, .. }), "{error:?}");
+    assert_eq!(server.lines().len(), 11);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attempt_without_an_answer_ends_in_time() {
+    let server = Server::playing([Step::Silence]);
+    let began = Instant::now();
+    let error = server.client(0.0).get(WEB).await.unwrap_err();
+    assert!(matches!(error, ApiError::Timeout { .. }), "{error:?}");
+    assert_eq!(began.elapsed().as_secs(), 5);
+    assert_eq!(error.request(), "GET /apis/apps/v1/namespaces/shop/deployments/web");
+}
+
+#[tokio::test]
+async fn errors_are_the_servers_words_or_upstreams_stand_in() {
+    const CONFLICT: &str = r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"the object has been modified","reason":"Conflict","code":409}"#;
+    const SUCCESS: &str = r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success"}"#;
+    // (why, verb, code, body, expected message; empty for success)
+    let cases = [
+        ("a Status", Method::PUT, 409, CONFLICT, "the object has been modified"),
+        ("a Status in a success", Method::GET, 200, CONFLICT, "the object has been modified"),
+        ("a success", Method::DELETE, 200, SUCCESS, ""),
+        (
+            "an object that mentions Status",
+            Method::GET,
+            200,
+            r#"{"kind":"Pod","metadata":{"annotations":{"kind":"Status","status":"Failure"}}}"#,
+            "",
+        ),
+        (
+            "bare 404",
+            Method::GET,
+            404,
+            "404 page not found",
+            "the server could not find the requested resource (get deployments.apps web)",
+        ),
+        ("bare 409", Method::PUT, 409, "", "the server reported a conflict (put deployments.apps web)"),
+        (
+            "bare 422",
+            Method::PUT,
+            422,
+            "",
+            "the server rejected our request due to an error in our request (put deployments.apps web)",
+        ),
+        ("bare 503", Method::GET, 503, "", "the server is currently unable to handle the request (get deployments.apps web)"),
+        (
+            "bare 504",
+            Method::GET,
+            504,
+            "",
+            "the server was unable to return a response in the time allotted, but may still be processing the request \
+             (get deployments.apps web)",
+        ),
+        (
+            "bare 500",
+            Method::GET,
+            500,
+            "oops \"quoted\"\n",
+            r#"an error on the server ("oops \"quoted\"") has prevented the request from succeeding (get deployments.apps web)"#,
+        ),
+        ("bare 403", Method::GET, 403, "nobody may", "nobody may (get deployments.apps web)"),
+    ];
+    for (why, verb, code, body, expected) in cases {
+        let client = Server::playing([Step::Answer(code, body)]).client(0.0);
+        let outcome = match verb {
+            Method::GET => client.get(WEB).await,
+            Method::DELETE => client.delete(WEB, &json!({})).await,
+            _ => client.replace(WEB, &json!({})).await,
+        };
+        match outcome {
+            Ok(_) => assert_eq!(expected, "", "{why}"),
+            Err(error) => assert_eq!(error.to_string(), expected, "{why}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn errors_without_a_status_still_know_their_reason() {
+    // (code, is POST, check)
+    type Check = fn(&ApiError) -> bool;
+    let cases: [(u16, bool, Check); 5] = [
+        (404, false, ApiError::is_not_found),
+        (409, false, ApiError::is_conflict),
+        (409, true, ApiError::is_already_exists),
+        (422, true, ApiError::is_invalid),
+        (403, true, ApiError::is_forbidden),
+    ];
+    for (code, is_post, check) in cases {
+        let client = Server::playing([Step::Answer(code, "")]).client(0.0);
+        let collection = Target { name: None, ..WEB };
+        let outcome = if is_post { client.create(collection, &json!({})).await } else { client.replace(WEB, &json!({})).await };
+        let error = outcome.unwrap_err();
+        assert!(check(&error), "{code}: {error:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_lines_of_a_watch_come_one_by_one() {
+    let client = streaming_client(vec!["{\"type\":\"ADD", "ED\"}\n{\"type\":\"DELETED\"}\n"], false);
+    let watch = client.watch(PODS_OF_SHOP, "resourceVersion=5").await.unwrap();
+    let lines: Vec<_> = watch.map(Result::unwrap).collect().await;
+    assert_eq!(lines, [r#"{"type":"ADDED"}"#, r#"{"type":"DELETED"}"#]);
+}
+
+#[tokio::test]
+async fn a_broken_watch_ends_with_the_error() {
+    let client = streaming_client(vec!["{}\n{"], true);
+    let mut watch = client.watch(PODS_OF_SHOP, "").await.unwrap();
+    assert_eq!(watch.next().await.unwrap().unwrap(), "{}");
+    assert!(matches!(watch.next().await, Some(Err(ApiError::Transport { .. }))));
+    assert!(watch.next().await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_cannot_be_opened_ends_at_once() {
+    let server = Server::playing((0..11).map(|_| Step::Broken(std::io::ErrorKind::UnexpectedEof)));
+    let mut watch = server.client(0.0).watch(PODS_OF_SHOP, "").await.unwrap();
+    assert!(watch.next().await.is_none());
+    assert_eq!(server.times(), [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
+}
+
+#[tokio::test]
+async fn a_refused_watch_is_an_error() {
+    let server = Server::playing([Step::Answer(
+        410,
+        r#"{"kind":"Status","status":"Failure","reason":"Expired","message":"too old resource version","code":410}"#,
+    )]);
+    let error = server.client(0.0).watch(PODS_OF_SHOP, "resourceVersion=1").await.err().unwrap();
+    assert!(matches!(&error, ApiError::Status { code: 410, .. }), "{error:?}");
+    assert_eq!(server.lines(), ["GET /api/v1/namespaces/shop/pods?watch=true&resourceVersion=1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_are_throttled_and_watches_are_not() {
+    let server = Server::playing([Step::Answer(200, "{}"), Step::Answer(200, "{}"), Step::Answer(200, "")]);
+    let client = server.client(0.5);
+    client.get(WEB).await.unwrap();
+    client.get(WEB).await.unwrap();
+    client.watch(PODS_OF_SHOP, "").await.unwrap();
+    assert_eq!(server.times(), [0, 2, 2]);
+    let text = server.exposition();
+    assert!(text.contains(r#"rest_client_rate_limiter_duration_seconds_sum{host="api:6443",verb="GET"} 2"#), "{text}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_retry_is_throttled_anew() {
+    let server = Server::playing([Step::RetryAfter(503, "1"), Step::Answer(200, "{}")]);
+    server.client(0.25).get(WEB).await.unwrap();
+    assert_eq!(server.times(), [0, 4]);
+}
+
+#[derive(Default)]
+struct Switch {
+    closed: AtomicBool,
+    until: Mutex<Option<Instant>>,
+}
+
+impl WriteGate for Switch {
+    fn is_open(&self) -> bool {
+        !self.closed.load(Ordering::Relaxed) && self.until.lock().unwrap().is_none_or(|end| Instant::now() < end)
+    }
+
+    fn open_until(&self) -> Option<Instant> {
+        *self.until.lock().unwrap()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_closed_gate_stops_writes_but_not_reads() {
+    let server = Server::playing([Step::Answer(200, "{}"), Step::Answer(200, "{}"), Step::RetryAfter(503, "5")]);
+    let gate = Arc::new(Switch::default());
+    let plain = server.client(0.0);
+    let client = plain.fenced(Arc::clone(&gate) as Arc<dyn WriteGate>);
+    gate.closed.store(true, Ordering::Relaxed);
+    assert!(matches!(client.replace(WEB, &json!({})).await, Err(ApiError::Fenced { .. })));
+    assert!(matches!(client.delete(WEB, &json!({})).await, Err(ApiError::Fenced { .. })));
+    client.get(WEB).await.unwrap();
+    plain.replace(WEB, &json!({})).await.unwrap();
+
+    // It closes while a write waits for its second attempt.
+    gate.closed.store(false, Ordering::Relaxed);
+    let close = async {
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        gate.closed.store(true, Ordering::Relaxed);
+    };
+    let body = json!({});
+    let (outcome, ()) = tokio::join!(client.replace(WEB, &body), close);
+    assert!(matches!(outcome, Err(ApiError::Fenced { .. })), "{outcome:?}");
+    assert_eq!(server.lines().len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_under_way_is_abandoned_when_the_gate_closes_and_not_when_it_is_extended() {
+    let server = Server::playing([Step::Silence]);
+    let gate = Arc::new(Switch::default());
+    let client = server.client(0.0).fenced(Arc::clone(&gate) as Arc<dyn WriteGate>);
+    let began = Instant::now();
+    *gate.until.lock().unwrap() = Some(began + Duration::from_secs(2));
+    let extend = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        *gate.until.lock().unwrap() = Some(began + Duration::from_secs(3));
+    };
+    let body = json!({});
+    let (outcome, ()) = tokio::join!(client.replace(WEB, &body), extend);
+    assert!(matches!(outcome, Err(ApiError::Transport { .. })), "{outcome:?}");
+    assert_eq!(began.elapsed().as_secs(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn metrics_count_final_answers_and_retries_apart() {
+    let server = Server::playing([
+        Step::RetryAfter(429, "1"),
+        Step::Answer(200, "{}"),
+        Step::Answer(404, ""),
+        Step::Broken(std::io::ErrorKind::ConnectionRefused),
+        Step::Answer(200, ""),
+    ]);
+    let client = server.client(0.0);
+    client.replace(WEB, &json!({})).await.unwrap();
+    client.get(Target { resource: &NAMESPACES, namespace: None, name: Some("shop"), subresource: None }).await.unwrap_err();
+    client.get(WEB).await.unwrap_err();
+    client.watch(PODS_OF_SHOP, "").await.unwrap();
+    let text = server.exposition();
+    let expected = [
+        r#"rest_client_requests_total{code="200",host="api:6443",method="PUT"} 1"#,
+        r#"rest_client_requests_total{code="404",host="api:6443",method="GET"} 1"#,
+        r#"rest_client_requests_total{code="<error>",host="api:6443",method="GET"} 1"#,
+        r#"rest_client_requests_total{code="200",host="api:6443",method="GET"} 1"#,
+        r#"rest_client_request_retries_total{code="429",host="api:6443",verb="PUT"} 1"#,
+        // The watch is not timed.
+        r#"rest_client_request_duration_seconds_count{host="api:6443",verb="GET"} 2"#,
+        r#"rest_client_request_size_bytes_sum{host="api:6443",verb="PUT"} 4"#,
+        r#"rest_client_response_size_bytes_count{host="api:6443",verb="PUT"} 1"#,
+    ];
+    for line in expected {
+        assert!(text.lines().any(|l| l == line), "{line} is missing in\n{text}");
+    }
+    assert!(!text.contains(r#"code="429",host="api:6443",method"#), "{text}");
+}

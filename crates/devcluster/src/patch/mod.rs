@@ -1,0 +1,60 @@
+//! The patch types, as functions from an object and a patch to an object.
+
+use serde_json::Value;
+
+mod json;
+mod merge;
+mod order;
+mod strategic;
+
+pub use json::{MAX_OPERATIONS, json};
+pub use merge::merge;
+pub use strategic::strategic;
+
+/// A patch that does not apply.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PatchError {
+    /// The patch itself is malformed: 400.
+    #[error("{0}")]
+    Malformed(String),
+    /// A JSON patch operation or test failed: 422.
+    #[error("{0}")]
+    Failed(String),
+    /// A list element without its merge key: 500.
+    #[error("{0}")]
+    Internal(String),
+    /// More operations than the server applies at once: 413.
+    #[error("{0}")]
+    TooLarge(String),
+}
+
+/// Refuses a merge or strategic merge patch that is no object.
+pub fn check_object(patch: &Value) -> Result<(), PatchError> {
+    let got = match patch {
+        Value::Object(_) => return Ok(()),
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+    };
+    Err(PatchError::Malformed(format!(
+        "error decoding patch: json: cannot unmarshal {got} into Go value of type map[string]interface {{}}"
+    )))
+}
+
+/// `value` as Go prints it (`map[image:app:v1 name:m]`), which is how upstream quotes parts of patches.
+pub fn go_print(value: &Value) -> String {
+    match value {
+        Value::Null => "<nil>".to_owned(),
+        Value::String(text) => text.clone(),
+        Value::Bool(_) | Value::Number(_) => value.to_string(),
+        Value::Array(items) => format!("[{}]", items.iter().map(go_print).collect::<Vec<_>>().join(" ")),
+        Value::Object(entries) => {
+            let mut entries: Vec<_> = entries.iter().collect();
+            entries.sort_by_key(|(key, _)| *key);
+            let entries: Vec<String> = entries.into_iter().map(|(key, value)| format!("{key}:{}", go_print(value))).collect();
+            format!("map[{}]", entries.join(" "))
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! Strategic merge patch: a merge patch that knows which lists are sets, and by which key.
+//!
+//! Directives: `$patch: replace|delete` in maps and list elements, `$setElementOrder/<list>`, `$deleteFromPrimitiveList/<list>`,
+//! `$retainKeys`. Nothing of them is left in the result.
+
+use serde_json::{Map, Value};
+
+use super::order::{Identity, arrange};
+use super::{PatchError, check_object, go_print};
+use crate::schema::{self, PatchMeta, Struct, Type};
+
+const PATCH: &str = "$patch";
+const RETAIN_KEYS: &str = "$retainKeys";
+const SET_ELEMENT_ORDER: &str = "$setElementOrder/";
+const DELETE_FROM_PRIMITIVE_LIST: &str = "$deleteFromPrimitiveList/";
+
+/// Strategic merge, by the merge keys of built-in kind `kind` (`Deployment`); atomic lists for kinds without an entry.
+/// On an error `object` is left as it was.
+pub fn strategic(kind: &str, object: &mut Value, patch: &Value) -> Result<(), PatchError> {
+    check_object(patch)?;
+    let (Value::Object(original), Value::Object(patch)) = (object.clone(), patch.clone()) else {
+        *object = patch.clone();
+        return Ok(());
+    };
+    *object = Value::Object(merge_maps(original, patch, schema::of(kind))?);
+    Ok(())
+}
+
+fn merge_maps(
+    mut original: Map<String, Value>,
+    mut patch: Map<String, Value>,
+    shape: Option<&'static Struct>,
+) -> Result<Map<String, Value>, PatchError> {
+    if let Some(directive) = patch.remove(PATCH) {
+        return match directive.as_str() {
+            Some("replace") => Ok(patch),
+            Some("delete") => Ok(Map::new()),
+            _ => Err(unknown_directive(&directive, patch)),
+        };
+    }
+    retain_keys(&mut original, &mut patch)?;
+    let orders = take_orders(&mut patch)?;
+    for (name, order) in &orders {
+        merge_ordered(name, order, &mut original, &mut patch, shape)?;
+    }
+    for (name, change) in patch {
+        match name.strip_prefix(DELETE_FROM_PRIMITIVE_LIST) {
+            Some(list) => delete_scalars(&mut original, list, &change),
+            None => merge_field(&mut original, name, change, shape)?,
+        }
+    }
+    Ok(original)
+}
+
+fn merge_field(
+    original: &mut Map<String, Value>,
+    name: String,
+    change: Value,
+    shape: Option<&'static Struct>,
+) -> Result<(), PatchError> {
+    if change.is_null() {
+        original.remove(&name);
+        return Ok(());
+    }
+    let (meta, inner) = lookup(shape, &name);
+    let merged = match (original.remove(&name), change) {
+        (Some(Value::Object(_)), Value::Object(patch)) if meta.replace => Some(Value::Object(patch)),
+        (Some(Value::Object(old)), Value::Object(patch)) => Some(Value::Object(merge_maps(old, patch, inner)?)),
+        (Some(Value::Array(old)), Value::Array(patch)) if meta.merge => Some(Value::Array(merge_lists(old, patch, meta, inner)?)),
+        (Some(Value::Array(_)), Value::Array(patch)) => Some(Value::Array(patch)),
+        (_, fresh) => without_directives(fresh),
+    };
+    original.extend(merged.map(|value| (name, value)));
+    Ok(())
+}
+
+fn merge_lists(
+    mut original: Vec<Value>,
+    patch: Vec<Value>,
+    meta: PatchMeta,
+    inner: Option<&'static Struct>,
+) -> Result<Vec<Value>, PatchError> {
+    let Some(key) = meta.merge_key else {
+        let mut merged = original.clone();
+        merged.extend(patch.iter().cloned());
+        return Ok(arrange(deduplicated(merged), &patch, &original, Identity(None)));
+    };
+    let identity = Identity(Some(key));
+    let mut elements = Vec::with_capacity(patch.len());
+    let mut replace = false;
+    for element in patch {
+        match element.get(PATCH).map(|directive| (directive.as_str(), directive.clone())) {
+            None => elements.push(element),
+            Some((Some("delete"), _)) => {
+                let doomed = keyed(&identity, &element, key)?.clone();
+                original.retain(|candidate| identity.of(candidate) != Some(&doomed));
+            }
+            Some((Some("replace"), _)) => replace = true,
+            Some((Some("merge"), _)) => {
+                return Err(PatchError::Internal("merging lists cannot yet be specified in the patch".to_owned()));
+            }
+            Some((_, directive)) => return Err(unknown_directive(&directive, element.as_object().cloned().unwrap_or_default())),
+        }
+    }
+    if replace {
+        return Ok(elements);
+    }
+    let mut merged = original.clone();
+    for element in &elements {
+        keyed(&identity, element, key)?;
+        match (identity.position(&merged, element), element) {
+            (Some(at), Value::Object(changes)) => {
+                let old = merged[at].as_object().cloned().unwrap_or_default();
+                merged[at] = Value::Object(merge_maps(old, changes.clone(), inner)?);
+            }
+            _ => merged.push(element.clone()),
+        }
+    }
+    Ok(arrange(merged, &elements, &original, identity))
+}
+
+/// `$retainKeys`: of the old map only the listed keys stay; the patch may set no other.
+fn retain_keys(original: &mut Map<String, Value>, patch: &mut Map<String, Value>) -> Result<(), PatchError> {
+    let Some(listed) = patch.remove(RETAIN_KEYS) else {
+        return Ok(());
+    };
+    let bad_format = || PatchError::Malformed("invalid patch format of retainKeys".to_owned());
+    let listed = listed.as_array().ok_or_else(bad_format)?;
+    let is_listed = |name: &str| listed.iter().any(|key| key == name);
+    let is_set = |(name, value): (&String, &Value)| {
+        !value.is_null() && !name.starts_with(DELETE_FROM_PRIMITIVE_LIST) && !name.starts_with(SET_ELEMENT_ORDER)
+    };
+    if patch.iter().filter(|field| is_set(*field)).any(|(name, _)| !is_listed(name)) {
+        return Err(bad_format());
+    }
+    original.retain(|name, _| is_listed(name));
+    Ok(())
+}
+
+/// Takes the `$setElementOrder` directives out of `patch`, by the list they order.
+fn take_orders(patch: &mut Map<String, Value>) -> Result<Vec<(String, Vec<Value>)>, PatchError> {
+    let directives: Vec<String> = patch.keys().filter(|name| name.starts_with(SET_ELEMENT_ORDER)).cloned().collect();
+    let mut orders = Vec::with_capacity(directives.len());
+    for directive in directives {
+        let list = directive.trim_start_matches(SET_ELEMENT_ORDER).to_owned();
+        match patch.remove(&directive) {
+            Some(Value::Array(order)) => orders.push((list, order)),
+            _ => return Err(PatchError::Malformed("invalid patch format of setElementOrder list".to_owned())),
+        }
+    }
+    Ok(orders)
+}
+
+/// Merges one list that has a `$setElementOrder`; removes it from `patch`.
+fn merge_ordered(
+    name: &str,
+    order: &[Value],
+    original: &mut Map<String, Value>,
+    patch: &mut Map<String, Value>,
+    shape: Option<&'static Struct>,
+) -> Result<(), PatchError> {
+    let (meta, inner) = lookup(shape, name);
+    let identity = Identity(meta.merge_key);
+    let list_of = |fields: &mut Map<String, Value>| match fields.remove(name) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::Array(list)) => Ok(Some(list)),
+        Some(_) => Err(PatchError::Internal("expected a []interface {}, but received another type".to_owned())),
+    };
+    let deletes = matches!(patch.get(name), Some(Value::Null));
+    let (old, changes) = (list_of(original)?, list_of(patch)?);
+    if deletes {
+        return Ok(());
+    }
+    check_order(changes.as_deref().unwrap_or_default(), order, identity)?;
+    let merged = match (old.clone(), changes) {
+        (None, None) => return Ok(()),
+        (Some(old), None) => old,
+        (None, Some(changes)) => match without_directives(Value::Array(changes)) {
+            Some(Value::Array(list)) => list,
+            _ => return Ok(()),
+        },
+        (Some(old), Some(changes)) if meta.merge => merge_lists(old, changes, meta, inner)?,
+        (Some(_), Some(changes)) => changes,
+    };
+    let arranged = arrange(merged, order, old.as_deref().unwrap_or_default(), identity);
+    original.insert(name.to_owned(), Value::Array(arranged));
+    Ok(())
+}
+
+/// The elements of the patch must all appear in the order list, in its order.
+fn check_order(changes: &[Value], order: &[Value], identity: Identity) -> Result<(), PatchError> {
+    if changes.is_empty() || order.is_empty() {
+        return Ok(());
+    }
+    let mut places = order.iter();
+    for element in changes.iter().filter(|element| element.get(PATCH).is_none()) {
+        if let Some(key) = identity.0 {
+            keyed(&identity, element, key)?;
+        }
+        if !places.any(|place| identity.of(place) == identity.of(element)) {
+            let (changes, order) = (go_print(&Value::from(changes)), go_print(&Value::from(order)));
+            return Err(PatchError::Internal(format!(
+                "The order in patch list:\n{changes}\n doesn't match $setElementOrder list:\n{order}\n"
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn delete_scalars(original: &mut Map<String, Value>, list: &str, doomed: &Value) {
+    if let (Some(Value::Array(values)), Value::Array(doomed)) = (original.get_mut(list), doomed) {
+        values.retain(|value| !doomed.contains(value));
+    }
+}
+
+/// A value that is new on the server: nulls in it mean nothing, and directives have nothing to act on.
+fn without_directives(value: Value) -> Option<Value> {
+    match value {
+        Value::Object(fields) if fields.contains_key(PATCH) => None,
+        Value::Object(fields) => Some(Value::Object(
+            fields
+                .into_iter()
+                .filter(|(name, value)| !value.is_null() && !is_directive(name))
+                .filter_map(|(name, value)| Some((name, without_directives(value)?)))
+                .collect(),
+        )),
+        Value::Array(items) => Some(Value::Array(items.into_iter().filter_map(without_directives).collect())),
+        scalar => Some(scalar),
+    }
+}
+
+fn is_directive(name: &str) -> bool {
+    name == RETAIN_KEYS || name.starts_with(SET_ELEMENT_ORDER) || name.starts_with(DELETE_FROM_PRIMITIVE_LIST)
+}
+
+/// How the field is patched, and the type of it or of its elements.
+fn lookup(shape: Option<&'static Struct>, name: &str) -> (PatchMeta, Option<&'static Struct>) {
+    let Some(field) = shape.and_then(|shape| shape.field(name)) else {
+        return (PatchMeta::default(), None);
+    };
+    let inner = match &field.ty {
+        Type::List(item) | Type::Map(item) => item.as_struct(),
+        other => other.as_struct(),
+    };
+    (field.patch, inner)
+}
+
+fn keyed<'a>(identity: &Identity, element: &'a Value, key: &str) -> Result<&'a Value, PatchError> {
+    identity
+        .of(element)
+        .ok_or_else(|| PatchError::Internal(format!("map: {} does not contain declared merge key: {key}", go_print(element))))
+}
+
+fn unknown_directive(directive: &Value, mut map: Map<String, Value>) -> PatchError {
+    map.insert(PATCH.to_owned(), directive.clone());
+    PatchError::Internal(format!("unknown patch type: {} in map: {}", go_print(directive), go_print(&Value::Object(map))))
+}
+
+fn deduplicated(values: Vec<Value>) -> Vec<Value> {
+    let mut kept: Vec<Value> = Vec::with_capacity(values.len());
+    for value in values {
+        if !kept.contains(&value) {
+            kept.push(value);
+        }
+    }
+    kept
+}
+
+#[cfg(test)]
+#[path = "strategic_tests.rs"]
+mod tests;

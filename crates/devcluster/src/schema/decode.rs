@@ -1,0 +1,160 @@
+//! Whether JSON fits the types of a built-in kind, with upstream's texts when it does not.
+
+use jiff::Timestamp;
+use serde_json::{Number, Value};
+
+use super::quantity::{BAD_QUANTITY, Quantity};
+use super::{Struct, Type};
+
+/// The 400 text for a body of built-in kind `kind` whose JSON has a wrong type somewhere. Kinds without a shape always fit.
+pub fn decode_check(kind: &str, object: &Value) -> Result<(), String> {
+    match decode_error(kind, object) {
+        None => Ok(()),
+        Some(error) => {
+            let version = object.get("apiVersion").and_then(Value::as_str).unwrap_or("v1");
+            let version = version.rsplit('/').next().unwrap_or(version);
+            Err(format!("{kind} in version {version:?} cannot be handled as a {kind}: {error}"))
+        }
+    }
+}
+
+/// The first place where `object` does not fit `kind`, in the words of Go's decoder; patches wrap it differently than bodies.
+pub fn decode_error(kind: &str, object: &Value) -> Option<String> {
+    let shape = super::of(kind)?;
+    match object {
+        Value::Object(_) => check_struct(shape, object, ""),
+        other => Some(format!("json: cannot unmarshal {} into Go value of type v1.{kind}", json_type(other))),
+    }
+}
+
+fn check_struct(shape: &Struct, object: &Value, path: &str) -> Option<String> {
+    object.as_object()?.iter().find_map(|(name, value)| {
+        let field = shape.field(name)?;
+        let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+        check(&field.ty, value, &Place { holder: shape.short_name(), path })
+    })
+}
+
+/// Where a value sits, as messages name it: the nearest type with fields, and the way from the top.
+struct Place {
+    holder: &'static str,
+    path: String,
+}
+
+fn check(ty: &Type, value: &Value, place: &Place) -> Option<String> {
+    let mismatch = || {
+        let (holder, path) = (place.holder, &place.path);
+        Some(format!("json: cannot unmarshal {} into Go struct field {holder}.{path} of type {}", json_type(value), go_type(ty)))
+    };
+    match (ty, value) {
+        (_, Value::Null) | (Type::Any, _) => None,
+        (Type::Struct(_), Value::Object(_)) => check_struct(ty.as_struct()?, value, &place.path),
+        (Type::List(item), Value::Array(items)) => items.iter().find_map(|value| check(item, value, place)),
+        (Type::Map(item), Value::Object(entries)) => entries.values().find_map(|value| check(item, value, place)),
+        (Type::Text | Type::Bytes | Type::IntOrString | Type::Duration, Value::String(_)) | (Type::Bool, Value::Bool(_)) => None,
+        (Type::Int32 | Type::IntOrString, Value::Number(number)) => {
+            number.as_i64().is_none_or(|n| i32::try_from(n).is_err()).then(|| bad_number(number, ty, place))
+        }
+        (Type::Int64, Value::Number(number)) => number.as_i64().is_none().then(|| bad_number(number, ty, place)),
+        (Type::Float, Value::Number(_)) => None,
+        (Type::Quantity, Value::String(text)) => Quantity::parse(text).is_none().then(|| BAD_QUANTITY.to_owned()),
+        (Type::Quantity, Value::Number(number)) => {
+            Quantity::parse(&number.to_string()).is_none().then(|| BAD_QUANTITY.to_owned())
+        }
+        (Type::Quantity, _) => Some(BAD_QUANTITY.to_owned()),
+        (Type::Time, Value::String(text)) => {
+            text.parse::<Timestamp>().is_err().then(|| time_error(text, "2006-01-02T15:04:05Z07:00", "2006"))
+        }
+        (Type::MicroTime, Value::String(text)) => micro_time_error(text),
+        _ => mismatch(),
+    }
+}
+
+fn bad_number(number: &Number, ty: &Type, place: &Place) -> String {
+    format!("json: cannot unmarshal number {number} into Go struct field {}.{} of type {}", place.holder, place.path, go_type(ty))
+}
+
+/// The layout asks for exactly six digits of fraction.
+fn micro_time_error(text: &str) -> Option<String> {
+    const LAYOUT: &str = "2006-01-02T15:04:05.000000Z07:00";
+    let fraction = text.get(19..).unwrap_or("");
+    let digits = fraction.strip_prefix('.').map_or(0, |rest| rest.bytes().take_while(u8::is_ascii_digit).count());
+    if text.parse::<Timestamp>().is_err() {
+        return Some(time_error(text, LAYOUT, "2006"));
+    }
+    (digits != 6).then(|| format!("parsing time {text:?} as {LAYOUT:?}: cannot parse {fraction:?} as \".000000\""))
+}
+
+fn time_error(text: &str, layout: &str, part: &str) -> String {
+    format!("parsing time {text:?} as {layout:?}: cannot parse {text:?} as {part:?}")
+}
+
+fn json_type(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+fn go_type(ty: &Type) -> String {
+    match ty {
+        Type::Text | Type::Time | Type::MicroTime | Type::Duration | Type::Quantity | Type::Any => "string".to_owned(),
+        Type::Int32 | Type::IntOrString => "int32".to_owned(),
+        Type::Int64 => "int64".to_owned(),
+        Type::Float => "float64".to_owned(),
+        Type::Bool => "bool".to_owned(),
+        Type::Bytes => "[]uint8".to_owned(),
+        Type::Struct(_) => format!("v1.{}", ty.as_struct().map_or("", Struct::short_name)),
+        Type::List(item) => format!("[]{}", go_type(item)),
+        Type::Map(item) => format!("map[string]{}", go_type(item)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn wrong_types_are_told_in_the_words_of_the_decoder() {
+        let cases = [
+            (
+                json!({"apiVersion": "apps/v1", "spec": {"replicas": "x"}}),
+                "Deployment in version \"v1\" cannot be handled as a Deployment: json: cannot unmarshal string into Go struct field \
+                 DeploymentSpec.spec.replicas of type int32",
+            ),
+            (
+                json!({"spec": {"strategy": {"rollingUpdate": {"maxSurge": 1.5}}}}),
+                "Deployment in version \"v1\" cannot be handled as a Deployment: json: cannot unmarshal number 1.5 into Go struct field \
+                 RollingUpdateDeployment.spec.strategy.rollingUpdate.maxSurge of type int32",
+            ),
+        ];
+        for (object, expected) in cases {
+            assert_eq!(decode_check("Deployment", &object), Err(expected.to_owned()));
+        }
+        assert_eq!(
+            decode_error("ConfigMap", &json!({"data": {"a": 1}})).as_deref(),
+            Some("json: cannot unmarshal number into Go struct field ConfigMap.data of type string")
+        );
+        assert_eq!(
+            decode_error("Lease", &json!({"spec": {"renewTime": "2024-01-01T00:00:10.5Z"}})).as_deref(),
+            Some(
+                "parsing time \"2024-01-01T00:00:10.5Z\" as \"2006-01-02T15:04:05.000000Z07:00\": cannot parse \".5Z\" as \".000000\""
+            )
+        );
+    }
+
+    #[test]
+    fn what_fits_passes() {
+        let fits = json!({"metadata": {"name": "d", "creationTimestamp": null}, "spec": {"replicas": 1,
+            "strategy": {"rollingUpdate": {"maxSurge": "25%", "maxUnavailable": 1}},
+            "template": {"spec": {"containers": [{"resources": {"limits": {"cpu": 1, "memory": "1Gi"}}}]}}}});
+        assert_eq!(decode_check("Deployment", &fits), Ok(()));
+        assert_eq!(decode_check("Widget", &json!({"spec": "anything"})), Ok(()));
+    }
+}

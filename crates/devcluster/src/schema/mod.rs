@@ -1,0 +1,228 @@
+//! Shapes of the built-in kinds: which fields a type has, which of them are written even when empty, how patches treat them.
+//!
+//! The facts are data (`types.txt`); [`shape`] and [`decode`] and the patches walk objects along it.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use serde_json::{Map, Value, json};
+
+pub mod decode;
+pub mod quantity;
+pub mod shape;
+
+static SCHEMA: LazyLock<Schema> = LazyLock::new(|| Schema::parse(include_str!("types.txt")));
+
+struct Schema {
+    kinds: HashMap<&'static str, usize>,
+    types: Vec<Struct>,
+}
+
+/// What a JSON value of a field holds.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Type {
+    Text,
+    Int32,
+    Int64,
+    Float,
+    Bool,
+    Bytes,
+    Time,
+    MicroTime,
+    Duration,
+    Quantity,
+    IntOrString,
+    /// Kept as it is.
+    Any,
+    /// Index into the table; [`Type::fields`] resolves it.
+    Struct(usize),
+    List(Box<Type>),
+    Map(Box<Type>),
+}
+
+/// An object with known fields.
+#[derive(Debug)]
+pub(crate) struct Struct {
+    /// Name with its group, such as `apps.DeploymentSpec`.
+    name: &'static str,
+    fields: Vec<Field>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Field {
+    pub(crate) name: &'static str,
+    pub(crate) ty: Type,
+    /// An explicit zero differs from an absent field.
+    pub(crate) nullable: bool,
+    /// Written even when it is zero.
+    pub(crate) always: bool,
+    pub(crate) patch: PatchMeta,
+}
+
+/// How a strategic merge patch treats a field; the default is: maps merge, lists are replaced.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(crate) struct PatchMeta {
+    pub(crate) merge: bool,
+    pub(crate) replace: bool,
+    /// Absent for lists of scalars.
+    pub(crate) merge_key: Option<&'static str>,
+}
+
+/// The type of built-in kind `kind`; `None` for all others.
+pub(crate) fn of(kind: &str) -> Option<&'static Struct> {
+    SCHEMA.kinds.get(kind).map(|index| &SCHEMA.types[*index])
+}
+
+impl Struct {
+    pub(crate) fn field(&self, name: &str) -> Option<&Field> {
+        self.fields.iter().find(|field| field.name == name)
+    }
+
+    pub(crate) fn fields(&self) -> &[Field] {
+        &self.fields
+    }
+
+    /// Name without its group, as Go's messages have it.
+    pub(crate) fn short_name(&self) -> &'static str {
+        self.name.rsplit('.').next().unwrap_or(self.name)
+    }
+}
+
+impl Type {
+    /// The fields, of a type that has some.
+    pub(crate) fn as_struct(&self) -> Option<&'static Struct> {
+        match self {
+            Type::Struct(index) => Some(&SCHEMA.types[*index]),
+            _ => None,
+        }
+    }
+
+    /// What an absent field that is always written reads as.
+    pub(crate) fn zero(&self) -> Value {
+        match self {
+            Type::Text | Type::Bytes => json!(""),
+            Type::Int32 | Type::Int64 | Type::Float | Type::IntOrString => json!(0),
+            Type::Bool => json!(false),
+            Type::Quantity => json!("0"),
+            Type::Duration => json!("0s"),
+            Type::Time | Type::MicroTime | Type::Any | Type::List(_) | Type::Map(_) => Value::Null,
+            Type::Struct(index) => {
+                let mut object = Map::new();
+                for field in SCHEMA.types[*index].fields.iter().filter(|field| field.always) {
+                    object.insert(field.name.to_owned(), field.zero());
+                }
+                Value::Object(object)
+            }
+        }
+    }
+}
+
+impl Field {
+    pub(crate) fn zero(&self) -> Value {
+        if self.nullable { Value::Null } else { self.ty.zero() }
+    }
+}
+
+impl Schema {
+    /// Reads the table; a broken table is a defect of this crate, so it panics.
+    fn parse(text: &'static str) -> Schema {
+        let lines = || text.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
+        let is_type = |line: &&str| !line.starts_with(' ') && !line.starts_with("kind ");
+        let index: HashMap<&'static str, usize> = lines().filter(is_type).enumerate().map(|(i, name)| (name, i)).collect();
+
+        let mut schema = Schema { kinds: HashMap::new(), types: Vec::new() };
+        for line in lines() {
+            let words: Vec<&'static str> = line.split_whitespace().collect();
+            match words[..] {
+                ["kind", kind, name] => {
+                    schema.kinds.insert(kind, index[name]);
+                }
+                [name] => schema.types.push(Struct { name, fields: Vec::new() }),
+                [name, ty, ref patch @ ..] => {
+                    let holder = schema.types.last_mut().expect("a field follows its type");
+                    holder.fields.push(Field::parse(name, ty, patch.first().copied(), &index));
+                }
+                [] => {}
+            }
+        }
+        schema
+    }
+}
+
+impl Field {
+    fn parse(name: &'static str, ty: &'static str, patch: Option<&'static str>, index: &HashMap<&'static str, usize>) -> Field {
+        let (strategies, merge_key) = match patch.map(|p| p.split_once(':').ok_or(p)) {
+            None => ("", None),
+            Some(Ok((strategies, key))) => (strategies, Some(key)),
+            Some(Err(strategies)) => (strategies, None),
+        };
+        let has = |wanted| strategies.split(',').any(|s| s == wanted);
+        Field {
+            name: name.trim_end_matches('!'),
+            always: name.ends_with('!'),
+            nullable: ty.starts_with('*'),
+            ty: Type::parse(ty.trim_start_matches('*'), index),
+            patch: PatchMeta { merge: has("merge"), replace: has("replace"), merge_key },
+        }
+    }
+}
+
+impl Type {
+    fn parse(text: &'static str, index: &HashMap<&'static str, usize>) -> Type {
+        if let Some(item) = text.strip_prefix("[]") {
+            return Type::List(Box::new(Type::parse(item, index)));
+        }
+        if let Some(item) = text.strip_prefix("{}") {
+            return Type::Map(Box::new(Type::parse(item, index)));
+        }
+        match text {
+            "string" => Type::Text,
+            "int32" => Type::Int32,
+            "int64" => Type::Int64,
+            "float64" => Type::Float,
+            "bool" => Type::Bool,
+            "bytes" => Type::Bytes,
+            "time" => Type::Time,
+            "microtime" => Type::MicroTime,
+            "duration" => Type::Duration,
+            "quantity" => Type::Quantity,
+            "intorstring" => Type::IntOrString,
+            "any" => Type::Any,
+            name => Type::Struct(index[name]),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_line_of_the_table_names_known_types() {
+        for (kind, index) in &SCHEMA.kinds {
+            assert!(SCHEMA.types[*index].name.ends_with(kind), "{kind} is {}", SCHEMA.types[*index].name);
+        }
+        assert!(SCHEMA.types.iter().all(|t| !t.fields.is_empty() || t.name == "core.NodeSwapStatus" || !t.name.is_empty()));
+    }
+
+    #[test]
+    fn merge_keys_follow_from_the_type_graph() {
+        let path = |kind: &str, path: &[&str]| {
+            let mut at = of(kind).unwrap();
+            let (last, way) = path.split_last().unwrap();
+            for step in way {
+                at = match &at.field(step).unwrap().ty {
+                    Type::List(item) => item.as_struct().unwrap(),
+                    other => other.as_struct().unwrap(),
+                };
+            }
+            at.field(last).unwrap().patch
+        };
+        let merge = |key| PatchMeta { merge: true, replace: false, merge_key: key };
+        assert_eq!(path("Deployment", &["spec", "template", "spec", "containers", "env"]), merge(Some("name")));
+        assert_eq!(path("CronJob", &["spec", "jobTemplate", "spec", "template", "spec", "volumes"]), merge(Some("name")));
+        assert_eq!(path("Pod", &["metadata", "finalizers"]), merge(None));
+        assert_eq!(path("Pod", &["spec", "tolerations"]), PatchMeta::default());
+        assert!(path("PodDisruptionBudget", &["spec", "selector"]).replace);
+    }
+}

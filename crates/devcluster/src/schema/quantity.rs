@@ -1,0 +1,179 @@
+//! Resource quantities: `100m`, `1Gi`, `1e3`.
+
+use std::cmp::Ordering;
+
+/// The text of upstream's parse errors.
+pub const BAD_QUANTITY: &str = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
+
+/// Units of 10^-9 in one: quantities keep no smaller fraction.
+const NANOS: i128 = 1_000_000_000;
+
+const DECIMAL: [(&str, i32); 10] =
+    [("n", -9), ("u", -6), ("m", -3), ("", 0), ("k", 3), ("M", 6), ("G", 9), ("T", 12), ("P", 15), ("E", 18)];
+const BINARY: [&str; 6] = ["Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
+
+/// How a quantity was written, which its canonical form keeps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Format {
+    Decimal,
+    Exponent,
+    Binary,
+}
+
+/// An exact amount; compares by value, whatever its format.
+#[derive(Debug, Clone, Copy)]
+pub struct Quantity {
+    nanos: i128,
+    format: Format,
+}
+
+impl Quantity {
+    /// Reads `text`; `None` when it is no quantity. Fractions below 10^-9 are rounded away from zero.
+    pub fn parse(text: &str) -> Option<Quantity> {
+        let (negative, unsigned) = match text.strip_prefix('-') {
+            Some(rest) => (true, rest),
+            None => (false, text.strip_prefix('+').unwrap_or(text)),
+        };
+        let end = unsigned.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(unsigned.len());
+        let (number, suffix) = unsigned.split_at(end);
+        let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+        if fraction.contains('.') || (whole.is_empty() && fraction.is_empty()) {
+            return None;
+        }
+        let digits: i128 = format!("0{whole}{fraction}").parse().ok()?;
+        let scale = i32::try_from(fraction.len()).ok()?;
+        let (exponent, factor, format) = unit(suffix)?;
+        let scaled = digits.saturating_mul(factor);
+        let nanos = match exponent - scale + 9 {
+            up @ 0.. => scaled.saturating_mul(10_i128.saturating_pow(up.unsigned_abs())),
+            down => {
+                let divisor = 10_i128.saturating_pow(down.unsigned_abs());
+                scaled / divisor + i128::from(scaled % divisor != 0)
+            }
+        };
+        // Upstream caps at the largest int64.
+        let nanos = nanos.min(i128::from(i64::MAX) * NANOS);
+        Some(Quantity { nanos: if negative { -nanos } else { nanos }, format })
+    }
+
+    /// Below zero.
+    pub fn is_negative(&self) -> bool {
+        self.nanos < 0
+    }
+
+    /// Exactly nothing.
+    pub fn is_zero(&self) -> bool {
+        self.nanos == 0
+    }
+
+    /// The one way upstream writes this amount.
+    pub fn canonical(&self) -> String {
+        let binary_fits = self.nanos.abs() >= 1024 * NANOS && self.nanos % NANOS == 0;
+        match self.format {
+            Format::Binary if binary_fits => binary(self.nanos / NANOS),
+            Format::Exponent => decimal(self.nanos, |exponent| match exponent {
+                0 => String::new(),
+                e => format!("e{e}"),
+            }),
+            _ => decimal(self.nanos, |exponent| {
+                DECIMAL.iter().find(|(_, e)| *e == exponent).map_or_else(String::new, |(s, _)| (*s).to_owned())
+            }),
+        }
+    }
+}
+
+impl PartialEq for Quantity {
+    fn eq(&self, other: &Self) -> bool {
+        self.nanos == other.nanos
+    }
+}
+
+impl PartialOrd for Quantity {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        self.nanos.partial_cmp(&other.nanos)
+    }
+}
+
+/// Power of ten, factor and format that a suffix stands for.
+fn unit(suffix: &str) -> Option<(i32, i128, Format)> {
+    if let Some((_, exponent)) = DECIMAL.iter().find(|(s, _)| *s == suffix) {
+        return Some((*exponent, 1, Format::Decimal));
+    }
+    if let Some(power) = BINARY.iter().position(|s| *s == suffix) {
+        return Some((0, 1_i128 << (10 * (power + 1)), Format::Binary));
+    }
+    let exponent: i32 = suffix.strip_prefix(['e', 'E'])?.parse().ok()?;
+    (-40..=40).contains(&exponent).then_some((exponent, 1, Format::Exponent))
+}
+
+fn binary(mut value: i128) -> String {
+    let mut suffix = "";
+    for next in BINARY {
+        if value % 1024 != 0 {
+            break;
+        }
+        value /= 1024;
+        suffix = next;
+    }
+    format!("{value}{suffix}")
+}
+
+fn decimal(mut value: i128, suffix: impl Fn(i32) -> String) -> String {
+    let mut exponent = -9;
+    while value != 0 && value % 1000 == 0 && exponent < 18 {
+        value /= 1000;
+        exponent += 3;
+    }
+    if value == 0 {
+        exponent = 0;
+    }
+    format!("{value}{}", suffix(exponent))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantities_are_written_in_one_way() {
+        let cases = [
+            ("0.5", "500m"),
+            ("1000m", "1"),
+            ("1024Mi", "1Gi"),
+            ("1.5Gi", "1536Mi"),
+            ("100m", "100m"),
+            ("512Ki", "512Ki"),
+            ("0.1Gi", "107374182400m"),
+            ("0.5Ki", "512"),
+            ("1e3", "1e3"),
+            ("1E3", "1e3"),
+            ("1E", "1E"),
+            ("12e5", "1200e3"),
+            ("0", "0"),
+            ("0Mi", "0"),
+            ("-1000", "-1k"),
+            ("1000000", "1M"),
+            ("1500", "1500"),
+            ("+1", "1"),
+            (".5", "500m"),
+            ("5.", "5"),
+            ("0.0000000001", "1n"),
+        ];
+        for (text, canonical) in cases {
+            assert_eq!(Quantity::parse(text).map(|q| q.canonical()).as_deref(), Some(canonical), "{text}");
+        }
+    }
+
+    #[test]
+    fn other_texts_are_no_quantities() {
+        for text in ["", "x", "1.2.3", "1x", "Mi", "1 Gi", "1gi", "-", "1e", "0x1"] {
+            assert!(Quantity::parse(text).is_none(), "{text}");
+        }
+    }
+
+    #[test]
+    fn amounts_compare_whatever_their_format() {
+        assert!(Quantity::parse("1Gi") > Quantity::parse("1G"));
+        assert!(Quantity::parse("1") == Quantity::parse("1000m"));
+    }
+}

@@ -1,0 +1,199 @@
+//! Objects as a typed server writes them: no unknown fields, no empty optional ones, the mandatory ones there.
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use serde_json::{Map, Value};
+
+use super::quantity::Quantity;
+use super::{Field, Struct, Type};
+
+/// Drops from `object` the fields that built-in kind `kind` does not have and returns their paths (`spec.containers[0].imagee`).
+/// Kinds without a shape are left alone.
+pub fn prune_unknown(kind: &str, object: &mut Value) -> Vec<String> {
+    let mut unknown = Vec::new();
+    if let (Some(shape), Some(fields)) = (super::of(kind), object.as_object_mut()) {
+        prune_struct(shape, fields, "", &mut unknown);
+    }
+    unknown
+}
+
+/// Brings `object` of built-in kind `kind` into the form the server would write it in: nulls and empty optional fields go, fields that
+/// are always written appear with their zero value, quantities and times get their canonical text. Values of the wrong type stay for
+/// [`super::decode::decode_check`] to report, unknown fields for [`prune_unknown`]. Idempotent.
+pub fn normalize(kind: &str, object: &mut Value) {
+    if let (Some(shape), Some(fields)) = (super::of(kind), object.as_object_mut()) {
+        normalize_struct(shape, fields);
+    }
+}
+
+fn prune_struct(shape: &Struct, fields: &mut Map<String, Value>, path: &str, unknown: &mut Vec<String>) {
+    fields.retain(|name, value| {
+        let here = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+        match shape.field(name) {
+            None => {
+                unknown.push(here);
+                false
+            }
+            Some(field) => {
+                prune(&field.ty, value, &here, unknown);
+                true
+            }
+        }
+    });
+}
+
+fn prune(ty: &Type, value: &mut Value, path: &str, unknown: &mut Vec<String>) {
+    match (ty, value) {
+        (Type::Struct(_), Value::Object(fields)) => {
+            if let Some(shape) = ty.as_struct() {
+                prune_struct(shape, fields, path, unknown);
+            }
+        }
+        (Type::List(item), Value::Array(items)) => {
+            for (index, value) in items.iter_mut().enumerate() {
+                prune(item, value, &format!("{path}[{index}]"), unknown);
+            }
+        }
+        (Type::Map(item), Value::Object(entries)) => {
+            for (key, value) in entries {
+                prune(item, value, &format!("{path}.{key}"), unknown);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn normalize_struct(shape: &Struct, fields: &mut Map<String, Value>) {
+    fields.retain(|name, value| match shape.field(name) {
+        None => true,
+        Some(_) if value.is_null() => false,
+        Some(field) => {
+            normalize_value(&field.ty, value);
+            !is_omitted(field, value)
+        }
+    });
+    for field in shape.fields().iter().filter(|field| field.always) {
+        fields.entry(field.name).or_insert_with(|| field.zero());
+    }
+}
+
+/// Whether an encoder leaves the field out, which a later decoder reads as the same value.
+fn is_omitted(field: &Field, value: &Value) -> bool {
+    match value {
+        // Storage does not tell an empty list from none.
+        Value::Array(items) => items.is_empty(),
+        Value::Object(entries) => entries.is_empty() && matches!(field.ty, Type::Map(_)),
+        _ if field.nullable || field.always => false,
+        Value::String(text) => text.is_empty() && field.ty != Type::IntOrString,
+        Value::Number(number) => number.as_f64() == Some(0.0) && field.ty != Type::IntOrString,
+        Value::Bool(set) => !set,
+        Value::Null => true,
+    }
+}
+
+fn normalize_value(ty: &Type, value: &mut Value) {
+    match (ty, &mut *value) {
+        (Type::Struct(_), Value::Object(fields)) => {
+            if let Some(shape) = ty.as_struct() {
+                normalize_struct(shape, fields);
+            }
+        }
+        (Type::List(item), Value::Array(items)) => items.iter_mut().for_each(|value| normalize_item(item, value)),
+        (Type::Map(item), Value::Object(entries)) => entries.values_mut().for_each(|value| normalize_item(item, value)),
+        (Type::Quantity, Value::String(text)) => {
+            if let Some(quantity) = Quantity::parse(text) {
+                *text = quantity.canonical();
+            }
+        }
+        (Type::Quantity, Value::Number(number)) => {
+            if let Some(quantity) = Quantity::parse(&number.to_string()) {
+                *value = Value::String(quantity.canonical());
+            }
+        }
+        (Type::Time, Value::String(text)) => rewrite_time(text, "%Y-%m-%dT%H:%M:%SZ"),
+        (Type::MicroTime, Value::String(text)) => rewrite_time(text, "%Y-%m-%dT%H:%M:%S.%6fZ"),
+        _ => {}
+    }
+}
+
+/// An element of a list or map: null stands for its zero value there.
+fn normalize_item(ty: &Type, value: &mut Value) {
+    if value.is_null() {
+        *value = ty.zero();
+    }
+    normalize_value(ty, value);
+}
+
+fn rewrite_time(text: &mut String, format: &str) {
+    if let Ok(time) = text.parse::<Timestamp>() {
+        *text = time.to_zoned(TimeZone::UTC).strftime(format).to_string();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn normalized(kind: &str, mut object: Value) -> Value {
+        normalize(kind, &mut object);
+        let once = object.clone();
+        normalize(kind, &mut object);
+        assert_eq!(object, once, "normalizing twice changes nothing more");
+        object
+    }
+
+    #[test]
+    fn empty_optional_fields_go_and_mandatory_ones_come() {
+        let got = normalized(
+            "ReplicaSet",
+            json!({
+                "metadata": {"name": "r", "creationTimestamp": null, "labels": {}, "generation": 0},
+                "spec": {"replicas": 0, "minReadySeconds": 0, "template": {"spec": {"containers": [], "hostNetwork": false}}},
+            }),
+        );
+        assert_eq!(
+            got,
+            json!({
+                "metadata": {"name": "r"},
+                "spec": {"replicas": 0, "selector": null, "template": {"metadata": {}, "spec": {"containers": null}}},
+                "status": {"replicas": 0},
+            })
+        );
+    }
+
+    #[test]
+    fn times_and_quantities_get_their_canonical_text() {
+        let got = normalized(
+            "Lease",
+            json!({"metadata": {"creationTimestamp": "2024-01-01T02:00:00.25+02:00"},
+            "spec": {"renewTime": "2024-01-01T02:00:00.25+02:00"}}),
+        );
+        assert_eq!(
+            got,
+            json!({"metadata": {"creationTimestamp": "2024-01-01T00:00:00Z"},
+            "spec": {"renewTime": "2024-01-01T00:00:00.250000Z"}})
+        );
+        let got = normalized("Pod", json!({"spec": {"containers": [{"name": "c", "resources": {"limits": {"cpu": 1.5}}}]}}));
+        assert_eq!(got["spec"]["containers"][0]["resources"]["limits"]["cpu"], "1500m");
+    }
+
+    #[test]
+    fn unknown_fields_are_dropped_and_named() {
+        let mut object = json!({"dat": {}, "metadata": {"bogus": 1, "labels": {"any": "x"}},
+            "spec": {"template": {"spec": {"containers": [{"imagee": "x"}]}}}});
+        assert_eq!(
+            prune_unknown("Deployment", &mut object),
+            ["dat", "metadata.bogus", "spec.template.spec.containers[0].imagee"]
+        );
+        assert_eq!(
+            object,
+            json!({"metadata": {"labels": {"any": "x"}},
+            "spec": {"template": {"spec": {"containers": [{}]}}}})
+        );
+        let mut custom = json!({"spec": {"free": 1}});
+        assert!(prune_unknown("Widget", &mut custom).is_empty());
+        assert_eq!(custom, json!({"spec": {"free": 1}}));
+    }
+}

@@ -6,7 +6,7 @@
 use std::borrow::Borrow;
 use std::collections::HashSet;
 use std::fmt;
-use std::hash::Hash;
+use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
@@ -57,7 +57,7 @@ impl<T: ?Sized + Eq + Hash> Default for Interner<T> {
 static STRINGS: Interner<str> = Interner::new();
 
 /// An interned string: namespaces, node names, label keys and values, anything that many objects have in common.
-#[derive(Clone, Hash, PartialOrd, Ord)]
+#[derive(Clone, PartialOrd, Ord)]
 pub struct Sym(Arc<str>);
 
 impl Sym {
@@ -69,6 +69,13 @@ impl Sym {
     /// The text itself.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+}
+
+impl Hash for Sym {
+    /// As the text does, so that tables of symbols can be asked with a `&str`.
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.as_str().hash(state);
     }
 }
 

@@ -1,0 +1,354 @@
+//! The cache of one type: every object once, indexes over it, and the version it has reached, under one lock.
+
+use std::borrow::Borrow;
+use std::collections::{HashMap, HashSet};
+use std::hash::{Hash, Hasher};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use super::IndexKey;
+use crate::object::{Object, ObjectKey};
+
+/// Index over the namespace, present for every namespaced type.
+const NAMESPACE: &str = "namespace";
+
+/// Read access to an informer's cache. Cheap to clone. Never blocks for long: no IO happens under its lock.
+pub struct Store<T> {
+    cache: Arc<RwLock<Cache<T>>>,
+}
+
+struct Cache<T> {
+    objects: Objects<T>,
+    indexes: Vec<Index<T>>,
+    version: u64,
+}
+
+struct Index<T> {
+    name: &'static str,
+    values: fn(&T) -> Vec<IndexKey>,
+    // Entries hold the object itself, not its key: smaller, and listing needs no second lookup.
+    entries: HashMap<IndexKey, Objects<T>>,
+}
+
+impl<T> Clone for Store<T> {
+    fn clone(&self) -> Self {
+        Self { cache: Arc::clone(&self.cache) }
+    }
+}
+
+impl<T: Object> Store<T> {
+    pub(super) fn new() -> Self {
+        let mut indexes = Vec::new();
+        if T::RESOURCE.namespaced {
+            indexes.push(Index::new(NAMESPACE, |object: &T| vec![object.meta().namespace.clone()]));
+        }
+        Self { cache: Arc::new(RwLock::new(Cache { objects: Objects::default(), indexes, version: 0 })) }
+    }
+
+    // A poisoned lock means that an index function panicked. The informer starts over then, which rebuilds everything.
+    fn read(&self) -> RwLockReadGuard<'_, Cache<T>> {
+        self.cache.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Cache<T>> {
+        self.cache.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The object with this key.
+    pub fn get(&self, key: &ObjectKey) -> Option<Arc<T>> {
+        self.read().objects.get(key).cloned()
+    }
+
+    /// All objects, in no order.
+    pub fn list(&self) -> Vec<Arc<T>> {
+        self.read().objects.iter().cloned().collect()
+    }
+
+    /// All objects of a namespace, in no order.
+    pub fn in_namespace(&self, namespace: &str) -> Vec<Arc<T>> {
+        if T::RESOURCE.namespaced {
+            self.by_index(NAMESPACE, namespace)
+        } else if namespace.is_empty() {
+            self.list()
+        } else {
+            Vec::new()
+        }
+    }
+
+    /// All objects with this value in an index, in no order.
+    ///
+    /// # Panics
+    /// When there is no such index: a controller forgot [`SharedInformer::add_index`](super::SharedInformer::add_index).
+    pub fn by_index(&self, index: &str, value: &str) -> Vec<Arc<T>> {
+        let cache = self.read();
+        let Some(found) = cache.indexes.iter().find(|i| i.name == index) else {
+            panic!("no index {index:?} over {}", T::RESOURCE);
+        };
+        found.entries.get(value).map(|objects| objects.iter().cloned().collect()).unwrap_or_default()
+    }
+
+    /// The version up to which the cache has seen the server's history of this type (events and bookmarks); 0 before the first
+    /// list. It goes back only when the server's history did, as after a restore of its database.
+    pub fn resource_version(&self) -> u64 {
+        self.read().version
+    }
+
+    /// How many objects there are.
+    pub fn len(&self) -> usize {
+        self.read().objects.len()
+    }
+
+    /// True when there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Adds an index over what is there and what will come; false when there is one of that name already.
+    pub(super) fn add_index(&self, name: &'static str, values: fn(&T) -> Vec<IndexKey>) -> bool {
+        let mut cache = self.write();
+        if cache.indexes.iter().any(|i| i.name == name) {
+            return false;
+        }
+        let mut index = Index::new(name, values);
+        cache.objects.iter().for_each(|object| index.change(None, Some(object)));
+        cache.indexes.push(index);
+        true
+    }
+
+    /// Puts `object` in the place of the one with its key, which is returned.
+    pub(super) fn set(&self, object: &Arc<T>) -> Option<Arc<T>> {
+        let mut cache = self.write();
+        let Cache { objects, indexes, version } = &mut *cache;
+        let old = objects.peer(object).cloned();
+        indexes.iter_mut().for_each(|index| index.change(old.as_ref(), Some(object)));
+        objects.insert(Arc::clone(object));
+        *version = object.meta().resource_version;
+        old
+    }
+
+    /// Removes what has the key of `gone`, the last state of an object, and returns it.
+    pub(super) fn remove(&self, gone: &Arc<T>) -> Option<Arc<T>> {
+        let mut cache = self.write();
+        let Cache { objects, indexes, version } = &mut *cache;
+        let old = objects.remove(gone);
+        indexes.iter_mut().for_each(|index| index.change(old.as_ref(), None));
+        *version = gone.meta().resource_version;
+        old
+    }
+
+    /// Puts `objects` in the place of everything and returns what was there.
+    pub(super) fn replace(&self, objects: Objects<T>, version: u64) -> Objects<T> {
+        let mut cache = self.write();
+        for index in &mut cache.indexes {
+            index.entries.clear();
+            objects.iter().for_each(|object| index.change(None, Some(object)));
+        }
+        cache.version = version;
+        std::mem::replace(&mut cache.objects, objects)
+    }
+
+    /// Notes that the history up to `version` holds nothing more about this type.
+    pub(super) fn advance(&self, version: u64) {
+        self.write().version = version;
+    }
+}
+
+impl<T: Object> Index<T> {
+    fn new(name: &'static str, values: fn(&T) -> Vec<IndexKey>) -> Self {
+        Self { name, values, entries: HashMap::new() }
+    }
+
+    fn change(&mut self, old: Option<&Arc<T>>, new: Option<&Arc<T>>) {
+        let before = old.map(|object| (self.values)(object)).unwrap_or_default();
+        let after = new.map(|object| (self.values)(object)).unwrap_or_default();
+        for value in before.iter().filter(|value| !after.contains(value)) {
+            if let (Some(objects), Some(old)) = (self.entries.get_mut(value), old) {
+                objects.remove(old);
+                if objects.len() == 0 {
+                    self.entries.remove(value);
+                }
+            }
+        }
+        for value in after {
+            if let Some(new) = new {
+                self.entries.entry(value).or_default().insert(Arc::clone(new));
+            }
+        }
+    }
+}
+
+/// A set of objects, one per key. An element is one pointer: the key is read from the object, which saves the 32 bytes of a key
+/// per object and index.
+pub(super) struct Objects<T>(HashSet<Entry<T>>);
+
+impl<T> Default for Objects<T> {
+    fn default() -> Self {
+        Self(HashSet::new())
+    }
+}
+
+impl<T: Object> Objects<T> {
+    pub(super) fn get(&self, key: &ObjectKey) -> Option<&Arc<T>> {
+        self.0.get(key as &dyn Keyed).map(|entry| &entry.0)
+    }
+
+    /// The object with the key of `object`.
+    pub(super) fn peer(&self, object: &Arc<T>) -> Option<&Arc<T>> {
+        self.0.get(&Entry(Arc::clone(object))).map(|entry| &entry.0)
+    }
+
+    /// Puts `object` in; what had its key before is returned.
+    pub(super) fn insert(&mut self, object: Arc<T>) -> Option<Arc<T>> {
+        self.0.replace(Entry(object)).map(|entry| entry.0)
+    }
+
+    /// Removes and returns the object with the key of `object`.
+    pub(super) fn remove(&mut self, object: &Arc<T>) -> Option<Arc<T>> {
+        self.0.take(&Entry(Arc::clone(object))).map(|entry| entry.0)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Arc<T>> {
+        self.0.iter().map(|entry| &entry.0)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+/// An object as a set element, equal to everything with the same namespace and name.
+struct Entry<T>(Arc<T>);
+
+/// What has a namespace and a name.
+trait Keyed {
+    fn parts(&self) -> (&str, &str);
+}
+
+impl<T: Object> Keyed for Entry<T> {
+    fn parts(&self) -> (&str, &str) {
+        let meta = self.0.meta();
+        (&meta.namespace, &meta.name)
+    }
+}
+
+impl Keyed for ObjectKey {
+    fn parts(&self) -> (&str, &str) {
+        (&self.namespace, &self.name)
+    }
+}
+
+impl Hash for dyn Keyed + '_ {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.parts().hash(state);
+    }
+}
+
+impl PartialEq for dyn Keyed + '_ {
+    fn eq(&self, other: &Self) -> bool {
+        self.parts() == other.parts()
+    }
+}
+
+impl Eq for dyn Keyed + '_ {}
+
+impl<T: Object> Hash for Entry<T> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.parts().hash(state);
+    }
+}
+
+impl<T: Object> PartialEq for Entry<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.parts() == other.parts()
+    }
+}
+
+impl<T: Object> Eq for Entry<T> {}
+
+impl<'a, T: Object> Borrow<dyn Keyed + 'a> for Entry<T> {
+    fn borrow(&self) -> &(dyn Keyed + 'a) {
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::object::{Node, Pod};
+
+    fn pod(key: &str, version: u64, node: &str) -> Arc<Pod> {
+        let (namespace, name) = key.split_once('/').unwrap();
+        let json = serde_json::json!({
+            "metadata": {"namespace": namespace, "name": name, "uid": name, "resourceVersion": version.to_string()},
+            "spec": {"nodeName": node}
+        });
+        Arc::new(Pod::decode(json.to_string().as_bytes()).unwrap())
+    }
+
+    fn by_node(pod: &Pod) -> Vec<IndexKey> {
+        pod.node.iter().cloned().collect()
+    }
+
+    fn names(pods: Vec<Arc<Pod>>) -> Vec<String> {
+        let mut names: Vec<String> = pods.iter().map(|pod| pod.key().to_string()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn an_index_follows_every_change() {
+        let store = Store::new();
+        store.set(&pod("a/one", 1, "n1"));
+        assert!(store.add_index("node", by_node), "objects that were there already are indexed");
+        assert!(!store.add_index("node", |_| vec![]), "the first function of a name stays");
+        store.set(&pod("a/two", 2, "n1"));
+        store.set(&pod("b/one", 3, "n2"));
+        assert_eq!(names(store.by_index("node", "n1")), ["a/one", "a/two"]);
+        assert_eq!(names(store.in_namespace("a")), ["a/one", "a/two"]);
+
+        assert_eq!(store.set(&pod("a/one", 4, "n2")).unwrap().meta.resource_version, 1);
+        assert_eq!(names(store.by_index("node", "n1")), ["a/two"]);
+        let moved = store.by_index("node", "n2");
+        assert!(moved.iter().all(|pod| pod.node.as_deref() == Some("n2")), "the index holds the new state");
+        assert_eq!(names(moved), ["a/one", "b/one"]);
+
+        store.remove(&pod("b/one", 5, "gone-elsewhere"));
+        assert_eq!(names(store.by_index("node", "n2")), ["a/one"]);
+        assert!(store.in_namespace("b").is_empty());
+        assert_eq!((store.len(), store.resource_version()), (2, 5));
+
+        let mut next = Objects::default();
+        next.insert(pod("c/one", 6, "n3"));
+        let old = store.replace(next, 9);
+        assert_eq!((old.len(), store.len(), store.resource_version()), (2, 1, 9));
+        assert_eq!(names(store.by_index("node", "n3")), ["c/one"]);
+        assert!(store.by_index("node", "n2").is_empty() && store.in_namespace("a").is_empty());
+        assert!(store.get(&ObjectKey::new("c", "one")).is_some() && store.get(&ObjectKey::new("a", "one")).is_none());
+    }
+
+    #[test]
+    fn values_without_objects_are_dropped_from_an_index() {
+        let store = Store::new();
+        store.add_index("node", by_node);
+        for version in 1..100 {
+            store.set(&pod("a/one", version, &format!("n{version}")));
+        }
+        store.remove(&pod("a/one", 100, "n99"));
+        let cache = store.read();
+        assert!(cache.indexes.iter().all(|index| index.entries.is_empty()));
+    }
+
+    #[test]
+    #[should_panic(expected = "no index \"node\" over pods")]
+    fn an_index_that_nobody_added_is_a_bug() {
+        Store::<Pod>::new().by_index("node", "n1");
+    }
+
+    #[test]
+    fn objects_without_a_namespace_are_in_the_empty_one() {
+        let store = Store::<Node>::new();
+        let json = br#"{"metadata":{"name":"n1","resourceVersion":"4"}}"#;
+        store.set(&Arc::new(Node::decode(json).unwrap()));
+        assert_eq!((store.in_namespace("").len(), store.in_namespace("default").len()), (1, 0));
+        assert!(store.get(&ObjectKey::new("", "n1")).is_some());
+    }
+}

@@ -1,0 +1,202 @@
+//! What a list and a watch carry, taken apart without a tree of values in between.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::object::{DecodeError, Object};
+
+/// Annotation of the bookmark that ends the initial state of a streaming list.
+const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
+
+/// Bytes from the API server that are not what a list or watch carries.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum WireError {
+    #[error("decode watch event: {0}")]
+    Frame(#[source] serde_json::Error),
+    #[error("watch event of unknown type {0:?}")]
+    FrameType(String),
+    #[error("decode list: {0}")]
+    List(#[source] serde_json::Error),
+    #[error("resourceVersion {0:?} is not a decimal number above zero")]
+    Version(String),
+    #[error(transparent)]
+    Object(#[from] DecodeError),
+}
+
+/// One line of a watch.
+#[derive(Debug)]
+pub(super) enum Frame<T> {
+    /// ADDED or MODIFIED.
+    Set(T),
+    /// DELETED, with the last state.
+    Gone(T),
+    /// BOOKMARK; `ends_initial` when the initial state is complete.
+    Bookmark { version: u64, ends_initial: bool },
+    /// ERROR; the server closes after it.
+    Error(Box<Status>),
+}
+
+#[derive(Deserialize)]
+struct FrameWire<'a> {
+    #[serde(rename = "type", borrow)]
+    kind: Cow<'a, str>,
+    #[serde(borrow)]
+    object: &'a RawValue,
+}
+
+#[derive(Deserialize)]
+struct BookmarkWire<'a> {
+    #[serde(borrow)]
+    metadata: BookmarkMeta<'a>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct BookmarkMeta<'a> {
+    #[serde(borrow)]
+    resource_version: Cow<'a, str>,
+    annotations: Option<BTreeMap<String, String>>,
+}
+
+/// Decodes one line of a watch.
+pub(super) fn frame<T: Object>(line: &[u8]) -> Result<Frame<T>, WireError> {
+    if let Some((kind, object)) = cut(line)
+        && let Ok(frame) = decode(kind, object)
+    {
+        return Ok(frame);
+    }
+    let FrameWire { kind, object } = serde_json::from_slice(line).map_err(WireError::Frame)?;
+    decode(&kind, object.get().as_bytes())
+}
+
+/// The parts of a frame written the way API servers write it, found without reading the object twice. What follows the object
+/// may be more than the end of the frame; decoding it fails then, and the general way decides.
+fn cut(line: &[u8]) -> Option<(&str, &[u8])> {
+    let rest = line.strip_prefix(br#"{"type":""#)?;
+    let (kind, rest) = rest.split_at(rest.iter().position(|byte| *byte == b'"')?);
+    let object = rest.strip_prefix(br#"","object":"#)?.trim_ascii_end().strip_suffix(b"}")?;
+    Some((std::str::from_utf8(kind).ok()?, object))
+}
+
+fn decode<T: Object>(kind: &str, object: &[u8]) -> Result<Frame<T>, WireError> {
+    Ok(match kind {
+        "ADDED" | "MODIFIED" => Frame::Set(T::decode(object)?),
+        "DELETED" => Frame::Gone(T::decode(object)?),
+        "BOOKMARK" => {
+            let BookmarkWire { metadata } = serde_json::from_slice(object).map_err(WireError::Frame)?;
+            let ends_initial = metadata.annotations.is_some_and(|a| a.get(INITIAL_EVENTS_END).is_some_and(|v| v == "true"));
+            Frame::Bookmark { version: version(&metadata.resource_version)?, ends_initial }
+        }
+        "ERROR" => Frame::Error(serde_json::from_slice(object).map_err(WireError::Frame)?),
+        other => return Err(WireError::FrameType(other.to_owned())),
+    })
+}
+
+fn version(text: &str) -> Result<u64, WireError> {
+    // Version 0 means "any" in a request, so nothing can be resumed from it.
+    text.parse().ok().filter(|v| *v > 0).ok_or_else(|| WireError::Version(text.to_owned()))
+}
+
+/// One page of a list: the objects are still to be decoded, one at a time.
+#[derive(Debug)]
+pub(super) struct Page<'a> {
+    pub(super) version: u64,
+    /// Token for the next page.
+    pub(super) next: Option<String>,
+    items: Vec<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct PageWire<'a> {
+    #[serde(borrow)]
+    metadata: PageMeta<'a>,
+    #[serde(borrow)]
+    items: Option<Vec<&'a RawValue>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct PageMeta<'a> {
+    #[serde(borrow)]
+    resource_version: Cow<'a, str>,
+    #[serde(rename = "continue")]
+    next: Option<String>,
+}
+
+impl<'a> Page<'a> {
+    pub(super) fn parse(body: &'a [u8]) -> Result<Self, WireError> {
+        let PageWire { metadata, items } = serde_json::from_slice(body).map_err(WireError::List)?;
+        Ok(Self {
+            version: version(&metadata.resource_version)?,
+            next: metadata.next.filter(|token| !token.is_empty()),
+            items: items.unwrap_or_default(),
+        })
+    }
+
+    pub(super) fn objects<T: Object>(&self) -> impl Iterator<Item = Result<T, WireError>> {
+        self.items.iter().map(|item| Ok(T::decode(item.get().as_bytes())?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::object::Node;
+
+    fn shown(line: &str) -> String {
+        match frame::<Node>(line.as_bytes()) {
+            Ok(Frame::Set(node)) => format!("set {}", node.meta.name),
+            Ok(Frame::Gone(node)) => format!("gone {}", node.meta.name),
+            Ok(Frame::Bookmark { version, ends_initial }) => format!("bookmark {version} {ends_initial}"),
+            Ok(Frame::Error(status)) => format!("error {}", status.reason.unwrap_or_default()),
+            Err(error) => format!("{error}").split(':').next().unwrap_or_default().to_owned(),
+        }
+    }
+
+    #[test]
+    fn frames_are_read_however_they_are_written() {
+        let cases = [
+            (r#"{"type":"ADDED","object":{"metadata":{"name":"a","resourceVersion":"1"}}}"#, "set a"),
+            ("{\"type\":\"MODIFIED\",\"object\":{\"metadata\":{\"name\":\"a\"}}}\n", "set a"),
+            (r#"{"type":"DELETED","object":{"metadata":{"name":"a"}}}"#, "gone a"),
+            (r#"{"object":{"metadata":{"name":"a"}},"type":"ADDED"}"#, "set a"),
+            (r#" { "type" : "ADDED" , "object" : {"metadata":{"name":"a"}} } "#, "set a"),
+            (r#"{"type":"ADDED","object":{"metadata":{"name":"a"}},"more":{}}"#, "set a"),
+            (r#"{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"7"}}}"#, "bookmark 7 false"),
+            (
+                r#"{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"8","annotations":{"k8s.io/initial-events-end":"true"}}}}"#,
+                "bookmark 8 true",
+            ),
+            (r#"{"type":"ERROR","object":{"kind":"Status","reason":"Expired","code":410}}"#, "error Expired"),
+            (r#"{"type":"OTHER","object":{}}"#, "watch event of unknown type \"OTHER\""),
+            (
+                r#"{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"0"}}}"#,
+                "resourceVersion \"0\" is not a decimal number above zero",
+            ),
+            (r#"{"type":"ADDED","object":{"metadata":{"nam"#, "decode watch event"),
+            (r#"{"type":"ADDED","object":{"kind":"Table"}}"#, "decode Node"),
+            ("", "decode watch event"),
+        ];
+        for (line, expected) in cases {
+            assert_eq!(shown(line), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_page_gives_its_objects_one_by_one() {
+        let body =
+            br#"{"kind":"NodeList","metadata":{"resourceVersion":"12","continue":"abc"},"items":[{"metadata":{"name":"a"}},{}]}"#;
+        let page = Page::parse(body).unwrap();
+        assert_eq!((page.version, page.next.as_deref()), (12, Some("abc")));
+        let objects: Vec<Result<Node, _>> = page.objects().collect();
+        assert_eq!(&*objects[0].as_ref().unwrap().meta.name, "a");
+        assert!(objects[1].is_err());
+        let empty = Page::parse(br#"{"metadata":{"resourceVersion":"12","continue":""},"items":null}"#).unwrap();
+        assert!(empty.next.is_none() && empty.objects::<Node>().next().is_none());
+        assert!(Page::parse(br#"{"metadata":{"resourceVersion":""},"items":[]}"#).is_err());
+    }
+}

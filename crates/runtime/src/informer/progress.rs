@@ -1,0 +1,379 @@
+//! What the reflector asks for next: decisions without IO.
+//!
+//! stream-list -(initial state complete)-> watch -(closed)-> watch
+//!     |                                     |
+//!     +-(refused)-> list -(complete)-> watch +-(expired, failed)-> stream-list, after a back-off
+
+use std::time::Duration;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
+use tokio::time::Instant;
+
+use crate::client::ApiError;
+
+/// A stream that ends sooner is no watch but a server in trouble.
+const SHORT: Duration = Duration::from_secs(1);
+
+/// Objects per page of a list.
+const PAGE: u32 = 500;
+
+/// A request of the reflector.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Request {
+    /// A watch that starts with the state as of at least this version; the latest when there is none.
+    StreamList { from: Option<u64> },
+    /// A list, for servers that cannot stream one.
+    List { from: ListFrom, paged: bool },
+    /// Everything after this version.
+    Watch { from: u64 },
+}
+
+/// How recent a list must be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ListFrom {
+    /// Whatever the server has at hand.
+    Cached,
+    /// At least this version.
+    Version(u64),
+    /// The latest.
+    Latest,
+}
+
+/// How a stream or list came to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    /// The stream was closed, or broke: it can be resumed.
+    Closed { lived: Duration, frames: u64 },
+    /// 429.
+    Throttled,
+    /// Nobody listens at the server's address.
+    Refused,
+    /// The version asked for is no longer known.
+    Expired,
+    /// The version asked for is not known yet.
+    TooLarge,
+    /// Anything else.
+    Failed,
+}
+
+/// Where the reflector stands.
+#[derive(Debug)]
+pub(super) struct Progress {
+    /// The version up to which everything was handed on.
+    version: Option<u64>,
+    /// The server refused that version, so the next state is asked for without one.
+    version_unavailable: bool,
+    /// The server pages even lists that it may serve from memory.
+    paginated: bool,
+    request: Request,
+}
+
+impl Progress {
+    pub(super) fn new() -> Self {
+        Self { version: None, version_unavailable: false, paginated: false, request: Request::StreamList { from: None } }
+    }
+
+    /// What to ask for now.
+    pub(super) fn request(&self) -> Request {
+        self.request
+    }
+
+    /// The state as of `version` is complete; what follows is watched.
+    pub(super) fn synced(&mut self, version: u64) {
+        self.version_unavailable = false;
+        self.advanced(version);
+    }
+
+    /// A list came in pages although it was asked for from the server's cache.
+    pub(super) fn saw_pages(&mut self) {
+        if self.request == (Request::List { from: ListFrom::Cached, paged: true }) {
+            self.paginated = true;
+        }
+    }
+
+    /// Everything up to `version` was handed on.
+    pub(super) fn advanced(&mut self, version: u64) {
+        self.version = Some(version);
+        self.request = Request::Watch { from: version };
+    }
+
+    /// Decides what comes after `end`. True when it must wait for one step of the back-off first.
+    pub(super) fn ended(&mut self, end: End) -> bool {
+        let short = matches!(end, End::Closed { lived, .. } if lived < SHORT);
+        let barren = matches!(end, End::Closed { frames: 0, .. });
+        let (request, wait) = match (self.request, end) {
+            // Upstream reopens even a short stream at once if it carried anything; a server that keeps doing so would be asked
+            // thousands of times a second.
+            (Request::StreamList { .. }, End::Closed { .. }) if !(short && barren) => (self.stream_list(), short),
+            (request @ Request::Watch { .. }, End::Closed { .. }) if !(short && barren) => (request, short),
+            (Request::StreamList { .. }, End::Throttled | End::Refused) => (self.stream_list(), true),
+            (request @ Request::Watch { .. }, End::Throttled | End::Refused) => (request, true),
+            (Request::StreamList { from: Some(_) }, End::Expired | End::TooLarge) => {
+                self.version_unavailable = true;
+                (self.stream_list(), false)
+            }
+            (Request::StreamList { .. }, _) => (self.list(), false),
+            (Request::List { from, .. }, End::Expired | End::TooLarge) if from != ListFrom::Latest => {
+                self.version_unavailable = true;
+                (self.list(), false)
+            }
+            (Request::List { .. } | Request::Watch { .. }, _) => (self.stream_list(), true),
+        };
+        self.request = request;
+        wait
+    }
+
+    fn stream_list(&self) -> Request {
+        Request::StreamList { from: self.version.filter(|_| !self.version_unavailable) }
+    }
+
+    fn list(&self) -> Request {
+        let from = match self.version {
+            _ if self.version_unavailable => ListFrom::Latest,
+            None => ListFrom::Cached,
+            Some(version) => ListFrom::Version(version),
+        };
+        // Without a limit the server answers from memory, with one it must read its database.
+        Request::List { from, paged: self.paginated || !matches!(from, ListFrom::Version(_)) }
+    }
+}
+
+impl Request {
+    /// The query, parameters in alphabetical order. `timeout` (whole seconds) is when the server shall close a watch.
+    pub(super) fn query(self, timeout: Duration) -> String {
+        let (seconds, mut query) = (timeout.as_secs(), String::new());
+        let duration = format!("{}m{}s", seconds / 60, seconds % 60);
+        match self {
+            Self::StreamList { from } => {
+                query.push_str("allowWatchBookmarks=true");
+                if let Some(version) = from {
+                    query.push_str(&format!("&resourceVersion={version}"));
+                }
+                query.push_str("&resourceVersionMatch=NotOlderThan&sendInitialEvents=true");
+                query.push_str(&format!("&timeout={duration}&timeoutSeconds={seconds}"));
+            }
+            Self::Watch { from } => {
+                let bounds = format!("resourceVersion={from}&timeout={duration}&timeoutSeconds={seconds}");
+                query = format!("allowWatchBookmarks=true&{bounds}");
+            }
+            Self::List { from, paged } => {
+                let limit = paged.then(|| format!("limit={PAGE}"));
+                let version = match from {
+                    ListFrom::Cached => Some("resourceVersion=0".to_owned()),
+                    ListFrom::Version(version) => Some(format!("resourceVersion={version}")),
+                    ListFrom::Latest => None,
+                };
+                query = [limit, version].into_iter().flatten().collect::<Vec<_>>().join("&");
+            }
+        }
+        query
+    }
+}
+
+/// The query for the page of a list that `token` stands for.
+pub(super) fn next_page(token: &str) -> String {
+    let mut query = String::from("continue=");
+    for byte in token.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => query.push(char::from(byte)),
+            _ => query.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    query + &format!("&limit={PAGE}")
+}
+
+/// The class of a Status, from a response or an ERROR frame.
+pub(super) fn end_of_status(status: &Status, code: u16) -> End {
+    let causes = status.details.as_ref().and_then(|d| d.causes.as_deref()).unwrap_or_default();
+    if causes.iter().any(|cause| cause.reason.as_deref() == Some("ResourceVersionTooLarge")) {
+        return End::TooLarge;
+    }
+    match (status.reason.as_deref().unwrap_or_default(), code) {
+        ("Expired" | "Gone", _) | ("", 410) => End::Expired,
+        ("TooManyRequests", _) | ("", 429) => End::Throttled,
+        _ => End::Failed,
+    }
+}
+
+/// The class of a failed request.
+pub(super) fn end_of_error(error: &ApiError) -> End {
+    match error {
+        ApiError::Status { status, code, .. } => end_of_status(status, *code),
+        ApiError::Transport { source, .. } if is_refused(&**source) => End::Refused,
+        _ => End::Failed,
+    }
+}
+
+fn is_refused(error: &(dyn std::error::Error + 'static)) -> bool {
+    if let Some(io) = error.downcast_ref::<std::io::Error>() {
+        // What an IO error was made from is not its source.
+        let inner = io.get_ref().is_some_and(|inner| is_refused(inner));
+        return inner || io.kind() == std::io::ErrorKind::ConnectionRefused;
+    }
+    error.source().is_some_and(is_refused)
+}
+
+/// The pauses between rounds: 0.8 s, doubled up to 30 s, each stretched by up to its own length.
+#[derive(Debug)]
+pub(super) struct Backoff {
+    next: Duration,
+    since: Instant,
+}
+
+impl Backoff {
+    const FIRST: Duration = Duration::from_millis(800);
+    const LAST: Duration = Duration::from_secs(30);
+    const RESET: Duration = Duration::from_secs(120);
+
+    pub(super) fn new(now: Instant) -> Self {
+        Self { next: Self::FIRST, since: now }
+    }
+
+    /// The next pause; `jitter` in [0, 1). The sequence starts over two minutes after it last did, whatever happened in between,
+    /// as upstream's does.
+    pub(super) fn step(&mut self, now: Instant, jitter: f64) -> Duration {
+        if now.duration_since(self.since) > Self::RESET {
+            *self = Self::new(now);
+        }
+        let pause = self.next;
+        self.next = (pause * 2).min(Self::LAST);
+        pause.mul_f64(1.0 + jitter)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(400);
+    const BLINK: Duration = Duration::from_millis(300);
+    const CLEAN: End = End::Closed { lived: LONG, frames: 0 };
+    const SHORT_EMPTY: End = End::Closed { lived: BLINK, frames: 0 };
+    const SHORT_BUSY: End = End::Closed { lived: BLINK, frames: 3 };
+
+    fn at(version: Option<u64>, request: Request) -> Progress {
+        Progress { version, version_unavailable: false, paginated: false, request }
+    }
+
+    #[test]
+    fn every_end_leads_to_the_next_request() {
+        let (fresh, again) = (Request::StreamList { from: None }, Request::StreamList { from: Some(7) });
+        let watch = Request::Watch { from: 7 };
+        let list = |from, paged| Request::List { from, paged };
+        let cached = list(ListFrom::Cached, true);
+        let (newer, latest) = (list(ListFrom::Version(7), false), list(ListFrom::Latest, true));
+        let cases = [
+            ("cut off before the bookmark", None, fresh, CLEAN, fresh, false),
+            ("cut off soon after some objects", None, fresh, SHORT_BUSY, fresh, true),
+            ("very short", None, fresh, SHORT_EMPTY, cached, false),
+            ("very short, later", Some(7), again, SHORT_EMPTY, newer, false),
+            ("throttled", Some(7), again, End::Throttled, again, true),
+            ("refused", None, fresh, End::Refused, fresh, true),
+            ("version expired", Some(7), again, End::Expired, fresh, false),
+            ("version too large", Some(7), again, End::TooLarge, fresh, false),
+            ("no version, yet expired", None, fresh, End::Expired, cached, false),
+            ("streaming not supported", None, fresh, End::Failed, cached, false),
+            ("streaming not supported, later", Some(7), again, End::Failed, newer, false),
+            ("list failed", Some(7), newer, End::Failed, again, true),
+            ("list throttled", None, cached, End::Throttled, fresh, true),
+            ("list expired", Some(7), newer, End::Expired, latest, false),
+            ("list too large", Some(7), newer, End::TooLarge, latest, false),
+            ("latest list, yet expired", None, latest, End::Expired, fresh, true),
+            ("watch timed out", Some(7), watch, CLEAN, watch, false),
+            ("watch cut off soon", Some(7), watch, SHORT_BUSY, watch, true),
+            ("watch very short", Some(7), watch, SHORT_EMPTY, again, true),
+            ("watch throttled", Some(7), watch, End::Throttled, watch, true),
+            ("watch refused", Some(7), watch, End::Refused, watch, true),
+            ("watch expired", Some(7), watch, End::Expired, again, true),
+            ("watch failed", Some(7), watch, End::Failed, again, true),
+        ];
+        for (why, version, request, end, next, waits) in cases {
+            let mut progress = at(version, request);
+            assert_eq!((progress.ended(end), progress.request()), (waits, next), "{why}");
+        }
+    }
+
+    #[test]
+    fn a_version_once_refused_is_not_asked_for_until_a_state_is_complete() {
+        let mut progress = at(Some(7), Request::StreamList { from: Some(7) });
+        progress.ended(End::TooLarge);
+        progress.ended(End::Failed);
+        assert_eq!(progress.request(), Request::List { from: ListFrom::Latest, paged: true });
+        progress.ended(End::Failed);
+        assert_eq!(progress.request(), Request::StreamList { from: None });
+        progress.synced(5);
+        progress.ended(End::Expired);
+        assert_eq!(progress.request(), Request::StreamList { from: Some(5) });
+    }
+
+    #[test]
+    fn pages_are_kept_where_the_server_pages_its_cache() {
+        let mut progress = at(None, Request::List { from: ListFrom::Cached, paged: true });
+        progress.saw_pages();
+        progress.synced(7);
+        progress.ended(End::Failed);
+        progress.ended(End::Failed);
+        assert_eq!(progress.request(), Request::List { from: ListFrom::Version(7), paged: true });
+    }
+
+    #[test]
+    fn queries_are_spelled_as_upstream_spells_them() {
+        let list = |from, paged| Request::List { from, paged };
+        let cases = [
+            (
+                Request::StreamList { from: None },
+                "allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan&sendInitialEvents=true&timeout=8m35s&timeoutSeconds=515",
+            ),
+            (
+                Request::StreamList { from: Some(9) },
+                "allowWatchBookmarks=true&resourceVersion=9&resourceVersionMatch=NotOlderThan&sendInitialEvents=true&timeout=8m35s&timeoutSeconds=515",
+            ),
+            (Request::Watch { from: 9 }, "allowWatchBookmarks=true&resourceVersion=9&timeout=8m35s&timeoutSeconds=515"),
+            (list(ListFrom::Cached, true), "limit=500&resourceVersion=0"),
+            (list(ListFrom::Version(9), false), "resourceVersion=9"),
+            (list(ListFrom::Latest, true), "limit=500"),
+            (list(ListFrom::Latest, false), ""),
+        ];
+        for (request, expected) in cases {
+            assert_eq!(request.query(Duration::from_secs(515)), expected);
+        }
+        assert_eq!(next_page("a-Z_0+/="), "continue=a-Z_0%2B%2F%3D&limit=500");
+    }
+
+    #[test]
+    fn pauses_double_and_start_over_two_minutes_after_they_last_did() {
+        let start = Instant::now();
+        let mut backoff = Backoff::new(start);
+        let pauses: Vec<f64> = (0..8).map(|_| backoff.step(start, 0.0).as_secs_f64()).collect();
+        assert_eq!(pauses, [0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30.0, 30.0]);
+        assert_eq!(backoff.step(start + Duration::from_secs(120), 0.5), Duration::from_secs(45));
+        let reset = start + Duration::from_secs(121);
+        assert_eq!(backoff.step(reset, 0.5), Duration::from_millis(1200));
+        assert_eq!(backoff.step(reset + Duration::from_secs(119), 0.0), Duration::from_millis(1600));
+    }
+
+    #[test]
+    fn errors_are_told_apart_by_reason_then_cause_then_code() {
+        let status = |json: serde_json::Value| serde_json::from_value::<Status>(json).unwrap();
+        let too_large = serde_json::json!({"reason": "Timeout", "details": {"causes": [{"reason": "ResourceVersionTooLarge"}]}});
+        let cases = [
+            (status(serde_json::json!({"reason": "Expired"})), 410, End::Expired),
+            (status(serde_json::json!({"reason": "Gone"})), 410, End::Expired),
+            (status(serde_json::json!({})), 410, End::Expired),
+            (status(too_large), 504, End::TooLarge),
+            (status(serde_json::json!({"reason": "Timeout"})), 504, End::Failed),
+            (status(serde_json::json!({"reason": "TooManyRequests"})), 429, End::Throttled),
+            (status(serde_json::json!({})), 429, End::Throttled),
+            (status(serde_json::json!({"reason": "InternalError"})), 500, End::Failed),
+        ];
+        for (status, code, end) in cases {
+            assert_eq!(end_of_status(&status, code), end, "{status:?}");
+            let error = ApiError::Status { request: "GET /".to_owned(), code, status: Box::new(status) };
+            assert_eq!(end_of_error(&error), end);
+        }
+        let refused = std::io::Error::new(std::io::ErrorKind::ConnectionRefused, "refused");
+        let wrapped = std::io::Error::other(std::io::Error::other(refused));
+        let error = ApiError::Transport { request: "GET /".to_owned(), source: Box::new(wrapped) };
+        assert_eq!(end_of_error(&error), End::Refused);
+    }
+}

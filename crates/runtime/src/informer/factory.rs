@@ -1,0 +1,113 @@
+//! The informers of a process, one per type.
+
+use std::any::{Any, TypeId};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tracing::info;
+
+use super::metrics::InformerMetrics;
+use super::shared::SharedInformer;
+use super::source::{Collection, ListWatch};
+use crate::client::ApiClient;
+use crate::metrics::Registry;
+use crate::object::Object;
+use crate::resource::ResourceType;
+use crate::tasks::{CancellationToken, Tasks};
+
+/// Makes the informers, one per type, and runs them. Cheap to clone; clones share everything.
+#[derive(Clone)]
+pub struct InformerFactory {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    source: Box<dyn Fn(&'static ResourceType) -> Arc<dyn ListWatch> + Send + Sync>,
+    resync: Duration,
+    metrics: InformerMetrics,
+    informers: Mutex<Vec<Informer>>,
+}
+
+type Start = Box<dyn FnOnce(&Tasks, CancellationToken) + Send>;
+
+/// An informer whose type is known to whoever looks for it.
+struct Informer {
+    id: TypeId,
+    shared: Box<dyn Any + Send>,
+    synced: watch::Receiver<bool>,
+    /// Taken when it is started.
+    start: Option<Start>,
+}
+
+impl InformerFactory {
+    /// Informers over `client` (upstream's `shared-informers`). `resync` is the period after which every object is reported to
+    /// handlers once more as an update to itself; zero is never.
+    pub fn new(client: ApiClient, resync: Duration, registry: &Registry) -> Result<Self, prometheus::Error> {
+        Self::over(move |resource| Arc::new(Collection { client: client.clone(), resource }), resync, registry)
+    }
+
+    pub(super) fn over(
+        source: impl Fn(&'static ResourceType) -> Arc<dyn ListWatch> + Send + Sync + 'static,
+        resync: Duration,
+        registry: &Registry,
+    ) -> Result<Self, prometheus::Error> {
+        let metrics = InformerMetrics::register(registry)?;
+        Ok(Self { inner: Arc::new(Inner { source: Box::new(source), resync, metrics, informers: Mutex::default() }) })
+    }
+
+    fn informers(&self) -> MutexGuard<'_, Vec<Informer>> {
+        self.inner.informers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The informer of `T`, the same for every caller. Not started yet when new.
+    pub fn shared<T: Object>(&self) -> SharedInformer<T> {
+        let mut informers = self.informers();
+        let found = informers.iter().find(|informer| informer.id == TypeId::of::<T>());
+        if let Some(shared) = found.and_then(|informer| informer.shared.downcast_ref::<SharedInformer<T>>()) {
+            return shared.clone();
+        }
+        let shared = SharedInformer::<T>::new(self.inner.metrics.of(T::RESOURCE));
+        let (running, source, resync) = (shared.clone(), (self.inner.source)(T::RESOURCE), self.inner.resync);
+        informers.push(Informer {
+            id: TypeId::of::<T>(),
+            shared: Box::new(shared.clone()),
+            synced: shared.shared.synced(),
+            start: Some(Box::new(move |tasks, stop| {
+                tasks.spawn(format!("informer {}", T::RESOURCE), running.run(source, resync, stop));
+            })),
+        });
+        shared
+    }
+
+    /// Starts every informer that was asked for and does not run yet, as tasks of `tasks`, until `stop`. May be called again at
+    /// any time. An informer never starts twice, not even after `stop`.
+    pub fn start(&self, tasks: &Tasks, stop: &CancellationToken) {
+        for start in self.informers().iter_mut().filter_map(|informer| informer.start.take()) {
+            start(tasks, stop.clone());
+        }
+    }
+
+    /// Waits until all started informers have synced. False when `stop` came first.
+    pub async fn wait_synced(&self, stop: &CancellationToken) -> bool {
+        let started: Vec<_> =
+            self.informers().iter().filter(|informer| informer.start.is_none()).map(|i| i.synced.clone()).collect();
+        let informers = started.len();
+        let all = async {
+            for mut synced in started {
+                if synced.wait_for(|synced| *synced).await.is_err() {
+                    // The sender lives as long as the factory.
+                    return false;
+                }
+            }
+            true
+        };
+        tokio::select! {
+            () = stop.cancelled() => false,
+            synced = all => {
+                info!(informers, "caches are synced");
+                synced
+            }
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! Keeps one informer equal to the server: asks as [`Progress`] says, hands on what arrives.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use tokio::time::{self, Instant};
+use tracing::{debug, error, info, warn};
+
+use super::progress::{Backoff, End, ListFrom, Progress, Request, end_of_error, end_of_status, next_page};
+use super::shared::Shared;
+use super::source::ListWatch;
+use super::store::Objects;
+use super::wire::{self, Frame, Page, WireError};
+use crate::client::ApiError;
+use crate::object::Object;
+
+/// Silence beyond the server's own timeout after which a watch counts as dead.
+const GRACE: Duration = Duration::from_secs(30);
+
+/// Silence within an initial state that is worth a line in the log.
+const INITIAL_SILENCE: Duration = Duration::from_secs(10);
+
+/// Follows `source` for as long as it is polled.
+pub(super) async fn run<T: Object>(source: &dyn ListWatch, informer: &Shared<T>) {
+    let mut reflector = Reflector { source, informer, progress: Progress::new(), initial: Objects::default() };
+    let mut backoff = Backoff::new(Instant::now());
+    loop {
+        if let Some(end) = reflector.ask().await
+            && reflector.progress.ended(end)
+        {
+            time::sleep(backoff.step(Instant::now(), rand::random())).await;
+        }
+    }
+}
+
+struct Reflector<'a, T> {
+    source: &'a dyn ListWatch,
+    informer: &'a Shared<T>,
+    progress: Progress,
+    /// The state that a streaming list has brought so far.
+    initial: Objects<T>,
+}
+
+#[derive(Debug, thiserror::Error)]
+enum ListError {
+    #[error(transparent)]
+    Request(#[from] ApiError),
+    #[error(transparent)]
+    Decode(#[from] WireError),
+}
+
+impl<T: Object> Reflector<'_, T> {
+    /// Makes one request and follows it to its end; `None` after a complete list.
+    async fn ask(&mut self) -> Option<End> {
+        let request = self.progress.request();
+        // Drawn anew each time, so that the watches of a process do not end together.
+        let timeout = Duration::from_secs(rand::random_range(300..600));
+        let query = request.query(timeout);
+        if let Request::List { from, .. } = request {
+            return self.list(query, from).await;
+        }
+        let end = self.follow(&query, timeout + GRACE).await;
+        self.initial = Objects::default();
+        debug!(resource = %T::RESOURCE, ?request, ?end, "watch ended");
+        Some(end)
+    }
+
+    async fn list(&mut self, query: String, from: ListFrom) -> Option<End> {
+        match self.pages(query, from).await {
+            Ok((objects, version)) => {
+                self.replace(objects, version);
+                None
+            }
+            Err(ListError::Request(error)) => {
+                warn!(resource = %T::RESOURCE, %error, "list failed");
+                Some(end_of_error(&error))
+            }
+            Err(ListError::Decode(error)) => {
+                error!(resource = %T::RESOURCE, %error, "list cannot be read");
+                Some(End::Failed)
+            }
+        }
+    }
+
+    async fn pages(&mut self, mut query: String, from: ListFrom) -> Result<(Objects<T>, u64), ListError> {
+        let mut objects = Objects::default();
+        let mut continued = false;
+        loop {
+            let body = match self.source.list(&query).await {
+                Ok(body) => body,
+                Err(error) if continued && end_of_error(&error) == End::Expired => {
+                    // The snapshot behind the token is gone; only a list in one piece is sure to end.
+                    (objects, continued) = (Objects::default(), false);
+                    query = Request::List { from, paged: false }.query(Duration::ZERO);
+                    continue;
+                }
+                Err(error) => return Err(error.into()),
+            };
+            let page = Page::parse(&body)?;
+            for object in page.objects() {
+                objects.insert(self.informer.known(object?));
+            }
+            let Some(token) = page.next else { return Ok((objects, page.version)) };
+            self.progress.saw_pages();
+            continued = true;
+            query = next_page(&token);
+        }
+    }
+
+    /// Follows a watch until it ends; `limit` is the longest silence it may have.
+    async fn follow(&mut self, query: &str, limit: Duration) -> End {
+        let opened = Instant::now();
+        let mut stream = match time::timeout(limit, self.source.watch(query)).await {
+            Ok(Ok(stream)) => stream,
+            Ok(Err(error)) => {
+                warn!(resource = %T::RESOURCE, %error, "watch failed");
+                return end_of_error(&error);
+            }
+            Err(_) => return self.silent(limit),
+        };
+        let (mut frames, mut heard) = (0, Instant::now());
+        loop {
+            let patience = if self.is_initial() { INITIAL_SILENCE.min(limit) } else { limit };
+            let line = match time::timeout(patience, stream.next()).await {
+                Ok(Some(Ok(line))) => line,
+                Ok(None) => return End::Closed { lived: opened.elapsed(), frames },
+                Ok(Some(Err(error))) => {
+                    // Everything before the break was handed on, so the watch goes on where it broke.
+                    debug!(resource = %T::RESOURCE, %error, "watch broke");
+                    return match end_of_error(&error) {
+                        End::Failed if error.status().is_none() => End::Closed { lived: opened.elapsed(), frames },
+                        end => end,
+                    };
+                }
+                Err(_) if heard.elapsed() < limit => {
+                    let (silence, received) = (heard.elapsed(), self.initial.len());
+                    warn!(resource = %T::RESOURCE, ?silence, received, "initial state is slow to arrive");
+                    continue;
+                }
+                Err(_) => return self.silent(limit),
+            };
+            (frames, heard) = (frames + 1, Instant::now());
+            if let Err(end) = self.take(&line) {
+                return end;
+            }
+        }
+    }
+
+    fn silent(&self, limit: Duration) -> End {
+        warn!(resource = %T::RESOURCE, ?limit, "watch is silent, giving it up");
+        End::Failed
+    }
+
+    fn is_initial(&self) -> bool {
+        matches!(self.progress.request(), Request::StreamList { .. })
+    }
+
+    /// Hands one frame on. A frame that cannot be read ends the round: the next one lists, so that its event is not lost.
+    fn take(&mut self, line: &[u8]) -> Result<(), End> {
+        let frame = wire::frame::<T>(line).map_err(|error| {
+            error!(resource = %T::RESOURCE, %error, "watch event cannot be read");
+            End::Failed
+        })?;
+        self.informer.metrics.event();
+        match frame {
+            Frame::Error(status) => {
+                let code = status.code.and_then(|code| u16::try_from(code).ok()).unwrap_or_default();
+                let end = end_of_status(&status, code);
+                if end == End::Failed {
+                    let message = status.message.as_deref().unwrap_or_default();
+                    warn!(resource = %T::RESOURCE, code, message, "watch ended with an error");
+                }
+                return Err(end);
+            }
+            Frame::Bookmark { version, ends_initial } if self.is_initial() => {
+                if ends_initial {
+                    let objects = std::mem::take(&mut self.initial);
+                    self.replace(objects, version);
+                }
+            }
+            Frame::Set(object) if self.is_initial() => {
+                self.initial.insert(self.informer.known(object));
+            }
+            Frame::Gone(object) if self.is_initial() => {
+                self.initial.remove(&Arc::new(object));
+            }
+            Frame::Bookmark { version, .. } => {
+                self.informer.advance(version);
+                self.progress.advanced(version);
+            }
+            Frame::Set(object) => {
+                let version = object.meta().resource_version;
+                self.informer.set(Arc::new(object));
+                self.progress.advanced(version);
+            }
+            Frame::Gone(object) => {
+                let version = object.meta().resource_version;
+                self.informer.remove(&Arc::new(object));
+                self.progress.advanced(version);
+            }
+        }
+        Ok(())
+    }
+
+    fn replace(&mut self, objects: Objects<T>, version: u64) {
+        let (first, count) = (!self.informer.is_synced(), objects.len());
+        self.informer.replace(objects, version);
+        self.progress.synced(version);
+        if first {
+            info!(resource = %T::RESOURCE, objects = count, version, "informer synced");
+        } else {
+            debug!(resource = %T::RESOURCE, objects = count, version, "informer listed again");
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! One informer: its store, its handlers, and the order between them.
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures::FutureExt;
+use tokio::sync::watch;
+use tokio::time::{self, Instant};
+use tracing::error;
+
+use super::metrics::ResourceMetrics;
+use super::reflector;
+use super::source::ListWatch;
+use super::store::{Objects, Store};
+use super::{Change, IndexKey};
+use crate::object::{Meta, Object};
+use crate::tasks::CancellationToken;
+
+/// Pause before an informer that panicked starts over.
+const RESTART_PAUSE: Duration = Duration::from_secs(1);
+
+/// The informer of one type. Cheap to clone.
+pub struct SharedInformer<T> {
+    pub(super) shared: Arc<Shared<T>>,
+}
+
+impl<T> Clone for SharedInformer<T> {
+    fn clone(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared) }
+    }
+}
+
+impl<T: Object> SharedInformer<T> {
+    pub(super) fn new(metrics: ResourceMetrics) -> Self {
+        Self { shared: Arc::new(Shared::new(metrics)) }
+    }
+
+    /// The cache.
+    pub fn store(&self) -> Store<T> {
+        self.shared.store.clone()
+    }
+
+    /// Adds a handler, at any time; one added late first gets an `Added { initial: true }` for every object in the store, before
+    /// this returns: no change is missed or told twice. It is called from the informer's own task, in the order of changes and
+    /// before the next change is applied, so it must not block: it enqueues. A panic in it is logged and counted.
+    ///
+    /// Must not be called from within a handler.
+    pub fn add_handler(&self, handler: impl Fn(Change<'_, T>) + Send + Sync + 'static) {
+        self.shared.add_handler(Box::new(handler));
+    }
+
+    /// Adds an index called `name`: `keys` gives the values an object is found under, and must not panic. Adding the same name
+    /// again is harmless (the first function stays), so that every controller can name the indexes it needs.
+    pub fn add_index(&self, name: &'static str, keys: fn(&T) -> Vec<IndexKey>) {
+        self.shared.store.add_index(name, keys);
+    }
+
+    /// Whether the initial list is in the store and all handlers have heard of it.
+    pub fn is_synced(&self) -> bool {
+        self.shared.is_synced()
+    }
+
+    /// Calls `then` once the store has reached `version` and the handlers have heard of it, at once when it has; for putting a
+    /// key back on its queue the moment its owner's writes are visible. It also fires when the server's history went back, since
+    /// `version` may then never come. Runs on the informer's task (or the caller's), so it must not block.
+    pub fn when_seen(&self, version: u64, then: impl FnOnce() + Send + 'static) {
+        self.shared.when_seen(version, Box::new(then));
+    }
+
+    /// Follows `source` until `stop`. Every `resync`, unless zero, all objects are reported as updates to themselves.
+    pub(super) async fn run(self, source: Arc<dyn ListWatch>, resync: Duration, stop: CancellationToken) {
+        let repeat = async {
+            loop {
+                if resync.is_zero() {
+                    std::future::pending::<()>().await;
+                }
+                time::sleep(resync).await;
+                self.shared.resync();
+            }
+        };
+        let follow = async {
+            // A panic here is a bug. A cache that nobody feeds any more would be a worse one, so it starts over from a full list.
+            while let Err(panic) = AssertUnwindSafe(reflector::run(&*source, &self.shared)).catch_unwind().await {
+                error!(resource = %T::RESOURCE, panic = panic_message(&*panic), "informer panicked, starting over");
+                time::sleep(RESTART_PAUSE).await;
+            }
+        };
+        // One task for all of it, so that nothing here runs at the same time as something else.
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = follow => {}
+            () = repeat => {}
+        }
+    }
+}
+
+type Handler<T> = Box<dyn Fn(Change<'_, T>) + Send + Sync>;
+type Callback = Box<dyn FnOnce() + Send>;
+
+/// What the clones of a [`SharedInformer`] and its task have in common.
+pub(super) struct Shared<T> {
+    store: Store<T>,
+    /// Held while a change is applied and told, so that a late handler finds the store at rest. Taken before any other lock.
+    handlers: Mutex<Vec<Handler<T>>>,
+    /// Callbacks by the version they wait for, and a number that keeps those of one version apart.
+    waiting: Mutex<BTreeMap<(u64, u64), Callback>>,
+    synced: watch::Sender<bool>,
+    pub(super) metrics: ResourceMetrics,
+}
+
+impl<T: Object> Shared<T> {
+    fn new(metrics: ResourceMetrics) -> Self {
+        Self {
+            store: Store::new(),
+            handlers: Mutex::default(),
+            waiting: Mutex::default(),
+            synced: watch::Sender::new(false),
+            metrics,
+        }
+    }
+
+    // Handlers run under this lock, but their panics do not get out of `tell`.
+    fn handlers(&self) -> MutexGuard<'_, Vec<Handler<T>>> {
+        self.handlers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, BTreeMap<(u64, u64), Callback>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn is_synced(&self) -> bool {
+        *self.synced.borrow()
+    }
+
+    pub(super) fn synced(&self) -> watch::Receiver<bool> {
+        self.synced.subscribe()
+    }
+
+    /// `object`, or the equal one that the store has already: a relist then needs no second copy of what did not change.
+    pub(super) fn known(&self, object: T) -> Arc<T> {
+        match self.store.get(&object.key()) {
+            Some(held) if is_same(held.meta(), object.meta()) => held,
+            _ => Arc::new(object),
+        }
+    }
+
+    /// An object was added or modified.
+    pub(super) fn set(&self, object: Arc<T>) {
+        let started = Instant::now();
+        let handlers = self.handlers();
+        match self.store.set(&object) {
+            None => self.tell(&handlers, Change::Added { object: &object, initial: false }),
+            Some(old) if is_same(old.meta(), object.meta()) => {}
+            Some(old) => self.tell(&handlers, Change::Updated { old: &old, new: &object }),
+        }
+        drop(handlers);
+        self.processed(started);
+    }
+
+    /// An object was deleted; `object` is its last state.
+    pub(super) fn remove(&self, object: &Arc<T>) {
+        let started = Instant::now();
+        let handlers = self.handlers();
+        self.store.remove(object);
+        self.tell(&handlers, Change::Deleted { object, final_state_unknown: false });
+        drop(handlers);
+        self.processed(started);
+    }
+
+    /// Nothing more happened up to `version`.
+    pub(super) fn advance(&self, version: u64) {
+        self.store.advance(version);
+        self.call_waiting();
+    }
+
+    /// The complete state as of `version`. Deletions are told first, as their names may be among the additions of others.
+    pub(super) fn replace(&self, objects: Objects<T>, version: u64) {
+        let started = Instant::now();
+        let handlers = self.handlers();
+        let initial = !self.is_synced();
+        let before = self.store.resource_version();
+        let now: Vec<Arc<T>> = objects.iter().cloned().collect();
+        let old = self.store.replace(objects, version);
+        for object in old.iter().filter(|object| self.store.get(&object.key()).is_none()) {
+            self.tell(&handlers, Change::Deleted { object, final_state_unknown: true });
+        }
+        for object in &now {
+            match old.peer(object) {
+                None => self.tell(&handlers, Change::Added { object, initial }),
+                Some(old) if is_same(old.meta(), object.meta()) => {}
+                Some(old) => self.tell(&handlers, Change::Updated { old, new: object }),
+            }
+        }
+        drop(handlers);
+        self.metrics.relist();
+        self.synced.send_if_modified(|synced| !std::mem::replace(synced, true));
+        if version < before {
+            let all = std::mem::take(&mut *self.waiting());
+            all.into_values().for_each(|then| self.guard(then));
+        }
+        self.processed(started);
+    }
+
+    /// Tells handlers of every object once more.
+    pub(super) fn resync(&self) {
+        let handlers = self.handlers();
+        for object in self.store.list() {
+            self.tell(&handlers, Change::Updated { old: &object, new: &object });
+        }
+    }
+
+    fn add_handler(&self, handler: Handler<T>) {
+        let mut handlers = self.handlers();
+        for object in self.store.list() {
+            self.guard(|| handler(Change::Added { object: &object, initial: true }));
+        }
+        handlers.push(handler);
+    }
+
+    fn when_seen(&self, version: u64, then: Callback) {
+        {
+            // Whoever moves the store on looks at the callbacks afterwards, so none is missed between these two steps.
+            let mut waiting = self.waiting();
+            if self.store.resource_version() < version {
+                let number = waiting.range((version, 0)..=(version, u64::MAX)).next_back().map_or(0, |((_, n), _)| n + 1);
+                waiting.insert((version, number), then);
+                return;
+            }
+        }
+        self.guard(then);
+    }
+
+    fn call_waiting(&self) {
+        let reached = {
+            let mut waiting = self.waiting();
+            if waiting.is_empty() {
+                return;
+            }
+            let later = waiting.split_off(&(self.store.resource_version().saturating_add(1), 0));
+            std::mem::replace(&mut *waiting, later)
+        };
+        reached.into_values().for_each(|then| self.guard(then));
+    }
+
+    fn processed(&self, started: Instant) {
+        self.call_waiting();
+        self.metrics.processed(started.elapsed(), self.store.len());
+    }
+
+    fn tell(&self, handlers: &[Handler<T>], change: Change<'_, T>) {
+        handlers.iter().for_each(|handler| self.guard(|| handler(change)));
+    }
+
+    /// Calls code of a controller: its panic must not end the watch that all controllers share.
+    fn guard(&self, call: impl FnOnce()) {
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(call)) {
+            self.metrics.panic();
+            error!(resource = %T::RESOURCE, panic = panic_message(&*panic), "handler panicked");
+        }
+    }
+}
+
+fn panic_message(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("unknown")
+}
+
+/// Whether both are one state of one object.
+fn is_same(a: &Meta, b: &Meta) -> bool {
+    a.resource_version == b.resource_version && a.uid == b.uid
+}

@@ -1,27 +1,200 @@
 //! Owned tasks: whoever starts one waits for it, and shutdown can say which still run.
 
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::fmt;
 use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use futures::FutureExt;
+use prometheus::IntCounter;
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
 pub use tokio_util::sync::CancellationToken;
 
 /// The tasks of one owner. Dropping it aborts them.
-#[derive(Debug, Default)]
-pub struct Tasks {}
+#[derive(Default)]
+pub struct Tasks {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    /// Signalled when the last task has ended.
+    ended: Notify,
+    panics: IntCounter,
+}
+
+#[derive(Default)]
+struct State {
+    next: u64,
+    running: BTreeMap<u64, Running>,
+}
+
+struct Running {
+    name: Arc<str>,
+    /// Unset only between the registration and the start of the task.
+    abort: Option<AbortHandle>,
+}
+
+/// Takes a task off the list however it ends: by itself, by a panic, aborted, or dropped by a runtime that shuts down.
+struct Registration {
+    shared: Arc<Shared>,
+    id: u64,
+}
 
 impl Tasks {
-    /// Starts `future` as a task called `name`. A panic in it is logged with the name and counted; other tasks go on.
-    pub fn spawn(&self, _name: impl Into<String>, _future: impl Future<Output = ()> + Send + 'static) {
-        todo!("helper: queue")
+    /// Starts `future` as a task called `name`. A panic in it is logged with the name and counted; other tasks go on. Must be
+    /// called inside a runtime.
+    pub fn spawn(&self, name: impl Into<String>, future: impl Future<Output = ()> + Send + 'static) {
+        let name: Arc<str> = name.into().into();
+        let id = {
+            let mut state = self.shared.lock();
+            state.next += 1;
+            let id = state.next;
+            state.running.insert(id, Running { name: Arc::clone(&name), abort: None });
+            id
+        };
+        let registration = Registration { shared: Arc::clone(&self.shared), id };
+        // Not under the lock: a runtime that shuts down drops the future here, and that takes the lock.
+        let task = tokio::spawn(async move {
+            let registration = registration;
+            if let Err(panic) = AssertUnwindSafe(future).catch_unwind().await {
+                registration.shared.panics.inc();
+                tracing::error!(task = &*name, panic = panic_text(&*panic), "task panicked");
+            }
+        });
+        if let Some(running) = self.shared.lock().running.get_mut(&id) {
+            running.abort = Some(task.abort_handle());
+        }
     }
 
     /// Names of the tasks that still run, sorted.
     pub fn running(&self) -> Vec<String> {
-        todo!("helper: queue")
+        let mut names: Vec<_> = self.shared.lock().running.values().map(|r| r.name.to_string()).collect();
+        names.sort_unstable();
+        names
+    }
+
+    /// Counts the tasks that panicked (`steersman_task_panics_total`); not registered anywhere yet.
+    pub fn panics(&self) -> IntCounter {
+        self.shared.panics.clone()
     }
 
     /// Waits until all have ended. Every `report_every` the names of those that still run are logged.
-    pub async fn join(&self, _report_every: Duration) {
-        todo!("helper: queue")
+    pub async fn join(&self, report_every: Duration) {
+        loop {
+            let ended = self.shared.ended.notified();
+            if self.shared.lock().running.is_empty() {
+                return;
+            }
+            if tokio::time::timeout(report_every, ended).await.is_err() {
+                tracing::info!(tasks = ?self.running(), "waiting for tasks to end");
+            }
+        }
+    }
+}
+
+impl Drop for Tasks {
+    fn drop(&mut self) {
+        let running: Vec<_> = self.shared.lock().running.values_mut().filter_map(|r| r.abort.take()).collect();
+        for task in running {
+            task.abort();
+        }
+    }
+}
+
+impl fmt::Debug for Tasks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Tasks").field(&self.running()).finish()
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Default for Shared {
+    fn default() -> Self {
+        let panics = IntCounter::new("steersman_task_panics_total", "[ALPHA] Tasks of the process that ended in a panic.")
+            .expect("the name is a valid metric name");
+        Self { state: Mutex::default(), ended: Notify::new(), panics }
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        let mut state = self.shared.lock();
+        state.running.remove(&self.id);
+        if state.running.is_empty() {
+            self.shared.ended.notify_waiters();
+        }
+    }
+}
+
+/// The message a panic was raised with.
+pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> &str {
+    match (panic.downcast_ref::<&'static str>(), panic.downcast_ref::<String>()) {
+        (Some(text), _) => text,
+        (_, Some(text)) => text,
+        _ => "not a text",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const REPORT: Duration = Duration::from_secs(5);
+
+    #[tokio::test(start_paused = true)]
+    async fn join_waits_for_every_task_and_running_names_them() {
+        let tasks = Tasks::default();
+        for (name, seconds) in [("slow", 20), ("fast", 1), ("instant", 0)] {
+            tasks.spawn(name, tokio::time::sleep(Duration::from_secs(seconds)));
+        }
+        assert_eq!(tasks.running(), ["fast", "instant", "slow"]);
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        assert_eq!(tasks.running(), ["slow"]);
+        let started = tokio::time::Instant::now();
+        tasks.join(REPORT).await;
+        assert_eq!(started.elapsed().as_secs(), 18);
+        assert!(tasks.running().is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_panic_is_counted_and_leaves_the_others_alone() {
+        let tasks = Tasks::default();
+        tasks.spawn("bad", async { panic!("as planned") });
+        let (done, finished) = tokio::sync::oneshot::channel();
+        tasks.spawn("good", async move {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            let _ = done.send(());
+        });
+        tasks.join(REPORT).await;
+        assert_eq!(tasks.panics().get(), 1);
+        assert!(finished.await.is_ok(), "the good task ran to its end");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn dropping_the_owner_aborts_its_tasks() {
+        let tasks = Tasks::default();
+        let (kept, dropped) = tokio::sync::oneshot::channel::<()>();
+        tasks.spawn("endless", async move {
+            let _kept = kept;
+            std::future::pending::<()>().await;
+        });
+        drop(tasks);
+        let end = tokio::time::timeout(Duration::from_secs(1), dropped).await;
+        assert!(end.expect("the task is aborted").is_err());
+    }
+
+    #[tokio::test]
+    async fn joining_nothing_returns_at_once() {
+        Tasks::default().join(REPORT).await;
     }
 }

@@ -1,64 +1,280 @@
 //! What a controller has asked for and not seen yet: expectations, and the read-your-writes guard.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use crate::object::ObjectKey;
 
+/// After this long an expectation is taken for lost.
+const TIMEOUT: Duration = Duration::from_secs(5 * 60);
+
 /// Creations and deletions in flight per owner, as upstream's `UIDTrackingControllerExpectations` keeps them. Runs on Tokio's
 /// clock; a record older than five minutes counts as satisfied.
+///
+/// A record that is fulfilled is dropped: "no record" and "nothing outstanding" are the same answer to every question.
 #[derive(Debug, Default)]
-pub struct Expectations {}
+pub struct Expectations {
+    records: Mutex<HashMap<ObjectKey, Record>>,
+}
+
+#[derive(Debug)]
+struct Record {
+    since: Instant,
+    outstanding: Outstanding,
+}
+
+#[derive(Debug)]
+enum Outstanding {
+    /// This many are to come.
+    Creations(usize),
+    /// These are to go.
+    Deletions(HashSet<ObjectKey>),
+}
+
+impl Outstanding {
+    fn is_nothing(&self) -> bool {
+        match self {
+            Self::Creations(count) => *count == 0,
+            Self::Deletions(objects) => objects.is_empty(),
+        }
+    }
+}
 
 impl Expectations {
     /// Replaces the record of `owner`: `count` creations to come.
-    pub fn expect_creations(&self, _owner: &ObjectKey, _count: usize) {
-        todo!("helper: queue")
+    pub fn expect_creations(&self, owner: &ObjectKey, count: usize) {
+        self.replace(owner, Outstanding::Creations(count));
     }
 
     /// Replaces the record of `owner`: these objects are to go.
-    pub fn expect_deletions(&self, _owner: &ObjectKey, _objects: HashSet<ObjectKey>) {
-        todo!("helper: queue")
+    pub fn expect_deletions(&self, owner: &ObjectKey, objects: HashSet<ObjectKey>) {
+        self.replace(owner, Outstanding::Deletions(objects));
     }
 
     /// One creation was seen, or will not come.
-    pub fn creation_observed(&self, _owner: &ObjectKey) {
-        todo!("helper: queue")
+    pub fn creation_observed(&self, owner: &ObjectKey) {
+        self.observed(owner, |outstanding| {
+            if let Outstanding::Creations(count) = outstanding {
+                *count -= 1;
+            }
+        });
     }
 
     /// This object is going, or will not go. Counts once per object.
-    pub fn deletion_observed(&self, _owner: &ObjectKey, _object: &ObjectKey) {
-        todo!("helper: queue")
+    pub fn deletion_observed(&self, owner: &ObjectKey, object: &ObjectKey) {
+        self.observed(owner, |outstanding| {
+            if let Outstanding::Deletions(objects) = outstanding {
+                objects.remove(object);
+            }
+        });
     }
 
     /// Nothing outstanding, or too old to wait for.
-    pub fn satisfied(&self, _owner: &ObjectKey) -> bool {
-        todo!("helper: queue")
+    pub fn satisfied(&self, owner: &ObjectKey) -> bool {
+        self.records().get(owner).is_none_or(|record| record.since.elapsed() > TIMEOUT)
     }
 
     /// Drops the record of `owner`.
-    pub fn forget(&self, _owner: &ObjectKey) {
-        todo!("helper: queue")
+    pub fn forget(&self, owner: &ObjectKey) {
+        self.records().remove(owner);
+    }
+
+    fn replace(&self, owner: &ObjectKey, outstanding: Outstanding) {
+        let mut records = self.records();
+        if outstanding.is_nothing() {
+            records.remove(owner);
+        } else {
+            records.insert(owner.clone(), Record { since: Instant::now(), outstanding });
+        }
+    }
+
+    fn observed(&self, owner: &ObjectKey, change: impl FnOnce(&mut Outstanding)) {
+        let mut records = self.records();
+        let Some(record) = records.get_mut(owner) else { return };
+        change(&mut record.outstanding);
+        if record.outstanding.is_nothing() {
+            records.remove(owner);
+        }
+    }
+
+    fn records(&self) -> MutexGuard<'_, HashMap<ObjectKey, Record>> {
+        self.records.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// The versions an owner's writes produced, so that it is not synced again on a cache older than they are.
 #[derive(Debug, Default)]
-pub struct OwnWrites {}
+pub struct OwnWrites {
+    versions: Mutex<HashMap<ObjectKey, Vec<(&'static str, u64)>>>,
+}
 
 impl OwnWrites {
     /// Notes that a write for `owner` produced `version` in the cache called `resource` (`""` `pods`, `apps` `replicasets`).
-    pub fn record(&self, _owner: &ObjectKey, _resource: &'static str, _version: u64) {
-        todo!("helper: queue")
+    /// Of several versions in one cache the highest counts.
+    pub fn record(&self, owner: &ObjectKey, resource: &'static str, version: u64) {
+        let mut versions = self.versions();
+        let caches = versions.entry(owner.clone()).or_default();
+        match caches.iter_mut().find(|(name, _)| *name == resource) {
+            Some((_, highest)) => *highest = version.max(*highest),
+            None => caches.push((resource, version)),
+        }
     }
 
     /// The first cache, with the version it must reach, that has not seen the writes of `owner`; `seen` tells how far a cache
-    /// is. The record goes when all have caught up.
-    pub fn behind(&self, _owner: &ObjectKey, _seen: impl Fn(&'static str) -> u64) -> Option<(&'static str, u64)> {
-        todo!("helper: queue")
+    /// is, and must not call back. The record goes when all have caught up.
+    pub fn behind(&self, owner: &ObjectKey, seen: impl Fn(&'static str) -> u64) -> Option<(&'static str, u64)> {
+        let mut versions = self.versions();
+        let late = versions.get(owner)?.iter().copied().find(|(resource, version)| seen(resource) < *version);
+        if late.is_none() {
+            versions.remove(owner);
+        }
+        late
     }
 
     /// Drops the record of `owner`.
-    pub fn forget(&self, _owner: &ObjectKey) {
-        todo!("helper: queue")
+    pub fn forget(&self, owner: &ObjectKey) {
+        self.versions().remove(owner);
+    }
+
+    fn versions(&self) -> MutexGuard<'_, HashMap<ObjectKey, Vec<(&'static str, u64)>>> {
+        self.versions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn owner(name: &str) -> ObjectKey {
+        ObjectKey::new("default", name)
+    }
+
+    fn pods(names: &[&str]) -> HashSet<ObjectKey> {
+        names.iter().map(|name| owner(name)).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn creations_are_satisfied_by_as_many_observations() {
+        // (why, expected, observed, satisfied)
+        let cases = [
+            ("none expected", 0, 0, true),
+            ("none seen", 10, 0, false),
+            ("one short", 10, 9, false),
+            ("all seen", 10, 10, true),
+            ("one too many, as an adopted pod may be", 10, 11, true),
+        ];
+        for (why, expected, observed, satisfied) in cases {
+            let (expectations, rs) = (Expectations::default(), owner("rs"));
+            expectations.expect_creations(&rs, expected);
+            for _ in 0..observed {
+                expectations.creation_observed(&rs);
+            }
+            assert_eq!(expectations.satisfied(&rs), satisfied, "{why}");
+        }
+    }
+
+    #[test]
+    fn observations_may_come_from_many_threads() {
+        let (expectations, rs) = (Expectations::default(), owner("rs"));
+        expectations.expect_creations(&rs, 41);
+        std::thread::scope(|threads| {
+            for _ in 0..40 {
+                threads.spawn(|| expectations.creation_observed(&rs));
+            }
+        });
+        assert!(!expectations.satisfied(&rs));
+        expectations.creation_observed(&rs);
+        assert!(expectations.satisfied(&rs));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_expected_deletion_counts_once() {
+        let (expectations, rs) = (Expectations::default(), owner("rs"));
+        expectations.expect_deletions(&rs, pods(&["pod-1", "pod-2"]));
+        for (why, pod, satisfied) in [
+            ("a stranger", "pod-9", false),
+            ("the first", "pod-1", false),
+            ("the first again", "pod-1", false),
+            ("the second", "pod-2", true),
+            ("the second again", "pod-2", true),
+        ] {
+            expectations.deletion_observed(&rs, &owner(pod));
+            assert_eq!(expectations.satisfied(&rs), satisfied, "{why}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_other_kind_of_observation_satisfies_nothing() {
+        let (expectations, rs) = (Expectations::default(), owner("rs"));
+        expectations.expect_creations(&rs, 1);
+        expectations.deletion_observed(&rs, &owner("pod-1"));
+        assert!(!expectations.satisfied(&rs));
+        expectations.expect_deletions(&rs, pods(&["pod-1"]));
+        expectations.creation_observed(&rs);
+        assert!(!expectations.satisfied(&rs));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_new_expectation_replaces_the_old_one() {
+        let (expectations, rs) = (Expectations::default(), owner("rs"));
+        expectations.expect_creations(&rs, 7);
+        expectations.expect_deletions(&rs, pods(&["pod-1"]));
+        expectations.deletion_observed(&rs, &owner("pod-1"));
+        assert!(expectations.satisfied(&rs));
+        expectations.expect_deletions(&rs, pods(&["pod-1", "pod-2"]));
+        expectations.expect_creations(&rs, 1);
+        expectations.deletion_observed(&rs, &owner("pod-1"));
+        expectations.creation_observed(&rs);
+        assert!(expectations.satisfied(&rs));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_record_is_waited_for_five_minutes_and_not_longer() {
+        let (expectations, rs) = (Expectations::default(), owner("rs"));
+        expectations.expect_creations(&rs, 1);
+        tokio::time::advance(TIMEOUT).await;
+        assert!(!expectations.satisfied(&rs), "exactly five minutes");
+        tokio::time::advance(Duration::from_millis(1)).await;
+        assert!(expectations.satisfied(&rs));
+        expectations.expect_creations(&rs, 1);
+        assert!(!expectations.satisfied(&rs), "a new record has a new age");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn owners_do_not_share_records_and_forgetting_one_keeps_the_other() {
+        let expectations = Expectations::default();
+        let (a, b) = (owner("a"), owner("b"));
+        expectations.expect_creations(&a, 1);
+        expectations.expect_creations(&b, 1);
+        expectations.forget(&a);
+        assert!(expectations.satisfied(&a));
+        assert!(!expectations.satisfied(&b));
+    }
+
+    #[test]
+    fn a_cache_is_behind_until_it_reaches_the_highest_own_write() {
+        let (writes, rs) = (OwnWrites::default(), owner("rs"));
+        let seen = |pods, sets| move |resource: &'static str| if resource == "pods" { pods } else { sets };
+        assert_eq!(writes.behind(&rs, seen(0, 0)), None, "nothing written");
+        writes.record(&rs, "pods", 12);
+        writes.record(&rs, "pods", 9);
+        writes.record(&rs, "replicasets", 20);
+        // (why, pods cache, replica set cache, expected)
+        let cases = [
+            ("both late", 11, 19, Some(("pods", 12))),
+            ("the second late", 12, 19, Some(("replicasets", 20))),
+            ("the first late", 11, 20, Some(("pods", 12))),
+            ("both there", 12, 20, None),
+            ("the record is gone", 0, 0, None),
+        ];
+        for (why, pods, sets, expected) in cases {
+            assert_eq!(writes.behind(&rs, seen(pods, sets)), expected, "{why}");
+        }
+        writes.record(&rs, "pods", 30);
+        writes.forget(&rs);
+        assert_eq!(writes.behind(&rs, seen(0, 0)), None, "forgotten");
     }
 }

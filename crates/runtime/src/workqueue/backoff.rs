@@ -1,0 +1,94 @@
+//! How long a key that failed has to wait: the longer of its own back-off and the queue's overall rate.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::time::Duration;
+
+use super::shrink_map;
+use crate::rate::TokenBucket;
+
+/// The back-off of a key after its first failure.
+const FIRST: Duration = Duration::from_millis(5);
+/// Rate-limited adds per second over all keys, and how many may go at once.
+const RATE: f64 = 10.0;
+const BURST: u32 = 100;
+
+pub(super) struct Backoff<K> {
+    max: Duration,
+    failures: HashMap<K, u32>,
+    overall: TokenBucket,
+}
+
+impl<K: Clone + Eq + Hash> Backoff<K> {
+    pub(super) fn new(max: Duration) -> Self {
+        Self { max, failures: HashMap::new(), overall: TokenBucket::new(RATE, BURST) }
+    }
+
+    /// Counts a failure of `key`. The overall rate is charged even when the key's own back-off is longer.
+    pub(super) fn next_delay(&mut self, key: &K) -> Duration {
+        let failures = self.failures.entry(key.clone()).or_default();
+        let own = after(*failures, self.max);
+        *failures = failures.saturating_add(1);
+        own.max(self.overall.reserve())
+    }
+
+    pub(super) fn forget(&mut self, key: &K) {
+        if self.failures.remove(key).is_some() {
+            shrink_map(&mut self.failures);
+        }
+    }
+
+    pub(super) fn failures(&self, key: &K) -> u32 {
+        self.failures.get(key).copied().unwrap_or(0)
+    }
+}
+
+/// 5 ms x 2^failures, at most `max`.
+fn after(failures: u32, max: Duration) -> Duration {
+    let factor = 1u32.checked_shl(failures).unwrap_or(u32::MAX);
+    FIRST.saturating_mul(factor).min(max)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_keys_own_back_off_doubles_up_to_the_limit() {
+        let max = Duration::from_secs(1000);
+        // (failures before, milliseconds)
+        let cases = [(0, 5), (1, 10), (2, 20), (3, 40), (14, 81_920), (17, 655_360), (18, 1_000_000), (31, 1_000_000)];
+        for (failures, millis) in cases {
+            assert_eq!(after(failures, max), Duration::from_millis(millis), "{failures} failures");
+        }
+        assert_eq!(after(u32::MAX, max), max, "no overflow");
+        assert_eq!(after(20, Duration::from_secs(60)), Duration::from_secs(60), "the namespace controller's limit");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn forgetting_resets_one_key_and_not_the_other() {
+        let mut backoff = Backoff::new(Duration::from_secs(1));
+        let millis = |backoff: &mut Backoff<_>, key| backoff.next_delay(&key).as_millis();
+        for expected in [5, 10, 20, 40, 80] {
+            assert_eq!(millis(&mut backoff, "one"), expected);
+        }
+        assert_eq!(millis(&mut backoff, "two"), 5);
+        assert_eq!(millis(&mut backoff, "two"), 10);
+        assert_eq!((backoff.failures(&"one"), backoff.failures(&"two")), (5, 2));
+        backoff.forget(&"one");
+        assert_eq!((backoff.failures(&"one"), backoff.failures(&"two")), (0, 2));
+        assert_eq!(millis(&mut backoff, "one"), 5);
+        assert_eq!(millis(&mut backoff, "two"), 20);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn beyond_the_burst_keys_come_a_tenth_of_a_second_apart() {
+        let mut backoff = Backoff::new(Duration::from_secs(1000));
+        for key in 0..100 {
+            assert_eq!(backoff.next_delay(&key), FIRST, "key {key}");
+        }
+        for n in 1..=20 {
+            assert_eq!(backoff.next_delay(&(100 + n)), Duration::from_millis(100) * n, "key {n} beyond the burst");
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! The `workqueue_*` families. Every series of a queue exists, with zeros, from the moment the queue is made.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use prometheus::core::{Collector, Desc};
+use prometheus::proto::MetricFamily;
+use prometheus::{
+    GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, exponential_buckets,
+};
+use tokio::time::Instant;
+
+use crate::metrics::Registry;
+
+const LABELS: &[&str] = &["name"];
+
+/// Metric handles of all queues (`workqueue_*`), one label value per queue.
+#[derive(Debug, Clone)]
+pub struct QueueMetrics {
+    depth: IntGaugeVec,
+    adds: IntCounterVec,
+    retries: IntCounterVec,
+    panics: IntCounterVec,
+    queue_duration: HistogramVec,
+    work_duration: HistogramVec,
+    work: InProcessCollector,
+}
+
+/// The handles of one queue.
+pub(super) struct Handles {
+    pub(super) depth: IntGauge,
+    pub(super) adds: IntCounter,
+    pub(super) retries: IntCounter,
+    pub(super) panics: IntCounter,
+    pub(super) queue_duration: Histogram,
+    pub(super) work_duration: Histogram,
+}
+
+impl QueueMetrics {
+    /// Registers the seven families of upstream's work queues, and `steersman_sync_panics_total`.
+    pub fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
+        let durations = |name, help| HistogramVec::new(HistogramOpts::new(name, help).buckets(bounds()?), LABELS);
+        let metrics = Self {
+            depth: IntGaugeVec::new(Opts::new("workqueue_depth", "[BETA] Current depth of workqueue"), LABELS)?,
+            adds: IntCounterVec::new(
+                Opts::new("workqueue_adds_total", "[BETA] Total number of adds handled by workqueue"),
+                LABELS,
+            )?,
+            retries: IntCounterVec::new(
+                Opts::new("workqueue_retries_total", "[BETA] Total number of retries handled by workqueue"),
+                LABELS,
+            )?,
+            panics: IntCounterVec::new(
+                Opts::new("steersman_sync_panics_total", "[ALPHA] Syncs of a key of this queue that ended in a panic."),
+                LABELS,
+            )?,
+            queue_duration: durations(
+                "workqueue_queue_duration_seconds",
+                "[BETA] How long in seconds an item stays in workqueue before being requested.",
+            )?,
+            work_duration: durations(
+                "workqueue_work_duration_seconds",
+                "[BETA] How long in seconds processing an item from workqueue takes.",
+            )?,
+            work: InProcessCollector::new()?,
+        };
+        registry.register(Box::new(metrics.depth.clone()))?;
+        registry.register(Box::new(metrics.adds.clone()))?;
+        registry.register(Box::new(metrics.retries.clone()))?;
+        registry.register(Box::new(metrics.panics.clone()))?;
+        registry.register(Box::new(metrics.queue_duration.clone()))?;
+        registry.register(Box::new(metrics.work_duration.clone()))?;
+        registry.register(Box::new(metrics.work.clone()))?;
+        Ok(metrics)
+    }
+
+    pub(super) fn handles(&self, name: &str) -> Handles {
+        let values = &[name];
+        Handles {
+            depth: self.depth.with_label_values(values),
+            adds: self.adds.with_label_values(values),
+            retries: self.retries.with_label_values(values),
+            panics: self.panics.with_label_values(values),
+            queue_duration: self.queue_duration.with_label_values(values),
+            work_duration: self.work_duration.with_label_values(values),
+        }
+    }
+
+    /// Asks `queue` for the ages of its work whenever metrics are gathered.
+    pub(super) fn watch(&self, name: &str, queue: Weak<dyn Ages>) {
+        let mut queues = self.work.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        queues.retain(|(_, queue)| queue.strong_count() > 0);
+        queues.push((name.to_owned(), queue));
+    }
+}
+
+/// 10 ns to 10 s.
+fn bounds() -> Result<Vec<f64>, prometheus::Error> {
+    exponential_buckets(1e-8, 10.0, 10)
+}
+
+/// A queue that can tell how long its keys have been in process.
+pub(super) trait Ages: Send + Sync {
+    fn in_process(&self, now: Instant) -> InProcess;
+}
+
+/// Ages of the keys in process.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct InProcess {
+    sum: Duration,
+    longest: Duration,
+}
+
+impl InProcess {
+    /// With one more key, in process since `age` ago.
+    pub(super) fn with(self, age: Duration) -> Self {
+        Self { sum: self.sum + age, longest: self.longest.max(age) }
+    }
+}
+
+/// A queue under its name, which outlives it.
+type Named = (String, Weak<dyn Ages>);
+
+/// Upstream's two gauges of work in process, computed when they are read. Upstream sets them every 0.5 s; without that timer an
+/// idle process stays asleep.
+#[derive(Clone)]
+struct InProcessCollector {
+    unfinished: GaugeVec,
+    longest: GaugeVec,
+    queues: Arc<Mutex<Vec<Named>>>,
+}
+
+impl InProcessCollector {
+    fn new() -> Result<Self, prometheus::Error> {
+        let unfinished = Opts::new(
+            "workqueue_unfinished_work_seconds",
+            "[BETA] How many seconds of work has done that is in progress and hasn't been observed by work_duration. Large \
+             values indicate stuck threads. One can deduce the number of stuck threads by observing the rate at which this \
+             increases.",
+        );
+        let longest = Opts::new(
+            "workqueue_longest_running_processor_seconds",
+            "[BETA] How many seconds has the longest running processor for workqueue been running.",
+        );
+        Ok(Self {
+            unfinished: GaugeVec::new(unfinished, LABELS)?,
+            longest: GaugeVec::new(longest, LABELS)?,
+            queues: Arc::default(),
+        })
+    }
+}
+
+impl Collector for InProcessCollector {
+    fn desc(&self) -> Vec<&Desc> {
+        [self.unfinished.desc(), self.longest.desc()].concat()
+    }
+
+    fn collect(&self) -> Vec<MetricFamily> {
+        let queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        for (name, queue) in &*queues {
+            let work = queue.upgrade().map(|queue| queue.in_process(now)).unwrap_or_default();
+            self.unfinished.with_label_values(&[name]).set(work.sum.as_secs_f64());
+            self.longest.with_label_values(&[name]).set(work.longest.as_secs_f64());
+        }
+        [self.unfinished.collect(), self.longest.collect()].concat()
+    }
+}
+
+impl fmt::Debug for InProcessCollector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("InProcessCollector")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bounds_are_upstreams_to_the_last_bit() {
+        let expected = [1e-08, 1e-07, 1e-06, 9.999999999999999e-06, 9.999999999999999e-05, 0.001, 0.01, 0.1, 1.0, 10.0];
+        assert_eq!(bounds().unwrap(), expected);
+    }
+}

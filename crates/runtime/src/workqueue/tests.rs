@@ -1,0 +1,330 @@
+use tokio::time::{advance, sleep};
+
+use super::*;
+use crate::metrics::Registry;
+
+const MS: Duration = Duration::from_millis(1);
+
+fn queue() -> WorkQueue<&'static str> {
+    WorkQueue::new("test", &QueueMetrics::register(&Registry::new()).unwrap())
+}
+
+/// Takes the next key, which must come within a minute, and says done at once.
+async fn next(queue: &WorkQueue<&'static str>) -> &'static str {
+    let item = tokio::time::timeout(60_000 * MS, queue.get()).await;
+    item.expect("a key within a minute").expect("the queue is open").key
+}
+
+/// One sample of a gathered family.
+fn sample(registry: &Registry, family: &str) -> f64 {
+    let families = registry.gather();
+    let family = families.iter().find(|f| f.name() == family).unwrap_or_else(|| panic!("{family} is not there"));
+    let [metric] = family.get_metric() else { panic!("one queue, one series") };
+    assert_eq!(metric.get_label()[0].value(), "test");
+    match family.get_field_type() {
+        prometheus::proto::MetricType::COUNTER => metric.get_counter().get_value(),
+        prometheus::proto::MetricType::GAUGE => metric.get_gauge().get_value(),
+        _ => metric.get_histogram().get_sample_count() as f64,
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_key_is_handed_out_while_producers_and_workers_overlap() {
+    let queue = WorkQueue::new("test", &QueueMetrics::register(&Registry::new()).unwrap());
+    let mut producers = tokio::task::JoinSet::new();
+    for key in 0..50 {
+        let queue = queue.clone();
+        producers.spawn(async move {
+            for _ in 0..50 {
+                queue.add(key);
+                sleep(MS).await;
+            }
+        });
+    }
+    let mut workers = tokio::task::JoinSet::new();
+    let busy: Arc<Mutex<std::collections::HashSet<i32>>> = Arc::default();
+    for _ in 0..10 {
+        let (queue, busy) = (queue.clone(), Arc::clone(&busy));
+        workers.spawn(async move {
+            let mut seen = Vec::new();
+            while let Some(item) = queue.get().await {
+                assert!(busy.lock().unwrap().insert(item.key), "{} has two workers", item.key);
+                sleep(3 * MS).await;
+                busy.lock().unwrap().remove(&item.key);
+                seen.push(item.key);
+            }
+            seen
+        });
+    }
+    while producers.join_next().await.is_some() {}
+    queue.shut_down();
+    queue.add(-1);
+    let seen: std::collections::BTreeSet<i32> = workers.join_all().await.into_iter().flatten().collect();
+    assert_eq!(seen, (0..50).collect(), "all keys, and none added after the end");
+    assert!(queue.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_queued_key_is_not_queued_again_and_order_is_first_in_first_out() {
+    let queue = queue();
+    for (key, len) in [("foo", 1), ("bar", 2), ("foo", 2)] {
+        queue.add(key);
+        assert_eq!(queue.len(), len, "after {key}");
+    }
+    assert_eq!(next(&queue).await, "foo");
+    assert_eq!(next(&queue).await, "bar");
+    assert!(queue.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn adds_during_processing_cause_exactly_one_more_run() {
+    let queue = queue();
+    queue.add("foo");
+    let item = queue.get().await.unwrap();
+    for _ in 0..3 {
+        queue.add("foo");
+    }
+    assert_eq!(queue.len(), 0, "not to a second worker");
+    drop(item);
+    assert_eq!(queue.len(), 1);
+    assert_eq!(next(&queue).await, "foo");
+    assert_eq!(queue.len(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_re_added_before_the_end_is_still_handed_out_after_it() {
+    let queue = queue();
+    queue.add("foo");
+    let item = queue.get().await.unwrap();
+    queue.add("foo");
+    queue.shut_down();
+    assert!(queue.get().await.is_none(), "nothing waits now");
+    drop(item);
+    assert_eq!(queue.get().await.unwrap().key, "foo");
+    assert!(queue.get().await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_panics_lets_go_of_its_key() {
+    let queue = queue();
+    queue.add("foo");
+    let of_worker = queue.clone();
+    let worker = tokio::spawn(async move {
+        let _item = of_worker.get().await;
+        panic!("as planned");
+    });
+    assert!(worker.await.is_err());
+    queue.add("foo");
+    assert_eq!(next(&queue).await, "foo");
+}
+
+#[tokio::test(start_paused = true)]
+async fn shutting_down_wakes_every_waiting_worker() {
+    let queue = queue();
+    let workers: Vec<_> = (0..3)
+        .map(|_| {
+            tokio::spawn({
+                let queue = queue.clone();
+                async move { queue.get().await.is_none() }
+            })
+        })
+        .collect();
+    tokio::task::yield_now().await;
+    queue.shut_down();
+    for worker in workers {
+        assert!(worker.await.unwrap());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_several_delays_the_earliest_counts() {
+    // (why, delays in ms, when the key comes)
+    let cases: [(&str, &[u64], u64); 4] = [
+        ("one", &[50], 50),
+        ("a later one postpones nothing", &[50, 70], 50),
+        ("an earlier one comes first", &[50, 30], 30),
+        ("seconds", &[5_000, 16_000], 5_000),
+    ];
+    for (why, delays, expected) in cases {
+        let (queue, started) = (queue(), Instant::now());
+        for delay in delays {
+            queue.add_after("foo", Duration::from_millis(*delay));
+        }
+        assert_eq!(queue.len(), 0, "{why}: not yet");
+        assert_eq!(next(&queue).await, "foo", "{why}");
+        assert_eq!(started.elapsed(), Duration::from_millis(expected), "{why}");
+        sleep(Duration::from_secs(60)).await;
+        assert_eq!(queue.len(), 0, "{why}: only once");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_delayed_key_is_added_although_it_was_added_at_once_too() {
+    let (queue, started) = (queue(), Instant::now());
+    queue.add_after("foo", 5 * MS);
+    queue.add("foo");
+    assert_eq!(next(&queue).await, "foo");
+    assert_eq!(started.elapsed(), Duration::ZERO);
+    assert_eq!(next(&queue).await, "foo");
+    assert_eq!(started.elapsed(), 5 * MS);
+}
+
+#[tokio::test(start_paused = true)]
+async fn delayed_keys_come_in_the_order_of_their_times() {
+    let queue = queue();
+    for (key, delay) in [("foo", 1000), ("bar", 500), ("baz", 250), ("tie", 500)] {
+        queue.add_after(key, delay * MS);
+    }
+    advance(2000 * MS).await;
+    for expected in ["baz", "bar", "tie", "foo"] {
+        assert_eq!(next(&queue).await, expected);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_timer_takes_up_an_earlier_deadline_and_starts_anew_after_a_pause() {
+    let (queue, started) = (queue(), Instant::now());
+    queue.add_after("foo", 1000 * MS);
+    tokio::task::yield_now().await;
+    queue.add_after("bar", 50 * MS);
+    assert_eq!((next(&queue).await, started.elapsed()), ("bar", 50 * MS));
+    queue.add_after("baz", 2000 * MS);
+    assert_eq!((next(&queue).await, started.elapsed()), ("foo", 1000 * MS));
+    assert_eq!((next(&queue).await, started.elapsed()), ("baz", 2050 * MS));
+    sleep(10_000 * MS).await;
+    queue.add_after("foo", 7 * MS);
+    assert_eq!((next(&queue).await, started.elapsed()), ("foo", 12_057 * MS));
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_delay_is_an_add_and_an_endless_one_no_panic() {
+    let queue = queue();
+    queue.add_after("never", Duration::MAX);
+    queue.add_after("foo", Duration::ZERO);
+    assert_eq!(queue.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn shutting_down_drops_delays_and_ends_the_timer() {
+    let queue = queue();
+    queue.add_after("foo", 50 * MS);
+    queue.shut_down();
+    queue.add_after("bar", 50 * MS);
+    assert!(queue.get().await.is_none());
+    sleep(100 * MS).await;
+    assert_eq!(queue.len(), 0);
+    assert_eq!(Handle::current().metrics().num_alive_tasks(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_timer_ends_with_the_last_clone_and_when_nothing_waits() {
+    let first = queue();
+    first.add_after("foo", 50 * MS);
+    assert_eq!(next(&first).await, "foo");
+    tokio::task::yield_now().await;
+    assert_eq!(Handle::current().metrics().num_alive_tasks(), 0, "an idle queue has no task");
+    first.add_after("foo", 1_000_000 * MS);
+    let second = first.clone();
+    drop(first);
+    tokio::task::yield_now().await;
+    assert_eq!(Handle::current().metrics().num_alive_tasks(), 1);
+    drop(second);
+    tokio::task::yield_now().await;
+    assert_eq!(Handle::current().metrics().num_alive_tasks(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn failures_of_a_key_space_its_returns_until_it_is_forgotten() {
+    let queue = queue();
+    for (failures, delay) in [(0, 5), (1, 10), (2, 20), (3, 40)] {
+        assert_eq!(queue.failures(&"foo"), failures);
+        let added = Instant::now();
+        queue.add_rate_limited("foo");
+        assert_eq!(next(&queue).await, "foo");
+        assert_eq!(added.elapsed(), delay * MS);
+    }
+    queue.forget(&"foo");
+    assert_eq!(queue.failures(&"foo"), 0);
+    let added = Instant::now();
+    queue.add_rate_limited("foo");
+    assert_eq!(next(&queue).await, "foo");
+    assert_eq!(added.elapsed(), 5 * MS);
+}
+
+#[tokio::test(start_paused = true)]
+async fn rate_limited_adds_beyond_the_burst_come_a_tenth_of_a_second_apart() {
+    let queue = WorkQueue::new("test", &QueueMetrics::register(&Registry::new()).unwrap());
+    let started = Instant::now();
+    for key in 0..103 {
+        queue.add_rate_limited(key);
+    }
+    let mut times = Vec::new();
+    for _ in 0..103 {
+        let item = queue.get().await.unwrap();
+        times.push((item.key, started.elapsed().as_millis()));
+    }
+    assert!(times[..100].iter().all(|(_, at)| *at == 5));
+    assert_eq!(times[100..], [(100, 100), (101, 200), (102, 300)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn metrics_exist_from_the_start_and_follow_a_key() {
+    let registry = Registry::new();
+    let queue = WorkQueue::new("test", &QueueMetrics::register(&registry).unwrap());
+    let all = |expected: [f64; 7], why: &str| {
+        let families = [
+            "workqueue_depth",
+            "workqueue_adds_total",
+            "workqueue_retries_total",
+            "workqueue_queue_duration_seconds",
+            "workqueue_work_duration_seconds",
+            "workqueue_unfinished_work_seconds",
+            "workqueue_longest_running_processor_seconds",
+        ];
+        assert_eq!(families.map(|family| sample(&registry, family)), expected, "{why}");
+    };
+    all([0.0; 7], "a new queue");
+    queue.add("foo");
+    queue.add("foo");
+    queue.add("bar");
+    all([2.0, 2.0, 0.0, 0.0, 0.0, 0.0, 0.0], "two keys queued");
+    let foo = queue.get().await.unwrap();
+    sleep(2000 * MS).await;
+    let bar = queue.get().await.unwrap();
+    sleep(1000 * MS).await;
+    all([0.0, 2.0, 0.0, 2.0, 0.0, 4.0, 3.0], "two keys in process");
+    queue.add("foo");
+    all([1.0, 3.0, 0.0, 2.0, 0.0, 4.0, 3.0], "one of them dirty again");
+    drop(foo);
+    all([1.0, 3.0, 0.0, 2.0, 1.0, 1.0, 1.0], "queued again");
+    queue.add_after("baz", 50 * MS);
+    queue.add_after("baz", 70 * MS);
+    queue.add_rate_limited("qux");
+    queue.add_after("foo", Duration::ZERO);
+    all([1.0, 3.0, 4.0, 2.0, 1.0, 1.0, 1.0], "retries, planned ones included");
+    drop(bar);
+    queue.shut_down();
+    queue.add("late");
+    queue.add_after("late", MS);
+    all([1.0, 3.0, 4.0, 2.0, 2.0, 0.0, 0.0], "nothing is accepted at the end");
+}
+
+#[tokio::test(start_paused = true)]
+async fn memory_of_a_burst_is_given_back() {
+    let queue = WorkQueue::new("test", &QueueMetrics::register(&Registry::new()).unwrap());
+    for key in 0..10_000 {
+        queue.add(key);
+        queue.add_after(key, MS);
+    }
+    while !queue.is_empty() {
+        queue.get().await;
+        tokio::task::yield_now().await;
+    }
+    sleep(10 * MS).await;
+    while !queue.is_empty() {
+        queue.get().await;
+    }
+    let state = queue.shared.lock();
+    let capacities = [state.queue.capacity(), state.marks.capacity()];
+    assert!(capacities.iter().all(|capacity| *capacity <= 4 * KEPT_CAPACITY), "{capacities:?}");
+}

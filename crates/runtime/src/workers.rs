@@ -2,11 +2,17 @@
 
 use std::fmt::Display;
 use std::future::Future;
-use std::sync::Arc;
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use futures::FutureExt;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use tracing::Instrument;
+
 use crate::object::ObjectKey;
-use crate::tasks::CancellationToken;
+use crate::tasks::{CancellationToken, panic_text};
 use crate::workqueue::WorkQueue;
 
 /// When a synced key should come back without a further event.
@@ -44,13 +50,270 @@ pub trait Syncer: Send + Sync + 'static {
 }
 
 /// Runs `workers` tasks over `queue` until `stop`; then no further key is taken, the syncs in flight are waited for, and the queue
-/// is shut down. A panic in a sync is logged with its key, counted, and treated as a failure of that key.
+/// is shut down. A panic in a sync is logged with its key, counted (`steersman_sync_panics_total`), and treated as a failure of
+/// that key.
 pub async fn run_workers<S: Syncer>(
-    _controller: &'static str,
-    _queue: WorkQueue<ObjectKey>,
-    _workers: usize,
-    _syncer: Arc<S>,
-    _stop: CancellationToken,
+    controller: &'static str,
+    queue: WorkQueue<ObjectKey>,
+    workers: usize,
+    syncer: Arc<S>,
+    stop: CancellationToken,
 ) {
-    todo!("helper: queue")
+    let worker = Arc::new(Worker { controller, queue: queue.clone(), syncer, error_pace: ErrorPace::default() });
+    let mut tasks = JoinSet::new();
+    for _ in 0..workers {
+        let (worker, stop) = (Arc::clone(&worker), stop.clone());
+        tasks.spawn(async move { worker.run(&stop).await });
+    }
+    while let Some(end) = tasks.join_next().await {
+        if let Err(error) = end {
+            tracing::error!(controller, %error, "worker ended early");
+        }
+    }
+    queue.shut_down();
+}
+
+struct Worker<S> {
+    controller: &'static str,
+    queue: WorkQueue<ObjectKey>,
+    syncer: Arc<S>,
+    error_pace: ErrorPace,
+}
+
+impl<S: Syncer> Worker<S> {
+    async fn run(&self, stop: &CancellationToken) {
+        loop {
+            let item = tokio::select! {
+                biased;
+                () = stop.cancelled() => return self.queue.shut_down(),
+                item = self.queue.get() => item,
+            };
+            let Some(item) = item else { return };
+            let span = tracing::info_span!("sync", controller = self.controller, key = %item.key);
+            self.process(&item.key).instrument(span).await;
+        }
+    }
+
+    async fn process(&self, key: &ObjectKey) {
+        let retry = match AssertUnwindSafe(self.sync(key)).catch_unwind().await {
+            Ok(Ok(requeue)) => {
+                self.queue.forget(key);
+                if let Requeue::After(delay) = requeue {
+                    self.queue.add_after(key.clone(), delay);
+                }
+                return;
+            }
+            Ok(Err((error, Retry::BackOff))) => {
+                self.error_pace.wait().await;
+                tracing::error!(%error, "sync failed");
+                Retry::BackOff
+            }
+            Ok(Err((error, Retry::Quietly))) => {
+                tracing::debug!(%error, "sync failed, as may happen");
+                Retry::Quietly
+            }
+            Ok(Err((error, Retry::Drop))) => {
+                self.error_pace.wait().await;
+                tracing::warn!(%error, "sync failed, key dropped until its object changes");
+                Retry::Drop
+            }
+            Err(panic) => {
+                self.queue.count_panic();
+                self.error_pace.wait().await;
+                tracing::error!(panic = panic_text(&*panic), "sync panicked");
+                Retry::BackOff
+            }
+        };
+        match retry {
+            Retry::BackOff | Retry::Quietly => self.queue.add_rate_limited(key.clone()),
+            Retry::Drop => self.queue.forget(key),
+        }
+    }
+
+    async fn sync(&self, key: &ObjectKey) -> Result<Requeue, (S::Error, Retry)> {
+        self.syncer.sync(key).await.map_err(|error| {
+            let retry = self.syncer.retry(&error, self.queue.failures(key));
+            (error, retry)
+        })
+    }
+}
+
+/// Keeps reported errors at least a millisecond apart, so that a hot failure loop cannot flood the log.
+#[derive(Default)]
+struct ErrorPace {
+    next: Mutex<Option<Instant>>,
+}
+
+impl ErrorPace {
+    const GAP: Duration = Duration::from_millis(1);
+
+    async fn wait(&self) {
+        let now = Instant::now();
+        let slot = {
+            let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+            let slot = next.map_or(now, |next| next.max(now));
+            *next = Some(slot + Self::GAP);
+            slot
+        };
+        if slot > now {
+            tokio::time::sleep_until(slot).await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+    use crate::metrics::Registry;
+    use crate::workqueue::QueueMetrics;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    /// Does what the name of the key says, and notes when.
+    struct Script {
+        started: Instant,
+        syncs: Mutex<Vec<(String, u128)>>,
+        busy: AtomicUsize,
+        finished: AtomicUsize,
+    }
+
+    impl Syncer for Script {
+        type Error = String;
+
+        async fn sync(&self, key: &ObjectKey) -> Result<Requeue, String> {
+            let round = {
+                let mut syncs = self.syncs.lock().unwrap();
+                syncs.push((key.name.to_string(), self.started.elapsed().as_millis()));
+                syncs.iter().filter(|(name, _)| *name == *key.name).count()
+            };
+            self.busy.fetch_add(1, Ordering::Relaxed);
+            tokio::time::sleep(match &*key.name {
+                "slow" => 1000 * MS,
+                _ => Duration::ZERO,
+            })
+            .await;
+            self.busy.fetch_sub(1, Ordering::Relaxed);
+            self.finished.fetch_add(1, Ordering::Relaxed);
+            match (&*key.name, round) {
+                ("later", 1) => Ok(Requeue::After(500 * MS)),
+                ("panic", 1) => panic!("as planned"),
+                ("fail" | "quiet" | "drop", 1..=3) => Err("as planned".to_owned()),
+                ("fail-then-later", 1) => Err("as planned".to_owned()),
+                ("fail-then-later", 2) => Ok(Requeue::After(500 * MS)),
+                _ => Ok(Requeue::Never),
+            }
+        }
+
+        fn retry(&self, _error: &String, failures: u32) -> Retry {
+            let syncs = self.syncs.lock().unwrap();
+            match syncs.last().unwrap().0.as_str() {
+                "quiet" => Retry::Quietly,
+                "drop" if failures == 1 => Retry::Drop,
+                _ => Retry::BackOff,
+            }
+        }
+    }
+
+    struct Running {
+        queue: WorkQueue<ObjectKey>,
+        script: Arc<Script>,
+        stop: CancellationToken,
+        task: tokio::task::JoinHandle<()>,
+        registry: Registry,
+    }
+
+    fn start(workers: usize) -> Running {
+        let registry = Registry::new();
+        let queue = WorkQueue::new("test", &QueueMetrics::register(&registry).unwrap());
+        let script = Arc::new(Script {
+            started: Instant::now(),
+            syncs: Mutex::default(),
+            busy: AtomicUsize::new(0),
+            finished: AtomicUsize::new(0),
+        });
+        let stop = CancellationToken::new();
+        let task = tokio::spawn(run_workers("test", queue.clone(), workers, Arc::clone(&script), stop.clone()));
+        Running { queue, script, stop, task, registry }
+    }
+
+    fn key(name: &str) -> ObjectKey {
+        ObjectKey::new("default", name)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_key_comes_back_as_its_outcome_says() {
+        // (key, when it is synced in ms, failures left in the end)
+        let cases: [(&str, &[u128], u32); 7] = [
+            ("fine", &[0], 0),
+            ("later", &[0, 500], 0),
+            ("fail", &[0, 5, 15, 35], 0),
+            ("quiet", &[0, 5, 15, 35], 0),
+            ("drop", &[0, 5], 0),
+            ("panic", &[0, 5], 0),
+            ("fail-then-later", &[0, 5, 505], 0),
+        ];
+        for (name, times, failures) in cases {
+            let running = start(1);
+            running.queue.add(key(name));
+            tokio::time::sleep(Duration::from_secs(10)).await;
+            let syncs = running.script.syncs.lock().unwrap().clone();
+            assert_eq!(syncs.iter().map(|(_, at)| *at).collect::<Vec<_>>(), times, "{name}");
+            assert_eq!(running.queue.failures(&key(name)), failures, "{name}");
+            running.stop.cancel();
+            running.task.await.unwrap();
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_panic_is_counted_and_its_worker_goes_on() {
+        let running = start(1);
+        running.queue.add(key("panic"));
+        running.queue.add(key("fine"));
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let names: Vec<_> = running.script.syncs.lock().unwrap().iter().map(|(name, _)| name.clone()).collect();
+        assert_eq!(names, ["panic", "fine", "panic"]);
+        let families = running.registry.gather();
+        let panics = families.iter().find(|f| f.name() == "steersman_sync_panics_total").unwrap();
+        assert_eq!(panics.get_metric()[0].get_counter().get_value(), 1.0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn workers_sync_different_keys_at_the_same_time() {
+        let running = start(3);
+        for namespace in ["a", "b", "c", "d"] {
+            running.queue.add(ObjectKey::new(namespace, "slow"));
+        }
+        tokio::time::sleep(500 * MS).await;
+        assert_eq!(running.script.busy.load(Ordering::Relaxed), 3);
+        assert_eq!(running.queue.len(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn stopping_waits_for_the_syncs_in_flight_and_takes_no_further_key() {
+        let running = start(1);
+        running.queue.add(key("slow"));
+        running.queue.add(key("fine"));
+        tokio::time::sleep(500 * MS).await;
+        running.stop.cancel();
+        running.task.await.unwrap();
+        assert_eq!(running.script.started.elapsed(), 1000 * MS);
+        assert_eq!(running.script.finished.load(Ordering::Relaxed), 1);
+        assert_eq!(running.script.syncs.lock().unwrap().len(), 1);
+        running.queue.add(key("late"));
+        assert_eq!(running.queue.len(), 1, "shut down: only the key that was waiting");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn reported_errors_are_a_millisecond_apart() {
+        let (pace, started) = (ErrorPace::default(), Instant::now());
+        for expected in 0..5 {
+            pace.wait().await;
+            assert_eq!(started.elapsed(), expected * MS);
+        }
+        tokio::time::sleep(10 * MS).await;
+        pace.wait().await;
+        assert_eq!(started.elapsed(), 14 * MS, "no wait after a pause");
+    }
 }

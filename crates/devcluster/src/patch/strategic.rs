@@ -22,7 +22,7 @@ pub fn strategic(kind: &str, object: &mut Value, patch: &Value) -> Result<(), Pa
         *object = patch.clone();
         return Ok(());
     };
-    *object = Value::Object(merge_maps(original, patch, schema::of(kind))?);
+    *object = Value::Object(merge_maps(original, patch, schema::of_object(kind, object))?);
     Ok(())
 }
 

@@ -20,7 +20,7 @@ pub fn decode_check(kind: &str, object: &Value) -> Result<(), String> {
 
 /// The first place where `object` does not fit `kind`, in the words of Go's decoder; patches wrap it differently than bodies.
 pub fn decode_error(kind: &str, object: &Value) -> Option<String> {
-    let shape = super::of(kind)?;
+    let shape = super::of_object(kind, object)?;
     match object {
         Value::Object(_) => check_struct(shape, object, ""),
         other => Some(format!("json: cannot unmarshal {} into Go value of type v1.{kind}", json_type(other))),

@@ -11,7 +11,7 @@ use super::{Field, Struct, Type};
 /// Kinds without a shape are left alone.
 pub fn prune_unknown(kind: &str, object: &mut Value) -> Vec<String> {
     let mut unknown = Vec::new();
-    if let (Some(shape), Some(fields)) = (super::of(kind), object.as_object_mut()) {
+    if let (Some(shape), Some(fields)) = (super::of_object(kind, object), object.as_object_mut()) {
         prune_struct(shape, fields, "", &mut unknown);
     }
     unknown
@@ -21,7 +21,7 @@ pub fn prune_unknown(kind: &str, object: &mut Value) -> Vec<String> {
 /// are always written appear with their zero value, quantities and times get their canonical text. Values of the wrong type stay for
 /// [`super::decode::decode_check`] to report, unknown fields for [`prune_unknown`]. Idempotent.
 pub fn normalize(kind: &str, object: &mut Value) {
-    if let (Some(shape), Some(fields)) = (super::of(kind), object.as_object_mut()) {
+    if let (Some(shape), Some(fields)) = (super::of_object(kind, object), object.as_object_mut()) {
         normalize_struct(shape, fields);
     }
 }

@@ -1,0 +1,132 @@
+//! What creation adds beyond defaulting.
+
+use serde_json::{Map, Value, json};
+
+use super::{apply, qos_class};
+
+/// Kinds whose status a create request cannot set.
+const STATUS_SUBRESOURCE: [&str; 15] = [
+    "CronJob",
+    "DaemonSet",
+    "Deployment",
+    "HorizontalPodAutoscaler",
+    "Ingress",
+    "Job",
+    "Namespace",
+    "PersistentVolume",
+    "PersistentVolumeClaim",
+    "Pod",
+    "PodDisruptionBudget",
+    "ReplicaSet",
+    "ReplicationController",
+    "Service",
+    "StatefulSet",
+];
+
+/// What create adds beyond [`apply`]: initial status, admission defaults of pods, and status dropped where it has a subresource.
+///
+/// Wants the name, the uid (selector of Jobs) and the creation time (conditions of pods) in the metadata already.
+pub fn on_create(kind: &str, object: &mut Value) {
+    if STATUS_SUBRESOURCE.contains(&kind)
+        && let Some(fields) = object.as_object_mut()
+    {
+        fields.remove("status");
+    }
+    apply(kind, object);
+    match kind {
+        "DaemonSet" => template_generation(object),
+        "Job" => job_identity(object),
+        "Namespace" => namespace(object),
+        "PersistentVolume" | "PersistentVolumeClaim" => phase(object, "Pending"),
+        "Pod" => pod(object),
+        "Service" => cluster_ips(object),
+        _ => return,
+    }
+    apply(kind, object);
+}
+
+/// The object at `path`, made if it is missing.
+fn object_at<'a>(object: &'a mut Value, path: &[&str]) -> &'a mut Map<String, Value> {
+    let mut at = object;
+    for step in path {
+        if !at[*step].is_object() {
+            at[*step] = json!({});
+        }
+        at = &mut at[*step];
+    }
+    at.as_object_mut().expect("every step is an object")
+}
+
+fn phase(object: &mut Value, phase: &str) {
+    object_at(object, &["status"]).insert("phase".to_owned(), json!(phase));
+}
+
+fn namespace(object: &mut Value) {
+    phase(object, "Active");
+    let finalizers = object_at(object, &["spec"]).entry("finalizers").or_insert_with(|| json!([]));
+    if let Some(finalizers) = finalizers.as_array_mut()
+        && !finalizers.iter().any(|finalizer| finalizer == "kubernetes")
+    {
+        finalizers.push(json!("kubernetes"));
+    }
+}
+
+fn pod(object: &mut Value) {
+    tolerate_node_loss(object);
+    phase(object, "Pending");
+    object["status"]["qosClass"] = json!(qos_class(&object["spec"]));
+    let gated = object["spec"].get("schedulingGates").and_then(Value::as_array).is_some_and(|gates| !gates.is_empty());
+    if gated {
+        let now = object["metadata"].get("creationTimestamp").cloned().unwrap_or(Value::Null);
+        object["status"]["conditions"] = json!([{
+            "type": "PodScheduled",
+            "status": "False",
+            "lastProbeTime": null,
+            "lastTransitionTime": now,
+            "reason": "SchedulingGated",
+            "message": "Scheduling is blocked due to non-empty scheduling gates",
+        }]);
+    }
+}
+
+/// Five minutes on a lost node, unless the pod says otherwise.
+fn tolerate_node_loss(pod: &mut Value) {
+    let tolerations = object_at(pod, &["spec"]).entry("tolerations").or_insert_with(|| json!([]));
+    let Some(tolerations) = tolerations.as_array_mut() else {
+        return;
+    };
+    for taint in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
+        let says = |toleration: &Value, field: &str, wanted: &str| {
+            let text = toleration.get(field).and_then(Value::as_str).unwrap_or("");
+            text.is_empty() || text == wanted
+        };
+        if !tolerations.iter().any(|toleration| says(toleration, "key", taint) && says(toleration, "effect", "NoExecute")) {
+            tolerations.push(json!({"key": taint, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}));
+        }
+    }
+}
+
+/// A Job selects its pods by its own uid, unless its author asked to choose.
+fn job_identity(job: &mut Value) {
+    if job["spec"]["manualSelector"] == json!(true) {
+        return;
+    }
+    let (uid, name) = (job["metadata"]["uid"].clone(), job["metadata"]["name"].clone());
+    let labels = object_at(job, &["spec", "template", "metadata", "labels"]);
+    for (label, value) in [("controller-uid", &uid), ("job-name", &name)] {
+        labels.insert(label.to_owned(), value.clone());
+        labels.insert(format!("batch.kubernetes.io/{label}"), value.clone());
+    }
+    object_at(job, &["spec", "selector", "matchLabels"]).insert("batch.kubernetes.io/controller-uid".to_owned(), uid);
+}
+
+fn template_generation(daemon_set: &mut Value) {
+    object_at(daemon_set, &["metadata", "annotations"]).insert("deprecated.daemonset.template.generation".to_owned(), json!("1"));
+}
+
+fn cluster_ips(service: &mut Value) {
+    let spec = object_at(service, &["spec"]);
+    if let Some(ip) = spec.get("clusterIP").cloned() {
+        spec.entry("clusterIPs").or_insert_with(|| json!([ip]));
+    }
+}

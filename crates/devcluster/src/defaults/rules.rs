@@ -1,0 +1,220 @@
+//! Defaults that depend on other fields, by type.
+
+use serde_json::{Map, Value, json};
+
+use super::is_unset;
+
+type Fields = Map<String, Value>;
+
+/// What is more than a constant for the type called `type_name`.
+pub(super) fn apply(type_name: &str, fields: &mut Fields) {
+    match type_name {
+        "batch.Job" => labels_from_template(fields),
+        "batch.JobSpec" => job_spec(fields),
+        "core.Container" | "core.EphemeralContainer" => image_pull_policy(fields),
+        "core.Namespace" => namespace_label(fields),
+        "core.Pod" => pod(fields),
+        "core.PodSpec" => service_account_alias(fields),
+        "core.ReplicationController" => {
+            labels_from_template(fields);
+            controller_selector(fields);
+        }
+        "core.Secret" => fold_string_data(fields),
+        "core.ServicePort" => target_port(fields),
+        "core.ServiceSpec" => ip_families(fields),
+        "core.Volume" => empty_volume(fields),
+        "networking.NetworkPolicySpec" => policy_types(fields),
+        _ => {}
+    }
+}
+
+fn set_if_unset(fields: &mut Fields, name: &str, value: Value) {
+    if is_unset(fields, name) {
+        fields.insert(name.to_owned(), value);
+    }
+}
+
+fn has_entries(value: Option<&Value>) -> bool {
+    value.and_then(Value::as_object).is_some_and(|entries| !entries.is_empty())
+}
+
+/// `Always` for `latest`, said or implied.
+fn image_pull_policy(fields: &mut Fields) {
+    let image = fields.get("image").and_then(Value::as_str).unwrap_or("");
+    let policy = if is_latest(image) { "Always" } else { "IfNotPresent" };
+    set_if_unset(fields, "imagePullPolicy", json!(policy));
+}
+
+fn is_latest(image: &str) -> bool {
+    if image.is_empty() || image.contains('@') {
+        return false;
+    }
+    // A colon before the last slash belongs to the port of the registry.
+    let name = image.rsplit('/').next().unwrap_or(image);
+    name.split_once(':').is_none_or(|(_, tag)| tag == "latest")
+}
+
+/// A bare pod gets more than the pods of a template.
+fn pod(fields: &mut Fields) {
+    let Some(spec) = fields.get_mut("spec").and_then(Value::as_object_mut) else {
+        return;
+    };
+    set_if_unset(spec, "enableServiceLinks", json!(true));
+    let on_host = spec.get("hostNetwork") == Some(&Value::Bool(true));
+    for list in ["initContainers", "containers"] {
+        for container in spec.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
+            requests_from_limits(container);
+            if on_host {
+                host_ports(container);
+            }
+        }
+    }
+}
+
+fn requests_from_limits(container: &mut Value) {
+    let Some(resources) = container.get_mut("resources").and_then(Value::as_object_mut) else {
+        return;
+    };
+    let Some(limits) = resources.get("limits").and_then(Value::as_object).cloned() else {
+        return;
+    };
+    if let Some(requests) = resources.entry("requests").or_insert_with(|| json!({})).as_object_mut() {
+        for (resource, limit) in limits {
+            requests.entry(resource).or_insert(limit);
+        }
+    }
+}
+
+fn host_ports(container: &mut Value) {
+    for port in container.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten() {
+        if let Some(port) = port.as_object_mut()
+            && let Some(number) = port.get("containerPort").cloned()
+        {
+            port.entry("hostPort").or_insert(number);
+        }
+    }
+}
+
+/// The deprecated name and the new one always hold the same.
+fn service_account_alias(fields: &mut Fields) {
+    for (from, to) in [("serviceAccountName", "serviceAccount"), ("serviceAccount", "serviceAccountName")] {
+        if let Some(name) = fields.get(from).cloned() {
+            fields.insert(to.to_owned(), name);
+        }
+    }
+}
+
+fn empty_volume(fields: &mut Fields) {
+    if fields.keys().all(|name| name == "name") {
+        fields.insert("emptyDir".to_owned(), json!({}));
+    }
+}
+
+fn template_labels(fields: &Fields) -> Option<Value> {
+    let labels = fields.get("spec")?.get("template")?.get("metadata")?.get("labels")?;
+    has_entries(Some(labels)).then(|| labels.clone())
+}
+
+fn labels_from_template(fields: &mut Fields) {
+    if let Some(labels) = template_labels(fields)
+        && let Some(metadata) = fields.get_mut("metadata").and_then(Value::as_object_mut)
+        && !has_entries(metadata.get("labels"))
+    {
+        metadata.insert("labels".to_owned(), labels);
+    }
+}
+
+fn controller_selector(fields: &mut Fields) {
+    if let Some(labels) = template_labels(fields)
+        && let Some(spec) = fields.get_mut("spec").and_then(Value::as_object_mut)
+        && !has_entries(spec.get("selector"))
+    {
+        spec.insert("selector".to_owned(), labels);
+    }
+}
+
+fn job_spec(fields: &mut Fields) {
+    if is_unset(fields, "parallelism") {
+        set_if_unset(fields, "completions", json!(1));
+        fields.insert("parallelism".to_owned(), json!(1));
+        // An explicit parallelism without completions is a work queue and stays without.
+    }
+    let limit = if is_unset(fields, "backoffLimitPerIndex") { 6 } else { i32::MAX };
+    set_if_unset(fields, "backoffLimit", json!(limit));
+    let replacement = if is_unset(fields, "podFailurePolicy") { "TerminatingOrFailed" } else { "Failed" };
+    set_if_unset(fields, "podReplacementPolicy", json!(replacement));
+}
+
+fn namespace_label(fields: &mut Fields) {
+    const NAME_LABEL: &str = "kubernetes.io/metadata.name";
+    let Some(metadata) = fields.get_mut("metadata").and_then(Value::as_object_mut) else {
+        return;
+    };
+    if let Some(name) = metadata.get("name").cloned()
+        && let Some(labels) = metadata.entry("labels").or_insert_with(|| json!({})).as_object_mut()
+    {
+        labels.insert(NAME_LABEL.to_owned(), name);
+    }
+}
+
+/// `stringData` is write-only: it ends up in `data`.
+fn fold_string_data(fields: &mut Fields) {
+    use base64::Engine as _;
+
+    let Some(Value::Object(texts)) = fields.remove("stringData") else {
+        return;
+    };
+    if let Some(data) = fields.entry("data").or_insert_with(|| json!({})).as_object_mut() {
+        for (key, text) in texts {
+            let encoded = base64::engine::general_purpose::STANDARD.encode(text.as_str().unwrap_or(""));
+            data.insert(key, Value::String(encoded));
+        }
+    }
+}
+
+fn target_port(fields: &mut Fields) {
+    let unset = is_unset(fields, "targetPort") || fields.get("targetPort") == Some(&json!(0));
+    if unset && let Some(port) = fields.get("port").cloned() {
+        fields.insert("targetPort".to_owned(), port);
+    }
+}
+
+/// One family, except for a headless service without selector, whose endpoints may have any.
+fn ip_families(fields: &mut Fields) {
+    if fields.get("type").and_then(Value::as_str) == Some("ExternalName") {
+        return;
+    }
+    let headless = fields.get("clusterIP").and_then(Value::as_str) == Some("None");
+    let any_family = headless && !has_entries(fields.get("selector"));
+    let (families, policy) =
+        if any_family { (json!(["IPv4", "IPv6"]), "RequireDualStack") } else { (json!(["IPv4"]), "SingleStack") };
+    set_if_unset(fields, "ipFamilyPolicy", json!(policy));
+    set_if_unset(fields, "ipFamilies", families);
+}
+
+fn policy_types(fields: &mut Fields) {
+    let types = if fields.contains_key("egress") { json!(["Ingress", "Egress"]) } else { json!(["Ingress"]) };
+    set_if_unset(fields, "policyTypes", types);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_latest_is_always_pulled() {
+        let cases = [
+            ("app", true),
+            ("app:latest", true),
+            ("app:v1", false),
+            ("registry:5000/app", true),
+            ("registry:5000/app:v1", false),
+            ("app@sha256:0123", false),
+            ("app:latest@sha256:0123", false),
+            ("", false),
+        ];
+        for (image, expected) in cases {
+            assert_eq!(is_latest(image), expected, "{image}");
+        }
+    }
+}

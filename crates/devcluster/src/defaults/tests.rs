@@ -1,0 +1,192 @@
+use serde_json::json;
+
+use super::*;
+
+fn applied(kind: &str, mut object: Value) -> Value {
+    apply(kind, &mut object);
+    let once = object.clone();
+    apply(kind, &mut object);
+    assert_eq!(object, once, "defaulting twice changes nothing more");
+    object
+}
+
+fn created(kind: &str, object: Value) -> Value {
+    let mut alone = object.clone();
+    on_create(kind, &mut alone);
+    let mut defaulted_before = object;
+    apply(kind, &mut defaulted_before);
+    on_create(kind, &mut defaulted_before);
+    assert_eq!(alone, defaulted_before, "defaulting before creation changes nothing");
+    let mut after = alone.clone();
+    apply(kind, &mut after);
+    assert_eq!(after, alone, "a created object is complete");
+    alone
+}
+
+#[test]
+fn every_constant_belongs_to_a_field_of_the_schema() {
+    let known: Vec<(&str, &Struct)> = schema::all().map(|shape| (shape.name(), shape)).collect();
+    for (name, constants) in CONSTANTS.iter() {
+        let (_, shape) = known.iter().find(|(known, _)| known == name).unwrap_or_else(|| panic!("no type {name}"));
+        for constant in constants {
+            assert!(shape.field(constant.field).is_some(), "{name} has no field {}", constant.field);
+        }
+    }
+}
+
+#[test]
+fn a_deployment_is_completed() {
+    let got = created(
+        "Deployment",
+        json!({"metadata": {"name": "d"}, "status": {"replicas": 7}, "spec": {"selector": {"matchLabels": {"a": "b"}},
+            "template": {"metadata": {"labels": {"a": "b"}, "creationTimestamp": null},
+                "spec": {"containers": [{"name": "c", "image": "app", "resources": {"limits": {"cpu": "0.5", "memory": "1024Mi"}}}]}}}}),
+    );
+    assert_eq!(
+        got,
+        json!({"metadata": {"name": "d"}, "status": {}, "spec": {"replicas": 1, "selector": {"matchLabels": {"a": "b"}},
+            "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "25%", "maxSurge": "25%"}},
+            "revisionHistoryLimit": 10, "progressDeadlineSeconds": 600,
+            "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"restartPolicy": "Always", "terminationGracePeriodSeconds": 30,
+                "dnsPolicy": "ClusterFirst", "schedulerName": "default-scheduler", "securityContext": {},
+                "containers": [{"name": "c", "image": "app", "imagePullPolicy": "Always", "terminationMessagePolicy": "File",
+                    "terminationMessagePath": "/dev/termination-log", "resources": {"limits": {"cpu": "500m", "memory": "1Gi"}}}]}}}})
+    );
+}
+
+#[test]
+fn recreate_has_no_rolling_update() {
+    let got = applied("Deployment", json!({"spec": {"strategy": {"type": "Recreate"}}}));
+    assert_eq!(got["spec"]["strategy"], json!({"type": "Recreate"}));
+}
+
+#[test]
+fn a_pod_gets_more_than_the_pods_of_a_template() {
+    let pod = created("Pod", json!({"spec": {"containers": [{"name": "c", "resources": {"limits": {"cpu": "1"}}}]}}));
+    assert_eq!(pod["spec"]["enableServiceLinks"], true);
+    assert_eq!(pod["spec"]["containers"][0]["resources"]["requests"], json!({"cpu": "1"}));
+    assert_eq!(pod["spec"]["tolerations"].as_array().unwrap().len(), 2);
+    assert_eq!(pod["status"], json!({"phase": "Pending", "qosClass": "Burstable"}));
+}
+
+#[test]
+fn tolerations_of_the_author_are_respected() {
+    // (given, keys in the end)
+    let (not_ready, unreachable) = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable");
+    let cases = [
+        (json!([{"key": "k"}]), vec!["k", not_ready, unreachable]),
+        (json!([{"operator": "Exists"}]), vec![""]),
+        (json!([{"key": not_ready, "effect": "NoExecute"}]), vec![not_ready, unreachable]),
+        (json!([{"key": not_ready, "effect": "NoSchedule"}]), vec![not_ready, not_ready, unreachable]),
+    ];
+    for (given, expected) in cases {
+        let pod = created("Pod", json!({"spec": {"tolerations": given}}));
+        let keys: Vec<&str> =
+            pod["spec"]["tolerations"].as_array().unwrap().iter().map(|t| t["key"].as_str().unwrap_or("")).collect();
+        assert_eq!(keys, expected, "{given}");
+    }
+}
+
+#[test]
+fn a_gated_pod_says_so() {
+    let pod = created(
+        "Pod",
+        json!({"metadata": {"creationTimestamp": "2024-01-01T00:00:00Z"}, "spec": {"schedulingGates": [{"name": "g"}]}}),
+    );
+    let condition = &pod["status"]["conditions"][0];
+    assert_eq!(
+        (&condition["reason"], &condition["lastTransitionTime"]),
+        (&json!("SchedulingGated"), &json!("2024-01-01T00:00:00Z"))
+    );
+}
+
+#[test]
+fn volumes_probes_and_references_are_completed_wherever_they_are() {
+    let got = applied(
+        "CronJob",
+        json!({"spec": {"jobTemplate": {"spec": {"template": {"spec": {
+            "volumes": [{"name": "e"}, {"name": "c", "configMap": {"name": "x"}}, {"name": "h", "hostPath": {"path": "/"}}],
+            "containers": [{"name": "c", "env": [{"name": "N", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
+                "livenessProbe": {"httpGet": {"port": 80}}, "ports": [{"containerPort": 80}]}]}}}}}}),
+    );
+    let spec = &got["spec"]["jobTemplate"]["spec"]["template"]["spec"];
+    assert_eq!(
+        spec["volumes"],
+        json!([{"name": "e", "emptyDir": {}}, {"name": "c", "configMap": {"name": "x", "defaultMode": 420}},
+            {"name": "h", "hostPath": {"path": "/", "type": ""}}])
+    );
+    let container = &spec["containers"][0];
+    assert_eq!(container["env"][0]["valueFrom"]["fieldRef"]["apiVersion"], "v1");
+    assert_eq!(container["ports"][0]["protocol"], "TCP");
+    assert_eq!(
+        container["livenessProbe"],
+        json!({"httpGet": {"path": "/", "port": 80, "scheme": "HTTP"}, "timeoutSeconds": 1, "periodSeconds": 10,
+            "successThreshold": 1, "failureThreshold": 3})
+    );
+}
+
+#[test]
+fn a_job_selects_by_its_uid() {
+    let job = json!({"metadata": {"name": "j", "uid": "u"}, "spec": {"template": {"spec": {}}}});
+    let mut got = job.clone();
+    on_create("Job", &mut got);
+    assert_eq!(got["spec"]["selector"], json!({"matchLabels": {"batch.kubernetes.io/controller-uid": "u"}}));
+    let labels = json!({"controller-uid": "u", "job-name": "j", "batch.kubernetes.io/controller-uid": "u", "batch.kubernetes.io/job-name": "j"});
+    assert_eq!((&got["spec"]["template"]["metadata"]["labels"], &got["metadata"]["labels"]), (&labels, &labels));
+    assert_eq!((&got["spec"]["parallelism"], &got["spec"]["completions"]), (&json!(1), &json!(1)));
+
+    let mut manual = job;
+    manual["spec"]["manualSelector"] = json!(true);
+    on_create("Job", &mut manual);
+    assert_eq!(manual["spec"]["selector"], Value::Null);
+    let queue = applied("Job", json!({"spec": {"parallelism": 2}}));
+    assert_eq!(queue["spec"].get("completions"), None);
+}
+
+#[test]
+fn the_small_kinds() {
+    // (kind, object, completed)
+    let cases = [
+        (
+            "Namespace",
+            json!({"metadata": {"name": "n"}}),
+            json!({"metadata": {"name": "n", "labels": {"kubernetes.io/metadata.name": "n"}}, "spec": {"finalizers": ["kubernetes"]},
+                "status": {"phase": "Active"}}),
+        ),
+        (
+            "Secret",
+            json!({"metadata": {"name": "s"}, "stringData": {"a": "b"}}),
+            json!({"metadata": {"name": "s"}, "data": {"a": "Yg=="}, "type": "Opaque"}),
+        ),
+        ("Lease", json!({"metadata": {"name": "l"}}), json!({"metadata": {"name": "l"}, "spec": {}})),
+        (
+            "PodDisruptionBudget",
+            json!({"metadata": {"name": "b"}, "spec": {"minAvailable": 1}}),
+            json!({"metadata": {"name": "b"}, "spec": {"minAvailable": 1},
+                "status": {"disruptionsAllowed": 0, "currentHealthy": 0, "desiredHealthy": 0, "expectedPods": 0}}),
+        ),
+        ("Widget", json!({"metadata": {"name": "w", "x": null}}), json!({"metadata": {"name": "w", "x": null}})),
+    ];
+    for (kind, object, expected) in cases {
+        assert_eq!(created(kind, object), expected, "{kind}");
+    }
+}
+
+#[test]
+fn a_replication_controller_takes_labels_and_selector_from_its_template() {
+    let got = created("ReplicationController", json!({"spec": {"template": {"metadata": {"labels": {"a": "b"}}}}}));
+    assert_eq!((&got["metadata"]["labels"], &got["spec"]["selector"]), (&json!({"a": "b"}), &json!({"a": "b"})));
+    assert_eq!(got["status"], json!({"replicas": 0}));
+}
+
+#[test]
+fn services_get_families_and_target_ports() {
+    let plain = created("Service", json!({"spec": {"selector": {"a": "b"}, "ports": [{"port": 80}]}}));
+    assert_eq!(plain["spec"]["ports"], json!([{"port": 80, "protocol": "TCP", "targetPort": 80}]));
+    assert_eq!((&plain["spec"]["ipFamilies"], &plain["spec"]["ipFamilyPolicy"]), (&json!(["IPv4"]), &json!("SingleStack")));
+    let headless = created("Service", json!({"spec": {"clusterIP": "None"}}));
+    assert_eq!(headless["spec"]["ipFamilies"], json!(["IPv4", "IPv6"]));
+    assert_eq!(headless["spec"]["clusterIPs"], json!(["None"]));
+    let external = created("Service", json!({"spec": {"type": "ExternalName", "externalName": "x"}}));
+    assert_eq!(external["spec"], json!({"type": "ExternalName", "externalName": "x", "sessionAffinity": "None"}));
+}

@@ -4,6 +4,7 @@
 
 pub mod defaults;
 pub mod fielderror;
+pub mod nodes;
 pub mod patch;
 pub mod schema;
 pub mod tables;

@@ -1,0 +1,129 @@
+//! Pod status as a kubelet writes it.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+use steersman_runtime::object::Object;
+
+use super::pod::{Container, SimPod};
+use super::stages::Health;
+
+/// Hands out pod addresses from 10.244.0.0/16, over again when they run out.
+#[derive(Debug, Default)]
+pub(super) struct Addresses {
+    next: AtomicU32,
+}
+
+impl Addresses {
+    fn next(&self) -> String {
+        let n = self.next.fetch_add(1, Ordering::Relaxed) % 65_000 + 1;
+        format!("10.244.{}.{}", n / 256, n % 256)
+    }
+}
+
+/// The body of a strategic merge PATCH of `pods/<name>/status` that reports `health`.
+pub(super) fn report(pod: &SimPod, health: Health, addresses: &Addresses, now: Timestamp) -> Value {
+    let meta = pod.meta();
+    let started = health != Health::Creating;
+    let mut status = Map::new();
+    status.insert("observedGeneration".into(), meta.generation.into());
+    status.insert("phase".into(), phase(health).into());
+    status.insert("conditions".into(), conditions(pod, health, now));
+    let containers: Vec<Value> = pod.containers.iter().map(|c| container(c, health, now)).collect();
+    status.insert("containerStatuses".into(), containers.into());
+    if !pod.init_containers.is_empty() {
+        let outcome = if started { Health::Succeeded } else { Health::Creating };
+        let containers: Vec<Value> = pod.init_containers.iter().map(|c| container(c, outcome, now)).collect();
+        status.insert("initContainerStatuses".into(), containers.into());
+    }
+    if matches!(health, Health::Creating | Health::Unready) {
+        status.insert("startTime".into(), json!(now));
+        if let Some(node) = &pod.pod.node {
+            status.insert("hostIP".into(), host_address(node).into());
+            status.insert("hostIPs".into(), json!([{ "ip": host_address(node) }]));
+        }
+    }
+    if health == Health::Unready {
+        let address = addresses.next();
+        status.insert("podIPs".into(), json!([{ "ip": address }]));
+        status.insert("podIP".into(), address.into());
+    }
+    json!({ "metadata": { "uid": meta.uid.to_string() }, "status": status })
+}
+
+fn phase(health: Health) -> &'static str {
+    match health {
+        Health::Creating => "Pending",
+        Health::Unready | Health::Ready | Health::CrashLooping => "Running",
+        Health::Failed => "Failed",
+        Health::Succeeded => "Succeeded",
+    }
+}
+
+fn conditions(pod: &SimPod, health: Health, now: Timestamp) -> Value {
+    let not_ready = match health {
+        Health::Succeeded => "PodCompleted",
+        Health::Failed => "PodFailed",
+        _ => "ContainersNotReady",
+    };
+    let names: Vec<&str> = pod.containers.iter().map(|c| c.name.as_str()).collect();
+    let condition = |kind: &str, is_true: bool| {
+        let mut fields = json!({
+            "type": kind, "status": if is_true { "True" } else { "False" }, "lastTransitionTime": now, "lastProbeTime": null,
+            "observedGeneration": pod.meta().generation
+        });
+        if !is_true {
+            fields["reason"] = not_ready.into();
+            if not_ready == "ContainersNotReady" {
+                fields["message"] = format!("containers with unready status: [{}]", names.join(" ")).into();
+            }
+        }
+        fields
+    };
+    let ready = health == Health::Ready;
+    if health == Health::Ready || health == Health::CrashLooping {
+        // The others were reported when the containers started; their times must not move.
+        return json!([condition("Ready", ready), condition("ContainersReady", ready)]);
+    }
+    json!([
+        condition("PodReadyToStartContainers", health != Health::Creating),
+        condition("Initialized", health != Health::Creating),
+        condition("Ready", ready),
+        condition("ContainersReady", ready)
+    ])
+}
+
+fn container(container: &Container, health: Health, now: Timestamp) -> Value {
+    let id = format!("simulated://{}", container.name);
+    let ended = |code: i32, reason: &str| json!({ "terminated": { "exitCode": code, "reason": reason, "startedAt": now, "finishedAt": now, "containerID": id } });
+    let state = match health {
+        Health::Creating => json!({ "waiting": { "reason": "ContainerCreating" } }),
+        Health::Unready | Health::Ready => json!({ "running": { "startedAt": now } }),
+        Health::CrashLooping => json!({ "waiting": {
+            "reason": "CrashLoopBackOff",
+            "message": format!("back-off 5m0s restarting failed container={}", container.name)
+        }}),
+        Health::Failed => ended(1, "Error"),
+        Health::Succeeded => ended(0, "Completed"),
+    };
+    let crashed = health == Health::CrashLooping;
+    json!({
+        "name": container.name,
+        "image": container.image,
+        "imageID": format!("simulated://{}", container.image),
+        "containerID": if health == Health::Creating { "" } else { &id },
+        "ready": health == Health::Ready,
+        "started": matches!(health, Health::Unready | Health::Ready),
+        "restartCount": i32::from(crashed),
+        "state": state,
+        "lastState": if crashed { ended(1, "Error") } else { json!({}) }
+    })
+}
+
+/// The address a node called like this was registered with; nodes of others get one of the same range.
+fn host_address(node: &str) -> String {
+    let digits: String = node.chars().rev().take_while(char::is_ascii_digit).collect();
+    let index: usize = digits.chars().rev().collect::<String>().parse().unwrap_or(0);
+    super::register::node_address(index)
+}

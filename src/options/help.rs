@@ -1,0 +1,100 @@
+//! The help output: flags in sections, laid out as upstream's.
+
+use std::fmt::Write;
+
+use super::parse::short_of;
+use super::{Flag, Kind, Value, table};
+use crate::registry::ControllerRegistry;
+
+const ABOUT: &str = "\
+Steersman runs the control loops that Kubernetes ships with: it watches the shared state of the cluster through the API
+server and makes changes that move the current state towards the desired state. It takes the flags of
+kube-controller-manager, and takes its place.
+";
+
+/// What `--help` prints.
+pub fn help(registry: &ControllerRegistry) -> String {
+    format!("{ABOUT}\n{}", usage(registry))
+}
+
+/// What precedes an error about a flag.
+pub fn usage(registry: &ControllerRegistry) -> String {
+    let mut text = "Usage:\n  steersman [flags]\n".to_owned();
+    for (title, flags) in table::SECTIONS.iter().filter(|(title, _)| !title.is_empty()) {
+        let mut flags: Vec<&Flag> = flags.iter().collect();
+        flags.sort_by_key(|flag| flag.name);
+        let lines: Vec<(String, String)> = flags.iter().map(|flag| (left(flag), right(flag, registry))).collect();
+        let width = lines.iter().map(|(left, _)| left.len()).max().unwrap_or(0);
+        let _ = write!(text, "\n{title} flags:\n\n");
+        for (left, right) in lines {
+            let _ = writeln!(text, "{left:width$}   {right}");
+        }
+    }
+    text
+}
+
+fn left(flag: &Flag) -> String {
+    let name = match short_of(flag) {
+        Some(short) => format!("  -{short}, --{}", flag.name),
+        None => format!("      --{}", flag.name),
+    };
+    let kind = match flag.kind {
+        Kind::Bool => return name,
+        Kind::Duration => "duration",
+        Kind::Int32 => "int32",
+        Kind::Int => "int",
+        Kind::Float32 => "float32",
+        Kind::Float => "float",
+        Kind::String => "string",
+        Kind::Strings => "strings",
+        Kind::Ip => "ip",
+        Kind::Int32Slice => "int32Slice",
+        Kind::CertKeys => "namedCertKey",
+        Kind::StringMap => "stringToString",
+        Kind::Quantity => "quantity",
+        Kind::Level => "Level",
+        Kind::Vmodule => "pattern=N,...",
+        Kind::Gates => "colonSeparatedMultimapStringString",
+        Kind::Version => "version[=true]",
+    };
+    format!("{name} {kind}")
+}
+
+fn right(flag: &Flag, registry: &ControllerRegistry) -> String {
+    let mut text = flag.help.to_owned();
+    if flag.name == "controllers" {
+        let _ = write!(text, "\nAll controllers: {}", registry.names().join(", "));
+        let _ = write!(text, "\nDisabled-by-default controllers: {}", registry.names_off_by_default().join(", "));
+        text = text.replace('\n', "\n        ");
+    }
+    let value = Value::parse(flag.kind, flag.default).map(|value| value.to_string()).unwrap_or_default();
+    match (flag.kind, value.as_str()) {
+        (Kind::CertKeys | Kind::StringMap | Kind::Int32Slice, _) | (_, "" | "0" | "0s" | "false" | "[]") => text,
+        (Kind::String, value) => format!("{text} (default {value:?})"),
+        (_, value) => format!("{text} (default {value})"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sections_names_and_defaults_are_laid_out_as_upstream_does() {
+        let text = help(&ControllerRegistry::builtin());
+        let expected = [
+            "\nUsage:\n  steersman [flags]\n\nDebugging flags:\n\n",
+            "\n      --leader-elect                                       run leader election before the controllers (default true)\n",
+            "\n      --leader-elect-lease-duration duration               ",
+            "\n  -v, --v Level                              log verbosity; short form -v\n",
+            "\n  -h, --help                     print help, exit 0; short form -h\n",
+            " (default \"kube-controller-manager\")\n",
+            " (default [/healthz,/readyz,/livez])\n",
+            " (default [*])\n",
+        ];
+        for part in expected {
+            assert!(text.contains(part), "{part:?} is missing in:\n{text}");
+        }
+        assert!(!text.contains("--node-sync-period"), "a hidden flag is shown");
+    }
+}

@@ -1,0 +1,237 @@
+//! Values of flags: read from text with Go's rules and messages, printed as Go prints them.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use super::{Kind, csv};
+use crate::duration::GoDuration;
+
+/// A flag's value.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Value {
+    /// A bool.
+    Bool(bool),
+    /// A duration.
+    Duration(GoDuration),
+    /// An integer.
+    Int(i64),
+    /// A number of single precision, printed as such.
+    Float32(f32),
+    /// A number of double precision.
+    Float(f64),
+    /// Text.
+    Text(String),
+    /// Several texts.
+    List(Vec<String>),
+    /// An IP address.
+    Ip(IpAddr),
+}
+
+impl Value {
+    /// Reads `text` as `kind`; an error is Go's reason.
+    pub(super) fn parse(kind: Kind, text: &str) -> Result<Self, String> {
+        match kind {
+            Kind::Bool => bool(text).map(Self::Bool),
+            Kind::Duration => text.parse().map(Self::Duration).map_err(|e: crate::duration::ParseDurationError| e.to_string()),
+            Kind::Int32 => int("ParseInt", text, i64::from(i32::MIN), i64::from(i32::MAX)).map(Self::Int),
+            Kind::Int => int("ParseInt", text, i64::MIN, i64::MAX).map(Self::Int),
+            Kind::Level => level(text).map(Self::Int),
+            Kind::Float32 => float(text).map(Self::Float32),
+            Kind::Float => float(text).map(Self::Float),
+            Kind::String | Kind::Version => Ok(Self::Text(text.to_owned())),
+            Kind::Strings => csv::split(text).map(Self::List),
+            Kind::Ip => text.trim().parse().map(Self::Ip).map_err(|_| format!("failed to parse IP: {text:?}")),
+            Kind::Int32Slice => int32_slice(text).map(Self::List),
+            Kind::CertKeys => cert_key(text).map(Self::List),
+            Kind::StringMap => string_map(text).map(Self::List),
+            Kind::Quantity => quantity(text).map(Self::Text),
+            Kind::Vmodule => vmodule(text).map(Self::Text),
+            Kind::Gates => Ok(Self::List(parts(text).map(str::to_owned).collect())),
+        }
+    }
+
+    /// The value as one would type it.
+    pub(super) fn argument(&self) -> String {
+        match self {
+            Self::List(items) => csv::join(items),
+            other => other.to_string(),
+        }
+    }
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bool(value) => write!(f, "{value}"),
+            Self::Duration(value) => write!(f, "{value}"),
+            Self::Int(value) => write!(f, "{value}"),
+            Self::Float32(value) => write!(f, "{value}"),
+            Self::Float(value) => write!(f, "{value}"),
+            Self::Text(value) => f.write_str(value),
+            Self::List(items) => write!(f, "[{}]", csv::join(items)),
+            Self::Ip(value) => write!(f, "{value}"),
+        }
+    }
+}
+
+fn parts(text: &str) -> impl Iterator<Item = &str> {
+    text.split(',').map(str::trim).filter(|part| !part.is_empty())
+}
+
+pub(crate) fn bool(text: &str) -> Result<bool, String> {
+    match text {
+        "1" | "t" | "T" | "TRUE" | "true" | "True" => Ok(true),
+        "0" | "f" | "F" | "FALSE" | "false" | "False" => Ok(false),
+        _ => Err(syntax("ParseBool", text)),
+    }
+}
+
+fn syntax(function: &str, text: &str) -> String {
+    format!("strconv.{function}: parsing {text:?}: invalid syntax")
+}
+
+fn range(function: &str, text: &str) -> String {
+    format!("strconv.{function}: parsing {text:?}: value out of range")
+}
+
+/// Go's `ParseInt` with base 0: a prefix chooses the base, and underscores may separate digits.
+fn int(function: &str, text: &str, min: i64, max: i64) -> Result<i64, String> {
+    let (sign, unsigned) = match text.as_bytes().first() {
+        Some(b'-') => (-1, &text[1..]),
+        Some(b'+') => (1, &text[1..]),
+        _ => (1, text),
+    };
+    let lower = unsigned.to_ascii_lowercase();
+    let (base, digits) = if let Some(rest) = lower.strip_prefix("0x") {
+        (16, rest)
+    } else if let Some(rest) = lower.strip_prefix("0b") {
+        (2, rest)
+    } else if let Some(rest) = lower.strip_prefix("0o") {
+        (8, rest)
+    } else if lower.len() > 1 && lower.starts_with('0') {
+        (8, &lower[1..])
+    } else {
+        (10, lower.as_str())
+    };
+    // An underscore stands between two digits, or between the prefix and a digit.
+    let misplaced = digits.ends_with('_') || digits.contains("__") || (base == 10 && digits.starts_with('_'));
+    let digits = digits.replace('_', "");
+    if misplaced || digits.is_empty() || !digits.chars().all(|c| c.is_digit(base)) {
+        return Err(syntax(function, text));
+    }
+    let value = i128::from_str_radix(&digits, base).map(|value| sign * value);
+    let value = value.ok().and_then(|value| i64::try_from(value).ok());
+    value.filter(|value| (min..=max).contains(value)).ok_or_else(|| range(function, text))
+}
+
+fn level(text: &str) -> Result<i64, String> {
+    if text.is_empty() || !text.bytes().all(|b| b.is_ascii_digit()) {
+        return Err(syntax("ParseUint", text));
+    }
+    text.parse::<i32>().map(i64::from).map_err(|_| range("ParseUint", text))
+}
+
+fn float<F: std::str::FromStr>(text: &str) -> Result<F, String> {
+    text.parse().map_err(|_| syntax("ParseFloat", text))
+}
+
+fn int32_slice(text: &str) -> Result<Vec<String>, String> {
+    let read = |part: &str| int("ParseInt", part, i64::from(i32::MIN), i64::from(i32::MAX)).map(|value| value.to_string());
+    if text.is_empty() { Ok(Vec::new()) } else { text.split(',').map(read).collect() }
+}
+
+/// A pair is one item of the list, so that several flags add up.
+fn cert_key(text: &str) -> Result<Vec<String>, String> {
+    if text.is_empty() {
+        return Ok(Vec::new());
+    }
+    let (files, _domains) = text.split_once(':').unwrap_or((text, ""));
+    match files.split(',').map(str::trim).collect::<Vec<_>>().as_slice() {
+        [cert, key] if !cert.is_empty() && !key.is_empty() => Ok(vec![text.to_owned()]),
+        _ => Err("expected comma separated certificate and key file paths".to_owned()),
+    }
+}
+
+fn string_map(text: &str) -> Result<Vec<String>, String> {
+    let items = csv::split(text)?;
+    match items.iter().find(|item| !item.contains('=')) {
+        Some(item) => Err(format!("{item} must be formatted as key=value")),
+        None => Ok(items),
+    }
+}
+
+fn quantity(text: &str) -> Result<String, String> {
+    let number = text.trim_start_matches(['+', '-']);
+    let end = number.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(number.len());
+    let (digits, suffix) = number.split_at(end);
+    let known = ["", "n", "u", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
+    let exponent = suffix.strip_prefix(['e', 'E']).is_some_and(|e| e.parse::<i32>().is_ok());
+    if !digits.contains(|c: char| c.is_ascii_digit()) || digits.matches('.').count() > 1 {
+        return Err("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'".to_owned());
+    }
+    if known.contains(&suffix) || exponent { Ok(text.to_owned()) } else { Err("unable to parse quantity's suffix".to_owned()) }
+}
+
+fn vmodule(text: &str) -> Result<String, String> {
+    for part in text.split(',').filter(|part| !part.is_empty()) {
+        let rule = part.split_once('=').filter(|(pattern, level)| !pattern.is_empty() && !level.is_empty());
+        let (_, level) = rule.ok_or("syntax error: expect comma-separated list of filename=N")?;
+        level.parse::<u32>().map_err(|_| format!("parsing verbosity in {part:?}: {}", syntax("ParseUint", level)))?;
+    }
+    Ok(text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_print_as_go_prints_them() {
+        // (kind, typed, printed)
+        let cases = [
+            (Kind::Bool, "T", "true"),
+            (Kind::Bool, "0", "false"),
+            (Kind::Duration, "90m", "1h30m0s"),
+            (Kind::Int32, "0x10", "16"),
+            (Kind::Int32, "017", "15"),
+            (Kind::Int32, "1_000", "1000"),
+            (Kind::Int32, "-2147483648", "-2147483648"),
+            (Kind::Float32, "0.1", "0.1"),
+            (Kind::Float32, "20", "20"),
+            (Kind::Float, "1e-1", "0.1"),
+            (Kind::Strings, "", "[]"),
+            (Kind::Strings, r#"a,"b,c""#, r#"[a,"b,c"]"#),
+            (Kind::Ip, "::", "::"),
+            (Kind::Int32Slice, "29,0x17", "[29,23]"),
+            (Kind::CertKeys, "c.crt,k.key:a.example,b.example", r#"["c.crt,k.key:a.example,b.example"]"#),
+            (Kind::Quantity, "64Mi", "64Mi"),
+            (Kind::Gates, "A=true,kube:B=false", "[A=true,kube:B=false]"),
+            (Kind::Level, "4", "4"),
+        ];
+        for (kind, typed, printed) in cases {
+            assert_eq!(Value::parse(kind, typed).unwrap().to_string(), printed, "{kind:?} {typed}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_value_is_refused_in_gos_words() {
+        let cases = [
+            (Kind::Bool, "yes", r#"strconv.ParseBool: parsing "yes": invalid syntax"#),
+            (Kind::Int32, "five", r#"strconv.ParseInt: parsing "five": invalid syntax"#),
+            (Kind::Int32, "", r#"strconv.ParseInt: parsing "": invalid syntax"#),
+            (Kind::Int32, "3000000000", r#"strconv.ParseInt: parsing "3000000000": value out of range"#),
+            (Kind::Int, "1__0", r#"strconv.ParseInt: parsing "1__0": invalid syntax"#),
+            (Kind::Float32, "fast", r#"strconv.ParseFloat: parsing "fast": invalid syntax"#),
+            (Kind::Duration, "15", r#"time: missing unit in duration "15""#),
+            (Kind::Ip, "localhost", r#"failed to parse IP: "localhost""#),
+            (Kind::Level, "-1", r#"strconv.ParseUint: parsing "-1": invalid syntax"#),
+            (Kind::Level, "4294967296", r#"strconv.ParseUint: parsing "4294967296": value out of range"#),
+            (Kind::CertKeys, "only.crt", "expected comma separated certificate and key file paths"),
+            (Kind::StringMap, "a", "a must be formatted as key=value"),
+            (Kind::Vmodule, "main", "syntax error: expect comma-separated list of filename=N"),
+        ];
+        for (kind, typed, reason) in cases {
+            assert_eq!(Value::parse(kind, typed).unwrap_err(), reason, "{kind:?} {typed}");
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! Which Kubernetes this is equal to, and which Steersman it is.
+
+/// The component we stand in for; its name is in user agents, texts and files.
+pub const COMPONENT: &str = "kube-controller-manager";
+
+/// The Kubernetes release whose behaviour this is.
+pub const GIT_VERSION: &str = steersman_runtime::client::COMPATIBLE_VERSION;
+
+/// Version of Steersman itself.
+pub const STEERSMAN: &str = env!("CARGO_PKG_VERSION");
+
+/// `linux/amd64`, as Go names platforms.
+pub fn platform() -> String {
+    let arch = match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        "x86" => "386",
+        "powerpc64" => "ppc64le",
+        other => other,
+    };
+    let os = if std::env::consts::OS == "macos" { "darwin" } else { std::env::consts::OS };
+    format!("{os}/{arch}")
+}
+
+/// What `--version=raw` prints: upstream's record, with our own version where it has a commit.
+pub(crate) fn raw() -> String {
+    format!(
+        "version.Info{{Major:\"1\", Minor:\"36\", EmulationMajor:\"1\", EmulationMinor:\"36\", MinCompatibilityMajor:\"1\", \
+         MinCompatibilityMinor:\"35\", GitVersion:{GIT_VERSION:?}, GitCommit:\"steersman-{STEERSMAN}\", GitTreeState:\"\", \
+         BuildDate:\"\", GoVersion:\"\", Compiler:\"rustc\", Platform:{:?}}}",
+        platform()
+    )
+}
+
+/// Checks a value of `--version`: a bool, `raw`, or another spelling of the version we are.
+pub(crate) fn check_flag(text: &str) -> Result<(), String> {
+    if text == "raw" {
+        return Ok(());
+    }
+    if text.starts_with('v') {
+        let same = text.strip_prefix(GIT_VERSION).is_some_and(|rest| rest.is_empty() || rest.starts_with(['-', '+']));
+        let differs = || format!("version {text:?} must have the same major.minor.patch as {GIT_VERSION:?}");
+        return same.then_some(()).ok_or_else(differs);
+    }
+    crate::options::go_bool(text).map(drop)
+}

@@ -1,0 +1,452 @@
+//! What the manager runs with: checked, complete, and not to be changed afterwards.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::configz;
+use crate::logs::LogFormat;
+use crate::options::Options;
+use crate::registry::{ControllerRegistry, Selection};
+
+/// Everything the manager needs to know.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// File with address and credentials of the API server; `None` is the pod's own service account.
+    pub kubeconfig: Option<PathBuf>,
+    /// URL of the API server; wins over the kubeconfig's.
+    pub master: Option<String>,
+    /// Requests per second of each client; not above zero means no limit.
+    pub qps: f32,
+    /// Requests that each client may send at once.
+    pub burst: u32,
+    /// Leader election; `None` starts the controllers at once.
+    pub election: Option<ElectionSettings>,
+    /// Which controllers to run.
+    pub controllers: Selection,
+    /// Start delay of each controller: once to twice this.
+    pub start_interval: Duration,
+    /// How long controllers may take to stop; `None` is for ever.
+    pub shutdown_timeout: Option<Duration>,
+    /// Every object is looked at again after once to twice this.
+    pub min_resync: Duration,
+    /// Whether caches are filled before leading.
+    pub standby_informers: bool,
+    /// The HTTP server; `None` is no server.
+    pub serving: Option<Serving>,
+    /// Metric families that are not shown.
+    pub disabled_metrics: Vec<String>,
+    /// Flags and controllers that were asked for and are not there yet.
+    pub without_effect: Vec<String>,
+    options: Options,
+}
+
+/// Which Lease to hold, and how patiently.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ElectionSettings {
+    /// Namespace of the Lease.
+    pub namespace: String,
+    /// Name of the Lease.
+    pub name: String,
+    /// How long a standby waits after the last renewal it saw.
+    pub lease_duration: Duration,
+    /// How long the leader keeps trying to renew.
+    pub renew_deadline: Duration,
+    /// Step between attempts.
+    pub retry_period: Duration,
+}
+
+/// How to serve health, metrics and configuration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Serving {
+    /// Where to listen. The unspecified IPv4 address means all interfaces of both families.
+    pub address: SocketAddr,
+    /// Certificates and limits; `None` is plain HTTP, which no flag asks for.
+    pub tls: Option<Tls>,
+    /// Whether several processes may share the port.
+    pub share_port: bool,
+    /// Paths open to everyone; one that ends in `*` is a prefix.
+    pub always_allow: Vec<String>,
+}
+
+/// TLS of the server.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Tls {
+    /// Where the certificate comes from.
+    pub certificate: Certificate,
+    /// Whether HTTP/2 is offered.
+    pub http2: bool,
+    /// Streams that one HTTP/2 connection may have open.
+    pub max_streams: u32,
+    /// Lowest version, as the flag names it; empty is TLS 1.2.
+    pub min_version: String,
+    /// Names of the TLS 1.2 suites to offer; empty is all that are safe.
+    pub cipher_suites: Vec<String>,
+    /// Numbers of the key exchange groups to offer; empty is all.
+    pub groups: Vec<u16>,
+}
+
+/// A serving certificate.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Certificate {
+    /// Made at each start, kept in memory.
+    #[default]
+    Generated,
+    /// Read from, or made into, this directory.
+    Directory(PathBuf),
+    /// These files.
+    Files {
+        /// Chain, PEM.
+        certificate: PathBuf,
+        /// Key, PEM.
+        key: PathBuf,
+    },
+}
+
+/// A value that its type allows and the manager does not. The texts are upstream's.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigError {
+    /// `--controllers` names a controller that nobody knows.
+    #[error("{0:?} is not in the list of known controllers")]
+    UnknownController(String),
+    /// Election by another kind of lock.
+    #[error("resourceLock value must be \"leases\"")]
+    ResourceLock,
+    /// A cloud provider other than `external`.
+    #[error(
+        "cloud provider {0:?} was specified, but built-in cloud providers are disabled. Please set --cloud-provider=external and \
+         migrate to an external cloud provider"
+    )]
+    CloudProvider(String),
+    /// Another allocator than RangeAllocator.
+    #[error("built-in cloud providers are disabled. The ipam {0} is not available")]
+    CidrAllocator(String),
+    /// A port above 65535.
+    #[error("--secure-port {0} must be between 1 and 65535, inclusive. It cannot be turned off with 0")]
+    PortTooHigh(i64),
+    /// A port below 0.
+    #[error("--secure-port {0} must be between 0 and 65535, inclusive. 0 for turning off secure port")]
+    PortTooLow(i64),
+    /// A number out of bounds; flag and rule.
+    #[error("{0} must {1}, but got {2}")]
+    Bound(&'static str, &'static str, i64),
+    /// The same, in the words of two newer flags.
+    #[error("{0} must be {1}, got {2}")]
+    NewerBound(&'static str, &'static str, i64),
+    /// Too short a period.
+    #[error("duration time must be greater than one second as set via command line option reconcile-sync-loop-period")]
+    AttachDetachPeriod,
+    /// Too many service CIDRs.
+    #[error("--service-cluster-ip-range can not contain more than two entries")]
+    ServiceCidrs,
+    /// Hidden metrics of another release than the previous one.
+    #[error(
+        "metrics.showHiddenMetricsForVersion: Invalid value: {0:?}: must be omitted or have the value '1.35'; only the previous minor \
+         version is allowed"
+    )]
+    HiddenMetrics(String),
+    /// A log format that does not exist.
+    #[error("format: Invalid value: {0:?}: Unsupported log format")]
+    LogFormat(String),
+    /// A feature gate whose value is no bool.
+    #[error("invalid value of {0}: {1}, err: {2}")]
+    GateValue(String, String, String),
+    /// A feature gate without a value.
+    #[error("missing bool value for {0}")]
+    GateWithoutValue(String),
+    /// A feature gate that can no longer be changed.
+    #[error("cannot set feature gate {0} to {1}, feature is locked to {2}")]
+    LockedGate(String, bool, bool),
+    /// A certificate without its key, or the reverse.
+    #[error("need to specify both --tls-cert-file and --tls-private-key-file, or neither")]
+    HalfAPair,
+    /// A TLS version that does not exist.
+    #[error("unknown tls version {0:?}")]
+    TlsVersion(String),
+    /// A key exchange group that is no number of one.
+    #[error("Invalid value: {0}: unknown curve")]
+    Curve(String),
+}
+
+/// Several errors as upstream prints them: alone as they are, otherwise in brackets.
+pub fn join_errors(errors: &[ConfigError]) -> String {
+    match errors {
+        [one] => one.to_string(),
+        several => format!("[{}]", several.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")),
+    }
+}
+
+/// Flags whose value must be above zero.
+const POSITIVE: &[&str] = &[
+    "concurrent-cron-job-syncs",
+    "concurrent-daemonset-syncs",
+    "concurrent-ephemeralvolume-syncs",
+    "concurrent-horizontal-pod-autoscaler-syncs",
+    "concurrent-job-syncs",
+    "concurrent-statefulset-syncs",
+];
+
+/// Flags with a lowest value of 1 and this highest one.
+const BOUNDED: &[(&str, i64, &str)] = &[
+    ("concurrent-service-endpoint-syncs", 50, "not be more than 50"),
+    ("mirroring-concurrent-service-endpoint-syncs", 50, "not be more than 50"),
+    ("max-endpoints-per-slice", 1000, "not be more than 1000"),
+    ("mirroring-max-endpoints-per-subset", 1000, "not be more than 1000"),
+];
+
+/// Gates that cannot be set to the other value any more.
+const LOCKED_GATES: &[(&str, bool)] = &[("LogarithmicScaleDown", true), ("OrderedNamespaceDeletion", true)];
+
+impl Config {
+    /// Checks `options` against `registry`. All errors are reported at once.
+    pub fn new(options: Options, registry: &ControllerRegistry) -> Result<Self, Vec<ConfigError>> {
+        let mut errors = check(&options);
+        let controllers = registry.select(&options.list("controllers")).unwrap_or_else(|unknown| {
+            errors.extend(unknown);
+            Selection::default()
+        });
+        let serving = serving(&options).unwrap_or_else(|error| {
+            errors.push(error);
+            None
+        });
+        if !errors.is_empty() {
+            return Err(errors);
+        }
+        let flags = options.without_effect(|name| registry.has(name));
+        let mut without_effect: Vec<String> = flags.iter().map(|name| format!("--{name}")).collect();
+        without_effect.extend(controllers.missing.iter().map(|&name| name.to_owned()));
+        let timeout = options.duration("controller-shutdown-timeout").to_std();
+        Ok(Self {
+            kubeconfig: Some(options.text("kubeconfig")).filter(|path| !path.is_empty()).map(PathBuf::from),
+            master: Some(options.text("master")).filter(|url| !url.is_empty()),
+            qps: options.float32("kube-api-qps"),
+            burst: u32::try_from(options.int("kube-api-burst")).unwrap_or(0),
+            election: options.bool("leader-elect").then(|| election(&options)),
+            controllers,
+            start_interval: options.duration("controller-start-interval").to_std(),
+            shutdown_timeout: Some(timeout).filter(|timeout| !timeout.is_zero()),
+            min_resync: options.duration("min-resync-period").to_std(),
+            standby_informers: options.bool("standby-informers"),
+            serving,
+            disabled_metrics: options.list("disabled-metrics"),
+            without_effect,
+            options,
+        })
+    }
+
+    /// What was typed, and the defaults of the rest.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// The document of `/configz`.
+    pub fn configz(&self) -> String {
+        configz::render(&self.options, &self.controllers.canonical)
+    }
+}
+
+fn election(options: &Options) -> ElectionSettings {
+    ElectionSettings {
+        namespace: options.text("leader-elect-resource-namespace"),
+        name: options.text("leader-elect-resource-name"),
+        lease_duration: options.duration("leader-elect-lease-duration").to_std(),
+        renew_deadline: options.duration("leader-elect-renew-deadline").to_std(),
+        retry_period: options.duration("leader-elect-retry-period").to_std(),
+    }
+}
+
+fn serving(options: &Options) -> Result<Option<Serving>, ConfigError> {
+    let port = match options.int("secure-port") {
+        0 => return Ok(None),
+        port @ ..0 => return Err(ConfigError::PortTooLow(port)),
+        port => u16::try_from(port).map_err(|_| ConfigError::PortTooHigh(port))?,
+    };
+    let address: IpAddr = options.ip("bind-address");
+    let directory = options.text("cert-dir");
+    let certificate = match (options.text("tls-cert-file"), options.text("tls-private-key-file")) {
+        (certificate, key) if certificate.is_empty() && key.is_empty() => {
+            if directory.is_empty() {
+                Certificate::Generated
+            } else {
+                Certificate::Directory(directory.into())
+            }
+        }
+        (certificate, key) if !certificate.is_empty() && !key.is_empty() => {
+            Certificate::Files { certificate: certificate.into(), key: key.into() }
+        }
+        _ => return Err(ConfigError::HalfAPair),
+    };
+    let min_version = options.text("tls-min-version");
+    if !["", "VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13"].contains(&min_version.as_str()) {
+        return Err(ConfigError::TlsVersion(min_version));
+    }
+    let group = |text: String| text.parse().map_err(|_| ConfigError::Curve(text));
+    let tls = Tls {
+        certificate,
+        http2: !options.bool("disable-http2-serving"),
+        max_streams: u32::try_from(options.int("http2-max-streams-per-connection")).ok().filter(|n| *n > 0).unwrap_or(100),
+        min_version,
+        cipher_suites: options.list("tls-cipher-suites"),
+        groups: options.list("tls-curve-preferences").into_iter().map(group).collect::<Result<_, _>>()?,
+    };
+    Ok(Some(Serving {
+        address: SocketAddr::new(address, port),
+        tls: Some(tls),
+        share_port: options.bool("permit-port-sharing"),
+        always_allow: options.list("authorization-always-allow-paths"),
+    }))
+}
+
+/// The rules of upstream that concern one flag each.
+fn check(options: &Options) -> Vec<ConfigError> {
+    let mut errors = Vec::new();
+    if options.bool("leader-elect") && options.text("leader-elect-resource-lock") != "leases" {
+        errors.push(ConfigError::ResourceLock);
+    }
+    let provider = options.text("cloud-provider");
+    if !provider.is_empty() && provider != "external" {
+        errors.push(ConfigError::CloudProvider(provider));
+    }
+    let allocator = options.text("cidr-allocator-type");
+    if allocator != "RangeAllocator" {
+        errors.push(ConfigError::CidrAllocator(allocator));
+    }
+    for flag in POSITIVE {
+        let value = options.int(flag);
+        if value <= 0 {
+            errors.push(ConfigError::Bound(flag, "be greater than 0", value));
+        }
+    }
+    for (flag, words) in
+        [("concurrent-device-taint-eviction-syncs", "greater than zero"), ("concurrent-resourceclaim-syncs", "larger than 0")]
+    {
+        let value = options.int(flag);
+        if value <= 0 {
+            errors.push(ConfigError::NewerBound(flag, words, value));
+        }
+    }
+    for (flag, highest, words) in BOUNDED {
+        let value = options.int(flag);
+        if value < 1 {
+            errors.push(ConfigError::Bound(flag, "not be less than 1", value));
+        } else if value > *highest {
+            errors.push(ConfigError::Bound(flag, words, value));
+        }
+    }
+    if options.duration("attach-detach-reconcile-sync-period").to_std() < Duration::from_secs(1) {
+        errors.push(ConfigError::AttachDetachPeriod);
+    }
+    if options.text("service-cluster-ip-range").split(',').count() > 2 {
+        errors.push(ConfigError::ServiceCidrs);
+    }
+    let hidden = options.text("show-hidden-metrics-for-version");
+    if !hidden.is_empty() && hidden != "1.35" {
+        errors.push(ConfigError::HiddenMetrics(hidden));
+    }
+    if let Err(format) = LogFormat::from_flag(&options.text("logging-format")) {
+        errors.push(ConfigError::LogFormat(format));
+    }
+    errors.extend(options.list("feature-gates").iter().filter_map(|gate| check_gate(gate).err()));
+    errors
+}
+
+/// `[component:]Gate=<bool>`. Which gates exist is not checked: nothing depends on them yet.
+fn check_gate(text: &str) -> Result<(), ConfigError> {
+    let gate = text.split_once(':').map_or(text, |(_, gate)| gate);
+    let (name, value) = gate.split_once('=').ok_or_else(|| ConfigError::GateWithoutValue(gate.to_owned()))?;
+    let value =
+        crate::options::go_bool(value).map_err(|reason| ConfigError::GateValue(name.to_owned(), value.to_owned(), reason))?;
+    match LOCKED_GATES.iter().find(|(locked, to)| *locked == name && *to != value) {
+        Some((_, to)) => Err(ConfigError::LockedGate(name.to_owned(), value, *to)),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(flags: &[(&str, &str)]) -> Result<Config, String> {
+        let mut options = Options::default();
+        for (flag, value) in flags {
+            options.set(flag, value).unwrap();
+        }
+        Config::new(options, &ControllerRegistry::empty()).map_err(|errors| join_errors(&errors))
+    }
+
+    #[test]
+    fn the_defaults_are_upstreams() {
+        let config = config(&[]).unwrap();
+        assert_eq!((config.qps, config.burst), (20.0, 30));
+        assert_eq!(config.shutdown_timeout, Some(Duration::from_secs(10)));
+        assert_eq!(config.min_resync, Duration::from_secs(12 * 3600));
+        let election = config.election.unwrap();
+        assert_eq!((election.namespace.as_str(), election.name.as_str()), ("kube-system", "kube-controller-manager"));
+        let seconds = [election.lease_duration, election.renew_deadline, election.retry_period].map(|d| d.as_secs());
+        assert_eq!(seconds, [15, 10, 2]);
+        let serving = config.serving.unwrap();
+        assert_eq!(serving.address.to_string(), "0.0.0.0:10257");
+        assert_eq!(serving.tls.unwrap().max_streams, 100);
+    }
+
+    #[test]
+    fn values_without_sense_are_refused_in_upstreams_words() {
+        let cases: [(&[(&str, &str)], &str); 15] = [
+            (&[("controllers", "nope")], r#""nope" is not in the list of known controllers"#),
+            (&[("leader-elect-resource-lock", "endpoints")], r#"resourceLock value must be "leases""#),
+            (
+                &[("secure-port", "70000")],
+                "--secure-port 70000 must be between 1 and 65535, inclusive. It cannot be turned off with 0",
+            ),
+            (&[("secure-port", "-1")], "--secure-port -1 must be between 0 and 65535, inclusive. 0 for turning off secure port"),
+            (&[("concurrent-job-syncs", "0")], "concurrent-job-syncs must be greater than 0, but got 0"),
+            (
+                &[("concurrent-device-taint-eviction-syncs", "0")],
+                "concurrent-device-taint-eviction-syncs must be greater than zero, got 0",
+            ),
+            (&[("concurrent-resourceclaim-syncs", "-1")], "concurrent-resourceclaim-syncs must be larger than 0, got -1"),
+            (&[("max-endpoints-per-slice", "0")], "max-endpoints-per-slice must not be less than 1, but got 0"),
+            (
+                &[("concurrent-service-endpoint-syncs", "51")],
+                "concurrent-service-endpoint-syncs must not be more than 50, but got 51",
+            ),
+            (&[("cidr-allocator-type", "Cloud")], "built-in cloud providers are disabled. The ipam Cloud is not available"),
+            (&[("service-cluster-ip-range", "a,b,c")], "--service-cluster-ip-range can not contain more than two entries"),
+            (&[("logging-format", "xml")], r#"format: Invalid value: "xml": Unsupported log format"#),
+            (
+                &[("feature-gates", "LogarithmicScaleDown=false")],
+                "cannot set feature gate LogarithmicScaleDown to false, feature is locked to true",
+            ),
+            (&[("tls-cert-file", "a")], "need to specify both --tls-cert-file and --tls-private-key-file, or neither"),
+            (
+                &[("controllers", "a,-b")],
+                r#"["a" is not in the list of known controllers, "b" is not in the list of known controllers]"#,
+            ),
+        ];
+        for (flags, text) in cases {
+            assert_eq!(config(flags).err().as_deref(), Some(text), "{flags:?}");
+        }
+    }
+
+    #[test]
+    fn values_upstream_does_not_check_are_accepted() {
+        let cases: [&[(&str, &str)]; 6] = [
+            &[("concurrent-deployment-syncs", "-4")],
+            &[("kube-api-qps", "-1"), ("kube-api-burst", "-1")],
+            &[("leader-elect", "false"), ("leader-elect-resource-lock", "endpoints")],
+            &[("secure-port", "0"), ("tls-cert-file", "a")],
+            &[("feature-gates", "kube:Whatever=true,Other=0")],
+            &[("leader-elect-lease-duration", "0")],
+        ];
+        for flags in cases {
+            assert_eq!(config(flags).err(), None, "{flags:?}");
+        }
+    }
+
+    #[test]
+    fn what_has_no_effect_yet_is_collected() {
+        let flags =
+            [("controllers", "*,job"), ("cluster-name", "x"), ("concurrent-job-syncs", "3"), ("v", "2"), ("vmodule", "a=1")];
+        assert_eq!(config(&flags).unwrap().without_effect, ["--concurrent-job-syncs", "--vmodule", "job-controller"]);
+    }
+}

@@ -1,0 +1,266 @@
+//! Which controllers there are, and which of them `--controllers` asks for.
+
+use steersman_runtime::controller::Descriptor;
+
+use crate::config::ConfigError;
+
+/// The table of controllers: ours, and those a user of the library adds.
+#[derive(Debug, Clone)]
+pub struct ControllerRegistry {
+    descriptors: Vec<Descriptor>,
+}
+
+/// What a list of `--controllers` comes to.
+#[derive(Debug, Clone, Default)]
+pub struct Selection {
+    /// To be run, in the order of the table.
+    pub enabled: Vec<Descriptor>,
+    /// There, but not to be run.
+    pub disabled: Vec<&'static str>,
+    /// Asked for by name, known upstream, but not there yet.
+    pub missing: Vec<&'static str>,
+    /// The list with aliases replaced by canonical names.
+    pub canonical: Vec<String>,
+}
+
+impl ControllerRegistry {
+    /// The controllers Steersman ships with.
+    pub fn builtin() -> Self {
+        Self { descriptors: steersman_controllers::ALL.to_vec() }
+    }
+
+    /// No controller at all.
+    pub fn empty() -> Self {
+        Self { descriptors: Vec::new() }
+    }
+
+    /// Adds a controller, which `--controllers`, help and health checks then know.
+    ///
+    /// # Panics
+    /// When its name or an alias is taken by another one.
+    #[must_use]
+    pub fn with(mut self, descriptor: Descriptor) -> Self {
+        for name in std::iter::once(&descriptor.name).chain(descriptor.aliases) {
+            assert!(self.find(name).is_none(), "two controllers are called {name}");
+        }
+        self.descriptors.push(descriptor);
+        self
+    }
+
+    fn find(&self, name: &str) -> Option<&Descriptor> {
+        self.descriptors.iter().find(|d| d.name == name || d.aliases.contains(&name))
+    }
+
+    /// Whether a controller of this canonical name is there.
+    pub fn has(&self, name: &str) -> bool {
+        self.descriptors.iter().any(|d| d.name == name)
+    }
+
+    /// Canonical names, sorted.
+    pub fn names(&self) -> Vec<&'static str> {
+        sorted(self.descriptors.iter())
+    }
+
+    /// Canonical names of those that `*` leaves out, sorted.
+    pub fn names_off_by_default(&self) -> Vec<&'static str> {
+        sorted(self.descriptors.iter().filter(|d| !d.enabled_by_default))
+    }
+
+    /// The canonical name behind a name or an alias, ours or upstream's.
+    fn canonical(&self, name: &str) -> Option<&'static str> {
+        let upstream = || UPSTREAM.iter().find(|(canonical, alias)| *canonical == name || (!alias.is_empty() && *alias == name));
+        self.find(name).map(|d| d.name).or_else(|| upstream().map(|(canonical, _)| *canonical))
+    }
+
+    /// Resolves the items of `--controllers`. The first item that names a controller decides; `*` decides for the rest.
+    pub fn select(&self, items: &[String]) -> Result<Selection, Vec<ConfigError>> {
+        let mut selection = Selection::default();
+        let mut unknown = Vec::new();
+        let mut named: Vec<(&'static str, bool)> = Vec::new();
+        let mut star = false;
+        for item in items {
+            if item == "*" {
+                star = true;
+                selection.canonical.push(item.clone());
+                continue;
+            }
+            let (name, on) = item.strip_prefix('-').map_or((item.as_str(), true), |name| (name, false));
+            match self.canonical(name) {
+                Some(canonical) => {
+                    named.push((canonical, on));
+                    selection.canonical.push(format!("{}{canonical}", if on { "" } else { "-" }));
+                }
+                None => unknown.push(ConfigError::UnknownController(name.to_owned())),
+            }
+        }
+        if !unknown.is_empty() {
+            return Err(unknown);
+        }
+        let decided = |name: &str| named.iter().find(|(named, _)| *named == name).map(|(_, on)| *on);
+        for descriptor in &self.descriptors {
+            if decided(descriptor.name).unwrap_or(star && descriptor.enabled_by_default) {
+                selection.enabled.push(*descriptor);
+            } else {
+                selection.disabled.push(descriptor.name);
+            }
+        }
+        let missing = |name: &&'static str| !self.has(name) && decided(name) == Some(true);
+        selection.missing = UPSTREAM.iter().map(|(name, _)| *name).filter(missing).collect();
+        Ok(selection)
+    }
+}
+
+impl Default for ControllerRegistry {
+    fn default() -> Self {
+        Self::builtin()
+    }
+}
+
+fn sorted<'a>(descriptors: impl Iterator<Item = &'a Descriptor>) -> Vec<&'static str> {
+    let mut names: Vec<_> = descriptors.map(|d| d.name).collect();
+    names.sort_unstable();
+    names
+}
+
+/// Every controller of Kubernetes 1.36 with its alias, if any. A name that is not in our table is accepted all the same, so that
+/// the arguments of an existing installation work.
+const UPSTREAM: &[(&str, &str)] = &[
+    ("bootstrap-signer-controller", "bootstrapsigner"),
+    ("certificatesigningrequest-approving-controller", "csrapproving"),
+    ("certificatesigningrequest-cleaner-controller", "csrcleaner"),
+    ("certificatesigningrequest-signing-controller", "csrsigning"),
+    ("cloud-node-lifecycle-controller", "cloud-node-lifecycle"),
+    ("clusterrole-aggregation-controller", "clusterrole-aggregation"),
+    ("cronjob-controller", "cronjob"),
+    ("daemonset-controller", "daemonset"),
+    ("deployment-controller", "deployment"),
+    ("device-taint-eviction-controller", ""),
+    ("disruption-controller", "disruption"),
+    ("endpoints-controller", "endpoint"),
+    ("endpointslice-controller", "endpointslice"),
+    ("endpointslice-mirroring-controller", "endpointslicemirroring"),
+    ("ephemeral-volume-controller", "ephemeral-volume"),
+    ("garbage-collector-controller", "garbagecollector"),
+    ("horizontal-pod-autoscaler-controller", "horizontalpodautoscaling"),
+    ("job-controller", "job"),
+    ("kube-apiserver-serving-clustertrustbundle-publisher-controller", ""),
+    ("legacy-serviceaccount-token-cleaner-controller", "legacy-service-account-token-cleaner"),
+    ("namespace-controller", "namespace"),
+    ("node-ipam-controller", "nodeipam"),
+    ("node-lifecycle-controller", "nodelifecycle"),
+    ("node-route-controller", "route"),
+    ("persistentvolume-attach-detach-controller", "attachdetach"),
+    ("persistentvolume-binder-controller", "persistentvolume-binder"),
+    ("persistentvolume-expander-controller", "persistentvolume-expander"),
+    ("persistentvolume-protection-controller", "pv-protection"),
+    ("persistentvolumeclaim-protection-controller", "pvc-protection"),
+    ("pod-garbage-collector-controller", "podgc"),
+    ("podcertificaterequest-cleaner-controller", ""),
+    ("podgroup-protection-controller", ""),
+    ("replicaset-controller", "replicaset"),
+    ("replicationcontroller-controller", "replicationcontroller"),
+    ("resourceclaim-controller", "resource-claim-controller"),
+    ("resourcepoolstatusrequest-controller", ""),
+    ("resourcequota-controller", "resourcequota"),
+    ("root-ca-certificate-publisher-controller", "root-ca-cert-publisher"),
+    ("selinux-warning-controller", ""),
+    ("service-cidr-controller", ""),
+    ("service-lb-controller", "service"),
+    ("serviceaccount-controller", "serviceaccount"),
+    ("serviceaccount-token-controller", "serviceaccount-token"),
+    ("statefulset-controller", "statefulset"),
+    ("storage-version-migrator-controller", "svm"),
+    ("storageversion-garbage-collector-controller", "storage-version-gc"),
+    ("taint-eviction-controller", ""),
+    ("token-cleaner-controller", "tokencleaner"),
+    ("ttl-after-finished-controller", "ttl-after-finished"),
+    ("ttl-controller", "ttl"),
+    ("validatingadmissionpolicy-status-controller", ""),
+    ("volumeattributesclass-protection-controller", ""),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn controller(name: &'static str, aliases: &'static [&'static str], enabled_by_default: bool) -> Descriptor {
+        Descriptor {
+            name,
+            aliases,
+            enabled_by_default,
+            summary: "",
+            watches: |_| {},
+            init: |_| unreachable!("only names matter here"),
+        }
+    }
+
+    fn registry() -> ControllerRegistry {
+        ControllerRegistry::empty()
+            .with(controller("deployment-controller", &["deployment"], true))
+            .with(controller("replicaset-controller", &["replicaset"], true))
+            .with(controller("token-cleaner-controller", &["tokencleaner"], false))
+    }
+
+    fn items(list: &str) -> Vec<String> {
+        list.split_terminator(',').map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn the_first_item_that_names_a_controller_decides() {
+        let (d, r, t) = ("deployment-controller", "replicaset-controller", "token-cleaner-controller");
+        // (why, list, enabled)
+        let cases: [(&str, &str, &[&str]); 11] = [
+            ("the default", "*", &[d, r]),
+            ("nothing", "", &[]),
+            ("one, by name", "deployment-controller", &[d]),
+            ("one, by alias", "deployment", &[d]),
+            ("all but one", "*,-deployment", &[r]),
+            ("all but one, in any order", "-deployment-controller,*", &[r]),
+            ("one that is off by default", "*,tokencleaner", &[d, r, t]),
+            ("off, then on", "-deployment,deployment", &[]),
+            ("on, then off", "deployment,-deployment-controller", &[d]),
+            ("only off", "-deployment", &[]),
+            ("names that only upstream has", "*,bootstrapsigner,-job", &[d, r]),
+        ];
+        for (why, list, enabled) in cases {
+            let selection = registry().select(&items(list)).unwrap();
+            assert_eq!(selection.enabled.iter().map(|d| d.name).collect::<Vec<_>>(), enabled, "{why}: {list}");
+            assert_eq!(selection.enabled.len() + selection.disabled.len(), 3, "{why}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_there_yet_is_named_only_when_asked_for() {
+        // kubeadm's default.
+        let selection = registry().select(&items("*,bootstrapsigner,tokencleaner,-ttl")).unwrap();
+        assert_eq!(selection.missing, ["bootstrap-signer-controller"]);
+        assert_eq!(selection.canonical, ["*", "bootstrap-signer-controller", "token-cleaner-controller", "-ttl-controller"]);
+    }
+
+    #[test]
+    fn unknown_names_are_all_reported_in_the_users_spelling() {
+        let errors = registry().select(&items("*,-nope,deployment,-*,")).unwrap_err();
+        let texts: Vec<_> = errors.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            texts,
+            [r#""nope" is not in the list of known controllers"#, r#""*" is not in the list of known controllers"#]
+        );
+    }
+
+    #[test]
+    fn the_list_of_upstream_is_complete() {
+        assert_eq!(UPSTREAM.len(), 52);
+        assert_eq!(UPSTREAM.iter().filter(|(_, alias)| !alias.is_empty()).count(), ALIASES);
+        for name in ControllerRegistry::builtin().names() {
+            assert!(UPSTREAM.iter().any(|(upstream, _)| *upstream == name), "{name} is not upstream's name");
+        }
+    }
+
+    const ALIASES: usize = 42;
+
+    #[test]
+    #[should_panic(expected = "two controllers are called deployment")]
+    fn a_name_can_be_taken_only_once() {
+        let _ = registry().with(controller("other", &["deployment"], true));
+    }
+}

@@ -1,0 +1,234 @@
+//! Logs: one line per event on standard error, as klog writes them, or as JSON.
+
+use std::fmt::{self, Write as _};
+
+use serde_json::Value as Json;
+use steersman_runtime::clock::Clock;
+use tracing::field::{Field, Visit};
+use tracing::level_filters::LevelFilter;
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::field::RecordFields;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, FormattedFields};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::util::SubscriberInitExt;
+
+/// How a line looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogFormat {
+    /// klog's text.
+    Text,
+    /// One JSON object per line.
+    Json,
+}
+
+impl LogFormat {
+    /// Reads a value of `--logging-format`; returns it when it is none.
+    pub fn from_flag(text: &str) -> Result<Self, String> {
+        match text {
+            "text" => Ok(Self::Text),
+            "json" => Ok(Self::Json),
+            other => Err(other.to_owned()),
+        }
+    }
+}
+
+/// Events of this target are plain lines: their message is not quoted.
+pub(crate) const PLAIN: &str = "steersman::plain";
+
+/// Sends all events of the process to standard error: information at `verbosity` 0 and 1, details from 2, everything from 5; of
+/// foreign crates only warnings. Does nothing when somebody listens already.
+pub fn init(format: LogFormat, verbosity: i64) {
+    let ours = match verbosity {
+        ..=1 => LevelFilter::INFO,
+        2..=4 => LevelFilter::DEBUG,
+        5.. => LevelFilter::TRACE,
+    };
+    let filter = Targets::new().with_default(LevelFilter::WARN).with_target("steersman", ours);
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(false);
+    let lines = lines.fmt_fields(Fields(format)).event_format(Lines { format, clock: Clock::system() });
+    let _ = tracing_subscriber::registry().with(filter).with(lines).try_init();
+}
+
+/// Writes the fields of an event or a span, each after a separator.
+struct Fields(LogFormat);
+
+impl<'w> FormatFields<'w> for Fields {
+    fn format_fields<R: RecordFields>(&self, mut writer: Writer<'w>, fields: R) -> fmt::Result {
+        let mut visitor = Visitor { format: self.0, message: None, rest: String::new() };
+        fields.record(&mut visitor);
+        writer.write_str(&visitor.rest)
+    }
+}
+
+struct Visitor {
+    format: LogFormat,
+    message: Option<String>,
+    rest: String,
+}
+
+impl Visitor {
+    fn put(&mut self, field: &Field, value: &Json) {
+        let _ = match self.format {
+            LogFormat::Text => write!(self.rest, " {}={value}", field.name()),
+            LogFormat::Json => write!(self.rest, ",{}:{value}", Json::from(field.name())),
+        };
+    }
+}
+
+impl Visit for Visitor {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        let text = format!("{value:?}");
+        if field.name() == "message" {
+            self.message = Some(text);
+        } else if self.format == LogFormat::Text && text.starts_with(['"', '[']) {
+            // Quoted already, or a list, which klog does not quote either.
+            let _ = write!(self.rest, " {}={text}", field.name());
+        } else {
+            self.put(field, &Json::from(text));
+        }
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        if field.name() == "message" {
+            self.message = Some(value.to_owned());
+        } else {
+            self.put(field, &Json::from(value));
+        }
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.put(field, &Json::from(value));
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.put(field, &Json::from(value));
+    }
+
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        self.put(field, &Json::from(value));
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.put(field, &Json::from(value));
+    }
+}
+
+struct Lines {
+    format: LogFormat,
+    clock: Clock,
+}
+
+impl<S, N> FormatEvent<S, N> for Lines
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(&self, context: &FmtContext<'_, S, N>, mut writer: Writer<'_>, event: &Event<'_>) -> fmt::Result {
+        let mut visitor = Visitor { format: self.format, message: None, rest: String::new() };
+        event.record(&mut visitor);
+        for span in context.event_scope().into_iter().flatten() {
+            if let Some(fields) = span.extensions().get::<FormattedFields<N>>() {
+                visitor.rest.push_str(&fields.fields);
+            }
+        }
+        let metadata = event.metadata();
+        let path = metadata.file().unwrap_or("unknown");
+        let file = path.rsplit_once('/').map_or(path, |(_, name)| name);
+        let line = metadata.line().unwrap_or(0);
+        let now = self.clock.now();
+        let message = visitor.message.unwrap_or_default();
+        match self.format {
+            LogFormat::Text => {
+                let severity = match *metadata.level() {
+                    Level::ERROR => 'E',
+                    Level::WARN => 'W',
+                    _ => 'I',
+                };
+                let message = if metadata.target() == PLAIN { message } else { Json::from(message).to_string() };
+                let time = now.strftime("%m%d %H:%M:%S%.6f");
+                let process = std::process::id();
+                writeln!(writer, "{severity}{time} {process:>7} {file}:{line}] {message}{}", visitor.rest)
+            }
+            LogFormat::Json => {
+                // Milliseconds with a fraction, as upstream's JSON has them.
+                let nanos = now.as_nanosecond();
+                let (millis, fraction) = (nanos / 1_000_000, nanos % 1_000_000 / 100);
+                let verbosity = match *metadata.level() {
+                    Level::ERROR => "",
+                    Level::WARN | Level::INFO => r#","v":0"#,
+                    Level::DEBUG => r#","v":2"#,
+                    Level::TRACE => r#","v":5"#,
+                };
+                let (caller, message) = (Json::from(format!("{file}:{line}")), Json::from(message));
+                let head = format!(r#"{{"ts":{millis}.{fraction:04},"caller":{caller},"msg":{message}{verbosity}"#);
+                writeln!(writer, "{head}{}}}", visitor.rest)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Sink(Arc<Mutex<Vec<u8>>>);
+
+    impl std::io::Write for Sink {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn logged(format: LogFormat, log: impl FnOnce()) -> String {
+        let sink = Sink::default();
+        let writer = sink.clone();
+        let lines = tracing_subscriber::fmt::layer().with_writer(move || writer.clone()).with_ansi(false);
+        let lines = lines.fmt_fields(Fields(format)).event_format(Lines { format, clock: Clock::system() });
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(lines), log);
+        String::from_utf8(sink.0.lock().unwrap().clone()).unwrap()
+    }
+
+    fn everything() {
+        let span = tracing::info_span!("controller", controller = "deployment-controller");
+        let _entered = span.enter();
+        let error = std::io::Error::other("no \"luck\"");
+        tracing::error!(%error, count = 3, ok = false, names = ?["a", "b"], "command failed");
+    }
+
+    #[test]
+    fn text_looks_like_klogs() {
+        let line = logged(LogFormat::Text, everything);
+        let (head, rest) = line.split_once("] ").unwrap();
+        assert!(head.starts_with('E') && head.contains("logs.rs:"), "{line}");
+        assert_eq!(head.split_whitespace().next().unwrap().len(), "E1121".len(), "{line}");
+        let expected =
+            r#""command failed" error="no \"luck\"" count=3 ok=false names=["a", "b"] controller="deployment-controller""#;
+        assert_eq!(rest, format!("{expected}\n"));
+        let plain = logged(LogFormat::Text, || tracing::info!(target: PLAIN, "FLAG: --{}={:?}", "v", "2"));
+        assert!(plain.ends_with("] FLAG: --v=\"2\"\n"), "{plain}");
+    }
+
+    #[test]
+    fn json_is_one_object_with_all_fields() {
+        let line = logged(LogFormat::Json, everything);
+        let mut object: serde_json::Map<String, Json> = serde_json::from_str(&line).unwrap();
+        assert!(object.remove("ts").unwrap().as_f64().unwrap() > 1.7e12);
+        assert!(object.remove("caller").unwrap().as_str().unwrap().starts_with("logs.rs:"));
+        let expected = serde_json::json!({
+            "msg": "command failed", "error": "no \"luck\"", "count": 3, "ok": false, "names": "[\"a\", \"b\"]",
+            "controller": "deployment-controller",
+        });
+        assert_eq!(Json::Object(object), expected);
+    }
+}

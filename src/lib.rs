@@ -1,1 +1,30 @@
+//! Steersman, the Kubernetes controller manager, as a library: a whole manager in-process, or one with controllers of your own.
+//!
+//! arguments -> [`options`] -> [`config`] -> manager: serve, elect, build controllers, run them, stop in reverse
+#![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod api;
+mod command;
+pub mod config;
+mod configz;
+mod controllers;
+#[cfg(feature = "dev")]
+pub mod dev;
+pub mod duration;
+mod exposition;
+pub mod health;
+pub mod logs;
+pub mod manager;
+mod metrics;
+pub mod options;
+pub mod registry;
+pub mod server;
+pub mod tls;
+pub mod version;
+
+pub use api::Connection;
+pub use command::run;
+pub use config::Config;
+pub use manager::{Manager, RunError};
+pub use options::Options;
+pub use registry::ControllerRegistry;

@@ -1,0 +1,143 @@
+//! The way to the API server: one connection, clients over it, and the checks made before anything else.
+
+use std::time::Duration;
+
+use prometheus::Registry;
+use steersman_runtime::client::{self, ApiClient, ApiError, ClientMetrics, ClientSettings, Target, user_agent};
+use steersman_runtime::resource::LEASES;
+use tokio::time::{Instant, sleep, timeout_at};
+
+use crate::config::{Config, ElectionSettings};
+use crate::manager::RunError;
+
+/// How long the API server may take to say that it is healthy, and how often it is asked.
+const WAIT: Duration = Duration::from_secs(10);
+const STEP: Duration = Duration::from_secs(1);
+
+/// Where the API server is.
+#[derive(Clone)]
+pub struct Connection {
+    /// Sends requests.
+    pub client: kube::Client,
+    /// What metrics call the API server, such as `10.0.0.1:6443`.
+    pub host: String,
+}
+
+impl Connection {
+    /// From `--kubeconfig` and `--master`, or the pod's service account. No request is made; must be called inside a runtime.
+    pub fn from_config(config: &Config) -> Result<Self, RunError> {
+        let loaded = client::load_config(config.kubeconfig.as_deref(), config.master.as_deref())?;
+        Ok(Self { client: client::connect(&loaded)?, host: client::host(&loaded) })
+    }
+}
+
+/// Makes clients over one connection, each with a throttle and a user agent of its own.
+#[derive(Clone)]
+pub(crate) struct Clients {
+    connection: Connection,
+    metrics: ClientMetrics,
+    qps: f32,
+    burst: u32,
+}
+
+impl Clients {
+    pub(crate) fn new(connection: Connection, config: &Config, registry: &Registry) -> Result<Self, prometheus::Error> {
+        let metrics = ClientMetrics::register(registry)?.for_host(&connection.host);
+        Ok(Self { connection, metrics, qps: config.qps, burst: config.burst })
+    }
+
+    pub(crate) fn make(&self, identity: &str, timeout: Duration) -> ApiClient {
+        let settings = ClientSettings { user_agent: user_agent(identity), qps: self.qps, burst: self.burst, timeout };
+        ApiClient::new(self.connection.client.clone(), settings, self.metrics.clone())
+    }
+}
+
+/// Waits until the API server says that it is healthy. That it does not know us, or lets us do nothing, is not waited out.
+pub(crate) async fn wait_for_api_server(client: &ApiClient) -> Result<(), RunError> {
+    let deadline = Instant::now() + WAIT;
+    let mut last = None;
+    loop {
+        match timeout_at(deadline, client.get_path("/healthz")).await {
+            Ok(Ok(_)) => return Ok(()),
+            Ok(Err(source)) if is_refusal(&source) => return Err(RunError::Refused { source }),
+            Ok(Err(error)) => last = Some(error),
+            Err(_) => {}
+        }
+        if Instant::now() + STEP > deadline {
+            let silent = || ApiError::Timeout { request: "GET /healthz".to_owned(), timeout: WAIT };
+            return Err(RunError::Unhealthy(last.unwrap_or_else(silent)));
+        }
+        tracing::debug!(error = last.as_ref().map(tracing::field::display), "the API server is not healthy yet");
+        sleep(STEP).await;
+    }
+}
+
+/// Fails when the Lease may not be read: waiting for it would be in vain. Other errors are the elector's to deal with.
+pub(crate) async fn check_lock(client: &ApiClient, settings: &ElectionSettings) -> Result<(), RunError> {
+    let target =
+        Target { resource: &LEASES, namespace: Some(&settings.namespace), name: Some(&settings.name), subresource: None };
+    match client.get(target).await {
+        Err(source) if is_refusal(&source) => {
+            Err(RunError::Lock { lock: format!("{}/{}", settings.namespace, settings.name), source })
+        }
+        _ => Ok(()),
+    }
+}
+
+fn is_refusal(error: &ApiError) -> bool {
+    matches!(error, ApiError::Status { code: 401 | 403, .. })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use http::{Request, Response, StatusCode};
+    use kube::client::Body;
+
+    use super::*;
+    use crate::options::Options;
+    use crate::registry::ControllerRegistry;
+
+    /// A client whose requests are answered with these codes in turn, and with the last one from then on.
+    fn answering(codes: &'static [u16]) -> ApiClient {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let service = tower::service_fn(move |_: Request<Body>| {
+            let at = asked.fetch_add(1, Ordering::Relaxed).min(codes.len() - 1);
+            let status = StatusCode::from_u16(codes[at]).unwrap();
+            async move { Ok::<_, std::convert::Infallible>(Response::builder().status(status).body(Body::empty()).unwrap()) }
+        });
+        let connection = Connection { client: kube::Client::new(service, "default"), host: "test".to_owned() };
+        let config = Config::new(Options::default(), &ControllerRegistry::empty()).unwrap();
+        Clients::new(connection, &config, &Registry::new()).unwrap().make("test", Duration::from_secs(5))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_becomes_healthy_is_waited_for() {
+        wait_for_api_server(&answering(&[500, 500, 200])).await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_stays_unwell_is_given_up_after_ten_seconds() {
+        let start = Instant::now();
+        let error = wait_for_api_server(&answering(&[500])).await.unwrap_err().to_string();
+        let took = start.elapsed();
+        assert!(took > Duration::from_secs(8) && took <= WAIT, "{took:?}");
+        let expected = "failed to wait for apiserver being healthy: timed out waiting for the condition: ";
+        assert!(error.starts_with(expected), "{error}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn credentials_that_are_refused_are_reported_at_once() {
+        let start = Instant::now();
+        for codes in [&[401], &[403]] {
+            assert!(matches!(wait_for_api_server(&answering(codes)).await, Err(RunError::Refused { .. })));
+        }
+        let settings = Config::new(Options::default(), &ControllerRegistry::empty()).unwrap().election.unwrap();
+        let error = check_lock(&answering(&[403]), &settings).await.unwrap_err().to_string();
+        assert!(error.starts_with("error retrieving resource lock kube-system/kube-controller-manager: "), "{error}");
+        check_lock(&answering(&[404]), &settings).await.unwrap();
+        assert!(start.elapsed() < STEP);
+    }
+}

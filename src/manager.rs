@@ -1,0 +1,409 @@
+//! The life of a manager.
+//!
+//! connect -> serve -> warm caches -> elect -> build controllers -> run them -> stop: controllers, events, informers, Lease
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use prometheus::Registry;
+use rand::Rng;
+use steersman_runtime::client::{self, ApiClient, ApiError, WriteGate};
+use steersman_runtime::clock::Clock;
+use steersman_runtime::controller::{ClientFactory, ContextParts, Controller, ControllerContext, InitError};
+use steersman_runtime::events::EventRecorder;
+use steersman_runtime::informer::InformerFactory;
+use steersman_runtime::leader::{ElectionConfig, ElectionConfigError, Elector, TermEnd};
+use steersman_runtime::tasks::{CancellationToken, Tasks};
+use steersman_runtime::workqueue::QueueMetrics;
+use tokio::sync::mpsc;
+
+use crate::api::{Clients, Connection, check_lock, wait_for_api_server};
+use crate::config::{Config, ElectionSettings};
+use crate::health::{Check, HealthChecks};
+use crate::server::{Endpoints, ServeError, Server};
+use crate::{controllers, metrics, version};
+
+/// Time for one attempt of a request of a controller.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+/// Time for one attempt to find out whether the API server is well.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time for what has been queued, such as Events, to be sent when everything else has stopped.
+const FLUSH: Duration = Duration::from_secs(3);
+
+/// Why a manager ended. Texts are upstream's where it has one.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// No address or credentials of an API server.
+    #[error(transparent)]
+    Kubeconfig(#[from] client::ConfigError),
+    /// Credentials that cannot be used.
+    #[error(transparent)]
+    Connect(#[from] client::ConnectError),
+    /// The HTTP server cannot start.
+    #[error(transparent)]
+    Serve(#[from] ServeError),
+    /// Two parts register a metric of the same name.
+    #[error("register metrics: {0}")]
+    Metrics(#[from] prometheus::Error),
+    /// The machine has no name to be a candidate under.
+    #[error("the host name is not text: {0:?}")]
+    HostName(std::ffi::OsString),
+    /// The API server does not answer, or is not well.
+    #[error("failed to wait for apiserver being healthy: timed out waiting for the condition: {0}")]
+    Unhealthy(#[source] ApiError),
+    /// The API server knows us and lets us do nothing, or does not know us.
+    #[error("the API server refuses {}: {source}", source.request())]
+    Refused {
+        /// Its words.
+        source: ApiError,
+    },
+    /// The Lease may not be read.
+    #[error("error retrieving resource lock {lock}: {source}")]
+    Lock {
+        /// Namespace and name.
+        lock: String,
+        /// The API server's words.
+        #[source]
+        source: ApiError,
+    },
+    /// Durations of the election that cannot work; upstream panics.
+    #[error(transparent)]
+    Election(#[from] ElectionConfigError),
+    /// A controller could not be built.
+    #[error(transparent)]
+    Build(#[from] InitError),
+    /// Somebody else may lead now.
+    #[error("leaderelection lost")]
+    LeaseLost,
+    /// A controller ended although nobody told it to.
+    #[error("controller {0} ended unexpectedly")]
+    ControllerEnded(&'static str),
+    /// Controllers were still at work when their time was over.
+    #[error("controller shutdown timeout reached: {} still running", .0.join(", "))]
+    ShutdownTimeout(Vec<String>),
+}
+
+impl RunError {
+    /// The exit status of a process that ends so.
+    pub fn exit_code(&self) -> u8 {
+        // A panic in Go ends with 2.
+        if matches!(self, Self::Election(_)) { 2 } else { 1 }
+    }
+}
+
+/// A controller and its name.
+type Built = (&'static str, Box<dyn Controller>);
+
+/// A manager that is connected and has its port, and does nothing yet.
+pub struct Manager {
+    config: Config,
+    clients: Clients,
+    clock: Clock,
+    registry: Registry,
+    queue_metrics: QueueMetrics,
+    health: HealthChecks,
+    server: Option<(Server, Endpoints)>,
+    address: Option<SocketAddr>,
+}
+
+impl Manager {
+    /// Registers metrics and binds the port. Must be called inside a runtime.
+    pub fn new(config: Config, connection: Connection, clock: Clock) -> Result<Self, RunError> {
+        let (registry, slis) = (Registry::new(), Registry::new());
+        metrics::register(&registry)?;
+        let clients = Clients::new(connection, &config, &registry)?;
+        let queue_metrics = QueueMetrics::register(&registry)?;
+        let health = HealthChecks::new(&slis)?;
+        let mut address = None;
+        let server = match &config.serving {
+            Some(serving) => {
+                let server = Server::bind(serving, &clock)?;
+                address = server.local_addr().ok();
+                let endpoints = Endpoints {
+                    health: health.clone(),
+                    metrics: registry.clone(),
+                    slis,
+                    disabled_metrics: config.disabled_metrics.clone().into(),
+                    configz: config.configz().into(),
+                    always_allow: serving.always_allow.clone().into(),
+                    started: clock.now().as_second(),
+                };
+                Some((server, endpoints))
+            }
+            None => None,
+        };
+        Ok(Self { config, clients, clock, registry, queue_metrics, health, server, address })
+    }
+
+    /// Where health and metrics are served.
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.address
+    }
+
+    /// The metrics, as `/metrics` shows them.
+    pub fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    /// Works until `stop`, then stops in order and gives the Lease up.
+    ///
+    /// # Errors
+    /// Every other way to end. After [`RunError::LeaseLost`] no write is under way and none will be sent.
+    pub async fn run(mut self, stop: CancellationToken) -> Result<(), RunError> {
+        let tasks = Tasks::default();
+        let background = CancellationToken::new();
+        let server = self.server.take();
+        let elector = match self.config.election.clone() {
+            Some(settings) => Some(self.elector(&settings, &tasks, &background)?),
+            None => None,
+        };
+        if let Some((server, endpoints)) = server {
+            tasks.spawn("server", server.run(endpoints, background.clone()));
+        }
+
+        let probe = self.clients.make("controller-manager", PROBE_TIMEOUT);
+        tokio::select! {
+            () = stop.cancelled() => return Ok(()),
+            checked = wait_for_api_server(&probe) => checked?,
+        }
+
+        let resync = jittered(self.config.min_resync);
+        let informers = InformerFactory::new(self.clients.make("shared-informers", REQUEST_TIMEOUT), resync, &self.registry)?;
+        if self.config.standby_informers {
+            for descriptor in &self.config.controllers.enabled {
+                (descriptor.watches)(&informers);
+            }
+            informers.start(&tasks, &background);
+        }
+
+        let ended = match elector {
+            Some(elector) => self.run_elected(elector, &probe, &informers, &tasks, &background, &stop).await,
+            None => self.lead(None, &probe, &informers, &tasks, &background, &stop).await,
+        };
+        if ended.is_ok() {
+            background.cancel();
+            let _ = tokio::time::timeout(FLUSH, tasks.join(FLUSH)).await;
+        }
+        ended
+    }
+
+    /// Waits for the Lease, leads, and gives it up when all that writes has stopped.
+    async fn run_elected(
+        &self,
+        mut elector: Elector,
+        probe: &ApiClient,
+        informers: &InformerFactory,
+        tasks: &Tasks,
+        background: &CancellationToken,
+        stop: &CancellationToken,
+    ) -> Result<(), RunError> {
+        if let Some(settings) = &self.config.election {
+            check_lock(probe, settings).await?;
+        }
+        if !elector.acquire(stop).await {
+            return Ok(());
+        }
+        let gate = elector.gate();
+        let renewing = CancellationToken::new();
+        let lead = self.lead(Some(gate), probe, informers, tasks, background, stop);
+        let ended = tokio::select! {
+            // Looked at first: when both are ready, losing the Lease is what counts.
+            biased;
+            end = elector.hold(&renewing) => match end {
+                TermEnd::Lost => Err(RunError::LeaseLost),
+                TermEnd::Stopped => Ok(()),
+            },
+            ended = lead => ended,
+        };
+        // A straggler may still have a request under way, so the Lease has to run out by itself.
+        if !matches!(ended, Err(RunError::LeaseLost | RunError::ShutdownTimeout(_))) {
+            elector.release().await;
+        }
+        ended
+    }
+
+    fn elector(&self, settings: &ElectionSettings, tasks: &Tasks, stop: &CancellationToken) -> Result<Elector, RunError> {
+        let host = gethostname::gethostname().into_string().map_err(RunError::HostName)?;
+        let config = ElectionConfig {
+            namespace: settings.namespace.clone(),
+            name: settings.name.clone(),
+            identity: format!("{host}_{}", uuid::Uuid::new_v4()),
+            lease_duration: settings.lease_duration,
+            renew_deadline: settings.renew_deadline,
+            retry_period: settings.retry_period,
+        };
+        // So that one request that hangs cannot use up the whole deadline.
+        let timeout = (settings.renew_deadline / 2).max(Duration::from_secs(1));
+        let client = self.clients.make("leader-election", timeout);
+        let recorder = EventRecorder::start(version::COMPONENT, client.clone(), self.clock.clone(), tasks, stop);
+        let elector = Elector::new(config, client, recorder, self.clock.clone(), &self.registry)?;
+        let health = elector.health();
+        let check: Check = Arc::new(move || health.check());
+        self.health.add([("leaderElection".to_owned(), check)]);
+        Ok(elector)
+    }
+
+    /// Builds and runs the controllers until `stop`, or until one of them ends.
+    async fn lead(
+        &self,
+        gate: Option<Arc<dyn WriteGate>>,
+        probe: &ApiClient,
+        informers: &InformerFactory,
+        tasks: &Tasks,
+        background: &CancellationToken,
+        stop: &CancellationToken,
+    ) -> Result<(), RunError> {
+        // Minutes may have passed since the first time.
+        wait_for_api_server(probe).await?;
+        let context = self.context(gate, informers);
+        let built = self.build(&context)?;
+        let ping = |(name, _): &(&'static str, _)| -> (String, Check) { ((*name).to_owned(), Arc::new(|| Ok(()))) };
+        self.health.add(built.iter().map(ping));
+        informers.start(tasks, background);
+
+        let running = Tasks::default();
+        let work = stop.child_token();
+        let (ends, mut ended) = mpsc::unbounded_channel();
+        let mut outcome = Ok(());
+        if informers.wait_synced(stop).await {
+            for (name, controller) in built {
+                let delay = jittered(self.config.start_interval);
+                running.spawn(name, supervised(name, controller, delay, work.clone(), ends.clone()));
+            }
+            drop(ends);
+            tokio::select! {
+                () = stop.cancelled() => tracing::info!("Requested to terminate. Exiting."),
+                Some(name) = ended.recv() => outcome = Err(RunError::ControllerEnded(name)),
+            }
+        }
+
+        work.cancel();
+        self.join(&running).await?;
+        context.stop.cancel();
+        let _ = tokio::time::timeout(FLUSH, context.tasks.join(FLUSH)).await;
+        outcome
+    }
+
+    async fn join(&self, running: &Tasks) -> Result<(), RunError> {
+        let Some(limit) = self.config.shutdown_timeout else {
+            running.join(Duration::from_secs(5)).await;
+            return Ok(());
+        };
+        let joined = tokio::time::timeout(limit, running.join(limit / 3)).await;
+        joined.map_err(|_| RunError::ShutdownTimeout(running.running()))
+    }
+
+    fn context(&self, gate: Option<Arc<dyn WriteGate>>, informers: &InformerFactory) -> ControllerContext {
+        let base = self.clients.clone();
+        let clients: ClientFactory = Arc::new(move |identity| {
+            let client = base.make(identity, REQUEST_TIMEOUT);
+            match &gate {
+                Some(gate) => client.fenced(Arc::clone(gate)),
+                None => client,
+            }
+        });
+        let context = ControllerContext::new(ContextParts {
+            informers: informers.clone(),
+            clients,
+            clock: self.clock.clone(),
+            registry: self.registry.clone(),
+            queue_metrics: self.queue_metrics.clone(),
+        });
+        controllers::configure(context, self.config.options())
+    }
+
+    fn build(&self, context: &ControllerContext) -> Result<Vec<Built>, RunError> {
+        for name in &self.config.controllers.disabled {
+            tracing::info!(controller = name, "Warning: controller is disabled");
+        }
+        let mut built = Vec::new();
+        for descriptor in &self.config.controllers.enabled {
+            let controller = (descriptor.init)(context)
+                .inspect_err(|error| tracing::error!(controller = descriptor.name, %error, "Error initializing a controller"))?;
+            built.push((descriptor.name, controller));
+        }
+        Ok(built)
+    }
+}
+
+/// Runs one controller after its delay, and reports its name when it ends without having been told to, by a panic too.
+async fn supervised(
+    name: &'static str,
+    controller: Box<dyn Controller>,
+    delay: Duration,
+    stop: CancellationToken,
+    ends: mpsc::UnboundedSender<&'static str>,
+) {
+    let end = End { name, stop: stop.clone(), ends };
+    tokio::select! {
+        () = stop.cancelled() => return,
+        () = tokio::time::sleep(delay) => {}
+    }
+    tracing::info!(controller = name, "Controller starting...");
+    controller.run(stop).await;
+    drop(end);
+}
+
+struct End {
+    name: &'static str,
+    stop: CancellationToken,
+    ends: mpsc::UnboundedSender<&'static str>,
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        if !self.stop.is_cancelled() {
+            // Nobody listens any more only when the manager has ended, too.
+            let _ = self.ends.send(self.name);
+        }
+    }
+}
+
+/// Once to twice `duration`.
+fn jittered(duration: Duration) -> Duration {
+    duration.mul_f64(1.0 + rand::rng().random::<f64>())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::Pin;
+
+    use super::*;
+
+    struct Fails(bool);
+
+    impl Controller for Fails {
+        fn run(self: Box<Self>, stop: CancellationToken) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+            Box::pin(async move {
+                assert!(!self.0, "on purpose");
+                stop.cancelled().await;
+            })
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_controller_that_ends_by_itself_is_reported_and_one_that_is_stopped_is_not() {
+        for panics in [true, false] {
+            let (tasks, stop) = (Tasks::default(), CancellationToken::new());
+            let (ends, mut ended) = mpsc::unbounded_channel();
+            let delay = Duration::from_secs(1);
+            tasks.spawn("x", supervised("x", Box::new(Fails(panics)), delay, stop.clone(), ends));
+            if panics {
+                assert_eq!(ended.recv().await, Some("x"));
+            } else {
+                tokio::time::sleep(delay * 2).await;
+                assert_eq!(tasks.running(), ["x"]);
+                stop.cancel();
+                assert_eq!(ended.recv().await, None);
+            }
+        }
+    }
+
+    #[test]
+    fn a_jittered_duration_is_once_to_twice_as_long() {
+        let second = Duration::from_secs(1);
+        assert!((0..100).all(|_| (second..second * 2).contains(&jittered(second))));
+        assert_eq!(jittered(Duration::ZERO), Duration::ZERO);
+    }
+}

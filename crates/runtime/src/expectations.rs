@@ -77,6 +77,11 @@ impl Expectations {
         self.records().get(owner).is_none_or(|record| record.since.elapsed() > TIMEOUT)
     }
 
+    /// Whether `owner` counts as satisfied only because something it expected did not show up in time.
+    pub fn lost(&self, owner: &ObjectKey) -> bool {
+        self.records().get(owner).is_some_and(|record| record.since.elapsed() > TIMEOUT)
+    }
+
     /// Drops the record of `owner`.
     pub fn forget(&self, owner: &ObjectKey) {
         self.records().remove(owner);
@@ -237,8 +242,12 @@ mod tests {
         expectations.expect_creations(&rs, 1);
         tokio::time::advance(TIMEOUT).await;
         assert!(!expectations.satisfied(&rs), "exactly five minutes");
+        assert!(!expectations.lost(&rs));
         tokio::time::advance(Duration::from_millis(1)).await;
         assert!(expectations.satisfied(&rs));
+        assert!(expectations.lost(&rs), "satisfied by its age alone");
+        expectations.creation_observed(&rs);
+        assert!(!expectations.lost(&rs), "seen after all");
         expectations.expect_creations(&rs, 1);
         assert!(!expectations.satisfied(&rs), "a new record has a new age");
     }

@@ -1,5 +1,11 @@
 //! The controllers of Steersman, one folder each, and the table that names them all.
 
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+#[cfg(test)]
+#[allow(dead_code, reason = "each controller's tests use a part of it")]
+mod testing;
+
 use steersman_runtime::controller::Descriptor;
 
 /// Every controller, in alphabetical order. Help, `--controllers`, health checks and the README table come from this.

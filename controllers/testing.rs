@@ -1,0 +1,183 @@
+//! Builders of cached views for tests of decisions: each starts from a small valid object, and a line per fact that matters
+//! changes it.
+//!
+//! All templates are equal unless given another image, so a ReplicaSet is the new one of a Deployment by default.
+
+pub(crate) mod pods;
+
+use serde_json::{Value, json};
+use steersman_runtime::object::{Deployment, Object, ReplicaSet, Uid};
+
+/// The namespace of everything built here.
+pub(crate) const NAMESPACE: &str = "default";
+
+/// RFC 3339 text of a number of seconds since the epoch.
+pub(crate) fn time(second: i64) -> String {
+    jiff::Timestamp::from_second(second).unwrap().to_string()
+}
+
+/// A condition, with both times at `second`.
+pub(crate) fn condition(kind: &str, status: &str, reason: &str, second: i64) -> Value {
+    json!({
+        "type": kind, "status": status, "reason": reason, "message": "",
+        "lastUpdateTime": time(second), "lastTransitionTime": time(second),
+    })
+}
+
+fn template(image: &str) -> Value {
+    json!({
+        "metadata": {"labels": {"app": "web"}},
+        "spec": {"containers": [{"name": "main", "image": image}]},
+    })
+}
+
+/// A Deployment called `name` with one replica, 25% surge and 25% unavailable, no deadline and no history limit.
+pub(crate) fn deployment(name: &str) -> DeploymentBuilder {
+    DeploymentBuilder(json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {
+            "name": name, "namespace": NAMESPACE, "uid": format!("uid-of-{name}"), "resourceVersion": "1", "generation": 1,
+            "annotations": {},
+        },
+        "spec": {
+            "replicas": 1,
+            "selector": {"matchLabels": {"app": "web"}},
+            "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "25%", "maxUnavailable": "25%"}},
+            "template": template("nginx"),
+        },
+        "status": {"observedGeneration": 1},
+    }))
+}
+
+/// Builds a [`Deployment`].
+#[derive(Clone)]
+pub(crate) struct DeploymentBuilder(pub(crate) Value);
+
+impl DeploymentBuilder {
+    pub(crate) fn replicas(mut self, replicas: i32) -> Self {
+        self.0["spec"]["replicas"] = json!(replicas);
+        self
+    }
+
+    pub(crate) fn image(mut self, image: &str) -> Self {
+        self.0["spec"]["template"] = template(image);
+        self
+    }
+
+    pub(crate) fn rolling(mut self, max_surge: impl Into<Value>, max_unavailable: impl Into<Value>) -> Self {
+        let limits = json!({"maxSurge": max_surge.into(), "maxUnavailable": max_unavailable.into()});
+        self.0["spec"]["strategy"] = json!({"type": "RollingUpdate", "rollingUpdate": limits});
+        self
+    }
+
+    pub(crate) fn recreate(mut self) -> Self {
+        self.0["spec"]["strategy"] = json!({"type": "Recreate"});
+        self
+    }
+
+    /// Sets any field of the spec.
+    pub(crate) fn spec(mut self, field: &str, value: impl Into<Value>) -> Self {
+        self.0["spec"][field] = value.into();
+        self
+    }
+
+    pub(crate) fn annotation(mut self, key: &str, value: &str) -> Self {
+        self.0["metadata"]["annotations"][key] = json!(value);
+        self
+    }
+
+    /// Sets any field of the metadata.
+    pub(crate) fn metadata(mut self, field: &str, value: impl Into<Value>) -> Self {
+        self.0["metadata"][field] = value.into();
+        self
+    }
+
+    /// Sets any field of the status.
+    pub(crate) fn status(mut self, field: &str, value: impl Into<Value>) -> Self {
+        self.0["status"][field] = value.into();
+        self
+    }
+
+    pub(crate) fn build(self) -> Deployment {
+        Deployment::decode(self.0.to_string().as_bytes()).unwrap()
+    }
+}
+
+/// A ReplicaSet called `name` with no replicas, observed, created at second 0 and owned by nobody.
+pub(crate) fn replica_set(name: &str) -> ReplicaSetBuilder {
+    ReplicaSetBuilder(json!({
+        "apiVersion": "apps/v1", "kind": "ReplicaSet",
+        "metadata": {
+            "name": name, "namespace": NAMESPACE, "uid": format!("uid-of-{name}"), "resourceVersion": "1", "generation": 1,
+            "creationTimestamp": time(0), "labels": {"app": "web"}, "annotations": {},
+        },
+        "spec": {
+            "replicas": 0,
+            "selector": {"matchLabels": {"app": "web"}},
+            "template": template("nginx"),
+        },
+        "status": {"replicas": 0, "observedGeneration": 1, "terminatingReplicas": 0},
+    }))
+}
+
+/// Builds a [`ReplicaSet`].
+#[derive(Clone)]
+pub(crate) struct ReplicaSetBuilder(pub(crate) Value);
+
+impl ReplicaSetBuilder {
+    /// The size it should have; its status does not follow.
+    pub(crate) fn replicas(mut self, replicas: i32) -> Self {
+        self.0["spec"]["replicas"] = json!(replicas);
+        self
+    }
+
+    pub(crate) fn image(mut self, image: &str) -> Self {
+        self.0["spec"]["template"] = template(image);
+        self
+    }
+
+    pub(crate) fn created(self, second: i64) -> Self {
+        self.metadata("creationTimestamp", time(second))
+    }
+
+    /// Makes an object with this name and UID its controller.
+    pub(crate) fn owned_by(self, api_version: &str, kind: &str, name: &str, uid: &Uid) -> Self {
+        let reference = json!({
+            "apiVersion": api_version, "kind": kind, "name": name, "uid": uid.to_string(),
+            "controller": true, "blockOwnerDeletion": true,
+        });
+        self.metadata("ownerReferences", json!([reference]))
+    }
+
+    pub(crate) fn annotation(mut self, key: &str, value: &str) -> Self {
+        self.0["metadata"]["annotations"][key] = json!(value);
+        self
+    }
+
+    /// Sets any field of the metadata.
+    pub(crate) fn metadata(mut self, field: &str, value: impl Into<Value>) -> Self {
+        self.0["metadata"][field] = value.into();
+        self
+    }
+
+    /// Sets any field of the spec.
+    pub(crate) fn spec(mut self, field: &str, value: impl Into<Value>) -> Self {
+        self.0["spec"][field] = value.into();
+        self
+    }
+
+    /// Sets any field of the status.
+    pub(crate) fn status(mut self, field: &str, value: impl Into<Value>) -> Self {
+        self.0["status"][field] = value.into();
+        self
+    }
+
+    /// All pods of its status: so many there, and so many of them available.
+    pub(crate) fn pods(self, replicas: i32, available: i32) -> Self {
+        self.status("replicas", replicas).status("readyReplicas", available).status("availableReplicas", available)
+    }
+
+    pub(crate) fn build(self) -> ReplicaSet {
+        ReplicaSet::decode(self.0.to_string().as_bytes()).unwrap()
+    }
+}

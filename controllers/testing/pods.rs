@@ -1,0 +1,122 @@
+//! Builders of pods and nodes.
+
+use serde_json::{Value, json};
+use steersman_runtime::object::{Node, Object, Pod};
+
+use super::{NAMESPACE, time};
+
+/// A pod called `name`, labelled `app: web`, created at second 0, running, bound nowhere, without any condition.
+pub(crate) fn pod(name: &str) -> PodBuilder {
+    PodBuilder(json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {
+            "name": name, "namespace": NAMESPACE, "uid": format!("uid-of-{name}"), "resourceVersion": "1", "generation": 1,
+            "creationTimestamp": time(0), "labels": {"app": "web"},
+        },
+        "spec": {"containers": [{"name": "main", "image": "nginx"}]},
+        "status": {"phase": "Running"},
+    }))
+}
+
+/// Builds a [`Pod`].
+#[derive(Clone)]
+pub(crate) struct PodBuilder(pub(crate) Value);
+
+impl PodBuilder {
+    pub(crate) fn uid(self, uid: &str) -> Self {
+        self.metadata("uid", uid)
+    }
+
+    pub(crate) fn created(self, second: i64) -> Self {
+        self.metadata("creationTimestamp", time(second))
+    }
+
+    pub(crate) fn not_created(self) -> Self {
+        self.metadata("creationTimestamp", Value::Null)
+    }
+
+    /// Marks the pod as being deleted.
+    pub(crate) fn deleted(self, second: i64) -> Self {
+        self.metadata("deletionTimestamp", time(second))
+    }
+
+    pub(crate) fn labels(self, labels: Value) -> Self {
+        self.metadata("labels", labels)
+    }
+
+    pub(crate) fn deletion_cost(self, cost: &str) -> Self {
+        self.metadata("annotations", json!({"controller.kubernetes.io/pod-deletion-cost": cost}))
+    }
+
+    /// Makes `owner` its controller.
+    pub(crate) fn owned_by<O: Object>(self, owner: &O) -> Self {
+        let reference = json!({
+            "apiVersion": O::RESOURCE.api_version(), "kind": O::RESOURCE.kind, "name": &*owner.meta().name,
+            "uid": owner.meta().uid.to_string(), "controller": true, "blockOwnerDeletion": true,
+        });
+        self.metadata("ownerReferences", json!([reference]))
+    }
+
+    /// Binds it; the empty name binds it nowhere.
+    pub(crate) fn node(mut self, node: &str) -> Self {
+        self.0["spec"]["nodeName"] = json!(node);
+        self
+    }
+
+    pub(crate) fn phase(self, phase: &str) -> Self {
+        self.status("phase", phase)
+    }
+
+    pub(crate) fn ready_since(self, second: i64) -> Self {
+        self.status("conditions", json!([{"type": "Ready", "status": "True", "lastTransitionTime": time(second)}]))
+    }
+
+    /// Ready, and nothing says since when.
+    pub(crate) fn ready_since_never(self) -> Self {
+        self.status("conditions", json!([{"type": "Ready", "status": "True"}]))
+    }
+
+    pub(crate) fn not_ready(self) -> Self {
+        self.status("conditions", json!([{"type": "Ready", "status": "False", "lastTransitionTime": time(0)}]))
+    }
+
+    /// One container status per count.
+    pub(crate) fn restarts(self, counts: &[i32]) -> Self {
+        let statuses = counts.iter().enumerate().map(|(i, n)| json!({"name": format!("c{i}"), "restartCount": n}));
+        self.status("containerStatuses", statuses.collect::<Vec<_>>())
+    }
+
+    /// An init container that runs along, restarted so often.
+    pub(crate) fn sidecar_restarts(mut self, count: i32) -> Self {
+        self.0["spec"]["initContainers"] = json!([{"name": "sidecar", "restartPolicy": "Always"}]);
+        self.status("initContainerStatuses", json!([{"name": "sidecar", "restartCount": count}]))
+    }
+
+    /// Sets any field of the metadata.
+    pub(crate) fn metadata(mut self, field: &str, value: impl Into<Value>) -> Self {
+        self.0["metadata"][field] = value.into();
+        self
+    }
+
+    /// Sets any field of the status.
+    pub(crate) fn status(mut self, field: &str, value: impl Into<Value>) -> Self {
+        self.0["status"][field] = value.into();
+        self
+    }
+
+    pub(crate) fn build(self) -> Pod {
+        Pod::decode(self.0.to_string().as_bytes()).unwrap()
+    }
+}
+
+/// A node that is ready or not, with taints of these keys and effects.
+pub(crate) fn node(name: &str, ready: bool, taints: &[(&str, &str)]) -> Node {
+    let taints: Vec<Value> = taints.iter().map(|(key, effect)| json!({"key": key, "effect": effect})).collect();
+    let json = json!({
+        "apiVersion": "v1", "kind": "Node",
+        "metadata": {"name": name, "uid": format!("uid-of-{name}"), "resourceVersion": "1"},
+        "spec": {"taints": taints},
+        "status": {"conditions": [{"type": "Ready", "status": if ready { "True" } else { "False" }}]},
+    });
+    Node::decode(json.to_string().as_bytes()).unwrap()
+}

@@ -1,0 +1,34 @@
+//! Metrics of the ReplicaSet controller, under upstream's names.
+
+use prometheus::{Histogram, HistogramOpts, IntCounterVec, Opts, Registry};
+
+/// Handles of the families.
+#[derive(Debug, Clone)]
+pub(super) struct ReplicaSetMetrics {
+    /// Age of deleted pods by the age of the youngest.
+    pub(super) deletion_age_ratio: Histogram,
+    /// Syncs put off because a cache had not seen our own writes, by `group` and `resource` of the cache.
+    pub(super) stale_sync_skips: IntCounterVec,
+}
+
+impl ReplicaSetMetrics {
+    pub(super) fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
+        let ratio = HistogramOpts::new(
+            "replicaset_controller_sorting_deletion_age_ratio",
+            "[ALPHA] The ratio of chosen deleted pod's ages to the current youngest pod's age (at the time). Should be <2. The intent of \
+             this metric is to measure the rough efficacy of the LogarithmicScaleDown feature gate's effect on the sorting (and \
+             deletion) of pods when a replicaset scales down. This only considers Ready pods when calculating and reporting.",
+        );
+        let skips = Opts::new(
+            "replicaset_controller_stale_sync_skips_total",
+            "[ALPHA] Total number of ReplicaSet syncs skipped due to a stale watch cache.",
+        );
+        let metrics = Self {
+            deletion_age_ratio: Histogram::with_opts(ratio.buckets(vec![0.25, 0.5, 1.0, 2.0, 4.0, 8.0]))?,
+            stale_sync_skips: IntCounterVec::new(skips, &["group", "resource"])?,
+        };
+        registry.register(Box::new(metrics.deletion_age_ratio.clone()))?;
+        registry.register(Box::new(metrics.stale_sync_skips.clone()))?;
+        Ok(metrics)
+    }
+}

@@ -1,0 +1,105 @@
+//! Keeps as many pods running as each ReplicaSet asks for.
+//!
+//! events -> handlers -> queue of keys -> sync -> (claim, scale, ranking, status) -> writes
+//!
+//! What users may rely on: no pod is created or deleted on the strength of a cache that lacks an earlier write of this process
+//! for the same ReplicaSet ([`guard`]); pods are deleted and adopted by UID, so a namesake is never hit.
+//!
+//! Upstream: `pkg/controller/replicaset`. Differences: deletions carry the pod's UID as precondition; a sync that finds a cache
+//! behind its own writes waits for that cache instead of backing off; expectations that expire unmet, and writes that got no
+//! answer, are followed by a live list of the pods before anything is created or deleted.
+
+mod config;
+mod guard;
+mod handlers;
+mod metrics;
+mod owner;
+mod pods;
+mod ranking;
+mod scale;
+mod status;
+mod sync;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
+use steersman_runtime::informer::InformerFactory;
+use steersman_runtime::object::{Pod, ReplicaSet};
+use steersman_runtime::owner::{CONTROLLER_INDEX, controller_index};
+use steersman_runtime::tasks::CancellationToken;
+use steersman_runtime::workers::run_workers;
+use steersman_runtime::workqueue::WorkQueue;
+
+pub use self::config::ReplicaSetConfig;
+use self::guard::Guard;
+use self::metrics::ReplicaSetMetrics;
+use self::owner::PodOwner;
+use self::sync::ReplicaController;
+
+/// The ReplicaSet controller.
+pub const DESCRIPTOR: Descriptor = Descriptor {
+    name: NAME,
+    aliases: &["replicaset"],
+    enabled_by_default: true,
+    summary: "Keeps as many pods running as each ReplicaSet asks for",
+    watches: |informers| watch::<ReplicaSet>(informers),
+    init,
+};
+
+const NAME: &str = "replicaset-controller";
+
+fn watch<O: PodOwner>(informers: &InformerFactory) {
+    informers.shared::<O>().add_index(CONTROLLER_INDEX, controller_index);
+    informers.shared::<Pod>().add_index(CONTROLLER_INDEX, controller_index);
+}
+
+fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
+    let workers = ctx.config::<ReplicaSetConfig>().concurrent_syncs;
+    let metrics =
+        ReplicaSetMetrics::register(&ctx.registry).map_err(|source| InitError { controller: NAME, source: Box::new(source) })?;
+    Ok(Box::new(Run { name: NAME, workers, syncer: build::<ReplicaSet>(ctx, NAME, "replicaset", metrics) }))
+}
+
+/// A controller of kind `O`, already listening. `component` is its client and the source of its Events, `queue` the name of its
+/// queue in metrics.
+fn build<O: PodOwner>(
+    ctx: &ControllerContext,
+    component: &'static str,
+    queue: &str,
+    metrics: ReplicaSetMetrics,
+) -> Arc<ReplicaController<O>> {
+    watch::<O>(&ctx.informers);
+    let (owner_informer, pod_informer) = (ctx.informers.shared::<O>(), ctx.informers.shared::<Pod>());
+    let queue = WorkQueue::new(queue, &ctx.queue_metrics);
+    let guard = Arc::new(Guard::default());
+    handlers::register(&owner_informer, &pod_informer, &queue, &guard);
+    let client = ctx.client(component);
+    Arc::new(ReplicaController {
+        owners: owner_informer.store(),
+        pods: pod_informer.store(),
+        owner_informer,
+        pod_informer,
+        queue,
+        guard,
+        recorder: ctx.recorder(component, client.clone()),
+        client,
+        clock: ctx.clock.clone(),
+        metrics,
+    })
+}
+
+struct Run<O> {
+    name: &'static str,
+    workers: i32,
+    syncer: Arc<ReplicaController<O>>,
+}
+
+impl<O: PodOwner> Controller for Run<O> {
+    fn run(self: Box<Self>, stop: CancellationToken) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        let Self { name, workers, syncer } = *self;
+        let workers = usize::try_from(workers).unwrap_or(0);
+        Box::pin(run_workers(name, syncer.queue.clone(), workers, syncer, stop))
+    }
+}

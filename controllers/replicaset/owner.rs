@@ -1,0 +1,60 @@
+//! What this machinery asks of a kind whose objects keep a number of pods.
+//!
+//! ReplicaSets are one such kind; a ReplicationController is another, with the same status and the same rules, which is why
+//! nothing else in this folder names a kind.
+
+use steersman_runtime::labels::{Labels, Selector, SelectorError};
+use steersman_runtime::object::{Document, Object, ReplicaSet, ReplicaSetStatus, Uid};
+
+/// A kind of object that keeps a number of equal pods.
+pub(super) trait PodOwner: Object {
+    /// Whether `status.terminatingReplicas` is reported.
+    const REPORTS_TERMINATING: bool;
+
+    /// Wanted pods.
+    fn replicas(&self) -> i32;
+    /// Seconds a pod must be ready to count as available.
+    fn min_ready_seconds(&self) -> i32;
+    /// Which pods belong to it, or why nobody can say.
+    fn selector(&self) -> Result<&Selector, &SelectorError>;
+    /// Labels of the pods it creates.
+    fn template_labels(&self) -> &Labels;
+    /// Its status as served.
+    fn status(&self) -> &ReplicaSetStatus;
+    /// The object as served.
+    fn document(&self) -> &Document;
+    /// Controller that it shares with others of its kind, whose pods should not crowd on one node when some of them go.
+    fn group(&self) -> Option<&Uid>;
+}
+
+impl PodOwner for ReplicaSet {
+    const REPORTS_TERMINATING: bool = true;
+
+    fn replicas(&self) -> i32 {
+        self.spec.replicas
+    }
+
+    fn min_ready_seconds(&self) -> i32 {
+        self.spec.min_ready_seconds
+    }
+
+    fn selector(&self) -> Result<&Selector, &SelectorError> {
+        self.spec.selector.as_ref()
+    }
+
+    fn template_labels(&self) -> &Labels {
+        self.spec.template.labels()
+    }
+
+    fn status(&self) -> &ReplicaSetStatus {
+        &self.status
+    }
+
+    fn document(&self) -> &Document {
+        &self.document
+    }
+
+    fn group(&self) -> Option<&Uid> {
+        self.meta.controller().map(|reference| &reference.uid)
+    }
+}

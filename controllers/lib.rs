@@ -2,6 +2,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+pub mod podgc;
 pub mod replicaset;
 #[cfg(test)]
 #[allow(dead_code, reason = "each controller's tests use a part of it")]
@@ -10,4 +11,4 @@ mod testing;
 use steersman_runtime::controller::Descriptor;
 
 /// Every controller, in alphabetical order. Help, `--controllers`, health checks and the README table come from this.
-pub const ALL: &[Descriptor] = &[replicaset::DESCRIPTOR];
+pub const ALL: &[Descriptor] = &[podgc::DESCRIPTOR, replicaset::DESCRIPTOR];

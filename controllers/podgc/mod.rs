@@ -1,0 +1,195 @@
+//! Removes pods that nobody else will: finished ones beyond a threshold, terminating ones on nodes out of service or bound to no
+//! node, and those whose node is gone.
+//!
+//! every 20 s: caches -> (terminated, out_of_service, orphaned, unscheduled) -> patch of the status -> delete
+//!
+//! Upstream: `pkg/controller/podgc`. Difference: deletions carry the pod's UID as precondition, so that a pod which took the name
+//! meanwhile stays; the refusal counts as an error, as a pod not found does.
+
+mod config;
+mod metrics;
+mod orphaned;
+mod out_of_service;
+mod patch;
+mod terminated;
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::{StreamExt, stream};
+use serde_json::json;
+use steersman_runtime::client::{ApiClient, ApiError, PatchKind, Target};
+use steersman_runtime::clock::Clock;
+use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
+use steersman_runtime::informer::{InformerFactory, Store};
+use steersman_runtime::intern::Sym;
+use steersman_runtime::object::{Node, Pod};
+use steersman_runtime::resource;
+use steersman_runtime::tasks::CancellationToken;
+use steersman_runtime::workqueue::WorkQueue;
+
+pub use self::config::PodGcConfig;
+use self::metrics::PodGcMetrics;
+
+/// The pod garbage collector.
+pub const DESCRIPTOR: Descriptor = Descriptor {
+    name: NAME,
+    aliases: &["podgc"],
+    enabled_by_default: true,
+    summary: "Removes finished pods beyond a threshold and pods whose node is gone or out of service",
+    watches,
+    init,
+};
+
+const NAME: &str = "pod-garbage-collector-controller";
+
+/// Between the end of one cycle and the start of the next.
+const PAUSE: Duration = Duration::from_secs(20);
+
+/// How long a node must be missed before its pods are orphans.
+const QUARANTINE: Duration = Duration::from_secs(40);
+
+/// Removals in flight where they run side by side; the client's throttle is what bounds their rate.
+const REMOVALS_AT_ONCE: usize = 200;
+
+fn watches(informers: &InformerFactory) {
+    informers.shared::<Pod>();
+    informers.shared::<Node>();
+}
+
+fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
+    let metrics =
+        PodGcMetrics::register(&ctx.registry).map_err(|source| InitError { controller: NAME, source: Box::new(source) })?;
+    Ok(Box::new(PodGc {
+        pods: ctx.informers.shared::<Pod>().store(),
+        nodes: ctx.informers.shared::<Node>().store(),
+        client: ctx.client("pod-garbage-collector"),
+        clock: ctx.clock.clone(),
+        quarantine: WorkQueue::new("orphaned_pods_nodes", &ctx.queue_metrics),
+        threshold: ctx.config::<PodGcConfig>().terminated_pod_gc_threshold,
+        metrics,
+    }))
+}
+
+/// The nodes of one cycle, by name.
+type Nodes = HashMap<Sym, Arc<Node>>;
+
+fn by_name(nodes: Vec<Arc<Node>>) -> Nodes {
+    nodes.into_iter().map(|node| (Sym::new(&node.meta.name), node)).collect()
+}
+
+/// Why a pod goes; the texts are label values of the metrics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reason {
+    Terminated,
+    OutOfService,
+    Orphaned,
+    Unscheduled,
+}
+
+impl Reason {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Terminated => "terminated",
+            Self::OutOfService => "out-of-service",
+            Self::Orphaned => "orphaned",
+            Self::Unscheduled => "unscheduled",
+        }
+    }
+}
+
+struct PodGc {
+    pods: Store<Pod>,
+    nodes: Store<Node>,
+    client: ApiClient,
+    clock: Clock,
+    quarantine: WorkQueue<Sym>,
+    threshold: i32,
+    metrics: PodGcMetrics,
+}
+
+impl Controller for PodGc {
+    fn run(self: Box<Self>, stop: CancellationToken) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        Box::pin(async move {
+            while !stop.is_cancelled() {
+                self.cycle(&stop).await;
+                tokio::select! {
+                    () = stop.cancelled() => {}
+                    () = tokio::time::sleep(PAUSE) => {}
+                }
+            }
+            self.quarantine.shut_down();
+        })
+    }
+}
+
+impl PodGc {
+    /// Looks at all pods once. The steps see the same pods, so that a pod may be removed for more than one reason. No removal
+    /// starts after `stop`.
+    async fn cycle(&self, stop: &CancellationToken) {
+        let (pods, nodes) = (self.pods.list(), by_name(self.nodes.list()));
+
+        let terminated = terminated::surplus(&pods, self.threshold);
+        self.remove_all(&terminated, Reason::Terminated, REMOVALS_AT_ONCE, stop).await;
+
+        let doomed = out_of_service::doomed(&pods, &nodes);
+        self.remove_all(&doomed, Reason::OutOfService, REMOVALS_AT_ONCE, stop).await;
+
+        orphaned::quarantine_unknown_nodes(&pods, &nodes, &self.quarantine);
+        let deleted = orphaned::deleted_nodes(&nodes, &self.quarantine, &self.client).await;
+        self.remove_all(&orphaned::orphans(&pods, &deleted), Reason::Orphaned, 1, stop).await;
+
+        let unscheduled: Vec<Arc<Pod>> = pods.iter().filter(|pod| is_unscheduled(pod)).cloned().collect();
+        self.remove_all(&unscheduled, Reason::Unscheduled, 1, stop).await;
+    }
+
+    async fn remove_all(&self, pods: &[Arc<Pod>], reason: Reason, at_once: usize, stop: &CancellationToken) {
+        if pods.is_empty() {
+            return;
+        }
+        tracing::info!(reason = reason.as_str(), pods = pods.len(), "removing pods");
+        let remove = |pod: &Arc<Pod>| {
+            let pod = Arc::clone(pod);
+            async move {
+                if !stop.is_cancelled() {
+                    self.remove(&pod, reason).await;
+                }
+            }
+        };
+        stream::iter(pods).for_each_concurrent(at_once, remove).await;
+    }
+
+    /// Fails the pod unless it is finished, then deletes it at once. A pod that cannot be failed is left for the next cycle.
+    async fn remove(&self, pod: &Pod, reason: Reason) {
+        let labels = [&*pod.meta.namespace, reason.as_str()];
+        self.metrics.deletions.with_label_values(&labels).inc();
+        if let Err(error) = self.fail_and_delete(pod, reason).await {
+            self.metrics.errors.with_label_values(&labels).inc();
+            let (namespace, name) = (&*pod.meta.namespace, &*pod.meta.name);
+            tracing::error!(namespace, name, reason = reason.as_str(), %error, "pod not removed");
+        }
+    }
+
+    async fn fail_and_delete(&self, pod: &Pod, reason: Reason) -> Result<(), ApiError> {
+        let target = Target {
+            resource: &resource::PODS,
+            namespace: Some(&pod.meta.namespace),
+            name: Some(&pod.meta.name),
+            subresource: None,
+        };
+        if let Some(patch) = patch::failure(pod, reason == Reason::Orphaned, self.clock.now()) {
+            let status = Target { subresource: Some("status"), ..target };
+            self.client.patch(status, PatchKind::Strategic, &patch).await?;
+        }
+        let options = json!({"gracePeriodSeconds": 0, "preconditions": {"uid": pod.meta.uid.to_string()}});
+        self.client.delete(target, &options).await.map(drop)
+    }
+}
+
+/// Being deleted, and no kubelet was ever asked to run it, so none will end it.
+fn is_unscheduled(pod: &Pod) -> bool {
+    pod.meta.is_terminating() && pod.node.is_none()
+}

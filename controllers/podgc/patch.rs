@@ -1,0 +1,154 @@
+//! The status patch that a pod gets before it is removed: the difference between the cached status and the new one, as a
+//! strategic merge patch.
+
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+use steersman_runtime::object::Pod;
+
+/// The condition of a pod that goes although nobody asked for it.
+const DISRUPTION_TARGET: &str = "DisruptionTarget";
+
+/// Fails `pod`; with `node_is_gone` also says why. `None` when the pod is finished already.
+///
+/// The UID is the precondition: the server refuses to change it, so the patch fails on a namesake. Keys are in alphabetical
+/// order, as upstream's are.
+pub(super) fn failure(pod: &Pod, node_is_gone: bool, now: Timestamp) -> Option<Value> {
+    if pod.is_finished() {
+        return None;
+    }
+    let mut status = Map::new();
+    if node_is_gone && let Some(change) = disruption(pod, now) {
+        let known = pod.condition_types.iter().map(|kind| json!({"type": &**kind}));
+        let new = pod.disruption.is_none().then(|| json!({"type": DISRUPTION_TARGET}));
+        if !pod.condition_types.is_empty() {
+            status.insert("$setElementOrder/conditions".to_owned(), known.chain(new).collect());
+        }
+        status.insert("conditions".to_owned(), json!([change]));
+    }
+    if pod.meta.generation != pod.observed_generation.unwrap_or(0) {
+        status.insert("observedGeneration".to_owned(), generation(pod).unwrap_or(Value::Null));
+    }
+    status.insert("phase".to_owned(), json!("Failed"));
+    Some(json!({"metadata": {"uid": pod.meta.uid.to_string()}, "status": status}))
+}
+
+/// `metadata.generation`, which the wire omits when it is 0.
+fn generation(pod: &Pod) -> Option<Value> {
+    (pod.meta.generation != 0).then(|| pod.meta.generation.into())
+}
+
+/// What the patch says of the condition: all of it when it is new, else what differs, together with the merge key.
+fn disruption(pod: &Pod, now: Timestamp) -> Option<Map<String, Value>> {
+    let served = pod.disruption.as_deref().map(|condition| &condition.0);
+    let kept_time = served
+        .filter(|c| c.get("status").and_then(Value::as_str) == Some("True"))
+        .map(|c| c.get("lastTransitionTime").cloned().unwrap_or_default());
+    let time = kept_time.unwrap_or_else(|| json!(now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()));
+    let mut condition = Map::new();
+    condition.insert("lastProbeTime".to_owned(), Value::Null);
+    condition.insert("lastTransitionTime".to_owned(), time);
+    condition.insert("message".to_owned(), json!("PodGC: node no longer exists"));
+    if let Some(generation) = generation(pod) {
+        condition.insert("observedGeneration".to_owned(), generation);
+    }
+    condition.insert("reason".to_owned(), json!("DeletionByPodGC"));
+    condition.insert("status".to_owned(), json!("True"));
+    if let Some(served) = served {
+        condition.retain(|key, value| served.get(key).unwrap_or(&Value::Null) != value);
+        if served.contains_key("observedGeneration") && pod.meta.generation == 0 {
+            condition.insert("observedGeneration".to_owned(), Value::Null);
+        }
+        if condition.is_empty() {
+            return None;
+        }
+    }
+    condition.insert("type".to_owned(), json!(DISRUPTION_TARGET));
+    Some(condition)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::pods::{PodBuilder, pod};
+
+    fn body(pod: PodBuilder, node_is_gone: bool) -> Option<String> {
+        let now = "2026-01-02T03:04:05.678Z".parse().unwrap();
+        failure(&pod.uid("u1").build(), node_is_gone, now).map(|patch| patch.to_string())
+    }
+
+    #[test]
+    fn patches_are_those_of_upstream_byte_for_byte() {
+        let condition = r#"{"lastProbeTime":null,"lastTransitionTime":"2026-01-02T03:04:05Z","message":"PodGC: node no longer exists","observedGeneration":1,"reason":"DeletionByPodGC","status":"True","type":"DisruptionTarget"}"#;
+        let terminating = pod("p").metadata("generation", 2).status("observedGeneration", 1);
+        // (why, pod, node is gone, status in the patch)
+        let cases = [
+            (
+                "unscheduled or out of service",
+                terminating.clone(),
+                false,
+                r#"{"observedGeneration":2,"phase":"Failed"}"#.to_owned(),
+            ),
+            (
+                "the generation is stored already",
+                terminating.status("observedGeneration", 2),
+                false,
+                r#"{"phase":"Failed"}"#.to_owned(),
+            ),
+            (
+                "orphan with an existing condition",
+                pod("p").ready_since(0),
+                true,
+                format!(
+                    r#"{{"$setElementOrder/conditions":[{{"type":"Ready"}},{{"type":"DisruptionTarget"}}],"conditions":[{condition}],"observedGeneration":1,"phase":"Failed"}}"#
+                ),
+            ),
+            (
+                "orphan without conditions",
+                pod("p"),
+                true,
+                format!(r#"{{"conditions":[{condition}],"observedGeneration":1,"phase":"Failed"}}"#),
+            ),
+        ];
+        for (why, pod, node_is_gone, status) in cases {
+            let expected = format!(r#"{{"metadata":{{"uid":"u1"}},"status":{status}}}"#);
+            assert_eq!(body(pod, node_is_gone), Some(expected), "{why}");
+        }
+    }
+
+    #[test]
+    fn a_condition_that_is_there_is_changed_in_place() {
+        let served = |status: &str| {
+            let disruption = json!({"type": "DisruptionTarget", "status": status, "reason": "PreemptionByScheduler",
+                "message": "m", "lastProbeTime": null, "lastTransitionTime": "2026-01-01T00:00:00Z", "observedGeneration": 1});
+            pod("p")
+                .status("observedGeneration", 1)
+                .status("conditions", json!([disruption, {"type": "Ready", "status": "True"}]))
+        };
+        let order = r#""$setElementOrder/conditions":[{"type":"DisruptionTarget"},{"type":"Ready"}]"#;
+        let patch = |changed: &str| {
+            Some(format!(
+                r#"{{"metadata":{{"uid":"u1"}},"status":{{{order},"conditions":[{{{changed}"type":"DisruptionTarget"}}],"phase":"Failed"}}}}"#
+            ))
+        };
+        let words = r#""message":"PodGC: node no longer exists","reason":"DeletionByPodGC","#;
+        assert_eq!(body(served("True"), true), patch(words), "the time of an equal status stays");
+        let changed = format!(r#""lastTransitionTime":"2026-01-02T03:04:05Z",{words}"status":"True","#);
+        assert_eq!(body(served("False"), true), patch(&changed), "another status has its own time");
+        let untouched = r#"{"metadata":{"uid":"u1"},"status":{"phase":"Failed"}}"#;
+        assert_eq!(body(served("True"), false).as_deref(), Some(untouched), "only orphans get the condition");
+        let ours = json!([{"type": "DisruptionTarget", "status": "True", "reason": "DeletionByPodGC", "lastProbeTime": null,
+            "message": "PodGC: node no longer exists", "observedGeneration": 1, "lastTransitionTime": "2026-01-01T00:00:00Z"}]);
+        let ours = pod("p").status("observedGeneration", 1).status("conditions", ours);
+        assert_eq!(body(ours, true).as_deref(), Some(untouched), "nothing to change");
+    }
+
+    #[test]
+    fn a_finished_pod_is_not_patched() {
+        for phase in ["Failed", "Succeeded"] {
+            assert_eq!(body(pod("p").phase(phase), true), None, "{phase}");
+        }
+        for phase in ["Pending", "Running", "Unknown", ""] {
+            assert!(body(pod("p").phase(phase), true).is_some(), "{phase:?}");
+        }
+    }
+}

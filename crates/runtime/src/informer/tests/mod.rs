@@ -1,0 +1,254 @@
+//! Stories of whole informers against a scripted server, in paused time. Here: the server and the means of telling.
+
+mod delivery;
+mod rounds;
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use futures::{FutureExt, StreamExt, stream};
+use prometheus::Registry;
+use serde_json::json;
+use tokio::sync::mpsc;
+use tokio::time::{self, Instant};
+
+use super::metrics::InformerMetrics;
+use super::source::{Frames, ListWatch};
+use super::{Change, InformerFactory, SharedInformer};
+use crate::client::ApiError;
+use crate::object::{Node, Object, ObjectKey, Pod};
+use crate::resource::ResourceType;
+use crate::tasks::{CancellationToken, Tasks};
+
+/// What the server does with one request. When the script is over, requests hang.
+enum Reply {
+    List(String),
+    /// Frames, then the connection goes the way of `After`.
+    Watch(Vec<String>, After),
+    /// Frames as the test sends them; closed when it drops its end.
+    Live(mpsc::UnboundedReceiver<String>),
+    Refuse(ApiError),
+}
+
+#[derive(Clone, Copy)]
+enum After {
+    /// Open for this long, then closed.
+    Close(Duration),
+    /// Open for this long, then broken.
+    Break(Duration),
+    Hang,
+}
+
+const CLOSE: After = After::Close(Duration::from_secs(200));
+
+#[derive(Default)]
+struct Server {
+    script: Mutex<VecDeque<Reply>>,
+    /// Kind and query of every request, and when it came.
+    asked: Mutex<Vec<(String, Instant)>>,
+}
+
+impl Server {
+    fn new(script: impl IntoIterator<Item = Reply>) -> Arc<Self> {
+        Arc::new(Self { script: Mutex::new(script.into_iter().collect()), asked: Mutex::default() })
+    }
+
+    fn next(&self, verb: &str, query: &str) -> Option<Reply> {
+        // The drawn timeouts are cut off: what they are is told in progress.rs.
+        let query = query.split("&timeout=").next().unwrap().replace("allowWatchBookmarks=true", "");
+        let query = query.replace("resourceVersionMatch=NotOlderThan&sendInitialEvents=true", "initial");
+        self.asked.lock().unwrap().push((format!("{verb} {}", query.trim_start_matches('&')), Instant::now()));
+        self.script.lock().unwrap().pop_front()
+    }
+
+    fn asked(&self) -> Vec<String> {
+        self.asked.lock().unwrap().iter().map(|(request, _)| request.clone()).collect()
+    }
+
+    /// Time between one request and the next.
+    fn pauses(&self) -> Vec<Duration> {
+        self.asked.lock().unwrap().windows(2).map(|pair| pair[1].1 - pair[0].1).collect()
+    }
+}
+
+impl ListWatch for Server {
+    fn list<'a>(&'a self, query: &'a str) -> BoxFuture<'a, Result<Bytes, ApiError>> {
+        match self.next("list", query) {
+            Some(Reply::List(body)) => async { Ok(Bytes::from(body)) }.boxed(),
+            Some(Reply::Refuse(error)) => async { Err(error) }.boxed(),
+            Some(_) => panic!("the script has no list for {query}"),
+            None => std::future::pending().boxed(),
+        }
+    }
+
+    fn watch<'a>(&'a self, query: &'a str) -> BoxFuture<'a, Result<Frames, ApiError>> {
+        let frames: Result<Frames, ApiError> = match self.next("watch", query) {
+            Some(Reply::Refuse(error)) => Err(error),
+            Some(Reply::Watch(lines, after)) => {
+                let lines = stream::iter(lines.into_iter().map(|line| Ok(Bytes::from(line))));
+                let end = stream::once(async move {
+                    match after {
+                        After::Close(lived) => time::sleep(lived).await,
+                        After::Break(lived) => {
+                            time::sleep(lived).await;
+                            return Some(Err(transport(std::io::ErrorKind::ConnectionReset)));
+                        }
+                        After::Hang => std::future::pending().await,
+                    }
+                    None
+                });
+                Ok(lines.chain(end.filter_map(std::future::ready)).boxed())
+            }
+            Some(Reply::Live(lines)) => {
+                Ok(stream::unfold(lines, |mut lines| async { lines.recv().await.map(|line| (Ok(Bytes::from(line)), lines)) })
+                    .boxed())
+            }
+            Some(Reply::List(_)) => panic!("the script has no watch for {query}"),
+            None => return std::future::pending().boxed(),
+        };
+        async { frames }.boxed()
+    }
+}
+
+fn transport(kind: std::io::ErrorKind) -> ApiError {
+    ApiError::Transport { request: "GET /api/v1/nodes".to_owned(), source: Box::new(std::io::Error::from(kind)) }
+}
+
+fn status(code: u16, reason: &str) -> serde_json::Value {
+    json!({"kind": "Status", "code": code, "reason": reason, "message": format!("{reason}!")})
+}
+
+fn refuse(code: u16, reason: &str) -> Reply {
+    let status = serde_json::from_value(status(code, reason)).unwrap();
+    Reply::Refuse(ApiError::Status { request: "GET /api/v1/nodes".to_owned(), code, status })
+}
+
+fn node(name: &str, version: u64) -> serde_json::Value {
+    node_with_uid(name, version, name)
+}
+
+fn node_with_uid(name: &str, version: u64, uid: &str) -> serde_json::Value {
+    json!({"kind": "Node", "metadata": {"name": name, "uid": uid, "resourceVersion": version.to_string()}})
+}
+
+fn event(kind: &str, object: &serde_json::Value) -> String {
+    json!({"type": kind, "object": object}).to_string()
+}
+
+fn bookmark(version: u64) -> String {
+    event("BOOKMARK", &json!({"kind": "Node", "metadata": {"resourceVersion": version.to_string()}}))
+}
+
+fn synced(version: u64) -> String {
+    let annotations = json!({"k8s.io/initial-events-end": "true"});
+    event("BOOKMARK", &json!({"kind": "Node", "metadata": {"resourceVersion": version.to_string(), "annotations": annotations}}))
+}
+
+fn page(version: u64, next: &str, items: &[serde_json::Value]) -> Reply {
+    let metadata = json!({"resourceVersion": version.to_string(), "continue": next});
+    Reply::List(json!({"kind": "NodeList", "metadata": metadata, "items": items}).to_string())
+}
+
+/// An initial state of a streaming list, then what follows, then `after`.
+fn streamed(objects: &[serde_json::Value], version: u64, then: &[String], after: After) -> Reply {
+    let initial = objects.iter().map(|object| event("ADDED", object));
+    Reply::Watch(initial.chain([synced(version)]).chain(then.iter().cloned()).collect(), after)
+}
+
+/// A running informer that writes down what its first handler hears.
+struct Story {
+    informer: SharedInformer<Node>,
+    server: Arc<Server>,
+    heard: Arc<Mutex<Vec<String>>>,
+    registry: Registry,
+    stop: CancellationToken,
+}
+
+fn told(change: Change<'_, Node>) -> String {
+    let shown = |node: &Node| format!("{}@{}", node.meta.name, node.meta.resource_version);
+    match change {
+        Change::Added { object, initial: true } => format!("initial {}", shown(object)),
+        Change::Added { object, initial: false } => format!("added {}", shown(object)),
+        Change::Updated { old, new } => format!("updated {} -> {}", shown(old), shown(new)),
+        Change::Deleted { object, final_state_unknown: true } => format!("missed deletion of {}", shown(object)),
+        Change::Deleted { object, final_state_unknown: false } => format!("deleted {}", shown(object)),
+    }
+}
+
+fn listen(informer: &SharedInformer<Node>) -> Arc<Mutex<Vec<String>>> {
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let writer = Arc::clone(&heard);
+    informer.add_handler(move |change| writer.lock().unwrap().push(told(change)));
+    heard
+}
+
+impl Story {
+    fn new(script: impl IntoIterator<Item = Reply>) -> Self {
+        let registry = Registry::new();
+        let informer = SharedInformer::new(InformerMetrics::register(&registry).unwrap().of(Node::RESOURCE));
+        let heard = listen(&informer);
+        Self { informer, server: Server::new(script), heard, registry, stop: CancellationToken::new() }
+    }
+
+    fn start(&self) {
+        self.start_with_resync(Duration::ZERO);
+    }
+
+    fn start_with_resync(&self, resync: Duration) {
+        let server: Arc<dyn ListWatch> = Arc::<Server>::clone(&self.server);
+        tokio::spawn(self.informer.clone().run(server, resync, self.stop.clone()));
+    }
+
+    /// Runs a script until `requests` requests were made.
+    async fn after(script: impl IntoIterator<Item = Reply>, requests: usize) -> Self {
+        let story = Self::new(script);
+        story.start();
+        story.asked(requests).await;
+        story
+    }
+
+    async fn asked(&self, requests: usize) {
+        until(|| self.server.asked().len() >= requests, || format!("{:?}", self.server.asked())).await;
+    }
+
+    fn heard(&self) -> Vec<String> {
+        self.heard.lock().unwrap().clone()
+    }
+
+    async fn hears(&self, count: usize) -> Vec<String> {
+        until(|| self.heard.lock().unwrap().len() >= count, || format!("{:?}", self.heard())).await;
+        self.heard()
+    }
+
+    fn names(&self) -> Vec<String> {
+        let mut names: Vec<String> =
+            self.informer.store().list().iter().map(|n| format!("{}@{}", n.meta.name, n.meta.resource_version)).collect();
+        names.sort();
+        names
+    }
+
+    fn metric(&self, name: &str) -> f64 {
+        let families = self.registry.gather();
+        let metric = &families.iter().find(|family| family.name() == name).unwrap().get_metric()[0];
+        metric.get_counter().get_value() + metric.get_gauge().get_value()
+    }
+}
+
+impl Drop for Story {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+async fn until(condition: impl Fn() -> bool, shown: impl Fn() -> String) {
+    let limit = time::timeout(Duration::from_secs(7200), async {
+        while !condition() {
+            time::sleep(Duration::from_millis(50)).await;
+        }
+    });
+    assert!(limit.await.is_ok(), "not within two hours: {}", shown());
+}

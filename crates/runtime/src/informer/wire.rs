@@ -84,8 +84,8 @@ fn cut(line: &[u8]) -> Option<(&str, &[u8])> {
 
 fn decode<T: Object>(kind: &str, object: &[u8]) -> Result<Frame<T>, WireError> {
     Ok(match kind {
-        "ADDED" | "MODIFIED" => Frame::Set(T::decode(object)?),
-        "DELETED" => Frame::Gone(T::decode(object)?),
+        "ADDED" | "MODIFIED" => Frame::Set(versioned(object)?),
+        "DELETED" => Frame::Gone(versioned(object)?),
         "BOOKMARK" => {
             let BookmarkWire { metadata } = serde_json::from_slice(object).map_err(WireError::Frame)?;
             let ends_initial = metadata.annotations.is_some_and(|a| a.get(INITIAL_EVENTS_END).is_some_and(|v| v == "true"));
@@ -94,6 +94,15 @@ fn decode<T: Object>(kind: &str, object: &[u8]) -> Result<Frame<T>, WireError> {
         "ERROR" => Frame::Error(serde_json::from_slice(object).map_err(WireError::Frame)?),
         other => return Err(WireError::FrameType(other.to_owned())),
     })
+}
+
+/// An object of a watch event: its version says where the watch can be resumed.
+fn versioned<T: Object>(json: &[u8]) -> Result<T, WireError> {
+    let object = T::decode(json)?;
+    match object.meta().resource_version {
+        0 => Err(WireError::Version("0".to_owned())),
+        _ => Ok(object),
+    }
 }
 
 fn version(text: &str) -> Result<u64, WireError> {
@@ -161,17 +170,21 @@ mod tests {
     fn frames_are_read_however_they_are_written() {
         let cases = [
             (r#"{"type":"ADDED","object":{"metadata":{"name":"a","resourceVersion":"1"}}}"#, "set a"),
-            ("{\"type\":\"MODIFIED\",\"object\":{\"metadata\":{\"name\":\"a\"}}}\n", "set a"),
-            (r#"{"type":"DELETED","object":{"metadata":{"name":"a"}}}"#, "gone a"),
-            (r#"{"object":{"metadata":{"name":"a"}},"type":"ADDED"}"#, "set a"),
-            (r#" { "type" : "ADDED" , "object" : {"metadata":{"name":"a"}} } "#, "set a"),
-            (r#"{"type":"ADDED","object":{"metadata":{"name":"a"}},"more":{}}"#, "set a"),
+            ("{\"type\":\"MODIFIED\",\"object\":{\"metadata\":{\"name\":\"a\",\"resourceVersion\":\"1\"}}}\n", "set a"),
+            (r#"{"type":"DELETED","object":{"metadata":{"name":"a","resourceVersion":"1"}}}"#, "gone a"),
+            (r#"{"object":{"metadata":{"name":"a","resourceVersion":"1"}},"type":"ADDED"}"#, "set a"),
+            (r#" { "type" : "ADDED" , "object" : {"metadata":{"name":"a","resourceVersion":"1"}} } "#, "set a"),
+            (r#"{"type":"ADDED","object":{"metadata":{"name":"a","resourceVersion":"1"}},"more":{}}"#, "set a"),
             (r#"{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"7"}}}"#, "bookmark 7 false"),
             (
                 r#"{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"8","annotations":{"k8s.io/initial-events-end":"true"}}}}"#,
                 "bookmark 8 true",
             ),
             (r#"{"type":"ERROR","object":{"kind":"Status","reason":"Expired","code":410}}"#, "error Expired"),
+            (
+                r#"{"type":"ADDED","object":{"metadata":{"name":"a"}}}"#,
+                "resourceVersion \"0\" is not a decimal number above zero",
+            ),
             (r#"{"type":"OTHER","object":{}}"#, "watch event of unknown type \"OTHER\""),
             (
                 r#"{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"0"}}}"#,
@@ -189,7 +202,7 @@ mod tests {
     #[test]
     fn a_page_gives_its_objects_one_by_one() {
         let body =
-            br#"{"kind":"NodeList","metadata":{"resourceVersion":"12","continue":"abc"},"items":[{"metadata":{"name":"a"}},{}]}"#;
+            br#"{"kind":"NodeList","metadata":{"resourceVersion":"12","continue":"abc"},"items":[{"metadata":{"name":"a","resourceVersion":"1"}},{}]}"#;
         let page = Page::parse(body).unwrap();
         assert_eq!((page.version, page.next.as_deref()), (12, Some("abc")));
         let objects: Vec<Result<Node, _>> = page.objects().collect();

@@ -341,7 +341,7 @@ async fn requests_are_throttled_and_watches_are_not() {
     let client = server.client(0.5);
     client.get(WEB).await.unwrap();
     client.get(WEB).await.unwrap();
-    client.watch(PODS_OF_SHOP, "").await.unwrap();
+    let _watch = client.watch(PODS_OF_SHOP, "").await.unwrap();
     assert_eq!(server.times(), [0, 2, 2]);
     let text = server.exposition();
     assert!(text.contains(r#"rest_client_rate_limiter_duration_seconds_sum{host="api:6443",verb="GET"} 2"#), "{text}");
@@ -424,7 +424,7 @@ async fn metrics_count_final_answers_and_retries_apart() {
     client.replace(WEB, &json!({})).await.unwrap();
     client.get(Target { resource: &NAMESPACES, namespace: None, name: Some("shop"), subresource: None }).await.unwrap_err();
     client.get(WEB).await.unwrap_err();
-    client.watch(PODS_OF_SHOP, "").await.unwrap();
+    let _watch = client.watch(PODS_OF_SHOP, "").await.unwrap();
     let text = server.exposition();
     let expected = [
         r#"rest_client_requests_total{code="200",host="api:6443",method="PUT"} 1"#,

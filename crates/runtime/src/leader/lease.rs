@@ -1,0 +1,146 @@
+//! The Lease object: what is read from it, and what is written on top of it.
+
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+use crate::object::ObjectReference;
+
+/// A Lease as the server sent it. Fields we do not know stay in it and go back with the next write.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Lease(Value);
+
+/// The five fields an elector writes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Record {
+    /// Empty: free.
+    pub(super) holder: String,
+    pub(super) duration_seconds: u64,
+    pub(super) acquire_time: String,
+    pub(super) renew_time: String,
+    pub(super) transitions: i64,
+}
+
+impl Lease {
+    pub(super) fn decode(json: &[u8]) -> Result<Self, serde_json::Error> {
+        let document: Map<String, Value> = serde_json::from_slice(json)?;
+        Ok(Self(Value::Object(document)))
+    }
+
+    /// A Lease nobody has written yet.
+    pub(super) fn new(namespace: &str, name: &str) -> Self {
+        Self(json!({
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": {"name": name, "namespace": namespace},
+        }))
+    }
+
+    /// This Lease with `record` in it. What coordinated election left behind goes, as with upstream's elector.
+    pub(super) fn with(&self, record: &Record) -> Value {
+        let mut document = self.0.clone();
+        if !document["spec"].is_object() {
+            document["spec"] = json!({});
+        }
+        let spec = document["spec"].as_object_mut().expect("made an object above");
+        spec.insert("holderIdentity".to_owned(), json!(record.holder));
+        spec.insert("leaseDurationSeconds".to_owned(), json!(record.duration_seconds));
+        spec.insert("acquireTime".to_owned(), json!(record.acquire_time));
+        spec.insert("renewTime".to_owned(), json!(record.renew_time));
+        spec.insert("leaseTransitions".to_owned(), json!(record.transitions));
+        spec.remove("strategy");
+        spec.remove("preferredHolder");
+        document
+    }
+
+    /// Everything that makes one record differ from another.
+    pub(super) fn spec(&self) -> &Value {
+        &self.0["spec"]
+    }
+
+    /// Who holds it; empty if nobody does.
+    pub(super) fn holder(&self) -> &str {
+        self.spec()["holderIdentity"].as_str().unwrap_or_default()
+    }
+
+    pub(super) fn duration_seconds(&self) -> u64 {
+        self.spec()["leaseDurationSeconds"].as_u64().unwrap_or_default()
+    }
+
+    pub(super) fn transitions(&self) -> i64 {
+        self.spec()["leaseTransitions"].as_i64().unwrap_or_default()
+    }
+
+    pub(super) fn acquire_time(&self) -> Option<&str> {
+        self.spec()["acquireTime"].as_str()
+    }
+
+    pub(super) fn reference(&self) -> ObjectReference {
+        let meta = |field: &str| self.0["metadata"][field].as_str().unwrap_or_default().to_owned();
+        ObjectReference {
+            api_version: "coordination.k8s.io/v1".to_owned(),
+            kind: "Lease".to_owned(),
+            namespace: meta("namespace"),
+            name: meta("name"),
+            uid: meta("uid"),
+            resource_version: meta("resourceVersion"),
+        }
+    }
+}
+
+/// `time` as a MicroTime: UTC, six decimals.
+pub(super) fn micro_time(time: Timestamp) -> String {
+    format!("{time:.6}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_micro_time_always_has_six_decimals() {
+        // (time, expected)
+        let cases = [
+            ("2026-01-02T03:04:05Z", "2026-01-02T03:04:05.000000Z"),
+            ("2026-01-02T03:04:05.6Z", "2026-01-02T03:04:05.600000Z"),
+            ("2026-01-02T03:04:05.123456789Z", "2026-01-02T03:04:05.123456Z"),
+        ];
+        for (time, expected) in cases {
+            assert_eq!(micro_time(time.parse().unwrap()), expected);
+        }
+    }
+
+    #[test]
+    fn a_write_carries_along_what_it_does_not_know() {
+        let served = json!({
+            "metadata": {"name": "l", "resourceVersion": "7", "labels": {"a": "b"}, "futureField": [1]},
+            "spec": {"holderIdentity": "old", "leaseTransitions": 3, "strategy": "OldestEmulationVersion", "preferredHolder": "x"},
+        });
+        let lease = Lease::decode(served.to_string().as_bytes()).unwrap();
+        let record = Record {
+            holder: "me".to_owned(),
+            duration_seconds: 15,
+            acquire_time: "2026-01-02T03:04:05.000000Z".to_owned(),
+            renew_time: "2026-01-02T03:04:06.000000Z".to_owned(),
+            transitions: 4,
+        };
+        assert_eq!(
+            lease.with(&record),
+            json!({
+                "metadata": {"name": "l", "resourceVersion": "7", "labels": {"a": "b"}, "futureField": [1]},
+                "spec": {
+                    "holderIdentity": "me",
+                    "leaseDurationSeconds": 15,
+                    "acquireTime": "2026-01-02T03:04:05.000000Z",
+                    "renewTime": "2026-01-02T03:04:06.000000Z",
+                    "leaseTransitions": 4,
+                },
+            })
+        );
+    }
+
+    #[test]
+    fn a_lease_without_a_spec_is_free() {
+        let lease = Lease::decode(br#"{"metadata":{"name":"l"}}"#).unwrap();
+        assert_eq!((lease.holder(), lease.duration_seconds(), lease.transitions()), ("", 0, 0));
+    }
+}

@@ -1,0 +1,133 @@
+//! Watches the Lease, so that a release is seen when it happens and not at the next attempt.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::StreamExt;
+use futures::stream::{self, BoxStream};
+use serde::Deserialize;
+use tokio::time::sleep;
+
+use super::ElectionConfig;
+use crate::client::{ApiClient, ApiError, Target};
+use crate::resource::LEASES;
+
+/// The longest pause before a broken watch is opened again.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
+#[derive(Deserialize)]
+struct Frame {
+    #[serde(rename = "type")]
+    kind: String,
+    object: Option<Object>,
+}
+
+#[derive(Deserialize)]
+struct Object {
+    spec: Option<Spec>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Spec {
+    holder_identity: Option<String>,
+}
+
+struct Watch {
+    client: ApiClient,
+    config: ElectionConfig,
+    lines: Option<BoxStream<'static, Result<Bytes, ApiError>>>,
+    /// Before the next opening; none before the first.
+    pause: Duration,
+}
+
+/// The holder each time the Lease changes; empty when it is free or gone. Never ends; while the watch fails there is nothing, and
+/// attempts at the retry period have to do. What it says may be stale: it is a reason to look, not to decide.
+pub(super) fn holders(client: ApiClient, config: ElectionConfig) -> BoxStream<'static, String> {
+    let watch = Watch { client, config, lines: None, pause: Duration::ZERO };
+    stream::unfold(watch, |mut watch| async move {
+        let holder = watch.next().await;
+        Some((holder, watch))
+    })
+    .boxed()
+}
+
+impl Watch {
+    async fn next(&mut self) -> String {
+        loop {
+            if self.lines.is_none() {
+                sleep(self.pause).await;
+                self.lines = self.open().await;
+            }
+            while let Some(lines) = &mut self.lines {
+                match lines.next().await {
+                    Some(Ok(line)) => match holder_in(&line) {
+                        Seen::Holder(holder) => {
+                            self.pause = Duration::ZERO;
+                            return holder;
+                        }
+                        Seen::Nothing => {}
+                        Seen::Failure => self.lines = None,
+                    },
+                    Some(Err(_)) | None => self.lines = None,
+                }
+            }
+            self.pause = (self.pause * 2).clamp(self.config.retry_period.min(LONGEST_PAUSE), LONGEST_PAUSE);
+        }
+    }
+
+    async fn open(&mut self) -> Option<BoxStream<'static, Result<Bytes, ApiError>>> {
+        let target = Target { resource: &LEASES, namespace: Some(&self.config.namespace), name: None, subresource: None };
+        let query = format!("fieldSelector=metadata.name%3D{}", self.config.name);
+        match self.client.watch(target, &query).await {
+            Ok(lines) => Some(lines),
+            Err(error) => {
+                tracing::debug!(%error, "Cannot watch the lease, attempts are made every retry period only");
+                None
+            }
+        }
+    }
+}
+
+#[derive(Debug, PartialEq)]
+enum Seen {
+    Holder(String),
+    Nothing,
+    Failure,
+}
+
+fn holder_in(line: &[u8]) -> Seen {
+    let Ok(frame) = serde_json::from_slice::<Frame>(line) else { return Seen::Failure };
+    match frame.kind.as_str() {
+        "ADDED" | "MODIFIED" => {
+            let spec = frame.object.and_then(|o| o.spec);
+            Seen::Holder(spec.and_then(|s| s.holder_identity).unwrap_or_default())
+        }
+        "DELETED" => Seen::Holder(String::new()),
+        "BOOKMARK" => Seen::Nothing,
+        _ => Seen::Failure,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_says_who_holds_the_lease() {
+        let holder = |name: &str| Seen::Holder(name.to_owned());
+        // (frame, expected)
+        let cases = [
+            (r#"{"type":"ADDED","object":{"spec":{"holderIdentity":"a"}}}"#, holder("a")),
+            (r#"{"type":"MODIFIED","object":{"spec":{"holderIdentity":""}}}"#, holder("")),
+            (r#"{"type":"MODIFIED","object":{"spec":{}}}"#, holder("")),
+            (r#"{"type":"DELETED","object":{"spec":{"holderIdentity":"a"}}}"#, holder("")),
+            (r#"{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"5"}}}"#, Seen::Nothing),
+            (r#"{"type":"ERROR","object":{"kind":"Status","status":"Failure","code":410}}"#, Seen::Failure),
+            ("not json", Seen::Failure),
+        ];
+        for (frame, expected) in cases {
+            assert_eq!(holder_in(frame.as_bytes()), expected, "{frame}");
+        }
+    }
+}

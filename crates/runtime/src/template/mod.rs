@@ -1,10 +1,22 @@
 //! Pod templates: equality as upstream defines it, and the template hash.
+//!
+//! Both read the template as served, by the table of Go types of Kubernetes 1.36 ([`types`]): equality through one text per class
+//! of equal templates ([`canonical`](mod@canonical)), the hash through the text that Go dumps ([`dump`](mod@dump)).
+
+mod big;
+mod canonical;
+mod dump;
+mod quantity;
+#[cfg(test)]
+mod tests;
+mod types;
 
 use std::fmt;
 use std::sync::Arc;
 
 use serde_json::Value;
 
+use self::canonical::canonical;
 use crate::intern::Interner;
 use crate::labels::Labels;
 
@@ -43,13 +55,37 @@ impl fmt::Debug for PodTemplate {
     }
 }
 
-/// One text per class of equal templates.
-fn canonical(_template: &Value) -> String {
-    todo!("helper: template")
-}
-
 /// Value of the label `pod-template-hash` for the template `template` (`spec.template` as served), bit for bit upstream's
 /// `ComputeHash` of 1.36.
-pub fn hash(_template: &Value, _collision_count: Option<i32>) -> String {
-    todo!("helper: template")
+pub fn hash(template: &Value, collision_count: Option<i32>) -> String {
+    let mut fnv = Fnv1a::default();
+    dump::dump(template, &mut fnv).expect("hashing does not fail");
+    if let Some(count) = collision_count {
+        fnv.bytes(&count.to_le_bytes());
+        fnv.bytes(&[0; 4]);
+    }
+    // Upstream's alphabet of letters and digits that spell no words, at the places of the characters 0 to 9.
+    fnv.0.to_string().bytes().map(|digit| char::from(b"456789bcdf"[usize::from(digit - b'0')])).collect()
+}
+
+/// FNV-1a of 32 bits; the dump is hashed as it is written.
+struct Fnv1a(u32);
+
+impl Default for Fnv1a {
+    fn default() -> Self {
+        Self(2_166_136_261)
+    }
+}
+
+impl Fnv1a {
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.0 = bytes.iter().fold(self.0, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(16_777_619));
+    }
+}
+
+impl fmt::Write for Fnv1a {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.bytes(text.as_bytes());
+        Ok(())
+    }
 }

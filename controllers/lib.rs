@@ -1,7 +1,9 @@
 //! The controllers of Steersman, one folder each, and the table that names them all.
 
-#![cfg_attr(test, allow(clippy::unwrap_used))]
+// Tables of cases are arrays of tuples.
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::type_complexity))]
 
+pub mod deployment;
 pub mod podgc;
 pub mod replicaset;
 #[cfg(test)]

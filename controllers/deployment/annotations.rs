@@ -1,0 +1,102 @@
+//! The annotations by which a Deployment and its ReplicaSets remember revisions and sizes.
+
+use steersman_runtime::object::{Annotations, Deployment, ReplicaSet};
+
+use super::limits;
+
+/// Which generation of the template it is: on ReplicaSets, and on the Deployment that of its new one.
+pub(super) const REVISION: &str = "deployment.kubernetes.io/revision";
+/// Revisions a ReplicaSet had before it became the new one again, comma separated.
+pub(super) const REVISION_HISTORY: &str = "deployment.kubernetes.io/revision-history";
+/// The Deployment's replicas when the ReplicaSet's size was set last.
+pub(super) const DESIRED_REPLICAS: &str = "deployment.kubernetes.io/desired-replicas";
+/// The same with the surge.
+pub(super) const MAX_REPLICAS: &str = "deployment.kubernetes.io/max-replicas";
+/// Asks for a rollback to a revision; what is left of a field that `extensions/v1beta1` had.
+pub(super) const ROLLBACK_TO: &str = "deprecated.deployment.rollback.to";
+
+/// Neither copied to ReplicaSets nor taken back from them.
+const NOT_COPIED: [&str; 6] =
+    ["kubectl.kubernetes.io/last-applied-configuration", REVISION, REVISION_HISTORY, DESIRED_REPLICAS, MAX_REPLICAS, ROLLBACK_TO];
+
+/// Whether this annotation goes from a Deployment to its new ReplicaSet, and back on a rollback.
+pub(super) fn is_copied(key: &str) -> bool {
+    !NOT_COPIED.contains(&key)
+}
+
+/// The annotations of `d` that `rs` has not, or has with another value. None is ever removed from a ReplicaSet.
+pub(super) fn missing<'a>(d: &'a Deployment, rs: &'a Annotations) -> impl Iterator<Item = (&'a String, &'a String)> {
+    d.annotations.iter().filter(|(key, value)| is_copied(key) && rs.get(*key) != Some(value))
+}
+
+/// The size annotations of a ReplicaSet of `d`.
+pub(super) fn sizes(d: &Deployment) -> [(&'static str, String); 2] {
+    [(DESIRED_REPLICAS, d.spec.replicas.to_string()), (MAX_REPLICAS, limits::max_replicas(d).to_string())]
+}
+
+/// Whether the size annotations of `rs` are those of `d`.
+pub(super) fn sizes_are_current(d: &Deployment, rs: &ReplicaSet) -> bool {
+    sizes(d).iter().all(|(key, value)| rs.annotations.get(*key) == Some(value))
+}
+
+/// A whole number from 0 to 2147483647 without sign, or nothing.
+pub(super) fn non_negative(annotations: &Annotations, key: &str) -> Option<i32> {
+    let text = annotations.get(key)?;
+    // Rust's parser takes a leading plus, Go's ParseUint does not.
+    if text.starts_with(['+', '-']) { None } else { text.parse().ok() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{deployment, replica_set};
+
+    #[test]
+    fn test_get_non_negative_int32_from_annotation() {
+        // (name, value, expected)
+        let cases = [
+            ("invalid empty", None, None),
+            ("invalid", Some("invalid"), None),
+            ("invalid negative", Some("-1"), None),
+            ("valid zero", Some("0"), Some(0)),
+            ("valid", Some("13"), Some(13)),
+            ("valid max", Some("2147483647"), Some(i32::MAX)),
+            ("invalid max out of range", Some("2147483648"), None),
+            ("invalid max out of range 2", Some("4294967296"), None),
+            ("a sign", Some("+13"), None),
+        ];
+        for (name, value, expected) in cases {
+            let mut annotations = Annotations::from([("foo".to_owned(), "2".to_owned())]);
+            annotations.extend(value.map(|value| ("test".to_owned(), value.to_owned())));
+            assert_eq!(non_negative(&annotations, "test"), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn test_replicas_annotations_need_update() {
+        let d = deployment("web").replicas(10).rolling(10, 0).build();
+        // (name, desired, max, needs update)
+        let cases = [
+            ("test Annotations nil", None, None, true),
+            ("test desiredReplicas update", Some("8"), Some("20"), true),
+            ("test maxReplicas update", Some("10"), Some("16"), true),
+            ("test needn't update", Some("10"), Some("20"), false),
+        ];
+        for (name, desired, max, expected) in cases {
+            let mut rs = replica_set("hello");
+            for (key, value) in [(DESIRED_REPLICAS, desired), (MAX_REPLICAS, max)] {
+                rs = value.into_iter().fold(rs, |rs, value| rs.annotation(key, value));
+            }
+            assert_eq!(!sizes_are_current(&d, &rs.build()), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn only_what_users_wrote_is_copied() {
+        let d = deployment("web").annotation("team", "a").annotation("same", "x").annotation("new", "y");
+        let d = NOT_COPIED.iter().fold(d, |d, key| d.annotation(key, "1")).build();
+        let rs = replica_set("web-1").annotation("team", "b").annotation("same", "x").annotation("own", "z").build();
+        let copied: Vec<_> = missing(&d, &rs.annotations).map(|(key, value)| (key.as_str(), value.as_str())).collect();
+        assert_eq!(copied, [("new", "y"), ("team", "a")]);
+    }
+}

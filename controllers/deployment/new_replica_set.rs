@@ -1,0 +1,242 @@
+//! The new ReplicaSet: what it looks like when it is created, and what keeps an existing one in line with its Deployment.
+
+use serde_json::{Map, Value, json};
+use steersman_runtime::object::{Deployment, Object, ReplicaSet};
+
+use super::annotations;
+use super::document::{entry, set_annotations};
+use super::limits::LimitError;
+use super::replica_sets::{ReplicaSets, sum};
+use super::revision;
+use super::rolling;
+
+/// Label that tells the pods of one ReplicaSet from those of its siblings.
+pub(super) const POD_TEMPLATE_HASH: &str = "pod-template-hash";
+
+/// Longest name of an object.
+const NAME_LIMIT: usize = 253;
+
+/// A ReplicaSet to create.
+#[derive(Debug)]
+pub(super) struct NewReplicaSet {
+    /// Its name.
+    pub(super) name: String,
+    /// The pods it starts with.
+    pub(super) size: i32,
+    /// Its revision.
+    pub(super) revision: i64,
+    /// What to POST.
+    pub(super) object: Map<String, Value>,
+}
+
+/// The ReplicaSet that `d` needs next to the old ones in `sets`; `hash` gives the hash of its template.
+pub(super) fn build(
+    d: &Deployment,
+    sets: &ReplicaSets,
+    hash: impl FnOnce(&Value) -> String,
+) -> Result<NewReplicaSet, LimitError> {
+    let revision = revision::next(&sets.old);
+    let size = rolling::new_size(d, 0, sum(&sets.old, |rs| rs.spec.replicas))?;
+
+    let mut document = d.document.to_object();
+    let spec = entry(&mut document, "spec");
+    let mut template = spec.remove("template").unwrap_or_else(|| json!({}));
+    let mut selector = spec.remove("selector").unwrap_or_else(|| json!({}));
+    let hash = hash(&template);
+    let name = name(&d.meta.name, &hash);
+    let labels = add_label(&mut template, &["metadata", "labels"], &hash);
+    add_label(&mut selector, &["matchLabels"], &hash);
+
+    let mut wanted = revision::annotations(d, &Default::default(), revision).annotations;
+    wanted.extend(annotations::sizes(d).map(|(key, value)| (key.to_owned(), value)));
+    let mut object = json!({
+        "apiVersion": ReplicaSet::RESOURCE.api_version(),
+        "kind": ReplicaSet::RESOURCE.kind,
+        "metadata": {
+            "name": name,
+            "namespace": d.meta.namespace.as_str(),
+            "labels": labels,
+            "annotations": wanted,
+            "ownerReferences": [{
+                "apiVersion": Deployment::RESOURCE.api_version(),
+                "kind": Deployment::RESOURCE.kind,
+                "name": *d.meta.name,
+                "uid": d.meta.uid.to_string(),
+                "controller": true,
+                "blockOwnerDeletion": true,
+            }],
+        },
+        "spec": {"replicas": size, "selector": selector, "template": template},
+    });
+    let object = std::mem::take(object.as_object_mut().expect("it is written as an object"));
+    let mut new = NewReplicaSet { name, size, revision, object };
+    set_min_ready_seconds(&mut new.object, d.spec.min_ready_seconds);
+    Ok(new)
+}
+
+/// The existing new ReplicaSet as it should be stored, or nothing when it is as it should be: with the annotations of `d`, a
+/// revision above those of the old ones, and the `minReadySeconds` of `d`.
+pub(super) fn update(d: &Deployment, sets: &ReplicaSets) -> Option<Map<String, Value>> {
+    let rs = sets.new.as_ref()?;
+    let wanted = revision::annotations(d, &rs.annotations, revision::next(&sets.old));
+    if !wanted.changed && rs.spec.min_ready_seconds == d.spec.min_ready_seconds {
+        return None;
+    }
+    let mut object = rs.document.to_object();
+    set_annotations(&mut object, wanted.annotations);
+    set_min_ready_seconds(&mut object, d.spec.min_ready_seconds);
+    Some(object)
+}
+
+/// The name of the Deployment and the hash, with the former cut so that both fit. A hash that leaves no room at all is not cut
+/// for, and the API server will refuse the name.
+fn name(deployment: &str, hash: &str) -> String {
+    let room = NAME_LIMIT.saturating_sub(hash.len() + 1);
+    let kept = if room > 0 && deployment.len() > room { deployment.get(..room).unwrap_or(deployment) } else { deployment };
+    format!("{kept}-{hash}")
+}
+
+/// Adds the hash to the labels at `path`, and gives those labels.
+fn add_label(object: &mut Value, path: &[&str], hash: &str) -> Value {
+    if !object.is_object() {
+        *object = json!({});
+    }
+    let mut labels = object.as_object_mut().expect("it was made an object just now");
+    for field in path {
+        labels = entry(labels, field);
+    }
+    labels.insert(POD_TEMPLATE_HASH.to_owned(), hash.into());
+    Value::Object(labels.clone())
+}
+
+/// Zero is left out, as the API server does.
+fn set_min_ready_seconds(object: &mut Map<String, Value>, seconds: i32) {
+    let spec = entry(object, "spec");
+    if seconds == 0 {
+        spec.remove("minReadySeconds");
+    } else {
+        spec.insert("minReadySeconds".to_owned(), seconds.into());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::deployment::annotations::{DESIRED_REPLICAS, MAX_REPLICAS, REVISION, REVISION_HISTORY};
+    use crate::testing::{deployment, replica_set};
+
+    #[test]
+    fn test_generate_replica_set_name() {
+        let (a, b, d, h) = ("a".repeat(242), "b".repeat(250), "d".repeat(252), "h".repeat(252));
+        // (name, deployment, hash, expected)
+        let cases = [
+            ("short name", "my-deployment", "abcde12345", "my-deployment-abcde12345".to_owned()),
+            ("maximum length without truncating", &a, "abcde12345", format!("{a}-abcde12345")),
+            ("very long deployment name is truncated", &b, "abcde12345", format!("{}-abcde12345", &b[..242])),
+            ("very long hash is not truncated", &d, &h, format!("{d}-{h}")),
+        ];
+        for (why, deployment, hash, expected) in cases {
+            assert_eq!(name(deployment, hash), expected, "{why}");
+        }
+    }
+
+    #[test]
+    fn a_replica_set_is_created_with_everything_in_place() {
+        let d = deployment("web")
+            .replicas(10)
+            .rolling(3, 0)
+            .spec("minReadySeconds", 5)
+            .spec("selector", json!({"matchLabels": {"app": "web"}, "matchExpressions": [{"key": "app", "operator": "Exists"}]}))
+            .metadata("labels", json!({"of": "the deployment"}))
+            .annotation("team", "a")
+            .annotation(REVISION, "2")
+            .build();
+        let old = replica_set("web-old").image("old").replicas(11).annotation(REVISION, "2").build();
+        let sets = ReplicaSets { new: None, old: vec![Arc::new(old)] };
+        let new = build(&d, &sets, |_| "7d9".to_owned()).unwrap();
+        assert_eq!((new.name.as_str(), new.size, new.revision), ("web-7d9", 2, 3));
+        let labels = json!({"app": "web", "pod-template-hash": "7d9"});
+        let expected = json!({
+            "apiVersion": "apps/v1", "kind": "ReplicaSet",
+            "metadata": {
+                "name": "web-7d9", "namespace": "default", "labels": labels,
+                "annotations": {"team": "a", REVISION: "3", DESIRED_REPLICAS: "10", MAX_REPLICAS: "13"},
+                "ownerReferences": [{
+                    "apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "uid-of-web",
+                    "controller": true, "blockOwnerDeletion": true,
+                }],
+            },
+            "spec": {
+                "replicas": 2, "minReadySeconds": 5,
+                "selector": {"matchLabels": labels, "matchExpressions": [{"key": "app", "operator": "Exists"}]},
+                "template": {
+                    "metadata": {"labels": labels},
+                    "spec": {"containers": [{"name": "main", "image": "nginx"}]},
+                },
+            },
+        });
+        assert_eq!(Value::Object(new.object), expected);
+    }
+
+    #[test]
+    fn a_recreated_replica_set_starts_at_full_size() {
+        let d = deployment("web").replicas(4).recreate().build();
+        let new = build(&d, &ReplicaSets::default(), |_| "7d9".to_owned()).unwrap();
+        assert_eq!((new.size, new.revision), (4, 1));
+        assert_eq!(new.object["metadata"]["annotations"][MAX_REPLICAS], "4");
+        assert!(new.object["spec"].get("minReadySeconds").is_none());
+    }
+
+    #[test]
+    fn an_existing_one_is_written_when_something_is_out_of_line() {
+        let set = || replica_set("web-1").replicas(1).annotation(REVISION, "2").annotation("team", "a");
+        let old = Arc::new(replica_set("web-0").image("old").annotation(REVISION, "1").build());
+        let newer = Arc::new(replica_set("web-0").image("old").annotation(REVISION, "5").build());
+        // (why, deployment, new, old, changed annotations and minReadySeconds, or nothing)
+        let web = || deployment("web").annotation("team", "a");
+        let cases = [
+            ("in line", web(), set(), &old, None),
+            ("an annotation of its own stays", web(), set().annotation("own", "x"), &old, None),
+            ("sizes are not looked at", web().replicas(9), set().annotation(DESIRED_REPLICAS, "1"), &old, None),
+            (
+                "annotation",
+                web().annotation("x", "y"),
+                set(),
+                &old,
+                Some((json!({"team": "a", "x": "y", REVISION: "2"}), Value::Null)),
+            ),
+            (
+                "minReadySeconds",
+                web().spec("minReadySeconds", 7),
+                set(),
+                &old,
+                Some((json!({"team": "a", REVISION: "2"}), json!(7))),
+            ),
+            (
+                "minReadySeconds gone",
+                web(),
+                set().spec("minReadySeconds", 7),
+                &old,
+                Some((json!({"team": "a", REVISION: "2"}), Value::Null)),
+            ),
+            (
+                "rolled back to",
+                web(),
+                set(),
+                &newer,
+                Some((json!({"team": "a", REVISION: "6", REVISION_HISTORY: "2"}), Value::Null)),
+            ),
+        ];
+        for (why, d, new, old, expected) in cases {
+            let sets = ReplicaSets { new: Some(Arc::new(new.build())), old: vec![Arc::clone(old)] };
+            let object = update(&d.build(), &sets);
+            let found = object.map(|object| {
+                let seconds = object["spec"].get("minReadySeconds").cloned().unwrap_or_default();
+                (object["metadata"]["annotations"].clone(), seconds)
+            });
+            assert_eq!(found, expected, "{why}");
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Revisions: every new template gets the next number, and a template that returns gets a new one.
+
+use std::sync::Arc;
+
+use steersman_runtime::object::{Annotations, Deployment, ReplicaSet};
+
+use super::annotations::{self, REVISION, REVISION_HISTORY};
+
+/// Longest `revision-history`, in characters.
+const HISTORY_LIMIT: usize = 2000;
+
+/// The revision of `rs`: 0 when it has none, nothing when it cannot be read.
+pub(super) fn revision(rs: &ReplicaSet) -> Option<i64> {
+    rs.annotations.get(REVISION).map_or(Some(0), |text| text.parse().ok())
+}
+
+/// The revision of the new ReplicaSet, given the old ones.
+pub(super) fn next<'a>(old: impl IntoIterator<Item = &'a Arc<ReplicaSet>>) -> i64 {
+    old.into_iter().filter_map(|rs| revision(rs)).fold(0, i64::max).saturating_add(1)
+}
+
+/// The second highest revision, 0 when there is none. Two ReplicaSets may share the highest number, which is then this one too.
+pub(super) fn last<'a>(sets: impl IntoIterator<Item = &'a Arc<ReplicaSet>>) -> i64 {
+    let (mut highest, mut second) = (0, 0);
+    for revision in sets.into_iter().filter_map(|rs| revision(rs)) {
+        if revision >= highest {
+            (highest, second) = (revision, highest);
+        } else {
+            second = second.max(revision);
+        }
+    }
+    second
+}
+
+/// The annotations the new ReplicaSet should have, and whether that calls for a write of its own.
+#[derive(Debug, PartialEq)]
+pub(super) struct Wanted {
+    pub(super) annotations: Annotations,
+    pub(super) changed: bool,
+}
+
+/// What the annotations of the new ReplicaSet, now `current`, should be: with those of `d`, and with a revision of `next` or more.
+/// A revision that is raised goes to the history.
+pub(super) fn annotations(d: &Deployment, current: &Annotations, next: i64) -> Wanted {
+    let mut wanted = current.clone();
+    wanted.extend(annotations::missing(d, current).map(|(key, value)| (key.clone(), value.clone())));
+    let old = current.get(REVISION).map(String::as_str);
+    let number = match old {
+        None | Some("") => 0,
+        Some(text) => match text.parse::<i64>() {
+            Ok(number) => number,
+            // Kept from upstream's SetNewReplicaSetAnnotations: an unreadable revision stops the copying too.
+            Err(_) => return Wanted { annotations: wanted, changed: false },
+        },
+    };
+    if number < next {
+        let history = current.get(REVISION_HISTORY).map_or("", String::as_str);
+        if let Some(history) = old.and_then(|old| longer_history(history, old, HISTORY_LIMIT)) {
+            wanted.insert(REVISION_HISTORY.to_owned(), history);
+        }
+        wanted.insert(REVISION.to_owned(), next.to_string());
+    }
+    let changed = wanted != *current;
+    Wanted { annotations: wanted, changed }
+}
+
+/// `history` with `revision` at the end, and as much gone from its front as the limit asks for; nothing when it cannot fit.
+fn longer_history(history: &str, revision: &str, limit: usize) -> Option<String> {
+    if history.is_empty() || history.starts_with(',') {
+        return Some(revision.to_owned());
+    }
+    let mut total = history.len() + revision.len() + 1;
+    let mut kept: Vec<&str> = history.split(',').collect();
+    let mut dropped = 0;
+    while total > limit && dropped < kept.len() {
+        total -= kept[dropped].len() + 1;
+        dropped += 1;
+    }
+    kept.drain(..dropped);
+    kept.push(revision);
+    (total <= limit).then(|| kept.join(","))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{deployment, replica_set};
+
+    fn sets(revisions: &[Option<&str>]) -> Vec<Arc<ReplicaSet>> {
+        let build = |(i, revision): (usize, &Option<&str>)| {
+            let rs = replica_set(&format!("rs-{i}"));
+            Arc::new(revision.iter().fold(rs, |rs, text| rs.annotation(REVISION, text)).build())
+        };
+        revisions.iter().enumerate().map(build).collect()
+    }
+
+    #[test]
+    fn revisions_are_counted_past_what_cannot_be_read() {
+        // (revisions, next, last)
+        let cases: [(&[Option<&str>], i64, i64); 7] = [
+            (&[], 1, 0),
+            (&[None], 1, 0),
+            (&[Some("1")], 2, 0),
+            (&[Some("1"), Some("3"), Some("2")], 4, 2),
+            (&[Some("3"), Some("x"), Some("1")], 4, 1),
+            (&[Some("5"), Some("5")], 6, 5),
+            (&[None, Some("4")], 5, 0),
+        ];
+        for (revisions, expected_next, expected_last) in cases {
+            let sets = sets(revisions);
+            assert_eq!((next(&sets), last(&sets)), (expected_next, expected_last), "{revisions:?}");
+        }
+    }
+
+    #[test]
+    fn test_annotation_utils_set_new_replica_set_annotations() {
+        let d = deployment("nginx").annotation(REVISION, "1").build();
+        let mut current = Annotations::new();
+        for revision in 11..=20 {
+            let wanted = annotations(&d, &current, revision);
+            assert!(wanted.changed);
+            assert_eq!(wanted.annotations[REVISION], revision.to_string());
+            current = wanted.annotations;
+        }
+        assert_eq!(current[REVISION_HISTORY], "11,12,13,14,15,16,17,18,19");
+        assert!(!annotations(&d, &current, 20).changed);
+    }
+
+    #[test]
+    fn a_revision_is_never_lowered() {
+        let current = Annotations::from([(REVISION.to_owned(), "7".to_owned())]);
+        let wanted = annotations(&deployment("web").build(), &current, 3);
+        assert_eq!(wanted, Wanted { annotations: current, changed: false });
+    }
+
+    #[test]
+    fn an_empty_revision_counts_as_zero_and_enters_the_history_as_it_is() {
+        let current = Annotations::from([(REVISION.to_owned(), String::new())]);
+        let wanted = annotations(&deployment("web").build(), &current, 3);
+        assert_eq!((&*wanted.annotations[REVISION], &*wanted.annotations[REVISION_HISTORY]), ("3", ""));
+    }
+
+    #[test]
+    fn an_unreadable_revision_stops_the_copying() {
+        let current = Annotations::from([(REVISION.to_owned(), "x".to_owned())]);
+        let wanted = annotations(&deployment("web").annotation("team", "a").build(), &current, 3);
+        assert!(!wanted.changed);
+        assert_eq!(wanted.annotations["team"], "a", "it goes out with a write for another reason");
+        assert_eq!(wanted.annotations[REVISION], "x");
+    }
+
+    #[test]
+    fn an_old_history_loses_its_front() {
+        // (why, history, revision, expected)
+        let (long, huge) = (vec!["1234"; 400].join(","), "9".repeat(HISTORY_LIMIT + 1));
+        let cases = [
+            ("first", "", "1", Some("1".to_owned())),
+            ("second", "1", "3", Some("1,3".to_owned())),
+            ("at the limit one goes", &long, "5678", Some(format!("{},5678", vec!["1234"; 399].join(",")))),
+            ("twice as long, two go", &long, "56789012", Some(format!("{},56789012", vec!["1234"; 398].join(",")))),
+            ("never fits", "1", &huge, None),
+        ];
+        for (why, history, revision, expected) in cases {
+            assert_eq!(longer_history(history, revision, HISTORY_LIMIT), expected, "{why}");
+        }
+        // Upstream's own case: five characters hold two revisions.
+        assert_eq!(longer_history("17,18", "19", 5), Some("18,19".to_owned()));
+    }
+}

@@ -13,4 +13,4 @@ mod testing;
 use steersman_runtime::controller::Descriptor;
 
 /// Every controller, in alphabetical order. Help, `--controllers`, health checks and the README table come from this.
-pub const ALL: &[Descriptor] = &[podgc::DESCRIPTOR, replicaset::DESCRIPTOR];
+pub const ALL: &[Descriptor] = &[deployment::DESCRIPTOR, podgc::DESCRIPTOR, replicaset::DESCRIPTOR];

@@ -19,7 +19,10 @@
 mod annotations;
 mod cleanup;
 mod conditions;
+mod config;
 mod document;
+mod error;
+mod handlers;
 mod limits;
 mod new_replica_set;
 mod pause;
@@ -32,3 +35,82 @@ mod rollback;
 mod rolling;
 mod scaling;
 mod status;
+mod sync;
+mod writes;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
+use steersman_runtime::expectations::{Expectations, OwnWrites};
+use steersman_runtime::informer::InformerFactory;
+use steersman_runtime::object::{Deployment, Pod, ReplicaSet};
+use steersman_runtime::owner::{CONTROLLER_INDEX, controller_index};
+use steersman_runtime::tasks::CancellationToken;
+use steersman_runtime::workers::run_workers;
+use steersman_runtime::workqueue::WorkQueue;
+
+pub use self::config::DeploymentConfig;
+use self::handlers::Caches;
+use self::sync::DeploymentController;
+use self::writes::Writer;
+
+/// The Deployment controller.
+pub const DESCRIPTOR: Descriptor = Descriptor {
+    name: NAME,
+    aliases: &["deployment"],
+    enabled_by_default: true,
+    summary: "Rolls out the templates of Deployments by way of ReplicaSets",
+    watches: watch,
+    init,
+};
+
+/// Also the name of its client and the source of its Events.
+const NAME: &str = "deployment-controller";
+
+fn watch(informers: &InformerFactory) {
+    informers.shared::<Deployment>();
+    informers.shared::<ReplicaSet>().add_index(CONTROLLER_INDEX, controller_index);
+    informers.shared::<Pod>().add_index(CONTROLLER_INDEX, controller_index);
+}
+
+fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
+    let workers = ctx.config::<DeploymentConfig>().workers();
+    Ok(Box::new(Run { workers, syncer: build(ctx) }))
+}
+
+/// The controller, already listening.
+fn build(ctx: &ControllerContext) -> Arc<DeploymentController> {
+    watch(&ctx.informers);
+    let deployments = ctx.informers.shared::<Deployment>();
+    let replica_sets = ctx.informers.shared::<ReplicaSet>();
+    let pods = ctx.informers.shared::<Pod>();
+    let queue = WorkQueue::new("deployment", &ctx.queue_metrics);
+    let deleting = Arc::new(Expectations::default());
+    handlers::register(&deployments, &replica_sets, &pods, &queue, &deleting);
+    let client = ctx.client(NAME);
+    Arc::new(DeploymentController {
+        caches: Caches { deployments: deployments.store(), replica_sets: replica_sets.store(), pods: pods.store() },
+        deployments,
+        replica_sets,
+        queue,
+        own_writes: OwnWrites::default(),
+        deleting,
+        recorder: ctx.recorder(NAME, client.clone()),
+        writer: Writer::new(client),
+        clock: ctx.clock.clone(),
+    })
+}
+
+struct Run {
+    workers: usize,
+    syncer: Arc<DeploymentController>,
+}
+
+impl Controller for Run {
+    fn run(self: Box<Self>, stop: CancellationToken) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        let queue = self.syncer.queue.clone();
+        Box::pin(run_workers(NAME, queue, self.workers, self.syncer, stop))
+    }
+}

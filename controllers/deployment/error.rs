@@ -1,0 +1,104 @@
+//! Why the sync of a Deployment failed, and what that means for its key.
+
+use steersman_runtime::client::ApiError;
+use steersman_runtime::labels::SelectorError;
+use steersman_runtime::object::ObjectKey;
+use steersman_runtime::owner::ClaimError;
+use steersman_runtime::workers::Retry;
+
+use super::limits::LimitError;
+
+/// How often a failing key is tried again before it waits for the next event; 15 tries take 164 s.
+const MAX_RETRIES: u32 = 15;
+
+/// The operation that failed.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SyncError {
+    #[error("deployment {key} has invalid label selector: {source}")]
+    Selector { key: ObjectKey, source: SelectorError },
+    #[error("unexpected deployment strategy type: {0}")]
+    Strategy(String),
+    #[error(transparent)]
+    Limit(#[from] LimitError),
+    #[error(transparent)]
+    Claim(#[from] ClaimError),
+    #[error("create replica set {name}: {source}")]
+    Create { name: String, source: ApiError },
+    #[error("update replica set {name}: {source}")]
+    UpdateReplicaSet { name: String, source: ApiError },
+    #[error("delete replica set {name}: {source}")]
+    Delete { name: String, source: ApiError },
+    #[error("update status: {0}")]
+    Status(#[source] ApiError),
+    #[error("update deployment for rollback: {0}")]
+    Rollback(#[source] ApiError),
+}
+
+impl SyncError {
+    /// The request that failed, where one did.
+    fn api(&self) -> Option<&ApiError> {
+        match self {
+            Self::Selector { .. } | Self::Strategy(_) | Self::Limit(_) => None,
+            Self::Claim(error) => error.source.as_ref(),
+            Self::Create { source, .. } | Self::UpdateReplicaSet { source, .. } | Self::Delete { source, .. } => Some(source),
+            Self::Status(source) | Self::Rollback(source) => Some(source),
+        }
+    }
+
+    /// Whether the namespace is going, so that nothing can be created in it any more.
+    pub(super) fn is_namespace_terminating(&self) -> bool {
+        self.api().is_some_and(|error| error.has_cause("NamespaceTerminating"))
+    }
+
+    /// What becomes of the key after this failure, which is number `failures` (from 0) in a row.
+    pub(super) fn retry(&self, failures: u32) -> Retry {
+        let is_race =
+            |error: &ApiError| error.is_conflict() || error.is_already_exists() || matches!(error, ApiError::Fenced { .. });
+        if failures >= MAX_RETRIES {
+            Retry::Drop
+        } else if self.api().is_some_and(is_race) {
+            Retry::Quietly
+        } else {
+            Retry::BackOff
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn status(code: u16, reason: &str, cause: &str) -> ApiError {
+        let causes = json!([{"reason": cause}]);
+        let status = json!({"code": code, "reason": reason, "message": "no", "details": {"causes": causes}});
+        ApiError::Status { request: "PUT /x".to_owned(), code, status: serde_json::from_value(status).unwrap() }
+    }
+
+    #[test]
+    fn races_are_retried_quietly_and_nothing_for_ever() {
+        let created = |source| SyncError::Create { name: "web-1".to_owned(), source };
+        // (why, error, failures before, retry)
+        let cases = [
+            ("conflict", SyncError::Status(status(409, "Conflict", "")), 0, Retry::Quietly),
+            ("collision", created(status(409, "AlreadyExists", "")), 14, Retry::Quietly),
+            ("quota", created(status(403, "Forbidden", "")), 0, Retry::BackOff),
+            ("quota, last try", created(status(403, "Forbidden", "")), 14, Retry::BackOff),
+            ("quota, too often", created(status(403, "Forbidden", "")), 15, Retry::Drop),
+            ("conflict, too often", SyncError::Status(status(409, "Conflict", "")), 15, Retry::Drop),
+            ("strategy", SyncError::Strategy("Magic".to_owned()), 0, Retry::BackOff),
+        ];
+        for (why, error, failures, retry) in cases {
+            assert_eq!(error.retry(failures), retry, "{why}");
+        }
+    }
+
+    #[test]
+    fn a_terminating_namespace_is_known_by_its_cause() {
+        for (cause, expected) in [("NamespaceTerminating", true), ("", false)] {
+            let error = SyncError::Create { name: "web-1".to_owned(), source: status(403, "Forbidden", cause) };
+            assert_eq!(error.is_namespace_terminating(), expected, "{cause:?}");
+        }
+    }
+}

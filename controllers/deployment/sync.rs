@@ -1,0 +1,422 @@
+//! One sync of one Deployment: reads the caches, asks the decisions, writes what they say.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use steersman_runtime::client::ApiError;
+use steersman_runtime::clock::Clock;
+use steersman_runtime::events::{EventRecorder, EventType};
+use steersman_runtime::expectations::{Expectations, OwnWrites};
+use steersman_runtime::informer::SharedInformer;
+use steersman_runtime::object::{Deployment, DeploymentStatus, Object, ObjectKey, ObjectReference, Pod, ReplicaSet, Strategy};
+use steersman_runtime::owner::{self, CONTROLLER_INDEX, orphans_key};
+use steersman_runtime::template;
+use steersman_runtime::workers::{Requeue, Retry, Syncer};
+use steersman_runtime::workqueue::WorkQueue;
+
+use super::annotations::REVISION;
+use super::conditions::reason;
+use super::error::SyncError;
+use super::handlers::Caches;
+use super::new_replica_set::{self, NewReplicaSet};
+use super::replica_sets::ReplicaSets;
+use super::resize::Resize;
+use super::rollback::{self, Rollback};
+use super::writes::Writer;
+use super::{cleanup, pause, progress, recreate, rolling, scaling, status};
+
+/// Names of caches in [`OwnWrites`].
+const DEPLOYMENTS: &str = "deployments";
+const REPLICA_SETS: &str = "replicasets";
+
+/// Syncs Deployments.
+pub(super) struct DeploymentController {
+    pub(super) deployments: SharedInformer<Deployment>,
+    pub(super) replica_sets: SharedInformer<ReplicaSet>,
+    pub(super) caches: Caches,
+    pub(super) queue: WorkQueue<ObjectKey>,
+    /// What our own writes made of Deployments and ReplicaSets.
+    pub(super) own_writes: OwnWrites,
+    /// Old ReplicaSets that we deleted and that the cache still shows; a deletion has no version to wait for.
+    pub(super) deleting: Arc<Expectations>,
+    pub(super) recorder: EventRecorder,
+    pub(super) writer: Writer,
+    pub(super) clock: Clock,
+}
+
+impl Syncer for DeploymentController {
+    type Error = SyncError;
+
+    async fn sync(&self, key: &ObjectKey) -> Result<Requeue, SyncError> {
+        if self.waits_for_caches(key) {
+            return Ok(Requeue::Never);
+        }
+        let Some(deployment) = self.caches.deployments.get(key) else {
+            self.own_writes.forget(key);
+            self.deleting.forget(key);
+            return Ok(Requeue::Never);
+        };
+        match (Work { controller: self, key, deployment, sets: ReplicaSets::default() }).run().await {
+            Err(error) if error.is_namespace_terminating() => Ok(Requeue::Never),
+            outcome => outcome,
+        }
+    }
+
+    fn retry(&self, error: &SyncError, failures: u32) -> Retry {
+        error.retry(failures)
+    }
+}
+
+impl DeploymentController {
+    /// Whether a cache lacks writes we made for this Deployment. If so the key comes back once it has them: deciding again on
+    /// what was there before would repeat them.
+    fn waits_for_caches(&self, key: &ObjectKey) -> bool {
+        let seen = |cache: &'static str| match cache {
+            DEPLOYMENTS => self.caches.deployments.resource_version(),
+            _ => self.caches.replica_sets.resource_version(),
+        };
+        let Some((cache, version)) = self.own_writes.behind(key, seen) else { return false };
+        let (queue, key) = (self.queue.clone(), key.clone());
+        match cache {
+            DEPLOYMENTS => self.deployments.when_seen(version, move || queue.add(key)),
+            _ => self.replica_sets.when_seen(version, move || queue.add(key)),
+        }
+        true
+    }
+}
+
+/// What one sync works on.
+struct Work<'a> {
+    controller: &'a DeploymentController,
+    key: &'a ObjectKey,
+    /// As cached, or as the server answered our last write of it.
+    deployment: Arc<Deployment>,
+    /// As cached, the new one also as we created it or brought it in line. Resizes do not show here, so that the status tells
+    /// what the ReplicaSets report and not what they were just asked for, as upstream's does.
+    sets: ReplicaSets,
+}
+
+impl Work<'_> {
+    async fn run(mut self) -> Result<Requeue, SyncError> {
+        if self.deployment.spec.selector.as_ref().is_ok_and(|selector| selector.is_everything()) {
+            return Ok(self.refuse().await);
+        }
+        if self.claim().await? == Claimed::Adopted {
+            // The cached copies lack our reference; a write of them would be a conflict.
+            self.controller.queue.add(self.key.clone());
+            return Ok(Requeue::Never);
+        }
+        if self.deployment.meta.is_terminating() {
+            self.sync_new().await?;
+            return self.write_plain_status().await;
+        }
+        if let Some(status) = pause::status(&self.deployment, self.now()) {
+            self.write_status(status, None).await?;
+        }
+        let rollback = rollback::requested(&self.deployment);
+        if self.deployment.spec.paused {
+            self.sync_new().await?;
+            self.resize_all(&scaling::resizes(&self.deployment, &self.sets)).await?;
+            if rollback.is_none() {
+                self.clean_history().await?;
+            }
+            return self.write_plain_status().await;
+        }
+        if let Some(revision) = rollback {
+            self.sync_or_create_new().await?;
+            return self.roll_back(revision).await;
+        }
+        self.sync_new().await?;
+        if scaling::is_scaling_event(&self.deployment, &self.sets) {
+            let resizes = scaling::resizes(&self.deployment, &self.sets);
+            if !resizes.is_empty() {
+                self.resize_all(&resizes).await?;
+                return self.write_plain_status().await;
+            }
+        }
+        match &self.deployment.spec.strategy {
+            Strategy::RollingUpdate { .. } => self.roll().await,
+            Strategy::Recreate => self.recreate().await,
+            Strategy::Other(kind) => Err(SyncError::Strategy(kind.clone())),
+        }
+    }
+
+    fn now(&self) -> Timestamp {
+        self.controller.clock.now()
+    }
+
+    fn event(&self, kind: EventType, reason: &'static str, message: String) {
+        self.controller.recorder.event(ObjectReference::of(&*self.deployment), kind, reason, message);
+    }
+
+    /// A Deployment that selects everything is only told so.
+    async fn refuse(&mut self) -> Requeue {
+        let message = "This deployment is selecting all pods. A non-empty selector is required.";
+        self.event(EventType::Warning, "SelectingAll", message.to_owned());
+        let mut status = self.deployment.status.clone();
+        status.observed_generation = status.observed_generation.max(self.deployment.meta.generation);
+        if let Err(error) = self.write_status(status, None).await {
+            tracing::debug!(%error, "observed generation not written");
+        }
+        Requeue::Never
+    }
+
+    /// Finds the ReplicaSets that belong to the Deployment.
+    async fn claim(&mut self) -> Result<Claimed, SyncError> {
+        let (controller, d) = (self.controller, &*self.deployment);
+        let invalid = |source: &_| SyncError::Selector { key: self.key.clone(), source: Clone::clone(source) };
+        let selector = d.spec.selector.as_ref().map_err(invalid)?;
+        let cache = &controller.caches.replica_sets;
+        let mut candidates = cache.by_index(CONTROLLER_INDEX, &d.meta.uid.to_string());
+        candidates.retain(|rs| rs.meta.namespace == d.meta.namespace);
+        candidates.extend(cache.by_index(CONTROLLER_INDEX, &orphans_key(&d.meta.namespace)));
+
+        let claimed = owner::claim(controller.writer.client(), d, selector, candidates).await?;
+        if claimed.written.is_empty() {
+            self.sets = ReplicaSets::of(d, claimed.objects);
+            return Ok(Claimed::All);
+        }
+        for version in claimed.written {
+            controller.own_writes.record(self.key, REPLICA_SETS, version);
+        }
+        Ok(Claimed::Adopted)
+    }
+
+    /// Brings the new ReplicaSet, where there is one, in line with the Deployment, and the Deployment's revision with it.
+    async fn sync_new(&mut self) -> Result<(), SyncError> {
+        if let Some(object) = new_replica_set::update(&self.deployment, &self.sets)
+            && let Some(rs) = &self.sets.new
+        {
+            self.sets.new = Some(self.put_replica_set(rs, &object).await?);
+        }
+        let Some(rs) = &self.sets.new else { return Ok(()) };
+        let revision = rs.annotations.get(REVISION).cloned();
+        let status = progress::found_new(&self.deployment, &rs.meta.name, self.now());
+        self.write_status(status, revision.as_deref()).await
+    }
+
+    /// [`Work::sync_new`], with the new ReplicaSet created when there is none.
+    async fn sync_or_create_new(&mut self) -> Result<(), SyncError> {
+        if self.sets.new.is_some() { self.sync_new().await } else { self.create_new().await }
+    }
+
+    async fn create_new(&mut self) -> Result<(), SyncError> {
+        let (writer, d) = (&self.controller.writer, Arc::clone(&self.deployment));
+        let hash = |template: &_| template::hash(template, d.status.collision_count);
+        let new = new_replica_set::build(&d, &self.sets, hash)?;
+        let rs = match writer.create_replica_set(&d.meta.namespace, &new.object).await {
+            Ok(rs) => rs,
+            Err(error) if error.is_already_exists() => return self.resolve_taken_name(new, error).await,
+            Err(error) => return Err(self.creation_failed(new.name, error).await),
+        };
+        self.controller.own_writes.record(self.key, REPLICA_SETS, rs.meta.resource_version);
+        if new.size > 0 {
+            let message = format!("Scaled up replica set {} from 0 to {}", rs.meta.name, new.size);
+            self.event(EventType::Normal, "ScalingReplicaSet", message);
+        }
+        let status = progress::created_new(&d, &rs.meta.name, self.now());
+        self.sets.new = Some(Arc::new(rs));
+        // Written before anything else is done, so that the deadline counts from here even if this process ends now.
+        self.write_status(status, Some(&new.revision.to_string())).await
+    }
+
+    /// The name of the new ReplicaSet is taken: by our own, which the cache shows meanwhile, or by one with another template.
+    /// Then the hash collided, and the next sync makes another one.
+    async fn resolve_taken_name(&mut self, new: NewReplicaSet, error: ApiError) -> Result<(), SyncError> {
+        let d = Arc::clone(&self.deployment);
+        let failure = SyncError::Create { name: new.name.clone(), source: error };
+        let Some(rs) = self.controller.caches.replica_sets.get(&ObjectKey::new(&d.meta.namespace, &new.name)) else {
+            return Err(failure);
+        };
+        if rs.meta.is_controlled_by(&d.meta.uid) && rs.spec.template.equal_ignoring_hash(&d.spec.template) {
+            self.sets.new = Some(rs);
+            return self.write_status(d.status.clone(), Some(&new.revision.to_string())).await;
+        }
+        let mut status = d.status.clone();
+        status.collision_count = Some(status.collision_count.unwrap_or(0).saturating_add(1));
+        match self.write_status(status, None).await {
+            Ok(()) => tracing::debug!(replica_set = new.name, "hash collision, next hash will differ"),
+            Err(error) => tracing::debug!(%error, "hash collision not counted"),
+        }
+        Err(failure)
+    }
+
+    /// Tells users why there is no new ReplicaSet.
+    async fn creation_failed(&mut self, name: String, error: ApiError) -> SyncError {
+        let message = format!("Failed to create new replica set {name:?}: {error}");
+        let failure = SyncError::Create { name, source: error };
+        if failure.is_namespace_terminating() {
+            return failure;
+        }
+        let status = progress::creation_failed(&self.deployment, &message, self.now());
+        if let Err(error) = self.write_status(status, None).await {
+            tracing::debug!(%error, "failed creation not written to the status");
+        }
+        self.event(EventType::Warning, reason::REPLICA_SET_CREATE_ERROR, message);
+        failure
+    }
+
+    async fn roll(mut self) -> Result<Requeue, SyncError> {
+        if self.sets.new.is_none() {
+            self.create_new().await?;
+        }
+        if let Some(resize) = rolling::resize_new(&self.deployment, &self.sets)? {
+            self.resize(&resize).await?;
+            return self.write_rollout_status().await;
+        }
+        let down = rolling::scale_down_old(&self.deployment, &self.sets);
+        let scaled = self.resize_all(&down.resizes).await;
+        if scaled.is_err() || !down.stale && !down.resizes.is_empty() {
+            let requeue = self.write_rollout_status().await?;
+            return scaled.map(|()| requeue);
+        }
+        self.finish().await
+    }
+
+    async fn recreate(mut self) -> Result<Requeue, SyncError> {
+        let emptied = recreate::empty_old(&self.sets);
+        self.resize_all(&emptied).await?;
+        if !emptied.is_empty() || recreate::old_pods_running(&self.sets, &self.old_pods()) {
+            return self.write_rollout_status().await;
+        }
+        if self.sets.new.is_none() {
+            self.create_new().await?;
+        }
+        if let Some(resize) = recreate::resize_new(&self.deployment, &self.sets) {
+            self.resize(&resize).await?;
+        }
+        self.finish().await
+    }
+
+    fn old_pods(&self) -> Vec<Arc<Pod>> {
+        let pods = &self.controller.caches.pods;
+        self.sets.old.iter().flat_map(|rs| pods.by_index(CONTROLLER_INDEX, &rs.meta.uid.to_string())).collect()
+    }
+
+    /// The end of a sync with nothing left to resize.
+    async fn finish(mut self) -> Result<Requeue, SyncError> {
+        if progress::is_complete(&self.deployment, &self.deployment.status) {
+            self.clean_history().await?;
+        }
+        self.write_rollout_status().await
+    }
+
+    async fn roll_back(&mut self, revision: i64) -> Result<Requeue, SyncError> {
+        let (kind, reason, message, template) = match rollback::decide(&self.deployment, &self.sets, revision) {
+            Rollback::NotFound(why) => (EventType::Warning, "DeploymentRollbackRevisionNotFound", why.to_owned(), None),
+            Rollback::Unchanged => {
+                let name = &*self.deployment.meta.name;
+                let message = format!("The rollback revision contains the same template as current deployment {name:?}");
+                (EventType::Warning, "DeploymentRollbackTemplateUnchanged", message, None)
+            }
+            Rollback::To { set, revision } => {
+                let message = format!("Rolled back deployment {:?} to revision {revision}", &*self.deployment.meta.name);
+                (EventType::Normal, "DeploymentRollback", message, Some(set))
+            }
+        };
+        let object = rollback::object(&self.deployment, template.as_deref());
+        let d = self.controller.writer.put_deployment(&self.deployment, &object).await.map_err(SyncError::Rollback)?;
+        self.wrote_deployment(d);
+        self.event(kind, reason, message);
+        Ok(Requeue::Never)
+    }
+
+    /// Deletes the old ReplicaSets beyond the history limit.
+    async fn clean_history(&mut self) -> Result<(), SyncError> {
+        let superfluous = cleanup::superfluous(&self.deployment, &self.sets.old);
+        let deleting = &self.controller.deleting;
+        if superfluous.is_empty() || !deleting.satisfied(self.key) {
+            return Ok(());
+        }
+        deleting.expect_deletions(self.key, superfluous.iter().map(|rs| rs.key()).collect());
+        let mut outcome = Ok(());
+        for rs in superfluous {
+            if outcome.is_ok() {
+                match self.controller.writer.delete_replica_set(&rs).await {
+                    Ok(()) => continue,
+                    Err(error) if error.is_not_found() => {}
+                    Err(source) => outcome = Err(SyncError::Delete { name: rs.meta.name.to_string(), source }),
+                }
+            }
+            deleting.deletion_observed(self.key, &rs.key());
+        }
+        outcome
+    }
+
+    /// Resizes in order, up to the first failure. One ReplicaSet may be resized more than once.
+    async fn resize_all(&mut self, resizes: &[Resize]) -> Result<(), SyncError> {
+        let mut written = HashMap::new();
+        for resize in resizes {
+            let uid = &resize.set.meta.uid;
+            let set = written.get(uid).unwrap_or(&resize.set);
+            let rs = self.resize(&Resize { set: Arc::clone(set), ..*resize }).await?;
+            written.insert(uid, rs);
+        }
+        Ok(())
+    }
+
+    async fn resize(&mut self, resize: &Resize) -> Result<Arc<ReplicaSet>, SyncError> {
+        let rs = self.put_replica_set(&resize.set, &resize.object(&self.deployment)).await?;
+        if let Some(message) = resize.message() {
+            self.event(EventType::Normal, "ScalingReplicaSet", message);
+        }
+        Ok(rs)
+    }
+
+    async fn put_replica_set(
+        &self,
+        rs: &ReplicaSet,
+        object: &serde_json::Map<String, serde_json::Value>,
+    ) -> Result<Arc<ReplicaSet>, SyncError> {
+        let failed = |source| SyncError::UpdateReplicaSet { name: rs.meta.name.to_string(), source };
+        let rs = self.controller.writer.put_replica_set(rs, object).await.map_err(failed)?;
+        self.controller.own_writes.record(self.key, REPLICA_SETS, rs.meta.resource_version);
+        Ok(Arc::new(rs))
+    }
+
+    async fn write_plain_status(&mut self) -> Result<Requeue, SyncError> {
+        let status = status::compute(&self.deployment, &self.sets, self.now());
+        self.write_status(status, None).await?;
+        Ok(Requeue::Never)
+    }
+
+    async fn write_rollout_status(&mut self) -> Result<Requeue, SyncError> {
+        let now = self.now();
+        let status = progress::rollout_status(&self.deployment, &self.sets, now);
+        if status == self.deployment.status {
+            let check = progress::next_check(&self.deployment, &status, now);
+            return Ok(check.map_or(Requeue::Never, Requeue::After));
+        }
+        // What we write comes back as an event, so the key does too.
+        self.write_status(status, None).await?;
+        Ok(Requeue::Never)
+    }
+
+    /// Writes status and revision, if they differ from what the Deployment has.
+    async fn write_status(&mut self, status: DeploymentStatus, revision: Option<&str>) -> Result<(), SyncError> {
+        let current = self.deployment.annotations.get(REVISION).map_or("", String::as_str);
+        let revision = revision.filter(|revision| *revision != current);
+        if revision.is_none() && status == self.deployment.status {
+            return Ok(());
+        }
+        let written = self.controller.writer.put_status(&self.deployment, &status, revision).await;
+        self.wrote_deployment(written.map_err(SyncError::Status)?);
+        Ok(())
+    }
+
+    /// Goes on with the Deployment as the server stored it: with the version that our next write of it needs.
+    fn wrote_deployment(&mut self, d: Deployment) {
+        self.controller.own_writes.record(self.key, DEPLOYMENTS, d.meta.resource_version);
+        self.deployment = Arc::new(d);
+    }
+}
+
+/// What came of claiming.
+#[derive(PartialEq)]
+enum Claimed {
+    /// All that belong to the Deployment are known.
+    All,
+    /// Some were adopted just now.
+    Adopted,
+}

@@ -166,8 +166,7 @@ impl Object for Pod {
     fn decode(json: &[u8]) -> Result<Self, DecodeError> {
         let error = |source| DecodeError::Json { kind: "Pod", source };
         let PodWire { metadata, spec, status } = serde_json::from_slice(json).map_err(error)?;
-        let deletion_cost = metadata.annotations.iter().find(|(k, _)| &***k == DELETION_COST);
-        let deletion_cost = deletion_cost.map_or(0, |(_, text)| parse_deletion_cost(text));
+        let deletion_cost = metadata.annotations.get(DELETION_COST).map_or(0, parse_deletion_cost);
         let is_sidecar =
             |name: &str| spec.init_containers.iter().any(|c| &*c.name == name && c.restart_policy.as_deref() == Some("Always"));
         let most = |statuses: &[ContainerStatusWire], counts: &dyn Fn(&str) -> bool| {

@@ -1,7 +1,6 @@
 //! Shapes shared by the decoders: borrowed metadata, served documents, conditions.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -66,6 +65,40 @@ impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
     }
 }
 
+/// A map of strings in the order of the wire. A repeated key is there twice; the last one counts, as in Go's JSON.
+#[derive(Debug, Default)]
+pub(super) struct Pairs<'a>(Vec<(Text<'a>, Text<'a>)>);
+
+impl Pairs<'_> {
+    pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = (&str, &str)> {
+        self.0.iter().map(|(key, value)| (&**key, &**value))
+    }
+
+    pub(super) fn get(&self, key: &str) -> Option<&str> {
+        self.iter().rev().find(|(k, _)| *k == key).map(|(_, value)| value)
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Pairs<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct PairsVisitor;
+        impl<'de> Visitor<'de> for PairsVisitor {
+            type Value = Pairs<'de>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a map of strings")
+            }
+            fn visit_map<A: de::MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut pairs = Vec::new();
+                while let Some(pair) = map.next_entry()? {
+                    pairs.push(pair);
+                }
+                Ok(Pairs(pairs))
+            }
+        }
+        deserializer.deserialize_map(PairsVisitor)
+    }
+}
+
 /// A value that may be absent or `null`; both mean the default, as in Go's JSON.
 pub(super) fn nullable<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(deserializer: D) -> Result<T, D::Error> {
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
@@ -87,9 +120,9 @@ pub(super) struct MetaWire<'a> {
     creation_timestamp: Option<Timestamp>,
     deletion_timestamp: Option<Timestamp>,
     #[serde(borrow, default, deserialize_with = "nullable")]
-    labels: BTreeMap<Text<'a>, Text<'a>>,
+    labels: Pairs<'a>,
     #[serde(borrow, default, deserialize_with = "nullable")]
-    pub(super) annotations: BTreeMap<Text<'a>, Text<'a>>,
+    pub(super) annotations: Pairs<'a>,
     #[serde(borrow, default, deserialize_with = "nullable")]
     owner_references: Vec<OwnerWire<'a>>,
 }
@@ -135,7 +168,7 @@ impl MetaWire<'_> {
             generation: self.generation,
             created: self.creation_timestamp,
             deleted: self.deletion_timestamp,
-            labels: Labels::new(self.labels.iter().map(|(k, v)| (&**k, &**v))),
+            labels: Labels::new(self.labels.iter()),
             owners: Owners::new(&owners),
         })
     }

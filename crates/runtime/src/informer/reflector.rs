@@ -114,8 +114,14 @@ impl<T: Object> Reflector<'_, T> {
         let mut stream = match time::timeout(limit, self.source.watch(query)).await {
             Ok(Ok(stream)) => stream,
             Ok(Err(error)) => {
-                warn!(resource = %T::RESOURCE, %error, "watch failed");
-                return end_of_error(&error);
+                let end = end_of_error(&error);
+                // Old servers cannot stream a list; if the list that follows fails too, that is worth a warning.
+                if self.is_initial() && end == End::Failed {
+                    debug!(resource = %T::RESOURCE, %error, "streaming list failed");
+                } else {
+                    warn!(resource = %T::RESOURCE, %error, "watch failed");
+                }
+                return end;
             }
             Err(_) => return self.silent(limit),
         };

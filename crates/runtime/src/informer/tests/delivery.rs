@@ -235,3 +235,26 @@ async fn the_metrics_carry_upstreams_names_and_labels() {
         assert!(text.lines().any(|found| found == line), "no {line} in\n{text}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_informer_that_panicked_starts_over() {
+    static PANICKED: AtomicUsize = AtomicUsize::new(0);
+    let script = [
+        streamed(&[node("a", 3)], 10, &[event("ADDED", &node("b", 11))], After::Hang),
+        streamed(&[node("b", 11), node("c", 12)], 12, &[], After::Hang),
+    ];
+    let story = Story::new(script);
+    story.informer.add_index("broken", |node| {
+        if &*node.meta.name == "b" && PANICKED.fetch_add(1, Ordering::Relaxed) == 0 {
+            panic!("on purpose");
+        }
+        vec![node.meta.name.as_ref().into()]
+    });
+    story.start();
+    let mut heard = story.hears(4).await;
+    heard[2..].sort();
+    assert_eq!(heard, ["initial a@3", "missed deletion of a@3", "added b@11", "added c@12"]);
+    assert_eq!(story.names(), ["b@11", "c@12"]);
+    let store = story.informer.store();
+    assert_eq!((store.by_index("broken", "a").len(), store.by_index("broken", "b").len()), (0, 1));
+}

@@ -37,3 +37,38 @@ impl ListWatch for Collection {
         Box::pin(self.client.watch(self.target(), query))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+    use std::time::Duration;
+
+    use futures::StreamExt;
+    use http::{Request, Response};
+    use kube::client::Body;
+    use prometheus::Registry;
+
+    use super::*;
+    use crate::client::{ClientMetrics, ClientSettings};
+    use crate::resource;
+
+    #[tokio::test]
+    async fn requests_go_to_the_collection_over_all_namespaces() {
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let log = Arc::clone(&asked);
+        let service = tower::service_fn(move |request: Request<Body>| {
+            log.lock().unwrap().push(request.uri().to_string());
+            async { Ok::<_, std::io::Error>(Response::new(Body::from(b"one\ntwo\n".to_vec()))) }
+        });
+        let settings = ClientSettings { user_agent: "test".to_owned(), qps: 0.0, burst: 0, timeout: Duration::from_secs(5) };
+        let metrics = ClientMetrics::register(&Registry::new()).unwrap();
+        let client = ApiClient::new(kube::Client::new(service, "default"), settings, metrics);
+        let source = Collection { client, resource: &resource::REPLICA_SETS };
+
+        assert_eq!(&source.list("limit=500").await.unwrap()[..], b"one\ntwo\n");
+        let frames: Vec<_> = source.watch("resourceVersion=7").await.unwrap().map(|frame| frame.unwrap()).collect().await;
+        assert_eq!(frames, ["one", "two"]);
+        let path = "/apis/apps/v1/replicasets";
+        assert_eq!(*asked.lock().unwrap(), [format!("{path}?limit=500"), format!("{path}?watch=true&resourceVersion=7")]);
+    }
+}

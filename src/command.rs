@@ -81,11 +81,25 @@ fn manage(options: Options, registry: &ControllerRegistry) -> ExitCode {
             match &error {
                 RunError::LeaseLost => tracing::error!("leaderelection lost"),
                 RunError::Election(reason) => eprintln!("panic: {reason}"),
-                other => tracing::error!(err = %other, "command failed"),
+                other => tracing::error!(err = describe(other), "command failed"),
             }
             ExitCode::from(error.exit_code())
         }
     }
+}
+
+/// The error with those of its causes that its own text leaves out; foreign errors often do.
+fn describe(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let reason = error.to_string();
+        if !text.contains(&reason) {
+            text = format!("{text}: {reason}");
+        }
+        cause = error.source();
+    }
+    text
 }
 
 async fn serve(config: Config, runtime: &Runtime) -> Result<(), RunError> {

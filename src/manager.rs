@@ -152,6 +152,7 @@ impl Manager {
     /// Every other way to end. After [`RunError::LeaseLost`] no write is under way and none will be sent.
     pub async fn run(mut self, stop: CancellationToken) -> Result<(), RunError> {
         let tasks = Tasks::default();
+        self.registry.register(Box::new(tasks.panics()))?;
         let background = CancellationToken::new();
         let server = self.server.take();
         let elector = match self.config.election.clone() {

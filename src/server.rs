@@ -122,6 +122,9 @@ impl Server {
     /// Answers until `stop`.
     pub async fn run(self, endpoints: Endpoints, stop: CancellationToken) {
         let router = router(endpoints);
+        if let Ok(address) = self.local_addr() {
+            tracing::info!(%address, "{}", if self.tls.is_some() { "Serving securely" } else { "Serving without TLS" });
+        }
         let mut connections = JoinSet::new();
         loop {
             let accepted = tokio::select! {

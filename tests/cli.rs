@@ -1,0 +1,117 @@
+//! What a user sees who types something wrong, or asks for help.
+
+use crate::support::{api_server, kubeconfig, output};
+
+/// Exit status, standard output, last line of standard error.
+fn run(arguments: &[&str]) -> (Option<i32>, String, String) {
+    let output = output(arguments);
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    let last = stderr.lines().last().unwrap_or_default().to_owned();
+    (output.status.code(), String::from_utf8(output.stdout).unwrap(), last)
+}
+
+#[test]
+fn help_and_version_go_to_standard_output() {
+    assert_eq!(run(&["--version"]), (Some(0), "Kubernetes v1.36.2\n".to_owned(), String::new()));
+    let (status, text, error) = run(&["--help"]);
+    assert_eq!((status, error.as_str()), (Some(0), ""));
+    for part in ["Usage:\n  steersman [flags]\n", "\nSecure serving flags:\n", "--concurrent-deployment-syncs int32"] {
+        assert!(text.contains(part), "{part:?} is missing in:\n{text}");
+    }
+}
+
+#[test]
+fn an_unknown_flag_gets_the_usage_the_error_and_a_hint() {
+    let output = output(&["--leader-elekt"]);
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0));
+    assert!(text.starts_with("Usage:\n"), "{text}");
+    assert!(text.ends_with("\nError: unknown flag: --leader-elekt\nDid you mean --leader-elect?\n"), "{text}");
+}
+
+#[test]
+fn wrong_input_is_one_line_and_status_1() {
+    let directory = tempfile::tempdir().unwrap();
+    let malformed = directory.path().join("malformed");
+    std::fs::write(&malformed, "clusters: [").unwrap();
+    let malformed = malformed.to_str().unwrap();
+    // (arguments, what the last line contains)
+    let cases: [(&[&str], &str); 9] = [
+        (
+            &["--leader-elect-lease-duration=15"],
+            r#"Error: invalid argument "15" for "--leader-elect-lease-duration" flag: time: missing unit in duration "15""#,
+        ),
+        (&["dew"], r#"Error: "kube-controller-manager" does not take any arguments, got ["dew"]"#),
+        (&["--controllers=*,-nope"], r#""command failed" err="\"nope\" is not in the list of known controllers""#),
+        (&["--leader-elect-resource-lock=endpoints"], r#"err="resourceLock value must be \"leases\"""#),
+        (&["--secure-port=70000"], "--secure-port 70000 must be between 1 and 65535, inclusive"),
+        (&[], "invalid configuration: no configuration has been provided, try setting KUBERNETES_MASTER environment variable"),
+        (&["--kubeconfig=/nowhere/at/all"], "kubeconfig /nowhere/at/all: No such file or directory"),
+        (&["--kubeconfig", malformed], "malformed: not a kubeconfig in YAML"),
+        (&["--master=not a url"], "--master \\\"not a url\\\" is not a URL"),
+    ];
+    for (arguments, expected) in cases {
+        let (status, stdout, last) = run(arguments);
+        assert_eq!((status, stdout.as_str()), (Some(1), ""), "{arguments:?}");
+        assert!(last.contains(expected), "{arguments:?} said: {last}");
+    }
+}
+
+#[test]
+fn a_taken_port_is_named() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    let (status, _, last) =
+        run(&["--master=http://127.0.0.1:1", "--bind-address=127.0.0.1", &format!("--secure-port={}", address.port())]);
+    assert_eq!(status, Some(1));
+    let expected = format!("failed to listen on {address}: listen tcp {address}: bind: address already in use");
+    assert!(last.contains(&expected), "{last}");
+}
+
+#[test]
+fn an_api_server_that_is_not_there_is_waited_for_and_then_named() {
+    let (status, _, last) = run(&["--master=http://127.0.0.1:1", "--secure-port=0", "--leader-elect=false"]);
+    assert_eq!(status, Some(1));
+    let expected = "failed to wait for apiserver being healthy: timed out waiting for the condition: ";
+    assert!(last.contains(expected) && last.contains("Connection refused"), "{last}");
+}
+
+#[test]
+fn credentials_that_are_refused_are_reported_at_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let kubeconfig = kubeconfig(directory.path(), api_server("401 Unauthorized"));
+    let (status, _, last) = run(&["--kubeconfig", &kubeconfig, "--secure-port=0", "--leader-elect=false"]);
+    assert_eq!(status, Some(1));
+    assert!(last.contains("the API server refuses GET /healthz"), "{last}");
+}
+
+#[test]
+fn the_arguments_of_a_kubeadm_manifest_are_accepted_with_one_warning() {
+    let arguments = [
+        "--allocate-node-cidrs=true",
+        "--authentication-kubeconfig=/etc/kubernetes/controller-manager.conf",
+        "--authorization-kubeconfig=/etc/kubernetes/controller-manager.conf",
+        "--bind-address=127.0.0.1",
+        "--client-ca-file=/etc/kubernetes/pki/ca.crt",
+        "--cluster-cidr=10.244.0.0/16",
+        "--cluster-name=kubernetes",
+        "--cluster-signing-cert-file=/etc/kubernetes/pki/ca.crt",
+        "--cluster-signing-key-file=/etc/kubernetes/pki/ca.key",
+        "--controllers=*,bootstrapsigner,tokencleaner",
+        "--kubeconfig=/nowhere/controller-manager.conf",
+        "--leader-elect=true",
+        "--requestheader-client-ca-file=/etc/kubernetes/pki/front-proxy-ca.crt",
+        "--root-ca-file=/etc/kubernetes/pki/ca.crt",
+        "--service-account-private-key-file=/etc/kubernetes/pki/sa.key",
+        "--service-cluster-ip-range=10.96.0.0/12",
+        "--use-service-account-credentials=true",
+    ];
+    let text = String::from_utf8(output(&arguments).stderr).unwrap();
+    let warnings: Vec<&str> = text.lines().filter(|line| line.starts_with('W')).collect();
+    assert_eq!(warnings.len(), 1, "{text}");
+    for name in ["--allocate-node-cidrs", "--root-ca-file", "bootstrap-signer-controller", "token-cleaner-controller"] {
+        assert!(warnings[0].contains(name), "{name} is missing in {}", warnings[0]);
+    }
+    assert!(!warnings[0].contains("--kubeconfig") && !warnings[0].contains("--cluster-name"), "{}", warnings[0]);
+    assert!(text.lines().last().unwrap().contains("kubeconfig /nowhere/controller-manager.conf"), "{text}");
+}

@@ -1,0 +1,55 @@
+//! The program while it runs: what it serves, and how signals end it.
+
+use std::io::Write;
+use std::net::{SocketAddr, TcpStream};
+
+use crate::support::{Program, api_server, free_port, get, kubeconfig, split};
+
+/// A manager without controllers in front of an API server that says it is well, once it serves and runs; and its certificate.
+fn start(directory: &std::path::Path) -> (Program, SocketAddr, std::path::PathBuf) {
+    let kubeconfig = kubeconfig(directory, api_server("200 OK"));
+    let port = free_port();
+    let mut program = Program::start(&[
+        "--kubeconfig",
+        &kubeconfig,
+        "--leader-elect=false",
+        "--controllers=",
+        "--bind-address=127.0.0.1",
+        &format!("--secure-port={port}"),
+        "--cert-dir",
+        directory.to_str().unwrap(),
+    ]);
+    program.wait_for_line("Serving securely");
+    let certificate = directory.join("kube-controller-manager.crt");
+    (program, SocketAddr::from(([127, 0, 0, 1], port)), certificate)
+}
+
+#[test]
+fn health_metrics_and_configuration_are_served_over_tls() {
+    let directory = tempfile::tempdir().unwrap();
+    let (_program, address, certificate) = start(directory.path());
+    let (head, body) = get(address, &certificate, "/healthz?verbose");
+    assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
+    assert_eq!(body, "[+]ping ok\nhealthz check passed\n");
+    let (head, body) = get(address, &certificate, "/metrics");
+    assert!(head.contains("text/plain; version=0.0.4; charset=utf-8; escaping=underscores"), "{head}");
+    assert!(body.contains("\n# TYPE kubernetes_build_info gauge\n"), "{body}");
+    let (_, body) = get(address, &certificate, "/configz");
+    assert!(body.contains(r#""LeaderElection":{"leaderElect":false,"#) && body.contains(r#""Controllers":[]"#), "{body}");
+
+    let mut plain = TcpStream::connect(address).unwrap();
+    plain.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
+    let (head, body) = split(plain);
+    assert_eq!((head.as_str(), body.as_str()), ("HTTP/1.0 400 Bad Request", "Client sent an HTTP request to an HTTPS server.\n"));
+}
+
+#[test]
+fn a_signal_ends_the_program_in_order() {
+    for signal in ["TERM", "INT"] {
+        let directory = tempfile::tempdir().unwrap();
+        let (mut program, _, _) = start(directory.path());
+        program.signal(signal);
+        program.wait_for_line("received a signal");
+        assert_eq!(program.end(), Some(0), "{signal}");
+    }
+}

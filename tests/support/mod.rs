@@ -1,0 +1,165 @@
+//! What the stories share: the program, an API server that only says it is well, and a client that trusts one certificate.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+
+/// How long anything here may take before the test fails.
+pub(crate) const LIMIT: Duration = Duration::from_secs(20);
+
+/// The program, with the service account of a pod it may run in hidden.
+pub(crate) fn steersman(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_steersman"));
+    command.args(arguments).env_remove("KUBERNETES_SERVICE_HOST").env_remove("KUBERNETES_SERVICE_PORT").stdin(Stdio::null());
+    command
+}
+
+/// Runs the program to its end.
+pub(crate) fn output(arguments: &[&str]) -> Output {
+    let mut child = steersman(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let (stdout, stderr) = (drain(child.stdout.take().unwrap()), drain(child.stderr.take().unwrap()));
+    let status = wait(&mut child);
+    Output { status, stdout: stdout.join().unwrap(), stderr: stderr.join().unwrap() }
+}
+
+fn drain(mut pipe: impl Read + Send + 'static) -> std::thread::JoinHandle<Vec<u8>> {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        pipe.read_to_end(&mut bytes).unwrap();
+        bytes
+    })
+}
+
+/// Waits for `child`; one that does not end in time is killed, and the test fails.
+fn wait(child: &mut Child) -> std::process::ExitStatus {
+    let start = std::time::Instant::now();
+    loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            return status;
+        }
+        if start.elapsed() > LIMIT {
+            child.kill().unwrap();
+            panic!("the program did not end within {LIMIT:?}");
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A running program whose log is read line by line. Killed when dropped.
+pub(crate) struct Program {
+    child: Child,
+    lines: mpsc::Receiver<String>,
+    seen: Vec<String>,
+}
+
+impl Program {
+    pub(crate) fn start(arguments: &[&str]) -> Self {
+        let mut child = steersman(arguments).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let log = BufReader::new(child.stderr.take().unwrap());
+        let (sender, lines) = mpsc::channel();
+        std::thread::spawn(move || log.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
+        Self { child, lines, seen: Vec::new() }
+    }
+
+    /// Waits for a line of the log that contains `part`.
+    pub(crate) fn wait_for_line(&mut self, part: &str) {
+        loop {
+            match self.lines.recv_timeout(LIMIT) {
+                Ok(line) => self.seen.push(line),
+                Err(_) => panic!("no line with {part:?} in:\n{}", self.seen.join("\n")),
+            }
+            if self.seen.last().is_some_and(|line| line.contains(part)) {
+                return;
+            }
+        }
+    }
+
+    pub(crate) fn signal(&self, name: &str) {
+        let status = Command::new("kill").args([format!("-{name}"), self.child.id().to_string()]).status().unwrap();
+        assert!(status.success());
+    }
+
+    /// Waits for the end and gives the exit status; `None` when a signal ended it.
+    pub(crate) fn end(&mut self) -> Option<i32> {
+        wait(&mut self.child).code()
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // It has ended already, as a rule.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// An API server that says `status` to everything. Ends with the test process.
+pub(crate) fn api_server(status: &'static str) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            std::thread::spawn(move || answer(stream.unwrap(), status));
+        }
+    });
+    address
+}
+
+fn answer(mut stream: TcpStream, status: &str) {
+    let mut reader = BufReader::new(stream.try_clone().unwrap());
+    let mut line = String::new();
+    while reader.read_line(&mut line).is_ok_and(|n| n > 0) {
+        if line == "\r\n" {
+            let head = format!("HTTP/1.1 {status}\r\ncontent-type: text/plain\r\ncontent-length: 2\r\n\r\nok");
+            if stream.write_all(head.as_bytes()).is_err() {
+                return;
+            }
+        }
+        line.clear();
+    }
+}
+
+/// A kubeconfig in `directory` for the server at `address`; its path.
+pub(crate) fn kubeconfig(directory: &Path, address: SocketAddr) -> String {
+    let text = format!(
+        "apiVersion: v1\nkind: Config\ncurrent-context: test\nclusters:\n- name: test\n  cluster:\n    server: http://{address}\n\
+         contexts:\n- name: test\n  context:\n    cluster: test\n    user: test\nusers:\n- name: test\n  user: {{}}\n"
+    );
+    let path = directory.join("kubeconfig");
+    std::fs::write(&path, text).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+/// A port that was free a moment ago.
+pub(crate) fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// GETs `path` over TLS, trusting the authority at the end of the chain in `certificate`. Status line and headers, then the body.
+pub(crate) fn get(address: SocketAddr, certificate: &Path, path: &str) -> (String, String) {
+    let mut roots = rustls::RootCertStore::empty();
+    let authority = CertificateDer::pem_file_iter(certificate).unwrap().last().unwrap().unwrap();
+    roots.add(authority).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let config = Arc::new(config.with_root_certificates(roots).with_no_client_auth());
+    let mut connection = rustls::ClientConnection::new(config, ServerName::try_from("localhost").unwrap()).unwrap();
+    let mut stream = TcpStream::connect(address).unwrap();
+    let mut tls = rustls::Stream::new(&mut connection, &mut stream);
+    write!(tls, "GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").unwrap();
+    split(tls)
+}
+
+/// Reads an answer to its end.
+pub(crate) fn split(mut stream: impl Read) -> (String, String) {
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    (head.to_owned(), body.to_owned())
+}

@@ -2,15 +2,20 @@
 //!
 //! credentials and base URL (kube) -> HTTP/2, or 1.1 where the server offers no better -> TLS with ring -> TCP
 
+use std::net::IpAddr;
 use std::time::Duration;
 
+use hyper::rt::{Read, Write};
 use hyper_rustls::{FixedServerNameResolver, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client as HttpClient;
-use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::connect::proxy::Tunnel;
+use hyper_util::client::legacy::connect::{Connection, HttpConnector};
+use hyper_util::client::proxy::matcher::{Intercept, Matcher};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::client::{AuthError, Body, ConfigExt};
 use rustls::pki_types::ServerName;
-use tower::{BoxError, Service, ServiceBuilder};
+use tokio::time::timeout;
+use tower::{BoxError, Service, ServiceBuilder, ServiceExt};
 
 /// Time to open a connection, TLS included.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -25,8 +30,8 @@ const CONNECTION_WINDOW: u32 = 1 << 30;
 /// Why no client can be made from a configuration. Never shows credentials.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
-    /// Proxies are not supported.
-    #[error("the API server is configured behind the proxy {0}; proxies are not supported, unset proxy-url and HTTPS_PROXY")]
+    /// A kind of proxy that is not supported.
+    #[error("the proxy {0} of the API server connection is not one for http://; unset proxy-url and HTTPS_PROXY or use another")]
     Proxy(String),
     /// CA, client certificate or key.
     #[error("TLS settings of the API server connection: {0}")]
@@ -42,35 +47,85 @@ pub enum ConnectError {
     Headers,
 }
 
+/// When a silent connection counts as dead.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Pings {
+    pub(super) interval: Duration,
+    pub(super) timeout: Duration,
+}
+
+pub(super) const PINGS: Pings = Pings { interval: PING_INTERVAL, timeout: PING_TIMEOUT };
+
 /// A client for everything this process asks of the API server of `config`. No request is made yet; must be called inside a
 /// runtime. Requests and watches share one connection where the server speaks HTTP/2 (up to the server's own limit of streams).
+///
+/// The connection goes through `config.proxy_url`, else through the proxy of `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY`.
 pub fn connect(config: &kube::Config) -> Result<kube::Client, ConnectError> {
+    connect_with(config, PINGS)
+}
+
+pub(super) fn connect_with(config: &kube::Config, pings: Pings) -> Result<kube::Client, ConnectError> {
     // Fails only when one is installed already, which is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
-
-    if let Some(proxy) = &config.proxy_url {
-        return Err(ConnectError::Proxy(proxy.authority().map_or("?", |a| a.host()).to_owned()));
-    }
 
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
     tcp.set_nodelay(true);
     // For HTTP/1.1, which has no pings.
-    tcp.set_keepalive(Some(PING_INTERVAL));
+    tcp.set_keepalive(Some(pings.interval));
 
+    let Some(proxy) = proxy_of(config, |name| std::env::var(name).ok()) else { return client_over(tcp, config, pings) };
+    if proxy.uri().scheme_str() != Some("http") {
+        return Err(ConnectError::Proxy(proxy.uri().to_string()));
+    }
+    let mut tunnel = Tunnel::new(proxy.uri().clone(), tcp);
+    if let Some(auth) = proxy.basic_auth() {
+        tunnel = tunnel.with_auth(auth.clone());
+    }
+    client_over(tunnel, config, pings)
+}
+
+/// The proxy that `config` or else the environment (read with `var`) names. As Go's, the environment does not count for this machine.
+fn proxy_of(config: &kube::Config, var: impl Fn(&str) -> Option<String>) -> Option<Intercept> {
+    if let Some(url) = &config.proxy_url {
+        return Matcher::builder().all(url.to_string()).build().intercept(&config.cluster_url);
+    }
+    let host = config.cluster_url.host().unwrap_or_default().trim_matches(['[', ']']);
+    if host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback()) {
+        return None;
+    }
+    let either = |upper: &str, lower: &str| var(upper).filter(|v| !v.is_empty()).or_else(|| var(lower)).unwrap_or_default();
+    Matcher::builder()
+        .https(either("HTTPS_PROXY", "https_proxy"))
+        .http(either("HTTP_PROXY", "http_proxy"))
+        .no(either("NO_PROXY", "no_proxy"))
+        .build()
+        .intercept(&config.cluster_url)
+}
+
+fn client_over<T>(transport: T, config: &kube::Config, pings: Pings) -> Result<kube::Client, ConnectError>
+where
+    T: Service<http::Uri> + Clone + Send + Sync + 'static,
+    T::Response: Connection + Read + Write + Send + Unpin + 'static,
+    T::Future: Send + 'static,
+    T::Error: Into<BoxError>,
+{
     let tls = config.rustls_client_config().map_err(|e| ConnectError::Tls(Box::new(e)))?;
     let mut https = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http();
     if let Some(name) = &config.tls_server_name {
         let name = ServerName::try_from(name.clone()).map_err(|_| ConnectError::ServerName(name.clone()))?;
         https = https.with_server_name_resolver(FixedServerNameResolver::new(name));
     }
-    let https = https.enable_http1().enable_http2().wrap_connector(tcp);
+    let https = https.enable_http1().enable_http2().wrap_connector(transport);
     let limit = config.connect_timeout.unwrap_or(CONNECT_TIMEOUT);
     let connector = tower::service_fn(move |uri: http::Uri| {
         let mut https = https.clone();
         Box::pin(async move {
-            let connection = tokio::time::timeout(limit, https.call(uri)).await;
-            connection.map_err(|_| BoxError::from(std::io::Error::from(std::io::ErrorKind::TimedOut)))?
+            let connection = timeout(limit, async {
+                https.ready().await?;
+                https.call(uri).await
+            });
+            connection.await.map_err(|_| BoxError::from(std::io::Error::from(std::io::ErrorKind::TimedOut)))?
         })
     });
 
@@ -79,8 +134,8 @@ pub fn connect(config: &kube::Config) -> Result<kube::Client, ConnectError> {
         .pool_timer(TokioTimer::new())
         .http2_initial_stream_window_size(STREAM_WINDOW)
         .http2_initial_connection_window_size(CONNECTION_WINDOW)
-        .http2_keep_alive_interval(PING_INTERVAL)
-        .http2_keep_alive_timeout(PING_TIMEOUT)
+        .http2_keep_alive_interval(pings.interval)
+        .http2_keep_alive_timeout(pings.timeout)
         .http2_keep_alive_while_idle(true)
         .build(connector);
 
@@ -124,14 +179,43 @@ mod tests {
     #[tokio::test]
     async fn settings_that_cannot_work_are_refused() {
         let mut behind_proxy = config("https://10.0.0.1:6443");
-        behind_proxy.proxy_url = Some("http://user:hunter2@proxy:3128".parse().unwrap());
+        behind_proxy.proxy_url = Some("socks5://user:hunter2@proxy:3128".parse().unwrap());
         let error = connect(&behind_proxy).err().unwrap().to_string();
-        assert!(error.contains("proxy") && !error.contains("hunter2"), "{error}");
+        assert!(error.contains("proxy:3128") && !error.contains("hunter2"), "{error}");
 
-        let mut named = config("https://10.0.0.1:6443");
+        let mut named = config("https://127.0.0.1:6443");
         named.root_cert = Some(Vec::new());
         named.tls_server_name = Some("not a name".to_owned());
         assert!(matches!(connect(&named), Err(ConnectError::ServerName(_))));
+    }
+
+    #[test]
+    fn the_proxy_is_the_configured_one_or_the_environments() {
+        // (why, API server, proxy-url, variables, expected)
+        type Text = Option<&'static str>;
+        type Case = (&'static str, &'static str, Text, &'static [(&'static str, &'static str)], Text);
+        let cases: [Case; 7] = [
+            ("none", "https://10.0.0.1:6443", None, &[], None),
+            ("configured", "https://10.0.0.1", Some("http://p:1"), &[("HTTPS_PROXY", "http://q:2")], Some("http://p:1/")),
+            ("from the environment", "https://10.0.0.1", None, &[("HTTPS_PROXY", "http://q:2")], Some("http://q:2/")),
+            ("in lower case", "https://api", None, &[("https_proxy", "http://q:2")], Some("http://q:2/")),
+            ("for the other scheme", "https://api", None, &[("HTTP_PROXY", "http://q:2")], None),
+            (
+                "excepted",
+                "https://10.0.0.1:6443",
+                None,
+                &[("HTTPS_PROXY", "http://q:2"), ("NO_PROXY", "example.com,10.0.0.0/8")],
+                None,
+            ),
+            ("this machine", "https://127.0.0.1:6443", None, &[("HTTPS_PROXY", "http://q:2")], None),
+        ];
+        for (why, url, configured, vars, expected) in cases {
+            let mut config = config(url);
+            config.proxy_url = configured.map(|p| p.parse().unwrap());
+            let var = |name: &str| vars.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_owned());
+            let found = proxy_of(&config, var).map(|p| p.uri().to_string());
+            assert_eq!(found.as_deref(), expected, "{why}");
+        }
     }
 
     #[test]

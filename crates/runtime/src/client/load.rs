@@ -52,7 +52,7 @@ pub fn load_config(kubeconfig: Option<&Path>, master: Option<&str>) -> Result<ku
     let mut config = match (kubeconfig, master) {
         (Some(path), master) => from_file(path, master)?,
         (None, Some(url)) => kube::Config::new(url),
-        (None, None) => in_cluster()?,
+        (None, None) => in_cluster(|name| std::env::var(name).is_ok_and(|v| !v.is_empty()))?,
     };
     config.default_retry = false;
     config.disable_compression = true;
@@ -73,11 +73,25 @@ fn from_file(path: &Path, master: Option<http::Uri>) -> Result<kube::Config, Con
             cluster.server = Some(url.to_string());
         }
     }
-    kube::Config::try_from(file).map_err(|e| explain(path, e))
+    let proxy = proxy_url(&file);
+    let mut config = kube::Config::try_from(file).map_err(|e| explain(path, e))?;
+    // kube mixes in HTTPS_PROXY without a look at what NO_PROXY says of the API server; `connect` reads them itself.
+    config.proxy_url = match proxy {
+        Some(url) => Some(url.parse().map_err(|e| explain(path, KubeconfigError::ParseProxyUrl(e)))?),
+        None => None,
+    };
+    Ok(config)
 }
 
-fn in_cluster() -> Result<kube::Config, ConfigError> {
-    let is_set = |name: &str| std::env::var_os(name).is_some_and(|v| !v.is_empty());
+/// The `proxy-url` of the current context's cluster.
+fn proxy_url(file: &Kubeconfig) -> Option<String> {
+    let current = file.current_context.as_ref()?;
+    let context = file.contexts.iter().find(|c| c.name == *current)?.context.as_ref()?;
+    let cluster = file.clusters.iter().find(|c| c.name == context.cluster)?.cluster.as_ref()?;
+    cluster.proxy_url.clone().filter(|url| !url.is_empty())
+}
+
+fn in_cluster(is_set: impl Fn(&str) -> bool) -> Result<kube::Config, ConfigError> {
     if !is_set("KUBERNETES_SERVICE_HOST") || !is_set("KUBERNETES_SERVICE_PORT") {
         return Err(ConfigError::Missing);
     }
@@ -108,4 +122,107 @@ fn explain(path: &Path, error: KubeconfigError) -> ConfigError {
         other => other.to_string(),
     };
     ConfigError::Kubeconfig { path: path.to_owned(), problem }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECRET: &str = "c2VjcmV0LXRva2Vu";
+
+    /// A kubeconfig with `cluster` (indented lines) and a token.
+    fn kubeconfig(cluster: &str) -> String {
+        format!(
+            "apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts:\n- name: c\n  context: {{cluster: k, user: u}}\n\
+             users:\n- name: u\n  user:\n    token: {SECRET}\nclusters:\n- name: k\n  cluster:\n{cluster}"
+        )
+    }
+
+    fn load(content: &str, master: Option<&str>) -> Result<kube::Config, ConfigError> {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("manager.conf");
+        std::fs::write(&path, content).unwrap();
+        load_config(Some(&path), master)
+    }
+
+    #[test]
+    fn master_goes_before_the_kubeconfigs_server() {
+        let file = kubeconfig("    server: https://10.0.0.1:6443\n");
+        // (kubeconfig, --master, expected)
+        let cases = [
+            (Some(&file), None, "https://10.0.0.1:6443/"),
+            (Some(&file), Some(""), "https://10.0.0.1:6443/"),
+            (Some(&file), Some("https://10.0.0.2"), "https://10.0.0.2/"),
+            (None, Some("http://localhost:8080"), "http://localhost:8080/"),
+            (None, Some("localhost:8080"), "http://localhost:8080/"),
+        ];
+        for (content, master, expected) in cases {
+            let config = match content {
+                Some(content) => load(content, master),
+                None => load_config(None, master),
+            };
+            let config = config.unwrap();
+            assert_eq!(config.cluster_url.to_string(), expected, "{master:?}");
+            assert!(!config.default_retry && config.disable_compression);
+        }
+    }
+
+    #[test]
+    fn a_kubeconfig_without_a_server_will_do_with_master() {
+        let file = kubeconfig("    insecure-skip-tls-verify: true\n");
+        assert!(load(&file, None).unwrap_err().to_string().ends_with("has no server; add it or set --master"));
+        let config = load(&file, Some("https://10.0.0.2:6443")).unwrap();
+        assert_eq!(config.cluster_url.to_string(), "https://10.0.0.2:6443/");
+        assert!(config.accept_invalid_certs);
+    }
+
+    #[test]
+    fn a_configured_proxy_is_kept() {
+        let file = kubeconfig("    server: https://10.0.0.1:6443\n    proxy-url: http://proxy:3128\n");
+        assert_eq!(load(&file, None).unwrap().proxy_url.unwrap().to_string(), "http://proxy:3128/");
+    }
+
+    #[test]
+    fn errors_name_the_file_and_show_nothing_of_it() {
+        // (why, content, part of the error)
+        let cases = [
+            ("not YAML", kubeconfig("   {{{ oops\n"), "not a kubeconfig in YAML"),
+            ("not a kubeconfig", format!("users: {{token: {SECRET}}}\n"), "not a kubeconfig in YAML"),
+            ("no context", kubeconfig("    server: https://x\n").replace("current-context: c\n", ""), "no current-context"),
+            (
+                "unknown context",
+                kubeconfig("    server: https://x\n").replace("current-context: c", "current-context: d"),
+                "\"d\"",
+            ),
+            ("no CA file", kubeconfig("    server: https://x\n    certificate-authority: /no/such/ca.crt\n"), "/no/such/ca.crt"),
+            (
+                "CA data",
+                kubeconfig("    server: https://x\n    certificate-authority-data: '%%%'\n"),
+                "certificate authority data is not base64",
+            ),
+        ];
+        for (why, content, part) in cases {
+            let error = load(&content, None).unwrap_err();
+            let text = error.to_string();
+            assert!(text.contains("manager.conf") && text.contains(part), "{why}: {text}");
+            assert!(!text.contains(SECRET) && !format!("{error:?}").contains(SECRET), "{why}: {text}");
+        }
+        let missing = load_config(Some(Path::new("/no/such/manager.conf")), None).unwrap_err().to_string();
+        assert!(missing.contains("/no/such/manager.conf") && missing.contains("--kubeconfig"), "{missing}");
+    }
+
+    #[test]
+    fn outside_a_pod_and_without_flags_the_error_is_upstreams() {
+        let error = in_cluster(|_| false).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "invalid configuration: no configuration has been provided, try setting KUBERNETES_MASTER environment variable"
+        );
+    }
+
+    #[test]
+    fn a_master_that_is_no_url_is_refused() {
+        let error = load_config(None, Some("https://not a host")).unwrap_err().to_string();
+        assert!(error.contains("--master") && error.contains("not a host"), "{error}");
+    }
 }

@@ -3,6 +3,8 @@
 //! ApiClient (throttle, write gate, timeout, retries, metrics) -> kube::Client (base URL, credentials) -> HTTP/2
 
 mod connect;
+#[cfg(test)]
+mod connect_tests;
 mod error;
 mod exchange;
 mod lines;

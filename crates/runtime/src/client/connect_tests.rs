@@ -1,0 +1,187 @@
+//! The connection pool against real servers on this machine. Time is real here: sockets do not follow a paused clock.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::{StreamExt, stream};
+use http::{Request, Response, Version};
+use http_body_util::StreamBody;
+use hyper::body::{Frame, Incoming};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto;
+use tokio::io::AsyncWriteExt;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+
+use super::connect::{PINGS, Pings, connect_with};
+use crate::client::{ApiClient, ApiError, ClientMetrics, ClientSettings, Target};
+use crate::resource::PODS;
+
+const LIMIT: Duration = Duration::from_secs(20);
+const ALL_PODS: Target<'_> = Target { resource: &PODS, namespace: None, name: None, subresource: None };
+
+struct Server {
+    port: u16,
+    connections: Arc<AtomicUsize>,
+    ca: Vec<u8>,
+}
+
+/// Answers a watch with one line and then keeps it open; anything else with the protocol's version.
+async fn answer(request: Request<Incoming>) -> Result<Response<StreamBody<stream::BoxStream<'static, Chunk>>>, Infallible> {
+    let version = match request.version() {
+        Version::HTTP_2 => "2",
+        Version::HTTP_11 => "1.1",
+        _ => "?",
+    };
+    let line = Bytes::from(format!("{{\"version\":\"{version}\"}}\n"));
+    let first = stream::iter([Ok(Frame::data(line))]);
+    let is_watch = request.uri().query().is_some_and(|q| q.contains("watch=true"));
+    let body = if is_watch { first.chain(stream::pending()).boxed() } else { first.boxed() };
+    Ok(Response::new(StreamBody::new(body)))
+}
+
+type Chunk = Result<Frame<Bytes>, Infallible>;
+
+impl Server {
+    async fn start(tls: bool) -> Self {
+        let key = rcgen::generate_simple_self_signed(vec!["api.test".to_owned(), "127.0.0.1".to_owned()]).unwrap();
+        let ca = key.cert.der().to_vec();
+        let acceptor = tls.then(|| {
+            let provider = Arc::new(rustls::crypto::ring::default_provider());
+            let private = rustls::pki_types::PrivateKeyDer::try_from(key.signing_key.serialize_der()).unwrap();
+            let mut config = rustls::ServerConfig::builder_with_provider(provider)
+                .with_safe_default_protocol_versions()
+                .unwrap()
+                .with_no_client_auth()
+                .with_single_cert(vec![key.cert.der().clone()], private)
+                .unwrap();
+            config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+            TlsAcceptor::from(Arc::new(config))
+        });
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let connections = Arc::new(AtomicUsize::new(0));
+        let counter = Arc::clone(&connections);
+        tokio::spawn(async move {
+            loop {
+                let (tcp, _) = listener.accept().await.unwrap();
+                counter.fetch_add(1, Ordering::Relaxed);
+                let acceptor = acceptor.clone();
+                tokio::spawn(async move {
+                    let server = auto::Builder::new(TokioExecutor::new());
+                    // How a connection ends is the client's affair, which is what is tested.
+                    let _ = match acceptor {
+                        Some(acceptor) => {
+                            let Ok(tls) = acceptor.accept(tcp).await else { return };
+                            server.serve_connection(TokioIo::new(tls), service_fn(answer)).await
+                        }
+                        None => server.serve_connection(TokioIo::new(tcp), service_fn(answer)).await,
+                    };
+                });
+            }
+        });
+        Self { port, connections, ca }
+    }
+
+    fn config(&self, scheme: &str, port: u16) -> kube::Config {
+        let mut config = kube::Config::new(format!("{scheme}://127.0.0.1:{port}").parse().unwrap());
+        config.root_cert = Some(vec![self.ca.clone()]);
+        config
+    }
+}
+
+fn client(config: &kube::Config, pings: Pings) -> ApiClient {
+    let settings = ClientSettings { user_agent: "test".to_owned(), qps: 0.0, burst: 0, timeout: Duration::from_secs(5) };
+    let metrics = ClientMetrics::register(&prometheus::Registry::new()).unwrap();
+    ApiClient::new(connect_with(config, pings).unwrap(), settings, metrics)
+}
+
+#[tokio::test]
+async fn watches_and_requests_share_one_http2_connection() {
+    let server = Server::start(true).await;
+    let mut config = server.config("https", server.port);
+    config.tls_server_name = Some("api.test".to_owned());
+    let client = client(&config, PINGS);
+    let stories = async {
+        let mut watches = Vec::new();
+        for _ in 0..60 {
+            let mut watch = client.watch(ALL_PODS, "").await.unwrap();
+            assert_eq!(watch.next().await.unwrap().unwrap(), r#"{"version":"2"}"#);
+            watches.push(watch);
+        }
+        let requests = (0..200).map(|_| client.list(ALL_PODS, ""));
+        for answer in futures::future::join_all(requests).await {
+            assert_eq!(answer.unwrap(), "{\"version\":\"2\"}\n");
+        }
+        drop(watches);
+    };
+    timeout(LIMIT, stories).await.unwrap();
+    assert_eq!(server.connections.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test]
+async fn a_plain_url_is_served_with_http_1() {
+    let server = Server::start(false).await;
+    let client = client(&server.config("http", server.port), PINGS);
+    let answer = timeout(LIMIT, client.list(ALL_PODS, "")).await.unwrap().unwrap();
+    assert_eq!(answer, "{\"version\":\"1.1\"}\n");
+}
+
+#[tokio::test]
+async fn a_certificate_of_somebody_else_is_refused() {
+    let server = Server::start(true).await;
+    let mut config = server.config("https", server.port);
+    config.tls_server_name = Some("other.test".to_owned());
+    let outcome = timeout(LIMIT, client(&config, PINGS).list(ALL_PODS, "")).await.unwrap();
+    assert!(matches!(outcome, Err(ApiError::Transport { .. })), "{outcome:?}");
+}
+
+/// Forwards TCP to `port` until it is `frozen`; from then on bytes vanish, as with a pulled cable.
+async fn forward(port: u16, frozen: Arc<AtomicBool>) -> u16 {
+    async fn pump(mut from: tokio::net::tcp::OwnedReadHalf, mut to: tokio::net::tcp::OwnedWriteHalf, frozen: Arc<AtomicBool>) {
+        let mut buffer = vec![0; 4096];
+        while let Ok(n) = tokio::io::AsyncReadExt::read(&mut from, &mut buffer).await {
+            if n == 0 {
+                return;
+            }
+            if !frozen.load(Ordering::Relaxed) && to.write_all(&buffer[..n]).await.is_err() {
+                return;
+            }
+        }
+    }
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let own = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        loop {
+            let (inward, _) = listener.accept().await.unwrap();
+            let outward = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+            let ((in_read, in_write), (out_read, out_write)) = (inward.into_split(), outward.into_split());
+            tokio::spawn(pump(in_read, out_write, Arc::clone(&frozen)));
+            tokio::spawn(pump(out_read, in_write, Arc::clone(&frozen)));
+        }
+    });
+    own
+}
+
+#[tokio::test]
+async fn a_silent_connection_is_given_up_and_its_watches_end() {
+    let server = Server::start(true).await;
+    let frozen = Arc::new(AtomicBool::new(false));
+    let port = forward(server.port, Arc::clone(&frozen)).await;
+    let pings = Pings { interval: Duration::from_millis(200), timeout: Duration::from_millis(200) };
+    let client = client(&server.config("https", port), pings);
+    let mut watch = client.watch(ALL_PODS, "").await.unwrap();
+    assert!(watch.next().await.unwrap().is_ok());
+
+    frozen.store(true, Ordering::Relaxed);
+    let end = timeout(LIMIT, watch.next()).await.unwrap();
+    assert!(matches!(end, Some(Err(ApiError::Transport { .. }))), "{end:?}");
+    frozen.store(false, Ordering::Relaxed);
+    timeout(LIMIT, client.list(ALL_PODS, "")).await.unwrap().unwrap();
+    assert_eq!(server.connections.load(Ordering::Relaxed), 2);
+}

@@ -23,6 +23,17 @@ const STATUS_SUBRESOURCE: [&str; 15] = [
     "StatefulSet",
 ];
 
+/// Metadata a client cannot start with.
+const DISCARDED: [&str; 3] = ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"];
+
+/// What admission adds on updates through the main endpoint: tolerations of pods that lost theirs. To be called after [`apply`], before
+/// validation.
+pub fn on_update(kind: &str, object: &mut Value) {
+    if kind == "Pod" {
+        tolerate_node_loss(object);
+    }
+}
+
 /// What create adds beyond [`apply`]: initial status, admission defaults of pods, and status dropped where it has a subresource.
 ///
 /// Wants the name, the uid (selector of Jobs) and the creation time (conditions of pods) in the metadata already.
@@ -31,6 +42,9 @@ pub fn on_create(kind: &str, object: &mut Value) {
         && let Some(fields) = object.as_object_mut()
     {
         fields.remove("status");
+    }
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        DISCARDED.iter().for_each(|name| drop(metadata.remove(*name)));
     }
     apply(kind, object);
     match kind {

@@ -14,7 +14,7 @@ mod creation;
 mod qos;
 mod rules;
 
-pub use creation::on_create;
+pub use creation::{on_create, on_update};
 pub use qos::qos_class;
 
 /// Constants by type name.

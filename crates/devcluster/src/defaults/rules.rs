@@ -13,8 +13,11 @@ pub(super) fn apply(type_name: &str, fields: &mut Fields) {
         "batch.JobSpec" => job_spec(fields),
         "core.Container" | "core.EphemeralContainer" => image_pull_policy(fields),
         "core.Namespace" => namespace_label(fields),
+        "core.NodeSpec" => list_of_one(fields, "podCIDR", "podCIDRs", |cidr| cidr),
+        "core.NodeStatus" => allocatable(fields),
         "core.Pod" => pod(fields),
         "core.PodSpec" => service_account_alias(fields),
+        "core.PodStatus" => list_of_one(fields, "podIP", "podIPs", |ip| json!({"ip": ip})),
         "core.ReplicationController" => {
             labels_from_template(fields);
             controller_selector(fields);
@@ -46,7 +49,9 @@ fn image_pull_policy(fields: &mut Fields) {
 }
 
 fn is_latest(image: &str) -> bool {
-    if image.is_empty() || image.contains('@') {
+    // What does not read as a reference has no tag at all.
+    let is_reference = |c: char| c.is_ascii_alphanumeric() || "._-/:".contains(c);
+    if image.is_empty() || !image.chars().all(is_reference) {
         return false;
     }
     // A colon before the last slash belongs to the port of the registry.
@@ -101,6 +106,19 @@ fn service_account_alias(fields: &mut Fields) {
         if let Some(name) = fields.get(from).cloned() {
             fields.insert(to.to_owned(), name);
         }
+    }
+}
+
+/// Fields that became lists keep their first element under the old name.
+fn list_of_one(fields: &mut Fields, one: &str, list: &str, element: impl Fn(Value) -> Value) {
+    if let Some(value) = fields.get(one).cloned() {
+        set_if_unset(fields, list, json!([element(value)]));
+    }
+}
+
+fn allocatable(fields: &mut Fields) {
+    if let Some(capacity) = fields.get("capacity").cloned() {
+        set_if_unset(fields, "allocatable", capacity);
     }
 }
 
@@ -211,6 +229,7 @@ mod tests {
             ("registry:5000/app:v1", false),
             ("app@sha256:0123", false),
             ("app:latest@sha256:0123", false),
+            (" app ", false),
             ("", false),
         ];
         for (image, expected) in cases {

@@ -18,7 +18,7 @@ pub fn prune_unknown(kind: &str, object: &mut Value) -> Vec<String> {
 }
 
 /// Brings `object` of built-in kind `kind` into the form the server would write it in: nulls and empty optional fields go, fields that
-/// are always written appear with their zero value, quantities and times get their canonical text. Values of the wrong type stay for
+/// are always written appear with their zero value, quantities and times get their canonical text, fields their order. Values of the wrong type stay for
 /// [`super::decode::decode_check`] to report, unknown fields for [`prune_unknown`]. Idempotent.
 pub fn normalize(kind: &str, object: &mut Value) {
     if let (Some(shape), Some(fields)) = (super::of_object(kind, object), object.as_object_mut()) {
@@ -63,18 +63,21 @@ fn prune(ty: &Type, value: &mut Value, path: &str, unknown: &mut Vec<String>) {
     }
 }
 
+/// Rebuilds the fields in the order of the type, as an encoder writes them; unknown ones follow.
 fn normalize_struct(shape: &Struct, fields: &mut Map<String, Value>) {
-    fields.retain(|name, value| match shape.field(name) {
-        None => true,
-        Some(_) if value.is_null() => false,
-        Some(field) => {
-            normalize_value(&field.ty, value);
-            !is_omitted(field, value)
+    let mut given = std::mem::take(fields);
+    for field in shape.fields() {
+        let written = given.remove(field.name).filter(|value| !value.is_null()).map(|mut value| {
+            normalize_value(&field.ty, &mut value);
+            value
+        });
+        match written.filter(|value| !is_omitted(field, value)) {
+            Some(value) => drop(fields.insert(field.name.to_owned(), value)),
+            None if field.always => drop(fields.insert(field.name.to_owned(), field.zero())),
+            None => {}
         }
-    });
-    for field in shape.fields().iter().filter(|field| field.always) {
-        fields.entry(field.name).or_insert_with(|| field.zero());
     }
+    fields.append(&mut given);
 }
 
 /// Whether an encoder leaves the field out, which a later decoder reads as the same value.
@@ -99,7 +102,10 @@ fn normalize_value(ty: &Type, value: &mut Value) {
             }
         }
         (Type::List(item), Value::Array(items)) => items.iter_mut().for_each(|value| normalize_item(item, value)),
-        (Type::Map(item), Value::Object(entries)) => entries.values_mut().for_each(|value| normalize_item(item, value)),
+        (Type::Map(item), Value::Object(entries)) => {
+            entries.sort_keys();
+            entries.values_mut().for_each(|value| normalize_item(item, value));
+        }
         (Type::Quantity, Value::String(text)) => {
             if let Some(quantity) = Quantity::parse(text) {
                 *text = quantity.canonical();

@@ -1,0 +1,190 @@
+//! Formats of names, labels and the like: each function returns what is wrong with a text.
+
+const LABEL_1123: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
+const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
+const NAME_PART: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
+const LABEL_VALUE: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
+const CONFIG_KEY: &str = "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')";
+const PERCENT: &str = "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')";
+
+fn too_long(max: usize) -> String {
+    format!("must be no more than {max} characters")
+}
+
+/// Starts and ends with a letter or digit, with `inner` characters allowed between.
+fn is_framed(text: &str, letter: impl Fn(u8) -> bool, inner: &[u8]) -> bool {
+    let bytes = text.as_bytes();
+    match (bytes.first(), bytes.last()) {
+        (Some(first), Some(last)) => {
+            letter(*first) && letter(*last) && bytes.iter().all(|byte| letter(*byte) || inner.contains(byte))
+        }
+        _ => false,
+    }
+}
+
+fn is_lower(byte: u8) -> bool {
+    byte.is_ascii_lowercase() || byte.is_ascii_digit()
+}
+
+fn is_label(text: &str) -> bool {
+    is_framed(text, is_lower, b"-")
+}
+
+fn is_subdomain(text: &str) -> bool {
+    text.split('.').all(is_label)
+}
+
+pub(super) fn label(text: &str) -> Vec<String> {
+    let mut complaints = Vec::new();
+    if text.len() > 63 {
+        complaints.push(too_long(63));
+    }
+    if !is_label(text) {
+        // A valid subdomain that is no label has dots.
+        complaints.push(if is_subdomain(text) { "must not contain dots".to_owned() } else { LABEL_1123.to_owned() });
+    }
+    complaints
+}
+
+pub(super) fn subdomain(text: &str) -> Vec<String> {
+    let mut complaints = Vec::new();
+    if text.len() > 253 {
+        complaints.push(too_long(253));
+    }
+    if !is_subdomain(text) {
+        complaints.push(SUBDOMAIN.to_owned());
+    }
+    complaints
+}
+
+/// Names that only have to fit into a URL, as those of RBAC objects.
+pub(super) fn path_segment(text: &str) -> Vec<String> {
+    if text == "." || text == ".." {
+        return vec![format!("may not be '{text}'")];
+    }
+    ["/", "%"].iter().filter(|part| text.contains(**part)).map(|part| format!("may not contain '{part}'")).collect()
+}
+
+/// A name with an optional subdomain as prefix: label keys, annotation keys, taint keys.
+pub(super) fn qualified_name(text: &str) -> Vec<String> {
+    let mut complaints = Vec::new();
+    let parts: Vec<&str> = text.split('/').collect();
+    let name = match parts[..] {
+        [name] => name,
+        [prefix, name] => {
+            if prefix.is_empty() {
+                complaints.push("prefix part must be non-empty".to_owned());
+            } else {
+                complaints.extend(subdomain(prefix).into_iter().map(|complaint| format!("prefix part {complaint}")));
+            }
+            name
+        }
+        _ => {
+            return vec![format!(
+                "a qualified name {NAME_PART} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
+            )];
+        }
+    };
+    if name.is_empty() {
+        complaints.push("name part must be non-empty".to_owned());
+    } else if name.len() > 63 {
+        complaints.push(format!("name part {}", too_long(63)));
+    }
+    if !is_framed(name, |byte| byte.is_ascii_alphanumeric(), b"-_.") {
+        complaints.push(format!("name part {NAME_PART}"));
+    }
+    complaints
+}
+
+pub(super) fn label_value(text: &str) -> Vec<String> {
+    let mut complaints = Vec::new();
+    if text.len() > 63 {
+        complaints.push(too_long(63));
+    }
+    if !text.is_empty() && !is_framed(text, |byte| byte.is_ascii_alphanumeric(), b"-_.") {
+        complaints.push(LABEL_VALUE.to_owned());
+    }
+    complaints
+}
+
+/// Keys of ConfigMaps and Secrets.
+pub(super) fn config_key(text: &str) -> Vec<String> {
+    let mut complaints = Vec::new();
+    if text.len() > 253 {
+        complaints.push(too_long(253));
+    }
+    let is_key = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+    if text.is_empty() || !text.bytes().all(is_key) {
+        complaints.push(CONFIG_KEY.to_owned());
+    } else if text == "." || text == ".." {
+        complaints.push(format!("must not be '{text}'"));
+    } else if text.starts_with("..") {
+        complaints.push("must not start with '..'".to_owned());
+    }
+    complaints
+}
+
+/// Names of container ports.
+pub(super) fn port_name(text: &str) -> Vec<String> {
+    let checks = [
+        (text.len() > 15, "must be no more than 15 characters"),
+        (
+            !text.bytes().all(|byte| is_lower(byte) || byte == b'-'),
+            "must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)",
+        ),
+        (!text.bytes().any(|byte| byte.is_ascii_lowercase()), "must contain at least one letter (a-z)"),
+        (text.contains("--"), "must not contain consecutive hyphens"),
+        (text.starts_with('-') || text.ends_with('-'), "must not begin or end with a hyphen"),
+    ];
+    checks.into_iter().filter(|(wrong, _)| *wrong).map(|(_, complaint)| complaint.to_owned()).collect()
+}
+
+pub(super) fn percent(text: &str) -> Vec<String> {
+    let is_percent =
+        text.strip_suffix('%').is_some_and(|digits| !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()));
+    if is_percent { Vec::new() } else { vec![PERCENT.to_owned()] }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_told_apart_by_their_format() {
+        type Format = fn(&str) -> Vec<String>;
+        let long = "a".repeat(64);
+        let cases: [(Format, &str, bool); 27] = [
+            (label, "a-1", true),
+            (label, "1a", true),
+            (label, "A", false),
+            (label, "a.b", false),
+            (label, "-a", false),
+            (label, "", false),
+            (label, &long, false),
+            (subdomain, "a.b-c.1", true),
+            (subdomain, "a..b", false),
+            (subdomain, &long, true),
+            (qualified_name, "A_b.c", true),
+            (qualified_name, "example.com/A", true),
+            (qualified_name, "Example.com/A", false),
+            (qualified_name, "/a", false),
+            (qualified_name, "a/", false),
+            (qualified_name, "a/b/c", false),
+            (label_value, "", true),
+            (label_value, "A.b_c-1", true),
+            (label_value, "a b", false),
+            (label_value, &long, false),
+            (config_key, ".hidden", true),
+            (config_key, "..", false),
+            (config_key, "a b", false),
+            (port_name, "http-2", true),
+            (port_name, "80", false),
+            (percent, "10%", true),
+            (percent, "%", false),
+        ];
+        for (format, text, valid) in cases {
+            assert_eq!(format(text).is_empty(), valid, "{text}: {:?}", format(text));
+        }
+        assert_eq!(label("a.b"), ["must not contain dots"]);
+    }
+}

@@ -1,0 +1,155 @@
+//! Checks of metadata.
+
+use serde_json::Value;
+
+use super::errors::{Errors, at, list, text};
+use super::formats;
+
+/// All annotations of an object together.
+const MAX_ANNOTATION_BYTES: usize = 256 * 1024;
+
+/// The finalizers that need no domain.
+const STANDARD_FINALIZERS: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];
+
+type Format = fn(&str) -> Vec<String>;
+
+fn name_format(kind: &str) -> Format {
+    match kind {
+        "Namespace" | "Service" | "StatefulSet" => formats::label,
+        "ClusterRole" | "ClusterRoleBinding" | "Role" | "RoleBinding" => formats::path_segment,
+        _ => formats::subdomain,
+    }
+}
+
+/// Metadata of any object.
+pub(super) fn check(kind: &str, object: &Value, errors: &mut Errors) {
+    let metadata = at(object, "metadata");
+    let format = name_format(kind);
+    let prefix = text(metadata, "generateName");
+    if !prefix.is_empty() {
+        errors.complaints("metadata.generateName", prefix, format(&masked(prefix)));
+    }
+    match text(metadata, "name") {
+        "" => errors.required("metadata.name", "name or generateName is required"),
+        name => {
+            errors.complaints("metadata.name", name, format(name));
+            if kind == "CronJob" && name.len() > 52 {
+                errors.invalid("metadata.name", name, "must be no more than 52 characters");
+            }
+        }
+    }
+    errors.non_negative(object, "metadata.generation");
+    labels("metadata.labels", at(metadata, "labels"), errors);
+    annotations("metadata.annotations", at(metadata, "annotations"), errors);
+    owners(at(metadata, "ownerReferences"), errors);
+    finalizers("metadata.finalizers", list(metadata, "finalizers"), errors);
+}
+
+/// A generated name may end in what a name may not.
+fn masked(prefix: &str) -> String {
+    match prefix.strip_suffix('-') {
+        Some(rest) if !rest.is_empty() => format!("{rest}a"),
+        _ => prefix.to_owned(),
+    }
+}
+
+/// What must not change in the metadata.
+pub(super) fn check_update(new: &Value, old: &Value, errors: &mut Errors) {
+    if !at(old, "metadata.deletionTimestamp").is_null() {
+        no_new_finalizers(new, old, errors);
+    }
+    let generation = |object: &Value| at(object, "metadata.generation").as_i64().unwrap_or(0);
+    if generation(new) < generation(old) {
+        errors.invalid("metadata.generation", generation(new), "must not be decremented");
+    }
+    for field in ["name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"] {
+        errors.immutable(new, old, &format!("metadata.{field}"));
+    }
+    let metadata = at(new, "metadata");
+    labels("metadata.labels", at(metadata, "labels"), errors);
+    annotations("metadata.annotations", at(metadata, "annotations"), errors);
+    owners(at(metadata, "ownerReferences"), errors);
+}
+
+fn no_new_finalizers(new: &Value, old: &Value, errors: &mut Errors) {
+    let before = list(old, "metadata.finalizers");
+    let added: Vec<String> = list(new, "metadata.finalizers")
+        .iter()
+        .filter(|finalizer| !before.contains(finalizer))
+        .map(|finalizer| format!("{:?}", finalizer.as_str().unwrap_or("")))
+        .collect();
+    if !added.is_empty() {
+        let added = added.join(", ");
+        errors.forbidden(
+            "metadata.finalizers",
+            format!("no new finalizers can be added if the object is being deleted, found new finalizers []string{{{added}}}"),
+        );
+    }
+}
+
+pub(super) fn labels(field: &str, labels: &Value, errors: &mut Errors) {
+    for (key, value) in labels.as_object().into_iter().flatten() {
+        errors.complaints(field, key, formats::qualified_name(key));
+        let value = value.as_str().unwrap_or("");
+        errors.complaints(field, value, formats::label_value(value));
+    }
+}
+
+pub(super) fn annotations(field: &str, annotations: &Value, errors: &mut Errors) {
+    let mut bytes = 0;
+    for (key, value) in annotations.as_object().into_iter().flatten() {
+        errors.complaints(field, key, formats::qualified_name(&key.to_lowercase()));
+        bytes += key.len() + value.as_str().map_or(0, str::len);
+    }
+    if bytes > MAX_ANNOTATION_BYTES {
+        errors.too_long(field, MAX_ANNOTATION_BYTES);
+    }
+}
+
+pub(super) fn finalizers(field: &str, finalizers: &[Value], errors: &mut Errors) {
+    for (index, finalizer) in finalizers.iter().enumerate() {
+        let finalizer = finalizer.as_str().unwrap_or("");
+        let field = format!("{field}[{index}]");
+        let complaints = formats::qualified_name(finalizer);
+        if complaints.is_empty() && !finalizer.contains('/') && !STANDARD_FINALIZERS.contains(&finalizer) {
+            errors.invalid(&field, finalizer, "name is neither a standard finalizer name nor is it fully qualified");
+        }
+        errors.complaints(&field, finalizer, complaints);
+    }
+    let has = |wanted: &str| finalizers.iter().any(|finalizer| finalizer == wanted);
+    if has("orphan") && has("foregroundDeletion") {
+        errors.invalid(field, finalizers.to_vec(), "finalizers orphan and foregroundDeletion cannot be both set");
+    }
+}
+
+fn owners(references: &Value, errors: &mut Errors) {
+    const FIELD: &str = "metadata.ownerReferences";
+    let mut controller: Option<String> = None;
+    for reference in references.as_array().into_iter().flatten() {
+        let api_version = text(reference, "apiVersion");
+        if api_version.rsplit('/').next().unwrap_or("").is_empty() {
+            errors.invalid(format!("{FIELD}.apiVersion"), api_version, "version must not be empty");
+        }
+        for field in ["kind", "name", "uid"] {
+            if text(reference, field).is_empty() {
+                errors.invalid(format!("{FIELD}.{field}"), "", "must not be empty");
+            }
+        }
+        if api_version == "v1" && text(reference, "kind") == "Event" {
+            errors.invalid(FIELD, reference.clone(), "/v1, Kind=Event is disallowed from being an owner");
+        }
+        if at(reference, "controller") == &Value::Bool(true) {
+            let this = format!("{}/{}", text(reference, "kind"), text(reference, "name"));
+            match &controller {
+                None => controller = Some(this),
+                Some(first) => errors.invalid(
+                    FIELD,
+                    references.clone(),
+                    format!(
+                        "Only one reference can have Controller set to true. Found \"true\" in references for {first} and {this}"
+                    ),
+                ),
+            }
+        }
+    }
+}

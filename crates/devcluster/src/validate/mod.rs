@@ -1,0 +1,110 @@
+//! What the API server refuses, in upstream's words and order.
+//!
+//! Objects are expected in the form [`crate::defaults::apply`] gives them. The metadata checks run as often as upstream runs them,
+//! which is why one mistake may be reported twice.
+
+use serde_json::Value;
+
+use crate::fielderror::FieldError;
+
+mod errors;
+mod formats;
+mod meta;
+mod pod;
+mod pod_spec;
+mod pod_update;
+mod replicas;
+mod selector;
+mod small;
+mod workload;
+
+use errors::Errors;
+
+/// Errors of a defaulted new object.
+pub fn create(kind: &str, object: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    meta::check(kind, object, &mut errors);
+    content(kind, object, &mut errors);
+    errors.into_list()
+}
+
+/// Errors of replacing `old` by `new` through the main endpoint, or through `subresource` (`status`, `scale`, `finalize`). For `scale`
+/// both are the Scale objects, and `kind` is `Scale`.
+pub fn update(kind: &str, subresource: Option<&str>, new: &Value, old: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    meta::check(kind, new, &mut errors);
+    meta::check_update(new, old, &mut errors);
+    match (kind, subresource) {
+        ("Namespace", _) => {
+            meta::check_update(new, old, &mut errors);
+            small::namespace_update(subresource, new, &mut errors);
+        }
+        (_, Some("status")) => {
+            meta::check_update(new, old, &mut errors);
+            status_update(kind, new, old, &mut errors);
+        }
+        (_, Some(_)) => content("Scale", new, &mut errors),
+        (_, None) => spec_update(kind, new, old, &mut errors),
+    }
+    errors.into_list()
+}
+
+/// What is wrong with an object besides its metadata.
+fn content(kind: &str, object: &Value, errors: &mut Errors) {
+    match kind {
+        "ConfigMap" => small::config_map(object, errors),
+        "CronJob" => workload::cron_job(object, errors),
+        "DaemonSet" => workload::daemon_set(object, errors),
+        "Deployment" => workload::deployment(object, errors),
+        "Event" => small::event(object, errors),
+        "Job" => workload::job(object, errors),
+        "Lease" => small::lease(object, errors),
+        "Node" => small::node(object, errors),
+        "Pod" => pod::pod(object, errors),
+        "PodDisruptionBudget" => small::disruption_budget(object, errors),
+        "ReplicaSet" => workload::replica_set(object, errors),
+        "ReplicationController" => workload::replication_controller(object, errors),
+        "Scale" => errors.non_negative(object, "spec.replicas"),
+        "Secret" => small::secret(object, errors),
+        "Service" => small::service(object, errors),
+        "StatefulSet" => workload::stateful_set(object, errors),
+        _ => {}
+    }
+}
+
+fn spec_update(kind: &str, new: &Value, old: &Value, errors: &mut Errors) {
+    meta::check_update(new, old, errors);
+    match kind {
+        "ConfigMap" => small::frozen_data(new, old, errors),
+        "Secret" => {
+            errors.immutable(new, old, "type");
+            small::frozen_data(new, old, errors);
+        }
+        "Pod" => return pod_update::pod_update(new, old, errors),
+        "Node" => {
+            content(kind, new, errors);
+            return small::node_update(new, old, errors);
+        }
+        "Service" => small::cluster_ip_unchanged(new, old, errors),
+        "StatefulSet" => return workload::stateful_set_update(new, old, errors),
+        _ => {}
+    }
+    content(kind, new, errors);
+    match kind {
+        "Deployment" | "ReplicaSet" | "DaemonSet" => errors.immutable(new, old, "spec.selector"),
+        "Job" => workload::job_update(new, old, errors),
+        _ => {}
+    }
+}
+
+fn status_update(kind: &str, new: &Value, old: &Value, errors: &mut Errors) {
+    match kind {
+        "Deployment" => replicas::deployment_status(new, old, errors),
+        "ReplicaSet" | "ReplicationController" => replicas::replica_set_status(new, errors),
+        "Pod" => pod_update::pod_status(new, errors),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests;

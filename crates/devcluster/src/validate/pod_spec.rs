@@ -1,0 +1,231 @@
+//! Pod specs, wherever they are.
+
+use std::collections::HashSet;
+
+use serde_json::Value;
+
+use super::errors::{Errors, at, list, text};
+use super::{formats, meta};
+use crate::schema::quantity::Quantity;
+
+const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
+
+/// A pod template at `field`.
+pub(super) fn template(field: &str, template: &Value, errors: &mut Errors) {
+    // Upstream leaves `metadata` out of these two paths.
+    meta::labels(&format!("{field}.labels"), at(template, "metadata.labels"), errors);
+    meta::annotations(&format!("{field}.annotations"), at(template, "metadata.annotations"), errors);
+    spec(&format!("{field}.spec"), at(template, "spec"), errors);
+}
+
+/// A pod spec at `field`.
+pub(super) fn spec(field: &str, spec: &Value, errors: &mut Errors) {
+    let volumes = volumes(&format!("{field}.volumes"), list(spec, "volumes"), errors);
+    let regular = format!("{field}.containers");
+    if list(spec, "containers").is_empty() {
+        errors.required(&regular, "");
+    }
+    let mut names = HashSet::new();
+    for (list_field, list_name) in [(regular, "containers"), (format!("{field}.initContainers"), "initContainers")] {
+        for (index, container) in list(spec, list_name).iter().enumerate() {
+            let field = format!("{list_field}[{index}]");
+            self::container(&field, container, &volumes, errors);
+            let name = text(container, "name");
+            if !name.is_empty() && !names.insert(name) {
+                errors.duplicate(format!("{field}.name"), name);
+            }
+        }
+    }
+    let restart = text(spec, "restartPolicy");
+    errors.one_of(format!("{field}.restartPolicy"), restart, &["Always", "OnFailure", "Never"]);
+    let dns = ["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"];
+    errors.one_of(format!("{field}.dnsPolicy"), text(spec, "dnsPolicy"), &dns);
+    meta::labels(&format!("{field}.nodeSelector"), at(spec, "nodeSelector"), errors);
+    for name in ["serviceAccountName", "nodeName"] {
+        let value = text(spec, name);
+        if !value.is_empty() {
+            errors.complaints(&format!("{field}.{name}"), value, formats::subdomain(value));
+        }
+    }
+    active_deadline(&format!("{field}.activeDeadlineSeconds"), at(spec, "activeDeadlineSeconds"), errors);
+    for name in ["hostname", "subdomain"] {
+        let value = text(spec, name);
+        if !value.is_empty() {
+            errors.complaints(&format!("{field}.{name}"), value, formats::label(value));
+        }
+    }
+    tolerations(&format!("{field}.tolerations"), list(spec, "tolerations"), errors);
+}
+
+pub(super) fn active_deadline(field: &str, deadline: &Value, errors: &mut Errors) {
+    if let Some(seconds) = deadline.as_i64().filter(|seconds| !(1..=i64::from(i32::MAX)).contains(seconds)) {
+        errors.invalid(field, seconds, format!("must be between 1 and {}, inclusive", i32::MAX));
+    }
+}
+
+/// Checks the volumes; their names.
+fn volumes<'a>(field: &str, volumes: &'a [Value], errors: &mut Errors) -> HashSet<&'a str> {
+    let mut names = HashSet::new();
+    for (index, volume) in volumes.iter().enumerate() {
+        let field = format!("{field}[{index}].name");
+        let name = text(volume, "name");
+        if name.is_empty() {
+            errors.required(field, "");
+            continue;
+        }
+        let complaints = formats::label(name);
+        if complaints.is_empty() && !names.insert(name) {
+            errors.duplicate(&field, name);
+        }
+        errors.complaints(&field, name, complaints);
+    }
+    names
+}
+
+fn container(field: &str, container: &Value, volumes: &HashSet<&str>, errors: &mut Errors) {
+    match text(container, "name") {
+        "" => errors.required(format!("{field}.name"), ""),
+        name => errors.complaints(&format!("{field}.name"), name, formats::label(name)),
+    }
+    if text(container, "image").is_empty() {
+        errors.required(format!("{field}.image"), "");
+    }
+    ports(&format!("{field}.ports"), list(container, "ports"), errors);
+    for (index, variable) in list(container, "env").iter().enumerate() {
+        if text(variable, "name").is_empty() {
+            errors.required(format!("{field}.env[{index}].name"), "");
+        }
+    }
+    mounts(&format!("{field}.volumeMounts"), list(container, "volumeMounts"), volumes, errors);
+    let pull = ["Always", "IfNotPresent", "Never"];
+    errors.one_of(format!("{field}.imagePullPolicy"), text(container, "imagePullPolicy"), &pull);
+    resources(&format!("{field}.resources"), at(container, "resources"), errors);
+}
+
+fn ports(field: &str, ports: &[Value], errors: &mut Errors) {
+    let mut names = HashSet::new();
+    for (index, port) in ports.iter().enumerate() {
+        let field = format!("{field}[{index}]");
+        let name = text(port, "name");
+        if !name.is_empty() {
+            let complaints = formats::port_name(name);
+            if complaints.is_empty() && !names.insert(name) {
+                errors.duplicate(format!("{field}.name"), name);
+            }
+            errors.complaints(&format!("{field}.name"), name, complaints);
+        }
+        match at(port, "containerPort").as_i64().unwrap_or(0) {
+            0 => errors.required(format!("{field}.containerPort"), ""),
+            number => port_number(format!("{field}.containerPort"), number, errors),
+        }
+        if let Some(number) = at(port, "hostPort").as_i64().filter(|number| *number != 0) {
+            port_number(format!("{field}.hostPort"), number, errors);
+        }
+        errors.one_of(format!("{field}.protocol"), text(port, "protocol"), &["SCTP", "TCP", "UDP"]);
+    }
+}
+
+pub(super) fn port_number(field: String, number: i64, errors: &mut Errors) {
+    if !(1..=65535).contains(&number) {
+        errors.invalid(field, number, "must be between 1 and 65535, inclusive");
+    }
+}
+
+fn mounts(field: &str, mounts: &[Value], volumes: &HashSet<&str>, errors: &mut Errors) {
+    let mut paths = HashSet::new();
+    for (index, mount) in mounts.iter().enumerate() {
+        let field = format!("{field}[{index}]");
+        match text(mount, "name") {
+            "" => errors.required(format!("{field}.name"), ""),
+            name if !volumes.contains(name) => errors.not_found(format!("{field}.name"), name),
+            _ => {}
+        }
+        match text(mount, "mountPath") {
+            "" => errors.required(format!("{field}.mountPath"), ""),
+            path if !paths.insert(path) => errors.invalid(format!("{field}.mountPath"), path, "must be unique"),
+            _ => {}
+        }
+    }
+}
+
+fn resources(field: &str, resources: &Value, errors: &mut Errors) {
+    let amounts = |side: &str| -> Vec<(String, String, Option<Quantity>)> {
+        let entries = at(resources, side).as_object().into_iter().flatten();
+        entries
+            .map(|(name, value)| {
+                let value = value.as_str().unwrap_or("");
+                (name.clone(), value.to_owned(), Quantity::parse(value))
+            })
+            .collect()
+    };
+    let limits = amounts("limits");
+    for (side, entries) in [("limits", &limits), ("requests", &amounts("requests"))] {
+        for (name, value, quantity) in entries {
+            if quantity.is_some_and(|quantity| quantity.is_negative()) {
+                errors.invalid(format!("{field}.{side}[{name}]"), value.as_str(), "must be greater than or equal to 0");
+            }
+            let limit = limits.iter().find(|(limited, ..)| limited == name);
+            if side == "requests"
+                && let Some((_, limit_text, limit)) = limit
+                && *quantity > *limit
+            {
+                let detail = format!("must be less than or equal to {name} limit of {limit_text}");
+                errors.invalid(format!("{field}.requests"), value.as_str(), detail);
+            }
+        }
+    }
+}
+
+fn tolerations(field: &str, tolerations: &[Value], errors: &mut Errors) {
+    for (index, toleration) in tolerations.iter().enumerate() {
+        let field = format!("{field}[{index}]");
+        let (key, operator, effect) = (text(toleration, "key"), text(toleration, "operator"), text(toleration, "effect"));
+        if !key.is_empty() {
+            errors.complaints(&format!("{field}.key"), key, formats::qualified_name(key));
+        } else if operator != "Exists" {
+            let detail = "operator must be Exists when `key` is empty, which means \"match all values and all keys\"";
+            errors.invalid(format!("{field}.operator"), operator, detail);
+        }
+        if !at(toleration, "tolerationSeconds").is_null() && effect != "NoExecute" {
+            errors.invalid(format!("{field}.effect"), effect, "effect must be 'NoExecute' when `tolerationSeconds` is set");
+        }
+        match operator {
+            "" | "Equal" => {
+                let value = text(toleration, "value");
+                errors.complaints(&format!("{field}.operator"), value, formats::label_value(value));
+            }
+            "Exists" if !text(toleration, "value").is_empty() => {
+                errors.invalid(
+                    format!("{field}.operator"),
+                    toleration.clone(),
+                    "value must be empty when `operator` is 'Exists'",
+                );
+            }
+            "Exists" => {}
+            other => errors.not_supported(format!("{field}.operator"), other, &["Equal", "Exists"]),
+        }
+        if !effect.is_empty() {
+            errors.one_of(format!("{field}.effect"), effect, &EFFECTS);
+        }
+    }
+}
+
+/// Taints of a node; the path is upstream's.
+pub(super) fn taints(field: &str, taints: &[Value], errors: &mut Errors) {
+    let mut seen = HashSet::new();
+    for (index, taint) in taints.iter().enumerate() {
+        let field = format!("{field}[{index}]");
+        let (key, effect) = (text(taint, "key"), text(taint, "effect"));
+        errors.complaints(&format!("{field}.key"), key, formats::qualified_name(key));
+        let value = text(taint, "value");
+        errors.complaints(&format!("{field}.value"), value, formats::label_value(value));
+        if effect.is_empty() {
+            errors.required(format!("{field}.effect"), "");
+        } else {
+            errors.one_of(format!("{field}.effect"), effect, &EFFECTS);
+        }
+        if !seen.insert((key, effect)) {
+            errors.duplicate(field, taint.clone());
+        }
+    }
+}

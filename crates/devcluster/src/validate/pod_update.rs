@@ -1,0 +1,127 @@
+//! What may change in a pod.
+
+use std::net::IpAddr;
+
+use serde_json::{Map, Value};
+
+use super::errors::{Errors, at, list, text};
+
+const FIXED: &str = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,\
+                     `spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),\
+                     `spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
+
+pub(super) fn pod_update(new: &Value, old: &Value, errors: &mut Errors) {
+    for containers in ["containers", "initContainers"] {
+        let field = format!("spec.{containers}");
+        if list(new, &field).len() != list(old, &field).len() {
+            let detail = if containers == "containers" { "containers" } else { "init containers" };
+            errors.forbidden(&field, format!("pod updates may not add or remove {detail}"));
+            return;
+        }
+        for (index, container) in list(new, &field).iter().enumerate() {
+            if text(container, "image").is_empty() {
+                errors.required(format!("{field}[{index}].image"), "");
+            }
+        }
+    }
+    if !deadline_update(new, old, errors) {
+        return;
+    }
+    scheduling_gates(new, old, errors);
+    tolerations(new, old, errors);
+
+    let (allowed, stored) = (with_mutable_parts(new, old), at(old, "spec"));
+    if &allowed != stored {
+        errors.forbidden("spec", format!("{FIXED}\n{}", difference(stored, &allowed)));
+    }
+}
+
+/// Checks the deadline, which may only come closer; whether the other checks still make sense.
+fn deadline_update(new: &Value, old: &Value, errors: &mut Errors) -> bool {
+    const FIELD: &str = "spec.activeDeadlineSeconds";
+    let before = errors.len();
+    match (at(new, FIELD).as_i64(), at(old, FIELD).as_i64()) {
+        (Some(new), _) if !(0..=i64::from(i32::MAX)).contains(&new) => {
+            errors.invalid(FIELD, new, format!("must be between 0 and {}, inclusive", i32::MAX));
+        }
+        (Some(new), Some(old)) if new > old => errors.invalid(FIELD, new, "must be less than or equal to previous value"),
+        (None, Some(_)) => errors.invalid(FIELD, Value::Null, "must not update from a positive integer to nil value"),
+        _ => {}
+    }
+    errors.len() == before
+}
+
+fn scheduling_gates(new: &Value, old: &Value, errors: &mut Errors) {
+    let before = list(old, "spec.schedulingGates");
+    for (index, gate) in list(new, "spec.schedulingGates").iter().enumerate() {
+        if !before.contains(gate) {
+            let name = text(gate, "name");
+            let detail = format!("only deletion is allowed, but found new scheduling gate '{name}'");
+            errors.forbidden(format!("spec.schedulingGates[{index}].name"), detail);
+        }
+    }
+}
+
+/// Old tolerations stay, save for their seconds.
+fn tolerations(new: &Value, old: &Value, errors: &mut Errors) {
+    let without_seconds = |toleration: &Value| {
+        let mut fields = toleration.as_object().cloned().unwrap_or_default();
+        fields.remove("tolerationSeconds");
+        fields
+    };
+    let kept: Vec<Map<String, Value>> = list(new, "spec.tolerations").iter().map(without_seconds).collect();
+    if list(old, "spec.tolerations").iter().any(|toleration| !kept.contains(&without_seconds(toleration))) {
+        errors.forbidden("spec.tolerations", "existing toleration can not be modified except its tolerationSeconds");
+    }
+}
+
+/// The new spec, with what may change put back to what it was.
+fn with_mutable_parts(new: &Value, old: &Value) -> Value {
+    let (mut spec, stored) = (at(new, "spec").clone(), at(old, "spec"));
+    for containers in ["containers", "initContainers"] {
+        let images = list(stored, containers).iter().map(|container| text(container, "image").to_owned());
+        for (container, image) in spec.get_mut(containers).and_then(Value::as_array_mut).into_iter().flatten().zip(images) {
+            container["image"] = Value::String(image);
+        }
+    }
+    let mut mutable = vec!["activeDeadlineSeconds", "tolerations", "schedulingGates"];
+    let grace = |spec: &Value| at(spec, "terminationGracePeriodSeconds").as_i64();
+    if grace(stored).is_some_and(|seconds| seconds < 0) && grace(&spec) == Some(1) {
+        mutable.push("terminationGracePeriodSeconds");
+    }
+    if !list(stored, "schedulingGates").is_empty() {
+        // A gated pod may still be directed to fewer nodes.
+        mutable.extend(["nodeSelector", "affinity"]);
+    }
+    if let Some(fields) = spec.as_object_mut() {
+        for name in mutable {
+            match stored.get(name) {
+                Some(value) => drop(fields.insert(name.to_owned(), value.clone())),
+                None => drop(fields.remove(name)),
+            }
+        }
+    }
+    spec
+}
+
+/// The fields that differ, shorter than upstream's diff of the whole.
+fn difference(old: &Value, new: &Value) -> String {
+    let names = |spec: &Value| spec.as_object().map(|fields| fields.keys().cloned().collect::<Vec<_>>()).unwrap_or_default();
+    let mut all = names(old);
+    all.extend(names(new));
+    all.sort_unstable();
+    all.dedup();
+    let changed = all.iter().filter(|name| at(old, name) != at(new, name));
+    changed.map(|name| format!("- {name:?}: {}\n+ {name:?}: {}\n", at(old, name), at(new, name))).collect()
+}
+
+pub(super) fn pod_status(new: &Value, errors: &mut Errors) {
+    for (list_name, field) in [("podIPs", "status.podIPs"), ("hostIPs", "status.hostIPs")] {
+        for (index, entry) in list(at(new, "status"), list_name).iter().enumerate() {
+            let ip = text(entry, "ip");
+            if ip.parse::<IpAddr>().is_err() {
+                errors.invalid(format!("{field}[{index}]"), ip, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)");
+            }
+        }
+    }
+}

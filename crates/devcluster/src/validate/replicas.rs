@@ -1,0 +1,54 @@
+//! Counters in the status of replicated workloads.
+
+use serde_json::Value;
+
+use super::errors::{Errors, at};
+
+fn count(object: &Value, field: &str) -> i64 {
+    at(object, &format!("status.{field}")).as_i64().unwrap_or(0)
+}
+
+fn not_above(object: &Value, field: &str, limit: &str, limit_text: &str, errors: &mut Errors) {
+    let value = count(object, field);
+    if value > count(object, limit) {
+        errors.invalid(format!("status.{field}"), value, format!("cannot be greater than {limit_text}"));
+    }
+}
+
+fn non_negative(object: &Value, fields: &[&str], errors: &mut Errors) {
+    for field in fields {
+        errors.non_negative(object, &format!("status.{field}"));
+    }
+}
+
+pub(super) fn deployment_status(new: &Value, old: &Value, errors: &mut Errors) {
+    let counters = [
+        "observedGeneration",
+        "replicas",
+        "updatedReplicas",
+        "readyReplicas",
+        "availableReplicas",
+        "unavailableReplicas",
+        "terminatingReplicas",
+        "collisionCount",
+    ];
+    non_negative(new, &counters, errors);
+    for part in ["updatedReplicas", "readyReplicas", "availableReplicas"] {
+        not_above(new, part, "replicas", "status.replicas", errors);
+    }
+    not_above(new, "availableReplicas", "readyReplicas", "readyReplicas", errors);
+    if count(new, "collisionCount") < count(old, "collisionCount") {
+        errors.invalid("status.collisionCount", count(new, "collisionCount"), "cannot be decremented");
+    }
+}
+
+pub(super) fn replica_set_status(new: &Value, errors: &mut Errors) {
+    let parts = ["fullyLabeledReplicas", "readyReplicas", "availableReplicas"];
+    non_negative(new, &["replicas"], errors);
+    non_negative(new, &parts, errors);
+    non_negative(new, &["observedGeneration", "terminatingReplicas"], errors);
+    for part in parts {
+        not_above(new, part, "replicas", "status.replicas", errors);
+    }
+    not_above(new, "availableReplicas", "readyReplicas", "readyReplicas", errors);
+}

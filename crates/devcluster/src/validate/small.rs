@@ -1,0 +1,179 @@
+//! The kinds with few rules: ConfigMap, Secret, Lease, Namespace, Node, Event, Service, PodDisruptionBudget.
+
+use std::collections::HashSet;
+
+use serde_json::{Value, json};
+
+use super::errors::{Errors, at, list, text};
+use super::workload::{at_most_all, int_or_percent};
+use super::{formats, meta, pod_spec, selector};
+
+/// Data of a ConfigMap or Secret together.
+const MAX_DATA_BYTES: usize = 1024 * 1024;
+
+pub(super) fn config_map(object: &Value, errors: &mut Errors) {
+    let mut bytes = 0;
+    for field in ["data", "binaryData"] {
+        for (key, value) in at(object, field).as_object().into_iter().flatten() {
+            errors.complaints(&format!("{field}[{key}]"), key, formats::config_key(key));
+            if field == "data" && !at(object, "binaryData").get(key).unwrap_or(&Value::Null).is_null() {
+                errors.invalid(format!("data[{key}]"), key.as_str(), "duplicate of key present in binaryData");
+            }
+            bytes += value.as_str().map_or(0, |value| if field == "data" { value.len() } else { decoded_length(value) });
+        }
+    }
+    if bytes > MAX_DATA_BYTES {
+        errors.too_long("", MAX_DATA_BYTES);
+    }
+}
+
+pub(super) fn secret(object: &Value, errors: &mut Errors) {
+    let mut bytes = 0;
+    for (key, value) in at(object, "data").as_object().into_iter().flatten() {
+        errors.complaints(&format!("data[{key}]"), key, formats::config_key(key));
+        bytes += value.as_str().map_or(0, decoded_length);
+    }
+    if bytes > MAX_DATA_BYTES {
+        errors.too_long("data", MAX_DATA_BYTES);
+    }
+}
+
+/// Bytes that a base64 text stands for.
+fn decoded_length(text: &str) -> usize {
+    text.trim_end_matches('=').len() * 3 / 4
+}
+
+/// `immutable` freezes the data, and itself.
+pub(super) fn frozen_data(new: &Value, old: &Value, errors: &mut Errors) {
+    const DETAIL: &str = "field is immutable when `immutable` is set";
+    let is_set = |object: &Value| at(object, "immutable") == &Value::Bool(true);
+    if !is_set(old) {
+        return;
+    }
+    if !is_set(new) {
+        errors.forbidden("immutable", DETAIL);
+    }
+    for field in ["data", "binaryData"] {
+        if at(new, field) != at(old, field) {
+            errors.forbidden(field, DETAIL);
+        }
+    }
+}
+
+pub(super) fn lease(object: &Value, errors: &mut Errors) {
+    if let Some(seconds) = at(object, "spec.leaseDurationSeconds").as_i64().filter(|seconds| *seconds <= 0) {
+        errors.invalid("spec.leaseDurationSeconds", seconds, "must be greater than 0");
+    }
+    errors.non_negative(object, "spec.leaseTransitions");
+}
+
+pub(super) fn namespace_update(subresource: Option<&str>, new: &Value, errors: &mut Errors) {
+    match subresource {
+        Some("finalize") => meta::finalizers("spec.finalizers", list(new, "spec.finalizers"), errors),
+        Some(_) => {
+            let (phase, terminating) = (text(new, "status.phase"), !at(new, "metadata.deletionTimestamp").is_null());
+            if terminating && phase != "Terminating" {
+                errors.invalid("status.Phase", phase, "may only be 'Terminating' if `deletionTimestamp` is not empty");
+            } else if !terminating && phase != "Active" {
+                errors.invalid("status.Phase", phase, "may only be 'Active' if `deletionTimestamp` is empty");
+            }
+        }
+        None => {}
+    }
+}
+
+pub(super) fn node(object: &Value, errors: &mut Errors) {
+    pod_spec::taints("metadata.taints", list(object, "spec.taints"), errors);
+}
+
+/// Addresses and identity of a node are set once.
+pub(super) fn node_update(new: &Value, old: &Value, errors: &mut Errors) {
+    for (field, name) in [("podCIDRs", "podCIDR"), ("providerID", "providerID")] {
+        let path = format!("spec.{field}");
+        let before = at(old, &path);
+        if !before.is_null() && before != at(new, &path) {
+            errors.forbidden(path, format!("node updates may not change {name} except from \"\" to valid"));
+        }
+    }
+}
+
+pub(super) fn event(object: &Value, errors: &mut Errors) {
+    if text(object, "apiVersion").starts_with("events.k8s.io/") {
+        if at(object, "eventTime").is_null() {
+            errors.required("eventTime", "");
+        }
+        let kind = text(object, "type");
+        if !["Normal", "Warning"].contains(&kind) {
+            errors.invalid("type", "", format!("has invalid value: {kind}"));
+        }
+        return;
+    }
+    let (own, involved) = (text(object, "metadata.namespace"), text(object, "involvedObject.namespace"));
+    // Events about objects without a namespace live in the default one.
+    let agrees = if involved.is_empty() { own.is_empty() || own == "default" } else { involved == own };
+    if !agrees {
+        errors.invalid("involvedObject.namespace", involved, "does not match event.namespace");
+    }
+}
+
+pub(super) fn service(object: &Value, errors: &mut Errors) {
+    let ports = list(object, "spec.ports");
+    let kind = text(object, "spec.type");
+    let headless = text(object, "spec.clusterIP") == "None";
+    if ports.is_empty() && !headless && kind != "ExternalName" {
+        errors.required("spec.ports", "");
+    }
+    let mut names = HashSet::new();
+    for (index, port) in ports.iter().enumerate() {
+        let field = format!("spec.ports[{index}]");
+        match text(port, "name") {
+            "" if ports.len() > 1 => errors.required(format!("{field}.name"), ""),
+            "" => {}
+            name => {
+                errors.complaints(&format!("{field}.name"), name, formats::label(name));
+                if !names.insert(name) {
+                    errors.duplicate(format!("{field}.name"), name);
+                }
+            }
+        }
+        pod_spec::port_number(format!("{field}.port"), at(port, "port").as_i64().unwrap_or(0), errors);
+        errors.one_of(format!("{field}.protocol"), text(port, "protocol"), &["SCTP", "TCP", "UDP"]);
+        match at(port, "targetPort") {
+            Value::Number(number) => {
+                pod_spec::port_number(format!("{field}.targetPort"), number.as_i64().unwrap_or(0), errors);
+            }
+            Value::String(name) => errors.complaints(&format!("{field}.targetPort"), name, formats::port_name(name)),
+            _ => {}
+        }
+    }
+    meta::labels("spec.selector", at(object, "spec.selector"), errors);
+    errors.one_of("spec.sessionAffinity", text(object, "spec.sessionAffinity"), &["ClientIP", "None"]);
+    errors.one_of("spec.type", kind, &["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"]);
+}
+
+pub(super) fn cluster_ip_unchanged(new: &Value, old: &Value, errors: &mut Errors) {
+    let before = text(old, "spec.clusterIP");
+    if !before.is_empty() && text(new, "spec.type") != "ExternalName" && before != text(new, "spec.clusterIP") {
+        errors.invalid("spec.clusterIPs[0]", at(new, "spec.clusterIPs").clone(), "may not change once set");
+    }
+}
+
+pub(super) fn disruption_budget(object: &Value, errors: &mut Errors) {
+    let spec = at(object, "spec");
+    let (least, most) = (at(spec, "minAvailable"), at(spec, "maxUnavailable"));
+    if !least.is_null() && !most.is_null() {
+        // Upstream reports its internal form of the whole spec.
+        let internal = json!({"MinAvailable": least, "Selector": at(spec, "selector"), "MaxUnavailable": most,
+            "UnhealthyPodEvictionPolicy": at(spec, "unhealthyPodEvictionPolicy")});
+        errors.invalid("spec", internal, "minAvailable and maxUnavailable cannot be both set");
+    }
+    for (field, value) in [("spec.minAvailable", least), ("spec.maxUnavailable", most)] {
+        int_or_percent(field, value, errors);
+        at_most_all(field, value, errors);
+    }
+    let policy = text(spec, "unhealthyPodEvictionPolicy");
+    if !policy.is_empty() {
+        errors.one_of("spec.unhealthyPodEvictionPolicy", policy, &["AlwaysAllow", "IfHealthyBudget"]);
+    }
+    selector::check("spec.selector", at(spec, "selector"), errors);
+}

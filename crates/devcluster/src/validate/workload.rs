@@ -1,0 +1,239 @@
+//! Deployments, ReplicaSets, ReplicationControllers, DaemonSets, StatefulSets, Jobs and CronJobs.
+
+use serde_json::{Value, json};
+
+use super::errors::{Errors, at, text};
+use super::{formats, pod_spec, selector};
+
+const TEMPLATE: &str = "spec.template";
+
+pub(super) fn deployment(object: &Value, errors: &mut Errors) {
+    errors.non_negative(object, "spec.replicas");
+    selector_and_template(object, "deployment", "ReplicaSet", errors);
+    strategy(at(object, "spec.strategy"), errors);
+    for field in ["minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds"] {
+        errors.non_negative(object, &format!("spec.{field}"));
+    }
+    let min_ready = at(object, "spec.minReadySeconds").as_i64().unwrap_or(0);
+    if let Some(deadline) = at(object, "spec.progressDeadlineSeconds").as_i64()
+        && deadline <= min_ready
+    {
+        errors.invalid("spec.progressDeadlineSeconds", deadline, "must be greater than minReadySeconds");
+    }
+}
+
+pub(super) fn replica_set(object: &Value, errors: &mut Errors) {
+    errors.non_negative(object, "spec.replicas");
+    errors.non_negative(object, "spec.minReadySeconds");
+    selector_and_template(object, "deployment", "ReplicaSet", errors);
+}
+
+pub(super) fn daemon_set(object: &Value, errors: &mut Errors) {
+    selector_and_template(object, "daemonset", "DaemonSet", errors);
+    errors.non_negative(object, "spec.minReadySeconds");
+    errors.non_negative(object, "spec.revisionHistoryLimit");
+    let kind = text(object, "spec.updateStrategy.type");
+    errors.one_of("spec.updateStrategy.type", kind, &["RollingUpdate", "OnDelete"]);
+}
+
+pub(super) fn stateful_set(object: &Value, errors: &mut Errors) {
+    errors.one_of("spec.podManagementPolicy", text(object, "spec.podManagementPolicy"), &["OrderedReady", "Parallel"]);
+    let kind = text(object, "spec.updateStrategy.type");
+    errors.one_of("spec.updateStrategy.type", kind, &["RollingUpdate", "OnDelete"]);
+    errors.non_negative(object, "spec.replicas");
+    errors.non_negative(object, "spec.minReadySeconds");
+    selector_and_template(object, "statefulset", "StatefulSet", errors);
+}
+
+pub(super) fn stateful_set_update(new: &Value, old: &Value, errors: &mut Errors) {
+    const MUTABLE: [&str; 7] = [
+        "replicas",
+        "ordinals",
+        "template",
+        "updateStrategy",
+        "revisionHistoryLimit",
+        "persistentVolumeClaimRetentionPolicy",
+        "minReadySeconds",
+    ];
+    stateful_set(new, errors);
+    let frozen = |object: &Value| {
+        let fields = at(object, "spec").as_object().cloned().unwrap_or_default();
+        fields.into_iter().filter(|(name, _)| !MUTABLE.contains(&name.as_str())).collect::<serde_json::Map<_, _>>()
+    };
+    if frozen(new) != frozen(old) {
+        errors.forbidden(
+            "spec",
+            "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', \
+             'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden",
+        );
+    }
+}
+
+pub(super) fn replication_controller(object: &Value, errors: &mut Errors) {
+    errors.non_negative(object, "spec.minReadySeconds");
+    let labels = at(object, "spec.selector");
+    let is_empty = labels.as_object().is_none_or(|labels| labels.is_empty());
+    if is_empty {
+        errors.required("spec.selector", "");
+    }
+    errors.non_negative(object, "spec.replicas");
+    if at(object, TEMPLATE).is_null() {
+        errors.required(TEMPLATE, "");
+        return;
+    }
+    if !is_empty {
+        matching_labels(&json!({ "matchLabels": labels }), object, errors);
+    }
+    template(object, "ReplicationController", errors);
+}
+
+pub(super) fn job(object: &Value, errors: &mut Errors) {
+    job_spec(object, "spec", errors);
+    let selector = at(object, "spec.selector");
+    if selector.is_null() {
+        errors.required("spec.selector", "");
+    } else if selector::check("spec.selector", selector, errors) {
+        let labels = at(object, "spec.template.metadata.labels");
+        if !selector::matches(selector, labels) {
+            errors.invalid("spec.template.metadata.labels", labels.clone(), "`selector` does not match template `labels`");
+        }
+    }
+}
+
+pub(super) fn job_update(new: &Value, old: &Value, errors: &mut Errors) {
+    let indexed = text(new, "spec.completionMode") == "Indexed";
+    if !indexed {
+        errors.immutable(new, old, "spec.completions");
+    }
+    // The template of a job that never started may still be directed.
+    let startable = at(old, "spec.suspend") == &Value::Bool(true) && at(old, "status.startTime").is_null();
+    for field in
+        ["selector", "template", "completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy"]
+    {
+        if field != "template" || !startable {
+            errors.immutable(new, old, &format!("spec.{field}"));
+        }
+    }
+}
+
+pub(super) fn cron_job(object: &Value, errors: &mut Errors) {
+    if text(object, "spec.schedule").is_empty() {
+        errors.required("spec.schedule", "");
+    }
+    errors.non_negative(object, "spec.startingDeadlineSeconds");
+    errors.one_of("spec.concurrencyPolicy", text(object, "spec.concurrencyPolicy"), &["Allow", "Forbid", "Replace"]);
+    errors.non_negative(object, "spec.successfulJobsHistoryLimit");
+    errors.non_negative(object, "spec.failedJobsHistoryLimit");
+    job_spec(object, "spec.jobTemplate.spec", errors);
+}
+
+fn job_spec(object: &Value, path: &str, errors: &mut Errors) {
+    for field in ["parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished"] {
+        errors.non_negative(object, &format!("{path}.{field}"));
+    }
+    let template = format!("{path}.template");
+    pod_spec::template(&template, at(object, &template), errors);
+    let field = format!("{template}.spec.restartPolicy");
+    match text(object, &field) {
+        "Always" => errors.required(field, "valid values: \"OnFailure\", \"Never\""),
+        other => errors.one_of(field, other, &["OnFailure", "Never"]),
+    }
+}
+
+/// The selector, and that the template makes pods it selects.
+fn selector_and_template(object: &Value, noun: &str, owner: &str, errors: &mut Errors) {
+    const FIELD: &str = "spec.selector";
+    let selector = at(object, FIELD);
+    let mut usable = true;
+    if selector.is_null() {
+        errors.required(FIELD, "");
+    } else {
+        usable = selector::check(FIELD, selector, errors);
+        if selector::is_empty(selector) {
+            errors.invalid(FIELD, selector.clone(), format!("empty selector is invalid for {noun}"));
+        }
+    }
+    if !usable {
+        errors.invalid(FIELD, selector.clone(), "invalid label selector");
+        return;
+    }
+    if selector.is_null() || !selector::is_empty(selector) {
+        matching_labels(selector, object, errors);
+    }
+    template(object, owner, errors);
+}
+
+fn matching_labels(selector: &Value, object: &Value, errors: &mut Errors) {
+    let field = format!("{TEMPLATE}.metadata.labels");
+    let labels = at(object, &field);
+    if !selector::matches(selector, labels) {
+        errors.invalid(field, labels.clone(), "`selector` does not match template `labels`");
+    }
+}
+
+/// The template of pods that are replaced when they end.
+fn template(object: &Value, owner: &str, errors: &mut Errors) {
+    let template = at(object, TEMPLATE);
+    pod_spec::template(TEMPLATE, template, errors);
+    errors.one_of(format!("{TEMPLATE}.spec.restartPolicy"), text(template, "spec.restartPolicy"), &["Always"]);
+    if !at(template, "spec.activeDeadlineSeconds").is_null() {
+        let detail = format!("activeDeadlineSeconds in {owner} is not Supported");
+        errors.forbidden(format!("{TEMPLATE}.spec.activeDeadlineSeconds"), detail);
+    }
+}
+
+fn strategy(strategy: &Value, errors: &mut Errors) {
+    const FIELD: &str = "spec.strategy";
+    let rolling = at(strategy, "rollingUpdate");
+    match text(strategy, "type") {
+        "Recreate" if !rolling.is_null() => {
+            errors.forbidden(format!("{FIELD}.rollingUpdate"), "may not be specified when strategy `type` is 'Recreate'");
+        }
+        "Recreate" => {}
+        "RollingUpdate" if rolling.is_null() => {
+            errors.required(format!("{FIELD}.rollingUpdate"), "this should be defaulted and never be nil");
+        }
+        "RollingUpdate" => rolling_update(rolling, errors),
+        // Upstream reports its internal form of the whole strategy.
+        other => errors.not_supported(FIELD, json!({"Type": other, "RollingUpdate": rolling}), &["Recreate", "RollingUpdate"]),
+    }
+}
+
+fn rolling_update(rolling: &Value, errors: &mut Errors) {
+    const FIELD: &str = "spec.strategy.rollingUpdate";
+    let unavailable = format!("{FIELD}.maxUnavailable");
+    int_or_percent(&unavailable, at(rolling, "maxUnavailable"), errors);
+    int_or_percent(&format!("{FIELD}.maxSurge"), at(rolling, "maxSurge"), errors);
+    let value = at(rolling, "maxUnavailable");
+    if magnitude(value) == 0 && magnitude(at(rolling, "maxSurge")) == 0 {
+        errors.invalid(&unavailable, value.clone(), "may not be 0 when `maxSurge` is 0");
+    }
+    at_most_all(&unavailable, value, errors);
+}
+
+/// The number in front, with or without a percent sign; 0 for anything else.
+fn magnitude(value: &Value) -> i64 {
+    match value {
+        Value::String(text) => text.trim_end_matches('%').parse().unwrap_or(0),
+        other => other.as_i64().unwrap_or(0),
+    }
+}
+
+pub(super) fn int_or_percent(field: &str, value: &Value, errors: &mut Errors) {
+    match value {
+        Value::String(text) => errors.complaints(field, text, formats::percent(text)),
+        Value::Number(number) if number.as_i64().is_some_and(|n| n < 0) => {
+            errors.invalid(field, value.clone(), "must be greater than or equal to 0");
+        }
+        _ => {}
+    }
+}
+
+pub(super) fn at_most_all(field: &str, value: &Value, errors: &mut Errors) {
+    if let Some(text) = value.as_str()
+        && formats::percent(text).is_empty()
+        && magnitude(value) > 100
+    {
+        errors.invalid(field, text, "must not be greater than 100%");
+    }
+}

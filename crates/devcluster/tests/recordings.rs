@@ -1,0 +1,338 @@
+//! The pure parts of the server against answers recorded from a real one: what needs no store is checked here, request by request.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::fs;
+use std::path::PathBuf;
+
+use serde_json::{Map, Value, json};
+use steersman_devcluster::fielderror::FieldError;
+use steersman_devcluster::schema::shape;
+use steersman_devcluster::{defaults, patch, validate};
+
+/// A request to one object or collection, with the answer of the real server.
+struct Step {
+    scenario: String,
+    id: String,
+    method: String,
+    path: String,
+    content_type: String,
+    body: Value,
+    status: u64,
+    answer: Value,
+}
+
+/// All recorded requests, or nothing when the recordings are not there.
+fn steps(scenarios: &[&str]) -> Vec<Step> {
+    let shared = std::env::var_os("STEERSMAN_SHARED")
+        .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared"), PathBuf::from);
+    let folder = shared.join("reference/data/api-recordings");
+    if !folder.is_dir() {
+        println!("skipped: no recordings in {}", folder.display());
+        return Vec::new();
+    }
+    scenarios.iter().flat_map(|scenario| read(&folder, scenario)).collect()
+}
+
+const UID: &str = "22222222-2222-2222-2222-222222222222";
+
+/// The uid clients try to give; the recordings hide it like any other.
+const CLIENT_UID: &str = "11111111-1111-1111-1111-111111111111";
+
+/// Values that stand in for what differs from server to server.
+const PLACEHOLDERS: [(&str, &str); 5] =
+    [("<uid>", UID), ("<time>", "2024-06-01T00:00:00Z"), ("<ip>", "10.96.0.7"), ("<suffix>", "abcde"), ("<rv>", "7")];
+
+fn read(folder: &std::path::Path, scenario: &str) -> Vec<Step> {
+    let file = folder.join(format!("{scenario}.json"));
+    let text = PLACEHOLDERS.iter().fold(fs::read_to_string(file).unwrap(), |text, (from, to)| text.replace(from, to));
+    let recording: Value = serde_json::from_str(&text).unwrap();
+    let text = |value: &Value| value.as_str().unwrap_or("").to_owned();
+    let requests = recording["steps"].as_array().unwrap().iter().filter(|step| step["request"].is_object());
+    requests
+        .map(|step| Step {
+            scenario: scenario.to_owned(),
+            id: text(&step["id"]),
+            method: text(&step["request"]["method"]),
+            path: text(&step["request"]["path"]),
+            content_type: text(&step["request"]["contentType"]),
+            body: step["request"]["body"].clone(),
+            status: step["response"]["status"].as_u64().unwrap_or(0),
+            answer: step["response"]["body"].clone(),
+        })
+        .collect()
+}
+
+impl Step {
+    fn name(&self) -> String {
+        format!("{} {} {} {}", self.scenario, self.id, self.method, self.path)
+    }
+
+    fn kind(&self) -> &str {
+        self.answer["kind"].as_str().unwrap_or("")
+    }
+}
+
+/// What the server alone decides, and placeholders stand for.
+const SERVER_SET: [&str; 8] =
+    ["uid", "resourceVersion", "creationTimestamp", "managedFields", "generation", "namespace", "name", "generateName"];
+
+fn without_server_set(object: &Value) -> Value {
+    let mut object = object.clone();
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        SERVER_SET.iter().for_each(|name| drop(metadata.remove(*name)));
+    }
+    object
+}
+
+const WRITES: [&str; 13] = [
+    "configmap-crud",
+    "deletion",
+    "deployment",
+    "eviction-pdb",
+    "generate-name",
+    "leases-events",
+    "namespaces",
+    "nodes",
+    "patch",
+    "pod",
+    "replicaset",
+    "replicationcontroller",
+    "tables",
+];
+
+/// A created object before it is stored: what the server sets in the metadata is taken from its answer.
+fn before_storage(step: &Step) -> Value {
+    let mut object = step.body.clone();
+    shape::prune_unknown(step.kind(), &mut object);
+    let metadata = object["metadata"].as_object_mut().unwrap();
+    for name in SERVER_SET {
+        if let Some(value) = step.answer["metadata"].get(name).filter(|value| **value != json!("<managedFields>")) {
+            metadata.insert(name.to_owned(), value.clone());
+        }
+    }
+    object
+}
+
+#[test]
+fn created_objects_equal_the_recorded_ones() {
+    let mut compared = 0;
+    let mut wrong = Vec::new();
+    let steps = steps(&WRITES);
+    for step in steps.iter().filter(|step| step.method == "POST" && step.status == 201 && step.body["metadata"].is_object()) {
+        if ["Binding", "Eviction", "Status", "PartialObjectMetadata", "Table", "CustomResourceDefinition"].contains(&step.kind())
+        {
+            continue;
+        }
+        let mut object = before_storage(step);
+        if step.kind() == "Service" {
+            object["spec"]["clusterIP"] = step.answer["spec"]["clusterIP"].clone();
+        }
+        defaults::on_create(step.kind(), &mut object);
+        compared += 1;
+        let (mut got, mut wanted) = (without_server_set(&object), without_server_set(&step.answer));
+        got.as_object_mut().unwrap().remove("kind");
+        got.as_object_mut().unwrap().remove("apiVersion");
+        wanted.as_object_mut().unwrap().remove("kind");
+        wanted.as_object_mut().unwrap().remove("apiVersion");
+        if got != wanted {
+            wrong.push(format!("{}\n  got    {got}\n  wanted {wanted}", step.name()));
+        }
+        let errors = validate::create(step.kind(), &object);
+        if !errors.is_empty() {
+            wrong.push(format!("{}\n  refused: {errors:?}", step.name()));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(steps.is_empty() || compared > 50, "only {compared} compared");
+}
+
+/// The part of an answer that tells what is wrong, as (field, reason, message).
+fn causes(answer: &Value) -> Vec<(String, String, String)> {
+    let text = |value: &Value| value.as_str().unwrap_or("").to_owned();
+    let causes = answer["details"]["causes"].as_array().into_iter().flatten();
+    causes.map(|cause| (text(&cause["field"]), text(&cause["reason"]), text(&cause["message"]))).collect()
+}
+
+/// The same for errors found here. Upstream's diff of pods is longer, so only its head counts.
+fn found(errors: &[FieldError]) -> Vec<(String, String, String)> {
+    errors.iter().map(|error| (error.field.clone(), error.reason().to_owned(), error.detail().replace(CLIENT_UID, UID))).collect()
+}
+
+fn without_diff(mut causes: Vec<(String, String, String)>) -> Vec<(String, String, String)> {
+    for (_, _, message) in &mut causes {
+        if message.contains("pod updates may not change fields") {
+            *message = message.split('\n').next().unwrap().to_owned();
+        }
+    }
+    causes
+}
+
+/// What the server puts back into the metadata of an updated object before it looks at it.
+fn restored(object: &mut Value, old: &Value) {
+    let metadata = object["metadata"].as_object_mut().unwrap();
+    for name in ["creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "namespace"] {
+        match old["metadata"].get(name) {
+            Some(value) => drop(metadata.insert(name.to_owned(), value.clone())),
+            None => drop(metadata.remove(name)),
+        }
+    }
+    metadata.entry("uid").or_insert_with(|| old["metadata"]["uid"].clone());
+}
+
+#[test]
+fn refusals_equal_the_recorded_ones() {
+    let mut world = World::default();
+    let mut compared = 0;
+    let mut wrong = Vec::new();
+    let steps = steps(&WRITES);
+    for step in &steps {
+        let wanted = causes(&step.answer);
+        // Versions are compared by the store, options and decoding elsewhere.
+        let ours = step.status == 422
+            && !wanted.is_empty()
+            && !["DeleteOptions", "PatchOptions", "Scale", ""].contains(&step.answer["details"]["kind"].as_str().unwrap_or(""));
+        if !ours
+            || wanted.iter().any(|(field, ..)| field == "metadata.resourceVersion")
+            || step.path.contains("ephemeralcontainers")
+        {
+            world.see(step);
+            continue;
+        }
+        let kind = step.answer["details"]["kind"].as_str().unwrap();
+        let mut object = step.body.clone();
+        let errors = match (step.method.as_str(), world.object(&step.path)) {
+            ("POST", _) => {
+                if !object["metadata"].is_object() {
+                    object["metadata"] = json!({});
+                }
+                if let Some(namespace) = step.path.split("/namespaces/").nth(1).and_then(|rest| rest.split_once('/')) {
+                    object["metadata"]["namespace"] = json!(namespace.0);
+                }
+                if let Some(prefix) = object["metadata"]["generateName"].as_str() {
+                    object["metadata"]["name"] = json!(format!("{prefix}abcde"));
+                }
+                defaults::on_create(kind, &mut object);
+                validate::create(kind, &object)
+            }
+            (method, Some(old)) => {
+                let mut new = if method == "PATCH" { old.clone() } else { object.clone() };
+                match (method, step.content_type.as_str()) {
+                    ("PATCH", "application/json-patch+json") => patch::json(&mut new, &object).unwrap(),
+                    ("PATCH", "application/merge-patch+json") => patch::merge(&mut new, &object),
+                    ("PATCH", _) => patch::strategic(kind, &mut new, &object).unwrap(),
+                    _ => {}
+                }
+                restored(&mut new, old);
+                let subresource = ["status", "finalize"].into_iter().find(|s| step.path.ends_with(&format!("/{s}")));
+                defaults::apply(kind, &mut new);
+                if subresource.is_none() {
+                    defaults::on_update(kind, &mut new);
+                }
+                validate::update(kind, subresource, &new, old)
+            }
+            (_, None) => continue,
+        };
+        compared += 1;
+        let got = without_diff(found(&errors));
+        let wanted = without_diff(wanted);
+        if got != wanted {
+            wrong.push(format!("{}\n  got    {got:#?}\n  wanted {wanted:#?}", step.name()));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(steps.is_empty() || compared > 50, "only {compared} compared");
+}
+
+/// Objects by path, as the latest answers showed them.
+#[derive(Default)]
+struct World(Map<String, Value>);
+
+impl World {
+    /// The object a path is about, whatever its subresource.
+    fn key(path: &str) -> String {
+        let path = path.split('?').next().unwrap_or(path);
+        path.trim_end_matches("/status").trim_end_matches("/finalize").to_owned()
+    }
+
+    fn see(&mut self, step: &Step) {
+        let partial = ["PartialObjectMetadata", "Table", "Scale"].contains(&step.kind());
+        if step.status >= 300 || !step.answer["metadata"]["uid"].is_string() || partial {
+            return;
+        }
+        let path = match step.method.as_str() {
+            "POST" => format!("{}/{}", Self::key(&step.path), step.answer["metadata"]["name"].as_str().unwrap_or("")),
+            _ => Self::key(&step.path),
+        };
+        self.0.insert(path, step.answer.clone());
+    }
+
+    fn object(&self, path: &str) -> Option<&Value> {
+        self.0.get(&Self::key(path))
+    }
+}
+
+#[test]
+fn patched_objects_equal_the_recorded_ones() {
+    let mut world = World::default();
+    let mut compared = 0;
+    let mut wrong = Vec::new();
+    let steps = steps(&["patch", "deployment", "replicaset", "replicationcontroller", "pod", "nodes", "leases-events", "tables"]);
+    for step in &steps {
+        if step.method == "PATCH"
+            && !step.path.contains("/scale")
+            && let Some(old) = world.object(&step.path)
+            && !step.body.is_null()
+            && !step.body.to_string().contains("${")
+        {
+            let kind = old["kind"].as_str().unwrap();
+            let mut object = old.clone();
+            let result = match step.content_type.as_str() {
+                "application/json-patch+json" => patch::json(&mut object, &step.body),
+                "application/merge-patch+json" => patch::check_object(&step.body).map(|()| patch::merge(&mut object, &step.body)),
+                "application/strategic-merge-patch+json" => patch::strategic(kind, &mut object, &step.body),
+                _ => continue,
+            };
+            let message = step.answer["message"].as_str().unwrap_or("");
+            match result {
+                Ok(()) if step.status == 200 => {
+                    shape::prune_unknown(kind, &mut object);
+                    defaults::apply(kind, &mut object);
+                    let only_status = step.path.ends_with("/status");
+                    if !only_status {
+                        defaults::on_update(kind, &mut object);
+                    }
+                    let mut got = without_server_set(&object);
+                    let mut wanted = without_server_set(&step.answer);
+                    if only_status {
+                        // What this endpoint keeps from the stored object is the business of the store.
+                        (got, wanted) = (got["status"].take(), wanted["status"].take());
+                    } else if let Some(status) = old.get("status") {
+                        got["status"] = status.clone();
+                    }
+                    compared += 1;
+                    if got != wanted {
+                        wrong.push(format!("{}\n  got    {got}\n  wanted {wanted}", step.name()));
+                    }
+                    restored(&mut object, old);
+                    let subresource = only_status.then_some("status");
+                    let errors = validate::update(kind, subresource, &object, old);
+                    if !errors.is_empty() {
+                        wrong.push(format!("{}\n  refused: {errors:?}", step.name()));
+                    }
+                }
+                Err(error) if step.status != 200 => {
+                    compared += 1;
+                    if error.to_string() != message {
+                        wrong.push(format!("{}\n  got    {error}\n  wanted {message}", step.name()));
+                    }
+                }
+                Ok(()) => {}
+                Err(error) => wrong.push(format!("{}\n  got    {error}\n  wanted success", step.name())),
+            }
+        }
+        world.see(step);
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(steps.is_empty() || compared > 50, "only {compared} compared");
+}

@@ -109,7 +109,7 @@ impl<T: Object> Store<T> {
             return false;
         }
         let mut index = Index::new(name, values);
-        cache.objects.iter().for_each(|object| index.change(None, Some(object)));
+        index.fill(&cache.objects);
         cache.indexes.push(index);
         true
     }
@@ -136,14 +136,21 @@ impl<T: Object> Store<T> {
     }
 
     /// Puts `objects` in the place of everything and returns what was there.
-    pub(super) fn replace(&self, objects: Objects<T>, version: u64) -> Objects<T> {
+    pub(super) fn replace(&self, mut objects: Objects<T>, version: u64) -> Objects<T> {
+        // Indexing takes a while, so it is done before readers are shut out.
+        let mut indexes: Vec<Index<T>> = self.read().indexes.iter().map(|index| Index::new(index.name, index.values)).collect();
+        indexes.iter_mut().for_each(|index| index.fill(&objects));
         let mut cache = self.write();
-        for index in &mut cache.indexes {
-            index.entries.clear();
-            objects.iter().for_each(|object| index.change(None, Some(object)));
+        for added in &cache.indexes[indexes.len()..] {
+            let mut index = Index::new(added.name, added.values);
+            index.fill(&objects);
+            indexes.push(index);
         }
+        std::mem::swap(&mut cache.indexes, &mut indexes);
+        std::mem::swap(&mut cache.objects, &mut objects);
         cache.version = version;
-        std::mem::replace(&mut cache.objects, objects)
+        drop(cache);
+        objects
     }
 
     /// Notes that the history up to `version` holds nothing more about this type.
@@ -155,6 +162,10 @@ impl<T: Object> Store<T> {
 impl<T: Object> Index<T> {
     fn new(name: &'static str, values: fn(&T) -> Vec<IndexKey>) -> Self {
         Self { name, values, entries: HashMap::new() }
+    }
+
+    fn fill(&mut self, objects: &Objects<T>) {
+        objects.iter().for_each(|object| self.change(None, Some(object)));
     }
 
     fn change(&mut self, old: Option<&Arc<T>>, new: Option<&Arc<T>>) {

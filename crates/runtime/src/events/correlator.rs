@@ -1,0 +1,386 @@
+//! Decides what becomes of an event: an Event of its own, a higher count of an earlier one, or nothing.
+//!
+//! occurrence -> combine with similar ones -> count equal ones -> drop spam
+
+use std::hash::{BuildHasher, Hash, RandomState};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use super::Occurrence;
+use super::lru::Lru;
+use crate::rate::TokenBucket;
+
+/// Entries of each of the three caches.
+const CAPACITY: usize = 4096;
+/// This many different messages about one thing are combined.
+const COMBINE_FROM: usize = 10;
+/// A pause longer than this between similar events starts their count of messages anew.
+const COMBINE_WITHIN: Duration = Duration::from_secs(600);
+/// Writes about one object at once, and how many per second in the long run.
+const SPAM_BURST: u32 = 25;
+const SPAM_RATE: f64 = 1.0 / 300.0;
+
+const COMBINED: &str = "(combined from similar events): ";
+
+/// What to write.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Correlated {
+    /// A new Event.
+    Post(Record),
+    /// A higher count of an Event written earlier.
+    Patch(Record),
+    /// Nothing: too much was written about this object already.
+    Drop,
+}
+
+/// The parts of an Event that correlation decides.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Record {
+    pub(super) name: String,
+    pub(super) message: String,
+    pub(super) count: u32,
+    pub(super) first: Timestamp,
+    pub(super) last: Timestamp,
+    /// Stands for several similar events.
+    pub(super) combined: bool,
+}
+
+/// A moment on both clocks: the one that is written and the one that measures.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Moment {
+    pub(super) wall: Timestamp,
+    pub(super) runtime: Instant,
+}
+
+/// Remembers what one component said. Identities are kept as 128-bit hashes with random keys: small, and no two meet in practice.
+pub(super) struct Correlator {
+    hashers: [RandomState; 2],
+    groups: Lru<u128, Group>,
+    written: Lru<u128, Written>,
+    budgets: Lru<u128, TokenBucket>,
+}
+
+/// Events that differ in their message alone.
+struct Group {
+    /// Hashes of the different messages, fewer than [`COMBINE_FROM`].
+    messages: Vec<u128>,
+    last: Instant,
+}
+
+/// An Event as far as it was written, or would have been without the spam filter.
+#[derive(Clone, Copy)]
+struct Written {
+    count: u32,
+    /// First seen; also makes up the name.
+    born: Timestamp,
+    /// The name where the object's does not do for one.
+    random_name: Option<Uuid>,
+}
+
+impl Correlator {
+    pub(super) fn new() -> Self {
+        Self {
+            hashers: [RandomState::new(), RandomState::new()],
+            groups: Lru::new(CAPACITY),
+            written: Lru::new(CAPACITY),
+            budgets: Lru::new(CAPACITY),
+        }
+    }
+
+    /// What to do about `occurrence`, processed at `now`.
+    pub(super) fn correlate(&mut self, occurrence: &Occurrence, now: Moment) -> Correlated {
+        let Occurrence { object, kind, reason, message, at } = occurrence;
+        let about = (&object.kind, &object.namespace, &object.name, &object.uid, &object.api_version, kind);
+        let group = self.identity(&(about, reason));
+        let combined = self.joins_group(group, message, now.runtime);
+
+        let key = if combined { group } else { self.identity(&(about, reason, message)) };
+        let at = if combined { now.wall } else { *at };
+        let written = self.written.get_or_insert_with(key, || Written {
+            count: 0,
+            born: at,
+            random_name: (!combined && !makes_a_name(&object.name)).then(Uuid::new_v4),
+        });
+        // Counted even if the spam filter stops it: the next write that gets through carries the full count.
+        written.count = written.count.saturating_add(1);
+        let written = *written;
+
+        let budget = self.identity(&about);
+        let full = || TokenBucket::new_at(SPAM_RATE, SPAM_BURST, now.runtime);
+        if !self.budgets.get_or_insert_with(budget, full).try_take_at(now.runtime) {
+            return Correlated::Drop;
+        }
+
+        let record = Record {
+            name: match written.random_name {
+                Some(name) => name.to_string(),
+                None => derived_name(&object.name, written.born),
+            },
+            message: if combined { format!("{COMBINED}{message}") } else { message.clone() },
+            count: written.count,
+            first: written.born,
+            last: at,
+            combined,
+        };
+        if record.count > 1 { Correlated::Patch(record) } else { Correlated::Post(record) }
+    }
+
+    /// Notes `message` in its group; true if the group has too many to write each on its own.
+    fn joins_group(&mut self, group: u128, message: &str, now: Instant) -> bool {
+        let message = self.identity(&message);
+        let group = self.groups.get_or_insert_with(group, || Group { messages: Vec::new(), last: now });
+        if now.saturating_duration_since(group.last) > COMBINE_WITHIN {
+            group.messages.clear();
+        }
+        group.last = now;
+        if group.messages.contains(&message) {
+            return false;
+        }
+        if group.messages.len() + 1 < COMBINE_FROM {
+            group.messages.push(message);
+            return false;
+        }
+        // Upstream adds it and then removes an arbitrary one; ours is the oldest.
+        group.messages.remove(0);
+        group.messages.push(message);
+        true
+    }
+
+    fn identity(&self, value: &impl Hash) -> u128 {
+        let [high, low] = self.hashers.each_ref().map(|hasher| u128::from(hasher.hash_one(value)));
+        (high << 64) | low
+    }
+}
+
+/// `<name>.<nanoseconds in hex>`.
+fn derived_name(object: &str, at: Timestamp) -> String {
+    format!("{object}.{:x}", at.as_nanosecond())
+}
+
+/// Whether [`derived_name`] of this object is a DNS subdomain, as names of Events must be.
+fn makes_a_name(object: &str) -> bool {
+    const SUFFIX: usize = ".1234567890abcdef".len();
+    let is_alphanumeric = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let is_label = |label: &str| {
+        let ends = label.bytes().next().zip(label.bytes().last());
+        ends.is_some_and(|(first, last)| is_alphanumeric(first) && is_alphanumeric(last))
+            && label.bytes().all(|byte| is_alphanumeric(byte) || byte == b'-')
+    };
+    object.len() + SUFFIX <= 253 && object.split('.').all(is_label)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::events::EventType;
+    use crate::object::ObjectReference;
+
+    const START: i64 = 1_800_000_000;
+
+    fn occurrence(reason: &'static str, message: &str) -> Occurrence {
+        let object = ObjectReference {
+            api_version: "v1".to_owned(),
+            kind: "Pod".to_owned(),
+            namespace: "my-ns".to_owned(),
+            name: "my-pod".to_owned(),
+            uid: "C934D34AFB20242".to_owned(),
+            resource_version: "7".to_owned(),
+        };
+        let at = Timestamp::from_second(START).unwrap();
+        Occurrence { object, kind: EventType::Normal, reason, message: message.to_owned(), at }
+    }
+
+    /// A correlator and a clock that the test moves.
+    struct Story {
+        correlator: Correlator,
+        started: Instant,
+        passed: Duration,
+    }
+
+    impl Story {
+        fn new() -> Self {
+            Self { correlator: Correlator::new(), started: Instant::now(), passed: Duration::ZERO }
+        }
+
+        fn tell(&mut self, occurrence: &Occurrence, after: Duration) -> Correlated {
+            self.passed += after;
+            let wall = Timestamp::from_second(START).unwrap() + self.passed;
+            let occurrence = Occurrence { at: wall, ..occurrence.clone() };
+            self.correlator.correlate(&occurrence, Moment { wall, runtime: self.started + self.passed })
+        }
+    }
+
+    fn repeated(count: usize, one: Occurrence) -> Vec<Occurrence> {
+        vec![one; count]
+    }
+
+    fn similar(count: usize) -> Vec<Occurrence> {
+        (0..count).map(|n| occurrence("similar", &format!("similar message-{n}"))).collect()
+    }
+
+    fn unique(count: usize) -> Vec<Occurrence> {
+        let of_another = |n| {
+            let mut other = occurrence("reason", "message");
+            other.object.name = format!("pod-{n}");
+            other
+        };
+        (0..count).map(of_another).collect()
+    }
+
+    #[test]
+    fn events_are_combined_counted_and_dropped_as_upstream_does() {
+        let secs = Duration::from_secs;
+        // (name, previous, new, seconds between, expected message and count)
+        let cases = [
+            ("create-a-single-event", vec![], occurrence("first", "i am first"), 5, Some(("i am first", 1))),
+            (
+                "the-same-event-should-just-count",
+                repeated(1, occurrence("duplicate", "me again")),
+                occurrence("duplicate", "me again"),
+                5,
+                Some(("me again", 2)),
+            ),
+            (
+                "the-same-event-should-just-count-even-if-more-than-aggregate",
+                repeated(10, occurrence("duplicate", "me again")),
+                occurrence("duplicate", "me again"),
+                30,
+                Some(("me again", 11)),
+            ),
+            (
+                "the-same-event-is-spam-if-happens-too-frequently",
+                repeated(26, occurrence("duplicate", "me again")),
+                occurrence("duplicate", "me again"),
+                1,
+                None,
+            ),
+            ("create-many-unique-events", unique(30), occurrence("unique", "snowflake"), 5, Some(("snowflake", 1))),
+            (
+                "similar-events-should-aggregate-event",
+                similar(9),
+                occurrence("similar", "similar message"),
+                5,
+                Some(("(combined from similar events): similar message", 1)),
+            ),
+            (
+                "similar-events-many-times-should-count-the-aggregate",
+                similar(10),
+                occurrence("similar", "similar message"),
+                5,
+                Some(("(combined from similar events): similar message", 2)),
+            ),
+            (
+                "similar-events-whose-interval-is-greater-than-aggregate-interval-do-not-aggregate",
+                similar(9),
+                occurrence("similar", "similar message"),
+                601,
+                Some(("similar message", 1)),
+            ),
+            (
+                "similar events exactly the interval apart",
+                similar(9),
+                occurrence("similar", "similar message"),
+                600,
+                Some(("(combined from similar events): similar message", 1)),
+            ),
+        ];
+        for (name, previous, new, seconds, expected) in cases {
+            let mut story = Story::new();
+            for occurrence in previous {
+                story.tell(&occurrence, secs(seconds));
+            }
+            match (story.tell(&new, secs(seconds)), expected) {
+                (Correlated::Drop, None) => {}
+                (Correlated::Post(record), Some((message, 1))) => {
+                    assert_eq!((&*record.message, record.count), (message, 1), "{name}")
+                }
+                (Correlated::Patch(record), Some((message, count))) if count > 1 => {
+                    assert_eq!((&*record.message, record.count), (message, count), "{name}");
+                    assert!(record.first < record.last, "{name}");
+                }
+                (found, _) => panic!("{name}: {found:?}, expected {expected:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_hundred_created_pods_make_nine_events_a_combined_one_and_fifteen_patches() {
+        let mut story = Story::new();
+        let created = |n: usize| occurrence("SuccessfulCreate", &format!("Created pod: web-{n}"));
+        let outcomes: Vec<_> = (1..=100).map(|n| story.tell(&created(n), Duration::from_millis(1))).collect();
+
+        assert!(outcomes[..9].iter().all(|o| matches!(o, Correlated::Post(record) if !record.combined)));
+        let Correlated::Post(combined) = &outcomes[9] else { panic!("{:?}", outcomes[9]) };
+        assert!(combined.combined);
+        assert_eq!(combined.message, "(combined from similar events): Created pod: web-10");
+        for (n, outcome) in outcomes[10..25].iter().enumerate() {
+            let Correlated::Patch(record) = outcome else { panic!("{outcome:?}") };
+            assert_eq!((&record.name, record.count as usize), (&combined.name, n + 2));
+        }
+        assert!(outcomes[25..].iter().all(|outcome| *outcome == Correlated::Drop));
+
+        // One token comes back in five minutes, and what was dropped still counts.
+        let Correlated::Patch(record) = story.tell(&created(101), Duration::from_secs(300)) else { panic!("no patch") };
+        assert_eq!((record.name, record.count), (combined.name.clone(), 92));
+        assert_eq!(story.tell(&created(102), Duration::ZERO), Correlated::Drop);
+    }
+
+    #[test]
+    fn normal_and_warning_have_budgets_of_their_own_and_so_have_objects() {
+        let mut story = Story::new();
+        let normal = occurrence("a", "b");
+        let mut drops =
+            |occurrence: &Occurrence| (0..26).filter(|_| story.tell(occurrence, Duration::ZERO) == Correlated::Drop).count();
+        assert_eq!(drops(&normal), 1);
+        assert_eq!(drops(&Occurrence { reason: "another", ..normal.clone() }), 26, "the reason does not matter");
+        assert_eq!(drops(&Occurrence { kind: EventType::Warning, ..normal.clone() }), 1);
+        let mut reborn = normal.clone();
+        reborn.object.uid = "another".to_owned();
+        assert_eq!(drops(&reborn), 1);
+        let mut newer = normal;
+        newer.object.resource_version = "8".to_owned();
+        assert_eq!(drops(&newer), 26, "the version does not matter");
+    }
+
+    #[test]
+    fn names_come_from_the_object_unless_that_is_no_name() {
+        let at = Timestamp::from_second(START).unwrap();
+        assert_eq!(derived_name("web", at), "web.18fae27693b40000");
+        // (name, whether it makes a name)
+        let long = "a".repeat(236);
+        let cases = [
+            ("web", true),
+            ("web-1.example", true),
+            ("1", true),
+            ("a-", false),
+            ("-a", false),
+            ("a..b", false),
+            ("", false),
+            ("-", false),
+            ("system:node", false),
+            ("Web", false),
+            (&long, true),
+            (&format!("{long}a"), false),
+        ];
+        for (name, makes) in cases {
+            assert_eq!(makes_a_name(name), makes, "{name}");
+            let mut told = occurrence("a", "b");
+            told.object.name = name.to_owned();
+            let Correlated::Post(record) = Story::new().tell(&told, Duration::ZERO) else { panic!("a first event") };
+            assert_eq!(record.name == derived_name(name, at), makes, "{name}: {}", record.name);
+        }
+    }
+
+    #[test]
+    fn a_random_name_is_kept_for_later_counts() {
+        let mut story = Story::new();
+        let mut told = occurrence("a", "b");
+        told.object.name = "system:node".to_owned();
+        let Correlated::Post(first) = story.tell(&told, Duration::ZERO) else { panic!("a first event") };
+        let Correlated::Patch(second) = story.tell(&told, Duration::ZERO) else { panic!("a second one") };
+        assert_eq!((second.name, second.count), (first.name, 2));
+    }
+}

@@ -1,0 +1,209 @@
+//! Writes correlated events to the API server, one at a time.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use jiff::Timestamp;
+use rand::Rng;
+use serde::Serialize;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use super::Occurrence;
+use super::correlator::{Correlated, Correlator, Moment, Record};
+use crate::client::{ApiClient, ApiError, PatchKind, Target};
+use crate::clock::{Clock, whole_seconds};
+use crate::resource;
+use crate::tasks::CancellationToken;
+
+/// How often one event is tried while the API server cannot be reached, and the pause between.
+const TRIES: u32 = 12;
+const PAUSE: Duration = Duration::from_secs(10);
+/// How long the end waits for events still queued.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+pub(super) struct Sender {
+    component: &'static str,
+    client: ApiClient,
+    clock: Clock,
+    stop: CancellationToken,
+    correlator: Correlator,
+}
+
+impl Sender {
+    pub(super) fn new(component: &'static str, client: ApiClient, clock: Clock, stop: CancellationToken) -> Self {
+        Self { component, client, clock, stop, correlator: Correlator::new() }
+    }
+
+    /// Sends until all recorders are gone, or until `stop` and then what is queued, but no longer than [`FAREWELL`].
+    pub(super) async fn run(mut self, mut queue: mpsc::Receiver<Occurrence>) {
+        let stop = self.stop.clone();
+        let late = async {
+            stop.cancelled().await;
+            tokio::time::sleep(FAREWELL).await;
+        };
+        tokio::select! {
+            () = self.drain(&mut queue) => {}
+            () = late => tracing::warn!(component = self.component, queued = queue.len(), "events not sent before the end"),
+        }
+    }
+
+    async fn drain(&mut self, queue: &mut mpsc::Receiver<Occurrence>) {
+        let stop = self.stop.clone();
+        loop {
+            let next = tokio::select! {
+                biased;
+                () = stop.cancelled(), if !queue.is_closed() => {
+                    queue.close();
+                    continue;
+                }
+                next = queue.recv() => next,
+            };
+            let Some(occurrence) = next else { return };
+            let now = Moment { wall: self.clock.now(), runtime: Instant::now() };
+            match self.correlator.correlate(&occurrence, now) {
+                Correlated::Post(record) => self.write(&occurrence, &record, false).await,
+                Correlated::Patch(record) => self.write(&occurrence, &record, true).await,
+                Correlated::Drop => {}
+            }
+        }
+    }
+
+    /// Writes with retries. The answer is not looked at: all that upstream learns from it is what we sent.
+    async fn write(&self, occurrence: &Occurrence, record: &Record, patch: bool) {
+        let (object, reason) = (&occurrence.object, occurrence.reason);
+        for tried in 1..=TRIES {
+            let Err(error) = self.try_write(occurrence, record, patch).await else { return };
+            match &error {
+                ApiError::Status { .. } if error.is_already_exists() || error.has_cause("NamespaceTerminating") => {
+                    return tracing::debug!(?object, reason, %error, "server rejected event (will not retry!)");
+                }
+                ApiError::Status { .. } | ApiError::Fenced { .. } => {
+                    return tracing::error!(?object, reason, %error, "server rejected event (will not retry!)");
+                }
+                ApiError::Transport { .. } | ApiError::Timeout { .. } | ApiError::Decode { .. } => {
+                    tracing::warn!(?object, reason, %error, "unable to write event (may retry after sleeping)");
+                }
+            }
+            if tried == TRIES {
+                break;
+            }
+            // The first pause is drawn so that the clients of a server that went down do not come back together.
+            let pause = if tried == 1 { PAUSE.mul_f64(rand::rng().random()) } else { PAUSE };
+            tokio::select! {
+                biased;
+                () = self.stop.cancelled() => {
+                    return tracing::error!(?object, reason, "unable to write event (recorder is shut down)");
+                }
+                () = tokio::time::sleep(pause) => {}
+            }
+        }
+        tracing::error!(?object, reason, "unable to write event (retry limit exceeded!)");
+    }
+
+    async fn try_write(&self, occurrence: &Occurrence, record: &Record, patch: bool) -> Result<Bytes, ApiError> {
+        let namespace = match &*occurrence.object.namespace {
+            "" => "default",
+            namespace => namespace,
+        };
+        let events = Target { resource: &resource::EVENTS, namespace: Some(namespace), name: None, subresource: None };
+        if patch {
+            let event = Target { name: Some(&record.name), ..events };
+            match self.client.patch(event, PatchKind::Strategic, &Patch::new(record)).await {
+                // It has expired: tell the whole story again under the same name.
+                Err(error) if error.is_not_found() => {}
+                outcome => return outcome,
+            }
+        }
+        self.client.create(events, &Event::new(self.component, namespace, occurrence, record)).await
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Patch<'a> {
+    count: u32,
+    last_timestamp: Timestamp,
+    message: &'a str,
+}
+
+impl<'a> Patch<'a> {
+    fn new(record: &'a Record) -> Self {
+        Self { count: record.count, last_timestamp: whole_seconds(record.last), message: &record.message }
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Event<'a> {
+    kind: &'static str,
+    api_version: &'static str,
+    metadata: Metadata<'a>,
+    involved_object: InvolvedObject<'a>,
+    reason: &'a str,
+    message: &'a str,
+    source: Source<'a>,
+    first_timestamp: Timestamp,
+    last_timestamp: Timestamp,
+    count: u32,
+    #[serde(rename = "type")]
+    event_type: &'static str,
+    event_time: (),
+    reporting_component: &'a str,
+    reporting_instance: &'static str,
+}
+
+#[derive(Serialize)]
+struct Metadata<'a> {
+    name: &'a str,
+    namespace: &'a str,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct InvolvedObject<'a> {
+    kind: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    namespace: &'a str,
+    name: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    uid: &'a str,
+    api_version: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    resource_version: &'a str,
+}
+
+#[derive(Serialize)]
+struct Source<'a> {
+    component: &'a str,
+}
+
+impl<'a> Event<'a> {
+    fn new(component: &'static str, namespace: &'a str, occurrence: &'a Occurrence, record: &'a Record) -> Self {
+        let object = &occurrence.object;
+        Self {
+            kind: "Event",
+            api_version: "v1",
+            metadata: Metadata { name: &record.name, namespace },
+            involved_object: InvolvedObject {
+                kind: &object.kind,
+                namespace: &object.namespace,
+                name: &object.name,
+                uid: &object.uid,
+                api_version: &object.api_version,
+                resource_version: &object.resource_version,
+            },
+            reason: occurrence.reason,
+            message: &record.message,
+            source: Source { component },
+            first_timestamp: whole_seconds(record.first),
+            last_timestamp: whole_seconds(record.last),
+            count: record.count,
+            event_type: occurrence.kind.as_str(),
+            event_time: (),
+            // Upstream leaves it empty on combined events.
+            reporting_component: if record.combined { "" } else { component },
+            reporting_instance: "",
+        }
+    }
+}

@@ -1,10 +1,35 @@
 //! Hands each controller the flags that are its own.
 
+use steersman_controllers::deployment::DeploymentConfig;
+use steersman_controllers::podgc::PodGcConfig;
+use steersman_controllers::replicaset::ReplicaSetConfig;
 use steersman_runtime::controller::ControllerContext;
 
 use crate::options::Options;
 
 /// Adds the configuration of every controller we ship.
-pub(crate) fn configure(context: ControllerContext, _options: &Options) -> ControllerContext {
+pub(crate) fn configure(context: ControllerContext, options: &Options) -> ControllerContext {
     context
+        .with_config(options.controller_config::<DeploymentConfig>())
+        .with_config(options.controller_config::<PodGcConfig>())
+        .with_config(options.controller_config::<ReplicaSetConfig>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_structs_of_the_controllers_agree_with_the_table() {
+        let mut options = Options::default();
+        assert_eq!(options.controller_config::<DeploymentConfig>(), DeploymentConfig::default());
+        assert_eq!(options.controller_config::<PodGcConfig>(), PodGcConfig::default());
+        assert_eq!(options.controller_config::<ReplicaSetConfig>(), ReplicaSetConfig::default());
+        for flag in ["concurrent-deployment-syncs", "terminated-pod-gc-threshold", "concurrent-replicaset-syncs"] {
+            options.set(flag, "-7").unwrap();
+        }
+        assert_eq!(options.controller_config::<DeploymentConfig>().concurrent_syncs, -7);
+        assert_eq!(options.controller_config::<PodGcConfig>().terminated_pod_gc_threshold, -7);
+        assert_eq!(options.controller_config::<ReplicaSetConfig>().concurrent_syncs, -7);
+    }
 }

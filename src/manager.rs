@@ -3,6 +3,7 @@
 //! connect -> serve -> warm caches -> elect -> build controllers -> run them -> stop: controllers, events, informers, Lease
 
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -171,10 +172,10 @@ impl Manager {
 
         let resync = jittered(self.config.min_resync);
         let informers = InformerFactory::new(self.clients.make("shared-informers", REQUEST_TIMEOUT), resync, &self.registry)?;
+        for descriptor in &self.config.controllers.enabled {
+            (descriptor.watches)(&informers);
+        }
         if self.config.standby_informers {
-            for descriptor in &self.config.controllers.enabled {
-                (descriptor.watches)(&informers);
-            }
             informers.start(&tasks, &background);
         }
 
@@ -208,14 +209,18 @@ impl Manager {
         let gate = elector.gate();
         let renewing = CancellationToken::new();
         let lead = self.lead(Some(gate), probe, informers, tasks, background, stop);
-        let ended = tokio::select! {
-            // Looked at first: when both are ready, losing the Lease is what counts.
-            biased;
-            end = elector.hold(&renewing) => match end {
-                TermEnd::Lost => Err(RunError::LeaseLost),
-                TermEnd::Stopped => Ok(()),
-            },
-            ended = lead => ended,
+        let ended = {
+            let mut hold = pin!(elector.hold(&renewing));
+            tokio::select! {
+                // Looked at first: when both are ready, losing the Lease is what counts.
+                biased;
+                _ = &mut hold => Err(RunError::LeaseLost),
+                ended = lead => {
+                    // A renewal under way is waited for: it must not cross with the release.
+                    renewing.cancel();
+                    if hold.await == TermEnd::Lost { Err(RunError::LeaseLost) } else { ended }
+                }
+            }
         };
         // A straggler may still have a request under way, so the Lease has to run out by itself.
         if !matches!(ended, Err(RunError::LeaseLost | RunError::ShutdownTimeout(_))) {
@@ -256,7 +261,10 @@ impl Manager {
         stop: &CancellationToken,
     ) -> Result<(), RunError> {
         // Minutes may have passed since the first time.
-        wait_for_api_server(probe).await?;
+        tokio::select! {
+            () = stop.cancelled() => return Ok(()),
+            checked = wait_for_api_server(probe) => checked?,
+        }
         let context = self.context(gate, informers);
         let built = self.build(&context)?;
         let ping = |(name, _): &(&'static str, _)| -> (String, Check) { ((*name).to_owned(), Arc::new(|| Ok(()))) };

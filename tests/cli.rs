@@ -115,3 +115,20 @@ fn the_arguments_of_a_kubeadm_manifest_are_accepted_with_one_warning() {
     assert!(!warnings[0].contains("--kubeconfig") && !warnings[0].contains("--cluster-name"), "{}", warnings[0]);
     assert!(text.lines().last().unwrap().contains("kubeconfig /nowhere/controller-manager.conf"), "{text}");
 }
+
+#[test]
+fn durations_of_the_election_that_cannot_work_end_with_status_2() {
+    let cases: [(&[&str], &str); 3] = [
+        (&["--leader-elect-lease-duration=10s"], "panic: leaseDuration must be greater than renewDeadline"),
+        (&["--leader-elect-renew-deadline=2s"], "panic: renewDeadline must be greater than retryPeriod*JitterFactor"),
+        (
+            &["--leader-elect-renew-deadline=0s", "--leader-elect-retry-period=-1s"],
+            "panic: renewDeadline must be greater than retryPeriod*JitterFactor",
+        ),
+    ];
+    for (flags, expected) in cases {
+        let arguments = [&["--master=http://127.0.0.1:1", "--secure-port=0"], flags].concat();
+        let (status, _, last) = run(&arguments);
+        assert_eq!((status, last.as_str()), (Some(2), expected), "{flags:?}");
+    }
+}

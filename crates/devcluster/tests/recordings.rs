@@ -5,10 +5,11 @@
 use std::fs;
 use std::path::PathBuf;
 
+use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use steersman_devcluster::fielderror::FieldError;
 use steersman_devcluster::schema::shape;
-use steersman_devcluster::{defaults, patch, validate};
+use steersman_devcluster::{defaults, patch, tables, validate};
 
 /// A request to one object or collection, with the answer of the real server.
 struct Step {
@@ -267,6 +268,12 @@ impl World {
         self.0.insert(path, step.answer.clone());
     }
 
+    /// The object called `name` in the collection that `path` is, or is in.
+    fn named(&self, path: &str, name: &str) -> Option<&Value> {
+        let path = Self::key(path);
+        self.0.get(&format!("{path}/{name}")).or_else(|| self.0.get(&path).filter(|object| object["metadata"]["name"] == name))
+    }
+
     fn object(&self, path: &str) -> Option<&Value> {
         self.0.get(&Self::key(path))
     }
@@ -335,4 +342,43 @@ fn patched_objects_equal_the_recorded_ones() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert!(steps.is_empty() || compared > 50, "only {compared} compared");
+}
+
+#[test]
+fn tables_equal_the_recorded_ones() {
+    let mut world = World::default();
+    let mut compared = 0;
+    let mut wrong = Vec::new();
+    let now: Timestamp = "2024-06-01T00:00:05Z".parse().unwrap();
+    let steps = steps(&["tables", "nodes"]);
+    for step in &steps {
+        if step.kind() != "Table" {
+            world.see(step);
+            continue;
+        }
+        for row in step.answer["rows"].as_array().unwrap() {
+            let Some(object) = world.named(&step.path, row["object"]["metadata"]["name"].as_str().unwrap_or("")) else {
+                continue;
+            };
+            let kind = object["kind"].as_str().unwrap();
+            compared += 1;
+            let mut columns = tables::columns(kind);
+            let mut cells = tables::cells(kind, object, now);
+            for (cell, column) in cells.iter_mut().zip(&columns) {
+                if ["Age", "Last Seen", "First Seen"].contains(&column["name"].as_str().unwrap()) {
+                    *cell = json!("<age>");
+                }
+            }
+            let conditions = tables::row_conditions(kind, object).unwrap_or_default();
+            if json!(cells) != row["cells"] || conditions != row["conditions"] {
+                wrong.push(format!("{}\n  got    {cells:?} {conditions}\n  wanted {row}", step.name()));
+            }
+            if let Some(wanted) = step.answer["columnDefinitions"].as_array().filter(|wanted| **wanted != columns) {
+                columns.retain(|column| !wanted.contains(column));
+                wrong.push(format!("{}\n  columns {columns:?}", step.name()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(steps.is_empty() || compared > 30, "only {compared} compared");
 }

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use steersman_devcluster::fielderror::FieldError;
-use steersman_devcluster::schema::shape;
+use steersman_devcluster::schema::{decode, shape};
 use steersman_devcluster::{defaults, patch, tables, validate};
 
 /// A request to one object or collection, with the answer of the real server.
@@ -381,4 +381,50 @@ fn tables_equal_the_recorded_ones() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert!(steps.is_empty() || compared > 30, "only {compared} compared");
+}
+
+#[test]
+fn bodies_that_do_not_decode_are_refused_in_the_recorded_words() {
+    let mut compared = 0;
+    let steps = steps(&["configmap-crud", "deployment", "leases-events", "dryrun-fieldvalidation", "patch"]);
+    for step in &steps {
+        let message = step.answer["message"].as_str().unwrap_or("");
+        let kind = step.body["kind"].as_str().unwrap_or("Deployment");
+        if let Some((_, list)) = message.split_once(": strict decoding error: ")
+            && step.status == 400
+            && !list.contains("duplicate")
+        {
+            let unknown = shape::prune_unknown(kind, &mut step.body.clone());
+            let mut got: Vec<String> = unknown.iter().map(|path| format!("unknown field {path:?}")).collect();
+            let mut wanted: Vec<&str> = list.split(", ").collect();
+            got.sort_unstable();
+            wanted.sort_unstable();
+            assert_eq!(got, wanted, "{}", step.name());
+            compared += 1;
+        } else if step.status == 400
+            && (message.contains("json: cannot unmarshal") && step.body.is_object()
+                || message.contains("parsing time")
+                || message.contains("quantities"))
+            && !message.starts_with("error decoding patch")
+        {
+            assert_eq!(decode::decode_check(kind, &step.body), Err(message.to_owned()), "{}", step.name());
+            compared += 1;
+        } else if step.status == 422 && step.method == "PATCH" && message.contains("cannot unmarshal") && step.body.is_object() {
+            let error = decode::decode_error("Deployment", &step.body).unwrap();
+            assert!(message.ends_with(&format!(": {error}")), "{}: {error}", step.name());
+            compared += 1;
+        } else if step.status == 422 && message.contains("cannot restore") {
+            let error = decode::restore_error("Deployment", &step.body).unwrap();
+            assert_eq!(
+                message,
+                format!(" \"\" is invalid: patch: Invalid value: {:?}: {error}", patch::go_print(&step.body)),
+                "{}",
+                step.name()
+            );
+            compared += 1;
+        } else if step.status == 201 && step.body.is_object() {
+            assert_eq!(decode::decode_check(kind, &step.body), Ok(()), "{}", step.name());
+        }
+    }
+    assert!(steps.is_empty() || compared >= 9, "only {compared} compared");
 }

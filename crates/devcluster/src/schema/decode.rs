@@ -27,6 +27,38 @@ pub fn decode_error(kind: &str, object: &Value) -> Option<String> {
     }
 }
 
+/// What [`decode_error`] is for strategic merge patches, whose result upstream reads with another decoder: it has its own words for
+/// lists, maps and structs.
+pub fn restore_error(kind: &str, object: &Value) -> Option<String> {
+    let shape = super::of_object(kind, object)?;
+    restore_struct(shape, object).or_else(|| decode_error(kind, object))
+}
+
+fn restore_struct(shape: &Struct, object: &Value) -> Option<String> {
+    object.as_object()?.iter().find_map(|(name, value)| restore(&shape.field(name)?.ty, value))
+}
+
+fn restore(ty: &Type, value: &Value) -> Option<String> {
+    let go_kind = match value {
+        Value::Null => return None,
+        Value::Bool(_) => "bool",
+        Value::Number(number) if number.is_f64() => "float64",
+        Value::Number(_) => "int64",
+        Value::String(_) => "string",
+        Value::Array(_) => "slice",
+        Value::Object(_) => "map",
+    };
+    match (ty, value) {
+        (Type::Struct(_), Value::Object(_)) => restore_struct(ty.as_struct()?, value),
+        (Type::List(item), Value::Array(items)) => items.iter().find_map(|value| restore(item, value)),
+        (Type::Map(item), Value::Object(entries)) => entries.values().find_map(|value| restore(item, value)),
+        (Type::Struct(_), _) => Some(format!("cannot restore struct from: {go_kind}")),
+        (Type::List(_), _) => Some(format!("cannot restore slice from {go_kind}")),
+        (Type::Map(_), _) => Some(format!("cannot restore map from {go_kind}")),
+        _ => None,
+    }
+}
+
 fn check_struct(shape: &Struct, object: &Value, path: &str) -> Option<String> {
     object.as_object()?.iter().find_map(|(name, value)| {
         let field = shape.field(name)?;
@@ -147,6 +179,16 @@ mod tests {
                 "parsing time \"2024-01-01T00:00:10.5Z\" as \"2006-01-02T15:04:05.000000Z07:00\": cannot parse \".5Z\" as \".000000\""
             )
         );
+    }
+
+    #[test]
+    fn results_of_strategic_patches_are_read_by_another_decoder() {
+        let error = |spec: Value| restore_error("Pod", &json!({"spec": spec}));
+        assert_eq!(error(json!({"containers": "x"})).as_deref(), Some("cannot restore slice from string"));
+        assert_eq!(error(json!({"nodeSelector": 1})).as_deref(), Some("cannot restore map from int64"));
+        assert_eq!(error(json!({"containers": [true]})).as_deref(), Some("cannot restore struct from: bool"));
+        assert_eq!(error(json!({"priority": "x"})), decode_error("Pod", &json!({"spec": {"priority": "x"}})));
+        assert_eq!(error(json!({"containers": []})), None);
     }
 
     #[test]

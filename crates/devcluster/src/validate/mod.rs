@@ -49,6 +49,17 @@ pub fn update(kind: &str, subresource: Option<&str>, new: &Value, old: &Value) -
     errors.into_list()
 }
 
+/// What the server accepts with a word of warning (the text of a `Warning` header each).
+pub fn warnings(kind: &str, object: &Value) -> Vec<String> {
+    match kind {
+        "Pod" => pod_spec::warnings("spec", errors::at(object, "spec")),
+        "DaemonSet" | "Deployment" | "Job" | "ReplicaSet" | "ReplicationController" | "StatefulSet" => {
+            pod_spec::warnings("spec.template.spec", errors::at(object, "spec.template.spec"))
+        }
+        _ => Vec::new(),
+    }
+}
+
 /// What is wrong with an object besides its metadata.
 fn content(kind: &str, object: &Value, errors: &mut Errors) {
     match kind {

@@ -57,6 +57,33 @@ pub(super) fn spec(field: &str, spec: &Value, errors: &mut Errors) {
     tolerations(&format!("{field}.tolerations"), list(spec, "tolerations"), errors);
 }
 
+/// Duplicates in the containers of the spec at `field`.
+pub(super) fn warnings(field: &str, spec: &Value) -> Vec<String> {
+    let mut warnings = Vec::new();
+    for list_name in ["initContainers", "containers"] {
+        for (index, container) in list(spec, list_name).iter().enumerate() {
+            let field = format!("{field}.{list_name}[{index}]");
+            let (variables, ports) = (list(container, "env"), list(container, "ports"));
+            for (index, variable) in variables.iter().enumerate() {
+                let name = text(variable, "name");
+                if variables[..index].iter().any(|earlier| text(earlier, "name") == name) {
+                    warnings.push(format!(
+                        "{field}.env[{index}]: hides previous definition of {name:?}, which may be dropped when using apply"
+                    ));
+                }
+            }
+            let same =
+                |a: &Value, b: &Value| ["containerPort", "hostPort", "protocol", "hostIP"].iter().all(|f| at(a, f) == at(b, f));
+            for (index, port) in ports.iter().enumerate() {
+                if let Some(first) = ports[..index].iter().position(|earlier| same(earlier, port)) {
+                    warnings.push(format!("{field}.ports[{index}]: duplicate port definition with {field}.ports[{first}]"));
+                }
+            }
+        }
+    }
+    warnings
+}
+
 pub(super) fn active_deadline(field: &str, deadline: &Value, errors: &mut Errors) {
     if let Some(seconds) = deadline.as_i64().filter(|seconds| !(1..=i64::from(i32::MAX)).contains(seconds)) {
         errors.invalid(field, seconds, format!("must be between 1 and {}, inclusive", i32::MAX));

@@ -196,3 +196,17 @@ fn immutable_data_stays() {
     let errors = updated("Secret", None, json!({"type": "a"}), |new| new["type"] = json!("b"));
     assert_eq!(errors, ["type: Invalid value: \"b\": field is immutable"]);
 }
+
+#[test]
+fn duplicates_in_containers_are_warned_about() {
+    let container = json!({"env": [{"name": "A"}, {"name": "A"}], "ports": [{"containerPort": 80}, {"containerPort": 80}]});
+    let env = "env[1]: hides previous definition of \"A\", which may be dropped when using apply";
+    for (kind, spec, path) in [
+        ("Pod", json!({"containers": [container]}), "spec"),
+        ("Deployment", json!({"template": {"spec": {"containers": [container]}}}), "spec.template.spec"),
+    ] {
+        let ports = format!("{path}.containers[0].ports[1]: duplicate port definition with {path}.containers[0].ports[0]");
+        assert_eq!(warnings(kind, &json!({"spec": spec})), [format!("{path}.containers[0].{env}"), ports]);
+    }
+    assert!(warnings("ConfigMap", &json!({})).is_empty());
+}

@@ -17,6 +17,7 @@ pub mod logs;
 pub mod manager;
 mod metrics;
 pub mod options;
+mod process;
 pub mod registry;
 pub mod server;
 pub mod tls;

@@ -1,15 +1,13 @@
 //! Metrics of the process and the build; those of the machinery are registered where they are counted.
 
-use prometheus::process_collector::ProcessCollector;
 use prometheus::{GaugeVec, Opts, Registry};
 
+use crate::process::Process;
 use crate::version;
 
 /// Adds what every manager shows, leader or not.
 pub(crate) fn register(registry: &Registry) -> Result<(), prometheus::Error> {
-    // Linux only; elsewhere there is nothing to read.
-    #[cfg(target_os = "linux")]
-    registry.register(Box::new(ProcessCollector::for_self()))?;
+    registry.register(Box::new(Process::new()?))?;
     let platform = version::platform();
     constant(
         registry,

@@ -4,8 +4,12 @@
 
 pub mod defaults;
 pub mod fielderror;
+pub mod kinds;
 pub mod nodes;
 pub mod patch;
 pub mod schema;
+pub mod selectors;
+pub mod status;
+pub mod store;
 pub mod tables;
 pub mod validate;

@@ -1,0 +1,236 @@
+//! The kinds the server knows, as data: one row per resource. What differs between kinds is a column here, not a branch in a handler.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::{Arc, RwLock};
+
+use crate::status::Qualified;
+use crate::store::TypeStore;
+
+mod table;
+
+type Text = Cow<'static, str>;
+
+/// When `metadata.generation` grows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Generation {
+    /// The server has no rule: whatever a client set on create stays.
+    Unmanaged,
+    /// Starts at 1, grows with `spec`.
+    Spec,
+    /// Starts at 1, grows with `spec` or annotations (Deployment).
+    SpecAndAnnotations,
+    /// Starts at 1, grows with anything outside `metadata` and `status`.
+    Content,
+    /// Starts at 1 and stays.
+    One,
+}
+
+/// What `DELETE` answers when the object is gone at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DeleteAnswer {
+    /// The last state of the object.
+    Object,
+    /// A `Success` status with the uid.
+    Status,
+}
+
+/// A field that field selectors may name, beyond `metadata.name` and `metadata.namespace`.
+#[derive(Debug, Clone, Copy)]
+pub struct SelectableField {
+    /// The name in the selector.
+    pub label: &'static str,
+    /// JSON pointer of the value.
+    pub pointer: &'static str,
+    /// The value of an absent field: `""`, or what the Go zero value prints as (`false`, `0`).
+    pub absent: &'static str,
+}
+
+/// A part of an object with its own path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Subresource {
+    /// Last path segment.
+    pub name: &'static str,
+    /// Kind of what is read and written there.
+    pub kind: &'static str,
+    /// Group and version of that kind where they differ from the resource's.
+    pub group_version: Option<(&'static str, &'static str)>,
+    /// Allowed verbs, in discovery's order.
+    pub verbs: &'static [&'static str],
+}
+
+/// How the objects of a version are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Storage {
+    /// In this version.
+    Own,
+    /// As core/v1 Event; converted when read and written.
+    CoreEvent,
+}
+
+/// One row: a resource in one version.
+#[derive(Debug, Clone)]
+pub struct Resource {
+    /// API group, empty for core.
+    pub group: Text,
+    /// Version, such as `v1`.
+    pub version: Text,
+    /// Kind, such as `Deployment`.
+    pub kind: Text,
+    /// Plural resource name.
+    pub plural: Text,
+    /// Singular resource name.
+    pub singular: Text,
+    /// Short names of kubectl.
+    pub short_names: Vec<Text>,
+    /// Categories, such as `all`.
+    pub categories: Vec<Text>,
+    /// Whether objects live in namespaces.
+    pub namespaced: bool,
+    /// Allowed verbs, in discovery's order.
+    pub verbs: &'static [&'static str],
+    /// Parts with their own path.
+    pub subresources: &'static [Subresource],
+    /// Generation rule.
+    pub generation: Generation,
+    /// Extra field selectors.
+    pub fields: &'static [SelectableField],
+    /// Whether an unknown field selector is told in the words of types with extra fields.
+    pub own_field_labels: bool,
+    /// Answer of `DELETE`.
+    pub delete_answer: DeleteAnswer,
+    /// `PUT` of a missing object creates it.
+    pub create_on_update: bool,
+    /// `PUT` without a resourceVersion is allowed.
+    pub unconditional_update: bool,
+    /// Dependents are orphaned unless the client says otherwise (ReplicationController, Job).
+    pub orphans_by_default: bool,
+    /// Deletion never leaves a garbage collector's finalizer (Event).
+    pub garbage_collected: bool,
+    /// How objects are kept.
+    pub storage: Storage,
+}
+
+impl Resource {
+    /// `apps/v1`, or `v1` for core.
+    pub fn api_version(&self) -> String {
+        if self.group.is_empty() { self.version.to_string() } else { format!("{}/{}", self.group, self.version) }
+    }
+
+    /// Group and plural, as most messages name the resource.
+    pub fn named(&self) -> Qualified<'_> {
+        Qualified { group: &self.group, name: &self.plural }
+    }
+
+    /// Group and kind, as validation names it.
+    pub fn named_kind(&self) -> Qualified<'_> {
+        Qualified { group: &self.group, name: &self.kind }
+    }
+
+    /// The subresource of that name.
+    pub fn subresource(&self, name: &str) -> Option<&'static Subresource> {
+        self.subresources.iter().find(|sub| sub.name == name)
+    }
+
+    /// Whether `status` is written apart from the rest.
+    pub fn has_status(&self) -> bool {
+        self.subresource("status").is_some()
+    }
+}
+
+/// A resource together with the place its objects are kept in.
+#[derive(Debug)]
+pub struct Registered {
+    /// The row.
+    pub resource: Resource,
+    /// The objects, shared with other versions of the same kind.
+    pub store: Arc<TypeStore>,
+}
+
+/// A group as discovery shows it.
+#[derive(Debug, Clone)]
+pub struct Group {
+    /// Name, empty for core.
+    pub name: String,
+    /// Versions, preferred first.
+    pub versions: Vec<String>,
+}
+
+/// The resources being served. Rows can be added while the server runs.
+#[derive(Debug)]
+pub struct Registry {
+    served: RwLock<Served>,
+}
+
+#[derive(Debug, Default)]
+struct Served {
+    groups: Vec<Group>,
+    /// By group, version and plural.
+    resources: BTreeMap<(String, String, String), Arc<Registered>>,
+}
+
+impl Registry {
+    /// All built-in kinds.
+    pub fn built_in() -> Self {
+        let registry = Self { served: RwLock::default() };
+        for resource in table::rows() {
+            registry.add(resource);
+        }
+        registry
+    }
+
+    /// Serves one more resource; a row with [`Storage::CoreEvent`] shares the objects of core events.
+    pub fn add(&self, resource: Resource) {
+        let store = match resource.storage {
+            Storage::CoreEvent => {
+                let events = self.find("", "v1", "events").expect("core events precede their other version in the table");
+                events.store.clone()
+            }
+            Storage::Own => Arc::new(TypeStore::new(&resource)),
+        };
+        let mut served = self.served.write().expect("no writer panics while it holds the lock");
+        match served.groups.iter_mut().find(|group| group.name == resource.group) {
+            Some(group) if group.versions.iter().any(|version| *version == resource.version) => {}
+            Some(group) => group.versions.push(resource.version.to_string()),
+            None => served.groups.push(Group { name: resource.group.to_string(), versions: vec![resource.version.to_string()] }),
+        }
+        let key = (resource.group.to_string(), resource.version.to_string(), resource.plural.to_string());
+        served.resources.insert(key, Arc::new(Registered { resource, store }));
+    }
+
+    /// The resource of that group, version and plural name.
+    pub fn find(&self, group: &str, version: &str, plural: &str) -> Option<Arc<Registered>> {
+        let key = (group.to_owned(), version.to_owned(), plural.to_owned());
+        self.read(|served| served.resources.get(&key).cloned())
+    }
+
+    /// The resource of that plural name in whatever group has it, core first.
+    pub fn find_plural(&self, plural: &str) -> Option<Arc<Registered>> {
+        self.read(|served| served.resources.values().find(|entry| entry.resource.plural == plural).cloned())
+    }
+
+    /// The resource that serves objects of that `apiVersion` and kind.
+    pub fn find_kind(&self, api_version: &str, kind: &str) -> Option<Arc<Registered>> {
+        self.read(|served| {
+            let is_it = |entry: &&Arc<Registered>| entry.resource.kind == kind && entry.resource.api_version() == api_version;
+            served.resources.values().find(is_it).cloned()
+        })
+    }
+
+    /// Groups in the order they were added.
+    pub fn groups(&self) -> Vec<Group> {
+        self.read(|served| served.groups.clone())
+    }
+
+    /// Resources of one group version, by plural name.
+    pub fn resources(&self, group: &str, version: &str) -> Vec<Arc<Registered>> {
+        self.read(|served| {
+            let of_version = |entry: &&Arc<Registered>| entry.resource.group == group && entry.resource.version == version;
+            served.resources.values().filter(of_version).cloned().collect()
+        })
+    }
+
+    fn read<T>(&self, look: impl FnOnce(&Served) -> T) -> T {
+        look(&self.served.read().expect("no writer panics while it holds the lock"))
+    }
+}

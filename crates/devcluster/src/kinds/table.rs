@@ -1,0 +1,292 @@
+//! The rows. Verbs and names as discovery of 1.36 shows them.
+
+use std::borrow::Cow;
+
+use super::{DeleteAnswer, Generation, Resource, SelectableField, Storage, Subresource};
+
+const ALL: &[&str] = &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
+const NO_COLLECTION: &[&str] = &["create", "delete", "get", "list", "patch", "update", "watch"];
+const CREATE: &[&str] = &["create"];
+const READ_WRITE: &[&str] = &["get", "patch", "update"];
+
+const fn sub(name: &'static str, kind: &'static str, verbs: &'static [&'static str]) -> Subresource {
+    Subresource { name, kind, group_version: None, verbs }
+}
+
+const SCALE: Subresource =
+    Subresource { name: "scale", kind: "Scale", group_version: Some(("autoscaling", "v1")), verbs: READ_WRITE };
+
+macro_rules! status_of {
+    ($kind:literal) => {
+        const { &[sub("status", $kind, READ_WRITE)] }
+    };
+    ($kind:literal, scale) => {
+        const { &[SCALE, sub("status", $kind, READ_WRITE)] }
+    };
+}
+
+const POD_PARTS: &[Subresource] = &[
+    sub("binding", "Binding", CREATE),
+    sub("ephemeralcontainers", "Pod", READ_WRITE),
+    Subresource { name: "eviction", kind: "Eviction", group_version: Some(("policy", "v1")), verbs: CREATE },
+    sub("resize", "Pod", READ_WRITE),
+    sub("status", "Pod", READ_WRITE),
+];
+
+const NAMESPACE_PARTS: &[Subresource] = &[sub("finalize", "Namespace", &["update"]), sub("status", "Namespace", READ_WRITE)];
+
+const fn field(label: &'static str, pointer: &'static str, absent: &'static str) -> SelectableField {
+    SelectableField { label, pointer, absent }
+}
+
+const POD_FIELDS: &[SelectableField] = &[
+    field("spec.nodeName", "/spec/nodeName", ""),
+    field("spec.restartPolicy", "/spec/restartPolicy", ""),
+    field("spec.schedulerName", "/spec/schedulerName", ""),
+    field("spec.serviceAccountName", "/spec/serviceAccountName", ""),
+    field("spec.hostNetwork", "/spec/hostNetwork", "false"),
+    field("status.phase", "/status/phase", ""),
+    field("status.podIP", "/status/podIP", ""),
+    field("status.podIPs", "/status/podIPs/0/ip", ""),
+    field("status.nominatedNodeName", "/status/nominatedNodeName", ""),
+];
+
+const EVENT_FIELDS: &[SelectableField] = &[
+    field("involvedObject.kind", "/involvedObject/kind", ""),
+    field("involvedObject.namespace", "/involvedObject/namespace", ""),
+    field("involvedObject.name", "/involvedObject/name", ""),
+    field("involvedObject.uid", "/involvedObject/uid", ""),
+    field("involvedObject.apiVersion", "/involvedObject/apiVersion", ""),
+    field("involvedObject.resourceVersion", "/involvedObject/resourceVersion", ""),
+    field("involvedObject.fieldPath", "/involvedObject/fieldPath", ""),
+    field("reason", "/reason", ""),
+    field("reportingComponent", "/reportingComponent", ""),
+    field("source", "/source/component", ""),
+    field("type", "/type", ""),
+    field("regarding.kind", "/involvedObject/kind", ""),
+    field("regarding.namespace", "/involvedObject/namespace", ""),
+    field("regarding.name", "/involvedObject/name", ""),
+    field("regarding.uid", "/involvedObject/uid", ""),
+    field("regarding.apiVersion", "/involvedObject/apiVersion", ""),
+    field("regarding.resourceVersion", "/involvedObject/resourceVersion", ""),
+    field("regarding.fieldPath", "/involvedObject/fieldPath", ""),
+    field("reportingController", "/reportingComponent", ""),
+];
+
+/// A row with the usual columns: every verb, no subresource, no generation, a `Status` on deletion.
+fn row(group: &'static str, version: &'static str, kind: &'static str, plural: &'static str, namespaced: bool) -> Resource {
+    Resource {
+        group: group.into(),
+        version: version.into(),
+        kind: kind.into(),
+        plural: plural.into(),
+        singular: kind.to_lowercase().into(),
+        short_names: Vec::new(),
+        categories: Vec::new(),
+        namespaced,
+        verbs: ALL,
+        subresources: &[],
+        generation: Generation::Unmanaged,
+        fields: &[],
+        own_field_labels: false,
+        delete_answer: DeleteAnswer::Status,
+        create_on_update: false,
+        unconditional_update: true,
+        orphans_by_default: false,
+        garbage_collected: true,
+        storage: Storage::Own,
+    }
+}
+
+impl Resource {
+    fn short(mut self, names: &[&'static str]) -> Self {
+        self.short_names = names.iter().copied().map(Cow::from).collect();
+        self
+    }
+
+    fn in_all(mut self) -> Self {
+        self.categories = vec!["all".into()];
+        self
+    }
+
+    fn parts(mut self, subresources: &'static [Subresource]) -> Self {
+        self.subresources = subresources;
+        self
+    }
+
+    fn generation(mut self, rule: Generation) -> Self {
+        self.generation = rule;
+        self
+    }
+
+    fn fields(mut self, fields: &'static [SelectableField]) -> Self {
+        self.fields = fields;
+        self.own_field_labels = true;
+        self
+    }
+
+    fn answers_object(mut self) -> Self {
+        self.delete_answer = DeleteAnswer::Object;
+        self
+    }
+
+    fn create_on_update(mut self) -> Self {
+        self.create_on_update = true;
+        self
+    }
+
+    fn needs_version(mut self) -> Self {
+        self.unconditional_update = false;
+        self
+    }
+
+    fn orphans_by_default(mut self) -> Self {
+        self.orphans_by_default = true;
+        self
+    }
+
+    fn not_collected(mut self) -> Self {
+        self.garbage_collected = false;
+        self
+    }
+}
+
+/// Every built-in resource; the order of groups is that of discovery.
+pub(super) fn rows() -> Vec<Resource> {
+    let mut rows = core();
+    rows.extend(workloads());
+    rows.extend(policies());
+    rows.extend(the_rest());
+    rows
+}
+
+fn core() -> Vec<Resource> {
+    use Generation::{One, Spec};
+    let core = |kind, plural| row("", "v1", kind, plural, true);
+    let cluster = |kind, plural| row("", "v1", kind, plural, false);
+    let mut namespaces = cluster("Namespace", "namespaces");
+    namespaces.verbs = NO_COLLECTION;
+    let mut bindings = core("Binding", "bindings");
+    bindings.verbs = CREATE;
+    vec![
+        bindings,
+        core("ConfigMap", "configmaps").short(&["cm"]),
+        Resource { singular: "endpoints".into(), ..core("Endpoints", "endpoints") }.short(&["ep"]).create_on_update(),
+        core("Event", "events").short(&["ev"]).fields(EVENT_FIELDS).create_on_update().not_collected(),
+        core("LimitRange", "limitranges").short(&["limits"]).create_on_update(),
+        namespaces
+            .short(&["ns"])
+            .parts(NAMESPACE_PARTS)
+            .fields(const { &[field("status.phase", "/status/phase", ""), field("name", "/metadata/name", "")] })
+            .answers_object(),
+        cluster("Node", "nodes")
+            .short(&["no"])
+            .parts(status_of!("Node"))
+            .fields(const { &[field("spec.unschedulable", "/spec/unschedulable", "false")] }),
+        core("PersistentVolumeClaim", "persistentvolumeclaims")
+            .short(&["pvc"])
+            .parts(status_of!("PersistentVolumeClaim"))
+            .answers_object(),
+        cluster("PersistentVolume", "persistentvolumes").short(&["pv"]).parts(status_of!("PersistentVolume")).answers_object(),
+        core("Pod", "pods").short(&["po"]).in_all().parts(POD_PARTS).generation(Spec).fields(POD_FIELDS).answers_object(),
+        core("PodTemplate", "podtemplates").generation(One).answers_object(),
+        core("ReplicationController", "replicationcontrollers")
+            .short(&["rc"])
+            .in_all()
+            .parts(status_of!("ReplicationController", scale))
+            .generation(Spec)
+            .fields(const { &[field("status.replicas", "/status/replicas", "0")] })
+            .orphans_by_default(),
+        core("ResourceQuota", "resourcequotas").short(&["quota"]).parts(status_of!("ResourceQuota")).answers_object(),
+        core("Secret", "secrets").fields(const { &[field("type", "/type", "")] }),
+        core("ServiceAccount", "serviceaccounts").short(&["sa"]).answers_object(),
+        core("Service", "services")
+            .short(&["svc"])
+            .in_all()
+            .parts(status_of!("Service"))
+            .fields(const { &[field("spec.clusterIP", "/spec/clusterIP", ""), field("spec.type", "/spec/type", "")] })
+            .answers_object()
+            .create_on_update(),
+    ]
+}
+
+fn workloads() -> Vec<Resource> {
+    use Generation::{Spec, SpecAndAnnotations};
+    let apps = |kind, plural| row("apps", "v1", kind, plural, true);
+    let batch = |kind, plural| row("batch", "v1", kind, plural, true).in_all().generation(Spec);
+    let mut event_view = row("events.k8s.io", "v1", "Event", "events", true).short(&["ev"]).fields(EVENT_FIELDS);
+    event_view.storage = Storage::CoreEvent;
+    vec![
+        apps("ControllerRevision", "controllerrevisions"),
+        apps("DaemonSet", "daemonsets").short(&["ds"]).in_all().parts(status_of!("DaemonSet")).generation(Spec),
+        apps("Deployment", "deployments")
+            .short(&["deploy"])
+            .in_all()
+            .parts(status_of!("Deployment", scale))
+            .generation(SpecAndAnnotations),
+        apps("ReplicaSet", "replicasets").short(&["rs"]).in_all().parts(status_of!("ReplicaSet", scale)).generation(Spec),
+        apps("StatefulSet", "statefulsets").short(&["sts"]).in_all().parts(status_of!("StatefulSet", scale)).generation(Spec),
+        event_view.create_on_update().not_collected(),
+        batch("CronJob", "cronjobs").short(&["cj"]).parts(status_of!("CronJob")),
+        batch("Job", "jobs")
+            .parts(status_of!("Job"))
+            .fields(const { &[field("status.successful", "/status/succeeded", "0")] })
+            .orphans_by_default(),
+    ]
+}
+
+fn policies() -> Vec<Resource> {
+    use Generation::Spec;
+    let rbac = |kind, plural, namespaced| row("rbac.authorization.k8s.io", "v1", kind, plural, namespaced).create_on_update();
+    let review = |group, kind, plural, namespaced| Resource { verbs: CREATE, ..row(group, "v1", kind, plural, namespaced) };
+    vec![
+        review("authentication.k8s.io", "SelfSubjectReview", "selfsubjectreviews", false),
+        review("authentication.k8s.io", "TokenReview", "tokenreviews", false),
+        review("authorization.k8s.io", "LocalSubjectAccessReview", "localsubjectaccessreviews", true),
+        review("authorization.k8s.io", "SelfSubjectAccessReview", "selfsubjectaccessreviews", false),
+        review("authorization.k8s.io", "SelfSubjectRulesReview", "selfsubjectrulesreviews", false),
+        review("authorization.k8s.io", "SubjectAccessReview", "subjectaccessreviews", false),
+        row("autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers", true)
+            .short(&["hpa"])
+            .in_all()
+            .parts(status_of!("HorizontalPodAutoscaler")),
+        row("networking.k8s.io", "v1", "IngressClass", "ingressclasses", false).generation(Spec),
+        row("networking.k8s.io", "v1", "Ingress", "ingresses", true)
+            .short(&["ing"])
+            .parts(status_of!("Ingress"))
+            .generation(Spec),
+        row("networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies", true).short(&["netpol"]).generation(Spec),
+        row("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", true)
+            .short(&["pdb"])
+            .parts(status_of!("PodDisruptionBudget"))
+            .generation(Spec)
+            .needs_version(),
+        rbac("ClusterRoleBinding", "clusterrolebindings", false),
+        rbac("ClusterRole", "clusterroles", false),
+        rbac("RoleBinding", "rolebindings", true),
+        rbac("Role", "roles", true),
+    ]
+}
+
+fn the_rest() -> Vec<Resource> {
+    use Generation::{Content, One, Spec};
+    let storage = |kind, plural| row("storage.k8s.io", "v1", kind, plural, false).answers_object();
+    let admission = |kind, plural| row("admissionregistration.k8s.io", "v1", kind, plural, false).needs_version();
+    vec![
+        storage("CSIDriver", "csidrivers").generation(One),
+        storage("CSINode", "csinodes").needs_version(),
+        storage("StorageClass", "storageclasses").short(&["sc"]),
+        storage("VolumeAttachment", "volumeattachments").parts(status_of!("VolumeAttachment")).needs_version(),
+        admission("MutatingWebhookConfiguration", "mutatingwebhookconfigurations").generation(Content),
+        admission("ValidatingWebhookConfiguration", "validatingwebhookconfigurations").generation(Content),
+        row("apiregistration.k8s.io", "v1", "APIService", "apiservices", false).parts(status_of!("APIService")),
+        row("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", false).short(&["pc"]).generation(One),
+        row("node.k8s.io", "v1", "RuntimeClass", "runtimeclasses", false).create_on_update().needs_version(),
+        row("coordination.k8s.io", "v1", "Lease", "leases", true).create_on_update().needs_version(),
+        row("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices", true).generation(Content),
+        row("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", false)
+            .short(&["crd", "crds"])
+            .parts(status_of!("CustomResourceDefinition"))
+            .generation(Spec),
+    ]
+}

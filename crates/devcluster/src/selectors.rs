@@ -1,0 +1,174 @@
+//! Label and field selectors of requests: parsed as upstream parses them, with its words for what is wrong.
+
+use crate::kinds::Resource;
+use crate::status::Status;
+use crate::store::Object;
+
+mod labels;
+
+pub use labels::LabelSelector;
+
+/// Which objects a request is about.
+#[derive(Debug, Clone, Default)]
+pub struct Selection {
+    labels: LabelSelector,
+    fields: Vec<FieldTerm>,
+}
+
+#[derive(Debug, Clone)]
+struct FieldTerm {
+    field: Field,
+    equal: bool,
+    value: String,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Field {
+    Name,
+    Namespace,
+    /// Position among the resource's selectable fields.
+    Own(usize),
+}
+
+impl Selection {
+    /// Parses both selectors of a request about `resource`; either may be empty.
+    pub fn parse(resource: &Resource, labels: &str, fields: &str) -> Result<Self, Status> {
+        let labels = LabelSelector::parse(labels).map_err(Status::bad_request)?;
+        let fields = parse_fields(resource, fields).map_err(Status::bad_request)?;
+        Ok(Self { labels, fields })
+    }
+
+    /// Selects one object by name.
+    pub fn one(name: &str) -> Self {
+        let term = FieldTerm { field: Field::Name, equal: true, value: name.to_owned() };
+        Self { labels: LabelSelector::default(), fields: vec![term] }
+    }
+
+    /// Adds `metadata.name=name`.
+    pub fn and_name(mut self, name: &str) -> Self {
+        self.fields.extend(Self::one(name).fields);
+        self
+    }
+
+    /// Whether it selects everything.
+    pub fn is_everything(&self) -> bool {
+        self.fields.is_empty() && self.labels.is_everything()
+    }
+
+    /// Whether `object` is selected.
+    pub fn matches(&self, object: &Object) -> bool {
+        self.labels.matches(|key| object.label(key))
+            && self.fields.iter().all(|term| {
+                let value = match term.field {
+                    Field::Name => object.name(),
+                    Field::Namespace => object.namespace(),
+                    Field::Own(position) => object.field(position),
+                };
+                (value == term.value) == term.equal
+            })
+    }
+}
+
+fn parse_fields(resource: &Resource, text: &str) -> Result<Vec<FieldTerm>, String> {
+    let mut terms = Vec::new();
+    for term in split_terms(text) {
+        if term.is_empty() {
+            continue;
+        }
+        let (label, equal, value) =
+            split_term(term).ok_or_else(|| format!("invalid selector: '{text}'; can't understand '{term}'"))?;
+        let field = match label {
+            "metadata.name" => Field::Name,
+            "metadata.namespace" => Field::Namespace,
+            _ => match resource.fields.iter().position(|field| field.label == label) {
+                Some(position) => Field::Own(position),
+                None if resource.own_field_labels => return Err(format!("field label not supported: {label}")),
+                None => {
+                    return Err(format!(
+                        "\"{label}\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
+                    ));
+                }
+            },
+        };
+        terms.push(FieldTerm { field, equal, value: unescape(value) });
+    }
+    Ok(terms)
+}
+
+/// Parts between commas that no backslash protects.
+fn split_terms(text: &str) -> Vec<&str> {
+    let mut terms = Vec::new();
+    let (mut start, mut escaped) = (0, false);
+    for (position, letter) in text.char_indices() {
+        if letter == ',' && !escaped {
+            terms.push(&text[start..position]);
+            start = position + 1;
+        }
+        escaped = letter == '\\' && !escaped;
+    }
+    terms.push(&text[start..]);
+    terms
+}
+
+fn split_term(term: &str) -> Option<(&str, bool, &str)> {
+    let position = term.find(['=', '!'])?;
+    let (label, rest) = term.split_at(position);
+    for (operator, equal) in [("!=", false), ("==", true), ("=", true)] {
+        if let Some(value) = rest.strip_prefix(operator) {
+            return Some((label, equal, value));
+        }
+    }
+    None
+}
+
+fn unescape(value: &str) -> String {
+    let mut plain = String::with_capacity(value.len());
+    let mut letters = value.chars();
+    while let Some(letter) = letters.next() {
+        if letter == '\\' { plain.extend(letters.next()) } else { plain.push(letter) }
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kinds::Registry;
+    use crate::store::EventKind;
+    use serde_json::json;
+
+    #[test]
+    fn field_selectors_match_by_declared_fields_only() {
+        let pods = Registry::built_in().find("", "v1", "pods").unwrap();
+        let value = json!({"metadata": {"name": "p", "namespace": "n"}, "spec": {"nodeName": "a"}});
+        let pod = Object::stored(&pods.resource, "n/p", value, 1, EventKind::Added);
+        let cases = [
+            ("", true),
+            ("spec.nodeName=a", true),
+            ("spec.nodeName==b", false),
+            ("spec.nodeName!=b,metadata.name=p", true),
+            ("metadata.namespace!=n", false),
+            ("spec.hostNetwork=false", true),
+            ("status.phase=", true),
+        ];
+        for (text, expected) in cases {
+            let selection = Selection::parse(&pods.resource, "", text).unwrap();
+            assert_eq!(selection.matches(&pod), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_field_is_named() {
+        let registry = Registry::built_in();
+        let cases = [
+            ("pods", "foo=x", "field label not supported: foo"),
+            ("configmaps", "foo=x", "\"foo\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\""),
+            ("configmaps", "metadata.name", "invalid selector: 'metadata.name'; can't understand 'metadata.name'"),
+        ];
+        for (plural, text, message) in cases {
+            let resource = registry.find("", "v1", plural).unwrap();
+            let refusal = Selection::parse(&resource.resource, "", text).unwrap_err();
+            assert_eq!((refusal.code, refusal.message.as_str()), (400, message));
+        }
+    }
+}

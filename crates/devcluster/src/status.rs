@@ -1,0 +1,259 @@
+//! Answers that are no object: the `Status` envelope, worded as upstream's `apierrors`.
+
+use serde_json::{Map, Value, json};
+
+use crate::fielderror::FieldError;
+
+/// A refusal, ready to be sent. [`Status::to_value`] is the body.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Status {
+    /// HTTP status code, repeated in the body.
+    pub code: u16,
+    /// Machine readable reason, such as `NotFound`; empty means that the body carries none.
+    pub reason: &'static str,
+    /// The text people read.
+    pub message: String,
+    /// `details`; left out of the body when `None`.
+    pub details: Option<Box<Value>>,
+    /// `metadata.continue`: only expired continue tokens carry one.
+    pub continue_token: Option<Box<str>>,
+}
+
+/// A group and a resource or kind, in the way messages name them: `pods`, `deployments.apps`, `Deployment.apps`.
+#[derive(Debug, Clone, Copy)]
+pub struct Qualified<'a> {
+    /// API group, empty for the core group.
+    pub group: &'a str,
+    /// Plural resource or kind.
+    pub name: &'a str,
+}
+
+impl std::fmt::Display for Qualified<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name)?;
+        if self.group.is_empty() { Ok(()) } else { write!(f, ".{}", self.group) }
+    }
+}
+
+impl Qualified<'_> {
+    fn details(self, name: &str) -> Map<String, Value> {
+        let mut details = Map::new();
+        let mut put = |key: &str, value: &str| {
+            if !value.is_empty() {
+                details.insert(key.to_owned(), Value::from(value));
+            }
+        };
+        put("name", name);
+        put("group", self.group);
+        put("kind", self.name);
+        details
+    }
+}
+
+impl Status {
+    /// A status with nothing but code, reason and message.
+    pub fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
+        Self { code, reason, message: message.into(), details: None, continue_token: None }
+    }
+
+    fn with_details(mut self, details: impl Into<Value>) -> Self {
+        self.details = Some(Box::new(details.into()));
+        self
+    }
+
+    /// 404 for an object.
+    pub fn not_found(resource: Qualified<'_>, name: &str) -> Self {
+        Self::new(404, "NotFound", format!("{resource} \"{name}\" not found")).with_details(resource.details(name))
+    }
+
+    /// 404 for a path that no resource serves.
+    pub fn no_such_resource() -> Self {
+        Self::new(404, "NotFound", "the server could not find the requested resource").with_details(Map::new())
+    }
+
+    /// 409 for a name in use.
+    pub fn already_exists(resource: Qualified<'_>, name: &str) -> Self {
+        Self::new(409, "AlreadyExists", format!("{resource} \"{name}\" already exists")).with_details(resource.details(name))
+    }
+
+    /// 409 after eight generated names were all in use.
+    pub fn no_unique_name(resource: Qualified<'_>, name: &str) -> Self {
+        let mut details = resource.details(name);
+        details.insert("retryAfterSeconds".to_owned(), Value::from(1));
+        let message =
+            format!("{resource} \"{name}\" already exists, the server was not able to generate a unique name for the object");
+        Self::new(409, "AlreadyExists", message).with_details(details)
+    }
+
+    /// 409 with the reason of the conflict.
+    pub fn conflict(resource: Qualified<'_>, name: &str, why: &str) -> Self {
+        let message = format!("Operation cannot be fulfilled on {resource} \"{name}\": {why}");
+        Self::new(409, "Conflict", message).with_details(resource.details(name))
+    }
+
+    /// 409 for a write based on an old version.
+    pub fn modified(resource: Qualified<'_>, name: &str) -> Self {
+        let why = "the object has been modified; please apply your changes to the latest version and try again";
+        Self::conflict(resource, name, why)
+    }
+
+    /// 422: `kind` is a Kind, and each error becomes a cause. Identical texts are told once in the message.
+    pub fn invalid(kind: Qualified<'_>, name: &str, errors: &[FieldError]) -> Self {
+        let mut texts: Vec<String> = Vec::with_capacity(errors.len());
+        for error in errors {
+            let text = error.to_string();
+            if !texts.contains(&text) {
+                texts.push(text);
+            }
+        }
+        let list = if texts.len() == 1 { texts.remove(0) } else { format!("[{}]", texts.join(", ")) };
+        let causes: Vec<Value> = errors
+            .iter()
+            .map(|error| json!({"reason": error.reason(), "message": error.detail(), "field": error.field}))
+            .collect();
+        let mut details = kind.details(name);
+        details.insert("causes".to_owned(), Value::from(causes));
+        Self::new(422, "Invalid", format!("{kind} \"{name}\" is invalid: {list}")).with_details(details)
+    }
+
+    /// 403 from admission; `name` may be empty.
+    pub fn forbidden(resource: Qualified<'_>, name: &str, why: &str) -> Self {
+        let message = if name.is_empty() {
+            format!("{resource} is forbidden: {why}")
+        } else {
+            format!("{resource} \"{name}\" is forbidden: {why}")
+        };
+        Self::new(403, "Forbidden", message).with_details(resource.details(name))
+    }
+
+    /// 403 for content created in a namespace that is going away.
+    pub fn namespace_terminating(resource: Qualified<'_>, name: &str, namespace: &str) -> Self {
+        let why = format!("unable to create new content in namespace {namespace} because it is being terminated");
+        let mut details = resource.details(name);
+        details.insert(
+            "causes".to_owned(),
+            json!([{
+                "reason": "NamespaceTerminating",
+                "message": format!("namespace {namespace} is being terminated"),
+                "field": "metadata.namespace",
+            }]),
+        );
+        Self::forbidden(resource, name, &why).with_details(details)
+    }
+
+    /// 401.
+    pub fn unauthorized() -> Self {
+        Self::new(401, "Unauthorized", "Unauthorized")
+    }
+
+    /// 400.
+    pub fn bad_request(message: impl Into<String>) -> Self {
+        Self::new(400, "BadRequest", message)
+    }
+
+    /// 405.
+    pub fn method_not_allowed() -> Self {
+        Self::new(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
+            .with_details(Map::new())
+    }
+
+    /// 415 for a request body.
+    pub fn unsupported_body(accepted: &[&str]) -> Self {
+        let message =
+            format!("the body of the request was in an unknown format - accepted media types include: {}", accepted.join(", "));
+        Self::new(415, "UnsupportedMediaType", message)
+    }
+
+    /// 415 for a kind of patch nobody knows.
+    pub fn unsupported_patch() -> Self {
+        Self::new(415, "UnsupportedMediaType", "415: Unsupported Media Type").with_details(Map::new())
+    }
+
+    /// 406.
+    pub fn not_acceptable(available: &[&str]) -> Self {
+        let message = format!("406: Not Acceptable\n\nAvailable representations: {}", available.join(", "));
+        Self::new(406, "NotAcceptable", message).with_details(Map::new())
+    }
+
+    /// 410.
+    pub fn expired(message: impl Into<String>) -> Self {
+        Self::new(410, "Expired", message)
+    }
+
+    /// 410 for a watch that starts before the history does.
+    pub fn too_old(asked: u64, oldest: u64) -> Self {
+        Self::expired(format!("too old resource version: {asked} ({oldest})"))
+    }
+
+    /// 504 for a version this server has not reached.
+    pub fn too_large(asked: u64, current: u64) -> Self {
+        let message = format!("Timeout: Too large resource version: {asked}, current: {current}");
+        Self::new(504, "Timeout", message).with_details(json!({
+            "causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}],
+            "retryAfterSeconds": 1,
+        }))
+    }
+
+    /// 500 with a reason.
+    pub fn internal(message: impl std::fmt::Display) -> Self {
+        let message = message.to_string();
+        Self::new(500, "InternalError", format!("Internal error occurred: {message}"))
+            .with_details(json!({"causes": [{"message": message}]}))
+    }
+
+    /// 500 as upstream answers for errors that are no API error: without a reason.
+    pub fn unclassified(message: impl Into<String>) -> Self {
+        Self::new(500, "", message)
+    }
+
+    /// 429 with a cause, as an eviction answers.
+    pub fn too_many_requests(message: impl Into<String>, retry_after_seconds: Option<u32>, causes: Value) -> Self {
+        let mut details = Map::new();
+        if !causes.is_null() {
+            details.insert("causes".to_owned(), causes);
+        }
+        if let Some(seconds) = retry_after_seconds {
+            details.insert("retryAfterSeconds".to_owned(), Value::from(seconds));
+        }
+        Self::new(429, "TooManyRequests", message).with_details(details)
+    }
+
+    /// Seconds for the `Retry-After` header, when the details ask for one.
+    pub fn retry_after(&self) -> Option<u64> {
+        self.details.as_ref()?.get("retryAfterSeconds")?.as_u64().filter(|seconds| *seconds > 0)
+    }
+
+    /// The body.
+    pub fn to_value(&self) -> Value {
+        let mut metadata = Map::new();
+        if let Some(token) = &self.continue_token {
+            metadata.insert("continue".to_owned(), Value::from(&**token));
+        }
+        let mut body = Map::new();
+        body.insert("kind".to_owned(), Value::from("Status"));
+        body.insert("apiVersion".to_owned(), Value::from("v1"));
+        body.insert("metadata".to_owned(), Value::from(metadata));
+        body.insert("status".to_owned(), Value::from("Failure"));
+        body.insert("message".to_owned(), Value::from(self.message.as_str()));
+        if !self.reason.is_empty() {
+            body.insert("reason".to_owned(), Value::from(self.reason));
+        }
+        if let Some(details) = &self.details {
+            body.insert("details".to_owned(), Value::clone(details));
+        }
+        body.insert("code".to_owned(), Value::from(self.code));
+        Value::from(body)
+    }
+}
+
+/// The `Success` answer of a deletion; `details` names what is gone.
+pub fn deleted(resource: Qualified<'_>, name: &str, uid: &str) -> Value {
+    let mut details = resource.details(name);
+    details.insert("uid".to_owned(), Value::from(uid));
+    json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details})
+}
+
+/// The `Success` answer of a subresource that makes something, such as a binding.
+pub fn created() -> Value {
+    json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201})
+}

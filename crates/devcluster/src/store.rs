@@ -1,0 +1,244 @@
+//! Objects in memory: one sorted map and one bounded history per type, one revision counter over all types.
+//!
+//! read -> decide outside any lock -> commit, which fails when somebody else committed in between -> history -> watches
+//!
+//! Watches pull from the history, so a slow one costs no memory; when the history has moved past it, it is cut off.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use serde_json::Value;
+use tokio::sync::{Notify, watch};
+
+use crate::kinds::Resource;
+
+mod history;
+mod object;
+
+pub use history::{Event, EventKind};
+pub use object::Object;
+
+use history::History;
+
+/// The revisions of the whole server.
+#[derive(Debug)]
+pub struct Revisions {
+    last: AtomicU64,
+    grown: Notify,
+}
+
+impl Default for Revisions {
+    fn default() -> Self {
+        Self { last: AtomicU64::new(0), grown: Notify::new() }
+    }
+}
+
+impl Revisions {
+    /// The revision of the latest change to any object.
+    pub fn current(&self) -> u64 {
+        self.last.load(Ordering::Acquire)
+    }
+
+    /// Waits until `revision` exists.
+    pub async fn reached(&self, revision: u64) {
+        loop {
+            let grown = self.grown.notified();
+            if self.current() >= revision {
+                return;
+            }
+            grown.await;
+        }
+    }
+
+    fn next(&self) -> u64 {
+        self.last.fetch_add(1, Ordering::AcqRel) + 1
+    }
+}
+
+/// What a commit does to one object.
+#[derive(Debug)]
+pub enum Change {
+    /// The object becomes this; `metadata.resourceVersion` is set by the commit.
+    Put(Value),
+    /// The object is gone.
+    Remove,
+}
+
+/// Somebody else changed the object between the read and the commit.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Raced;
+
+/// A revision that the history no longer reaches back to, and the oldest one it does.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Compacted {
+    /// The oldest revision still known.
+    pub oldest: u64,
+}
+
+/// All objects of one type.
+#[derive(Debug)]
+pub struct TypeStore {
+    kind: String,
+    api_version: String,
+    inner: RwLock<Inner>,
+    committed: watch::Sender<u64>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    objects: BTreeMap<Arc<str>, Arc<Object>>,
+    history: History,
+}
+
+/// A list of objects and the revision it is true for.
+#[derive(Debug)]
+pub struct Snapshot {
+    /// In the order of their keys.
+    pub objects: Vec<Arc<Object>>,
+    /// No object of this type changed between the newest of `objects` and this revision.
+    pub revision: u64,
+}
+
+impl TypeStore {
+    /// An empty store for objects of `resource`.
+    pub fn new(resource: &Resource) -> Self {
+        Self {
+            kind: resource.kind.to_string(),
+            api_version: resource.api_version(),
+            inner: RwLock::default(),
+            committed: watch::Sender::new(0),
+        }
+    }
+
+    /// The object under `key`, which is `namespace/name` or `name`.
+    pub fn get(&self, key: &str) -> Option<Arc<Object>> {
+        self.read().objects.get(key).cloned()
+    }
+
+    /// How many objects there are.
+    pub fn len(&self) -> usize {
+        self.read().objects.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Objects whose key starts with `prefix`, now.
+    pub fn list(&self, revisions: &Revisions, prefix: &str) -> Snapshot {
+        let inner = self.read();
+        Snapshot { objects: with_prefix(&inner.objects, prefix).cloned().collect(), revision: revisions.current() }
+    }
+
+    /// Objects whose key starts with `prefix`, as they were at `revision`.
+    pub fn list_at(&self, prefix: &str, revision: u64) -> Result<Snapshot, Compacted> {
+        let inner = self.read();
+        let later = inner.history.after(revision)?;
+        let mut objects: BTreeMap<Arc<str>, Arc<Object>> =
+            with_prefix(&inner.objects, prefix).map(|object| (object.key.clone(), object.clone())).collect();
+        // The oldest change is undone last, so what stays is the state before it.
+        for event in later.rev() {
+            match &event.old {
+                Some(old) if old.key.starts_with(prefix) => {
+                    objects.insert(old.key.clone(), old.clone());
+                }
+                Some(_) => {}
+                None => {
+                    objects.remove(&event.object().key);
+                }
+            }
+        }
+        Ok(Snapshot { objects: objects.into_values().collect(), revision })
+    }
+
+    /// Replaces `expected` (nothing, for a creation) under `key`. The new object, or the last state when it is removed, carries the
+    /// revision of the change.
+    pub fn commit(
+        &self,
+        resource: &Resource,
+        revisions: &Revisions,
+        key: &str,
+        expected: Option<&Arc<Object>>,
+        change: Change,
+    ) -> Result<Arc<Object>, Raced> {
+        let mut inner = self.write();
+        let unchanged = match (inner.objects.get(key), expected) {
+            (None, None) => true,
+            (Some(current), Some(expected)) => Arc::ptr_eq(current, expected),
+            _ => false,
+        };
+        if !unchanged {
+            return Err(Raced);
+        }
+        let old = expected.cloned();
+        let revision = revisions.next();
+        let (kind, new) = match change {
+            Change::Put(value) => {
+                let kind = if old.is_some() { EventKind::Modified } else { EventKind::Added };
+                (kind, Arc::new(Object::stored(resource, key, value, revision, kind)))
+            }
+            Change::Remove => {
+                let Some(last) = &old else { return Err(Raced) };
+                (EventKind::Deleted, Arc::new(last.at_revision(resource, revision, EventKind::Deleted)))
+            }
+        };
+        if kind == EventKind::Deleted {
+            inner.objects.remove(key);
+        } else {
+            inner.objects.insert(new.key.clone(), new.clone());
+        }
+        inner.history.push(Event::new(revision, kind, old, new.clone()));
+        // Under the lock, so that watches see revisions grow.
+        self.committed.send_replace(revision);
+        drop(inner);
+        revisions.grown.notify_waiters();
+        Ok(new)
+    }
+
+    /// Events after `revision`, at most `limit` of them, oldest first; and the revision up to which that is everything.
+    pub fn events_after(&self, revisions: &Revisions, revision: u64, limit: usize) -> Result<(Vec<Arc<Event>>, u64), Compacted> {
+        let inner = self.read();
+        let events: Vec<Arc<Event>> = inner.history.after(revision)?.take(limit).cloned().collect();
+        // Commits of this type take their revision under the lock that is held here.
+        let complete = events.last().map_or_else(|| revisions.current().max(revision), |last| last.revision);
+        Ok((events, complete))
+    }
+
+    /// Tells the revision of the latest change of this type, and when it grows.
+    pub fn committed(&self) -> watch::Receiver<u64> {
+        self.committed.subscribe()
+    }
+
+    /// Forgets the history, as compaction does: watches and snapshots from before now fail.
+    pub fn compact(&self, revisions: &Revisions) {
+        self.write().history.compact(revisions.current());
+    }
+
+    /// Kind of the stored objects.
+    pub fn kind(&self) -> &str {
+        &self.kind
+    }
+
+    /// `apiVersion` of the stored objects.
+    pub fn api_version(&self) -> &str {
+        &self.api_version
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Inner> {
+        self.inner.read().expect("no writer panics while it holds the lock")
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Inner> {
+        self.inner.write().expect("no writer panics while it holds the lock")
+    }
+}
+
+fn with_prefix<'a>(objects: &'a BTreeMap<Arc<str>, Arc<Object>>, prefix: &'a str) -> impl Iterator<Item = &'a Arc<Object>> {
+    objects
+        .range::<str, _>((Bound::Included(prefix), Bound::Unbounded))
+        .take_while(move |(key, _)| key.starts_with(prefix))
+        .map(|(_, object)| object)
+}

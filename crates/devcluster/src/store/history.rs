@@ -1,0 +1,143 @@
+//! The changes of one type that watches and snapshots can still be served from.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+
+use super::{Compacted, Object};
+
+/// Kept however large they are.
+const MIN_EVENTS: usize = 1_000;
+/// Kept while they fit into [`MAX_BYTES`].
+const MAX_EVENTS: usize = 16_384;
+const MAX_BYTES: usize = 16 << 20;
+
+/// What happened to an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EventKind {
+    /// It appeared.
+    Added,
+    /// It changed.
+    Modified,
+    /// It went away.
+    Deleted,
+}
+
+impl EventKind {
+    /// The `type` of a watch frame.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Added => "ADDED",
+            Self::Modified => "MODIFIED",
+            Self::Deleted => "DELETED",
+        }
+    }
+}
+
+/// One change.
+#[derive(Debug)]
+pub struct Event {
+    /// The revision of the change.
+    pub revision: u64,
+    /// What happened.
+    pub kind: EventKind,
+    /// The state before; none for [`EventKind::Added`].
+    pub old: Option<Arc<Object>>,
+    new: Arc<Object>,
+    /// For watches whose selector the object stopped matching.
+    left: OnceLock<Bytes>,
+}
+
+impl Event {
+    pub(super) fn new(revision: u64, kind: EventKind, old: Option<Arc<Object>>, new: Arc<Object>) -> Self {
+        Self { revision, kind, old, new, left: OnceLock::new() }
+    }
+
+    /// The state after the change; for a deletion the last state at the deletion's revision.
+    pub fn object(&self) -> &Arc<Object> {
+        &self.new
+    }
+
+    /// The `DELETED` frame of an object that left a selection, made by the first watch that needs it.
+    pub fn left_frame(&self, make: impl FnOnce() -> Bytes) -> Bytes {
+        self.left.get_or_init(make).clone()
+    }
+
+    fn bytes(&self) -> usize {
+        self.new.size()
+    }
+}
+
+/// A ring of events, bounded in number and bytes.
+#[derive(Debug, Default)]
+pub(super) struct History {
+    events: VecDeque<Arc<Event>>,
+    bytes: usize,
+    /// Revision of the newest event that is no longer here.
+    forgotten: u64,
+}
+
+impl History {
+    pub(super) fn push(&mut self, event: Event) {
+        self.bytes += event.bytes();
+        self.events.push_back(Arc::new(event));
+        while self.events.len() > MIN_EVENTS && (self.events.len() > MAX_EVENTS || self.bytes > MAX_BYTES) {
+            if let Some(oldest) = self.events.pop_front() {
+                self.bytes -= oldest.bytes();
+                self.forgotten = oldest.revision;
+            }
+        }
+    }
+
+    /// Events after `revision`, oldest first.
+    pub(super) fn after(&self, revision: u64) -> Result<impl DoubleEndedIterator<Item = &Arc<Event>>, Compacted> {
+        if revision < self.forgotten {
+            return Err(Compacted { oldest: self.forgotten });
+        }
+        let start = self.events.partition_point(|event| event.revision <= revision);
+        Ok(self.events.range(start..))
+    }
+
+    pub(super) fn compact(&mut self, revision: u64) {
+        self.events.clear();
+        self.bytes = 0;
+        self.forgotten = revision;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kinds::Registry;
+    use serde_json::json;
+
+    fn event(revision: u64, padding: usize) -> Event {
+        let pods = Registry::built_in().find("", "v1", "pods").unwrap();
+        let value = json!({"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "p"}, "x": "x".repeat(padding)});
+        let object = Object::stored(&pods.resource, "p", value, revision, EventKind::Added);
+        Event::new(revision, EventKind::Added, None, Arc::new(object))
+    }
+
+    #[test]
+    fn an_event_older_than_the_history_is_told_apart_from_none() {
+        let mut history = History::default();
+        history.push(event(5, 0));
+        assert_eq!(history.after(5).unwrap().count(), 0);
+        assert_eq!(history.after(4).unwrap().count(), 1);
+        history.compact(7);
+        assert_eq!(history.after(6).err(), Some(Compacted { oldest: 7 }));
+        assert_eq!(history.after(7).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn large_events_leave_early_but_a_thousand_always_stay() {
+        let mut history = History::default();
+        for revision in 1..=1_200 {
+            history.push(event(revision, 20_000));
+        }
+        assert_eq!(history.events.len(), MIN_EVENTS);
+        assert_eq!(history.after(199).err(), Some(Compacted { oldest: 200 }));
+        assert_eq!(history.after(200).unwrap().count(), MIN_EVENTS);
+    }
+}

@@ -1,0 +1,230 @@
+//! One version of one object: its JSON, written once, and what selectors need to know about it.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+use super::EventKind;
+use crate::kinds::Resource;
+
+/// An immutable version of an object.
+///
+/// It is kept as the watch frame of the change that made it, so that every watch sends the same bytes. A `GET` answer and a list item
+/// are parts of that frame.
+#[derive(Debug)]
+pub struct Object {
+    /// `namespace/name`, or `name`.
+    pub key: Arc<str>,
+    /// `metadata.uid`.
+    pub uid: Box<str>,
+    /// `metadata.resourceVersion`; 0 for an object that is not stored.
+    pub revision: u64,
+    /// Whether `metadata.deletionTimestamp` is set.
+    pub deleting: bool,
+    labels: Box<[(Box<str>, Box<str>)]>,
+    /// In the order of the resource's selectable fields.
+    fields: Box<[Box<str>]>,
+    frame: Bytes,
+    kind_of_frame: EventKind,
+    /// Where the object starts in the frame, and its fields after `kind` and `apiVersion`.
+    start: usize,
+    tail: usize,
+}
+
+impl Object {
+    /// The version of `value` that `revision` stores, with `metadata.resourceVersion` set to it.
+    pub fn stored(resource: &Resource, key: &str, mut value: Value, revision: u64, kind: EventKind) -> Self {
+        if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
+            metadata.insert("resourceVersion".to_owned(), Value::from(revision.to_string()));
+        }
+        Self::build(resource, Arc::from(key), &value, revision, kind)
+    }
+
+    /// An object that is answered but not stored: a dry run, or the state that led to a removal.
+    pub fn unstored(resource: &Resource, key: &str, value: &Value) -> Self {
+        let revision = value["metadata"]["resourceVersion"].as_str().and_then(|text| text.parse().ok()).unwrap_or(0);
+        Self::build(resource, Arc::from(key), value, revision, EventKind::Modified)
+    }
+
+    /// The same state at another revision.
+    pub fn at_revision(&self, resource: &Resource, revision: u64, kind: EventKind) -> Self {
+        let mut value = self.to_value();
+        value["metadata"]["resourceVersion"] = Value::from(revision.to_string());
+        Self::build(resource, self.key.clone(), &value, revision, kind)
+    }
+
+    fn build(resource: &Resource, key: Arc<str>, value: &Value, revision: u64, kind: EventKind) -> Self {
+        let mut frame = Vec::with_capacity(1024);
+        write!(frame, "{{\"type\":\"{}\",\"object\":", kind.as_str()).expect("writing to a vector cannot fail");
+        let start = frame.len();
+        write!(frame, "{{\"kind\":\"{}\",\"apiVersion\":\"{}\"", kind_of(value, resource), version_of(value, resource))
+            .expect("writing to a vector cannot fail");
+        let tail = frame.len();
+        serde_json::to_writer(&mut frame, &Tail(value)).expect("a JSON value with text keys serialises");
+        // The brace that opened the rest becomes the comma that joins it to kind and apiVersion.
+        frame[tail] = b',';
+        frame.extend_from_slice(b"}\n");
+        frame.shrink_to_fit();
+
+        let metadata = &value["metadata"];
+        let labels = metadata["labels"].as_object().map(|labels| {
+            labels.iter().map(|(key, value)| (key.as_str().into(), value.as_str().unwrap_or_default().into())).collect()
+        });
+        Self {
+            key,
+            uid: metadata["uid"].as_str().unwrap_or_default().into(),
+            revision,
+            deleting: metadata.get("deletionTimestamp").is_some(),
+            labels: labels.unwrap_or_default(),
+            fields: resource.fields.iter().map(|field| text_at(value, field.pointer, field.absent)).collect(),
+            frame: Bytes::from(frame),
+            kind_of_frame: kind,
+            start,
+            tail,
+        }
+    }
+
+    /// `metadata.name`.
+    pub fn name(&self) -> &str {
+        self.key.rsplit_once('/').map_or(&*self.key, |(_, name)| name)
+    }
+
+    /// `metadata.namespace`; empty for cluster objects.
+    pub fn namespace(&self) -> &str {
+        self.key.rsplit_once('/').map_or("", |(namespace, _)| namespace)
+    }
+
+    /// The value of a label.
+    pub fn label(&self, key: &str) -> Option<&str> {
+        self.labels.iter().find(|(name, _)| &**name == key).map(|(_, value)| &**value)
+    }
+
+    /// The value of the selectable field with that position in the resource's row.
+    pub fn field(&self, position: usize) -> &str {
+        &self.fields[position]
+    }
+
+    /// The whole object as JSON.
+    pub fn json(&self) -> Bytes {
+        self.frame.slice(self.start..self.frame.len() - 2)
+    }
+
+    /// What follows `{` in an object without kind and apiVersion, as typed lists carry it.
+    pub fn untyped_tail(&self) -> &[u8] {
+        &self.frame[self.tail + 1..self.frame.len() - 2]
+    }
+
+    /// The watch frame with this version, shared when `kind` is the change that made it.
+    pub fn frame(&self, kind: EventKind) -> Bytes {
+        if kind == self.kind_of_frame {
+            return self.frame.clone();
+        }
+        let mut frame = Vec::with_capacity(self.frame.len() + 8);
+        write!(frame, "{{\"type\":\"{}\",\"object\":", kind.as_str()).expect("writing to a vector cannot fail");
+        frame.extend_from_slice(&self.frame[self.start..]);
+        Bytes::from(frame)
+    }
+
+    /// The whole object, parsed.
+    pub fn to_value(&self) -> Value {
+        serde_json::from_slice(&self.frame[self.start..self.frame.len() - 2]).expect("the frame holds JSON that we wrote")
+    }
+
+    /// The text of `metadata`.
+    pub fn metadata(&self) -> &str {
+        #[derive(serde::Deserialize)]
+        struct OnlyMetadata<'a> {
+            #[serde(borrow)]
+            metadata: &'a RawValue,
+        }
+        let parsed: OnlyMetadata<'_> =
+            serde_json::from_slice(&self.frame[self.start..self.frame.len() - 2]).expect("every stored object has metadata");
+        parsed.metadata.get()
+    }
+
+    /// Bytes it keeps alive, roughly.
+    pub fn size(&self) -> usize {
+        self.frame.len()
+    }
+}
+
+fn kind_of<'a>(value: &'a Value, resource: &'a Resource) -> &'a str {
+    value["kind"].as_str().unwrap_or(&resource.kind)
+}
+
+fn version_of(value: &Value, resource: &Resource) -> String {
+    value["apiVersion"].as_str().map_or_else(|| resource.api_version(), str::to_owned)
+}
+
+fn text_at(value: &Value, pointer: &str, absent: &str) -> Box<str> {
+    match value.pointer(pointer) {
+        Some(Value::String(text)) => text.as_str().into(),
+        None | Some(Value::Null) => absent.into(),
+        Some(other) => other.to_string().into(),
+    }
+}
+
+/// An object without its kind and apiVersion.
+struct Tail<'a>(&'a Value);
+
+impl Serialize for Tail<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let empty = Map::new();
+        let fields = self.0.as_object().unwrap_or(&empty);
+        let mut map = serializer.serialize_map(None)?;
+        for (key, value) in fields {
+            if key != "kind" && key != "apiVersion" {
+                map.serialize_entry(key, value)?;
+            }
+        }
+        map.end()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kinds::Registry;
+    use serde_json::json;
+
+    fn pod() -> Object {
+        let pods = Registry::built_in().find("", "v1", "pods").unwrap();
+        let value = json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": "p", "namespace": "n", "uid": "u", "labels": {"a": "b"}},
+            "spec": {"nodeName": "node"},
+        });
+        Object::stored(&pods.resource, "n/p", value, 7, EventKind::Added)
+    }
+
+    #[test]
+    fn every_form_is_cut_from_the_same_frame() {
+        let pod = pod();
+        let frame: Value = serde_json::from_slice(&pod.frame(EventKind::Added)).unwrap();
+        let object: Value = serde_json::from_slice(&pod.json()).unwrap();
+        assert_eq!(frame, json!({"type": "ADDED", "object": object}));
+        assert_eq!(object["metadata"]["resourceVersion"], "7");
+        assert_eq!(pod.to_value(), object);
+
+        let modified: Value = serde_json::from_slice(&pod.frame(EventKind::Modified)).unwrap();
+        assert_eq!(modified, json!({"type": "MODIFIED", "object": object}));
+        assert!(pod.frame(EventKind::Modified).ends_with(b"}\n"));
+
+        let item = [b"{", pod.untyped_tail()].concat();
+        let item: Value = serde_json::from_slice(&item).unwrap();
+        assert_eq!(item, json!({"metadata": object["metadata"], "spec": object["spec"]}));
+    }
+
+    #[test]
+    fn the_header_answers_selectors() {
+        let pod = pod();
+        assert_eq!((pod.namespace(), pod.name(), &*pod.uid, pod.revision), ("n", "p", "u", 7));
+        assert_eq!((pod.label("a"), pod.label("c")), (Some("b"), None));
+        assert_eq!(pod.field(0), "node", "spec.nodeName comes first in the row of pods");
+        assert!(!pod.deleting);
+    }
+}

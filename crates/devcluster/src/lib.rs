@@ -3,13 +3,21 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod defaults;
+pub mod faults;
 pub mod fielderror;
+pub mod https;
 pub mod kinds;
 pub mod nodes;
 pub mod patch;
+pub mod requests;
+pub mod rest;
 pub mod schema;
 pub mod selectors;
 pub mod status;
 pub mod store;
 pub mod tables;
 pub mod validate;
+
+mod cluster;
+
+pub use cluster::DevCluster;

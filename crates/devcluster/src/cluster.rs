@@ -1,0 +1,260 @@
+//! [`DevCluster`]: one server with its doors, and the shortcuts that tests take through the same API.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Method, Request, Response};
+use http_body_util::BodyExt;
+use serde_json::Value;
+use steersman_runtime::clock::Clock;
+use tower::Service;
+
+use crate::faults::Faults;
+use crate::https::HttpsDoor;
+use crate::kinds::Registered;
+use crate::requests::RequestRecord;
+use crate::rest::{Body, Server};
+use crate::status::Status;
+
+/// A Kubernetes API server in this process. Clones share the same state.
+///
+/// It has two doors to one store: [`DevCluster::client`] in the process, without a port, and [`DevCluster::serve_https`]. Nothing runs
+/// in the background unless a door is open, and all waiting uses Tokio's time, so that tests may pause it.
+#[derive(Debug, Clone)]
+pub struct DevCluster {
+    server: Arc<Server>,
+}
+
+impl DevCluster {
+    /// A cluster with the built-in kinds and the namespaces `default`, `kube-system`, `kube-public` and `kube-node-lease`.
+    pub fn new(clock: Clock) -> Self {
+        Self { server: Arc::new(Server::new(clock)) }
+    }
+
+    /// A client that talks to the server without a network. Must be called inside a Tokio runtime.
+    pub fn client(&self) -> kube::Client {
+        kube::Client::new(self.service(), "default")
+    }
+
+    /// The server as a service, for clients with layers of their own.
+    pub fn service(&self) -> InProcess {
+        InProcess { server: self.server.clone() }
+    }
+
+    /// Serves HTTPS (HTTP/1.1 and HTTP/2) on `address`; port 0 picks one.
+    pub async fn serve_https(&self, address: SocketAddr) -> std::io::Result<HttpsDoor> {
+        HttpsDoor::open(self.server.clone(), address).await
+    }
+
+    /// What goes wrong on purpose.
+    pub fn faults(&self) -> &Faults {
+        &self.server.faults
+    }
+
+    /// The clock that stored times come from.
+    pub fn clock(&self) -> &Clock {
+        &self.server.clock
+    }
+
+    /// The latest requests through either door, oldest first; the newest 10,000 are kept.
+    pub fn requests(&self) -> Vec<RequestRecord> {
+        self.server.log.all()
+    }
+
+    /// Forgets the requests so far.
+    pub fn clear_requests(&self) {
+        self.server.log.clear();
+    }
+
+    /// The revision of the latest change.
+    pub fn revision(&self) -> u64 {
+        self.server.revisions.current()
+    }
+
+    /// All objects of a plural resource (`pods`), in the order of their keys; nothing for an unknown one.
+    pub fn objects(&self, plural: &str) -> Vec<Value> {
+        let found = self.server.registry.find_plural(plural);
+        found.map_or_else(Vec::new, |entry| {
+            entry.store.list(&self.server.revisions, "").objects.iter().map(|object| object.to_value()).collect()
+        })
+    }
+
+    /// How many objects of a plural resource there are.
+    pub fn count(&self, plural: &str) -> usize {
+        self.server.registry.find_plural(plural).map_or(0, |entry| entry.store.len())
+    }
+
+    /// Forgets the history of a plural resource, as compaction does: watches from before now are answered with 410.
+    pub fn compact(&self, plural: &str) {
+        if let Some(entry) = self.server.registry.find_plural(plural) {
+            entry.store.compact(&self.server.revisions);
+        }
+    }
+
+    /// Waits until the objects of a plural resource are as `condition` wants them, and returns them; after `limit`, the objects that
+    /// are not.
+    pub async fn wait_for(
+        &self,
+        plural: &str,
+        limit: Duration,
+        condition: impl Fn(&[Value]) -> bool,
+    ) -> Result<Vec<Value>, Vec<Value>> {
+        let Some(entry) = self.server.registry.find_plural(plural) else { return Err(Vec::new()) };
+        let mut committed = entry.store.committed();
+        let satisfied = async {
+            loop {
+                committed.borrow_and_update();
+                let objects = self.objects(plural);
+                if condition(&objects) || committed.changed().await.is_err() {
+                    return objects;
+                }
+            }
+        };
+        tokio::time::timeout(limit, satisfied).await.map_err(|_| self.objects(plural))
+    }
+
+    /// Creates an object from its manifest, in its namespace or in `default`.
+    pub async fn create(&self, object: Value) -> Result<Value, Status> {
+        let path = self.collection_of(&object)?;
+        self.call(Method::POST, &path, "application/json", object.to_string()).await
+    }
+
+    /// Creates many objects, in order, up to the first error.
+    pub async fn create_all(&self, objects: impl IntoIterator<Item = Value>) -> Result<(), Status> {
+        for object in objects {
+            self.create(object).await?;
+        }
+        Ok(())
+    }
+
+    /// Replaces an object by its manifest, in its namespace or in `default`.
+    pub async fn replace(&self, object: Value) -> Result<Value, Status> {
+        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        let path = format!("{}/{name}", self.collection_of(&object)?);
+        self.call(Method::PUT, &path, "application/json", object.to_string()).await
+    }
+
+    /// Reads what a path names, such as `/api/v1/namespaces/default/pods/a`; lists, too.
+    pub async fn get(&self, path: &str) -> Result<Value, Status> {
+        self.call(Method::GET, path, "", String::new()).await
+    }
+
+    /// Deletes what a path names, with default options.
+    pub async fn delete(&self, path: &str) -> Result<Value, Status> {
+        self.call(Method::DELETE, path, "", String::new()).await
+    }
+
+    /// Applies a JSON merge patch to what a path names; a path may end in `/status`.
+    pub async fn patch(&self, path: &str, patch: Value) -> Result<Value, Status> {
+        self.call(Method::PATCH, path, "application/merge-patch+json", patch.to_string()).await
+    }
+
+    /// Path of an object of a plural resource: `path("pods", "default", "a")`. `namespace` is ignored for cluster resources.
+    pub fn path(&self, plural: &str, namespace: &str, name: &str) -> String {
+        let entry = self.server.registry.find_plural(plural);
+        let collection = entry.map_or_else(|| format!("/unknown/{plural}"), |entry| collection_path(&entry, namespace));
+        if name.is_empty() { collection } else { format!("{collection}/{name}") }
+    }
+
+    fn collection_of(&self, object: &Value) -> Result<String, Status> {
+        let (api_version, kind) =
+            (object["apiVersion"].as_str().unwrap_or_default(), object["kind"].as_str().unwrap_or_default());
+        let entry = self
+            .server
+            .registry
+            .find_kind(api_version, kind)
+            .ok_or_else(|| Status::bad_request(format!("no resource serves kind {kind:?} of {api_version:?}")))?;
+        Ok(collection_path(&entry, object["metadata"]["namespace"].as_str().unwrap_or("default")))
+    }
+
+    /// One request through the API. An answer of 400 or more is an error.
+    pub async fn call(&self, method: Method, path: &str, content_type: &str, body: impl Into<Bytes>) -> Result<Value, Status> {
+        let mut request = Request::builder().method(method).uri(path);
+        if !content_type.is_empty() {
+            request = request.header(http::header::CONTENT_TYPE, content_type);
+        }
+        let request = request
+            .header(http::header::USER_AGENT, "devcluster")
+            .body(body.into())
+            .map_err(|error| Status::bad_request(format!("no request can be made for {path:?}: {error}")))?;
+        let response = self.server.handle(request).await;
+        let code = response.status().as_u16();
+        let bytes = match response.into_body().collect().await {
+            Ok(collected) => collected.to_bytes(),
+            Err(never) => match never {},
+        };
+        let value = serde_json::from_slice(&bytes).unwrap_or_else(|_| Value::from(String::from_utf8_lossy(&bytes).into_owned()));
+        if code < 400 { Ok(value) } else { Err(status_of(code, &value)) }
+    }
+}
+
+fn collection_path(entry: &Registered, namespace: &str) -> String {
+    let resource = &entry.resource;
+    let root = if resource.group.is_empty() { "/api".to_owned() } else { format!("/apis/{}", resource.group) };
+    let scope = if resource.namespaced && !namespace.is_empty() { format!("/namespaces/{namespace}") } else { String::new() };
+    format!("{root}/{}{scope}/{}", resource.version, resource.plural)
+}
+
+fn status_of(code: u16, body: &Value) -> Status {
+    const REASONS: &[&str] = &[
+        "NotFound",
+        "AlreadyExists",
+        "Conflict",
+        "Invalid",
+        "Forbidden",
+        "Unauthorized",
+        "BadRequest",
+        "MethodNotAllowed",
+        "UnsupportedMediaType",
+        "NotAcceptable",
+        "Expired",
+        "Timeout",
+        "TooManyRequests",
+        "InternalError",
+        "RequestEntityTooLarge",
+    ];
+    let reason = REASONS.iter().find(|reason| body["reason"] == **reason).copied().unwrap_or_default();
+    let message = body["message"].as_str().map_or_else(|| body.to_string(), str::to_owned);
+    Status { code, reason, message, details: body.get("details").cloned().map(Box::new), continue_token: None }
+}
+
+/// The in-process door.
+#[derive(Debug, Clone)]
+pub struct InProcess {
+    server: Arc<Server>,
+}
+
+impl<B> Service<Request<B>> for InProcess
+where
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let server = self.server.clone();
+        Box::pin(async move {
+            let (parts, body) = request.into_parts();
+            let collected = body
+                .collect()
+                .await
+                .map_err(|error| Status::bad_request(format!("the request body ended early: {}", error.into())));
+            Ok(match collected {
+                Ok(body) => server.handle(Request::from_parts(parts, body.to_bytes())).await,
+                Err(status) => crate::rest::refusal(&status),
+            })
+        })
+    }
+}

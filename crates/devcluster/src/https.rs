@@ -1,0 +1,290 @@
+//! The HTTPS door: TLS with a certificate authority of its own, HTTP/1.1 and HTTP/2, a token or a client certificate for the admin.
+
+use std::convert::Infallible;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use http::{Request, Response};
+use http_body_util::{BodyExt, Limited};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
+    KeyUsagePurpose,
+};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::rest::{Body, Server, refusal};
+use crate::status::Status;
+
+/// Watches are streams, and one client may hold hundreds of them on one connection.
+const MAX_STREAMS: u32 = 4_096;
+/// A body may be a little larger than what the API accepts, so that the refusal can say why.
+const MAX_BODY: usize = 4 << 20;
+const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
+/// On stop watches end at once; requests get this long.
+const STOP_LIMIT: Duration = Duration::from_secs(2);
+
+/// An open HTTPS port. It closes when this is dropped; [`HttpsDoor::stop`] also waits for requests under way.
+#[derive(Debug)]
+pub struct HttpsDoor {
+    address: SocketAddr,
+    token: String,
+    authority_pem: String,
+    admin_certificate_pem: String,
+    admin_key_pem: String,
+    stop: CancellationToken,
+    tasks: TaskTracker,
+}
+
+impl HttpsDoor {
+    pub(crate) async fn open(server: Arc<Server>, address: SocketAddr) -> io::Result<Self> {
+        let identity = Identity::generate().map_err(io::Error::other)?;
+        let listener = TcpListener::bind(address).await?;
+        let door = Self {
+            address: listener.local_addr()?,
+            token: URL_SAFE_NO_PAD.encode(rand::random::<[u8; 24]>()),
+            authority_pem: identity.authority_pem,
+            admin_certificate_pem: identity.admin_certificate_pem,
+            admin_key_pem: identity.admin_key_pem,
+            stop: CancellationToken::new(),
+            tasks: TaskTracker::new(),
+        };
+        let listening = Listening {
+            server,
+            acceptor: TlsAcceptor::from(Arc::new(identity.tls)),
+            authorization: format!("Bearer {}", door.token).into(),
+            stop: door.stop.clone(),
+            tasks: door.tasks.clone(),
+        };
+        door.tasks.spawn(listening.run(listener));
+        Ok(door)
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// `https://<address>`.
+    pub fn url(&self) -> String {
+        format!("https://{}", self.address)
+    }
+
+    /// The bearer token of the admin.
+    pub fn token(&self) -> &str {
+        &self.token
+    }
+
+    /// The certificate authority that signed the server's certificate, as PEM.
+    pub fn authority_pem(&self) -> &str {
+        &self.authority_pem
+    }
+
+    /// A kubeconfig for the admin, complete in itself.
+    pub fn kubeconfig(&self) -> String {
+        let url = self.url();
+        let authority = STANDARD.encode(&self.authority_pem);
+        let certificate = STANDARD.encode(&self.admin_certificate_pem);
+        let key = STANDARD.encode(&self.admin_key_pem);
+        format!(
+            "apiVersion: v1
+kind: Config
+clusters:
+- name: steersman
+  cluster:
+    server: {url}
+    certificate-authority-data: {authority}
+users:
+- name: admin
+  user:
+    client-certificate-data: {certificate}
+    client-key-data: {key}
+contexts:
+- name: steersman
+  context:
+    cluster: steersman
+    user: admin
+    namespace: default
+current-context: steersman
+"
+        )
+    }
+
+    /// Stops accepting, ends open connections, and waits for their tasks.
+    pub async fn stop(&self) {
+        self.stop.cancel();
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+}
+
+impl Drop for HttpsDoor {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+#[derive(Clone)]
+struct Listening {
+    server: Arc<Server>,
+    acceptor: TlsAcceptor,
+    authorization: Arc<str>,
+    stop: CancellationToken,
+    tasks: TaskTracker,
+}
+
+impl Listening {
+    async fn run(self, listener: TcpListener) {
+        loop {
+            let accepted = tokio::select! {
+                () = self.stop.cancelled() => return,
+                accepted = listener.accept() => accepted,
+            };
+            match accepted {
+                Ok((stream, _)) => {
+                    self.tasks.spawn(self.clone().serve(stream));
+                }
+                // A client that left already is nobody's problem; running out of files ends when connections do.
+                Err(error) => {
+                    tracing::warn!(%error, "accepting a connection failed");
+                    tokio::task::yield_now().await;
+                }
+            }
+        }
+    }
+
+    async fn serve(self, stream: TcpStream) {
+        // Watch frames are small and must not wait for one another.
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!(%error, "TCP_NODELAY could not be set");
+        }
+        let stream = match tokio::time::timeout(HANDSHAKE_LIMIT, self.acceptor.accept(stream)).await {
+            Ok(Ok(stream)) => stream,
+            Ok(Err(error)) => return tracing::debug!(%error, "TLS handshake failed"),
+            Err(_) => return tracing::debug!("TLS handshake took too long"),
+        };
+        // The verifier lets no certificate through but those of our authority, which signed only the admin's.
+        let certified = stream.get_ref().1.peer_certificates().is_some_and(|chain| !chain.is_empty());
+        let service = service_fn(|request| {
+            let listening = self.clone();
+            async move { Ok::<_, Infallible>(listening.answer(request, certified).await) }
+        });
+        let mut builder = auto::Builder::new(OwnedTasks(self.tasks.clone()));
+        builder.http1().timer(TokioTimer::new());
+        builder.http2().timer(TokioTimer::new()).max_concurrent_streams(MAX_STREAMS).adaptive_window(true);
+        let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
+        let ended = tokio::select! {
+            ended = connection.as_mut() => ended,
+            () = self.stop.cancelled() => {
+                connection.as_mut().graceful_shutdown();
+                match tokio::time::timeout(STOP_LIMIT, connection).await {
+                    Ok(ended) => ended,
+                    Err(_) => return tracing::debug!("a connection was closed with requests under way"),
+                }
+            }
+        };
+        if let Err(error) = ended {
+            tracing::debug!(error = %error, "connection failed");
+        }
+    }
+
+    async fn answer(&self, request: Request<Incoming>, certified: bool) -> Response<Body> {
+        let (parts, body) = request.into_parts();
+        let token = parts.headers.get(http::header::AUTHORIZATION);
+        let known = token.is_some_and(|value| value.as_bytes() == self.authorization.as_bytes());
+        if !known && (token.is_some() || !certified) {
+            return refusal(&Status::unauthorized());
+        }
+        match Limited::new(body, MAX_BODY).collect().await {
+            Ok(body) => {
+                let response = self.server.handle(Request::from_parts(parts, body.to_bytes())).await;
+                response.map(|body| body.until(self.stop.clone().cancelled_owned()))
+            }
+            Err(error) => refusal(&Status::bad_request(format!("the request body cannot be read: {error}"))),
+        }
+    }
+}
+
+/// Spawns what HTTP/2 connections need where [`HttpsDoor::stop`] waits for it.
+#[derive(Clone)]
+struct OwnedTasks(TaskTracker);
+
+impl<F> hyper::rt::Executor<F> for OwnedTasks
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    fn execute(&self, future: F) {
+        self.0.spawn(future);
+    }
+}
+
+/// The certificates of one door.
+struct Identity {
+    authority_pem: String,
+    admin_certificate_pem: String,
+    admin_key_pem: String,
+    tls: ServerConfig,
+}
+
+impl Identity {
+    fn generate() -> Result<Self, Box<dyn std::error::Error + Send + Sync>> {
+        let mut params = CertificateParams::new(Vec::new())?;
+        params.distinguished_name = named("steersman-dev-ca", None);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
+        let authority = CertifiedIssuer::self_signed(params, KeyPair::generate()?)?;
+
+        let mut params = CertificateParams::new(vec!["localhost".to_owned(), "127.0.0.1".to_owned(), "::1".to_owned()])?;
+        params.distinguished_name = named("kube-apiserver", None);
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        let server_key = KeyPair::generate()?;
+        let server = params.signed_by(&server_key, &authority)?;
+
+        let mut params = CertificateParams::new(Vec::new())?;
+        params.distinguished_name = named("admin", Some("system:masters"));
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        let admin_key = KeyPair::generate()?;
+        let admin = params.signed_by(&admin_key, &authority)?;
+
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from(authority.der().to_vec()))?;
+        let verifier =
+            WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone()).allow_unauthenticated().build()?;
+        let key = PrivateKeyDer::try_from(server_key.serialize_der())?;
+        let mut tls = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()?
+            .with_client_cert_verifier(verifier)
+            .with_single_cert(vec![server.der().clone()], key)?;
+        tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        Ok(Self {
+            authority_pem: authority.pem(),
+            admin_certificate_pem: admin.pem(),
+            admin_key_pem: admin_key.serialize_pem(),
+            tls,
+        })
+    }
+}
+
+fn named(common_name: &str, organization: Option<&str>) -> DistinguishedName {
+    let mut name = DistinguishedName::new();
+    name.push(DnType::CommonName, common_name);
+    if let Some(organization) = organization {
+        name.push(DnType::OrganizationName, organization);
+    }
+    name
+}

@@ -1,0 +1,275 @@
+//! The API: requests in, answers out, for both doors of the server.
+//!
+//! route -> fault rules -> verb -> (decode -> admission -> defaults -> validation -> store) -> view -> response
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::header::{
+    ACCEPT, CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderValue, IF_NONE_MATCH, RETRY_AFTER, USER_AGENT, VARY, WARNING,
+};
+use http::request::Parts;
+use http::{Request, Response};
+use serde_json::Value;
+use steersman_runtime::clock::Clock;
+
+use crate::faults::Faults;
+use crate::kinds::Registry;
+use crate::requests::{RequestLog, RequestRecord};
+use crate::status::Status;
+use crate::store::{Object, Revisions};
+
+mod accept;
+mod address;
+mod body;
+mod create;
+mod decode;
+mod delete;
+mod discovery;
+mod event_view;
+mod eviction;
+mod metadata;
+mod query;
+mod read;
+mod route;
+mod scale;
+mod subresources;
+mod update;
+mod view;
+mod watch;
+
+pub use body::Body;
+pub use route::{Route, Target, Verb};
+
+use accept::{Form, View};
+use address::Addresses;
+use query::Query;
+
+/// Larger request bodies are refused.
+const MAX_BODY: usize = 3 << 20;
+
+/// The state behind both doors.
+#[derive(Debug)]
+pub struct Server {
+    /// The resources being served.
+    pub registry: Registry,
+    /// The revision counter.
+    pub revisions: Revisions,
+    /// Tells the time of everything that is stored.
+    pub clock: Clock,
+    /// What goes wrong on purpose.
+    pub faults: Faults,
+    /// The latest requests.
+    pub log: RequestLog,
+    addresses: Addresses,
+}
+
+/// A request about objects, with what every verb needs of it.
+struct Call<'a> {
+    target: &'a Target,
+    query: &'a Query,
+    content_type: &'a str,
+    body: Bytes,
+    form: Form,
+}
+
+/// What a verb answers.
+struct Answer {
+    code: u16,
+    content: Content,
+    warnings: Vec<String>,
+}
+
+enum Content {
+    /// One object, shown in the form the client asked for.
+    Object(Arc<Object>),
+    /// JSON that has one form only.
+    Value(Value),
+    /// JSON that is written already.
+    Body(Body),
+}
+
+impl Answer {
+    fn object(code: u16, object: Arc<Object>) -> Self {
+        Self { code, content: Content::Object(object), warnings: Vec::new() }
+    }
+
+    fn warn(mut self, warnings: Vec<String>) -> Self {
+        self.warnings = warnings;
+        self
+    }
+
+    fn value(code: u16, value: Value) -> Self {
+        Self { code, content: Content::Value(value), warnings: Vec::new() }
+    }
+
+    fn body(body: Body) -> Self {
+        Self { code: 200, content: Content::Body(body), warnings: Vec::new() }
+    }
+}
+
+impl Server {
+    /// A server with the built-in kinds and the namespaces every cluster has.
+    pub fn new(clock: Clock) -> Self {
+        let server = Self {
+            registry: Registry::built_in(),
+            revisions: Revisions::default(),
+            clock,
+            faults: Faults::default(),
+            log: RequestLog::default(),
+            addresses: Addresses::default(),
+        };
+        server.create_system_namespaces();
+        server
+    }
+
+    /// Answers one request.
+    pub async fn handle(self: &Arc<Self>, request: Request<Bytes>) -> Response<Body> {
+        let (parts, body) = request.into_parts();
+        let mut record = RequestRecord {
+            verb: parts.method.as_str().to_lowercase(),
+            path: parts.uri.path_and_query().map_or_else(String::new, ToString::to_string),
+            user_agent: header(&parts, &USER_AGENT).to_owned(),
+            status: 0,
+        };
+        let response = match self.answer(&parts, body, &mut record).await {
+            Ok(response) => response,
+            Err(status) => refusal(&status),
+        };
+        record.status = response.status().as_u16();
+        self.log.add(record);
+        response
+    }
+
+    async fn answer(self: &Arc<Self>, parts: &Parts, body: Bytes, record: &mut RequestRecord) -> Result<Response<Body>, Status> {
+        let query = Query::parse(parts.uri.query());
+        let target = match Route::parse(&self.registry, parts.uri.path()) {
+            Route::Objects(target) => target,
+            Route::Nothing => return Ok(text(404, "404 page not found\n")),
+            Route::NoSuchResource => return Err(Status::no_such_resource()),
+            _ if !matches!(parts.method.as_str(), "GET" | "HEAD") => return Err(Status::method_not_allowed()),
+            other => return self.about_itself(&other, parts, &query),
+        };
+        let verb = target.verb(&parts.method, query.flag("watch").unwrap_or(false))?;
+        verb.as_str().clone_into(&mut record.verb);
+        let form = Form::negotiate(header(parts, &ACCEPT))?;
+        if body.len() > MAX_BODY {
+            return Err(Status::new(413, "RequestEntityTooLarge", format!("Request entity too large: limit is {MAX_BODY}")));
+        }
+        self.faults.check(verb, &target).await?;
+        let call = Call { target: &target, query: &query, content_type: header(parts, &CONTENT_TYPE), body, form };
+        let answer = self.dispatch(verb, &call).await?;
+        Ok(self.respond(&call, answer))
+    }
+
+    async fn dispatch(self: &Arc<Self>, verb: Verb, call: &Call<'_>) -> Result<Answer, Status> {
+        if let Some(part) = call.target.subresource {
+            return self.subresource(verb, part, call);
+        }
+        match verb {
+            Verb::Get => self.get(call).await,
+            Verb::List => self.list(call).await,
+            Verb::Watch => self.watch(call).await,
+            Verb::Create => self.create(call),
+            Verb::Update => self.update(call),
+            Verb::Patch => self.patch(call),
+            Verb::Delete => self.delete(call),
+            Verb::DeleteCollection => self.delete_collection(call),
+        }
+    }
+
+    fn respond(&self, call: &Call<'_>, answer: Answer) -> Response<Body> {
+        let mut kind = "application/json";
+        let body = match answer.content {
+            Content::Object(object) => {
+                let json = self.show(call, &object);
+                match call.form.yaml.then(|| to_yaml(&json)).flatten() {
+                    Some(yaml) => {
+                        kind = "application/yaml";
+                        Body::whole(yaml)
+                    }
+                    None => Body::whole(json),
+                }
+            }
+            Content::Value(value) => Body::whole(value.to_string()),
+            Content::Body(body) => body,
+        };
+        let mut response = respond(answer.code, kind, body);
+        for warning in answer.warnings {
+            let quoted = warning.replace('\\', "\\\\").replace('"', "\\\"");
+            if let Ok(value) = HeaderValue::try_from(format!("299 - \"{quoted}\"")) {
+                response.headers_mut().append(WARNING, value);
+            }
+        }
+        response
+    }
+
+    fn about_itself(&self, route: &Route, parts: &Parts, query: &Query) -> Result<Response<Body>, Status> {
+        match route {
+            Route::Health(check) if check.is_empty() || check == "ping" => {
+                Ok(text(200, if query.flag("verbose").is_some() { "[+]ping ok\nhealthz check passed\n" } else { "ok" }))
+            }
+            Route::Health(_) => Ok(text(404, "404 page not found\n")),
+            Route::Version => Ok(respond(200, "application/json", Body::whole(discovery::version().to_string()))),
+            Route::OpenApi(rest) => self
+                .openapi(rest)
+                .map(|document| respond(200, "application/json", Body::whole(document.to_string())))
+                .ok_or_else(Status::no_such_resource),
+            _ => {
+                let form = Form::negotiate(header(parts, &ACCEPT))?;
+                let aggregated = form.view == View::Discovery;
+                let document = self.discovery(route, aggregated)?.to_string();
+                let tag = format!("\"{:X}\"", fingerprint(document.as_bytes()));
+                let unchanged = header(parts, &IF_NONE_MATCH) == tag;
+                let kind = if aggregated { discovery::AGGREGATED } else { "application/json" };
+                let mut response = if aggregated && unchanged {
+                    respond(304, kind, Body::Whole(None))
+                } else {
+                    respond(200, kind, Body::whole(document))
+                };
+                if aggregated {
+                    let headers = response.headers_mut();
+                    headers.insert(ETAG, HeaderValue::try_from(tag).expect("a quoted number is a header value"));
+                    headers.insert(VARY, HeaderValue::from_static("Accept"));
+                    headers.insert(CACHE_CONTROL, HeaderValue::from_static("public"));
+                }
+                Ok(response)
+            }
+        }
+    }
+}
+
+fn to_yaml(json: &[u8]) -> Option<String> {
+    let value: Value = serde_json::from_slice(json).ok()?;
+    serde_saphyr::to_string(&value).ok()
+}
+
+/// FNV-1a, enough to tell one discovery document from another.
+fn fingerprint(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3))
+}
+
+fn header<'a>(parts: &'a Parts, name: &http::HeaderName) -> &'a str {
+    parts.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+}
+
+fn respond(code: u16, kind: &'static str, body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    *response.status_mut() = http::StatusCode::from_u16(code).expect("handlers answer with codes of HTTP");
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    response
+}
+
+fn text(code: u16, text: &'static str) -> Response<Body> {
+    respond(code, "text/plain; charset=utf-8", Body::whole(text))
+}
+
+/// The response that carries `status`.
+pub(crate) fn refusal(status: &Status) -> Response<Body> {
+    let mut response = respond(status.code, "application/json", Body::whole(status.to_value().to_string()));
+    if let Some(seconds) = status.retry_after() {
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    response
+}

@@ -1,0 +1,101 @@
+//! In what form a client wants the answer.
+
+use crate::status::Status;
+
+/// How objects are shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum View {
+    /// As they are.
+    Full,
+    /// `PartialObjectMetadata`, or the list of them.
+    Metadata,
+    /// `Table`.
+    Table,
+    /// Discovery of all groups at once.
+    Discovery,
+}
+
+/// The form of an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Form {
+    /// What is shown.
+    pub(super) view: View,
+    /// As YAML rather than JSON; only for whole answers.
+    pub(super) yaml: bool,
+}
+
+/// What the server can say, as the refusal tells it.
+const AVAILABLE: &[&str] = &[
+    "application/json",
+    "application/yaml",
+    "application/vnd.kubernetes.protobuf",
+    "application/json;stream=watch",
+    "application/vnd.kubernetes.protobuf;stream=watch",
+];
+
+impl Form {
+    const JSON: Self = Self { view: View::Full, yaml: false };
+
+    /// The best form that `accept` allows. Clients that list protobuf first get the JSON they list after it.
+    pub(super) fn negotiate(accept: &str) -> Result<Self, Status> {
+        if accept.trim().is_empty() {
+            return Ok(Self::JSON);
+        }
+        let mut ranges: Vec<(f32, &str)> = accept.split(',').map(|range| (quality(range), range.trim())).collect();
+        // Stable, so that the client's order decides among equals.
+        ranges.sort_by(|a, b| b.0.total_cmp(&a.0));
+        ranges.iter().find_map(|(_, range)| Self::of(range)).ok_or_else(|| Status::not_acceptable(AVAILABLE))
+    }
+
+    fn of(range: &str) -> Option<Self> {
+        let mut parts = range.split(';').map(str::trim);
+        let yaml = match parts.next()? {
+            "application/json" | "application/*" | "*/*" => false,
+            "application/yaml" => true,
+            _ => return None,
+        };
+        let (mut kind, mut group, mut version) = ("", "", "");
+        for part in parts {
+            match part.split_once('=') {
+                Some(("as", value)) => kind = value,
+                Some(("g", value)) => group = value,
+                Some(("v", value)) => version = value,
+                _ => {}
+            }
+        }
+        let view = match (kind, group, version) {
+            ("", ..) => View::Full,
+            ("PartialObjectMetadata" | "PartialObjectMetadataList", "meta.k8s.io", "v1" | "v1beta1") => View::Metadata,
+            ("Table", "meta.k8s.io", "v1" | "v1beta1") => View::Table,
+            ("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2") => View::Discovery,
+            _ => return None,
+        };
+        Some(Self { view, yaml })
+    }
+}
+
+fn quality(range: &str) -> f32 {
+    range.split(';').find_map(|part| part.trim().strip_prefix("q=")?.parse().ok()).unwrap_or(1.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_form_we_speak_is_chosen() {
+        let cases = [
+            ("", Some(View::Full)),
+            ("application/vnd.kubernetes.protobuf,application/json", Some(View::Full)),
+            ("application/json;as=Table;v=v1;g=meta.k8s.io,application/json", Some(View::Table)),
+            ("application/json;as=Table;v=v9;g=meta.k8s.io,application/json", Some(View::Full)),
+            ("application/json;q=0.1,application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1", Some(View::Metadata)),
+            ("text/csv", None),
+            ("text/html, */*;q=0.1", Some(View::Full)),
+        ];
+        for (accept, expected) in cases {
+            assert_eq!(Form::negotiate(accept).ok().map(|form| form.view), expected, "{accept}");
+        }
+        assert_eq!(Form::negotiate("text/csv").unwrap_err().code, 406);
+    }
+}

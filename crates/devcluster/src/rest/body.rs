@@ -1,0 +1,109 @@
+//! Bodies of answers: one piece, or a stream of pieces made as the reader asks for them.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::{BufMut, Bytes, BytesMut};
+use futures::Stream;
+use http_body::{Frame, SizeHint};
+
+use crate::store::Object;
+
+/// Lists are sent in pieces of about this many bytes, so that a large one is never in memory twice.
+const PIECE: usize = 64 << 10;
+
+/// The body of an answer.
+pub enum Body {
+    /// Everything at once.
+    Whole(Option<Bytes>),
+    /// Piece by piece.
+    Stream(Pin<Box<dyn Stream<Item = Bytes> + Send>>),
+}
+
+impl std::fmt::Debug for Body {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Whole(bytes) => f.debug_tuple("Whole").field(bytes).finish(),
+            Self::Stream(_) => f.debug_tuple("Stream").finish_non_exhaustive(),
+        }
+    }
+}
+
+impl Body {
+    /// A body of these bytes.
+    pub fn whole(bytes: impl Into<Bytes>) -> Self {
+        Self::Whole(Some(bytes.into()))
+    }
+
+    /// A body of whatever the stream yields.
+    pub fn stream(pieces: impl Stream<Item = Bytes> + Send + 'static) -> Self {
+        Self::Stream(Box::pin(pieces))
+    }
+
+    /// The same, but a stream that has nothing to say ends when `stop` does.
+    pub(crate) fn until(self, stop: impl Future<Output = ()> + Send + 'static) -> Self {
+        match self {
+            Self::Whole(bytes) => Self::Whole(bytes),
+            Self::Stream(mut pieces) => {
+                let mut stop = Box::pin(stop);
+                Self::stream(futures::stream::poll_fn(move |cx| match pieces.as_mut().poll_next(cx) {
+                    Poll::Pending => stop.as_mut().poll(cx).map(|()| None),
+                    ready => ready,
+                }))
+            }
+        }
+    }
+
+    /// A typed list: `head`, the objects without kind and apiVersion, and the closing brackets.
+    pub(super) fn list(head: String, objects: Vec<Arc<Object>>) -> Self {
+        let mut objects = objects.into_iter();
+        let mut head = Some(head);
+        let mut first = true;
+        let mut ended = false;
+        Self::stream(futures::stream::iter(std::iter::from_fn(move || {
+            if ended {
+                return None;
+            }
+            let mut piece = BytesMut::with_capacity(4096);
+            if let Some(head) = head.take() {
+                piece.put_slice(head.as_bytes());
+            }
+            while piece.len() < PIECE {
+                let Some(object) = objects.next() else {
+                    piece.put_slice(b"]}\n");
+                    ended = true;
+                    break;
+                };
+                piece.put_slice(if first { b"{" } else { b",{" });
+                first = false;
+                piece.put_slice(object.untyped_tail());
+            }
+            Some(piece.freeze())
+        })))
+    }
+}
+
+impl http_body::Body for Body {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        match self.get_mut() {
+            Self::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
+            Self::Stream(pieces) => pieces.as_mut().poll_next(cx).map(|piece| piece.map(|bytes| Ok(Frame::data(bytes)))),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        matches!(self, Self::Whole(None))
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Whole(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
+            Self::Stream(_) => SizeHint::default(),
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! `POST`: decode -> admission -> defaults -> validation -> commit.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+
+use super::{Answer, Call, Server, decode, metadata};
+use crate::kinds::{Generation, Resource};
+use crate::status::Status;
+use crate::store::{Change, Object, Raced};
+use crate::{defaults, validate};
+
+use super::decode::Strictness;
+use super::route::Target;
+
+/// Names tried for an object with `generateName`.
+const NAME_ATTEMPTS: usize = 8;
+
+const SYSTEM_NAMESPACES: &[&str] = &["default", "kube-node-lease", "kube-public", "kube-system"];
+
+impl Server {
+    pub(super) fn create(&self, call: &Call<'_>) -> Result<Answer, Status> {
+        let target = call.target;
+        let resource = target.resource();
+        let dry_run = call.query.dry_run("CreateOptions")?;
+        let strictness = Strictness::parse(call.query, "CreateOptions")?;
+        let (object, warnings) = decode::object(resource, call.content_type, &call.body, strictness)?;
+        if resource.verbs == ["create"] {
+            // Reviews and bindings are questions, not objects; nothing here answers them yet.
+            return Err(Status::no_such_resource());
+        }
+        let created = self.create_object(target, object, dry_run)?;
+        Ok(Answer::object(201, created).warn(warnings))
+    }
+
+    /// Creates a decoded object in the collection of `target`.
+    pub(super) fn create_object(&self, target: &Target, mut object: Value, dry_run: bool) -> Result<Arc<Object>, Status> {
+        let resource = target.resource();
+        place(target, &mut object)?;
+        let prefix = metadata::text(&object, "generateName").to_owned();
+        let generated = metadata::text(&object, "name").is_empty() && !prefix.is_empty();
+        let mut attempts = if generated { NAME_ATTEMPTS } else { 1 };
+        loop {
+            attempts -= 1;
+            let mut candidate = if attempts == 0 { std::mem::take(&mut object) } else { object.clone() };
+            if generated {
+                metadata::of(&mut candidate).insert("name".to_owned(), Value::from(metadata::generated_name(&prefix)));
+            }
+            let name = metadata::text(&candidate, "name").to_owned();
+            self.admit_creation(target, &name)?;
+            self.prepare(resource, &mut candidate)?;
+            let key = target.key_of(&name);
+            let taken = target.entry.store.get(&key);
+            if taken.is_none() {
+                if dry_run {
+                    return Ok(Arc::new(Object::unstored(resource, &key, &candidate)));
+                }
+                match target.entry.store.commit(resource, &self.revisions, &key, None, Change::Put(candidate)) {
+                    Ok(created) => return Ok(created),
+                    Err(Raced) if generated && attempts > 0 => continue,
+                    Err(Raced) => {}
+                }
+            }
+            if attempts == 0 {
+                return Err(self.name_taken(target, &name, generated));
+            }
+        }
+    }
+
+    fn name_taken(&self, target: &Target, name: &str, generated: bool) -> Status {
+        let resource = target.resource().named();
+        if generated {
+            return Status::no_unique_name(resource, name);
+        }
+        let mut status = Status::already_exists(resource, name);
+        if target.entry.store.get(&target.key_of(name)).is_some_and(|object| object.deleting) {
+            status.message = format!("object is being deleted: {}", status.message);
+        }
+        status
+    }
+
+    /// New content needs a namespace that stays.
+    fn admit_creation(&self, target: &Target, name: &str) -> Result<(), Status> {
+        if !target.resource().namespaced {
+            return Ok(());
+        }
+        let namespaces = self.registry.find("", "v1", "namespaces").expect("namespaces are built in");
+        match namespaces.store.get(&target.namespace) {
+            None => Err(Status::not_found(namespaces.resource.named(), &target.namespace)),
+            Some(namespace) if namespace.deleting => {
+                Err(Status::namespace_terminating(target.resource().named(), name, &target.namespace))
+            }
+            Some(_) => Ok(()),
+        }
+    }
+
+    /// Everything between decoding and storing.
+    fn prepare(&self, resource: &Resource, object: &mut Value) -> Result<(), Status> {
+        let versioned = !metadata::text(object, "resourceVersion").is_empty();
+        metadata::begin(resource, object, self.clock.now());
+        if resource.has_status()
+            && let Some(fields) = object.as_object_mut()
+        {
+            fields.remove("status");
+        }
+        if resource.kind == "Namespace" {
+            label_namespace(object);
+        }
+        defaults::apply(&resource.kind, object);
+        defaults::on_create(&resource.kind, object);
+        if resource.kind == "Service" {
+            self.addresses.assign(object);
+        }
+        let errors = validate::create(&resource.kind, object);
+        if !errors.is_empty() {
+            return Err(Status::invalid(resource.named_kind(), metadata::text(object, "name"), &errors));
+        }
+        if versioned {
+            return Err(Status::unclassified("resourceVersion should not be set on objects to be created"));
+        }
+        Ok(())
+    }
+
+    pub(super) fn create_system_namespaces(&self) {
+        let namespaces = self.registry.find("", "v1", "namespaces").expect("namespaces are built in");
+        let now = metadata::time(self.clock.now());
+        for name in SYSTEM_NAMESPACES {
+            debug_assert_eq!(namespaces.resource.generation, Generation::Unmanaged);
+            let namespace = json!({
+                "kind": "Namespace",
+                "apiVersion": "v1",
+                "metadata": {
+                    "name": name,
+                    "uid": uuid::Uuid::new_v4().to_string(),
+                    "creationTimestamp": now,
+                    "labels": {"kubernetes.io/metadata.name": name},
+                },
+                "spec": {"finalizers": ["kubernetes"]},
+                "status": {"phase": "Active"},
+            });
+            let committed = namespaces.store.commit(&namespaces.resource, &self.revisions, name, None, Change::Put(namespace));
+            committed.expect("nobody else sees the server yet");
+        }
+    }
+}
+
+/// The label that selects a namespace by name.
+pub(super) fn label_namespace(namespace: &mut Value) {
+    let name = metadata::text(namespace, "name").to_owned();
+    let labels = metadata::of(namespace).entry("labels").or_insert_with(|| Value::Object(Map::new()));
+    if let Some(labels) = labels.as_object_mut() {
+        labels.insert("kubernetes.io/metadata.name".to_owned(), Value::from(name));
+    }
+}
+
+/// Puts an object into the namespace of the request.
+pub(super) fn place(target: &Target, object: &mut Value) -> Result<(), Status> {
+    let given = metadata::text(object, "namespace");
+    if !target.resource().namespaced {
+        metadata::of(object).remove("namespace");
+        return Ok(());
+    }
+    if !given.is_empty() && given != target.namespace {
+        return Err(Status::bad_request("the namespace of the provided object does not match the namespace sent on the request"));
+    }
+    metadata::of(object).insert("namespace".to_owned(), Value::from(target.namespace.as_str()));
+    Ok(())
+}

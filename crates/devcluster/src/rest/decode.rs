@@ -1,0 +1,193 @@
+//! Request bodies as objects: media types, kinds, types of fields, fields nobody knows.
+
+use serde_json::{Map, Value};
+
+use super::event_view;
+use super::query::{Query, invalid_options};
+use crate::fielderror::{FieldError, Problem};
+use crate::kinds::{Resource, Storage};
+use crate::schema;
+use crate::status::Status;
+
+/// Media types of request bodies, as the refusal lists them. Protobuf is listed as upstream lists it, though it is not decoded.
+const ACCEPTED: &[&str] = &["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
+
+/// The media type without its parameters.
+pub(super) fn media_type(content_type: &str) -> &str {
+    content_type.split(';').next().unwrap_or_default().trim()
+}
+
+/// The JSON or YAML of a body.
+pub(super) fn parse(kind: &str, content_type: &str, body: &[u8]) -> Result<Value, Status> {
+    let unrecognized = |error: &dyn std::fmt::Display| {
+        let shown = if body.is_empty() { "<empty>".into() } else { String::from_utf8_lossy(body) };
+        Status::bad_request(format!(
+            "the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; \
+             json parse error: {error} ({shown})"
+        ))
+    };
+    match media_type(content_type) {
+        "application/json" | "" | "*/*" => serde_json::from_slice(body)
+            .map_err(|error| if error.is_eof() { unrecognized(&"unexpected end of JSON input") } else { unrecognized(&error) }),
+        "application/yaml" => {
+            let text = std::str::from_utf8(body).map_err(|error| unrecognized(&error))?;
+            serde_saphyr::from_str(text).map_err(|error| unrecognized(&error))
+        }
+        _ => Err(Status::unsupported_body(ACCEPTED)),
+    }
+}
+
+/// An object of `resource` from a body, in the form it is kept in, and the warnings about it.
+pub(super) fn object(
+    resource: &Resource,
+    content_type: &str,
+    body: &[u8],
+    strictness: Strictness,
+) -> Result<(Value, Vec<String>), Status> {
+    let mut value = parse(&resource.kind, content_type, body)?;
+    check_kind(resource, &value)?;
+    let unknown = complete(resource, &mut value)?;
+    let warnings = strictness.judge(&unknown, |errors| {
+        let (kind, version) = (&resource.kind, &resource.version);
+        Status::bad_request(format!(
+            "{kind} in version \"{version}\" cannot be handled as a {kind}: strict decoding error: {errors}"
+        ))
+    })?;
+    Ok((stored(resource, value), warnings))
+}
+
+/// What becomes of fields that the kind does not know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Strictness {
+    Ignore,
+    Warn,
+    Strict,
+}
+
+impl Strictness {
+    /// From the query; `options` names what is invalid otherwise.
+    pub(super) fn parse(query: &Query, options: &str) -> Result<Self, Status> {
+        match query.text("fieldValidation") {
+            "" | "Warn" => Ok(Self::Warn),
+            "Ignore" => Ok(Self::Ignore),
+            "Strict" => Ok(Self::Strict),
+            other => {
+                let known = ["Ignore", "Warn", "Strict"].map(str::to_owned).to_vec();
+                let problem = Problem::NotSupported(other.into(), known);
+                Err(invalid_options(options, &[FieldError { field: "fieldValidation".to_owned(), problem }]))
+            }
+        }
+    }
+
+    /// The warnings about `unknown` fields, or the refusal made of them.
+    pub(super) fn judge(self, unknown: &[String], refuse: impl FnOnce(&str) -> Status) -> Result<Vec<String>, Status> {
+        let texts = unknown.iter().map(|field| format!("unknown field \"{field}\""));
+        match self {
+            _ if unknown.is_empty() => Ok(Vec::new()),
+            Self::Ignore => Ok(Vec::new()),
+            Self::Warn => Ok(texts.collect()),
+            Self::Strict => Err(refuse(&texts.collect::<Vec<_>>().join(", "))),
+        }
+    }
+}
+
+/// The form objects of `resource` are kept in.
+pub(super) fn stored(resource: &Resource, value: Value) -> Value {
+    match resource.storage {
+        Storage::Own => value,
+        Storage::CoreEvent => event_view::to_core(value),
+    }
+}
+
+/// Makes `value` an object of `resource` with `metadata`; 400 when something in it has the wrong type. Fields the kind does not know
+/// are dropped and told.
+pub(super) fn complete(resource: &Resource, value: &mut Value) -> Result<Vec<String>, Status> {
+    let cannot = |what: &str| {
+        let (kind, version) = (&resource.kind, &resource.version);
+        Status::bad_request(format!("{kind} in version \"{version}\" cannot be handled as a {kind}: {what}"))
+    };
+    let Value::Object(fields) = value else {
+        return Err(cannot("json: cannot unmarshal the document into an object"));
+    };
+    let old = std::mem::take(fields);
+    fields.insert("kind".to_owned(), Value::from(&*resource.kind));
+    fields.insert("apiVersion".to_owned(), Value::from(resource.api_version()));
+    fields.insert("metadata".to_owned(), Value::Object(Map::new()));
+    for (key, field) in old {
+        if !matches!(key.as_str(), "kind" | "apiVersion") && !field.is_null() {
+            fields.insert(key, field);
+        }
+    }
+    if !fields["metadata"].is_object() {
+        return Err(cannot("json: cannot unmarshal metadata into Go value of type v1.ObjectMeta"));
+    }
+    schema::decode::decode_check(&resource.kind, value).map_err(Status::bad_request)?;
+    let unknown = schema::shape::prune_unknown(&resource.kind, value);
+    if let Some(metadata) = value["metadata"].as_object_mut() {
+        metadata.remove("managedFields");
+        metadata.remove("selfLink");
+    }
+    Ok(unknown)
+}
+
+/// Built-in kinds may leave out kind and apiVersion, but not name others.
+fn check_kind(resource: &Resource, value: &Value) -> Result<(), Status> {
+    let kind = value["kind"].as_str().unwrap_or_default();
+    let api_version = value["apiVersion"].as_str().unwrap_or_default();
+    let expected = resource.api_version();
+    let (own, version) = (&resource.kind, &resource.version);
+    if !kind.is_empty() && kind != own {
+        let from = api_version.rsplit('/').next().unwrap_or_default();
+        let group = if resource.group.is_empty() { "core" } else { resource.group.split('.').next().unwrap_or_default() };
+        return Err(Status::bad_request(format!(
+            "{kind} in version \"{from}\" cannot be handled as a {own}: converting ({from}.{kind}) to ({group}.{own}): unknown conversion"
+        )));
+    }
+    if !api_version.is_empty() && api_version != expected {
+        return Err(Status::bad_request(format!(
+            "{own} in version \"{version}\" cannot be handled as a {own}: no kind \"{own}\" is registered for version \
+             \"{api_version}\" in scheme \"pkg/api/legacyscheme/scheme.go:30\""
+        )));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kinds::Registry;
+    use serde_json::json;
+
+    #[test]
+    fn unknown_fields_are_dropped_told_or_refused() {
+        let pods = Registry::built_in().find("", "v1", "pods").unwrap();
+        let body = json!({"metadata": {"name": "p", "managedFields": [{}]}, "spec": {"nodeNme": "x"}});
+        let decode = |strictness| object(&pods.resource, "application/json", body.to_string().as_bytes(), strictness);
+        let expected = json!({"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "p"}, "spec": {}});
+        assert_eq!(decode(Strictness::Ignore).unwrap(), (expected.clone(), vec![]));
+        assert_eq!(decode(Strictness::Warn).unwrap(), (expected, vec!["unknown field \"spec.nodeNme\"".to_owned()]));
+        let refusal = decode(Strictness::Strict).unwrap_err();
+        let text = "Pod in version \"v1\" cannot be handled as a Pod: strict decoding error: unknown field \"spec.nodeNme\"";
+        assert_eq!((refusal.code, refusal.message.as_str()), (400, text));
+    }
+
+    #[test]
+    fn a_body_of_another_kind_or_type_is_refused() {
+        let pods = Registry::built_in().find("", "v1", "pods").unwrap();
+        let cases = [
+            ("application/json", r#"{"kind":"Secret","apiVersion":"v1"}"#, 400),
+            ("application/json", r#"{"kind":"Pod","apiVersion":"v2"}"#, 400),
+            ("application/json", r#"{"kind":"#, 400),
+            ("application/json", "[]", 400),
+            ("application/json", r#"{"metadata":{"labels":{"a":1}}}"#, 400),
+            ("application/vnd.kubernetes.protobuf", "k8s\0", 415),
+        ];
+        for (content_type, body, code) in cases {
+            let refusal = object(&pods.resource, content_type, body.as_bytes(), Strictness::Warn).unwrap_err();
+            assert_eq!(refusal.code, code, "{body}");
+        }
+        let body = b"metadata:\n  name: p\n";
+        let (yaml, _) = object(&pods.resource, "application/yaml", body, Strictness::Warn).unwrap();
+        assert_eq!(yaml["metadata"]["name"], "p");
+    }
+}

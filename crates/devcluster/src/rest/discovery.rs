@@ -1,0 +1,221 @@
+//! What the server says about itself: groups, resources, version, and enough OpenAPI for kubectl to leave validation to the server.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+
+use super::{Route, Server};
+use crate::kinds::{Group, Registered, Subresource};
+use crate::status::Status;
+
+/// Media type of the aggregated form; clients fall back to the other form when it is not echoed like this.
+pub(super) const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+
+/// `/version`.
+pub(super) fn version() -> Value {
+    json!({
+        "major": "1",
+        "minor": "36",
+        "emulationMajor": "1",
+        "emulationMinor": "36",
+        "minCompatibilityMajor": "1",
+        "minCompatibilityMinor": "35",
+        "gitVersion": "v1.36.2",
+        "gitCommit": "",
+        "gitTreeState": "",
+        "buildDate": "1970-01-01T00:00:00Z",
+        "goVersion": "",
+        "compiler": "",
+        "platform": format!("{}/{}", std::env::consts::OS, std::env::consts::ARCH),
+    })
+}
+
+impl Server {
+    /// The document of a discovery path; `aggregated` asks for everything in one.
+    pub(super) fn discovery(&self, route: &Route, aggregated: bool) -> Result<Value, Status> {
+        let groups = self.registry.groups();
+        Ok(match route {
+            Route::CoreVersions if aggregated => self.aggregated(groups.iter().filter(|group| group.name.is_empty())),
+            Route::Groups if aggregated => self.aggregated(groups.iter().filter(|group| !group.name.is_empty())),
+            Route::CoreVersions => json!({
+                "kind": "APIVersions",
+                "versions": ["v1"],
+                "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": "127.0.0.1:6443"}],
+            }),
+            Route::Groups => {
+                let groups: Vec<Value> = groups.iter().filter(|group| !group.name.is_empty()).map(group_entry).collect();
+                json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
+            }
+            Route::Group(name) => {
+                let group = groups.iter().find(|group| group.name == *name).ok_or_else(Status::no_such_resource)?;
+                let Value::Object(entry) = group_entry(group) else { return Err(Status::no_such_resource()) };
+                let mut document = Map::new();
+                document.insert("kind".to_owned(), Value::from("APIGroup"));
+                document.insert("apiVersion".to_owned(), Value::from("v1"));
+                document.extend(entry);
+                Value::from(document)
+            }
+            Route::GroupVersion(group, version) => self.resource_list(group, version),
+            _ => return Err(Status::no_such_resource()),
+        })
+    }
+
+    fn resource_list(&self, group: &str, version: &str) -> Value {
+        let mut resources = Vec::new();
+        for entry in self.by_name(group, version) {
+            resources.push(resource_entry(&entry));
+            resources.extend(entry.resource.subresources.iter().map(|part| part_entry(&entry, part)));
+        }
+        let mut list = Map::new();
+        list.insert("kind".to_owned(), Value::from("APIResourceList"));
+        if !group.is_empty() {
+            // Upstream's core list carries no apiVersion.
+            list.insert("apiVersion".to_owned(), Value::from("v1"));
+        }
+        list.insert("groupVersion".to_owned(), Value::from(group_version(group, version)));
+        list.insert("resources".to_owned(), Value::from(resources));
+        Value::from(list)
+    }
+
+    fn aggregated<'a>(&self, groups: impl Iterator<Item = &'a Group>) -> Value {
+        let items: Vec<Value> = groups
+            .map(|group| {
+                let versions: Vec<Value> = group
+                    .versions
+                    .iter()
+                    .map(|version| {
+                        let resources: Vec<Value> =
+                            self.by_name(&group.name, version).iter().map(|entry| aggregated_entry(entry)).collect();
+                        json!({"version": version, "resources": resources, "freshness": "Current"})
+                    })
+                    .collect();
+                let metadata = if group.name.is_empty() { json!({}) } else { json!({"name": group.name}) };
+                json!({"metadata": metadata, "versions": versions})
+            })
+            .collect();
+        json!({"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items})
+    }
+
+    fn by_name(&self, group: &str, version: &str) -> Vec<Arc<Registered>> {
+        self.registry.resources(group, version)
+    }
+
+    /// `/openapi/v3` and below: per kind one operation that says that the server validates fields.
+    pub(super) fn openapi(&self, rest: &str) -> Option<Value> {
+        if rest.is_empty() {
+            let mut paths = Map::new();
+            for group in self.registry.groups() {
+                for version in &group.versions {
+                    let path =
+                        if group.name.is_empty() { format!("api/{version}") } else { format!("apis/{}/{version}", group.name) };
+                    let url = format!("/openapi/v3/{path}?hash={}", self.registry.resources(&group.name, version).len());
+                    paths.insert(path, json!({"serverRelativeURL": url}));
+                }
+            }
+            return Some(json!({"paths": paths}));
+        }
+        let (group, version) = match rest.split('/').collect::<Vec<_>>().as_slice() {
+            ["api", version] => ("", *version),
+            ["apis", group, version] => (*group, *version),
+            _ => return None,
+        };
+        let entries = self.registry.resources(group, version);
+        if entries.is_empty() {
+            return None;
+        }
+        let paths: Map<String, Value> = entries.iter().map(|entry| openapi_path(entry, rest)).collect();
+        Some(json!({"openapi": "3.0.0", "info": {"title": "Kubernetes", "version": "v1.36.2"}, "paths": paths}))
+    }
+}
+
+fn openapi_path(entry: &Registered, prefix: &str) -> (String, Value) {
+    let resource = &entry.resource;
+    let namespace = if resource.namespaced { "/namespaces/{namespace}" } else { "" };
+    let parameter = |name: &str| json!({"name": name, "in": "query", "schema": {"type": "string", "uniqueItems": true}});
+    let parameters = ["dryRun", "fieldManager", "fieldValidation"].map(parameter);
+    let operation = json!({"patch": {
+        "parameters": parameters,
+        "responses": {"200": {"description": "OK"}},
+        "x-kubernetes-action": "patch",
+        "x-kubernetes-group-version-kind": {"group": resource.group, "kind": resource.kind, "version": resource.version},
+    }});
+    (format!("/{prefix}{namespace}/{}/{{name}}", resource.plural), operation)
+}
+
+fn group_version(group: &str, version: &str) -> String {
+    if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") }
+}
+
+fn group_entry(group: &Group) -> Value {
+    let versions: Vec<Value> = group
+        .versions
+        .iter()
+        .map(|version| json!({"groupVersion": group_version(&group.name, version), "version": version}))
+        .collect();
+    json!({"name": group.name, "versions": versions, "preferredVersion": versions.first()})
+}
+
+fn put_names(entry: &Registered, into: &mut Map<String, Value>) {
+    for (key, names) in [("shortNames", &entry.resource.short_names), ("categories", &entry.resource.categories)] {
+        if !names.is_empty() {
+            into.insert(key.to_owned(), json!(names));
+        }
+    }
+}
+
+fn resource_entry(entry: &Registered) -> Value {
+    let resource = &entry.resource;
+    let mut fields = Map::new();
+    fields.insert("name".to_owned(), json!(resource.plural));
+    fields.insert("singularName".to_owned(), json!(resource.singular));
+    fields.insert("namespaced".to_owned(), json!(resource.namespaced));
+    fields.insert("kind".to_owned(), json!(resource.kind));
+    fields.insert("verbs".to_owned(), json!(resource.verbs));
+    put_names(entry, &mut fields);
+    if resource.verbs.len() > 1 {
+        let hash = super::fingerprint(format!("{}/{}/{}", resource.group, resource.version, resource.kind).as_bytes());
+        let hash = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, hash.to_be_bytes());
+        fields.insert("storageVersionHash".to_owned(), Value::from(hash));
+    }
+    Value::from(fields)
+}
+
+fn part_entry(entry: &Registered, part: &Subresource) -> Value {
+    let resource = &entry.resource;
+    let mut fields = Map::new();
+    fields.insert("name".to_owned(), Value::from(format!("{}/{}", resource.plural, part.name)));
+    fields.insert("singularName".to_owned(), json!(""));
+    fields.insert("namespaced".to_owned(), json!(resource.namespaced));
+    if let Some((group, version)) = part.group_version {
+        fields.insert("group".to_owned(), json!(group));
+        fields.insert("version".to_owned(), json!(version));
+    }
+    fields.insert("kind".to_owned(), json!(part.kind));
+    fields.insert("verbs".to_owned(), json!(part.verbs));
+    Value::from(fields)
+}
+
+fn aggregated_entry(entry: &Registered) -> Value {
+    let resource = &entry.resource;
+    let mut fields = Map::new();
+    fields.insert("resource".to_owned(), json!(resource.plural));
+    // Empty group and version mean those of the resource.
+    fields.insert("responseKind".to_owned(), json!({"group": "", "version": "", "kind": resource.kind}));
+    fields.insert("scope".to_owned(), json!(if resource.namespaced { "Namespaced" } else { "Cluster" }));
+    fields.insert("singularResource".to_owned(), json!(resource.singular));
+    fields.insert("verbs".to_owned(), json!(resource.verbs));
+    put_names(entry, &mut fields);
+    let parts: Vec<Value> = resource
+        .subresources
+        .iter()
+        .map(|part| {
+            let (group, version) = part.group_version.unwrap_or_default();
+            let kind = json!({"group": group, "version": version, "kind": part.kind});
+            json!({"subresource": part.name, "responseKind": kind, "verbs": part.verbs})
+        })
+        .collect();
+    if !parts.is_empty() {
+        fields.insert("subresources".to_owned(), Value::from(parts));
+    }
+    Value::from(fields)
+}

@@ -1,0 +1,151 @@
+//! Evictions: a deletion that asks the disruption budgets first.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::delete::DeleteOptions;
+use super::route::Target;
+use super::subresources::set_condition;
+use super::update::NotWritten;
+use super::{Answer, Call, Server, decode, metadata};
+use crate::kinds::Registered;
+use crate::status::{self, Status};
+use crate::store::Object;
+
+/// Clients wait this long for a budget whose status lags behind.
+const BEHIND_RETRY_SECONDS: u32 = 10;
+
+impl Server {
+    pub(super) fn evict(&self, call: &Call<'_>) -> Result<Answer, Status> {
+        let eviction = decode::parse("Eviction", call.content_type, &call.body)?;
+        let mut options = DeleteOptions::from_value(&eviction["deleteOptions"])?;
+        options.dry_run |= call.query.dry_run("CreateOptions")?;
+        let pod = Target { subresource: None, ..call.target.clone() };
+        let current = self.parent(call)?;
+        let value = current.to_value();
+        let unguarded = current.deleting || matches!(value["status"]["phase"].as_str(), Some("Pending" | "Succeeded" | "Failed"));
+        if !unguarded {
+            self.ask_budgets(&pod, &current, &value, options.dry_run)?;
+        }
+        if !current.deleting && !options.dry_run {
+            self.mark_disrupted(&pod)?;
+        }
+        self.delete_object(&pod, &options)?;
+        Ok(Answer::value(201, status::created()))
+    }
+
+    fn ask_budgets(&self, pod: &Target, current: &Object, value: &Value, dry_run: bool) -> Result<(), Status> {
+        let budgets = self.registry.find("policy", "v1", "poddisruptionbudgets").expect("budgets are built in");
+        loop {
+            let selecting = |budget: &Arc<Object>| selects(&budget.to_value()["spec"]["selector"], current);
+            let all = budgets.store.list(&self.revisions, &pod.prefix()).objects;
+            let mut matching: Vec<Arc<Object>> = all.into_iter().filter(selecting).collect();
+            if matching.len() > 1 {
+                return Err(Status::unclassified(
+                    "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
+                ));
+            }
+            let Some(budget) = matching.pop() else { return Ok(()) };
+            match self.take_disruption(pod, &budgets, &budget, value, dry_run) {
+                Ok(()) => return Ok(()),
+                Err(NotWritten::Refused(status)) => return Err(status),
+                Err(NotWritten::Raced) => {}
+            }
+        }
+    }
+
+    fn take_disruption(
+        &self,
+        pod: &Target,
+        budgets: &Arc<Registered>,
+        budget: &Arc<Object>,
+        value: &Value,
+        dry_run: bool,
+    ) -> Result<(), NotWritten> {
+        let old = budget.to_value();
+        let status = &old["status"];
+        let number = |field: &str| status[field].as_i64().unwrap_or(0);
+        let healthy = (number("currentHealthy"), number("desiredHealthy"));
+        if !is_ready(value) {
+            let always = old["spec"]["unhealthyPodEvictionPolicy"] == "AlwaysAllow";
+            if always || (healthy.1 > 0 && healthy.0 >= healthy.1) {
+                return Ok(());
+            }
+        }
+        let refused = |cause: String, retry| {
+            let message = "Cannot evict pod as it would violate the pod's disruption budget.";
+            let causes = json!([{"reason": "DisruptionBudget", "message": cause}]);
+            NotWritten::Refused(Status::too_many_requests(message, retry, causes))
+        };
+        let name = budget.name();
+        if number("observedGeneration") < old["metadata"]["generation"].as_i64().unwrap_or(0) {
+            let cause = format!("The disruption budget {name} is still being processed by the server.");
+            return Err(refused(cause, Some(BEHIND_RETRY_SECONDS)));
+        }
+        let allowed = number("disruptionsAllowed");
+        if allowed <= 0 {
+            let cause = format!("The disruption budget {name} needs {} healthy pods and has {} currently", healthy.1, healthy.0);
+            return Err(refused(cause, None));
+        }
+        let mut new = old.clone();
+        new["status"]["disruptionsAllowed"] = Value::from(allowed - 1);
+        new["status"]["disruptedPods"][&pod.name] = metadata::time(self.clock.now());
+        if allowed == 1 {
+            let condition = json!({
+                "type": "DisruptionAllowed", "status": "False", "observedGeneration": status["observedGeneration"],
+                "lastTransitionTime": metadata::time(self.clock.now()), "reason": "InsufficientPods", "message": "",
+            });
+            set_condition(&mut new, condition);
+        }
+        let target = Target { entry: budgets.clone(), name: name.to_owned(), ..pod.clone() };
+        self.store(&target, budget, &old, new, dry_run).map(|_| ())
+    }
+
+    fn mark_disrupted(&self, pod: &Target) -> Result<(), Status> {
+        let now = metadata::time(self.clock.now());
+        loop {
+            let Some(current) = pod.entry.store.get(&pod.key()) else {
+                return Err(Status::not_found(pod.resource().named(), &pod.name));
+            };
+            let old = current.to_value();
+            let mut new = old.clone();
+            let condition = json!({
+                "type": "DisruptionTarget", "status": "True", "lastTransitionTime": now, "reason": "EvictionByEvictionAPI",
+                "message": "Eviction API: evicting",
+            });
+            set_condition(&mut new, condition);
+            match self.store(pod, &current, &old, new, false) {
+                Ok(_) => return Ok(()),
+                Err(NotWritten::Refused(status)) => return Err(status),
+                Err(NotWritten::Raced) => {}
+            }
+        }
+    }
+}
+
+fn is_ready(pod: &Value) -> bool {
+    let conditions = pod["status"]["conditions"].as_array();
+    conditions.is_some_and(|list| list.iter().any(|condition| condition["type"] == "Ready" && condition["status"] == "True"))
+}
+
+/// Whether a `LabelSelector` selects the object; an absent one selects nothing, an empty one everything.
+fn selects(selector: &Value, object: &Object) -> bool {
+    if !selector.is_object() {
+        return false;
+    }
+    let labels = selector["matchLabels"].as_object().into_iter().flatten();
+    let expressions = selector["matchExpressions"].as_array().into_iter().flatten();
+    labels.into_iter().all(|(key, value)| object.label(key) == value.as_str())
+        && expressions.into_iter().all(|expression| {
+            let label = object.label(expression["key"].as_str().unwrap_or_default());
+            let mut values = expression["values"].as_array().into_iter().flatten().filter_map(Value::as_str);
+            match expression["operator"].as_str() {
+                Some("In") => label.is_some_and(|label| values.any(|value| value == label)),
+                Some("NotIn") => label.is_none_or(|label| values.all(|value| value != label)),
+                Some("Exists") => label.is_some(),
+                Some("DoesNotExist") => label.is_none(),
+                _ => false,
+            }
+        })
+}

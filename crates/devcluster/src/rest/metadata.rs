@@ -1,0 +1,182 @@
+//! The part of an object that is the server's own: identity, times, generation, finalizers of a terminating object.
+
+use jiff::Timestamp;
+use rand::Rng;
+use serde_json::{Map, Value};
+
+use crate::fielderror::{FieldError, Problem};
+use crate::kinds::{Generation, Resource};
+
+/// Kept from the stored object on every update, whatever the client sent.
+const KEPT: &[&str] = &["creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink"];
+
+/// Letters of generated names: no vowels, so that no words appear.
+const SUFFIX_LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+const SUFFIX_LENGTH: usize = 5;
+const MAX_PREFIX: usize = 58;
+
+/// `metadata` of an object; [`super::decode`] made sure that it is there.
+pub(super) fn of(object: &mut Value) -> &mut Map<String, Value> {
+    if !object["metadata"].is_object() {
+        object["metadata"] = Value::Object(Map::new());
+    }
+    object["metadata"].as_object_mut().expect("it was made an object above")
+}
+
+/// A text of `metadata`, or nothing.
+pub(super) fn text<'a>(object: &'a Value, field: &str) -> &'a str {
+    object["metadata"][field].as_str().unwrap_or_default()
+}
+
+/// A name that starts with `prefix`.
+pub(super) fn generated_name(prefix: &str) -> String {
+    let mut random = rand::rng();
+    let letters = (0..SUFFIX_LENGTH).map(|_| char::from(SUFFIX_LETTERS[random.random_range(0..SUFFIX_LETTERS.len())]));
+    let cut = prefix.char_indices().nth(MAX_PREFIX).map_or(prefix, |(end, _)| &prefix[..end]);
+    cut.chars().chain(letters).collect()
+}
+
+/// As the API writes times.
+pub(super) fn time(at: Timestamp) -> Value {
+    Value::from(at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
+}
+
+/// Gives a new object its identity.
+pub(super) fn begin(resource: &Resource, object: &mut Value, now: Timestamp) {
+    let metadata = of(object);
+    for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "resourceVersion"] {
+        metadata.remove(field);
+    }
+    metadata.insert("uid".to_owned(), Value::from(uuid::Uuid::new_v4().to_string()));
+    metadata.insert("creationTimestamp".to_owned(), time(now));
+    if resource.generation != Generation::Unmanaged {
+        metadata.insert("generation".to_owned(), Value::from(1));
+    }
+}
+
+/// Brings back what an update cannot change.
+pub(super) fn carry_over(new: &mut Value, old: &Value) {
+    let before = &old["metadata"];
+    let metadata = of(new);
+    for field in KEPT {
+        match before.get(field) {
+            Some(value) => metadata.insert((*field).to_owned(), value.clone()),
+            None => metadata.remove(*field),
+        };
+    }
+    for field in ["name", "namespace", "uid"] {
+        if !metadata.contains_key(field)
+            && let Some(value) = before.get(field)
+        {
+            metadata.insert(field.to_owned(), value.clone());
+        }
+    }
+}
+
+/// Whether the difference between `old` and `new` is one that the resource's generation counts.
+pub(super) fn generation_grows(resource: &Resource, new: &Value, old: &Value) -> bool {
+    match resource.generation {
+        Generation::Unmanaged | Generation::One => false,
+        Generation::Spec => new.get("spec") != old.get("spec"),
+        Generation::SpecAndAnnotations => {
+            new.get("spec") != old.get("spec") || new["metadata"].get("annotations") != old["metadata"].get("annotations")
+        }
+        Generation::Content => {
+            let content = |value: &Value| -> Map<String, Value> {
+                let aside = |key: &str| matches!(key, "kind" | "apiVersion" | "metadata" | "status");
+                let fields = value.as_object().into_iter().flatten();
+                fields.filter(|(key, _)| !aside(key)).map(|(key, value)| (key.clone(), value.clone())).collect()
+            };
+            content(new) != content(old)
+        }
+    }
+}
+
+/// One more than before, for objects that have a generation.
+pub(super) fn grow_generation(object: &mut Value) {
+    let metadata = of(object);
+    if let Some(generation) = metadata.get("generation").and_then(Value::as_i64).filter(|generation| *generation > 0) {
+        metadata.insert("generation".to_owned(), Value::from(generation + 1));
+    }
+}
+
+/// The finalizers of an object.
+pub(super) fn finalizers(object: &Value) -> Vec<&str> {
+    object["metadata"]["finalizers"].as_array().map(|list| list.iter().filter_map(Value::as_str).collect()).unwrap_or_default()
+}
+
+/// Sets the finalizers; none means no field.
+pub(super) fn set_finalizers(object: &mut Value, finalizers: Vec<String>) {
+    let metadata = of(object);
+    if finalizers.is_empty() {
+        metadata.remove("finalizers");
+    } else {
+        metadata.insert("finalizers".to_owned(), Value::from(finalizers));
+    }
+}
+
+/// Refuses finalizers that appear on an object that is going away.
+pub(super) fn new_finalizers_while_deleting(new: &Value, old: &Value) -> Option<FieldError> {
+    old["metadata"].get("deletionTimestamp")?;
+    let known = finalizers(old);
+    let added: Vec<String> =
+        finalizers(new).iter().filter(|name| !known.contains(name)).map(|name| format!("{name:?}")).collect();
+    if added.is_empty() {
+        return None;
+    }
+    let why = format!(
+        "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
+        added.join(", ")
+    );
+    Some(FieldError { field: "metadata.finalizers".to_owned(), problem: Problem::Forbidden(why) })
+}
+
+/// Whether an update has left nothing that keeps a terminating object.
+pub(super) fn is_finished(object: &Value) -> bool {
+    let metadata = &object["metadata"];
+    metadata.get("deletionTimestamp").is_some()
+        && metadata["deletionGracePeriodSeconds"].as_i64().unwrap_or(0) == 0
+        && finalizers(object).is_empty()
+        && (object["kind"] != "Namespace" || object["spec"]["finalizers"].as_array().is_none_or(Vec::is_empty))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kinds::Registry;
+    use serde_json::json;
+
+    #[test]
+    fn generation_counts_what_the_kind_says() {
+        let registry = Registry::built_in();
+        let base = json!({"metadata": {"labels": {"a": "1"}, "annotations": {"a": "1"}}, "spec": {"x": 1}, "status": {"y": 1}});
+        let with = |pointer: &str| {
+            let mut changed = base.clone();
+            *changed.pointer_mut(pointer).unwrap() = json!("changed");
+            changed
+        };
+        // (plural, group, changed field, grows)
+        let cases = [
+            ("apps", "deployments", "/spec/x", true),
+            ("apps", "deployments", "/metadata/annotations/a", true),
+            ("apps", "deployments", "/metadata/labels/a", false),
+            ("apps", "replicasets", "/metadata/annotations/a", false),
+            ("apps", "replicasets", "/spec/x", true),
+            ("apps", "replicasets", "/status/y", false),
+            ("", "configmaps", "/spec/x", false),
+            ("discovery.k8s.io", "endpointslices", "/spec/x", true),
+            ("discovery.k8s.io", "endpointslices", "/metadata/labels/a", false),
+        ];
+        for (group, plural, pointer, grows) in cases {
+            let resource = &registry.find(group, "v1", plural).unwrap().resource;
+            assert_eq!(generation_grows(resource, &with(pointer), &base), grows, "{plural} {pointer}");
+        }
+    }
+
+    #[test]
+    fn a_generated_name_keeps_at_most_58_characters_of_its_prefix() {
+        let name = generated_name(&"a".repeat(70));
+        assert_eq!(name.len(), 63);
+        assert!(name.bytes().skip(58).all(|letter| SUFFIX_LETTERS.contains(&letter)), "{name}");
+    }
+}

@@ -1,0 +1,228 @@
+//! `GET` of objects and collections.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use super::accept::View;
+use super::query::{ListOptions, parse_revision};
+use super::view::{self, RowObject};
+use super::{Answer, Body, Call, Server};
+use crate::kinds::Storage;
+use crate::selectors::Selection;
+use crate::status::Status;
+use crate::store::{Compacted, Object, Snapshot};
+
+/// How long a read waits for a revision that does not exist yet.
+const FUTURE_WAIT: Duration = Duration::from_secs(3);
+
+/// Where the next page starts.
+#[derive(Debug, Serialize, Deserialize)]
+struct ContinueToken {
+    #[serde(default)]
+    v: String,
+    #[serde(default)]
+    rv: i64,
+    #[serde(default)]
+    start: String,
+}
+
+impl ContinueToken {
+    fn encode(revision: i64, last: &str) -> String {
+        // The first key after `last`: keys hold no byte 0.
+        let token = Self { v: "meta.k8s.io/v1".to_owned(), rv: revision, start: format!("/{last}\0") };
+        URL_SAFE_NO_PAD.encode(serde_json::to_vec(&token).expect("a token of texts and numbers serialises"))
+    }
+
+    fn decode(text: &str) -> Result<Self, Status> {
+        let invalid = |why: String| Status::bad_request(format!("invalid continue token: continue key is not valid: {why}"));
+        let json = URL_SAFE_NO_PAD.decode(text.trim_end_matches('=')).map_err(|error| invalid(error.to_string()))?;
+        let token: Self = serde_json::from_slice(&json).map_err(|error| invalid(error.to_string()))?;
+        if token.v != "meta.k8s.io/v1" {
+            return Err(invalid(format!("server does not recognize this encoded version {}", token.v)));
+        }
+        if token.rv == 0 || !token.start.starts_with('/') {
+            return Err(invalid("incorrect encoded start resourceVersion (version meta.k8s.io/v1)".to_owned()));
+        }
+        Ok(token)
+    }
+}
+
+/// A page of a collection.
+pub(super) struct Page {
+    pub(super) objects: Vec<Arc<Object>>,
+    revision: u64,
+    continue_token: Option<String>,
+    remaining: Option<usize>,
+}
+
+impl Page {
+    /// `metadata` of the list.
+    pub(super) fn metadata(&self) -> Value {
+        let mut metadata = Map::new();
+        metadata.insert("resourceVersion".to_owned(), Value::from(self.revision.to_string()));
+        if let Some(token) = &self.continue_token {
+            metadata.insert("continue".to_owned(), Value::from(token.as_str()));
+        }
+        if let Some(remaining) = self.remaining {
+            metadata.insert("remainingItemCount".to_owned(), Value::from(remaining));
+        }
+        Value::from(metadata)
+    }
+}
+
+impl Server {
+    /// Waits until `revision` exists; 504 after three seconds.
+    pub(super) async fn wait_for(&self, revision: u64) -> Result<(), Status> {
+        let waited = tokio::time::timeout(FUTURE_WAIT, self.revisions.reached(revision)).await;
+        waited.map_err(|_| Status::too_large(revision, self.revisions.current()))
+    }
+
+    pub(super) async fn get(&self, call: &Call<'_>) -> Result<Answer, Status> {
+        if let Some(revision) = parse_revision(call.query.text("resourceVersion")).map_err(Status::unclassified)? {
+            self.wait_for(revision).await?;
+        }
+        if call.form.view == View::Table {
+            RowObject::parse(call.query.text("includeObject"))?;
+        }
+        let target = call.target;
+        let found = target.entry.store.get(&target.key());
+        let object = found.ok_or_else(|| Status::not_found(target.resource().named(), &target.name))?;
+        Ok(Answer::object(200, object))
+    }
+
+    pub(super) async fn list(&self, call: &Call<'_>) -> Result<Answer, Status> {
+        let options = ListOptions::parse(call.query, false)?;
+        let selection = Selection::parse(call.target.resource(), &options.label_selector, &options.field_selector)?;
+        let page = self.page(call, &options, &selection).await?;
+        self.show_page(call, page)
+    }
+
+    /// A page in the form the client asked for.
+    pub(super) fn show_page(&self, call: &Call<'_>, page: Page) -> Result<Answer, Status> {
+        let resource = call.target.resource();
+        let metadata = page.metadata();
+        match call.form.view {
+            View::Table => {
+                let include = RowObject::parse(call.query.text("includeObject"))?;
+                Ok(Answer::value(200, self.table(resource, metadata, &page.objects, include, true)))
+            }
+            View::Metadata => {
+                let items: Vec<Value> = page
+                    .objects
+                    .iter()
+                    .map(|object| {
+                        serde_json::from_slice(&view::metadata_only(object)).expect("metadata is cut from JSON that we wrote")
+                    })
+                    .collect();
+                // Upstream's empty list of metadata is null, other than its empty typed lists.
+                let items = if items.is_empty() { Value::Null } else { Value::from(items) };
+                let list = json!({
+                    "kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "items": items,
+                });
+                Ok(Answer::value(200, list))
+            }
+            View::Full | View::Discovery => {
+                let (kind, version) = (&resource.kind, resource.api_version());
+                let head = format!("{{\"kind\":\"{kind}List\",\"apiVersion\":\"{version}\",\"metadata\":{metadata},\"items\":[");
+                let objects = match resource.storage {
+                    Storage::Own => page.objects,
+                    Storage::CoreEvent => page.objects.iter().map(|object| in_view(call, object)).collect(),
+                };
+                Ok(Answer::body(Body::list(head, objects)))
+            }
+        }
+    }
+
+    /// The objects a list is about.
+    pub(super) async fn page(&self, call: &Call<'_>, options: &ListOptions, selection: &Selection) -> Result<Page, Status> {
+        let prefix = call.target.prefix();
+        if !options.continue_token.is_empty() {
+            return self.next_page(call, options, selection, &prefix);
+        }
+        let revision = parse_revision(&options.resource_version)
+            .map_err(|why| Status::bad_request(format!("invalid resource version: {why}")))?;
+        let mut limit = options.limit;
+        let snapshot = match revision {
+            None => self.now(call, &prefix),
+            Some(0) => {
+                // Upstream serves this from its cache, which does not page.
+                limit = 0;
+                self.now(call, &prefix)
+            }
+            Some(revision) => {
+                self.wait_for(revision).await?;
+                let exact = options.version_match == "Exact" || (options.version_match.is_empty() && limit > 0);
+                if exact {
+                    let too_old = |_| Status::expired("The resourceVersion for the provided list is too old.");
+                    call.target.entry.store.list_at(&prefix, revision).map_err(too_old)?
+                } else {
+                    self.now(call, &prefix)
+                }
+            }
+        };
+        Ok(cut(snapshot, &prefix, "", limit, selection))
+    }
+
+    /// Everything selected, now.
+    pub(super) fn whole(&self, call: &Call<'_>, selection: &Selection) -> Page {
+        cut(self.now(call, &call.target.prefix()), "", "", 0, selection)
+    }
+
+    fn now(&self, call: &Call<'_>, prefix: &str) -> Snapshot {
+        call.target.entry.store.list(&self.revisions, prefix)
+    }
+
+    fn next_page(&self, call: &Call<'_>, options: &ListOptions, selection: &Selection, prefix: &str) -> Result<Page, Status> {
+        if !options.resource_version.is_empty() && options.resource_version != "0" {
+            return Err(Status::bad_request("specifying resource version is not allowed when using continue"));
+        }
+        let token = ContinueToken::decode(&options.continue_token)?;
+        let start = format!("{prefix}{}", &token.start[1..]);
+        let snapshot = match u64::try_from(token.rv) {
+            Ok(revision) => call.target.entry.store.list_at(prefix, revision).map_err(|Compacted { .. }| {
+                let mut expired = Status::expired(
+                    "The provided continue parameter is too old to display a consistent list result. You can start a new list \
+                     without the continue parameter, or use the continue token in this response to retrieve the remainder of the \
+                     results. Continuing with the provided token results in an inconsistent list - objects that were created, \
+                     modified, or deleted between the time the first chunk was returned and now may show up in the list.",
+                );
+                let last = token.start[1..].trim_end_matches('\0');
+                expired.continue_token = Some(ContinueToken::encode(-1, last).into());
+                expired
+            })?,
+            Err(_) => self.now(call, prefix),
+        };
+        Ok(cut(snapshot, prefix, &start, options.limit, selection))
+    }
+}
+
+/// The selected objects from key `start` on, at most `limit` of them.
+fn cut(snapshot: Snapshot, prefix: &str, start: &str, limit: usize, selection: &Selection) -> Page {
+    let revision = snapshot.revision;
+    let mut objects = snapshot.objects;
+    if !start.is_empty() {
+        let first = objects.partition_point(|object| &*object.key < start);
+        objects.drain(..first);
+    }
+    objects.retain(|object| selection.matches(object));
+    let mut page = Page { objects, revision, continue_token: None, remaining: None };
+    if limit > 0 && page.objects.len() > limit {
+        let remaining = page.objects.len() - limit;
+        page.objects.truncate(limit);
+        let last = page.objects.last().map_or("", |object| &object.key[prefix.len()..]);
+        page.continue_token = Some(ContinueToken::encode(i64::try_from(revision).unwrap_or(i64::MAX), last));
+        page.remaining = selection.is_everything().then_some(remaining);
+    }
+    page
+}
+
+/// The object as the resource of the request shows it.
+fn in_view(call: &Call<'_>, object: &Arc<Object>) -> Arc<Object> {
+    let value = serde_json::from_slice(&view::full(call.target.resource(), object)).expect("a view is JSON that we wrote");
+    Arc::new(Object::unstored(call.target.resource(), &object.key, &value))
+}

@@ -1,0 +1,258 @@
+//! What a path and a method mean.
+
+use std::sync::Arc;
+
+use http::Method;
+
+use crate::kinds::{Registered, Registry, Resource, Subresource};
+use crate::status::Status;
+
+/// What a request wants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verb {
+    /// Read one object.
+    Get,
+    /// Read a collection.
+    List,
+    /// Follow a collection.
+    Watch,
+    /// `POST`.
+    Create,
+    /// `PUT`.
+    Update,
+    /// `PATCH`.
+    Patch,
+    /// `DELETE` of one object.
+    Delete,
+    /// `DELETE` of a collection.
+    DeleteCollection,
+}
+
+impl Verb {
+    /// As RBAC and discovery name it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Get => "get",
+            Self::List => "list",
+            Self::Watch => "watch",
+            Self::Create => "create",
+            Self::Update => "update",
+            Self::Patch => "patch",
+            Self::Delete => "delete",
+            Self::DeleteCollection => "deletecollection",
+        }
+    }
+}
+
+/// The resource, object or part of an object that a path names.
+#[derive(Debug, Clone)]
+pub struct Target {
+    /// The resource.
+    pub entry: Arc<Registered>,
+    /// Empty for cluster resources, and for collections over all namespaces.
+    pub namespace: String,
+    /// Empty for collections.
+    pub name: String,
+    /// Part of the object.
+    pub subresource: Option<&'static Subresource>,
+    /// The path has the old `/watch/` prefix.
+    pub(super) legacy_watch: bool,
+}
+
+impl Target {
+    /// The row of the resource.
+    pub fn resource(&self) -> &Resource {
+        &self.entry.resource
+    }
+
+    /// Key of the object in the store.
+    pub fn key(&self) -> String {
+        self.key_of(&self.name)
+    }
+
+    /// Key of another object in the same namespace.
+    pub fn key_of(&self, name: &str) -> String {
+        if self.namespace.is_empty() { name.to_owned() } else { format!("{}/{name}", self.namespace) }
+    }
+
+    /// What the keys of the collection start with.
+    pub fn prefix(&self) -> String {
+        if self.namespace.is_empty() { String::new() } else { format!("{}/", self.namespace) }
+    }
+
+    /// The verb of `method`, if this target has it.
+    pub fn verb(&self, method: &Method, watch: bool) -> Result<Verb, Status> {
+        let collection = self.name.is_empty();
+        let verb = match (method.as_str(), collection) {
+            ("GET", _) if self.legacy_watch => Verb::Watch,
+            ("GET", true) if watch => Verb::Watch,
+            ("GET", true) => Verb::List,
+            ("GET", false) => Verb::Get,
+            ("POST", true) => Verb::Create,
+            ("POST", false) if self.subresource.is_some() => Verb::Create,
+            ("PUT", false) => Verb::Update,
+            ("PATCH", false) => Verb::Patch,
+            ("DELETE", false) => Verb::Delete,
+            ("DELETE", true) => Verb::DeleteCollection,
+            _ => return Err(Status::method_not_allowed()),
+        };
+        let resource = self.resource();
+        let verbs = self.subresource.map_or(resource.verbs, |sub| sub.verbs);
+        let everywhere = collection && resource.namespaced && self.namespace.is_empty();
+        if !verbs.contains(&verb.as_str()) || (everywhere && !matches!(verb, Verb::List | Verb::Watch)) {
+            return Err(Status::method_not_allowed());
+        }
+        Ok(verb)
+    }
+}
+
+/// What a path is about.
+#[derive(Debug)]
+pub enum Route {
+    /// Objects.
+    Objects(Target),
+    /// `/api`.
+    CoreVersions,
+    /// `/apis`.
+    Groups,
+    /// `/apis/<group>`.
+    Group(String),
+    /// `/api/v1`, `/apis/<group>/<version>`.
+    GroupVersion(String, String),
+    /// `/openapi/v3` and below: the rest of the path.
+    OpenApi(String),
+    /// `/version`.
+    Version,
+    /// `/healthz`, `/livez`, `/readyz`, with the name of one check or nothing.
+    Health(String),
+    /// No API at all: upstream answers plain text.
+    Nothing,
+    /// Below a known group, but not served.
+    NoSuchResource,
+}
+
+impl Route {
+    /// Finds out what `path` is about.
+    pub fn parse(registry: &Registry, path: &str) -> Self {
+        let path = path.strip_prefix('/').unwrap_or(path);
+        let path = path.strip_suffix('/').unwrap_or(path);
+        let segments: Vec<&str> = path.split('/').collect();
+        match segments.as_slice() {
+            ["api" | "apis", ..] if segments.contains(&"") => Self::NoSuchResource,
+            ["api"] => Self::CoreVersions,
+            ["apis"] => Self::Groups,
+            ["api", version, rest @ ..] => Self::below(registry, "", version, rest),
+            ["apis", group] if registry.groups().iter().any(|known| !group.is_empty() && known.name == *group) => {
+                Self::Group((*group).to_owned())
+            }
+            ["apis", group, version, rest @ ..] => Self::below(registry, group, version, rest),
+            ["version"] => Self::Version,
+            ["healthz" | "livez" | "readyz"] => Self::Health(String::new()),
+            ["healthz" | "livez" | "readyz", check] => Self::Health((*check).to_owned()),
+            ["openapi", "v3", rest @ ..] => Self::OpenApi(rest.join("/")),
+            _ => Self::Nothing,
+        }
+    }
+
+    fn below(registry: &Registry, group: &str, version: &str, rest: &[&str]) -> Self {
+        let groups = registry.groups();
+        let Some(known) = groups.iter().find(|known| known.name == group) else { return Self::Nothing };
+        if !known.versions.iter().any(|served| served == version) {
+            return Self::NoSuchResource;
+        }
+        if rest.is_empty() {
+            return Self::GroupVersion(group.to_owned(), version.to_owned());
+        }
+        target(registry, group, version, rest).map_or(Self::NoSuchResource, Self::Objects)
+    }
+}
+
+fn target(registry: &Registry, group: &str, version: &str, rest: &[&str]) -> Option<Target> {
+    let (legacy_watch, rest) = match rest {
+        ["watch", rest @ ..] if !rest.is_empty() => (true, rest),
+        rest => (false, rest),
+    };
+    let (namespace, plural, rest) = match rest {
+        ["namespaces", namespace, part] if group.is_empty() && matches!(*part, "status" | "finalize") => {
+            ("", "namespaces", &[*namespace, *part][..])
+        }
+        ["namespaces", namespace, plural, rest @ ..] => (*namespace, *plural, rest),
+        [plural, rest @ ..] => ("", *plural, rest),
+        [] => return None,
+    };
+    let entry = registry.find(group, version, plural)?;
+    let (name, subresource) = match rest {
+        [] => ("", None),
+        [name] => (*name, None),
+        [name, part] => (*name, Some(entry.resource.subresource(part)?)),
+        _ => return None,
+    };
+    let namespaced = entry.resource.namespaced;
+    if (!namespaced && !namespace.is_empty()) || (namespaced && namespace.is_empty() && !name.is_empty()) {
+        return None;
+    }
+    let decode = |text: &str| percent_decode(text);
+    Some(Target { namespace: decode(namespace), name: decode(name), subresource, legacy_watch, entry })
+}
+
+fn percent_decode(text: &str) -> String {
+    if !text.contains('%') {
+        return text.to_owned();
+    }
+    let bytes = text.as_bytes();
+    let mut plain = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while at < bytes.len() {
+        let code = (bytes[at] == b'%').then(|| text.get(at + 1..at + 3)).flatten();
+        match code.and_then(|code| u8::from_str_radix(code, 16).ok()) {
+            Some(byte) => {
+                plain.push(byte);
+                at += 3;
+            }
+            None => {
+                plain.push(bytes[at]);
+                at += 1;
+            }
+        }
+    }
+    String::from_utf8_lossy(&plain).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_name_resources_objects_and_parts() {
+        let registry = Registry::built_in();
+        // (path, expected plural|namespace|name|part)
+        let cases = [
+            ("/api/v1/pods", "pods|||"),
+            ("/api/v1/nodes/", "nodes|||"),
+            ("/api/v1/namespaces/n/pods/p", "pods|n|p|"),
+            ("/api/v1/namespaces/n/pods/p/status", "pods|n|p|status"),
+            ("/api/v1/namespaces/n", "namespaces||n|"),
+            ("/api/v1/namespaces/n/finalize", "namespaces||n|finalize"),
+            ("/apis/apps/v1/namespaces/n/deployments/d/scale", "deployments|n|d|scale"),
+            ("/api/v1/watch/namespaces/n/pods/p", "pods|n|p|"),
+            ("/apis/rbac.authorization.k8s.io/v1/clusterroles/system%3Anode", "clusterroles||system:node|"),
+        ];
+        for (path, expected) in cases {
+            let Route::Objects(target) = Route::parse(&registry, path) else { panic!("{path} names objects") };
+            let part = target.subresource.map_or("", |sub| sub.name);
+            let found = format!("{}|{}|{}|{part}", target.resource().plural, target.namespace, target.name);
+            assert_eq!(found, expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn paths_that_name_nothing_say_so_in_two_ways() {
+        let registry = Registry::built_in();
+        for path in ["/api/v1/foos", "/api/v1/namespaces/n/nodes", "/apis/apps/v9", "/api//v1", "/api/v1/pods/p"] {
+            assert!(matches!(Route::parse(&registry, path), Route::NoSuchResource), "{path}");
+        }
+        for path in ["/foo", "/apis/nope", "/apis/nope/v1/foos"] {
+            assert!(matches!(Route::parse(&registry, path), Route::Nothing), "{path}");
+        }
+    }
+}

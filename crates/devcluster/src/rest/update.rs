@@ -1,0 +1,331 @@
+//! `PUT` and `PATCH`: what becomes of the stored object, and whether that is a change.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::create::{label_namespace, place};
+use super::decode::Strictness;
+use super::query::invalid_options;
+use super::route::Target;
+use super::{Answer, Call, Server, decode, event_view, metadata};
+use crate::fielderror::{FieldError, Problem};
+use crate::kinds::{Resource, Storage};
+use crate::patch::{self, PatchError};
+use crate::status::{Qualified, Status};
+use crate::store::{Change, Object, Raced};
+use crate::{defaults, validate};
+
+/// Kinds of patches for built-in resources, as the refusal lists them.
+const PATCHES: &[&str] = &[
+    "application/json-patch+json",
+    "application/merge-patch+json",
+    "application/strategic-merge-patch+json",
+    "application/apply-patch+yaml",
+];
+
+/// How one write is to be done.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Writing {
+    pub(super) dry_run: bool,
+    /// The uid is a condition (`PUT`) rather than a field like others (`PATCH`).
+    pub(super) uid_is_precondition: bool,
+}
+
+/// Why a write did not happen.
+pub(super) enum NotWritten {
+    /// Somebody else was faster; the write can be tried on what they left.
+    Raced,
+    Refused(Status),
+}
+
+impl From<Status> for NotWritten {
+    fn from(status: Status) -> Self {
+        Self::Refused(status)
+    }
+}
+
+impl Server {
+    pub(super) fn update(&self, call: &Call<'_>) -> Result<Answer, Status> {
+        let target = call.target;
+        let resource = target.resource();
+        let dry_run = call.query.dry_run("UpdateOptions")?;
+        let strictness = Strictness::parse(call.query, "UpdateOptions")?;
+        let (mut object, warnings) = decode::object(resource, call.content_type, &call.body, strictness)?;
+        check_name(target, &object)?;
+        place(target, &mut object)?;
+        if target.entry.store.get(&target.key()).is_none() && resource.create_on_update && target.subresource.is_none() {
+            if !metadata::text(&object, "resourceVersion").is_empty() {
+                return Err(Status::modified(resource.named(), &target.name));
+            }
+            return Ok(Answer::object(201, self.create_object(target, object, dry_run)?).warn(warnings));
+        }
+        let writing = Writing { dry_run, uid_is_precondition: true };
+        self.rewrite(target, writing, |_, _| Ok(object.clone())).map(|object| Answer::object(200, object).warn(warnings))
+    }
+
+    pub(super) fn patch(&self, call: &Call<'_>) -> Result<Answer, Status> {
+        let target = call.target;
+        let resource = target.resource();
+        let dry_run = call.query.dry_run("PatchOptions")?;
+        if call.query.flag("force").is_some() && decode::media_type(call.content_type) != "application/apply-patch+yaml" {
+            let problem = Problem::Forbidden("may not be specified for non-apply patch".to_owned());
+            return Err(invalid_options("PatchOptions", &[FieldError { field: "force".to_owned(), problem }]));
+        }
+        let strictness = Strictness::parse(call.query, "PatchOptions")?;
+        let patch = Patch::parse(call.content_type, &call.body)?;
+        let writing = Writing { dry_run, uid_is_precondition: false };
+        let mut warnings = Vec::new();
+        let written = self.rewrite(target, writing, |_, old| {
+            let mut object = match resource.storage {
+                Storage::Own => old.clone(),
+                Storage::CoreEvent => event_view::from_core(old.clone()),
+            };
+            patch.apply(resource, &mut object)?;
+            let unknown = decode::complete(resource, &mut object)?;
+            warnings = strictness.judge(&unknown, invalid_patch)?;
+            let mut object = decode::stored(resource, object);
+            check_name(target, &object)?;
+            place(target, &mut object)?;
+            Ok(object)
+        });
+        let object = written?;
+        Ok(Answer::object(200, object).warn(warnings))
+    }
+
+    /// Replaces the object of `target` by what `make` turns it into, again if somebody else was faster. A client that named a version
+    /// gets its conflict from the second try.
+    pub(super) fn rewrite(
+        &self,
+        target: &Target,
+        writing: Writing,
+        mut make: impl FnMut(&Arc<Object>, &Value) -> Result<Value, Status>,
+    ) -> Result<Arc<Object>, Status> {
+        let resource = target.resource();
+        loop {
+            let Some(current) = target.entry.store.get(&target.key()) else {
+                return Err(Status::not_found(resource.named(), &target.name));
+            };
+            let old = current.to_value();
+            let new = make(&current, &old)?;
+            match self.replace(target, &current, &old, new, writing) {
+                Ok(object) => return Ok(object),
+                Err(NotWritten::Refused(status)) => return Err(status),
+                Err(NotWritten::Raced) => {}
+            }
+        }
+    }
+
+    fn replace(
+        &self,
+        target: &Target,
+        current: &Arc<Object>,
+        old: &Value,
+        mut new: Value,
+        writing: Writing,
+    ) -> Result<Arc<Object>, NotWritten> {
+        let resource = target.resource();
+        let part = target.subresource.map(|part| part.name);
+        check_identity(target, &new, old, writing)?;
+        metadata::carry_over(&mut new, old);
+        isolate(resource, part, &mut new, old);
+        defaults::apply(&resource.kind, &mut new);
+        if resource.kind == "Namespace" {
+            label_namespace(&mut new);
+        }
+        let mut errors = validate::update(&resource.kind, part, &new, old);
+        if let Some(error) = metadata::new_finalizers_while_deleting(&new, old)
+            && !errors.contains(&error)
+        {
+            errors.insert(0, error);
+        }
+        if !errors.is_empty() {
+            return Err(Status::invalid(resource.named_kind(), &target.name, &errors).into());
+        }
+        if part != Some("status") && metadata::generation_grows(resource, &new, old) {
+            metadata::grow_generation(&mut new);
+        }
+        self.store(target, current, old, new, writing.dry_run)
+    }
+
+    /// Commits a prepared new state, or removes an object that nothing keeps any more.
+    pub(super) fn store(
+        &self,
+        target: &Target,
+        current: &Arc<Object>,
+        old: &Value,
+        mut new: Value,
+        dry_run: bool,
+    ) -> Result<Arc<Object>, NotWritten> {
+        let resource = target.resource();
+        metadata::of(&mut new).insert("resourceVersion".to_owned(), Value::from(current.revision.to_string()));
+        let commit = |change| {
+            let committed = target.entry.store.commit(resource, &self.revisions, &current.key, Some(current), change);
+            committed.map_err(|Raced| NotWritten::Raced)
+        };
+        if metadata::is_finished(&new) {
+            if !dry_run {
+                commit(Change::Remove)?;
+            }
+            return Ok(Arc::new(Object::unstored(resource, &current.key, &new)));
+        }
+        if new == *old {
+            return Ok(current.clone());
+        }
+        if dry_run {
+            return Ok(Arc::new(Object::unstored(resource, &current.key, &new)));
+        }
+        commit(Change::Put(new))
+    }
+}
+
+/// The name in the body, if any, must be the one in the path.
+pub(super) fn check_name(target: &Target, object: &Value) -> Result<(), Status> {
+    match metadata::text(object, "name") {
+        name if name == target.name => Ok(()),
+        "" => Err(Status::bad_request(format!(
+            "the name of the object ( based on URL) was undeterminable: name must be provided for {}",
+            target.resource().plural
+        ))),
+        name => Err(Status::bad_request(format!(
+            "the name of the object ({name}) does not match the name on the URL ({})",
+            target.name
+        ))),
+    }
+}
+
+fn check_identity(target: &Target, new: &Value, old: &Value, writing: Writing) -> Result<(), Status> {
+    let resource = target.resource();
+    let (uid, stored) = (metadata::text(new, "uid"), metadata::text(old, "uid"));
+    if writing.uid_is_precondition && !uid.is_empty() && uid != stored {
+        let why = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {stored}");
+        return Err(Status::conflict(resource.named(), &target.name, &why));
+    }
+    let version = metadata::text(new, "resourceVersion");
+    if version.is_empty() || version == "0" {
+        if !resource.unconditional_update {
+            let problem = Problem::Invalid(json!(0), "must be specified for an update".to_owned());
+            let error = FieldError { field: "metadata.resourceVersion".to_owned(), problem };
+            return Err(Status::invalid(resource.named(), &target.name, &[error]));
+        }
+    } else if version != metadata::text(old, "resourceVersion") {
+        return Err(Status::modified(resource.named(), &target.name));
+    }
+    Ok(())
+}
+
+/// Keeps an endpoint from changing what belongs to another one.
+fn isolate(resource: &Resource, part: Option<&str>, new: &mut Value, old: &Value) {
+    match part {
+        Some("status") => {
+            keep_all_but(new, old, &["metadata", "status"]);
+            match &*resource.kind {
+                "Deployment" => keep_metadata(new, old, "labels"),
+                "Pod" => keep_metadata(new, old, "ownerReferences"),
+                _ => {}
+            }
+        }
+        Some("finalize") => keep(new, old, "status"),
+        Some("ephemeralcontainers") => {
+            let containers = new["spec"].get("ephemeralContainers").cloned();
+            keep_all_but(new, old, &["metadata"]);
+            keep_in_spec(new, "ephemeralContainers", containers);
+        }
+        Some("resize") => {
+            let containers = new["spec"].get("containers").cloned();
+            keep_all_but(new, old, &["metadata"]);
+            keep_in_spec(new, "containers", containers);
+        }
+        _ if resource.kind == "Namespace" => {
+            keep(new, old, "spec");
+            keep(new, old, "status");
+        }
+        _ if resource.has_status() => keep(new, old, "status"),
+        _ => {}
+    }
+}
+
+fn keep(new: &mut Value, old: &Value, field: &str) {
+    let Some(fields) = new.as_object_mut() else { return };
+    match old.get(field) {
+        Some(value) => fields.insert(field.to_owned(), value.clone()),
+        None => fields.remove(field),
+    };
+}
+
+fn keep_all_but(new: &mut Value, old: &Value, changed: &[&str]) {
+    let mut kept = old.clone();
+    for field in changed {
+        keep(&mut kept, new, field);
+    }
+    *new = kept;
+}
+
+fn keep_metadata(new: &mut Value, old: &Value, field: &str) {
+    let metadata = metadata::of(new);
+    match old["metadata"].get(field) {
+        Some(value) => metadata.insert(field.to_owned(), value.clone()),
+        None => metadata.remove(field),
+    };
+}
+
+fn keep_in_spec(object: &mut Value, field: &str, value: Option<Value>) {
+    let Some(spec) = object["spec"].as_object_mut() else { return };
+    match value {
+        Some(value) => spec.insert(field.to_owned(), value),
+        None => spec.remove(field),
+    };
+}
+
+/// A patch of a request.
+pub(super) enum Patch {
+    Json(Value),
+    Merge(Value),
+    Strategic(Value),
+}
+
+impl Patch {
+    pub(super) fn parse(content_type: &str, body: &[u8]) -> Result<Self, Status> {
+        let json = || {
+            serde_json::from_slice::<Value>(body).map_err(|error| Status::bad_request(format!("error decoding patch: {error}")))
+        };
+        match decode::media_type(content_type) {
+            "application/json-patch+json" => json().map(Self::Json),
+            "application/merge-patch+json" => object_patch(json()?).map(Self::Merge),
+            "application/strategic-merge-patch+json" => object_patch(json()?).map(Self::Strategic),
+            "application/apply-patch+yaml" => Err(Status::unsupported_body(&PATCHES[..3])),
+            _ => Err(Status::unsupported_patch()),
+        }
+    }
+
+    pub(super) fn apply(&self, resource: &Resource, object: &mut Value) -> Result<(), Status> {
+        let applied = match self {
+            Self::Json(patch) => patch::json(object, patch),
+            Self::Merge(patch) => {
+                patch::merge(object, patch);
+                Ok(())
+            }
+            Self::Strategic(patch) => patch::strategic(&resource.kind, object, patch),
+        };
+        applied.map_err(|error| match error {
+            PatchError::Malformed(message) => Status::bad_request(message),
+            PatchError::Failed(_) => {
+                let mut status = Status::new(422, "Invalid", "the server rejected our request due to an error in our request");
+                status.details = Some(Box::new(json!({})));
+                status
+            }
+            PatchError::TooLarge(message) => Status::new(413, "RequestEntityTooLarge", message),
+            PatchError::Internal(message) => Status::unclassified(message),
+        })
+    }
+}
+
+/// 422 for a patch whose result is no object of the kind.
+fn invalid_patch(errors: &str) -> Status {
+    let problem = Problem::Invalid(Value::from("patch"), format!("strict decoding error: {errors}"));
+    Status::invalid(Qualified { group: "", name: "" }, "", &[FieldError { field: "patch".to_owned(), problem }])
+}
+
+fn object_patch(patch: Value) -> Result<Value, Status> {
+    if patch.is_object() { Ok(patch) } else { Err(Status::bad_request("error decoding patch: the patch is no JSON object")) }
+}

@@ -1,0 +1,125 @@
+//! Both doors lead to the same store.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::time::Duration;
+
+use futures::{StreamExt, TryStreamExt};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use serde_json::{Value, json};
+use steersman_devcluster::DevCluster;
+use steersman_devcluster::faults::Matcher;
+use steersman_devcluster::status::{Qualified, Status};
+use steersman_runtime::clock::Clock;
+
+fn cluster() -> DevCluster {
+    DevCluster::new(Clock::runtime("2026-01-01T00:00:00Z".parse::<Timestamp>().unwrap()))
+}
+
+fn config_map(name: &str) -> ConfigMap {
+    serde_json::from_value(json!({"metadata": {"name": name}, "data": {"k": "1"}})).unwrap()
+}
+
+async fn crud(client: kube::Client) {
+    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), "default");
+    let created = maps.create(&PostParams::default(), &config_map("a")).await.unwrap();
+    let version = created.metadata.resource_version.clone().unwrap();
+    let mut frames = maps.watch(&WatchParams::default().timeout(60), &version).await.unwrap().boxed();
+
+    let patched = maps.patch("a", &PatchParams::default(), &Patch::Merge(json!({"data": {"k": "2"}}))).await.unwrap();
+    assert_eq!(patched.data.unwrap()["k"], "2");
+    assert_eq!(maps.list(&ListParams::default()).await.unwrap().items.len(), 1);
+    let stale = maps.replace("a", &PostParams::default(), &created).await.unwrap_err();
+    assert!(matches!(stale, kube::Error::Api(status) if status.is_conflict()));
+    maps.delete("a", &DeleteParams::default()).await.unwrap();
+
+    let modified = frames.try_next().await.unwrap().unwrap();
+    assert!(matches!(modified, WatchEvent::Modified(map) if map.data.as_ref().unwrap()["k"] == "2"));
+    let deleted = frames.try_next().await.unwrap().unwrap();
+    assert!(matches!(deleted, WatchEvent::Deleted(map) if map.metadata.name.as_deref() == Some("a")));
+    let namespaces: Api<Namespace> = Api::all(client);
+    assert_eq!(namespaces.list(&ListParams::default()).await.unwrap().items.len(), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_in_the_process_needs_no_network() {
+    let cluster = cluster();
+    crud(cluster.client()).await;
+    let verbs: Vec<String> = cluster.requests().into_iter().map(|record| record.verb).collect();
+    assert_eq!(verbs, ["create", "watch", "patch", "list", "update", "delete", "list"]);
+}
+
+#[tokio::test]
+async fn a_client_with_the_kubeconfig_gets_in_over_https() {
+    let cluster = cluster();
+    let door = cluster.serve_https("127.0.0.1:0".parse().unwrap()).await.unwrap();
+    let kubeconfig = Kubeconfig::from_yaml(&door.kubeconfig()).unwrap();
+    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
+    crud(kube::Client::try_from(config).unwrap()).await;
+    tokio::time::timeout(Duration::from_secs(5), door.stop()).await.expect("no connection outlives its requests");
+}
+
+#[tokio::test]
+async fn without_credentials_nobody_gets_in_and_stop_ends_open_watches() {
+    let cluster = cluster();
+    let door = cluster.serve_https("127.0.0.1:0".parse().unwrap()).await.unwrap();
+    let mut kubeconfig = Kubeconfig::from_yaml(&door.kubeconfig()).unwrap();
+    let user = kubeconfig.auth_infos[0].auth_info.as_mut().unwrap();
+    (user.client_certificate_data, user.client_key_data) = (None, None);
+    let config = kube::Config::from_custom_kubeconfig(kubeconfig.clone(), &KubeConfigOptions::default()).await.unwrap();
+    let anonymous: Api<ConfigMap> = Api::default_namespaced(kube::Client::try_from(config).unwrap());
+    let refused = anonymous.get("a").await.unwrap_err();
+    assert!(matches!(refused, kube::Error::Api(status) if status.code == 401));
+
+    let user = kubeconfig.auth_infos[0].auth_info.as_mut().unwrap();
+    user.token = Some(door.token().to_owned().into());
+    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
+    let admin: Api<ConfigMap> = Api::default_namespaced(kube::Client::try_from(config).unwrap());
+    let mut frames = admin.watch(&WatchParams::default(), &cluster.revision().to_string()).await.unwrap().boxed();
+    tokio::time::timeout(Duration::from_secs(5), door.stop()).await.expect("an open watch does not hold up the stop");
+    assert!(frames.next().await.is_none_or(|frame| frame.is_err()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn faults_refuse_as_often_as_they_are_told_to() {
+    let cluster = cluster();
+    let pods = Qualified { group: "", name: "pods" };
+    let quota = Status::forbidden(pods, "x", "exceeded quota: q, requested: pods=1, used: pods=0, limited: pods=0");
+    let rule = cluster.faults().reject(Matcher::new("create", "configmaps").namespace("default"), quota.clone(), Some(2));
+    let map = |name: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}});
+    assert_eq!(cluster.create(map("a")).await.unwrap_err().message, quota.message);
+    assert_eq!(cluster.create(map("a")).await.unwrap_err().code, 403);
+    cluster.create(map("a")).await.unwrap();
+    assert_eq!(cluster.faults().hits(rule), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stalled_watch_sends_what_it_missed_when_it_resumes() {
+    let cluster = cluster();
+    let maps: Api<ConfigMap> = Api::default_namespaced(cluster.client());
+    let mut frames = maps.watch(&WatchParams::default(), &cluster.revision().to_string()).await.unwrap().boxed();
+    cluster.faults().stall_watches("configmaps");
+    maps.create(&PostParams::default(), &config_map("a")).await.unwrap();
+    assert!(tokio::time::timeout(Duration::from_secs(60), frames.next()).await.is_err(), "a stalled watch says nothing");
+    cluster.faults().resume_watches("configmaps");
+    assert!(matches!(frames.try_next().await.unwrap().unwrap(), WatchEvent::Added(_)));
+    cluster.faults().break_watches("configmaps");
+    assert!(frames.next().await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_from_before_the_history_is_told_so_in_a_frame() {
+    let cluster = cluster();
+    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}});
+    let created: Value = cluster.create(map).await.unwrap();
+    let version = created["metadata"]["resourceVersion"].as_str().unwrap();
+    cluster.delete(&cluster.path("configmaps", "default", "a")).await.unwrap();
+    cluster.compact("configmaps");
+    let maps: Api<ConfigMap> = Api::default_namespaced(cluster.client());
+    let mut frames = maps.watch(&WatchParams::default(), version).await.unwrap().boxed();
+    assert!(matches!(frames.try_next().await.unwrap().unwrap(), WatchEvent::Error(status) if status.code == 410));
+    assert!(frames.next().await.is_none());
+}

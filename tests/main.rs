@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
 mod cli;
+mod election;
+
 mod lifecycle;
 mod program;
 mod support;

@@ -3,7 +3,13 @@
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
 
-use crate::support::{Program, api_server, free_port, get, kubeconfig, split};
+use steersman_devcluster::DevCluster;
+use steersman_devcluster::faults::Matcher;
+use steersman_devcluster::https::HttpsDoor;
+use steersman_runtime::clock::Clock;
+
+use crate::support::cluster::{deployment, held, wait_for_count, wait_for_lease};
+use crate::support::{LIMIT, Program, api_server, free_port, get, kubeconfig, split};
 
 /// A manager without controllers in front of an API server that says it is well, once it serves and runs; and its certificate.
 fn start(directory: &std::path::Path) -> (Program, SocketAddr, std::path::PathBuf) {
@@ -52,4 +58,43 @@ fn a_signal_ends_the_program_in_order() {
         program.wait_for_line("received a signal");
         assert_eq!(program.end(), Some(0), "{signal}");
     }
+}
+
+/// A program in front of a cluster served over HTTPS, once it leads.
+async fn start_leading(cluster: &DevCluster) -> (Program, HttpsDoor) {
+    let door = cluster.serve_https(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let kubeconfig = directory.path().join("kubeconfig");
+    std::fs::write(&kubeconfig, door.kubeconfig()).unwrap();
+    let program = Program::start(&["--kubeconfig", kubeconfig.to_str().unwrap(), "--secure-port=0"]);
+    wait_for_lease(cluster, held).await;
+    (program, door)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn over_https_it_rolls_out_and_on_a_signal_gives_its_lease_up() {
+    let cluster = DevCluster::new(Clock::system());
+    let (mut program, door) = start_leading(&cluster).await;
+    cluster.create(deployment("web", 3)).await.unwrap();
+    wait_for_count(&cluster, "pods", 3).await;
+    program.signal("TERM");
+    assert_eq!(tokio::task::spawn_blocking(move || program.end()).await.unwrap(), Some(0));
+    assert!(!held(&wait_for_lease(&cluster, |_| true).await));
+    door.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_signal_ends_the_program_at_once() {
+    let cluster = DevCluster::new(Clock::system());
+    let (mut program, door) = start_leading(&cluster).await;
+    // Giving the Lease up now takes far longer than the test waits.
+    cluster.faults().delay(Matcher::new("update", "leases"), LIMIT * 2, None);
+    let ended = tokio::task::spawn_blocking(move || {
+        program.signal("TERM");
+        program.wait_for_line("received a signal");
+        program.signal("TERM");
+        program.end()
+    });
+    assert_eq!(ended.await.unwrap(), Some(1));
+    door.stop().await;
 }

@@ -1,5 +1,7 @@
 //! What the stories share: the program, an API server that only says it is well, and a client that trusts one certificate.
 
+pub(crate) mod cluster;
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;

@@ -1,0 +1,121 @@
+//! Whole managers with elections, in-process, in front of a cluster in memory.
+
+use std::time::Duration;
+
+use steersman::{Config, Connection, ControllerRegistry, Manager, Options, RunError};
+use steersman_devcluster::DevCluster;
+use steersman_devcluster::faults::Matcher;
+use steersman_devcluster::status::Status;
+use steersman_runtime::clock::Clock;
+use steersman_runtime::tasks::CancellationToken;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use crate::support::LIMIT;
+use crate::support::cluster::{deployment, held, wait_for_count, wait_for_lease};
+
+struct Running {
+    task: JoinHandle<Result<(), RunError>>,
+    stop: CancellationToken,
+}
+
+impl Running {
+    async fn stop(self) -> Result<(), RunError> {
+        self.stop.cancel();
+        self.task.await.unwrap()
+    }
+}
+
+fn cluster() -> DevCluster {
+    DevCluster::new(Clock::runtime("2026-01-01T00:00:00Z".parse().unwrap()))
+}
+
+/// A whole manager without a port.
+fn start(cluster: &DevCluster, flags: &[(&str, &str)]) -> Running {
+    let registry = ControllerRegistry::builtin();
+    let mut options = Options::default();
+    for (flag, value) in [("secure-port", "0")].iter().chain(flags) {
+        options.set(flag, value).unwrap();
+    }
+    let config = Config::new(options, &registry).unwrap();
+    let connection = Connection { client: cluster.client(), host: "devcluster".to_owned() };
+    let manager = Manager::new(config, connection, cluster.clock().clone()).unwrap();
+    let stop = CancellationToken::new();
+    Running { task: tokio::spawn(manager.run(stop.clone())), stop }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deployment_becomes_pods_and_a_stop_gives_the_lease_up() {
+    let cluster = cluster();
+    let manager = start(&cluster, &[]);
+    cluster.create(deployment("web", 3)).await.unwrap();
+    wait_for_count(&cluster, "replicasets", 1).await;
+    wait_for_count(&cluster, "pods", 3).await;
+    wait_for_lease(&cluster, held).await;
+    manager.stop().await.unwrap();
+    let spec = wait_for_lease(&cluster, |_| true).await;
+    assert_eq!((spec["holderIdentity"].as_str(), spec["leaseTransitions"].as_i64()), (Some(""), Some(0)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_election_there_is_no_lease() {
+    let cluster = cluster();
+    let manager = start(&cluster, &[("leader-elect", "false"), ("standby-informers", "false")]);
+    cluster.create(deployment("web", 2)).await.unwrap();
+    wait_for_count(&cluster, "pods", 2).await;
+    manager.stop().await.unwrap();
+    assert_eq!(cluster.count("leases"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_standby_writes_nothing_and_takes_over_when_the_leader_stops() {
+    let cluster = cluster();
+    let first = start(&cluster, &[]);
+    let holder = wait_for_lease(&cluster, held).await["holderIdentity"].clone();
+    let second = start(&cluster, &[]);
+    cluster.create(deployment("web", 1)).await.unwrap();
+    wait_for_count(&cluster, "pods", 1).await;
+    tokio::time::sleep(LIMIT).await;
+    assert_eq!(wait_for_lease(&cluster, held).await["holderIdentity"], holder, "the standby took the lease of a living leader");
+
+    first.stop().await.unwrap();
+    let asked = Instant::now();
+    wait_for_lease(&cluster, |spec| held(spec) && spec["holderIdentity"] != holder).await;
+    assert!(asked.elapsed() < Duration::from_secs(5), "the release was noticed only after {:?}", asked.elapsed());
+    cluster.create(deployment("late", 2)).await.unwrap();
+    wait_for_count(&cluster, "pods", 3).await;
+    second.stop().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_lease_ends_the_manager_at_once() {
+    let cluster = cluster();
+    let manager = start(&cluster, &[]);
+    cluster.create(deployment("web", 1)).await.unwrap();
+    wait_for_count(&cluster, "pods", 1).await;
+    for verb in ["update", "patch", "get"] {
+        cluster.faults().reject(Matcher::new(verb, "leases"), Status::internal("no leases today"), None);
+    }
+    let began = Instant::now();
+    let ended = tokio::time::timeout(LIMIT, manager.task).await.expect("still running").unwrap();
+    assert!(matches!(ended, Err(RunError::LeaseLost)), "{ended:?}");
+    assert_eq!(ended.unwrap_err().exit_code(), 1);
+    assert!(began.elapsed() <= Duration::from_secs(12), "led for {:?} without renewing", began.elapsed());
+
+    cluster.create(deployment("late", 1)).await.unwrap();
+    tokio::time::sleep(LIMIT).await;
+    assert_eq!(cluster.count("replicasets"), 1, "a manager that has lost its lease went on writing");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_may_not_be_read_is_reported() {
+    let cluster = cluster();
+    let mut forbidden = Status::internal("");
+    (forbidden.code, forbidden.reason) = (403, "Forbidden");
+    forbidden.message = "leases \"kube-controller-manager\" is forbidden".to_owned();
+    cluster.faults().reject(Matcher::new("get", "leases"), forbidden, None);
+    let ended = start(&cluster, &[]).task.await.unwrap().unwrap_err();
+    let expected =
+        "error retrieving resource lock kube-system/kube-controller-manager: leases \"kube-controller-manager\" is forbidden";
+    assert_eq!(ended.to_string(), expected);
+}

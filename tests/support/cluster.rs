@@ -1,0 +1,40 @@
+//! What stories ask of a cluster in memory.
+
+use serde_json::{Value, json};
+use steersman_devcluster::DevCluster;
+
+use super::LIMIT;
+
+/// A Deployment in the namespace `default`.
+pub(crate) fn deployment(name: &str, replicas: u32) -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "namespace": "default"},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": {"app": name}},
+            "template": {
+                "metadata": {"labels": {"app": name}},
+                "spec": {"containers": [{"name": "c", "image": "i"}]},
+            },
+        },
+    })
+}
+
+/// Waits until there are `count` objects.
+pub(crate) async fn wait_for_count(cluster: &DevCluster, plural: &str, count: usize) {
+    let waited = cluster.wait_for(plural, LIMIT, |objects| objects.len() == count).await;
+    waited.unwrap_or_else(|objects| panic!("{} {plural} instead of {count}: {objects:#?}", objects.len()));
+}
+
+/// Waits until the Lease is as `condition` wants its spec.
+pub(crate) async fn wait_for_lease(cluster: &DevCluster, condition: impl Fn(&Value) -> bool) -> Value {
+    let ours = |lease: &&Value| lease["metadata"]["name"] == "kube-controller-manager";
+    let find = |leases: &[Value]| leases.iter().find(ours).map(|lease| lease["spec"].clone());
+    let waited = cluster.wait_for("leases", LIMIT, |leases| find(leases).is_some_and(|spec| condition(&spec))).await;
+    find(&waited.unwrap_or_else(|leases| panic!("{leases:#?}"))).unwrap()
+}
+
+/// Whether somebody holds the Lease of this spec.
+pub(crate) fn held(spec: &Value) -> bool {
+    spec["holderIdentity"].as_str().is_some_and(|holder| !holder.is_empty())
+}

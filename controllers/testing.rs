@@ -4,6 +4,7 @@
 //! All templates are equal unless given another image, so a ReplicaSet is the new one of a Deployment by default.
 
 pub(crate) mod pods;
+pub(crate) mod world;
 
 use serde_json::{Value, json};
 use steersman_runtime::object::{Deployment, Object, ReplicaSet, Uid};

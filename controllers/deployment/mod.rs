@@ -36,6 +36,8 @@ mod rolling;
 mod scaling;
 mod status;
 mod sync;
+#[cfg(test)]
+mod tests;
 mod writes;
 
 use std::future::Future;

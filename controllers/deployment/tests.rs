@@ -1,0 +1,492 @@
+//! Stories of whole rollouts, with the ReplicaSet controller and simulated nodes on the in-process API server.
+
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+use steersman_devcluster::faults::Matcher;
+use steersman_devcluster::nodes::BEHAVIOUR;
+use steersman_devcluster::status::Status;
+use steersman_runtime::controller::Descriptor;
+use steersman_runtime::informer::Change;
+use steersman_runtime::object::{Deployment, DeploymentStatus, ReplicaSet};
+
+use super::DESCRIPTOR;
+use super::annotations::{DESIRED_REPLICAS, MAX_REPLICAS, REVISION, REVISION_HISTORY, ROLLBACK_TO};
+use super::conditions::{self, PROGRESSING, TRUE, reason};
+use super::replica_sets::by_age;
+use crate::replicaset;
+use crate::testing::world::{State, World, condition_of};
+
+const CONTROLLERS: [Descriptor; 2] = [DESCRIPTOR, replicaset::DESCRIPTOR];
+const DONE: Option<(&str, &str)> = Some((TRUE, reason::NEW_REPLICA_SET_AVAILABLE));
+
+/// A Deployment `web` of `replicas` pods with image `one`.
+fn web(replicas: i32) -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": {"app": "web"}},
+            "template": template("one"),
+        },
+    })
+}
+
+fn template(image: &str) -> Value {
+    json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "main", "image": image}]}})
+}
+
+/// A merge patch that changes the image, and nothing else.
+fn image(image: &str) -> Value {
+    json!({"spec": {"template": {"spec": {"containers": [{"name": "main", "image": image}]}}}})
+}
+
+/// Whether the rollout of `web` is over, and its status up to date.
+fn is_done(state: &State) -> bool {
+    let (d, replicas) = (state.deployment("web"), |field: &str, of: &Value| of[field].as_i64().unwrap_or(0));
+    let wanted = replicas("replicas", &d["spec"]);
+    let counters = ["replicas", "updatedReplicas", "availableReplicas"];
+    counters.iter().all(|field| replicas(field, &d["status"]) == wanted)
+        && d["status"]["observedGeneration"] == d["metadata"]["generation"]
+        && condition_of(d, PROGRESSING).is_none_or(|condition| Some(condition) == DONE)
+}
+
+/// A world in which `web` has been rolled out.
+async fn rolled_out(deployment: Value) -> World {
+    let world = World::with(&CONTROLLERS).await;
+    world.create(deployment).await;
+    world.until("rolled out", is_done).await;
+    world.at_rest().await;
+    world
+}
+
+async fn roll_to(world: &World, name: &str) -> State {
+    world.patch("deployments", "web", image(name)).await;
+    world.until("rolled out", is_done).await;
+    world.at_rest().await
+}
+
+fn size(rs: &Value) -> i64 {
+    rs["spec"]["replicas"].as_i64().unwrap()
+}
+
+fn annotation<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
+    object["metadata"]["annotations"][key].as_str()
+}
+
+/// Collects every status `web` goes through.
+fn record_statuses(world: &World) -> Arc<Mutex<Vec<DeploymentStatus>>> {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let into = Arc::clone(&seen);
+    world.informers.shared::<Deployment>().add_handler(move |change| {
+        if let Change::Updated { new, .. } = change {
+            into.lock().unwrap().push(new.status.clone());
+        }
+    });
+    seen
+}
+
+/// All ReplicaSets after a change of one of them.
+#[derive(Debug)]
+struct Step {
+    /// Their sizes, the oldest first.
+    sizes: Vec<i32>,
+    /// The pods available, by their statuses.
+    available: i32,
+}
+
+/// Collects the steps of a rollout, from now on.
+fn record_steps(world: &World) -> Arc<Mutex<Vec<Step>>> {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let (into, replica_sets) = (Arc::clone(&seen), world.informers.shared::<ReplicaSet>());
+    let store = replica_sets.store();
+    replica_sets.add_handler(move |_| {
+        let mut all = store.list();
+        all.sort_by(|a, b| by_age(a, b));
+        let sizes = all.iter().map(|rs| rs.spec.replicas).collect();
+        into.lock().unwrap().push(Step { sizes, available: all.iter().map(|rs| rs.status.available_replicas).sum() });
+    });
+    seen
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_deployment_gets_a_replica_set_and_tells_how_it_gets_on() {
+    let world = World::with(&CONTROLLERS).await;
+    let statuses = record_statuses(&world);
+    let mut d = web(3);
+    d["metadata"]["annotations"] = json!({"team": "a"});
+    world.create(d).await;
+    world.until("rolled out", is_done).await;
+    let state = world.at_rest().await;
+
+    let (d, rs) = (state.deployment("web"), state.replica_set("one"));
+    let hash = rs["metadata"]["labels"]["pod-template-hash"].as_str().unwrap();
+    assert_eq!(rs["metadata"]["name"], format!("web-{hash}"));
+    assert_eq!(rs["spec"]["selector"], json!({"matchLabels": {"app": "web", "pod-template-hash": hash}}));
+    assert_eq!(rs["metadata"]["ownerReferences"][0]["uid"], d["metadata"]["uid"]);
+    let expected = json!({"team": "a", REVISION: "1", DESIRED_REPLICAS: "3", MAX_REPLICAS: "4"});
+    assert_eq!(rs["metadata"]["annotations"], expected);
+    assert_eq!(annotation(d, REVISION), Some("1"));
+    assert_eq!(condition_of(d, conditions::AVAILABLE), Some((TRUE, reason::MINIMUM_REPLICAS_AVAILABLE)));
+    assert_eq!((&d["status"]["replicas"], &d["status"]["terminatingReplicas"]), (&json!(3), &json!(0)));
+    let message = format!("Scaled up replica set web-{hash} from 0 to 3");
+    assert_eq!(state.events_about("web"), [("ScalingReplicaSet".to_owned(), message)]);
+
+    // The creation is told on its own first, then the rollout up to the end.
+    let statuses = statuses.lock().unwrap();
+    let first = &statuses[0];
+    assert_eq!((first.observed_generation, first.conditions.len()), (0, 1), "{first:#?}");
+    assert_eq!(first.conditions[0].reason, reason::NEW_REPLICA_SET_CREATED);
+    assert_eq!((statuses[1].observed_generation, statuses[1].unavailable_replicas), (1, 3), "{:#?}", statuses[1]);
+    let reasons: Vec<_> =
+        statuses.iter().map(|s| conditions::find(&s.conditions, PROGRESSING).unwrap().reason.as_str()).collect();
+    let mut steps = reasons.clone();
+    steps.dedup();
+    assert_eq!(steps, [reason::NEW_REPLICA_SET_CREATED, reason::REPLICA_SET_UPDATED, reason::NEW_REPLICA_SET_AVAILABLE]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rolling_update_stays_within_its_limits() {
+    let world = rolled_out(web(10)).await;
+    let steps = record_steps(&world);
+    let state = roll_to(&world, "two").await;
+
+    assert_eq!((size(state.replica_set("one")), size(state.replica_set("two"))), (0, 10));
+    assert_eq!(annotation(state.replica_set("two"), REVISION), Some("2"));
+    assert_eq!(annotation(state.deployment("web"), REVISION), Some("2"));
+    let steps = steps.lock().unwrap();
+    assert!(steps.iter().all(|step| step.sizes.iter().sum::<i32>() <= 13 && step.available >= 8), "{steps:?}");
+    let mut sizes: Vec<_> = steps.iter().map(|step| step.sizes.clone()).collect();
+    sizes.dedup();
+    assert_eq!(sizes[..4], [vec![10], vec![10, 3], vec![8, 3], vec![8, 5]], "{sizes:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_write_meets_a_conflict_with_an_earlier_one() {
+    let world = rolled_out(web(10)).await;
+    roll_to(&world, "two").await;
+    world.patch("deployments", "web", json!({"metadata": {"annotations": {"team": "b"}}, "spec": {"minReadySeconds": 3}})).await;
+    world.until("brought in line", |state| annotation(state.replica_set("two"), "team") == Some("b")).await;
+    world.at_rest().await;
+    let conflicts: Vec<_> =
+        world.writes().into_iter().filter(|write| write.contains("deployments") && write.ends_with("409")).collect();
+    assert!(conflicts.is_empty(), "{conflicts:#?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_written_at_rest_nor_after_a_restart() {
+    let mut world = rolled_out(web(3)).await;
+    roll_to(&world, "two").await;
+    let (before, writes) = (world.state(), world.writes().len());
+    // Everything is synced again.
+    world.restart(&CONTROLLERS).await;
+    let after = world.at_rest().await;
+    assert_eq!(world.writes()[writes..], [] as [String; 0]);
+    assert_eq!((before.deployments, before.replica_sets), (after.deployments, after.replica_sets));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_undone_rollout_gives_the_old_replica_set_a_new_revision() {
+    let world = rolled_out(web(3)).await;
+    roll_to(&world, "two").await;
+    let state = roll_to(&world, "one").await;
+    let one = state.replica_set("one");
+    assert_eq!((size(one), annotation(one, REVISION), annotation(one, REVISION_HISTORY)), (3, Some("3"), Some("1")));
+    assert_eq!(annotation(state.deployment("web"), REVISION), Some("3"));
+    let state = roll_to(&world, "two").await;
+    assert_eq!(annotation(state.replica_set("two"), REVISION_HISTORY), Some("2"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rollback_by_annotation_takes_template_and_annotations_back() {
+    let mut d = web(2);
+    d["metadata"]["annotations"] = json!({"change-cause": "create"});
+    let world = rolled_out(d).await;
+    world.patch("deployments", "web", json!({"metadata": {"annotations": {"change-cause": "edit"}}})).await;
+    roll_to(&world, "two").await;
+
+    world.patch("deployments", "web", json!({"metadata": {"annotations": {ROLLBACK_TO: "1"}}})).await;
+    let back = |state: &State| is_done(state) && size(state.replica_set("one")) == 2 && size(state.replica_set("two")) == 0;
+    world.until("rolled back", back).await;
+    let state = world.at_rest().await;
+    let d = state.deployment("web");
+    assert_eq!(annotation(d, ROLLBACK_TO), None);
+    assert_eq!(annotation(d, REVISION), Some("3"));
+    let done = ("DeploymentRollback".to_owned(), "Rolled back deployment \"web\" to revision 1".to_owned());
+    assert!(state.events_about("web").contains(&done), "{:?}", state.events_about("web"));
+
+    world.patch("deployments", "web", json!({"metadata": {"annotations": {ROLLBACK_TO: "77"}}})).await;
+    let state = world.until("refused", |state| annotation(state.deployment("web"), ROLLBACK_TO).is_none()).await;
+    assert_eq!(state.replica_set("one")["spec"]["replicas"], 2);
+    world.at_rest().await;
+    let refused = ("DeploymentRollbackRevisionNotFound".to_owned(), "Unable to find the revision to rollback to.".to_owned());
+    assert!(world.state().events_about("web").contains(&refused));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deployment_scales_up_down_and_to_zero() {
+    let world = rolled_out(web(3)).await;
+    for replicas in [7, 2, 0, 4] {
+        world.patch("deployments", "web", json!({"spec": {"replicas": replicas}})).await;
+        world.until("scaled", is_done).await;
+        let state = world.at_rest().await;
+        let rs = state.replica_set("one");
+        assert_eq!(size(rs), replicas);
+        assert_eq!(annotation(rs, DESIRED_REPLICAS), Some(replicas.to_string().as_str()));
+        assert_eq!(annotation(rs, REVISION), Some("1"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stalled_rollout_is_scaled_in_proportion() {
+    let mut d = web(10);
+    d["spec"]["strategy"] = json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 3, "maxUnavailable": 2}});
+    let world = rolled_out(d).await;
+    let mut broken = image("two");
+    broken["spec"]["template"]["metadata"] = json!({"annotations": {BEHAVIOUR: "never-ready"}});
+    world.patch("deployments", "web", broken).await;
+    let sizes = |state: &State| {
+        let size_of = |image| state.with_image(image).map(size).sum::<i64>();
+        (size_of("one"), size_of("two"))
+    };
+    world.until("stalled", |state| sizes(state) == (8, 5)).await;
+    world.at_rest().await;
+    let steps = record_steps(&world);
+    world.patch("deployments", "web", json!({"spec": {"replicas": 15}})).await;
+    world.at_rest().await;
+    let steps = steps.lock().unwrap();
+    assert!(steps.iter().all(|step| step.sizes.iter().sum::<i32>() <= 18), "{steps:?}");
+    let mut sizes: Vec<_> = steps.iter().map(|step| step.sizes.clone()).collect();
+    sizes.dedup();
+    assert_eq!(sizes[..3], [vec![8, 5], vec![11, 5], vec![11, 7]], "{sizes:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_paused_deployment_scales_but_does_not_roll() {
+    let world = rolled_out(web(3)).await;
+    world.patch("deployments", "web", json!({"spec": {"paused": true}})).await;
+    world.patch("deployments", "web", image("two")).await;
+    world.patch("deployments", "web", json!({"spec": {"replicas": 5}})).await;
+    let paused = Some((conditions::UNKNOWN, reason::DEPLOYMENT_PAUSED));
+    world.until("scaled", |state| size(state.replica_set("one")) == 5).await;
+    let state = world.at_rest().await;
+    let d = state.deployment("web");
+    assert_eq!(condition_of(d, PROGRESSING), paused);
+    assert_eq!(state.with_image("two").count(), 0);
+    assert_eq!((&d["status"]["replicas"], d["status"].get("updatedReplicas")), (&json!(5), None));
+
+    world.patch("deployments", "web", json!({"spec": {"paused": false}})).await;
+    world.until("rolled out", |state| is_done(state) && state.with_image("two").count() == 1).await;
+    let state = world.at_rest().await;
+    assert_eq!((size(state.replica_set("one")), size(state.replica_set("two"))), (0, 5));
+}
+
+#[tokio::test(start_paused = true)]
+async fn recreate_starts_the_first_new_pod_after_the_last_old_one_is_gone() {
+    let mut d = web(3);
+    d["spec"]["strategy"] = json!({"type": "Recreate"});
+    let world = rolled_out(d).await;
+    world.patch("deployments", "web", image("two")).await;
+    let (new, old) = ("two", "one");
+    let has = |state: &State, image: &str| state.pods.iter().any(|pod| pod["spec"]["containers"][0]["image"] == image);
+    world
+        .until("recreated", |state| {
+            assert!(!(has(state, new) && has(state, old)), "old and new pods: {:#?}", state.pods);
+            is_done(state) && has(state, new)
+        })
+        .await;
+    let state = world.at_rest().await;
+    assert_eq!((size(state.replica_set("one")), size(state.replica_set("two"))), (0, 3));
+    assert_eq!(annotation(state.replica_set("two"), MAX_REPLICAS), Some("3"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_taken_name_makes_another_hash() {
+    // The name that the ReplicaSet will get, learnt from a twin.
+    let name = {
+        let world = rolled_out(web(1)).await;
+        world.state().replica_set("one")["metadata"]["name"].clone()
+    };
+    let world = World::with(&CONTROLLERS).await;
+    let stranger = json!({
+        "apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": name},
+        "spec": {"replicas": 0, "selector": {"matchLabels": {"app": "other"}}, "template": {
+            "metadata": {"labels": {"app": "other"}}, "spec": {"containers": [{"name": "main", "image": "other"}]},
+        }},
+    });
+    world.create(stranger).await;
+    world.create(web(1)).await;
+    world.until("rolled out", is_done).await;
+    let state = world.at_rest().await;
+    assert_eq!(state.deployment("web")["status"]["collisionCount"], 1);
+    assert_ne!(state.replica_set("one")["metadata"]["name"], name);
+    assert_eq!(state.with_image("other").count(), 1, "the stranger is left alone");
+}
+
+#[tokio::test(start_paused = true)]
+async fn history_beyond_the_limit_goes() {
+    let mut d = web(2);
+    d["spec"]["revisionHistoryLimit"] = json!(1);
+    let world = rolled_out(d).await;
+    for image in ["two", "three", "four"] {
+        roll_to(&world, image).await;
+    }
+    let state = world.at_rest().await;
+    let mut revisions: Vec<_> = state.replica_sets.iter().filter_map(|rs| annotation(rs, REVISION)).collect();
+    revisions.sort_unstable();
+    assert_eq!(revisions, ["3", "4"]);
+    let deletions: Vec<_> = world.writes().into_iter().filter(|write| write.starts_with("delete replicasets")).collect();
+    assert_eq!(deletions.len(), 2, "each is deleted once: {deletions:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rollout_that_gets_nowhere_misses_its_deadline_and_recovers() {
+    let mut d = web(2);
+    d["spec"]["progressDeadlineSeconds"] = json!(60);
+    d["spec"]["template"]["metadata"]["annotations"] = json!({BEHAVIOUR: "never-ready"});
+    let world = World::with(&CONTROLLERS).await;
+    world.create(d).await;
+    let late = Some((conditions::FALSE, reason::PROGRESS_DEADLINE_EXCEEDED));
+    let state = world.until("late", |state| condition_of(state.deployment("web"), PROGRESSING) == late).await;
+    let message = &state.deployment("web")["status"]["conditions"].as_array().unwrap().last().unwrap()["message"];
+    let name = state.replica_set("one")["metadata"]["name"].as_str().unwrap();
+    assert_eq!(message, &format!("ReplicaSet \"{name}\" has timed out progressing."));
+
+    let healthy = json!({"spec": {"template": {"metadata": {"annotations": {BEHAVIOUR: null}}}}});
+    world.patch("deployments", "web", healthy).await;
+    world.until("recovered", is_done).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_orphan_that_matches_is_adopted_and_rolled_over() {
+    let world = rolled_out(web(2)).await;
+    let before = world.state();
+    let (d, rs) = (before.deployment("web"), before.replica_set("one"));
+    let name = rs["metadata"]["name"].as_str().unwrap();
+    // Let go by hand.
+    world.patch("replicasets", name, json!({"metadata": {"ownerReferences": null}})).await;
+    let owner = |state: &State| state.replica_set("one")["metadata"]["ownerReferences"][0]["uid"].clone();
+    let state = world.until("adopted", |state| owner(state) == d["metadata"]["uid"]).await;
+    assert_eq!(state.replica_set("one")["metadata"]["uid"], rs["metadata"]["uid"]);
+    let state = roll_to(&world, "two").await;
+    assert_eq!((size(state.replica_set("one")), size(state.replica_set("two"))), (0, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deployment_that_is_deleted_is_forgotten() {
+    let world = rolled_out(web(1)).await;
+    world.delete("deployments", "web").await;
+    let state = world.at_rest().await;
+    assert!(state.deployments.is_empty());
+    world.create(web(1)).await;
+    world.until("rolled out", is_done).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replica_set_whose_creation_nobody_noted_is_found_again() {
+    let mut world = rolled_out(web(2)).await;
+    // As if the last manager had ended between the creation and the status.
+    world.restart(&[]).await;
+    let forget = json!({"metadata": {"annotations": {REVISION: null}}, "status": null});
+    world.patch("deployments", "web/status", forget).await;
+    let writes = world.writes().len();
+    world.restart(&CONTROLLERS).await;
+    let statuses = record_statuses(&world);
+    world.until("rolled out", is_done).await;
+    let state = world.at_rest().await;
+    assert_eq!(annotation(state.deployment("web"), REVISION), Some("1"));
+    assert_eq!(state.replica_sets.len(), 1);
+    let writes = &world.writes()[writes..];
+    assert!(writes.iter().all(|write| write.starts_with("update deployments/web/status")), "{writes:?}");
+    let statuses = statuses.lock().unwrap();
+    let mut reasons = statuses.iter().filter_map(|s| conditions::find(&s.conditions, PROGRESSING)).map(|c| c.reason.as_str());
+    assert_eq!(reasons.next_back(), Some(reason::NEW_REPLICA_SET_AVAILABLE));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_collision_counted_before_a_restart_is_not_met_again() {
+    let mut world = World::with(&[]).await;
+    world.create(web(1)).await;
+    world.patch("deployments", "web/status", json!({"status": {"collisionCount": 4}})).await;
+    world.restart(&CONTROLLERS).await;
+    world.until("rolled out", is_done).await;
+    let state = world.at_rest().await;
+    let hash = steersman_runtime::template::hash(&state.deployment("web")["spec"]["template"], Some(4));
+    assert_eq!(state.replica_set("one")["metadata"]["name"], format!("web-{hash}"));
+    assert_eq!(state.deployment("web")["status"]["collisionCount"], 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_creation_that_fails_is_told_and_tried_again() {
+    let world = World::with(&CONTROLLERS).await;
+    let refusal = Status::new(403, "Forbidden", "exceeded quota: q");
+    let rule = world.cluster.faults().reject(Matcher::new("create", "replicasets"), refusal, None);
+    world.create(web(1)).await;
+    let failed = Some((conditions::FALSE, reason::REPLICA_SET_CREATE_ERROR));
+    let state = world.until("failed", |state| condition_of(state.deployment("web"), PROGRESSING) == failed).await;
+    let status = &state.deployment("web")["status"];
+    assert_eq!(status.get("observedGeneration"), None, "nothing else is told: {status}");
+    let message = status["conditions"][0]["message"].as_str().unwrap();
+    assert!(message.starts_with("Failed to create new replica set \"web-"), "{message}");
+    assert!(message.ends_with("\": exceeded quota: q"), "{message}");
+    world.cluster.faults().remove(rule);
+    world.until("rolled out", is_done).await;
+    let events = world.at_rest().await.events_about("web");
+    assert!(events.contains(&("ReplicaSetCreateError".to_owned(), message.to_owned())), "{events:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_old_replica_set_that_cannot_be_scaled_does_not_stop_the_rollout_for_good() {
+    let world = rolled_out(web(2)).await;
+    let name = world.state().replica_set("one")["metadata"]["name"].as_str().unwrap().to_owned();
+    let refusal = Status::internal("try later");
+    let rule = world.cluster.faults().reject(Matcher::new("update", "replicasets").name(&name), refusal, Some(3));
+    roll_to(&world, "two").await;
+    assert_eq!(world.cluster.faults().hits(rule), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stale_size_annotation_does_not_hold_up_a_rollout() {
+    let world = rolled_out(web(2)).await;
+    let name = world.state().replica_set("one")["metadata"]["name"].as_str().unwrap().to_owned();
+    world.patch("replicasets", &name, json!({"metadata": {"annotations": {DESIRED_REPLICAS: "9"}}})).await;
+    let writes = world.writes().len();
+    world.at_rest().await;
+    assert_eq!(world.writes()[writes..], [] as [String; 0], "by itself it changes nothing");
+    roll_to(&world, "two").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cache_that_lags_behind_makes_no_write_twice() {
+    let mut d = web(2);
+    d["spec"]["revisionHistoryLimit"] = json!(5);
+    let world = rolled_out(d).await;
+    roll_to(&world, "two").await;
+    let faults = world.cluster.faults();
+    let relabel = |value: &str| json!({"metadata": {"labels": {"wake": value}}});
+
+    // The deletion is not seen, and the Deployment wakes up again.
+    faults.stall_watches("replicasets");
+    let writes = world.writes().len();
+    world.patch("deployments", "web", json!({"spec": {"revisionHistoryLimit": 0}})).await;
+    world.at_rest().await;
+    world.patch("deployments", "web", relabel("once")).await;
+    world.at_rest().await;
+    let since = world.writes()[writes..].to_vec();
+    assert_eq!(since.iter().filter(|write| write.starts_with("delete")).count(), 1, "{since:#?}");
+    faults.resume_watches("replicasets");
+    world.at_rest().await;
+
+    // Neither is the creation.
+    faults.stall_watches("replicasets");
+    let writes = world.writes().len();
+    world.patch("deployments", "web", image("three")).await;
+    world.at_rest().await;
+    world.patch("deployments", "web", relabel("twice")).await;
+    world.at_rest().await;
+    let since = world.writes()[writes..].to_vec();
+    assert_eq!(since.iter().filter(|write| write.starts_with("create replicasets")).count(), 1, "{since:#?}");
+    assert!(since.iter().all(|write| !write.ends_with("409")), "{since:#?}");
+    faults.resume_watches("replicasets");
+    world.until("rolled out", is_done).await;
+}

@@ -1,0 +1,202 @@
+//! A whole cluster for stories: API server, simulated nodes and the controllers under test, on paused time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use prometheus::Registry;
+use serde_json::Value;
+use steersman_devcluster::DevCluster;
+use steersman_devcluster::nodes::{self, NodesConfig};
+use steersman_runtime::client::{ApiClient, ClientMetrics, ClientSettings};
+use steersman_runtime::clock::Clock;
+use steersman_runtime::controller::{ClientFactory, ContextParts, ControllerContext, Descriptor};
+use steersman_runtime::informer::InformerFactory;
+use steersman_runtime::tasks::{CancellationToken, Tasks};
+use steersman_runtime::workqueue::QueueMetrics;
+
+use super::NAMESPACE;
+
+/// When the story begins.
+const BEGIN: i64 = 1_700_000_000;
+
+/// How much (paused) time a story may take to get somewhere.
+const PATIENCE: Duration = Duration::from_secs(1800);
+
+/// How long nothing may be written for a cluster to count as at rest. Longer than any latency of the simulated nodes.
+const QUIET: Duration = Duration::from_secs(10);
+
+/// The cluster of one story.
+pub(crate) struct World {
+    pub(crate) cluster: DevCluster,
+    /// Informers of the controllers that run now; handlers may be added to watch a story unfold.
+    pub(crate) informers: InformerFactory,
+    clients: ClientFactory,
+    clock: Clock,
+    controllers: Running,
+    _nodes: Running,
+}
+
+/// Tasks and what ends them.
+struct Running {
+    tasks: Arc<Tasks>,
+    stop: CancellationToken,
+}
+
+impl Default for Running {
+    fn default() -> Self {
+        Self { tasks: Arc::default(), stop: CancellationToken::new() }
+    }
+}
+
+impl World {
+    /// A cluster in which these controllers run.
+    pub(crate) async fn with(controllers: &[Descriptor]) -> Self {
+        let clock = Clock::runtime(Timestamp::from_second(BEGIN).unwrap());
+        let cluster = DevCluster::new(clock.clone());
+        let metrics = ClientMetrics::register(&Registry::new()).unwrap();
+        let base = cluster.client();
+        let clients: ClientFactory = Arc::new(move |identity: &str| {
+            let user_agent = format!("kube-controller-manager/v1.36.2 (linux/amd64) kubernetes/0000000/{identity}");
+            let settings = ClientSettings { user_agent, qps: 0.0, burst: 0, timeout: Duration::from_secs(30) };
+            ApiClient::new(base.clone(), settings, metrics.clone())
+        });
+        let on_nodes = Running::default();
+        let nodes_client = clients("simulated-nodes");
+        nodes::start(NodesConfig::default(), nodes_client, clock.clone(), &on_nodes.tasks, &on_nodes.stop).await.unwrap();
+        let (informers, running) = run(controllers, &clients, &clock).await;
+        Self { cluster, informers, clients, clock, controllers: running, _nodes: on_nodes }
+    }
+
+    /// Ends all controllers and starts these, with empty memories.
+    pub(crate) async fn restart(&mut self, controllers: &[Descriptor]) {
+        self.controllers.stop.cancel();
+        self.controllers.tasks.join(Duration::from_secs(60)).await;
+        (self.informers, self.controllers) = run(controllers, &self.clients, &self.clock).await;
+    }
+
+    /// Creates an object from its manifest.
+    pub(crate) async fn create(&self, object: Value) -> Value {
+        self.cluster.create(object).await.unwrap()
+    }
+
+    /// Merges `changes` into an object; `name` may end in `/status`.
+    pub(crate) async fn patch(&self, plural: &str, name: &str, changes: Value) -> Value {
+        self.cluster.patch(&self.cluster.path(plural, NAMESPACE, name), changes).await.unwrap()
+    }
+
+    pub(crate) async fn delete(&self, plural: &str, name: &str) {
+        self.cluster.delete(&self.cluster.path(plural, NAMESPACE, name)).await.unwrap();
+    }
+
+    /// Everything there is now.
+    pub(crate) fn state(&self) -> State {
+        State {
+            deployments: self.cluster.objects("deployments"),
+            replica_sets: self.cluster.objects("replicasets"),
+            pods: self.cluster.objects("pods"),
+            events: self.cluster.objects("events"),
+        }
+    }
+
+    /// The state in which `holds` became true.
+    pub(crate) async fn until(&self, what: &str, holds: impl Fn(&State) -> bool) -> State {
+        let limit = tokio::time::Instant::now() + PATIENCE;
+        loop {
+            let state = self.state();
+            if holds(&state) {
+                return state;
+            }
+            assert!(tokio::time::Instant::now() < limit, "not {what}: {state:#?}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// The state once nobody but the nodes has written for a while.
+    pub(crate) async fn at_rest(&self) -> State {
+        let limit = tokio::time::Instant::now() + PATIENCE;
+        loop {
+            let before = self.writes().len();
+            tokio::time::sleep(QUIET).await;
+            if self.writes().len() == before {
+                return self.state();
+            }
+            assert!(tokio::time::Instant::now() < limit, "never at rest: {:#?}", self.writes());
+        }
+    }
+
+    /// Verb and path of the writes of the controllers so far, Events and nodes aside, as the server answered them.
+    pub(crate) fn writes(&self) -> Vec<String> {
+        let is_write = |verb: &str| !matches!(verb, "get" | "list" | "watch");
+        let is_controller = |agent: &str| agent.ends_with("-controller");
+        let requests = self.cluster.requests();
+        let writes = requests.iter().filter(|r| is_write(&r.verb) && is_controller(&r.user_agent) && !r.path.contains("/events"));
+        writes.map(|r| format!("{} {} {}", r.verb, r.path.rsplit("/default/").next().unwrap_or(&r.path), r.status)).collect()
+    }
+}
+
+async fn run(controllers: &[Descriptor], clients: &ClientFactory, clock: &Clock) -> (InformerFactory, Running) {
+    let registry = Registry::new();
+    let informers = InformerFactory::new(clients("shared-informers"), Duration::ZERO, &registry).unwrap();
+    let context = ControllerContext::new(ContextParts {
+        informers: informers.clone(),
+        clients: Arc::clone(clients),
+        clock: clock.clone(),
+        queue_metrics: QueueMetrics::register(&registry).unwrap(),
+        registry,
+    });
+    let running = Running { tasks: Arc::clone(&context.tasks), stop: context.stop.clone() };
+    for controller in controllers {
+        (controller.watches)(&informers);
+    }
+    let built: Vec<_> = controllers.iter().map(|controller| (controller.init)(&context).unwrap()).collect();
+    informers.start(&running.tasks, &running.stop);
+    assert!(informers.wait_synced(&running.stop).await);
+    for (controller, descriptor) in built.into_iter().zip(controllers) {
+        running.tasks.spawn(descriptor.name, controller.run(running.stop.clone()));
+    }
+    (informers, running)
+}
+
+/// The objects of a cluster at one moment.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) deployments: Vec<Value>,
+    pub(crate) replica_sets: Vec<Value>,
+    pub(crate) pods: Vec<Value>,
+    pub(crate) events: Vec<Value>,
+}
+
+impl State {
+    /// The Deployment called `name`.
+    pub(crate) fn deployment(&self, name: &str) -> &Value {
+        self.deployments.iter().find(|d| d["metadata"]["name"] == name).expect("the story created it")
+    }
+
+    /// The ReplicaSets whose template has this image.
+    pub(crate) fn with_image<'a>(&'a self, image: &'a str) -> impl Iterator<Item = &'a Value> {
+        self.replica_sets.iter().filter(move |rs| rs["spec"]["template"]["spec"]["containers"][0]["image"] == image)
+    }
+
+    /// The only ReplicaSet whose template has this image.
+    pub(crate) fn replica_set<'a>(&'a self, image: &'a str) -> &'a Value {
+        let found: Vec<_> = self.with_image(image).collect();
+        assert_eq!(found.len(), 1, "ReplicaSets with image {image}: {found:#?}");
+        found[0]
+    }
+
+    /// Reason and message of the Events about the Deployment `name`, in order of their first occurrence.
+    pub(crate) fn events_about(&self, name: &str) -> Vec<(String, String)> {
+        let mut events: Vec<_> = self.events.iter().filter(|e| e["involvedObject"]["name"] == name).collect();
+        events.sort_by_key(|e| e["metadata"]["resourceVersion"].as_str().and_then(|v| v.parse::<u64>().ok()));
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        events.iter().map(|e| (text(&e["reason"]), text(&e["message"]))).collect()
+    }
+}
+
+/// The condition of type `kind` as status and reason.
+pub(crate) fn condition_of<'a>(object: &'a Value, kind: &str) -> Option<(&'a str, &'a str)> {
+    let conditions = object["status"]["conditions"].as_array()?;
+    let found = conditions.iter().find(|c| c["type"] == kind)?;
+    Some((found["status"].as_str()?, found["reason"].as_str()?))
+}

@@ -7,7 +7,6 @@ pub mod deployment;
 pub mod podgc;
 pub mod replicaset;
 #[cfg(test)]
-#[allow(dead_code, reason = "each controller's tests use a part of it")]
 mod testing;
 
 use steersman_runtime::controller::Descriptor;

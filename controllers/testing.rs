@@ -3,6 +3,7 @@
 //!
 //! All templates are equal unless given another image, so a ReplicaSet is the new one of a Deployment by default.
 
+mod hands;
 pub(crate) mod pods;
 pub(crate) mod world;
 
@@ -57,11 +58,6 @@ pub(crate) struct DeploymentBuilder(pub(crate) Value);
 impl DeploymentBuilder {
     pub(crate) fn replicas(mut self, replicas: i32) -> Self {
         self.0["spec"]["replicas"] = json!(replicas);
-        self
-    }
-
-    pub(crate) fn image(mut self, image: &str) -> Self {
-        self.0["spec"]["template"] = template(image);
         self
     }
 

@@ -48,15 +48,6 @@ impl PodBuilder {
         self.metadata("annotations", json!({"controller.kubernetes.io/pod-deletion-cost": cost}))
     }
 
-    /// Makes `owner` its controller.
-    pub(crate) fn owned_by<O: Object>(self, owner: &O) -> Self {
-        let reference = json!({
-            "apiVersion": O::RESOURCE.api_version(), "kind": O::RESOURCE.kind, "name": &*owner.meta().name,
-            "uid": owner.meta().uid.to_string(), "controller": true, "blockOwnerDeletion": true,
-        });
-        self.metadata("ownerReferences", json!([reference]))
-    }
-
     /// Binds it; the empty name binds it nowhere.
     pub(crate) fn node(mut self, node: &str) -> Self {
         self.0["spec"]["nodeName"] = json!(node);

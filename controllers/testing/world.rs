@@ -31,10 +31,12 @@ pub(crate) struct World {
     pub(crate) cluster: DevCluster,
     /// Informers of the controllers that run now; handlers may be added to watch a story unfold.
     pub(crate) informers: InformerFactory,
-    clients: ClientFactory,
-    clock: Clock,
+    /// Metrics of the controllers that run now.
+    pub(crate) registry: Registry,
+    pub(crate) clients: ClientFactory,
+    pub(crate) clock: Clock,
     controllers: Running,
-    _nodes: Running,
+    nodes: Running,
 }
 
 /// Tasks and what ends them.
@@ -52,6 +54,16 @@ impl Default for Running {
 impl World {
     /// A cluster in which these controllers run.
     pub(crate) async fn with(controllers: &[Descriptor]) -> Self {
+        let mut world = Self::bare().await;
+        let Running { tasks, stop } = &world.nodes;
+        let client = (world.clients)("simulated-nodes");
+        nodes::start(NodesConfig::default(), client, world.clock.clone(), tasks, stop).await.unwrap();
+        world.restart(controllers).await;
+        world
+    }
+
+    /// A cluster in which nothing runs yet and which has no nodes.
+    pub(crate) async fn bare() -> Self {
         let clock = Clock::runtime(Timestamp::from_second(BEGIN).unwrap());
         let cluster = DevCluster::new(clock.clone());
         let metrics = ClientMetrics::register(&Registry::new()).unwrap();
@@ -61,18 +73,27 @@ impl World {
             let settings = ClientSettings { user_agent, qps: 0.0, burst: 0, timeout: Duration::from_secs(30) };
             ApiClient::new(base.clone(), settings, metrics.clone())
         });
-        let on_nodes = Running::default();
-        let nodes_client = clients("simulated-nodes");
-        nodes::start(NodesConfig::default(), nodes_client, clock.clone(), &on_nodes.tasks, &on_nodes.stop).await.unwrap();
-        let (informers, running) = run(controllers, &clients, &clock).await;
-        Self { cluster, informers, clients, clock, controllers: running, _nodes: on_nodes }
+        let context = context(&clients, &clock);
+        let (informers, registry) = (context.informers, context.registry);
+        Self { cluster, informers, registry, clients, clock, controllers: Running::default(), nodes: Running::default() }
     }
 
     /// Ends all controllers and starts these, with empty memories.
     pub(crate) async fn restart(&mut self, controllers: &[Descriptor]) {
+        self.restart_with(controllers, |context| context).await;
+    }
+
+    /// The same, with configuration for them.
+    pub(crate) async fn restart_with(
+        &mut self,
+        controllers: &[Descriptor],
+        configure: impl Fn(ControllerContext) -> ControllerContext,
+    ) {
         self.controllers.stop.cancel();
         self.controllers.tasks.join(Duration::from_secs(60)).await;
-        (self.informers, self.controllers) = run(controllers, &self.clients, &self.clock).await;
+        let context = configure(context(&self.clients, &self.clock));
+        (self.informers, self.registry) = (context.informers.clone(), context.registry.clone());
+        self.controllers = run(controllers, &context).await;
     }
 
     /// Creates an object from its manifest.
@@ -135,27 +156,30 @@ impl World {
     }
 }
 
-async fn run(controllers: &[Descriptor], clients: &ClientFactory, clock: &Clock) -> (InformerFactory, Running) {
+/// What new controllers are built from.
+fn context(clients: &ClientFactory, clock: &Clock) -> ControllerContext {
     let registry = Registry::new();
-    let informers = InformerFactory::new(clients("shared-informers"), Duration::ZERO, &registry).unwrap();
-    let context = ControllerContext::new(ContextParts {
-        informers: informers.clone(),
+    ControllerContext::new(ContextParts {
+        informers: InformerFactory::new(clients("shared-informers"), Duration::ZERO, &registry).unwrap(),
         clients: Arc::clone(clients),
         clock: clock.clone(),
         queue_metrics: QueueMetrics::register(&registry).unwrap(),
         registry,
-    });
+    })
+}
+
+async fn run(controllers: &[Descriptor], context: &ControllerContext) -> Running {
     let running = Running { tasks: Arc::clone(&context.tasks), stop: context.stop.clone() };
     for controller in controllers {
-        (controller.watches)(&informers);
+        (controller.watches)(&context.informers);
     }
-    let built: Vec<_> = controllers.iter().map(|controller| (controller.init)(&context).unwrap()).collect();
-    informers.start(&running.tasks, &running.stop);
-    assert!(informers.wait_synced(&running.stop).await);
+    let built: Vec<_> = controllers.iter().map(|controller| (controller.init)(context).unwrap()).collect();
+    context.informers.start(&running.tasks, &running.stop);
+    assert!(context.informers.wait_synced(&running.stop).await);
     for (controller, descriptor) in built.into_iter().zip(controllers) {
         running.tasks.spawn(descriptor.name, controller.run(running.stop.clone()));
     }
-    (informers, running)
+    running
 }
 
 /// The objects of a cluster at one moment.

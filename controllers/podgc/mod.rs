@@ -14,6 +14,9 @@ mod patch;
 mod terminated;
 
 use std::collections::HashMap;
+#[cfg(test)]
+mod tests;
+
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;

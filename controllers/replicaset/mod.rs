@@ -19,6 +19,8 @@ mod ranking;
 mod scale;
 mod status;
 mod sync;
+#[cfg(test)]
+mod tests;
 
 use std::future::Future;
 use std::pin::Pin;

@@ -192,8 +192,10 @@ impl<O: PodOwner> ReplicaController<O> {
             Scale::Create(count) => self.create_pods(key, owner, count).await,
             Scale::Delete(count) => {
                 let now = self.clock.now();
-                let victims = ranking::first_to_go(active, &self.related_pods(owner), count, now);
-                if count < active.len() {
+                let all = count == active.len();
+                let related = if all { Vec::new() } else { self.related_pods(owner) };
+                let victims = ranking::first_to_go(active, &related, count, now);
+                if !all {
                     for ratio in ranking::age_ratios(active, &victims, now) {
                         self.metrics.deletion_age_ratio.observe(ratio as f64);
                     }

@@ -1,0 +1,194 @@
+//! Stories of the pod garbage collector on a test cluster without kubelets.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use steersman_runtime::controller::ControllerContext;
+
+use super::{DESCRIPTOR, PodGcConfig};
+use crate::testing::world::World;
+
+/// Longer than the quarantine and two pauses.
+const LONG: Duration = Duration::from_secs(90);
+
+/// Three cycles.
+const A_MINUTE: Duration = Duration::from_secs(60);
+
+fn pod(name: &str, node: &str) -> Value {
+    let mut pod = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
+        "spec": {"containers": [{"name": "main", "image": "nginx"}]},
+    });
+    if !node.is_empty() {
+        pod["spec"]["nodeName"] = json!(node);
+    }
+    pod
+}
+
+fn node(name: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
+}
+
+impl World {
+    fn exists(&self, pod: &str) -> bool {
+        self.find("pods", pod).is_some()
+    }
+
+    async fn gone(&self, pod: &str) -> Duration {
+        let start = tokio::time::Instant::now();
+        self.until(&format!("{pod} removed"), |_| !self.exists(pod)).await;
+        start.elapsed()
+    }
+
+    /// The value of a counter for one reason, over all namespaces.
+    fn counted(&self, family: &str, reason: &str) -> u64 {
+        let families = self.registry.gather();
+        let found = families.iter().find(|f| f.name() == family);
+        let metrics = found.map(|f| f.get_metric()).unwrap_or_default();
+        let of_reason = metrics.iter().filter(|m| m.get_label().iter().any(|l| l.value() == reason));
+        of_reason.map(|m| m.get_counter().get_value() as u64).sum()
+    }
+
+    fn deleted(&self, reason: &str) -> u64 {
+        self.counted("pod_gc_collector_force_delete_pods_total", reason)
+    }
+
+    fn failed(&self, reason: &str) -> u64 {
+        self.counted("pod_gc_collector_force_delete_pod_errors_total", reason)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_of_a_node_that_is_gone_are_failed_and_removed_after_a_quarantine() {
+    let mut world = World::bare().await;
+    world.create(node("here")).await;
+    world.restart(&[DESCRIPTOR]).await;
+    world.create(pod("kept", "here")).await;
+    let mut held = pod("held", "nowhere");
+    held["metadata"]["finalizers"] = json!(["example.com/hold"]);
+    world.create(held).await;
+    world.create(pod("orphan", "nowhere")).await;
+    let waited = world.gone("orphan").await;
+    assert!((Duration::from_secs(40)..Duration::from_secs(81)).contains(&waited), "{waited:?}");
+    let held = world.find("pods", "held").unwrap();
+    assert_eq!(held["status"]["phase"], "Failed");
+    let conditions = held["status"]["conditions"].as_array().unwrap();
+    let condition = conditions.iter().find(|c| c["type"] == "DisruptionTarget").unwrap();
+    assert_eq!(condition["status"], "True");
+    assert_eq!(condition["reason"], "DeletionByPodGC");
+    assert_eq!(condition["message"], "PodGC: node no longer exists");
+    assert!(world.exists("kept"));
+    assert_eq!((world.deleted("orphaned"), world.failed("orphaned")), (2, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_only_the_cache_misses_keeps_its_pods() {
+    let mut world = World::bare().await;
+    world.restart(&[DESCRIPTOR]).await;
+    world.cluster.faults().stall_watches("nodes");
+    world.create(node("new")).await;
+    world.create(pod("kept", "new")).await;
+    tokio::time::sleep(LONG).await;
+    assert!(world.exists("kept"));
+    let looked = world.cluster.requests().iter().filter(|r| r.path == "/api/v1/nodes/new").count();
+    assert!(looked > 0, "the API server was asked");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_comes_back_in_time_keeps_its_pods() {
+    let mut world = World::bare().await;
+    world.restart(&[DESCRIPTOR]).await;
+    world.create(pod("kept", "late")).await;
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    world.create(node("late")).await;
+    tokio::time::sleep(LONG).await;
+    assert!(world.exists("kept"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn finished_pods_beyond_the_threshold_go_evicted_ones_first() {
+    let mut world = World::bare().await;
+    world.create(node("n")).await;
+    let pods = [
+        ("p0", json!({"phase": "Succeeded"})),
+        ("p1", json!({"phase": "Failed"})),
+        ("p2", json!({"phase": "Failed", "reason": "Evicted"})),
+        ("p3", json!({"phase": "Succeeded"})),
+        ("p4", json!({"phase": "Failed"})),
+        ("running", json!({"phase": "Running"})),
+    ];
+    for (name, status) in &pods {
+        world.create(pod(name, "n")).await;
+        world.pod_status(name, status.clone()).await;
+        tokio::time::sleep(Duration::from_secs(2)).await;
+    }
+    let keep_three = |context: ControllerContext| context.with_config(PodGcConfig { terminated_pod_gc_threshold: 3 });
+    world.restart_with(&[DESCRIPTOR], keep_three).await;
+    world.gone("p2").await;
+    world.gone("p0").await;
+    tokio::time::sleep(A_MINUTE).await;
+    assert_eq!(world.cluster.count("pods"), 4);
+    assert_eq!((world.deleted("terminated"), world.failed("terminated")), (2, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_terminating_pod_that_was_never_bound_is_failed_and_removed() {
+    let mut world = World::bare().await;
+    let mut held = pod("held", "");
+    held["metadata"]["finalizers"] = json!(["example.com/hold"]);
+    world.create(held).await;
+    world.delete("pods", "held").await;
+    world.restart(&[DESCRIPTOR]).await;
+    let held = || world.find("pods", "held").unwrap();
+    world.until("phase Failed", |_| held()["status"]["phase"] == "Failed").await;
+    let held = held();
+    let conditions = held["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    assert!(conditions.iter().all(|c| c["type"] != "DisruptionTarget"), "nobody disrupted it");
+    tokio::time::sleep(A_MINUTE).await;
+    assert!(world.deleted("unscheduled") >= 3, "tried again in every cycle");
+    assert_eq!(world.failed("unscheduled"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_terminating_pod_on_a_node_out_of_service_is_removed() {
+    let mut world = World::bare().await;
+    let mut down = node("down");
+    down["spec"]["taints"] =
+        json!([{"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute"}]);
+    world.create(down).await;
+    for name in ["going", "staying"] {
+        world.create(pod(name, "down")).await;
+        world.pod_status(name, json!({"phase": "Running"})).await;
+    }
+    world.delete("pods", "going").await;
+    assert!(world.exists("going"), "a bound pod waits for its kubelet");
+    world.restart(&[DESCRIPTOR]).await;
+    world.gone("going").await;
+    tokio::time::sleep(A_MINUTE).await;
+    assert!(world.exists("staying"));
+    assert_eq!((world.deleted("out-of-service"), world.failed("out-of-service")), (1, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namesake_of_an_orphan_is_left_alone() {
+    let mut world = World::bare().await;
+    world.create(node("here")).await;
+    for (name, phase) in [("running", "Running"), ("finished", "Succeeded")] {
+        world.create(pod(name, "nowhere")).await;
+        world.pod_status(name, json!({"phase": phase})).await;
+    }
+    world.restart(&[DESCRIPTOR]).await;
+    world.cluster.faults().stall_watches("pods");
+    for name in ["running", "finished"] {
+        world.kill(name).await;
+        world.create(pod(name, "here")).await;
+    }
+    tokio::time::sleep(LONG).await;
+    for name in ["running", "finished"] {
+        let found = world.find("pods", name).expect("the other pod of that name");
+        assert!(found["metadata"]["deletionTimestamp"].is_null());
+        assert_ne!(found["status"]["phase"], "Failed");
+    }
+    assert_eq!(world.failed("orphaned"), world.deleted("orphaned"), "every attempt was refused");
+    assert!(world.failed("orphaned") >= 2);
+}

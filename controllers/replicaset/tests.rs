@@ -1,0 +1,369 @@
+//! Stories of ReplicaSets on a test cluster without kubelets: the tester moves the pods.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use steersman_devcluster::faults::Matcher;
+use steersman_devcluster::status::Status;
+
+use super::DESCRIPTOR;
+use crate::testing::world::World;
+
+/// Long enough for everything that is not timed to have happened.
+const A_WHILE: Duration = Duration::from_secs(30);
+
+fn web(replicas: i32) -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": "ReplicaSet",
+        "metadata": {"name": "web", "labels": {"app": "web"}},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": {"app": "web"}},
+            "template": {
+                "metadata": {"labels": {"app": "web"}},
+                "spec": {"containers": [{"name": "main", "image": "nginx"}]},
+            },
+        },
+    })
+}
+
+fn loose_pod(name: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": "web"}},
+        "spec": {"containers": [{"name": "main", "image": "nginx"}]},
+    })
+}
+
+fn name(object: &Value) -> String {
+    object["metadata"]["name"].as_str().unwrap().to_owned()
+}
+
+fn owner(pod: &Value) -> Option<&str> {
+    pod["metadata"]["ownerReferences"][0]["uid"].as_str()
+}
+
+fn is_active(pod: &Value) -> bool {
+    pod["metadata"]["deletionTimestamp"].is_null() && !matches!(pod["status"]["phase"].as_str(), Some("Failed" | "Succeeded"))
+}
+
+impl World {
+    /// The pods that count for the set: active, and of its label.
+    fn active_pods(&self) -> Vec<Value> {
+        let mut pods = self.cluster.objects("pods");
+        pods.retain(|pod| is_active(pod) && pod["metadata"]["labels"]["app"] == "web");
+        pods
+    }
+
+    fn status(&self) -> Value {
+        self.find("replicasets", "web").map(|mut set| set["status"].take()).unwrap_or_default()
+    }
+
+    fn condition(&self) -> Option<Value> {
+        self.status()["conditions"].as_array()?.iter().find(|c| c["type"] == "ReplicaFailure").cloned()
+    }
+
+    /// Waits until there are exactly so many active pods, and the status says so too.
+    async fn settled_at(&self, count: usize) -> Vec<Value> {
+        self.until(&format!("{count} pods"), |_| self.active_pods().len() == count && self.status()["replicas"] == json!(count))
+            .await;
+        self.active_pods()
+    }
+
+    async fn scale(&self, replicas: i32) {
+        self.patch("replicasets", "web", json!({"spec": {"replicas": replicas}})).await;
+    }
+
+    /// Gives the controller a reason to sync, every now and then for longer than expectations last.
+    async fn keep_touching(&self) {
+        for touch in 0..20 {
+            self.patch("replicasets", "web", json!({"metadata": {"annotations": {"touch": touch.to_string()}}})).await;
+            tokio::time::sleep(A_WHILE).await;
+        }
+    }
+
+    /// How many requests of the controller with this verb and last path segment there were so far.
+    fn requests(&self, verb: &str, last: &str) -> usize {
+        let all = self.cluster.requests();
+        let sent = all.iter().filter(|r| r.verb == verb && r.user_agent.ends_with("replicaset-controller"));
+        sent.filter(|r| r.path.split('?').next().is_some_and(|path| path.rsplit('/').next() == Some(last))).count()
+    }
+}
+
+/// A cluster with the controller running.
+async fn world() -> World {
+    let mut world = World::bare().await;
+    world.restart(&[DESCRIPTOR]).await;
+    world
+}
+
+/// The same, with a ReplicaSet of so many pods, all there.
+async fn world_with(replicas: i32) -> World {
+    let world = world().await;
+    world.create(web(replicas)).await;
+    world.settled_at(usize::try_from(replicas).unwrap()).await;
+    world
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replica_set_gets_its_pods_and_its_status() {
+    let world = world().await;
+    let set = world.create(web(3)).await;
+    let pods = world.settled_at(3).await;
+    for pod in &pods {
+        let reference = json!([{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": set["metadata"]["uid"],
+            "controller": true, "blockOwnerDeletion": true}]);
+        assert_eq!(pod["metadata"]["ownerReferences"], reference);
+        assert_eq!(pod["metadata"]["generateName"], "web-");
+        world.make_ready(&name(pod)).await;
+    }
+    let expected = json!({"replicas": 3, "fullyLabeledReplicas": 3, "readyReplicas": 3, "availableReplicas": 3,
+        "terminatingReplicas": 0, "observedGeneration": 1});
+    world.until("a full status", |_| world.status() == expected).await;
+    // Events carry their time in their names, so of those of one (paused) instant one arrives.
+    let names: Vec<String> = pods.iter().map(|pod| format!("Created pod: {}", name(pod))).collect();
+    let events = world.cluster.objects("events");
+    let created = events.iter().find(|e| e["reason"] == "SuccessfulCreate").unwrap();
+    assert!(names.iter().any(|name| created["message"] == *name), "{created}");
+    assert_eq!(created["involvedObject"]["uid"], set["metadata"]["uid"]);
+    tokio::time::sleep(A_WHILE).await;
+    assert_eq!(world.requests("create", "pods"), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_fails_or_goes_is_replaced_at_once() {
+    let world = world_with(2).await;
+    let before = world.active_pods();
+    world.pod_status(&name(&before[0]), json!({"phase": "Failed"})).await;
+    world.delete("pods", &name(&before[1])).await;
+    world.until("replacements", |_| world.active_pods().len() == 2).await;
+    let after = world.active_pods();
+    assert!(after.iter().all(|pod| !before.iter().any(|old| name(old) == name(pod))), "both were replaced");
+    let failed = world.find("pods", &name(&before[0])).expect("a failed pod stays");
+    assert!(owner(&failed).is_some(), "and stays owned");
+}
+
+#[tokio::test(start_paused = true)]
+async fn scaling_down_takes_the_least_useful_pods() {
+    let world = world_with(4).await;
+    let pods: Vec<String> = world.active_pods().iter().map(name).collect();
+    for pod in &pods[..3] {
+        world.bind(pod, "node-1").await;
+    }
+    world.make_ready(&pods[0]).await;
+    world.make_ready(&pods[2]).await;
+    let cheap = json!({"metadata": {"annotations": {"controller.kubernetes.io/pod-deletion-cost": "-1"}}});
+    world.patch("pods", &pods[2], cheap).await;
+    world.until("2 ready", |_| world.status()["readyReplicas"] == 2).await;
+    // The one bound nowhere, then the one that is not ready, then the cheap one.
+    for (replicas, victim) in [(3, 3), (2, 1), (1, 2)] {
+        world.scale(replicas).await;
+        let left = world.settled_at(usize::try_from(replicas).unwrap()).await;
+        assert!(!left.iter().any(|pod| name(pod) == pods[victim]), "at {replicas}: {left:#?}");
+    }
+    assert_eq!(name(&world.active_pods()[0]), pods[0]);
+    world.scale(0).await;
+    world.settled_at(0).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_is_tried_gently_and_shown_until_it_ends() {
+    let world = world().await;
+    let quota = Status::new(403, "Forbidden", "pods \"web-\" is forbidden: exceeded quota: q");
+    let rule = world.cluster.faults().reject(Matcher::new("create", "pods"), quota, None);
+    world.create(web(20)).await;
+    world.until("ReplicaFailure", |_| world.condition().is_some()).await;
+    let condition = world.condition().unwrap();
+    assert_eq!(condition["status"], "True");
+    assert_eq!(condition["reason"], "FailedCreate");
+    assert_eq!(condition["message"], "pods \"web-\" is forbidden: exceeded quota: q");
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let sent = world.cluster.faults().hits(rule);
+    assert!((5..30).contains(&sent), "one request per attempt, with back-off: {sent}");
+    assert_eq!(world.condition(), Some(condition), "the first failure is the one shown");
+
+    world.cluster.faults().remove(rule);
+    world.settled_at(20).await;
+    assert_eq!(world.condition(), None);
+    let events = world.cluster.objects("events");
+    assert!(events.iter().any(|e| e["reason"] == "FailedCreate" && e["type"] == "Warning"), "{events:#?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn orphans_are_adopted_and_what_is_too_much_goes() {
+    let world = world().await;
+    for pod in ["a", "b", "c"] {
+        world.create(loose_pod(pod)).await;
+    }
+    let set = world.create(web(2)).await;
+    let pods = world.settled_at(2).await;
+    for pod in &pods {
+        assert_eq!(owner(pod), set["metadata"]["uid"].as_str());
+        assert!(["a", "b", "c"].contains(&&*name(pod)));
+    }
+    assert_eq!(world.requests("create", "pods"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_relabelled_is_released_and_comes_home_when_labelled_back() {
+    let world = world_with(1).await;
+    let pod = name(&world.active_pods()[0]);
+    world.patch("pods", &pod, json!({"metadata": {"labels": {"app": "debug"}}})).await;
+    let replacement = world.settled_at(1).await;
+    assert_ne!(name(&replacement[0]), pod);
+    world.until("release", |_| world.find("pods", &pod).is_some_and(|pod| owner(&pod).is_none() && is_active(&pod))).await;
+
+    world.patch("pods", &pod, json!({"metadata": {"labels": {"app": "web"}}})).await;
+    world.until("adoption", |_| world.find("pods", &pod).is_none_or(|pod| owner(&pod).is_some())).await;
+    world.settled_at(1).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_set_being_deleted_neither_adopts_nor_creates() {
+    let world = world().await;
+    let mut set = web(2);
+    set["metadata"]["finalizers"] = json!(["example.com/hold"]);
+    world.create(set).await;
+    let pods = world.settled_at(2).await;
+    world.delete("replicasets", "web").await;
+    world.kill(&name(&pods[0])).await;
+    world.create(loose_pod("stranger")).await;
+    world.until("a status of 1", |_| world.status()["replicas"] == 1).await;
+    tokio::time::sleep(A_WHILE).await;
+    assert_eq!(world.requests("create", "pods"), 2);
+    assert_eq!(owner(&world.find("pods", "stranger").unwrap()), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_set_that_only_the_cache_believes_alive_does_not_adopt() {
+    let world = world().await;
+    let mut set = web(1);
+    set["metadata"]["finalizers"] = json!(["example.com/hold"]);
+    world.create(set).await;
+    world.settled_at(1).await;
+    world.cluster.faults().stall_watches("replicasets");
+    world.delete("replicasets", "web").await;
+    world.create(loose_pod("stranger")).await;
+    world.until("a look at the live set", |_| world.requests("get", "web") > 0).await;
+    tokio::time::sleep(A_WHILE).await;
+    assert_eq!(owner(&world.find("pods", "stranger").unwrap()), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restart_writes_nothing() {
+    let mut world = world_with(3).await;
+    for pod in &world.active_pods()[1..] {
+        world.make_ready(&name(pod)).await;
+    }
+    world.until("2 ready", |_| world.status()["readyReplicas"] == 2).await;
+    world.at_rest().await;
+    let before = world.cluster.revision();
+    world.restart(&[DESCRIPTOR]).await;
+    tokio::time::sleep(A_WHILE).await;
+    assert_eq!(world.cluster.revision(), before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stale_pod_cache_makes_no_duplicates() {
+    let world = world().await;
+    world.cluster.faults().stall_watches("pods");
+    world.create(web(5)).await;
+    world.until("5 pods", |_| world.active_pods().len() == 5).await;
+    // Ten minutes are twice what expectations last.
+    world.keep_touching().await;
+    assert_eq!(world.requests("create", "pods"), 5);
+    world.cluster.faults().resume_watches("pods");
+    world.settled_at(5).await;
+    world.scale(3).await;
+    world.cluster.faults().stall_watches("pods");
+    world.until("3 pods", |_| world.active_pods().len() <= 3).await;
+    world.keep_touching().await;
+    world.cluster.faults().resume_watches("pods");
+    world.settled_at(3).await;
+    assert_eq!(world.writes().iter().filter(|write| write.starts_with("delete pods/")).count(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_write_without_an_answer_the_pods_are_read_from_the_server() {
+    let world = world().await;
+    let faults = world.cluster.faults();
+    faults.stall_watches("pods");
+    let timed_out = Status::new(500, "InternalError", "etcdserver: request timed out");
+    let rule = faults.reject(Matcher::new("create", "pods"), timed_out, None);
+    let set = world.create(web(3)).await;
+    world.until("an attempt", |_| world.cluster.faults().hits(rule) > 0).await;
+    // The writes that were said to have failed did happen, and the cache does not show it.
+    faults.remove(rule);
+    for pod in ["web-1", "web-2", "web-3"] {
+        let mut body = loose_pod(pod);
+        body["metadata"]["ownerReferences"] = json!([{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web",
+            "uid": set["metadata"]["uid"], "controller": true}]);
+        world.create(body).await;
+    }
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    assert_eq!(world.active_pods().len(), 3, "nothing more was created on a stale cache");
+    faults.resume_watches("pods");
+    world.settled_at(3).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namesake_of_a_deleted_pod_is_left_alone() {
+    let world = world_with(1).await;
+    let pod = name(&world.active_pods()[0]);
+    let faults = world.cluster.faults();
+    faults.stall_watches("pods");
+    world.kill(&pod).await;
+    let mut namesake = loose_pod(&pod);
+    namesake["metadata"]["labels"] = json!({});
+    let namesake = world.create(namesake).await;
+    world.scale(0).await;
+    world.until("an attempt to delete", |_| world.requests("delete", &pod) > 0).await;
+    faults.resume_watches("pods");
+    world.until("an empty set", |_| world.status()["replicas"] == 0).await;
+    let found = world.find("pods", &pod).expect("the other pod of that name");
+    assert_eq!(found["metadata"]["uid"], namesake["metadata"]["uid"]);
+    assert!(is_active(&found));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_counts_as_available_after_min_ready_seconds_without_any_event() {
+    let world = world().await;
+    let mut set = web(1);
+    set["spec"]["minReadySeconds"] = json!(60);
+    world.create(set).await;
+    let pods = world.settled_at(1).await;
+    let start = tokio::time::Instant::now();
+    world.make_ready(&name(&pods[0])).await;
+    world.until("ready", |_| world.status()["readyReplicas"] == 1).await;
+    assert!(world.status()["availableReplicas"].is_null());
+    world.until("available", |_| world.status()["availableReplicas"] == 1).await;
+    let waited = start.elapsed();
+    assert!((Duration::from_secs(59)..Duration::from_secs(61)).contains(&waited), "{waited:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_status_conflict_is_settled_on_the_live_object() {
+    let world = world_with(1).await;
+    world.cluster.faults().stall_watches("replicasets");
+    // The cached set is old from here on.
+    world.patch("replicasets", "web", json!({"metadata": {"annotations": {"kept": "yes"}}})).await;
+    let pod = name(&world.active_pods()[0]);
+    world.make_ready(&pod).await;
+    world.until("ready", |_| world.status()["readyReplicas"] == 1).await;
+    let set = world.find("replicasets", "web").unwrap();
+    assert_eq!(set["metadata"]["annotations"]["kept"], "yes");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_set_recreated_under_its_name_starts_afresh() {
+    let world = world_with(2).await;
+    world.cluster.faults().stall_watches("pods");
+    world.scale(4).await;
+    world.until("4 pods", |_| world.active_pods().len() == 4).await;
+    world.delete("replicasets", "web").await;
+    world.cluster.faults().resume_watches("pods");
+    world.until("the set gone", |_| world.find("replicasets", "web").is_none()).await;
+    let second = world.create(web(1)).await;
+    // The pods of the first still name it as their controller.
+    let uid = second["metadata"]["uid"].as_str();
+    world.until("a pod of the second set", |_| world.active_pods().iter().any(|pod| owner(pod) == uid)).await;
+}

@@ -18,7 +18,7 @@ use tower::Service;
 use crate::faults::Faults;
 use crate::https::HttpsDoor;
 use crate::kinds::Registered;
-use crate::requests::RequestRecord;
+use crate::requests::{RequestCounts, RequestRecord};
 use crate::rest::{Body, Server};
 use crate::status::Status;
 
@@ -65,6 +65,11 @@ impl DevCluster {
     /// The latest requests through either door, oldest first; the newest 10,000 are kept.
     pub fn requests(&self) -> Vec<RequestRecord> {
         self.server.log.all()
+    }
+
+    /// How many requests there were so far of clients of this product, the first part of their user agent, by verb and resource.
+    pub fn request_counts(&self, product: &str) -> RequestCounts {
+        self.server.log.counts(product)
     }
 
     /// Forgets the requests so far.

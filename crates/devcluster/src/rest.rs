@@ -128,6 +128,7 @@ impl Server {
         let (parts, body) = request.into_parts();
         let mut record = RequestRecord {
             verb: parts.method.as_str().to_lowercase(),
+            resource: String::new(),
             path: parts.uri.path_and_query().map_or_else(String::new, ToString::to_string),
             user_agent: header(&parts, &USER_AGENT).to_owned(),
             status: 0,
@@ -152,6 +153,7 @@ impl Server {
         };
         let verb = target.verb(&parts.method, query.flag("watch").unwrap_or(false))?;
         verb.as_str().clone_into(&mut record.verb);
+        record.resource = target.resource_name();
         let form = Form::negotiate(header(parts, &ACCEPT))?;
         if body.len() > MAX_BODY {
             return Err(Status::new(413, "RequestEntityTooLarge", format!("Request entity too large: limit is {MAX_BODY}")));

@@ -65,6 +65,12 @@ impl Target {
         &self.entry.resource
     }
 
+    /// `pods`, or `pods/status`.
+    pub fn resource_name(&self) -> String {
+        let plural = &self.resource().plural;
+        self.subresource.map_or_else(|| plural.to_string(), |part| format!("{plural}/{}", part.name))
+    }
+
     /// Key of the object in the store.
     pub fn key(&self) -> String {
         self.key_of(&self.name)

@@ -1,0 +1,86 @@
+//! The manager under measurement: a process of its own, read through /proc.
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context, Result};
+
+/// A running manager. Killed when dropped.
+pub(crate) struct Manager {
+    child: Child,
+}
+
+/// What the kernel says of a process so far.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Usage {
+    /// User and system time, in seconds.
+    pub(crate) cpu_seconds: f64,
+    /// Resident memory now, in bytes.
+    pub(crate) resident: u64,
+    /// Highest resident memory so far, in bytes.
+    pub(crate) peak: u64,
+}
+
+impl Manager {
+    /// Starts `binary` with `args`, its log going to `log`.
+    pub(crate) fn start(binary: &Path, args: &[String], log: &Path) -> Result<Self> {
+        let log = std::fs::File::create(log).with_context(|| format!("create {}", log.display()))?;
+        let child = Command::new(binary)
+            .args(args)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .spawn()
+            .with_context(|| format!("start {}", binary.display()))?;
+        Ok(Self { child })
+    }
+
+    /// Reads its usage; an error when it has ended.
+    pub(crate) fn usage(&mut self) -> Result<Usage> {
+        if let Some(status) = self.child.try_wait()? {
+            anyhow::bail!("the manager ended: {status}");
+        }
+        let pid = self.child.id();
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+        Ok(Usage {
+            cpu_seconds: cpu_seconds(&stat).context("unexpected /proc/<pid>/stat")?,
+            resident: kibibytes(&status, "VmRSS:").context("no VmRSS in /proc/<pid>/status")? * 1024,
+            peak: kibibytes(&status, "VmHWM:").context("no VmHWM in /proc/<pid>/status")? * 1024,
+        })
+    }
+}
+
+impl Drop for Manager {
+    fn drop(&mut self) {
+        // Both fail only when it has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Fields 14 and 15 of stat(5), in ticks; Linux reports a hundred per second to user space.
+fn cpu_seconds(stat: &str) -> Option<f64> {
+    let after_name = stat.rsplit_once(')')?.1;
+    let mut fields = after_name.split_whitespace().skip(11);
+    let user: f64 = fields.next()?.parse().ok()?;
+    let system: f64 = fields.next()?.parse().ok()?;
+    Some((user + system) / 100.0)
+}
+
+fn kibibytes(status: &str, field: &str) -> Option<u64> {
+    let line = status.lines().find(|line| line.starts_with(field))?;
+    line.split_whitespace().nth(1)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn proc_files_are_read() {
+        let stat = "42 (a b) c) S 1 1 1 0 -1 0 0 0 0 0 150 50 0 0 20 0 4 0 100 0 0";
+        assert_eq!(cpu_seconds(stat), Some(2.0));
+        assert_eq!(kibibytes("Name:\tx\nVmRSS:\t  1234 kB\n", "VmRSS:"), Some(1234));
+    }
+}

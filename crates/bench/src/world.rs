@@ -1,0 +1,155 @@
+//! The cluster that the manager works on, and the load put on it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+use steersman_devcluster::requests::RequestCounts;
+use steersman_runtime::client::{ApiClient, PatchKind, Target};
+use steersman_runtime::informer::{InformerFactory, SharedInformer};
+use steersman_runtime::object::{Deployment, ObjectKey, Pod};
+use steersman_runtime::resource::{DEPLOYMENTS, PODS, REPLICA_SETS};
+use tokio::sync::Notify;
+
+/// Namespace of everything the benchmark makes.
+const NAMESPACE: &str = "bench";
+
+/// Deployments and pods as they are, and a client to change them.
+pub(crate) struct World {
+    client: ApiClient,
+    deployments: SharedInformer<Deployment>,
+    pods: SharedInformer<Pod>,
+    changed: Arc<Notify>,
+}
+
+impl World {
+    /// Watches the cluster behind `client` through `informers`, which the caller starts afterwards.
+    pub(crate) fn new(client: ApiClient, informers: &InformerFactory) -> Self {
+        let changed = Arc::new(Notify::new());
+        let (deployments, pods) = (informers.shared::<Deployment>(), informers.shared::<Pod>());
+        let wake = Arc::clone(&changed);
+        deployments.add_handler(move |_| wake.notify_one());
+        let wake = Arc::clone(&changed);
+        pods.add_handler(move |_| wake.notify_one());
+        Self { client, deployments, pods, changed }
+    }
+
+    /// Makes the namespace, and `count` Deployments of `replicas` pods with the template of revision `v1`.
+    pub(crate) async fn create(&self, count: usize, replicas: usize) -> Result<()> {
+        let namespaces =
+            Target { resource: &steersman_runtime::resource::NAMESPACES, namespace: None, name: None, subresource: None };
+        let body = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": NAMESPACE } });
+        self.client.create(namespaces, &body).await.context("create the namespace")?;
+        for index in 0..count {
+            let at = target(None);
+            self.client.create(at, &deployment(index, replicas)).await.context("create a Deployment")?;
+        }
+        Ok(())
+    }
+
+    /// Applies `patch` to every Deployment.
+    pub(crate) async fn patch_all(&self, count: usize, patch: &Value) -> Result<()> {
+        for index in 0..count {
+            self.client.patch(target(Some(&name(index))), PatchKind::Strategic, patch).await.context("patch a Deployment")?;
+        }
+        Ok(())
+    }
+
+    /// Deletes every Deployment and ReplicaSet, and with `pods` every pod: what a garbage collector would do, where none runs.
+    pub(crate) async fn delete_all(&self, pods: bool) -> Result<()> {
+        let options = json!({ "propagationPolicy": "Background" });
+        for resource in [Some(&DEPLOYMENTS), Some(&REPLICA_SETS), pods.then_some(&PODS)].into_iter().flatten() {
+            let all = Target { resource, namespace: Some(NAMESPACE), name: None, subresource: None };
+            self.client.delete(all, &options).await.with_context(|| format!("delete all {resource}"))?;
+        }
+        Ok(())
+    }
+
+    /// Waits until every one of `count` Deployments is rolled out with `replicas` pods and no other pod is left.
+    pub(crate) async fn settled(&self, count: usize, replicas: usize) -> Result<()> {
+        let (deployments, pods) = (self.deployments.store(), self.pods.store());
+        let wanted = i32::try_from(replicas)?;
+        self.wait(|| {
+            let ready = |index: usize| {
+                let found = deployments.get(&ObjectKey::new(NAMESPACE, &name(index)));
+                found.is_some_and(|d| {
+                    let s = &d.status;
+                    s.observed_generation >= d.meta.generation
+                        && [s.replicas, s.updated_replicas, s.available_replicas, d.spec.replicas] == [wanted; 4]
+                })
+            };
+            pods.len() == count * replicas && (0..count).all(ready)
+        })
+        .await
+        .with_context(|| {
+            let complete = deployments.list().iter().filter(|d| d.status.available_replicas == wanted).count();
+            format!("{complete} of {count} Deployments available, {} pods", pods.len())
+        })
+    }
+
+    /// Waits until no Deployment and no pod is left.
+    pub(crate) async fn empty(&self) -> Result<()> {
+        let (deployments, pods) = (self.deployments.store(), self.pods.store());
+        self.wait(|| deployments.is_empty() && pods.is_empty()).await.context("objects are left")
+    }
+
+    async fn wait(&self, is_right: impl Fn() -> bool) -> Result<()> {
+        let until = async {
+            while !is_right() {
+                self.changed.notified().await;
+                // Checking walks all Deployments: not more often than this, or the benchmark measures itself.
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(600), until).await.context("not settled after ten minutes")
+    }
+}
+
+fn name(index: usize) -> String {
+    format!("app-{index:04}")
+}
+
+fn target(name: Option<&str>) -> Target<'_> {
+    Target { resource: &DEPLOYMENTS, namespace: Some(NAMESPACE), name, subresource: None }
+}
+
+/// A template of ordinary size: two containers with probes, resources, environment and volumes.
+fn deployment(index: usize, replicas: usize) -> Value {
+    let app = name(index);
+    let env: Vec<Value> = (0..8).map(|n| json!({ "name": format!("SETTING_{n}"), "value": format!("value-{n}") })).collect();
+    let container = |name: &str| {
+        json!({
+            "name": name, "image": format!("registry.example/{app}/{name}:v1"), "env": env,
+            "ports": [{ "containerPort": 8080, "name": format!("{name}-http") }],
+            "resources": { "requests": { "cpu": "100m", "memory": "128Mi" }, "limits": { "cpu": "500m", "memory": "512Mi" } },
+            "readinessProbe": { "httpGet": { "path": "/ready", "port": 8080 }, "periodSeconds": 5 },
+            "livenessProbe": { "httpGet": { "path": "/live", "port": 8080 } },
+            "volumeMounts": [{ "name": "config", "mountPath": "/etc/app" }, { "name": "tmp", "mountPath": "/tmp" }]
+        })
+    };
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": { "name": app, "labels": { "app.kubernetes.io/name": app } },
+        "spec": {
+            "replicas": replicas,
+            "selector": { "matchLabels": { "app.kubernetes.io/name": app } },
+            "template": {
+                "metadata": { "labels": { "app.kubernetes.io/name": app, "app.kubernetes.io/part-of": "bench" } },
+                "spec": {
+                    "containers": [container("main"), container("proxy")],
+                    "volumes": [{ "name": "config", "configMap": { "name": app } }, { "name": "tmp", "emptyDir": {} }]
+                }
+            }
+        }
+    })
+}
+
+/// What came on top of `before`.
+pub(crate) fn since(before: &RequestCounts, now: &RequestCounts) -> RequestCounts {
+    let more = |(key, count): (&(String, String), &u64)| {
+        let new = count - before.get(key).copied().unwrap_or(0);
+        (new > 0).then(|| (key.clone(), new))
+    };
+    now.iter().filter_map(more).collect()
+}

@@ -38,11 +38,16 @@ impl LogFormat {
 /// Events of this target are plain lines: their message is not quoted.
 pub(crate) const PLAIN: &str = "steersman::plain";
 
-/// Sends all events of the process to standard error: information at `verbosity` 0 and 1, details from 2, everything from 5; of
+/// A verbosity below upstream's lowest, for where the log is not what people look at.
+#[cfg(feature = "dev")]
+pub(crate) const WARNINGS_ONLY: i64 = -1;
+
+/// Sends all events of the process to standard error: information at `verbosity` 0 and 1 (none below), details from 2, everything from 5; of
 /// foreign crates only warnings. Does nothing when somebody listens already.
 pub fn init(format: LogFormat, verbosity: i64) {
     let ours = match verbosity {
-        ..=1 => LevelFilter::INFO,
+        ..=-1 => LevelFilter::WARN,
+        0..=1 => LevelFilter::INFO,
         2..=4 => LevelFilter::DEBUG,
         5.. => LevelFilter::TRACE,
     };

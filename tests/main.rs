@@ -3,7 +3,8 @@
 
 mod cli;
 mod election;
-
+mod harness;
+mod kubectl;
 mod lifecycle;
 mod program;
 mod support;

@@ -1,0 +1,192 @@
+//! What people do to Deployments with kubectl, on the real binary.
+
+use std::path::{Path, PathBuf};
+
+use crate::harness::Cluster;
+
+fn web(replicas: u32, image: &str) -> String {
+    format!(
+        "apiVersion: apps/v1\nkind: Deployment\nmetadata: {{name: web, labels: {{app: web}}}}\nspec:\n  replicas: {replicas}\n  \
+         selector: {{matchLabels: {{app: web}}}}\n  template:\n    metadata: {{labels: {{app: web}}}}\n    spec:\n      \
+         containers: [{{name: main, image: '{image}'}}]\n"
+    )
+}
+
+fn rolled_out(cluster: &Cluster) {
+    let said = cluster.kubectl("rollout status deployment/web --timeout=60s");
+    assert!(said.contains("successfully rolled out"), "{said}");
+}
+
+#[test]
+fn a_deployment_rolls_out_scales_rolls_back_and_goes() {
+    let Some(cluster) = Cluster::start() else { return };
+    cluster.apply(&web(3, "app:v1"));
+    rolled_out(&cluster);
+    assert_eq!(cluster.get("deployment/web", "{.metadata.annotations.deployment\\.kubernetes\\.io/revision}"), "1");
+    assert_eq!(cluster.get("pods", "{.items[*].spec.containers[0].image}"), "app:v1 app:v1 app:v1");
+
+    cluster.kubectl("set image deployment/web main=app:v2");
+    rolled_out(&cluster);
+    cluster.eventually("get pods -o jsonpath={.items[*].spec.containers[0].image}", |images| images == "app:v2 app:v2 app:v2");
+    let history = cluster.kubectl("rollout history deployment/web");
+    assert!(history.contains("1         <none>") && history.contains("2         <none>"), "{history}");
+
+    cluster.kubectl("rollout undo deployment/web");
+    rolled_out(&cluster);
+    cluster.eventually("get pods -o jsonpath={.items[*].spec.containers[0].image}", |images| images == "app:v1 app:v1 app:v1");
+    assert_eq!(cluster.get("deployment/web", "{.metadata.annotations.deployment\\.kubernetes\\.io/revision}"), "3");
+
+    cluster.kubectl("scale deployment/web --replicas=5");
+    rolled_out(&cluster);
+    cluster.eventually("get pods --no-headers", |pods| pods.matches("Running").count() == 5);
+    cluster.kubectl("scale deployment/web --replicas=1");
+    cluster.eventually("get pods --no-headers", |pods| pods.lines().count() == 1);
+
+    cluster.kubectl("rollout restart deployment/web");
+    rolled_out(&cluster);
+
+    cluster.kubectl("delete deployment web");
+    assert_eq!(cluster.get("deployments", "{.items[*].metadata.name}"), "");
+}
+
+#[test]
+fn a_paused_rollout_waits_until_it_is_resumed() {
+    let Some(cluster) = Cluster::start() else { return };
+    cluster.apply(&web(2, "app:v1"));
+    rolled_out(&cluster);
+    cluster.kubectl("rollout pause deployment/web");
+    cluster.kubectl("set image deployment/web main=app:v2");
+    let condition = "{.status.conditions[?(@.type==\"Progressing\")].reason}";
+    cluster.eventually(&format!("get deployment web -o jsonpath={condition}"), |reason| reason == "DeploymentPaused");
+    cluster.eventually("get deployment web -o jsonpath={.status.observedGeneration}={.metadata.generation}", |pair| {
+        pair.split_once('=').is_some_and(|(observed, generation)| observed == generation)
+    });
+    assert_eq!(cluster.get("replicasets", "{.items[*].spec.template.spec.containers[0].image}"), "app:v1");
+    cluster.kubectl("rollout resume deployment/web");
+    rolled_out(&cluster);
+    cluster.eventually("get pods -o jsonpath={.items[*].spec.containers[0].image}", |images| images == "app:v2 app:v2");
+}
+
+#[test]
+fn tables_describe_and_wait_show_what_people_expect() {
+    let Some(cluster) = Cluster::start() else { return };
+    cluster.apply(&web(2, "app:v1"));
+    cluster.kubectl("wait --for=condition=Available deployment/web --timeout=60s");
+    rolled_out(&cluster);
+
+    let table = cluster.kubectl("get deployments");
+    let lines: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(lines[0], ["NAME", "READY", "UP-TO-DATE", "AVAILABLE", "AGE"]);
+    assert_eq!(lines[1][..4], ["web", "2/2", "2", "2"]);
+    let table = cluster.kubectl("get replicasets");
+    assert!(table.starts_with("NAME"), "{table}");
+    assert_eq!(table.lines().nth(1).unwrap().split_whitespace().skip(1).take(3).collect::<Vec<_>>(), ["2", "2", "2"]);
+    let pods = cluster.kubectl("get pods -o wide");
+    assert_eq!(pods.matches("1/1").count(), 2, "{pods}");
+    assert!(pods.contains("node-"), "{pods}");
+    let nodes = cluster.kubectl("get nodes");
+    assert!(nodes.contains("Ready"), "{nodes}");
+
+    let hash = cluster.get("replicasets", "{.items[0].metadata.labels.pod-template-hash}");
+    let described = cluster.kubectl("describe deployment web");
+    for expected in [
+        "Replicas:               2 desired | 2 updated | 2 total | 2 available | 0 unavailable",
+        "StrategyType:           RollingUpdate",
+        "25% max unavailable, 25% max surge",
+        "MinimumReplicasAvailable",
+        "NewReplicaSetAvailable",
+        &format!("NewReplicaSet:   web-{hash} (2/2 replicas created)"),
+        &format!("Scaled up replica set web-{hash} from 0 to 2"),
+    ] {
+        assert!(described.contains(expected), "no {expected:?} in:\n{described}");
+    }
+    let described = cluster.kubectl(&format!("describe replicaset web-{hash}"));
+    assert!(described.contains("Created pod: web-"), "{described}");
+
+    cluster.kubectl("delete deployment web --wait=false");
+    cluster.kubectl("wait --for=delete deployment/web --timeout=60s");
+}
+
+#[test]
+fn a_broken_image_is_stuck_and_undone() {
+    let Some(cluster) = Cluster::start() else { return };
+    if std::env::var_os("KUBECONFIG").is_some() {
+        eprintln!("skipped: needs simulated nodes");
+        return;
+    }
+    cluster.apply(&web(3, "app:v1"));
+    rolled_out(&cluster);
+    cluster.kubectl(
+        "patch deployment web -p {\"spec\":{\"progressDeadlineSeconds\":2,\"template\":{\"metadata\":{\"annotations\":{\"simulate.steersman.dev/behaviour\":\"fail\"}}}}}",
+    );
+    let said = cluster.try_kubectl("rollout status deployment/web --timeout=60s");
+    let said = String::from_utf8_lossy(&said.stderr).into_owned();
+    assert!(said.contains("exceeded its progress deadline"), "{said}");
+    assert_eq!(cluster.get("deployment/web", "{.status.availableReplicas}"), "3");
+    cluster.eventually("get pods", |pods| pods.contains("CrashLoopBackOff"));
+    cluster.kubectl("rollout undo deployment/web");
+    rolled_out(&cluster);
+    cluster.eventually("get pods --no-headers", |pods| pods.lines().count() == 3 && !pods.contains("CrashLoop"));
+}
+
+#[test]
+fn wrong_manifests_get_the_servers_words() {
+    let Some(cluster) = Cluster::start() else { return };
+    // (why, manifest, words)
+    let mismatch = web(1, "a").replace("selector: {matchLabels: {app: web}}", "selector: {matchLabels: {app: other}}");
+    let everything = web(1, "a").replace("selector: {matchLabels: {app: web}}", "selector: {}");
+    let cases = [
+        ("syntax", "a: [1,\n b: }".to_owned(), "error"),
+        ("selector mismatch", mismatch, "`selector` does not match template `labels`"),
+        ("selector of everything", everything, "empty selector is invalid for deployment"),
+        ("negative replicas", web(1, "a").replace("replicas: 1", "replicas: -1"), "must be greater than or equal to 0"),
+        ("unknown kind", "apiVersion: example.com/v1\nkind: Thing\nmetadata: {name: x}\n".to_owned(), "no matches for kind"),
+    ];
+    for (why, manifest, words) in cases {
+        let output = cluster.kubectl_file("apply -f", &manifest);
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && error.contains(words), "{why}: {error}");
+    }
+    let missing = cluster.try_kubectl("get deployment nope");
+    let error = String::from_utf8_lossy(&missing.stderr);
+    assert!(error.contains("deployments.apps \"nope\" not found"), "{error}");
+}
+
+/// The folder of real-world manifests, or `None` with a line that says so.
+fn manifests() -> Option<PathBuf> {
+    let root = std::env::var_os("STEERSMAN_SHARED")
+        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared"), PathBuf::from);
+    let folder = root.join("data/manifests");
+    if !folder.exists() {
+        eprintln!("skipped: no {}; STEERSMAN_SHARED names another place", folder.display());
+        return None;
+    }
+    Some(folder)
+}
+
+fn real_world(file: &str) {
+    let Some(manifests) = manifests() else { return };
+    let Some(cluster) = Cluster::start() else { return };
+    cluster.kubectl(&format!("apply -f {}", manifests.join(file).display()));
+    let names = cluster.get("deployments", "{.items[*].metadata.name}");
+    assert!(!names.is_empty());
+    for name in names.split_whitespace() {
+        let said = cluster.kubectl(&format!("rollout status deployment/{name} --timeout=90s"));
+        assert!(said.contains("successfully rolled out"), "{said}");
+    }
+    // A second apply changes nothing.
+    let again = cluster.kubectl(&format!("apply -f {}", manifests.join(file).display()));
+    assert!(again.lines().all(|line| line.ends_with("unchanged")), "{again}");
+    cluster.kubectl(&format!("delete -f {}", manifests.join(file).display()));
+    assert_eq!(cluster.get("deployments", "{.items[*].metadata.name}"), "");
+}
+
+#[test]
+fn guestbook_runs() {
+    real_world("guestbook.yaml");
+}
+
+#[test]
+fn online_boutique_runs() {
+    real_world("online-boutique.yaml");
+}

@@ -1,6 +1,6 @@
 //! JSON patch.
 
-use json_patch::Patch;
+use json_patch::{AddOperation, Patch, PatchOperation};
 use serde_json::Value;
 
 use super::PatchError;
@@ -18,8 +18,25 @@ pub fn json(object: &mut Value, patch: &Value) -> Result<(), PatchError> {
             "The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {given}"
         )));
     }
-    let patch: Patch = serde_json::from_value(patch.clone()).map_err(|_| rejected())?;
-    json_patch::patch(object, &patch).map_err(|_| rejected())
+    let Patch(operations) = serde_json::from_value(patch.clone()).map_err(|_| rejected())?;
+    let mut result = object.clone();
+    for operation in operations {
+        let operation = replace_or_add(&result, operation);
+        json_patch::patch(&mut result, std::slice::from_ref(&operation)).map_err(|_| rejected())?;
+    }
+    *object = result;
+    Ok(())
+}
+
+/// Upstream's library lets `replace` set a member that is missing, as long as the object that would hold it is there.
+fn replace_or_add(object: &Value, operation: PatchOperation) -> PatchOperation {
+    let PatchOperation::Replace(replace) = operation else { return operation };
+    let path = replace.path.as_str();
+    let holder = path.rsplit_once('/').and_then(|(holder, _)| object.pointer(holder));
+    if holder.is_some_and(Value::is_object) && object.pointer(path).is_none() {
+        return PatchOperation::Add(AddOperation { path: replace.path, value: replace.value });
+    }
+    PatchOperation::Replace(replace)
 }
 
 /// The list of operations, each known to be an object with texts for names.
@@ -61,9 +78,10 @@ mod tests {
             {"op": "copy", "from": "/a/x", "path": "/b"},
             {"op": "move", "from": "/a/x", "path": "/c"},
             {"op": "remove", "path": "/list/0"},
+            {"op": "replace", "path": "/a/new", "value": 1},
         ]);
         super::json(&mut object, &patch).unwrap();
-        assert_eq!(object, json!({"a": {"y/z": "q"}, "list": [2, 3], "b": 2, "c": 2}));
+        assert_eq!(object, json!({"a": {"y/z": "q", "new": 1}, "list": [2, 3], "b": 2, "c": 2}));
     }
 
     #[test]
@@ -72,7 +90,7 @@ mod tests {
         let cases = [
             json!([{"op": "test", "path": "/a", "value": 2}]),
             json!([{"op": "replace", "path": "/nope/x", "value": 1}]),
-            json!([{"op": "replace", "path": "/nope", "value": 1}]),
+            json!([{"op": "replace", "path": "/l/9", "value": 1}]),
             json!([{"op": "remove", "path": "/nope"}]),
             json!([{"op": "remove", "path": "/l/9"}]),
             json!([{"op": "add", "path": "/nope/b", "value": 1}]),

@@ -122,9 +122,13 @@ impl Resource {
         Qualified { group: &self.group, name: &self.plural }
     }
 
-    /// Group and kind, as validation names it.
+    /// Group and kind, as validation names it: those it is kept as.
     pub fn named_kind(&self) -> Qualified<'_> {
-        Qualified { group: &self.group, name: &self.kind }
+        let group: &str = match self.storage {
+            Storage::Own => &self.group,
+            Storage::CoreEvent => "",
+        };
+        Qualified { group, name: &self.kind }
     }
 
     /// The subresource of that name.

@@ -26,11 +26,14 @@ mod create;
 mod decode;
 mod delete;
 mod discovery;
+mod duplicates;
 mod event_view;
 mod eviction;
 mod metadata;
+mod patching;
 mod query;
 mod read;
+mod reviews;
 mod route;
 mod scale;
 mod subresources;
@@ -160,7 +163,10 @@ impl Server {
         }
         self.faults.check(verb, &target).await?;
         let call = Call { target: &target, query: &query, content_type: header(parts, &CONTENT_TYPE), body, form };
-        let answer = self.dispatch(verb, &call).await?;
+        let mut answer = self.dispatch(verb, &call).await?;
+        if target.resource().plural == "endpoints" {
+            answer.warnings.push("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice".to_owned());
+        }
         Ok(self.respond(&call, answer))
     }
 
@@ -197,6 +203,9 @@ impl Server {
             Content::Body(body) => body,
         };
         let mut response = respond(answer.code, kind, body);
+        if answer.code == 204 {
+            response.headers_mut().remove(CONTENT_TYPE);
+        }
         for warning in answer.warnings {
             let quoted = warning.replace('\\', "\\\\").replace('"', "\\\"");
             if let Ok(value) = HeaderValue::try_from(format!("299 - \"{quoted}\"")) {

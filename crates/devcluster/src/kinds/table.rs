@@ -29,6 +29,7 @@ const POD_PARTS: &[Subresource] = &[
     sub("binding", "Binding", CREATE),
     sub("ephemeralcontainers", "Pod", READ_WRITE),
     Subresource { name: "eviction", kind: "Eviction", group_version: Some(("policy", "v1")), verbs: CREATE },
+    sub("log", "Pod", &["get"]),
     sub("resize", "Pod", READ_WRITE),
     sub("status", "Pod", READ_WRITE),
 ];
@@ -106,6 +107,11 @@ impl Resource {
 
     fn in_all(mut self) -> Self {
         self.categories = vec!["all".into()];
+        self
+    }
+
+    fn in_category(mut self, category: &'static str) -> Self {
+        self.categories = vec![category.into()];
         self
     }
 
@@ -286,6 +292,7 @@ fn the_rest() -> Vec<Resource> {
         row("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices", true).generation(Content),
         row("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", false)
             .short(&["crd", "crds"])
+            .in_category("api-extensions")
             .parts(status_of!("CustomResourceDefinition"))
             .generation(Spec),
     ]

@@ -44,7 +44,15 @@ impl Form {
         let mut ranges: Vec<(f32, &str)> = accept.split(',').map(|range| (quality(range), range.trim())).collect();
         // Stable, so that the client's order decides among equals.
         ranges.sort_by(|a, b| b.0.total_cmp(&a.0));
-        ranges.iter().find_map(|(_, range)| Self::of(range)).ok_or_else(|| Status::not_acceptable(AVAILABLE))
+        ranges.iter().find_map(|(_, range)| Self::of(range)).ok_or_else(|| {
+            let spoken = |range: &str| AVAILABLE[..2].iter().any(|kind| range.starts_with(kind));
+            if ranges.iter().any(|(_, range)| spoken(range)) {
+                // The media type is known, what it should show is not.
+                let list = AVAILABLE[..3].join(", ");
+                return Status::new(406, "NotAcceptable", format!("only the following media types are accepted: {list}"));
+            }
+            Status::not_acceptable(AVAILABLE)
+        })
     }
 
     fn of(range: &str) -> Option<Self> {

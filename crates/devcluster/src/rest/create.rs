@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use super::{Answer, Call, Server, decode, metadata};
-use crate::kinds::{Generation, Resource};
+use super::{Answer, Call, Server, decode, event_view, metadata, reviews};
+use crate::kinds::{Generation, Resource, Storage};
 use crate::status::Status;
 use crate::store::{Change, Object, Raced};
 use crate::{defaults, validate};
@@ -25,10 +25,14 @@ impl Server {
         let dry_run = call.query.dry_run("CreateOptions")?;
         let strictness = Strictness::parse(call.query, "CreateOptions")?;
         let (object, warnings) = decode::object(resource, call.content_type, &call.body, strictness)?;
-        if resource.verbs == ["create"] {
-            // Reviews and bindings are questions, not objects; nothing here answers them yet.
-            return Err(Status::no_such_resource());
+        if resource.plural == "bindings" {
+            return self.bind_any(call);
         }
+        if resource.verbs == ["create"] {
+            return reviews::answer(&resource.kind, object).map(|review| Answer::value(201, review));
+        }
+        let mut warnings = warnings;
+        warnings.extend(validate::warnings(&resource.kind, &object));
         let created = self.create_object(target, object, dry_run)?;
         Ok(Answer::object(201, created).warn(warnings))
     }
@@ -106,12 +110,14 @@ impl Server {
         if resource.kind == "Namespace" {
             label_namespace(object);
         }
-        defaults::apply(&resource.kind, object);
         defaults::on_create(&resource.kind, object);
         if resource.kind == "Service" {
             self.addresses.assign(object);
         }
-        let errors = validate::create(&resource.kind, object);
+        let mut errors = validate::create(&resource.kind, object);
+        if resource.storage == Storage::CoreEvent {
+            errors.extend(event_view::new_style_errors(object));
+        }
         if !errors.is_empty() {
             return Err(Status::invalid(resource.named_kind(), metadata::text(object, "name"), &errors));
         }

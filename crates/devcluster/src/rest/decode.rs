@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value};
 
-use super::event_view;
 use super::query::{Query, invalid_options};
+use super::{duplicates, event_view};
 use crate::fielderror::{FieldError, Problem};
 use crate::kinds::{Resource, Storage};
 use crate::schema;
@@ -19,6 +19,11 @@ pub(super) fn media_type(content_type: &str) -> &str {
 
 /// The JSON or YAML of a body.
 pub(super) fn parse(kind: &str, content_type: &str, body: &[u8]) -> Result<Value, Status> {
+    parse_twice(kind, content_type, body).map(|(value, _)| value)
+}
+
+/// The same, and the paths of fields that are in it twice (in YAML a second one is an error).
+fn parse_twice(kind: &str, content_type: &str, body: &[u8]) -> Result<(Value, Vec<String>), Status> {
     let unrecognized = |error: &dyn std::fmt::Display| {
         let shown = if body.is_empty() { "<empty>".into() } else { String::from_utf8_lossy(body) };
         Status::bad_request(format!(
@@ -27,11 +32,11 @@ pub(super) fn parse(kind: &str, content_type: &str, body: &[u8]) -> Result<Value
         ))
     };
     match media_type(content_type) {
-        "application/json" | "" | "*/*" => serde_json::from_slice(body)
+        "application/json" | "" | "*/*" => duplicates::parse(body)
             .map_err(|error| if error.is_eof() { unrecognized(&"unexpected end of JSON input") } else { unrecognized(&error) }),
         "application/yaml" => {
             let text = std::str::from_utf8(body).map_err(|error| unrecognized(&error))?;
-            serde_saphyr::from_str(text).map_err(|error| unrecognized(&error))
+            serde_saphyr::from_str(text).map(|value| (value, Vec::new())).map_err(|error| unrecognized(&error))
         }
         _ => Err(Status::unsupported_body(ACCEPTED)),
     }
@@ -44,10 +49,11 @@ pub(super) fn object(
     body: &[u8],
     strictness: Strictness,
 ) -> Result<(Value, Vec<String>), Status> {
-    let mut value = parse(&resource.kind, content_type, body)?;
+    let (mut value, twice) = parse_twice(&resource.kind, content_type, body)?;
     check_kind(resource, &value)?;
     let unknown = complete(resource, &mut value)?;
-    let warnings = strictness.judge(&unknown, |errors| {
+    let complaints = unknown.iter().map(unknown_field).chain(twice.iter().map(duplicate_field)).collect();
+    let warnings = strictness.judge(complaints, |errors| {
         let (kind, version) = (&resource.kind, &resource.version);
         Status::bad_request(format!(
             "{kind} in version \"{version}\" cannot be handled as a {kind}: strict decoding error: {errors}"
@@ -72,23 +78,29 @@ impl Strictness {
             "Ignore" => Ok(Self::Ignore),
             "Strict" => Ok(Self::Strict),
             other => {
-                let known = ["Ignore", "Warn", "Strict"].map(str::to_owned).to_vec();
+                let known = ["", "Ignore", "Strict", "Warn"].map(str::to_owned).to_vec();
                 let problem = Problem::NotSupported(other.into(), known);
                 Err(invalid_options(options, &[FieldError { field: "fieldValidation".to_owned(), problem }]))
             }
         }
     }
 
-    /// The warnings about `unknown` fields, or the refusal made of them.
-    pub(super) fn judge(self, unknown: &[String], refuse: impl FnOnce(&str) -> Status) -> Result<Vec<String>, Status> {
-        let texts = unknown.iter().map(|field| format!("unknown field \"{field}\""));
+    /// The complaints as warnings, or the refusal made of them.
+    pub(super) fn judge(self, complaints: Vec<String>, refuse: impl FnOnce(&str) -> Status) -> Result<Vec<String>, Status> {
         match self {
-            _ if unknown.is_empty() => Ok(Vec::new()),
+            Self::Strict if !complaints.is_empty() => Err(refuse(&complaints.join(", "))),
             Self::Ignore => Ok(Vec::new()),
-            Self::Warn => Ok(texts.collect()),
-            Self::Strict => Err(refuse(&texts.collect::<Vec<_>>().join(", "))),
+            Self::Warn | Self::Strict => Ok(complaints),
         }
     }
+}
+
+pub(super) fn unknown_field(path: &String) -> String {
+    format!("unknown field \"{path}\"")
+}
+
+pub(super) fn duplicate_field(path: &String) -> String {
+    format!("duplicate field \"{path}\"")
 }
 
 /// The form objects of `resource` are kept in.
@@ -106,9 +118,20 @@ pub(super) fn complete(resource: &Resource, value: &mut Value) -> Result<Vec<Str
         let (kind, version) = (&resource.kind, &resource.version);
         Status::bad_request(format!("{kind} in version \"{version}\" cannot be handled as a {kind}: {what}"))
     };
-    let Value::Object(fields) = value else {
+    if !value.is_object() {
         return Err(cannot("json: cannot unmarshal the document into an object"));
-    };
+    }
+    arrange(resource, value);
+    if !value["metadata"].is_object() {
+        return Err(cannot("json: cannot unmarshal metadata into Go value of type v1.ObjectMeta"));
+    }
+    schema::decode::decode_check(&resource.kind, value).map_err(Status::bad_request)?;
+    Ok(drop_unknown(resource, value))
+}
+
+/// Puts kind, apiVersion and metadata first.
+pub(super) fn arrange(resource: &Resource, value: &mut Value) {
+    let Value::Object(fields) = value else { return };
     let old = std::mem::take(fields);
     fields.insert("kind".to_owned(), Value::from(&*resource.kind));
     fields.insert("apiVersion".to_owned(), Value::from(resource.api_version()));
@@ -118,16 +141,16 @@ pub(super) fn complete(resource: &Resource, value: &mut Value) -> Result<Vec<Str
             fields.insert(key, field);
         }
     }
-    if !fields["metadata"].is_object() {
-        return Err(cannot("json: cannot unmarshal metadata into Go value of type v1.ObjectMeta"));
-    }
-    schema::decode::decode_check(&resource.kind, value).map_err(Status::bad_request)?;
+}
+
+/// Drops the fields the kind does not know, and tells them.
+pub(super) fn drop_unknown(resource: &Resource, value: &mut Value) -> Vec<String> {
     let unknown = schema::shape::prune_unknown(&resource.kind, value);
     if let Some(metadata) = value["metadata"].as_object_mut() {
         metadata.remove("managedFields");
         metadata.remove("selfLink");
     }
-    Ok(unknown)
+    unknown
 }
 
 /// Built-in kinds may leave out kind and apiVersion, but not name others.

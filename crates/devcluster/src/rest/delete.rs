@@ -43,7 +43,14 @@ impl DeleteOptions {
                 ..Self::default()
             }
         } else {
-            Self::from_value(&decode::parse("DeleteOptions", call.content_type, &call.body)?)?
+            let body = decode::parse("DeleteOptions", call.content_type, &call.body)?;
+            if let Some(kind) = body["kind"].as_str().filter(|kind| *kind != "DeleteOptions") {
+                let version = body["apiVersion"].as_str().unwrap_or_default();
+                return Err(Status::bad_request(format!(
+                    "no kind \"{kind}\" is registered for version \"{version}\" in scheme of options"
+                )));
+            }
+            Self::from_value(&body)?
         };
         options.dry_run |= call.query.dry_run("DeleteOptions")?;
         options.check()?;

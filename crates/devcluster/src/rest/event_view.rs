@@ -2,6 +2,8 @@
 
 use serde_json::{Map, Value};
 
+use crate::fielderror::{FieldError, Problem};
+
 /// (core/v1, events.k8s.io/v1)
 const NAMES: &[(&str, &str)] = &[
     ("involvedObject", "regarding"),
@@ -16,6 +18,20 @@ const NAMES: &[(&str, &str)] = &[
 /// An event of either version as core/v1.
 pub(super) fn to_core(event: Value) -> Value {
     renamed(event, "v1", |name| NAMES.iter().find(|(_, new)| *new == name).map_or(name, |(core, _)| core))
+}
+
+/// What this version demands of new events beyond the core one.
+pub(super) fn new_style_errors(event: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    if event["eventTime"].is_null() {
+        errors.push(FieldError { field: "eventTime".to_owned(), problem: Problem::Required(String::new()) });
+    }
+    let kind = event["type"].as_str().unwrap_or_default();
+    if !matches!(kind, "Normal" | "Warning") {
+        let problem = Problem::Invalid("".into(), format!("has invalid value: {kind}"));
+        errors.push(FieldError { field: "type".to_owned(), problem });
+    }
+    errors
 }
 
 /// A core/v1 event as events.k8s.io/v1, where empty reporters are left out.

@@ -9,6 +9,7 @@ use super::route::Target;
 use super::subresources::set_condition;
 use super::update::NotWritten;
 use super::{Answer, Call, Server, decode, metadata};
+use crate::defaults;
 use crate::kinds::Registered;
 use crate::status::{self, Status};
 use crate::store::Object;
@@ -28,7 +29,7 @@ impl Server {
         if !unguarded {
             self.ask_budgets(&pod, &current, &value, options.dry_run)?;
         }
-        if !current.deleting && !options.dry_run {
+        if !options.dry_run {
             self.mark_disrupted(&pod)?;
         }
         self.delete_object(&pod, &options)?;
@@ -115,6 +116,7 @@ impl Server {
                 "message": "Eviction API: evicting",
             });
             set_condition(&mut new, condition);
+            defaults::apply(&pod.resource().kind, &mut new);
             match self.store(pod, &current, &old, new, false) {
                 Ok(_) => return Ok(()),
                 Err(NotWritten::Refused(status)) => return Err(status),

@@ -197,7 +197,9 @@ impl Server {
             })?,
             Err(_) => self.now(call, prefix),
         };
-        Ok(cut(snapshot, prefix, &start, options.limit, selection))
+        // As for a list from "0", upstream pages no further then.
+        let limit = if options.resource_version == "0" { 0 } else { options.limit };
+        Ok(cut(snapshot, prefix, &start, limit, selection))
     }
 }
 

@@ -5,7 +5,6 @@ use serde_json::{Map, Value, json};
 use super::metadata;
 use crate::fielderror::{FieldError, Problem};
 use crate::status::{Qualified, Status};
-use crate::store::Object;
 
 /// The scale of a workload object.
 pub(super) fn of(object: &Value) -> Value {
@@ -42,11 +41,6 @@ pub(super) fn replicas(scale: &Value) -> Result<i64, Status> {
     let problem = Problem::Invalid(replicas.into(), "must be greater than or equal to 0".to_owned());
     let error = FieldError { field: "spec.replicas".to_owned(), problem };
     Err(Status::invalid(Qualified { group: "autoscaling", name: "Scale" }, metadata::text(scale, "name"), &[error]))
-}
-
-/// The scale of a stored object.
-pub(super) fn show(object: &Object) -> Value {
-    of(&object.to_value())
 }
 
 /// A label selector, or a map of labels, as upstream prints it: `a=b,c in (d,e),!f`.

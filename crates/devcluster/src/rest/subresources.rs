@@ -1,18 +1,25 @@
 //! Parts of objects with their own path: status, scale, binding, eviction, finalize.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
-use super::update::{NotWritten, Patch, Writing, check_name};
-use super::{Answer, Call, Server, decode, metadata, scale};
+use super::patching::Patch;
+use super::route::Target;
+use super::update::{NotWritten, Writing, check_name};
+use super::{Answer, Body, Call, Content, Server, decode, metadata, scale};
+use crate::defaults;
 use crate::kinds::Subresource;
 use crate::status::{self, Qualified, Status};
+use crate::store::Object;
 
 use super::route::Verb;
 
 impl Server {
     pub(super) fn subresource(&self, verb: Verb, part: &Subresource, call: &Call<'_>) -> Result<Answer, Status> {
         match (part.name, verb) {
-            ("scale", Verb::Get) => Ok(Answer::value(200, scale::show(&*self.parent(call)?))),
+            ("scale", Verb::Get) => self.show_scale(call, &*self.parent(call)?),
+            ("log", _) => self.log(call),
             ("scale", _) => self.write_scale(call),
             ("binding", _) => self.bind(call),
             ("eviction", _) => self.evict(call),
@@ -24,7 +31,7 @@ impl Server {
     }
 
     /// The object that the subresource is a part of.
-    pub(super) fn parent(&self, call: &Call<'_>) -> Result<std::sync::Arc<crate::store::Object>, Status> {
+    pub(super) fn parent(&self, call: &Call<'_>) -> Result<Arc<Object>, Status> {
         let target = call.target;
         let found = target.entry.store.get(&target.key());
         found.ok_or_else(|| Status::not_found(target.resource().named(), &target.name))
@@ -40,10 +47,18 @@ impl Server {
         let (input, options) = if put.ends_with("patch+json") || put.ends_with("patch+yaml") {
             (Input::Patch(Patch::parse(call.content_type, &call.body)?), "PatchOptions")
         } else {
-            (Input::Scale(decode::parse("Scale", call.content_type, &call.body)?), "UpdateOptions")
+            let scale = decode::parse("Scale", call.content_type, &call.body)?;
+            if let Some(kind) = scale["kind"].as_str().filter(|kind| *kind != "Scale") {
+                let version = scale["apiVersion"].as_str().and_then(|version| version.rsplit('/').next()).unwrap_or_default();
+                return Err(Status::bad_request(format!(
+                    "{kind} in version \"{version}\" cannot be handled as a Scale: converting ({version}.{kind}) to \
+                     (autoscaling.Scale): unknown conversion"
+                )));
+            }
+            (Input::Scale(scale), "UpdateOptions")
         };
         let dry_run = call.query.dry_run(options)?;
-        let whole = super::route::Target { subresource: None, ..target.clone() };
+        let whole = Target { subresource: None, ..target.clone() };
         let writing = Writing { dry_run, uid_is_precondition: true };
         let object = self.rewrite(&whole, writing, |_, old| {
             let scale = match &input {
@@ -65,18 +80,52 @@ impl Server {
             }
             Ok(new)
         })?;
-        Ok(Answer::value(200, scale::show(&object)))
+        self.show_scale(call, &object)
+    }
+
+    fn show_scale(&self, call: &Call<'_>, object: &Object) -> Result<Answer, Status> {
+        let scale = scale::of(&object.to_value());
+        Ok(Answer::value(200, self.show_value(call, "Scale", scale)?))
+    }
+
+    /// There are no kubelets to ask; a pod that is nowhere has said nothing.
+    fn log(&self, call: &Call<'_>) -> Result<Answer, Status> {
+        let pod = self.parent(call)?.to_value();
+        match pod["spec"]["nodeName"].as_str() {
+            None | Some("") => Ok(Answer { code: 204, content: Content::Body(Body::Whole(None)), warnings: Vec::new() }),
+            Some(node) => Err(Status::internal(format!("node {node:?} is simulated and keeps no logs"))),
+        }
     }
 
     /// Assigns a pod to a node.
     fn bind(&self, call: &Call<'_>) -> Result<Answer, Status> {
-        let target = call.target;
-        let dry_run = call.query.dry_run("CreateOptions")?;
         let binding = decode::parse("Binding", call.content_type, &call.body)?;
-        let node = binding["target"]["name"].as_str().unwrap_or_default();
+        self.bind_pod(call, call.target, &binding)
+    }
+
+    /// A binding posted to its own collection names the pod itself.
+    pub(super) fn bind_any(&self, call: &Call<'_>) -> Result<Answer, Status> {
+        let binding = decode::parse("Binding", call.content_type, &call.body)?;
+        let pods = self.registry.find("", "v1", "pods").expect("pods are built in");
+        let pod = Target { entry: pods, name: metadata::text(&binding, "name").to_owned(), ..call.target.clone() };
+        self.bind_pod(call, &pod, &binding)
+    }
+
+    fn bind_pod(&self, call: &Call<'_>, target: &Target, binding: &Value) -> Result<Answer, Status> {
+        let dry_run = call.query.dry_run("CreateOptions")?;
+        let (kind, node) = (&binding["target"]["kind"], binding["target"]["name"].as_str().unwrap_or_default());
+        if let Some(kind) = kind.as_str().filter(|kind| !matches!(*kind, "" | "Node")) {
+            let message = format!("target.kind: Unsupported value: {kind:?}: supported values: \"Node\", \"<empty>\"");
+            return Err(Status::unclassified(message));
+        }
+        if node.is_empty() {
+            return Err(Status::unclassified("target.name: Required value"));
+        }
         let now = metadata::time(self.clock.now());
         loop {
-            let current = self.parent(call)?;
+            let Some(current) = target.entry.store.get(&target.key()) else {
+                return Err(Status::not_found(target.resource().named(), &target.name));
+            };
             let old = current.to_value();
             let refused = |why: &str| Status::conflict(Qualified { group: "", name: "pods/binding" }, &target.name, why);
             if current.deleting {
@@ -93,6 +142,7 @@ impl Server {
                 }
             }
             set_condition(&mut new, json!({"type": "PodScheduled", "status": "True", "lastTransitionTime": now}));
+            defaults::apply(&target.resource().kind, &mut new);
             match self.store(target, &current, &old, new, dry_run) {
                 Ok(_) => return Ok(Answer::value(201, status::created())),
                 Err(NotWritten::Refused(status)) => return Err(status),

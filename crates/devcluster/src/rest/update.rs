@@ -5,24 +5,16 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::create::{label_namespace, place};
-use super::decode::Strictness;
+use super::decode::{Strictness, duplicate_field, unknown_field};
+use super::patching::Patch;
 use super::query::invalid_options;
 use super::route::Target;
 use super::{Answer, Call, Server, decode, event_view, metadata};
 use crate::fielderror::{FieldError, Problem};
 use crate::kinds::{Resource, Storage};
-use crate::patch::{self, PatchError};
-use crate::status::{Qualified, Status};
+use crate::status::Status;
 use crate::store::{Change, Object, Raced};
 use crate::{defaults, validate};
-
-/// Kinds of patches for built-in resources, as the refusal lists them.
-const PATCHES: &[&str] = &[
-    "application/json-patch+json",
-    "application/merge-patch+json",
-    "application/strategic-merge-patch+json",
-    "application/apply-patch+yaml",
-];
 
 /// How one write is to be done.
 #[derive(Debug, Clone, Copy)]
@@ -51,7 +43,7 @@ impl Server {
         let resource = target.resource();
         let dry_run = call.query.dry_run("UpdateOptions")?;
         let strictness = Strictness::parse(call.query, "UpdateOptions")?;
-        let (mut object, warnings) = decode::object(resource, call.content_type, &call.body, strictness)?;
+        let (mut object, mut warnings) = decode::object(resource, call.content_type, &call.body, strictness)?;
         check_name(target, &object)?;
         place(target, &mut object)?;
         if target.entry.store.get(&target.key()).is_none() && resource.create_on_update && target.subresource.is_none() {
@@ -60,6 +52,7 @@ impl Server {
             }
             return Ok(Answer::object(201, self.create_object(target, object, dry_run)?).warn(warnings));
         }
+        warnings.extend(validate::warnings(&resource.kind, &object));
         let writing = Writing { dry_run, uid_is_precondition: true };
         self.rewrite(target, writing, |_, _| Ok(object.clone())).map(|object| Answer::object(200, object).warn(warnings))
     }
@@ -82,8 +75,12 @@ impl Server {
                 Storage::CoreEvent => event_view::from_core(old.clone()),
             };
             patch.apply(resource, &mut object)?;
-            let unknown = decode::complete(resource, &mut object)?;
-            warnings = strictness.judge(&unknown, invalid_patch)?;
+            let result = object.clone();
+            patch.check(resource, &result)?;
+            decode::arrange(resource, &mut object);
+            let unknown = decode::drop_unknown(resource, &mut object);
+            let complaints = patch.twice.iter().map(duplicate_field).chain(unknown.iter().map(unknown_field)).collect();
+            warnings = strictness.judge(complaints, |why| patch.invalid(&result, &format!("strict decoding error: {why}")))?;
             let mut object = decode::stored(resource, object);
             check_name(target, &object)?;
             place(target, &mut object)?;
@@ -130,6 +127,9 @@ impl Server {
         metadata::carry_over(&mut new, old);
         isolate(resource, part, &mut new, old);
         defaults::apply(&resource.kind, &mut new);
+        if part.is_none() {
+            defaults::on_update(&resource.kind, &mut new);
+        }
         if resource.kind == "Namespace" {
             label_namespace(&mut new);
         }
@@ -138,6 +138,9 @@ impl Server {
             && !errors.contains(&error)
         {
             errors.insert(0, error);
+        }
+        if part == Some("ephemeralcontainers") {
+            errors.extend(removed_ephemeral_containers(&new, old));
         }
         if !errors.is_empty() {
             return Err(Status::invalid(resource.named_kind(), &target.name, &errors).into());
@@ -184,8 +187,8 @@ pub(super) fn check_name(target: &Target, object: &Value) -> Result<(), Status> 
     match metadata::text(object, "name") {
         name if name == target.name => Ok(()),
         "" => Err(Status::bad_request(format!(
-            "the name of the object ( based on URL) was undeterminable: name must be provided for {}",
-            target.resource().plural
+            "the name of the object ({} based on URL) was undeterminable: name must be provided",
+            target.name
         ))),
         name => Err(Status::bad_request(format!(
             "the name of the object ({name}) does not match the name on the URL ({})",
@@ -208,6 +211,8 @@ fn check_identity(target: &Target, new: &Value, old: &Value, writing: Writing) -
             let error = FieldError { field: "metadata.resourceVersion".to_owned(), problem };
             return Err(Status::invalid(resource.named(), &target.name, &[error]));
         }
+    } else if version.parse::<u64>().is_err() {
+        return Err(Status::unclassified(format!("strconv.ParseUint: parsing {version:?}: invalid syntax")));
     } else if version != metadata::text(old, "resourceVersion") {
         return Err(Status::modified(resource.named(), &target.name));
     }
@@ -277,55 +282,17 @@ fn keep_in_spec(object: &mut Value, field: &str, value: Option<Value>) {
     };
 }
 
-/// A patch of a request.
-pub(super) enum Patch {
-    Json(Value),
-    Merge(Value),
-    Strategic(Value),
-}
-
-impl Patch {
-    pub(super) fn parse(content_type: &str, body: &[u8]) -> Result<Self, Status> {
-        let json = || {
-            serde_json::from_slice::<Value>(body).map_err(|error| Status::bad_request(format!("error decoding patch: {error}")))
-        };
-        match decode::media_type(content_type) {
-            "application/json-patch+json" => json().map(Self::Json),
-            "application/merge-patch+json" => object_patch(json()?).map(Self::Merge),
-            "application/strategic-merge-patch+json" => object_patch(json()?).map(Self::Strategic),
-            "application/apply-patch+yaml" => Err(Status::unsupported_body(&PATCHES[..3])),
-            _ => Err(Status::unsupported_patch()),
-        }
-    }
-
-    pub(super) fn apply(&self, resource: &Resource, object: &mut Value) -> Result<(), Status> {
-        let applied = match self {
-            Self::Json(patch) => patch::json(object, patch),
-            Self::Merge(patch) => {
-                patch::merge(object, patch);
-                Ok(())
-            }
-            Self::Strategic(patch) => patch::strategic(&resource.kind, object, patch),
-        };
-        applied.map_err(|error| match error {
-            PatchError::Malformed(message) => Status::bad_request(message),
-            PatchError::Failed(_) => {
-                let mut status = Status::new(422, "Invalid", "the server rejected our request due to an error in our request");
-                status.details = Some(Box::new(json!({})));
-                status
-            }
-            PatchError::TooLarge(message) => Status::new(413, "RequestEntityTooLarge", message),
-            PatchError::Internal(message) => Status::unclassified(message),
-        })
-    }
-}
-
-/// 422 for a patch whose result is no object of the kind.
-fn invalid_patch(errors: &str) -> Status {
-    let problem = Problem::Invalid(Value::from("patch"), format!("strict decoding error: {errors}"));
-    Status::invalid(Qualified { group: "", name: "" }, "", &[FieldError { field: "patch".to_owned(), problem }])
-}
-
-fn object_patch(patch: Value) -> Result<Value, Status> {
-    if patch.is_object() { Ok(patch) } else { Err(Status::bad_request("error decoding patch: the patch is no JSON object")) }
+fn removed_ephemeral_containers(new: &Value, old: &Value) -> Option<FieldError> {
+    let names = |pod: &Value| -> Vec<String> {
+        let containers = pod["spec"]["ephemeralContainers"].as_array().into_iter().flatten();
+        containers.filter_map(|container| container["name"].as_str().map(str::to_owned)).collect()
+    };
+    let kept = names(new);
+    let removed: String = names(old)
+        .iter()
+        .filter(|name| !kept.contains(name))
+        .map(|name| format!("existing ephemeral containers {name:?} may not be removed\n"))
+        .collect();
+    let error = || FieldError { field: "spec.ephemeralContainers".to_owned(), problem: Problem::Forbidden(removed.clone()) };
+    (!removed.is_empty()).then(error)
 }

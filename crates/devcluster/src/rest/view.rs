@@ -70,6 +70,20 @@ impl Server {
         }
     }
 
+    /// Something that is shown like an object of `kind` without being stored as one, in the form the client asked for.
+    pub(super) fn show_value(&self, call: &Call<'_>, kind: &str, value: Value) -> Result<Value, Status> {
+        Ok(match call.form.view {
+            View::Full | View::Discovery => value,
+            View::Metadata => partial(&value),
+            View::Table => {
+                let include = RowObject::parse(call.query.text("includeObject"))?;
+                let metadata = json!({"resourceVersion": value["metadata"]["resourceVersion"]});
+                let row = self.row(kind, value, include, |value| value);
+                in_table(metadata, Value::from(tables::columns(kind)), vec![row])
+            }
+        })
+    }
+
     /// Objects as rows; `columns` only where the reader does not have them yet.
     pub(super) fn table(
         &self,
@@ -79,32 +93,35 @@ impl Server {
         include: RowObject,
         columns: bool,
     ) -> Value {
-        let now = self.clock.now();
-        let rows: Vec<Value> = objects
-            .iter()
-            .map(|object| {
-                let value = object.to_value();
-                let cells = tables::cells(&resource.kind, &value, now);
-                let object = match include {
-                    RowObject::None => Value::Null,
-                    RowObject::Full => match resource.storage {
-                        Storage::Own => value,
-                        Storage::CoreEvent => event_view::from_core(value),
-                    },
-                    RowObject::Metadata => {
-                        json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": value["metadata"]})
-                    }
-                };
-                json!({"cells": cells, "object": object})
-            })
-            .collect();
+        let view = |value| match resource.storage {
+            Storage::Own => value,
+            Storage::CoreEvent => event_view::from_core(value),
+        };
+        let rows = objects.iter().map(|object| self.row(&resource.kind, object.to_value(), include, view)).collect();
         let columns = if columns { Value::from(tables::columns(&resource.kind)) } else { Value::Null };
-        json!({
-            "kind": "Table",
-            "apiVersion": "meta.k8s.io/v1",
-            "metadata": metadata,
-            "columnDefinitions": columns,
-            "rows": rows,
-        })
+        in_table(metadata, columns, rows)
     }
+
+    fn row(&self, kind: &str, value: Value, include: RowObject, view: impl FnOnce(Value) -> Value) -> Value {
+        let mut row = json!({"cells": tables::cells(kind, &value, self.clock.now())});
+        if let Some(conditions) = tables::row_conditions(kind, &value) {
+            row["conditions"] = conditions;
+        }
+        row["object"] = match include {
+            RowObject::None => Value::Null,
+            RowObject::Full => view(value),
+            RowObject::Metadata => partial(&value),
+        };
+        row
+    }
+}
+
+fn partial(object: &Value) -> Value {
+    json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": object["metadata"]})
+}
+
+fn in_table(metadata: Value, columns: Value, rows: Vec<Value>) -> Value {
+    json!({
+        "kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "columnDefinitions": columns, "rows": rows,
+    })
 }

@@ -1,0 +1,105 @@
+//! The patch of a request, and what is wrong with its result.
+
+use serde_json::{Value, json};
+
+use super::{decode, duplicates};
+use crate::fielderror::{FieldError, Problem};
+use crate::kinds::{Resource, Storage};
+use crate::patch::{self, PatchError};
+use crate::schema;
+use crate::status::{Qualified, Status};
+
+/// Kinds of patches for built-in resources, as the refusal lists them; apply is not served.
+const PATCHES: &[&str] =
+    &["application/json-patch+json", "application/merge-patch+json", "application/strategic-merge-patch+json"];
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Json,
+    Merge,
+    Strategic,
+}
+
+/// A patch, parsed.
+pub(super) struct Patch {
+    kind: Kind,
+    patch: Value,
+    /// Paths of keys that are in it twice.
+    pub(super) twice: Vec<String>,
+}
+
+impl Patch {
+    pub(super) fn parse(content_type: &str, body: &[u8]) -> Result<Self, Status> {
+        let kind = match decode::media_type(content_type) {
+            "application/json-patch+json" => Kind::Json,
+            "application/merge-patch+json" => Kind::Merge,
+            "application/strategic-merge-patch+json" => Kind::Strategic,
+            "application/apply-patch+yaml" => return Err(Status::unsupported_body(PATCHES)),
+            _ => return Err(Status::unsupported_patch()),
+        };
+        let (patch, twice) =
+            duplicates::parse(body).map_err(|error| Status::bad_request(format!("error decoding patch: {error}")))?;
+        if kind != Kind::Json {
+            patch::check_object(&patch).map_err(status_of)?;
+        }
+        Ok(Self { kind, patch, twice })
+    }
+
+    pub(super) fn apply(&self, resource: &Resource, object: &mut Value) -> Result<(), Status> {
+        let applied = match self.kind {
+            Kind::Json => patch::json(object, &self.patch),
+            Kind::Merge => {
+                patch::merge(object, &self.patch);
+                Ok(())
+            }
+            Kind::Strategic => patch::strategic(&resource.kind, object, &self.patch),
+        };
+        applied.map_err(status_of)
+    }
+
+    /// Whether `result` is an object of `resource`.
+    pub(super) fn check(&self, resource: &Resource, result: &Value) -> Result<(), Status> {
+        let (kind, version) = (result["kind"].as_str().unwrap_or_default(), result["apiVersion"].as_str().unwrap_or_default());
+        if kind != resource.kind || version != resource.api_version() {
+            let from = version.rsplit('/').next().unwrap_or_default();
+            let group = if resource.group.is_empty() { "core" } else { &resource.group };
+            let why = format!("converting ({from}.{kind}) to ({group}.{}): unknown conversion", resource.kind);
+            return Err(self.invalid(result, &why));
+        }
+        if !result["metadata"].is_object() {
+            return Err(self.invalid(result, "json: cannot unmarshal metadata into Go value of type v1.ObjectMeta"));
+        }
+        if resource.storage == Storage::CoreEvent {
+            // Its fields are checked under their core names.
+            return Ok(());
+        }
+        let error = match self.kind {
+            Kind::Strategic => schema::decode::restore_error(&resource.kind, result),
+            Kind::Json | Kind::Merge => schema::decode::decode_error(&resource.kind, result),
+        };
+        error.map_or(Ok(()), |why| Err(self.invalid(result, &why)))
+    }
+
+    /// 422 about `result`; upstream shows a strategic patch itself instead.
+    pub(super) fn invalid(&self, result: &Value, why: &str) -> Status {
+        let shown = match self.kind {
+            Kind::Strategic => patch::go_print(&self.patch),
+            Kind::Json | Kind::Merge => result.to_string(),
+        };
+        let error = FieldError { field: "patch".to_owned(), problem: Problem::Invalid(shown.into(), why.to_owned()) };
+        Status::invalid(Qualified { group: "", name: "" }, "", &[error])
+    }
+}
+
+fn status_of(error: PatchError) -> Status {
+    match error {
+        PatchError::Malformed(message) => Status::bad_request(message),
+        PatchError::Failed(message) => {
+            let mut status = Status::new(422, "Invalid", message);
+            status.details = Some(Box::new(json!({})));
+            status
+        }
+        PatchError::TooLarge(message) => Status::new(413, "RequestEntityTooLarge", message),
+        PatchError::Internal(message) => Status::unclassified(message),
+    }
+}

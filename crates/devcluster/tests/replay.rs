@@ -1,0 +1,437 @@
+//! Replays what was recorded from a real API server, and compares.
+//!
+//! The recordings are not part of this repository: `STEERSMAN_SHARED` names the folder that holds them in `reference/data`, else it is
+//! looked for next to the working copies. Steps that are known to differ are listed in `replay-known.txt` with the reason; a step
+//! that differs without being listed fails, and so does one that is listed and does not differ.
+
+#![allow(clippy::unwrap_used)]
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::BodyExt;
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+use steersman_devcluster::DevCluster;
+use steersman_devcluster::rest::Body;
+use steersman_runtime::clock::Clock;
+use tower::Service;
+
+/// Of later issues: apply, managed fields, custom resources, users.
+const NOT_YET: &[&str] = &["server-side-apply", "managed-fields", "crd", "auth"];
+
+#[tokio::test(start_paused = true)]
+async fn answers_equal_those_of_a_real_server() {
+    let Some(folder) = folder() else {
+        println!("skipped: no recordings found");
+        return;
+    };
+    let known = known();
+    let mut problems = String::new();
+    let mut found = BTreeSet::new();
+    let (mut steps, mut differing) = (0, 0);
+    let only = std::env::var("STEERSMAN_SCENARIO").ok();
+    for path in scenarios(&folder) {
+        let name = path.file_stem().unwrap().to_string_lossy().into_owned();
+        if NOT_YET.contains(&name.as_str()) || only.as_ref().is_some_and(|only| *only != name) {
+            continue;
+        }
+        let scenario: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+        let differences = replay(&scenario).await;
+        let total = scenario["steps"].as_array().unwrap().len();
+        println!("{name}: {} of {total} steps differ", differences.len());
+        steps += total;
+        differing += differences.len();
+        for (step, difference) in differences {
+            let id = format!("{name}/{step}");
+            if !known.contains_key(&id) {
+                writeln!(problems, "--- {id} differs\n{difference}").unwrap();
+            }
+            found.insert(id);
+        }
+        let stale = known.keys().filter(|id| id.starts_with(&format!("{name}/")) && !found.contains(*id));
+        for id in stale {
+            writeln!(problems, "--- {id} is listed as known to differ, but is equal").unwrap();
+        }
+    }
+    println!("{differing} of {steps} steps differ");
+    assert!(problems.is_empty(), "\n{problems}");
+}
+
+fn folder() -> Option<PathBuf> {
+    let named = std::env::var_os("STEERSMAN_SHARED").map(PathBuf::from);
+    let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let beside = ["../../../shared", "../../../../shared"].map(|path| crate_folder.join(path));
+    let shared = named.into_iter().chain(beside);
+    shared.map(|path| path.join("reference/data/api-recordings")).find(|path| path.is_dir())
+}
+
+fn scenarios(folder: &Path) -> Vec<PathBuf> {
+    let mut paths: Vec<PathBuf> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "json"))
+        .collect();
+    paths.sort();
+    paths
+}
+
+/// `scenario/step reason` lines.
+fn known() -> BTreeMap<String, String> {
+    include_str!("replay-known.txt")
+        .lines()
+        .filter(|line| !line.is_empty() && !line.starts_with('#'))
+        .map(|line| {
+            let (id, reason) = line.split_once(' ').unwrap_or_else(|| panic!("{line:?} gives no reason"));
+            (id.to_owned(), reason.to_owned())
+        })
+        .collect()
+}
+
+/// An open watch: its answer's head, and the frames so far.
+struct Watch {
+    status: u16,
+    body: Body,
+}
+
+/// Steps that differ, with what differs.
+async fn replay(scenario: &Value) -> Vec<(String, String)> {
+    let cluster = DevCluster::new(Clock::runtime("2026-01-01T00:00:00Z".parse::<Timestamp>().unwrap()));
+    let mut variables: HashMap<String, String> = HashMap::new();
+    let mut versions: HashMap<String, u64> = HashMap::new();
+    let mut watches: HashMap<String, Watch> = HashMap::new();
+    let mut differences = Vec::new();
+    for step in scenario["steps"].as_array().unwrap() {
+        let id = step["id"].as_str().unwrap().to_owned();
+        let difference = match step["action"].as_str() {
+            Some("watchOpen") => {
+                let response = send(&cluster, &step["request"], &variables).await;
+                let status = response.status().as_u16();
+                let watch = Watch { status, body: response.into_body() };
+                watches.insert(step["watch"].as_str().unwrap().to_owned(), watch);
+                None
+            }
+            Some("watchClose") => {
+                let watch = watches.remove(step["watch"].as_str().unwrap()).unwrap();
+                close(watch, &step["response"]).await
+            }
+            Some(_) => {
+                tokio::time::sleep(Duration::from_millis(step["milliseconds"].as_u64().unwrap_or(100))).await;
+                None
+            }
+            None => {
+                let response = send(&cluster, &step["request"], &variables).await;
+                let (found, body) = received(response).await;
+                for (variable, path) in step["capture"].as_object().into_iter().flatten() {
+                    if let Some(value) = at(&body, path.as_str().unwrap()) {
+                        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+                        variables.insert(variable.clone(), text);
+                    }
+                }
+                let related = relate(&mut versions, &body);
+                compare(step, found, &body, related)
+            }
+        };
+        differences.extend(difference.map(|difference| (id, difference)));
+    }
+    differences
+}
+
+async fn send(cluster: &DevCluster, request: &Value, variables: &HashMap<String, String>) -> Response<Body> {
+    let fill =
+        |text: &str| variables.iter().fold(text.to_owned(), |text, (name, value)| text.replace(&format!("${{{name}}}"), value));
+    let body = match (request.get("body"), request.get("bodyText")) {
+        (Some(body), _) => fill(&body.to_string()),
+        (None, Some(text)) => fill(text.as_str().unwrap()),
+        (None, None) => String::new(),
+    };
+    let mut built = Request::builder()
+        .method(request["method"].as_str().unwrap())
+        .uri(fill(request["path"].as_str().unwrap()))
+        .header("user-agent", "rec/1.0")
+        .header("accept", request["accept"].as_str().unwrap_or("application/json"));
+    if let Some(kind) = request["contentType"].as_str() {
+        built = built.header("content-type", kind);
+    }
+    let request = built.body(http_body_util::Full::new(Bytes::from(body))).unwrap();
+    cluster.service().call(request).await.unwrap()
+}
+
+/// Status and headers as the recordings keep them, and the body.
+async fn received(response: Response<Body>) -> (Value, Value) {
+    let mut headers = Map::new();
+    for name in ["Content-Type", "Retry-After"] {
+        if let Some(value) = response.headers().get(name) {
+            headers.insert(name.to_owned(), json!(value.to_str().unwrap()));
+        }
+    }
+    let warnings: Vec<&str> = response.headers().get_all("Warning").iter().map(|value| value.to_str().unwrap()).collect();
+    if !warnings.is_empty() {
+        headers.insert("Warning".to_owned(), json!(warnings));
+    }
+    let found = json!({"status": response.status().as_u16(), "headers": headers});
+    let bytes = response.into_body().collect().await.unwrap().to_bytes();
+    if bytes.is_empty() {
+        return (found, Value::Null);
+    }
+    let text = || json!(String::from_utf8_lossy(&bytes));
+    (found, serde_json::from_slice(&bytes).unwrap_or_else(|_| text()))
+}
+
+/// Reads the frames of a watch until the recorded number has come, or the stream ends, or nothing comes for a while.
+async fn close(mut watch: Watch, expected: &Value) -> Option<String> {
+    let mut text = Vec::new();
+    let wanted = expected["frames"].as_array().map_or(usize::MAX, Vec::len);
+    let by_server = expected["closedBy"] == "server";
+    let mut frames: Vec<Value> = Vec::new();
+    let mut ended = false;
+    loop {
+        let patience = Duration::from_secs(if by_server || wanted == usize::MAX { 30 } else { 1 });
+        match tokio::time::timeout(patience, watch.body.frame()).await {
+            Ok(Some(frame)) => text.extend_from_slice(&frame.unwrap().into_data().unwrap()),
+            Ok(None) => ended = true,
+            Err(_) => break,
+        }
+        while let Some(end) = text.iter().position(|byte| *byte == b'\n') {
+            let line: Vec<u8> = text.drain(..=end).collect();
+            frames.push(serde_json::from_slice(&line).unwrap());
+        }
+        if ended {
+            break;
+        }
+    }
+    if let Some(body) = expected.get("body") {
+        let found = serde_json::from_slice(&text).unwrap_or(Value::Null);
+        let found = json!({"status": watch.status, "body": masked(&found)});
+        let expected = json!({"status": expected["status"], "body": masked(body)});
+        return differ(&expected, &found);
+    }
+    let end_mark = |frame: &Value| frame.pointer("/object/metadata/annotations/k8s.io~1initial-events-end").is_some();
+    frames.retain(|frame| frame["type"] != "BOOKMARK" || end_mark(frame) || frame["object"]["kind"] == "Table");
+    let found =
+        json!({"status": watch.status, "closedBy": if ended { "server" } else { "client" }, "frames": masked(&json!(frames))});
+    let expected = json!({"status": expected["status"], "closedBy": expected["closedBy"], "frames": masked(&expected["frames"])});
+    differ(&expected, &found)
+}
+
+/// How the version of the object in `body` relates to the last one seen of it.
+fn relate(versions: &mut HashMap<String, u64>, body: &Value) -> Option<&'static str> {
+    if body["kind"] == "Scale" {
+        // A view of another object, which the recordings leave out.
+        return None;
+    }
+    let uid = body["metadata"]["uid"].as_str()?;
+    let version: u64 = body["metadata"]["resourceVersion"].as_str()?.parse().ok()?;
+    Some(match versions.insert(uid.to_owned(), version) {
+        None => "first",
+        Some(last) if last == version => "same",
+        Some(last) if last < version => "higher",
+        Some(_) => "lower",
+    })
+}
+
+fn compare(step: &Value, found: Value, body: &Value, related: Option<&str>) -> Option<String> {
+    let response = &step["response"];
+    let mut body = masked(body);
+    let recorded = response.get("body").or_else(|| response.get("bodyText")).cloned().unwrap_or(Value::Null);
+    let mut recorded = masked(&recorded);
+    if let Some(groups) = step["bodyFilter"]["groups"].as_array() {
+        filter_groups(&mut body, groups);
+        filter_groups(&mut recorded, groups);
+    }
+    if let Some(prefix) = step["request"]["body"]["metadata"]["generateName"].as_str() {
+        body = mask_generated(&body, &prefix[..prefix.len().min(58)]);
+    }
+    let path = step["request"]["path"].as_str().unwrap_or_default();
+    if path == "/version" || path.contains("verbose") {
+        // These describe one build: only the keys count, of texts only that there is one.
+        body = keys_of(&body);
+        recorded = keys_of(&recorded);
+    }
+    let mirrors_the_implementation = |value: &Value| {
+        let message = value["message"].as_str().unwrap_or_default();
+        ["strconv.", "Go struct", "json: ", "scheme", "invalid character", "json parse error", "yaml:", "StorageError"]
+            .iter()
+            .any(|mark| message.contains(mark))
+    };
+    if mirrors_the_implementation(&recorded) && recorded["reason"] == body["reason"] {
+        body["message"] = recorded["message"].clone();
+        if let Some(details) = recorded.get("details") {
+            body["details"] = details.clone();
+        }
+    }
+    let found = json!({"status": found["status"], "headers": found["headers"], "rv": related, "body": body});
+    let headers = response.get("headers").cloned().unwrap_or(json!({}));
+    let rv = if response["rv"].is_null() { found["rv"].clone() } else { response["rv"].clone() };
+    let expected = json!({"status": response["status"], "headers": headers, "rv": rv, "body": recorded});
+    differ(&expected, &found)
+}
+
+/// `<prefix>abcde`, wherever it is in a text.
+fn mask_generated(value: &Value, prefix: &str) -> Value {
+    match value {
+        Value::Object(fields) => fields.iter().map(|(key, value)| (key.clone(), mask_generated(value, prefix))).collect(),
+        Value::Array(items) => items.iter().map(|item| mask_generated(item, prefix)).collect(),
+        Value::String(text) => {
+            let mut masked = text.clone();
+            let is_suffix =
+                |text: &str| text.len() == 5 && text.bytes().all(|byte| b"bcdfghjklmnpqrstvwxz2456789".contains(&byte));
+            for (start, _) in text.match_indices(prefix) {
+                let suffix = start + prefix.len();
+                if text.get(suffix..suffix + 5).is_some_and(is_suffix) {
+                    masked = masked.replace(&text[start..suffix + 5], &format!("{prefix}<suffix>"));
+                }
+            }
+            Value::from(masked)
+        }
+        other => other.clone(),
+    }
+}
+
+fn filter_groups(body: &mut Value, groups: &[Value]) {
+    for list in ["items", "groups"] {
+        if let Some(items) = body.get_mut(list).and_then(Value::as_array_mut) {
+            let name =
+                |item: &Value| if item["name"].is_null() { item["metadata"]["name"].clone() } else { item["name"].clone() };
+            items.retain(|item| groups.contains(&name(item)));
+            // The order of groups is the server's.
+            items.sort_by_key(|item| name(item).to_string());
+        }
+    }
+}
+
+fn keys_of(value: &Value) -> Value {
+    match value {
+        Value::Object(fields) => fields.keys().map(|key| (key.clone(), Value::Null)).collect(),
+        _ => json!("text"),
+    }
+}
+
+fn at<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
+    path.split('.').try_fold(value, |value, key| match key.parse::<usize>() {
+        Ok(index) => value.get(index),
+        Err(_) => value.get(key),
+    })
+}
+
+/// Replaces what differs from run to run by the placeholders of the recordings, and leaves out managed fields, which are not kept yet.
+fn masked(value: &Value) -> Value {
+    mask(value, "")
+}
+
+fn mask(value: &Value, key: &str) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let generated = fields.get("generateName").and_then(Value::as_str).map(str::to_owned);
+            fields
+                .iter()
+                .filter(|(key, _)| *key != "managedFields")
+                .map(|(key, value)| match (key.as_str(), value.as_str(), &generated) {
+                    ("name", Some(name), Some(prefix)) if name.len() == prefix.len() + 5 && name.starts_with(prefix.as_str()) => {
+                        (key.clone(), json!(format!("{prefix}<suffix>")))
+                    }
+                    _ => (key.clone(), mask(value, key)),
+                })
+                .collect()
+        }
+        Value::Array(items) => items.iter().map(|item| mask(item, key)).collect(),
+        Value::String(text) => Value::from(mask_text(text, key)),
+        other => other.clone(),
+    }
+}
+
+fn mask_text(text: &str, key: &str) -> String {
+    match key {
+        "resourceVersion" | "remainingVersion" if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) => {
+            "<rv>".to_owned()
+        }
+        "continue" => "<continue>".to_owned(),
+        "storageVersionHash" => "<hash>".to_owned(),
+        "serverAddress" => "<serverAddress>".to_owned(),
+        "clusterIP" | "clusterIPs" if text.starts_with("10.96.") => "<ip>".to_owned(),
+        "cells" if is_age(text) => "<age>".to_owned(),
+        "cells" if text.starts_with("10.96.") => "<ip>".to_owned(),
+        _ => {
+            let mut masked = text.replace('\u{a0}', " ");
+            for word in words(text) {
+                if uuid::Uuid::try_parse(&word).is_ok() && word.len() == 36 {
+                    masked = masked.replace(&word, "<uid>");
+                } else if is_server_time(&word) {
+                    masked = masked.replace(&word, "<time>");
+                }
+            }
+            if key == "message" {
+                masked = mask_versions(&masked);
+            }
+            masked
+        }
+    }
+}
+
+fn words(text: &str) -> Vec<String> {
+    text.split(|letter: char| !(letter.is_ascii_alphanumeric() || "-:.".contains(letter)))
+        .map(|word| word.trim_end_matches(['.', ':']).to_owned())
+        .filter(|word| word.len() >= 20)
+        .collect()
+}
+
+/// Times that a client sent are in 2024.
+fn is_server_time(word: &str) -> bool {
+    !word.starts_with("2024-") && word.parse::<Timestamp>().is_ok()
+}
+
+fn mask_versions(message: &str) -> String {
+    let mut masked = message.to_owned();
+    for (before, after) in [("current: ", ""), ("ResourceVersion in record (", ")"), ("ResourceVersion in object meta: ", "")] {
+        if let Some(start) = masked.find(before).map(|at| at + before.len()) {
+            let digits = masked[start..].bytes().take_while(u8::is_ascii_digit).count();
+            if digits > 0 && masked[start + digits..].starts_with(after) {
+                masked.replace_range(start..start + digits, "<rv>");
+            }
+        }
+    }
+    masked
+}
+
+/// `0s`, `12m`, `3d4h`.
+fn is_age(text: &str) -> bool {
+    text.ends_with(['s', 'm', 'h', 'd', 'y'])
+        && text.starts_with(|letter: char| letter.is_ascii_digit())
+        && text.bytes().all(|byte| byte.is_ascii_digit() || b"smhdy".contains(&byte))
+}
+
+/// What is not equal, path by path.
+fn differ(expected: &Value, found: &Value) -> Option<String> {
+    let mut lines = String::new();
+    walk("", expected, found, &mut lines);
+    (!lines.is_empty()).then_some(lines)
+}
+
+fn walk(path: &str, expected: &Value, found: &Value, lines: &mut String) {
+    match (expected, found) {
+        (Value::Object(wanted), Value::Object(got)) => {
+            let keys: BTreeSet<&String> = wanted.keys().chain(got.keys()).collect();
+            for key in keys {
+                let path = format!("{path}/{key}");
+                match (wanted.get(key), got.get(key)) {
+                    (Some(wanted), Some(got)) => walk(&path, wanted, got, lines),
+                    (Some(wanted), None) => writeln!(lines, "  {path}: missing {wanted}").unwrap(),
+                    (None, Some(got)) => writeln!(lines, "  {path}: too much {got}").unwrap(),
+                    (None, None) => {}
+                }
+            }
+        }
+        (Value::Array(wanted), Value::Array(got)) if wanted.len() == got.len() => {
+            for (index, (wanted, got)) in wanted.iter().zip(got).enumerate() {
+                walk(&format!("{path}/{index}"), wanted, got, lines);
+            }
+        }
+        // The recordings write `<age>` only where one was shown.
+        _ if expected != found => writeln!(lines, "  {path}:\n    recorded {expected}\n    answered {found}").unwrap(),
+        _ => {}
+    }
+}

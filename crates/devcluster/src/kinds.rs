@@ -221,6 +221,14 @@ impl Registry {
         })
     }
 
+    /// Whether the group is known, and if so, whether it has the version.
+    pub fn has_version(&self, group: &str, version: &str) -> Option<bool> {
+        self.read(|served| {
+            let known = served.groups.iter().find(|known| known.name == group)?;
+            Some(known.versions.iter().any(|served| served == version))
+        })
+    }
+
     /// Groups in the order they were added.
     pub fn groups(&self) -> Vec<Group> {
         self.read(|served| served.groups.clone())

@@ -161,10 +161,10 @@ impl Route {
     }
 
     fn below(registry: &Registry, group: &str, version: &str, rest: &[&str]) -> Self {
-        let groups = registry.groups();
-        let Some(known) = groups.iter().find(|known| known.name == group) else { return Self::Nothing };
-        if !known.versions.iter().any(|served| served == version) {
-            return Self::NoSuchResource;
+        match registry.has_version(group, version) {
+            None => return Self::Nothing,
+            Some(false) => return Self::NoSuchResource,
+            Some(true) => {}
         }
         if rest.is_empty() {
             return Self::GroupVersion(group.to_owned(), version.to_owned());

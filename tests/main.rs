@@ -7,4 +7,5 @@ mod harness;
 mod kubectl;
 mod lifecycle;
 mod program;
+mod readme;
 mod support;

@@ -189,10 +189,10 @@ mod tests {
     #[test]
     fn a_file_may_hold_documents_and_lists() {
         let text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n---\n---\napiVersion: v1\nkind: List\nitems:\n\
-                    - {apiVersion: v1, kind: Pod, metadata: {name: b, namespace: n}}\n";
+                    - {apiVersion: v1, kind: Pod, metadata: {name: b, namespace: other}}\n";
         let all = parse(Path::new("f.yaml"), text).unwrap();
         let seen: Vec<_> = all.iter().map(|m| (m.kind(), m.namespace(), m.name())).collect();
-        assert_eq!(seen, [("ConfigMap", "default", "a"), ("Pod", "n", "b")]);
+        assert_eq!(seen, [("ConfigMap", "default", "a"), ("Pod", "other", "b")]);
     }
 
     #[test]

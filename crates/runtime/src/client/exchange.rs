@@ -17,7 +17,7 @@ use serde::Serialize;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::lines::Lines;
-use super::{ApiError, ClientMetrics, ClientSettings, Target, WriteGate, error, header_value};
+use super::{ApiError, ClientMetrics, ClientSettings, JSON, Target, WriteGate, error, header_value};
 use crate::rate::TokenBucket;
 
 /// Upstream's `defaultMaxRetries`.
@@ -40,17 +40,27 @@ pub(super) struct Call<'a> {
     query: &'a str,
     body: Bytes,
     content_type: Option<&'static str>,
+    accept: &'static str,
 }
 
 impl<'a> Call<'a> {
     pub(super) fn on(method: Method, target: Target<'a>) -> Self {
-        Self { method, path: target.path(), target: Some(target), query: "", body: Bytes::new(), content_type: None }
+        Self { path: target.path(), target: Some(target), ..Self::new(method) }
     }
 
     /// GET `path`, which may carry a query.
     pub(super) fn at(path: &'a str) -> Self {
         let (path, query) = path.split_once('?').unwrap_or((path, ""));
-        Self { method: Method::GET, path: path.to_owned(), target: None, query, body: Bytes::new(), content_type: None }
+        Self { path: path.to_owned(), query, ..Self::new(Method::GET) }
+    }
+
+    fn new(method: Method) -> Self {
+        Self { method, target: None, path: String::new(), query: "", body: Bytes::new(), content_type: None, accept: JSON }
+    }
+
+    /// Asks for the answer in one of these media types.
+    pub(super) fn accept(self, accept: &'static str) -> Self {
+        Self { accept, ..self }
     }
 
     pub(super) fn query(self, query: &'a str) -> Self {
@@ -76,7 +86,7 @@ impl<'a> Call<'a> {
                 .body(Body::from(self.body.clone()))?;
 
         let headers = request.headers_mut();
-        headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
+        headers.insert(ACCEPT, HeaderValue::from_static(self.accept));
         headers.insert(USER_AGENT, user_agent.clone());
         if let Some(content_type) = self.content_type {
             headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
@@ -103,8 +113,8 @@ enum Failure {
 /// Everything that clones of one [`super::ApiClient`] share.
 pub(super) struct Exchange {
     base: kube::Client,
+    settings: ClientSettings,
     user_agent: HeaderValue,
-    timeout: Duration,
     throttle: Option<Mutex<TokenBucket>>,
     /// When a very long wait was last reported.
     reported: Mutex<Option<Instant>>,
@@ -114,14 +124,15 @@ pub(super) struct Exchange {
 impl Exchange {
     pub(super) fn new(base: kube::Client, settings: ClientSettings, metrics: ClientMetrics) -> Self {
         let throttle = (settings.qps > 0.0).then(|| Mutex::new(TokenBucket::new(f64::from(settings.qps), settings.burst.max(1))));
-        Self {
-            base,
-            user_agent: header_value(&settings.user_agent),
-            timeout: settings.timeout,
-            throttle,
-            reported: Mutex::new(None),
-            metrics,
-        }
+        Self { base, user_agent: header_value(&settings.user_agent), settings, throttle, reported: Mutex::new(None), metrics }
+    }
+
+    /// The same with a throttle of its own.
+    pub(super) fn rethrottled(&self, qps_factor: f32, burst_factor: u32) -> Self {
+        let ClientSettings { qps, burst, .. } = self.settings;
+        let settings =
+            ClientSettings { qps: qps * qps_factor, burst: burst.saturating_mul(burst_factor), ..self.settings.clone() };
+        Self::new(self.base.clone(), settings, self.metrics.clone())
     }
 
     /// Sends an ordinary request, as often as its failures allow.
@@ -211,7 +222,7 @@ impl Exchange {
     }
 
     async fn within_limit(&self, exchange: impl Future<Output = Result<Answer, BoxError>>) -> Result<Answer, Failure> {
-        match timeout(self.timeout, exchange).await {
+        match timeout(self.settings.timeout, exchange).await {
             Ok(outcome) => outcome.map_err(Failure::Transport),
             Err(_) => Err(Failure::Timeout),
         }
@@ -232,7 +243,7 @@ impl Exchange {
         let request = call.name();
         match failure {
             Failure::Transport(source) => ApiError::Transport { request, source },
-            Failure::Timeout => ApiError::Timeout { request, timeout: self.timeout },
+            Failure::Timeout => ApiError::Timeout { request, timeout: self.settings.timeout },
             Failure::Fenced => ApiError::Transport { request, source: "leadership ended before the answer came".into() },
         }
     }

@@ -99,6 +99,7 @@ impl PatchKind {
 pub struct ApiClient {
     exchange: Arc<Exchange>,
     gate: Option<Arc<dyn WriteGate>>,
+    metadata_only: bool,
 }
 
 /// What sets one client apart from another.
@@ -127,47 +128,62 @@ pub trait WriteGate: Send + Sync + 'static {
 }
 
 const JSON: &str = "application/json";
+/// Falls back to whole objects, whose metadata reads the same.
+const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
+const METADATA_LIST: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
 
 impl ApiClient {
     /// A client over `base`. The metrics are shared by all clients of the process.
     pub fn new(base: kube::Client, settings: ClientSettings, metrics: ClientMetrics) -> Self {
-        Self { exchange: Arc::new(Exchange::new(base, settings, metrics)), gate: None }
+        Self { exchange: Arc::new(Exchange::new(base, settings, metrics)), gate: None, metadata_only: false }
     }
 
     /// The same client, with writes (everything but GET) refused as [`ApiError::Fenced`] once `gate` is closed.
     #[must_use]
     pub fn fenced(&self, gate: Arc<dyn WriteGate>) -> Self {
-        Self { exchange: Arc::clone(&self.exchange), gate: Some(gate) }
+        Self { gate: Some(gate), ..self.clone() }
+    }
+
+    /// The same client (and the same throttle), asking for the metadata of objects instead of whole objects.
+    #[must_use]
+    pub fn metadata_only(&self) -> Self {
+        Self { metadata_only: true, ..self.clone() }
+    }
+
+    /// The same client with a throttle of its own: this client's rate and burst, multiplied.
+    #[must_use]
+    pub fn rethrottled(&self, qps_factor: f32, burst_factor: u32) -> Self {
+        Self { exchange: Arc::new(self.exchange.rethrottled(qps_factor, burst_factor)), ..self.clone() }
     }
 
     /// GET one object, from the latest state.
     pub async fn get(&self, target: Target<'_>) -> Result<Bytes, ApiError> {
-        self.send(Call::on(Method::GET, target)).await
+        self.send(self.on(Method::GET, target)).await
     }
 
     /// GET a collection; `query` without the question mark.
     pub async fn list(&self, target: Target<'_>, query: &str) -> Result<Bytes, ApiError> {
-        self.send(Call::on(Method::GET, target).query(query)).await
+        self.send(self.on(Method::GET, target).query(query).accept(self.list_form())).await
     }
 
     /// POST `body`.
     pub async fn create(&self, target: Target<'_>, body: &impl Serialize) -> Result<Bytes, ApiError> {
-        self.send(Call::on(Method::POST, target).body(JSON, body)?).await
+        self.send(self.on(Method::POST, target).body(JSON, body)?).await
     }
 
     /// PUT `body`.
     pub async fn replace(&self, target: Target<'_>, body: &impl Serialize) -> Result<Bytes, ApiError> {
-        self.send(Call::on(Method::PUT, target).body(JSON, body)?).await
+        self.send(self.on(Method::PUT, target).body(JSON, body)?).await
     }
 
     /// PATCH.
     pub async fn patch(&self, target: Target<'_>, kind: PatchKind, body: &impl Serialize) -> Result<Bytes, ApiError> {
-        self.send(Call::on(Method::PATCH, target).body(kind.content_type(), body)?).await
+        self.send(self.on(Method::PATCH, target).body(kind.content_type(), body)?).await
     }
 
     /// DELETE with `options` as body (`{}` for none).
     pub async fn delete(&self, target: Target<'_>, options: &impl Serialize) -> Result<Bytes, ApiError> {
-        self.send(Call::on(Method::DELETE, target).body(JSON, options)?).await
+        self.send(self.on(Method::DELETE, target).body(JSON, options)?).await
     }
 
     /// Opens a watch on a collection; `query` as the reflector wants it, without `watch=true`. Each item is one line (one frame).
@@ -176,12 +192,25 @@ impl ApiClient {
     /// A line may share its memory with its neighbours on the wire (some 16 KiB): decode it and let it go.
     pub async fn watch(&self, target: Target<'_>, query: &str) -> Result<BoxStream<'static, Result<Bytes, ApiError>>, ApiError> {
         let query = if query.is_empty() { "watch=true".to_owned() } else { format!("watch=true&{query}") };
-        self.exchange.watch(Call::on(Method::GET, target).query(&query)).await
+        self.exchange.watch(self.on(Method::GET, target).query(&query)).await
     }
 
     /// GET an absolute path that belongs to no resource, such as `/healthz` or `/version`.
     pub async fn get_path(&self, path: &str) -> Result<Bytes, ApiError> {
         self.send(Call::at(path)).await
+    }
+
+    /// As [`ApiClient::get_path`], with the media types that are wanted, best first.
+    pub async fn get_path_as(&self, path: &str, accept: &'static str) -> Result<Bytes, ApiError> {
+        self.send(Call::at(path).accept(accept)).await
+    }
+
+    fn on<'a>(&self, method: Method, target: Target<'a>) -> Call<'a> {
+        Call::on(method, target).accept(if self.metadata_only { METADATA } else { JSON })
+    }
+
+    fn list_form(&self) -> &'static str {
+        if self.metadata_only { METADATA_LIST } else { JSON }
     }
 
     async fn send(&self, call: Call<'_>) -> Result<Bytes, ApiError> {

@@ -442,3 +442,39 @@ async fn metrics_count_final_answers_and_retries_apart() {
     }
     assert!(!text.contains(r#"code="429",host="api:6443",method"#), "{text}");
 }
+
+#[tokio::test]
+async fn a_client_of_metadata_asks_for_nothing_else() {
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&asked);
+    let service = tower::service_fn(move |request: Request<Body>| {
+        seen.lock().unwrap().push(request.headers()[http::header::ACCEPT].to_str().unwrap().to_owned());
+        async { Ok::<_, std::io::Error>(Response::new(Body::from(b"{}".to_vec()))) }
+    });
+    let settings = ClientSettings { user_agent: String::new(), qps: 0.0, burst: 0, timeout: Duration::from_secs(5) };
+    let metrics = ClientMetrics::register(&Registry::new()).unwrap();
+    let client = ApiClient::new(kube::Client::new(service, "default"), settings, metrics);
+    let metadata = client.metadata_only();
+    metadata.get(WEB).await.unwrap();
+    drop(metadata.watch(PODS_OF_SHOP, "").await.unwrap());
+    metadata.list(PODS_OF_SHOP, "").await.unwrap();
+    client.get(WEB).await.unwrap();
+    client.get_path_as("/api", "application/x").await.unwrap();
+    let form = |kind: &str| format!("application/json;as={kind};g=meta.k8s.io;v=v1,application/json");
+    let (one, list) = (form("PartialObjectMetadata"), form("PartialObjectMetadataList"));
+    assert_eq!(*asked.lock().unwrap(), [one.clone(), one, list, JSON.to_owned(), "application/x".to_owned()]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rethrottled_client_has_a_larger_bucket_of_its_own() {
+    let server = Server::playing((0..7).map(|_| Step::Answer(200, "{}")));
+    let slow = server.client(1.0);
+    let fast = slow.rethrottled(2.0, 3);
+    slow.get(WEB).await.unwrap();
+    for _ in 0..5 {
+        fast.get(WEB).await.unwrap();
+    }
+    slow.get(WEB).await.unwrap();
+    let millis: Vec<u128> = server.seen.lock().unwrap().iter().map(|s| s.at.as_millis()).collect();
+    assert_eq!(millis, [0, 0, 0, 0, 500, 1000, 1000]);
+}

@@ -9,6 +9,7 @@
 pub mod client;
 pub mod clock;
 pub mod controller;
+pub mod discovery;
 pub mod events;
 pub mod expectations;
 pub mod informer;

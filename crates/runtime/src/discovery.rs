@@ -1,0 +1,183 @@
+//! What the API server serves, asked from the API server.
+//!
+//! GET /api, GET /apis (aggregated form) -> [`Discovery`]; a server that only speaks the older form is asked once more per group
+//! version. A group version that cannot be listed is reported in [`Discovery::failures`], and the others are still there: whoever
+//! deletes on what is absent must look at both.
+
+#[cfg(test)]
+mod tests;
+mod wire;
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+
+use futures::future;
+
+use crate::client::{ApiClient, ApiError};
+use crate::resource::ResourceType;
+
+/// Group and version, such as `apps/v1`; the core group is empty.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct GroupVersion {
+    /// API group; empty for core.
+    pub group: String,
+    /// API version.
+    pub version: String,
+}
+
+impl fmt::Display for GroupVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.group.is_empty() { f.write_str(&self.version) } else { write!(f, "{}/{}", self.group, self.version) }
+    }
+}
+
+/// One resource in one version.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServedResource {
+    /// What it is and where.
+    pub resource: ResourceType,
+    /// What may be done with it, such as `deletecollection`.
+    pub verbs: Vec<String>,
+}
+
+impl ServedResource {
+    /// Whether `verb` may be used on it.
+    pub fn allows(&self, verb: &str) -> bool {
+        self.verbs.iter().any(|known| known == verb)
+    }
+}
+
+/// A group with the versions that could be listed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServedGroup {
+    /// Name; empty for core.
+    pub name: String,
+    /// The version the server prefers, whether or not it could be listed.
+    pub preferred: String,
+    /// Versions in the server's order, each with its resources; no subresources.
+    pub versions: Vec<(String, Vec<ServedResource>)>,
+}
+
+/// Everything that is served, as far as it could be found out.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Discovery {
+    /// Core first, then in the server's order.
+    pub groups: Vec<ServedGroup>,
+    /// Group versions that could not be listed, and why.
+    pub failures: BTreeMap<GroupVersion, String>,
+    /// What the server calls group versions without their being any.
+    pub unparsable: Vec<String>,
+}
+
+impl Discovery {
+    /// Each resource of each group once: in the preferred version, or else in the first that has it.
+    pub fn preferred(&self) -> Vec<&ServedResource> {
+        self.groups.iter().flat_map(ServedGroup::preferred_resources).collect()
+    }
+
+    /// The resource that serves objects of this group, version and kind.
+    pub fn resource_of_kind(&self, group: &str, version: &str, kind: &str) -> Option<&ServedResource> {
+        let group = self.groups.iter().find(|known| known.name == group)?;
+        let (_, resources) = group.versions.iter().find(|(known, _)| known == version)?;
+        resources.iter().find(|served| served.resource.kind == kind)
+    }
+
+    /// What is missing, in upstream's words (`ErrGroupDiscoveryFailed`); `None` if nothing is.
+    pub fn failure(&self) -> Option<String> {
+        if self.failures.is_empty() {
+            return None;
+        }
+        let mut parts: Vec<String> = self.failures.iter().map(|(version, why)| format!("{version}: {why}")).collect();
+        parts.sort_unstable();
+        Some(format!("unable to retrieve the complete list of server APIs: {}", parts.join(", ")))
+    }
+}
+
+impl ServedGroup {
+    fn preferred_resources(&self) -> Vec<&ServedResource> {
+        let mut chosen: Vec<&ServedResource> = Vec::new();
+        let mut places: HashMap<&str, usize> = HashMap::new();
+        for (version, resources) in &self.versions {
+            for served in resources {
+                match places.get(&*served.resource.plural) {
+                    Some(&place) if *version == self.preferred => chosen[place] = served,
+                    Some(_) => {}
+                    None => {
+                        places.insert(&served.resource.plural, chosen.len());
+                        chosen.push(served);
+                    }
+                }
+            }
+        }
+        chosen
+    }
+}
+
+/// Media types in upstream's order of preference.
+const ACCEPT: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json";
+
+/// Asks for everything that is served.
+///
+/// # Errors
+/// When `/api` or `/apis` cannot be read at all. A 404 of `/api` is none: an aggregated server has no core group.
+pub async fn discover(client: &ApiClient) -> Result<Discovery, ApiError> {
+    let core = match root(client, "/api").await {
+        Ok(found) => found,
+        Err(error) if error.is_not_found() => wire::Root::default(),
+        Err(error) => return Err(error),
+    };
+    let named = root(client, "/apis").await?;
+    let mut discovery = Discovery::default();
+    for root in [core, named] {
+        match root {
+            wire::Root::Aggregated(found) => {
+                discovery.groups.extend(found.groups);
+                discovery.failures.extend(found.failures);
+            }
+            wire::Root::Names(groups) => list_versions(client, groups, &mut discovery).await,
+        }
+    }
+    Ok(discovery)
+}
+
+async fn root(client: &ApiClient, path: &str) -> Result<wire::Root, ApiError> {
+    let body = client.get_path_as(path, ACCEPT).await?;
+    wire::Root::decode(&body).map_err(|source| undecodable(path, source))
+}
+
+/// The older form: one request per group version, all at once; the client's throttle is what paces them.
+async fn list_versions(client: &ApiClient, groups: Vec<wire::GroupName>, discovery: &mut Discovery) {
+    let lists = future::join_all(groups.iter().flat_map(|group| {
+        group.versions.iter().map(move |version| async move {
+            let of = GroupVersion { group: group.name.clone(), version: version.clone() };
+            (list_version(client, &of).await, of)
+        })
+    }))
+    .await;
+    let mut lists = lists.into_iter();
+    for wire::GroupName { name, preferred, versions, unparsable } in groups {
+        let mut listed = Vec::new();
+        for (list, of) in lists.by_ref().take(versions.len()) {
+            match list {
+                Ok(resources) => listed.push((of.version, resources)),
+                Err(error) => drop(discovery.failures.insert(of, error.to_string())),
+            }
+        }
+        discovery.groups.push(ServedGroup { name, preferred, versions: listed });
+        discovery.unparsable.extend(unparsable);
+    }
+}
+
+async fn list_version(client: &ApiClient, of: &GroupVersion) -> Result<Vec<ServedResource>, ApiError> {
+    let path = if of.group.is_empty() { format!("/api/{of}") } else { format!("/apis/{of}") };
+    match client.get_path(&path).await {
+        Ok(body) => wire::resources(&body, of).map_err(|source| undecodable(&path, source)),
+        // As upstream: a server may have no core group and say otherwise.
+        Err(error) if of.group.is_empty() && error.is_not_found() => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
+}
+
+fn undecodable(path: &str, source: serde_json::Error) -> ApiError {
+    ApiError::Decode { request: format!("GET {path}"), source: source.into() }
+}

@@ -1,0 +1,213 @@
+//! Discovery documents: the aggregated form, which tells everything, and the older one, which tells it piece by piece.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Deserializer};
+
+use super::{GroupVersion, ServedGroup, ServedResource};
+use crate::resource::ResourceType;
+
+/// What `/api` or `/apis` answers.
+#[derive(Debug)]
+pub(super) enum Root {
+    /// Everything.
+    Aggregated(Aggregated),
+    /// The names of group versions, each to be asked for.
+    Names(Vec<GroupName>),
+}
+
+impl Default for Root {
+    fn default() -> Self {
+        Self::Names(Vec::new())
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Aggregated {
+    pub(super) groups: Vec<ServedGroup>,
+    pub(super) failures: BTreeMap<GroupVersion, String>,
+}
+
+/// A group of the older form.
+#[derive(Debug)]
+pub(super) struct GroupName {
+    pub(super) name: String,
+    pub(super) preferred: String,
+    pub(super) versions: Vec<String>,
+    pub(super) unparsable: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct Head<'a> {
+    #[serde(borrow, default)]
+    kind: Cow<'a, str>,
+}
+
+impl Root {
+    pub(super) fn decode(body: &[u8]) -> Result<Self, serde_json::Error> {
+        let head: Head<'_> = serde_json::from_slice(body)?;
+        Ok(match &*head.kind {
+            "APIGroupDiscoveryList" => Self::Aggregated(aggregated(serde_json::from_slice(body)?)),
+            "APIVersions" => Self::Names(core_names(serde_json::from_slice(body)?)),
+            _ => Self::Names(names(serde_json::from_slice(body)?)),
+        })
+    }
+}
+
+#[derive(Deserialize)]
+struct GroupDiscoveryList {
+    #[serde(default, deserialize_with = "nullable")]
+    items: Vec<GroupDiscovery>,
+}
+
+#[derive(Deserialize)]
+struct GroupDiscovery {
+    #[serde(default)]
+    metadata: Named,
+    #[serde(default, deserialize_with = "nullable")]
+    versions: Vec<VersionDiscovery>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Named {
+    name: String,
+}
+
+#[derive(Deserialize)]
+struct VersionDiscovery {
+    version: String,
+    #[serde(default, deserialize_with = "nullable")]
+    resources: Vec<ResourceDiscovery>,
+    #[serde(default)]
+    freshness: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ResourceDiscovery {
+    resource: String,
+    /// Missing where only subresources are served.
+    response_kind: Option<ResponseKind>,
+    #[serde(default)]
+    scope: String,
+    #[serde(default, deserialize_with = "nullable")]
+    verbs: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct ResponseKind {
+    kind: String,
+}
+
+fn aggregated(list: GroupDiscoveryList) -> Aggregated {
+    let mut failures = BTreeMap::new();
+    let groups = list.items.into_iter().map(|GroupDiscovery { metadata: Named { name }, versions }| {
+        let preferred = versions.first().map(|first| first.version.clone()).unwrap_or_default();
+        let mut listed = Vec::new();
+        for VersionDiscovery { version, resources, freshness } in versions {
+            let of = GroupVersion { group: name.clone(), version };
+            if freshness == "Stale" {
+                let why = format!("stale GroupVersion discovery: {of}");
+                failures.insert(of, why);
+                continue;
+            }
+            let resources = resources.into_iter().filter_map(|found| {
+                let kind = found.response_kind?.kind;
+                Some(served(&of, kind, found.resource, found.scope == "Namespaced", found.verbs))
+            });
+            listed.push((of.version.clone(), resources.collect()));
+        }
+        ServedGroup { name, preferred, versions: listed }
+    });
+    let groups = groups.collect();
+    Aggregated { groups, failures }
+}
+
+#[derive(Deserialize)]
+struct ApiVersions {
+    #[serde(default, deserialize_with = "nullable")]
+    versions: Vec<String>,
+}
+
+fn core_names(found: ApiVersions) -> Vec<GroupName> {
+    let Some(preferred) = found.versions.first().cloned() else { return Vec::new() };
+    vec![GroupName { name: String::new(), preferred, versions: found.versions, unparsable: Vec::new() }]
+}
+
+#[derive(Deserialize)]
+struct ApiGroupList {
+    #[serde(default, deserialize_with = "nullable")]
+    groups: Vec<ApiGroup>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ApiGroup {
+    name: String,
+    #[serde(default, deserialize_with = "nullable")]
+    versions: Vec<VersionName>,
+    preferred_version: Option<VersionName>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct VersionName {
+    #[serde(default)]
+    group_version: String,
+    version: String,
+}
+
+fn names(list: ApiGroupList) -> Vec<GroupName> {
+    let groups = list.groups.into_iter().map(|ApiGroup { name, versions, preferred_version }| {
+        let (mut parsed, mut unparsable) = (Vec::new(), Vec::new());
+        for VersionName { group_version, version } in versions {
+            if group_version.matches('/').count() > 1 { unparsable.push(group_version) } else { parsed.push(version) }
+        }
+        let first = || parsed.first().cloned().unwrap_or_default();
+        let preferred = preferred_version.map_or_else(first, |preferred| preferred.version);
+        GroupName { name, preferred, versions: parsed, unparsable }
+    });
+    groups.collect()
+}
+
+#[derive(Deserialize)]
+struct ApiResourceList {
+    #[serde(default, deserialize_with = "nullable")]
+    resources: Vec<ApiResource>,
+}
+
+#[derive(Deserialize)]
+struct ApiResource {
+    name: String,
+    #[serde(default)]
+    kind: String,
+    #[serde(default)]
+    namespaced: bool,
+    #[serde(default, deserialize_with = "nullable")]
+    verbs: Vec<String>,
+}
+
+/// The resources of one group version in the older form; subresources left out.
+pub(super) fn resources(body: &[u8], of: &GroupVersion) -> Result<Vec<ServedResource>, serde_json::Error> {
+    let list: ApiResourceList = serde_json::from_slice(body)?;
+    let whole = list.resources.into_iter().filter(|found| !found.name.contains('/'));
+    Ok(whole.map(|found| served(of, found.kind, found.name, found.namespaced, found.verbs)).collect())
+}
+
+fn served(of: &GroupVersion, kind: String, plural: String, namespaced: bool, verbs: Vec<String>) -> ServedResource {
+    let resource = ResourceType {
+        group: of.group.clone().into(),
+        version: of.version.clone().into(),
+        kind: kind.into(),
+        plural: plural.into(),
+        namespaced,
+    };
+    ServedResource { resource, verbs }
+}
+
+/// Go writes an empty list as `null`.
+fn nullable<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}

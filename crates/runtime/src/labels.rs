@@ -94,6 +94,13 @@ pub struct WireSelector {
     match_expressions: Vec<WireRequirement>,
 }
 
+impl From<std::collections::BTreeMap<String, String>> for WireSelector {
+    /// All these labels, as kinds older than `LabelSelector` ask for.
+    fn from(match_labels: std::collections::BTreeMap<String, String>) -> Self {
+        Self { match_labels, match_expressions: Vec::new() }
+    }
+}
+
 #[derive(Debug, Deserialize)]
 struct WireRequirement {
     key: String,

@@ -58,6 +58,9 @@ pub static NODES: ResourceType = ResourceType::builtin("", "Node", "nodes", fals
 pub static EVENTS: ResourceType = ResourceType::builtin("", "Event", "events", true);
 /// core/v1 namespaces.
 pub static NAMESPACES: ResourceType = ResourceType::builtin("", "Namespace", "namespaces", false);
+/// core/v1 replicationcontrollers.
+pub static REPLICATION_CONTROLLERS: ResourceType =
+    ResourceType::builtin("", "ReplicationController", "replicationcontrollers", true);
 /// apps/v1 deployments.
 pub static DEPLOYMENTS: ResourceType = ResourceType::builtin("apps", "Deployment", "deployments", true);
 /// apps/v1 replicasets.

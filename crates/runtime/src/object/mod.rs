@@ -8,6 +8,7 @@ mod meta;
 mod node;
 mod pod;
 mod replica_set;
+mod replication_controller;
 mod wire;
 
 use std::fmt;
@@ -18,6 +19,7 @@ pub use meta::{Annotations, Meta, OwnerReference, Owners, Uid};
 pub use node::{Node, Taint};
 pub use pod::{Phase, Pod, PodCondition, Readiness};
 pub use replica_set::{ReplicaSet, ReplicaSetSpec, ReplicaSetStatus};
+pub use replication_controller::ReplicationController;
 pub use wire::{Condition, DecodeError, Document, Identity};
 
 use crate::intern::Sym;

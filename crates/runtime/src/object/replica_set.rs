@@ -1,4 +1,4 @@
-//! ReplicaSets.
+//! ReplicaSets, and what other kinds share with them on the wire.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -26,7 +26,7 @@ pub struct ReplicaSet {
     pub document: Document,
 }
 
-/// `spec` of a ReplicaSet.
+/// `spec` of a ReplicaSet or ReplicationController.
 #[derive(Debug, Clone)]
 pub struct ReplicaSetSpec {
     /// Wanted pods; 1 when unset.
@@ -39,7 +39,7 @@ pub struct ReplicaSetSpec {
     pub template: PodTemplate,
 }
 
-/// `status` of a ReplicaSet, with the omissions of the wire. Fields unknown to us are kept.
+/// `status` of a ReplicaSet or ReplicationController, with the omissions of the wire. Fields unknown to us are kept.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ReplicaSetStatus {
@@ -72,22 +72,8 @@ impl Object for ReplicaSet {
     const RESOURCE: &'static ResourceType = &resource::REPLICA_SETS;
 
     fn decode(json: &[u8]) -> Result<Self, DecodeError> {
-        let error = |source| DecodeError::Json { kind: "ReplicaSet", source };
-        let wire: Wire = serde_json::from_slice(json).map_err(error)?;
-        let document: Map<String, Value> = serde_json::from_slice(json).map_err(error)?;
-        let template = PodTemplate::new(document.get("spec").and_then(|spec| spec.get("template")).unwrap_or(&Value::Null));
-        Ok(Self {
-            annotations: wire.metadata.annotations.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect(),
-            meta: wire.metadata.into_meta("ReplicaSet")?,
-            spec: ReplicaSetSpec {
-                replicas: wire.spec.replicas.unwrap_or(1),
-                min_ready_seconds: wire.spec.min_ready_seconds,
-                selector: Selector::parse(wire.spec.selector.as_ref()),
-                template,
-            },
-            status: wire.status,
-            document: Document::new(document),
-        })
+        let Parts { meta, annotations, spec, status, document } = decode_parts::<WireSelector>(json, "ReplicaSet")?;
+        Ok(Self { meta, annotations, spec, status, document })
     }
 
     fn meta(&self) -> &Meta {
@@ -95,20 +81,52 @@ impl Object for ReplicaSet {
     }
 }
 
+/// What is decoded of every kind that keeps a number of equal pods.
+pub(super) struct Parts {
+    pub(super) meta: Meta,
+    pub(super) annotations: Annotations,
+    pub(super) spec: ReplicaSetSpec,
+    pub(super) status: ReplicaSetStatus,
+    pub(super) document: Document,
+}
+
+/// Decodes an object of kind `kind` that is served like a ReplicaSet, except that its selector has the form `S`.
+pub(super) fn decode_parts<'a, S>(json: &'a [u8], kind: &'static str) -> Result<Parts, DecodeError>
+where
+    S: Deserialize<'a> + Into<WireSelector>,
+{
+    let error = |source| DecodeError::Json { kind, source };
+    let wire: Wire<'a, S> = serde_json::from_slice(json).map_err(error)?;
+    let document: Map<String, Value> = serde_json::from_slice(json).map_err(error)?;
+    let template = PodTemplate::new(document.get("spec").and_then(|spec| spec.get("template")).unwrap_or(&Value::Null));
+    Ok(Parts {
+        annotations: wire.metadata.annotations.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect(),
+        meta: wire.metadata.into_meta(kind)?,
+        spec: ReplicaSetSpec {
+            replicas: wire.spec.replicas.unwrap_or(1),
+            min_ready_seconds: wire.spec.min_ready_seconds,
+            selector: Selector::parse(wire.spec.selector.map(Into::into).as_ref()),
+            template,
+        },
+        status: wire.status,
+        document: Document::new(document),
+    })
+}
+
 #[derive(Deserialize)]
-struct Wire<'a> {
+struct Wire<'a, S> {
     #[serde(borrow)]
     metadata: MetaWire<'a>,
-    spec: SpecWire,
+    spec: SpecWire<S>,
     #[serde(default, deserialize_with = "nullable")]
     status: ReplicaSetStatus,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct SpecWire {
+struct SpecWire<S> {
     replicas: Option<i32>,
     #[serde(default, deserialize_with = "nullable")]
     min_ready_seconds: i32,
-    selector: Option<WireSelector>,
+    selector: Option<S>,
 }

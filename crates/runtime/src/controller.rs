@@ -4,7 +4,7 @@ use std::any::{Any, TypeId};
 use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use prometheus::Registry;
 
@@ -70,6 +70,7 @@ pub struct ControllerContext {
     /// Ends those tasks; cancelled after the controllers have stopped.
     pub stop: CancellationToken,
     configs: Arc<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>,
+    metrics: Arc<Mutex<HashMap<TypeId, Box<dyn Any + Send>>>>,
 }
 
 /// The parts of a [`ControllerContext`] that have no default.
@@ -91,7 +92,7 @@ impl ControllerContext {
     pub fn new(parts: ContextParts) -> Self {
         let ContextParts { informers, clients, clock, registry, queue_metrics } = parts;
         let (tasks, stop) = (Arc::default(), CancellationToken::new());
-        Self { informers, clients, clock, registry, queue_metrics, tasks, stop, configs: Arc::default() }
+        Self { informers, clients, clock, registry, queue_metrics, tasks, stop, configs: Arc::default(), metrics: Arc::default() }
     }
 
     /// Adds the configuration of one controller, found again by its type.
@@ -104,6 +105,20 @@ impl ControllerContext {
     /// The configuration of type `C`, or its default.
     pub fn config<C: Clone + Default + 'static>(&self) -> C {
         self.configs.get(&TypeId::of::<C>()).and_then(|c| c.downcast_ref::<C>()).cloned().unwrap_or_default()
+    }
+
+    /// Metrics of type `M`, which several controllers may count in: the first that asks registers them.
+    pub fn metrics<M, E>(&self, register: impl FnOnce(&Registry) -> Result<M, E>) -> Result<M, E>
+    where
+        M: Clone + Send + 'static,
+    {
+        let mut all = self.metrics.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = all.get(&TypeId::of::<M>()).and_then(|known| known.downcast_ref::<M>()) {
+            return Ok(known.clone());
+        }
+        let made = register(&self.registry)?;
+        all.insert(TypeId::of::<M>(), Box::new(made.clone()));
+        Ok(made)
     }
 
     /// The client of `identity`.

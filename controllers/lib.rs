@@ -6,10 +6,12 @@
 pub mod deployment;
 pub mod podgc;
 pub mod replicaset;
+pub mod replicationcontroller;
 #[cfg(test)]
 mod testing;
 
 use steersman_runtime::controller::Descriptor;
 
 /// Every controller, in alphabetical order. Help, `--controllers`, health checks and the README table come from this.
-pub const ALL: &[Descriptor] = &[deployment::DESCRIPTOR, podgc::DESCRIPTOR, replicaset::DESCRIPTOR];
+pub const ALL: &[Descriptor] =
+    &[deployment::DESCRIPTOR, podgc::DESCRIPTOR, replicaset::DESCRIPTOR, replicationcontroller::DESCRIPTOR];

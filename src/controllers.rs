@@ -3,6 +3,7 @@
 use steersman_controllers::deployment::DeploymentConfig;
 use steersman_controllers::podgc::PodGcConfig;
 use steersman_controllers::replicaset::ReplicaSetConfig;
+use steersman_controllers::replicationcontroller::ReplicationControllerConfig;
 use steersman_runtime::controller::ControllerContext;
 
 use crate::options::Options;
@@ -13,6 +14,7 @@ pub(crate) fn configure(context: ControllerContext, options: &Options) -> Contro
         .with_config(options.controller_config::<DeploymentConfig>())
         .with_config(options.controller_config::<PodGcConfig>())
         .with_config(options.controller_config::<ReplicaSetConfig>())
+        .with_config(options.controller_config::<ReplicationControllerConfig>())
 }
 
 #[cfg(test)]
@@ -25,11 +27,16 @@ mod tests {
         assert_eq!(options.controller_config::<DeploymentConfig>(), DeploymentConfig::default());
         assert_eq!(options.controller_config::<PodGcConfig>(), PodGcConfig::default());
         assert_eq!(options.controller_config::<ReplicaSetConfig>(), ReplicaSetConfig::default());
-        for flag in ["concurrent-deployment-syncs", "terminated-pod-gc-threshold", "concurrent-replicaset-syncs"] {
+        let replication = ReplicationControllerConfig::default();
+        assert_eq!(options.controller_config::<ReplicationControllerConfig>(), replication);
+        for flag in
+            ["concurrent-deployment-syncs", "terminated-pod-gc-threshold", "concurrent-replicaset-syncs", "concurrent-rc-syncs"]
+        {
             options.set(flag, "-7").unwrap();
         }
         assert_eq!(options.controller_config::<DeploymentConfig>().concurrent_syncs, -7);
         assert_eq!(options.controller_config::<PodGcConfig>().terminated_pod_gc_threshold, -7);
         assert_eq!(options.controller_config::<ReplicaSetConfig>().concurrent_syncs, -7);
+        assert_eq!(options.controller_config::<ReplicationControllerConfig>().concurrent_syncs, -7);
     }
 }

@@ -1,4 +1,4 @@
-//! Metrics of the ReplicaSet controller, under upstream's names.
+//! Metrics of the ReplicaSet controller, under upstream's names. Whoever runs on its machinery counts in the same families.
 
 use prometheus::{Histogram, HistogramOpts, IntCounterVec, Opts, Registry};
 

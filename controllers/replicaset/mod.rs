@@ -5,6 +5,8 @@
 //! What users may rely on: no pod is created or deleted on the strength of a cache that lacks an earlier write of this process
 //! for the same ReplicaSet ([`guard`]); pods are deleted and adopted by UID, so a namesake is never hit.
 //!
+//! The same machinery keeps the pods of every kind that is a [`PodOwner`].
+//!
 //! Upstream: `pkg/controller/replicaset`. Differences: deletions carry the pod's UID as precondition; a sync that finds a cache
 //! behind its own writes waits for that cache instead of backing off; expectations that expire unmet, and writes that got no
 //! answer, are followed by a live list of the pods before anything is created or deleted.
@@ -37,7 +39,7 @@ use steersman_runtime::workqueue::WorkQueue;
 pub use self::config::ReplicaSetConfig;
 use self::guard::Guard;
 use self::metrics::ReplicaSetMetrics;
-use self::owner::PodOwner;
+pub(crate) use self::owner::PodOwner;
 use self::sync::ReplicaController;
 
 /// The ReplicaSet controller.
@@ -52,33 +54,39 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 
 const NAME: &str = "replicaset-controller";
 
-fn watch<O: PodOwner>(informers: &InformerFactory) {
+/// Names that users see of a controller that runs on this machinery.
+pub(crate) struct Names {
+    /// Canonical name of the controller.
+    pub(crate) controller: &'static str,
+    /// Its client, and the source of its Events.
+    pub(crate) component: &'static str,
+    /// Its queue, in metrics.
+    pub(crate) queue: &'static str,
+}
+
+/// Asks for what [`build`] reads.
+pub(crate) fn watch<O: PodOwner>(informers: &InformerFactory) {
     informers.shared::<O>().add_index(CONTROLLER_INDEX, controller_index);
     informers.shared::<Pod>().add_index(CONTROLLER_INDEX, controller_index);
 }
 
 fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
-    let workers = ctx.config::<ReplicaSetConfig>().concurrent_syncs;
-    let metrics =
-        ReplicaSetMetrics::register(&ctx.registry).map_err(|source| InitError { controller: NAME, source: Box::new(source) })?;
-    Ok(Box::new(Run { name: NAME, workers, syncer: build::<ReplicaSet>(ctx, NAME, "replicaset", metrics) }))
+    let names = Names { controller: NAME, component: NAME, queue: "replicaset" };
+    build::<ReplicaSet>(ctx, &names, ctx.config::<ReplicaSetConfig>().concurrent_syncs)
 }
 
-/// A controller of kind `O`, already listening. `component` is its client and the source of its Events, `queue` the name of its
-/// queue in metrics.
-fn build<O: PodOwner>(
-    ctx: &ControllerContext,
-    component: &'static str,
-    queue: &str,
-    metrics: ReplicaSetMetrics,
-) -> Arc<ReplicaController<O>> {
+/// A controller of kind `O` with so many workers, already listening.
+pub(crate) fn build<O: PodOwner>(ctx: &ControllerContext, names: &Names, workers: i32) -> Result<Box<dyn Controller>, InitError> {
+    let Names { controller, component, queue } = *names;
+    let metrics =
+        ctx.metrics(ReplicaSetMetrics::register).map_err(|source| InitError { controller, source: Box::new(source) })?;
     watch::<O>(&ctx.informers);
     let (owner_informer, pod_informer) = (ctx.informers.shared::<O>(), ctx.informers.shared::<Pod>());
     let queue = WorkQueue::new(queue, &ctx.queue_metrics);
     let guard = Arc::new(Guard::default());
     handlers::register(&owner_informer, &pod_informer, &queue, &guard);
     let client = ctx.client(component);
-    Arc::new(ReplicaController {
+    let syncer = Arc::new(ReplicaController::<O> {
         owners: owner_informer.store(),
         pods: pod_informer.store(),
         owner_informer,
@@ -89,7 +97,8 @@ fn build<O: PodOwner>(
         client,
         clock: ctx.clock.clone(),
         metrics,
-    })
+    });
+    Ok(Box::new(Run { name: controller, workers, syncer }))
 }
 
 struct Run<O> {

@@ -7,9 +7,11 @@ use steersman_runtime::labels::{Labels, Selector, SelectorError};
 use steersman_runtime::object::{Document, Object, ReplicaSet, ReplicaSetStatus, Uid};
 
 /// A kind of object that keeps a number of equal pods.
-pub(super) trait PodOwner: Object {
+pub(crate) trait PodOwner: Object {
     /// Whether `status.terminatingReplicas` is reported.
     const REPORTS_TERMINATING: bool;
+    /// Whether syncs put off until a cache has caught up are counted in the metrics.
+    const COUNTS_STALE_SYNCS: bool;
 
     /// Wanted pods.
     fn replicas(&self) -> i32;
@@ -29,6 +31,7 @@ pub(super) trait PodOwner: Object {
 
 impl PodOwner for ReplicaSet {
     const REPORTS_TERMINATING: bool = true;
+    const COUNTS_STALE_SYNCS: bool = true;
 
     fn replicas(&self) -> i32 {
         self.spec.replicas

@@ -155,7 +155,9 @@ impl<O: PodOwner> ReplicaController<O> {
             self.owner_informer.when_seen(version, requeue);
             &*O::RESOURCE.group
         };
-        self.metrics.stale_sync_skips.with_label_values(&[group, cache]).inc();
+        if O::COUNTS_STALE_SYNCS {
+            self.metrics.stale_sync_skips.with_label_values(&[group, cache]).inc();
+        }
         true
     }
 

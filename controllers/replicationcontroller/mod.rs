@@ -1,0 +1,70 @@
+//! Keeps as many pods running as each ReplicationController asks for.
+//!
+//! A ReplicationController is an older form of a ReplicaSet, so this is the machinery of [`crate::replicaset`] run a second time,
+//! with its own queue and its own memory of writes; everything promised there holds here.
+//!
+//! Upstream: `pkg/controller/replication`, which converts to ReplicaSets and back. Here the machinery takes both kinds as they
+//! are ([`PodOwner`]). Differences are those of the ReplicaSet controller; of them, upstream has the wait for its own writes for
+//! ReplicaSets only, so its metric counts none of these.
+
+mod config;
+#[cfg(test)]
+mod tests;
+
+use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
+use steersman_runtime::labels::{Labels, Selector, SelectorError};
+use steersman_runtime::object::{Document, ReplicaSetStatus, ReplicationController, Uid};
+
+pub use self::config::ReplicationControllerConfig;
+use crate::replicaset::{self, Names, PodOwner};
+
+/// The ReplicationController controller.
+pub const DESCRIPTOR: Descriptor = Descriptor {
+    name: NAME,
+    aliases: &["replicationcontroller"],
+    enabled_by_default: true,
+    summary: "Keeps as many pods running as each ReplicationController asks for",
+    watches: |informers| replicaset::watch::<ReplicationController>(informers),
+    init,
+};
+
+const NAME: &str = "replicationcontroller-controller";
+
+fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
+    let names = Names { controller: NAME, component: "replication-controller", queue: "replicationmanager" };
+    replicaset::build::<ReplicationController>(ctx, &names, ctx.config::<ReplicationControllerConfig>().concurrent_syncs)
+}
+
+impl PodOwner for ReplicationController {
+    const REPORTS_TERMINATING: bool = false;
+    const COUNTS_STALE_SYNCS: bool = false;
+
+    fn replicas(&self) -> i32 {
+        self.spec.replicas
+    }
+
+    fn min_ready_seconds(&self) -> i32 {
+        self.spec.min_ready_seconds
+    }
+
+    fn selector(&self) -> Result<&Selector, &SelectorError> {
+        self.spec.selector.as_ref()
+    }
+
+    fn template_labels(&self) -> &Labels {
+        self.spec.template.labels()
+    }
+
+    fn status(&self) -> &ReplicaSetStatus {
+        &self.status
+    }
+
+    fn document(&self) -> &Document {
+        &self.document
+    }
+
+    /// None, even under a controller: upstream looks for related ReplicaSets only.
+    fn group(&self) -> Option<&Uid> {
+        None
+    }
+}

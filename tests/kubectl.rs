@@ -13,7 +13,11 @@ fn web(replicas: u32, image: &str) -> String {
 }
 
 fn rolled_out(cluster: &Cluster) {
-    let said = cluster.kubectl("rollout status deployment/web --timeout=60s");
+    rolled_out_as(cluster, "web");
+}
+
+fn rolled_out_as(cluster: &Cluster, name: &str) {
+    let said = cluster.kubectl(&format!("rollout status deployment/{name} --timeout=60s"));
     assert!(said.contains("successfully rolled out"), "{said}");
 }
 
@@ -189,4 +193,42 @@ fn guestbook_runs() {
 #[test]
 fn online_boutique_runs() {
     real_world("online-boutique.yaml");
+}
+
+#[test]
+fn guestbook_of_replication_controllers_runs() {
+    let Some(folder) = manifests().map(|manifests| manifests.join("guestbook-rc")) else { return };
+    let Some(cluster) = Cluster::start() else { return };
+    let apply = format!("apply -f {}", folder.display());
+    cluster.kubectl(&apply);
+    let available = "get replicationcontrollers -o jsonpath={range.items[*]}{.metadata.name}:{.status.availableReplicas},{end}";
+    cluster.eventually(available, |all| all == "guestbook:3,redis-replica:2,");
+    rolled_out_as(&cluster, "redis-master");
+    let owner = cluster.get("pods -l app=guestbook", "{.items[0].metadata.ownerReferences[0].kind}");
+    assert_eq!(owner, "ReplicationController");
+    let table = cluster.kubectl("get replicationcontrollers redis-replica");
+    let lines: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(lines[0], ["NAME", "DESIRED", "CURRENT", "READY", "AGE"]);
+    assert_eq!(lines[1][..4], ["redis-replica", "2", "2", "2"]);
+
+    cluster.kubectl("scale replicationcontroller redis-replica --replicas=4");
+    cluster.eventually(available, |all| all.contains("redis-replica:4"));
+    cluster.kubectl("scale replicationcontroller redis-replica --replicas=1");
+    cluster.eventually("get pods -l app=redis,role=replica --no-headers", |pods| pods.lines().count() == 1);
+    let described = cluster.kubectl("describe replicationcontroller redis-replica");
+    for expected in [
+        "Replicas:     1 current / 1 desired",
+        "replication-controller  Created pod: redis-replica-",
+        "Deleted pod: redis-replica-",
+    ] {
+        assert!(described.contains(expected), "no {expected:?} in:\n{described}");
+    }
+    // A second apply changes only what was scaled.
+    let again = cluster.kubectl(&apply);
+    assert_eq!(
+        again.lines().filter(|line| !line.ends_with("unchanged")).collect::<Vec<_>>(),
+        ["replicationcontroller/redis-replica configured"]
+    );
+    cluster.kubectl(&format!("delete -f {}", folder.display()));
+    assert_eq!(cluster.get("replicationcontrollers", "{.items[*].metadata.name}"), "");
 }

@@ -20,7 +20,7 @@ use steersman_devcluster::nodes::{self, Latency, NodesConfig, NodesError};
 use steersman_runtime::client::{ApiClient, ClientMetrics, ClientSettings, user_agent};
 use steersman_runtime::clock::Clock;
 use steersman_runtime::informer::{Change, InformerFactory, SharedInformer};
-use steersman_runtime::object::{Deployment, ObjectKey, Pod};
+use steersman_runtime::object::{Object, ObjectKey};
 use steersman_runtime::tasks::{CancellationToken, Tasks};
 use tokio::sync::Notify;
 
@@ -33,7 +33,7 @@ use crate::options::{self, Command, Options};
 use crate::registry::ControllerRegistry;
 use display::Display;
 use manifests::{Manifest, ManifestError};
-use outcome::{Applied, Outcome};
+use outcome::{Applied, Caches, Outcome};
 
 /// Starts a Kubernetes API server, simulated nodes and the controllers in this process. Nothing is left behind when it ends.
 #[derive(Debug, Parser)]
@@ -195,13 +195,9 @@ async fn work(args: &DevArgs, client: &ApiClient, manifests: &[Manifest], watch:
     let mut idle = BTreeSet::new();
     for manifest in manifests {
         let key = ObjectKey::new(manifest.namespace(), manifest.name());
-        match manifest.kind() {
-            "Deployment" => applied.deployments.push(key),
-            "Pod" => applied.pods.push(key),
-            kind @ ("StatefulSet" | "DaemonSet" | "Job" | "CronJob") => {
-                idle.insert(kind.to_owned());
-            }
-            _ => {}
+        let kind = manifest.kind();
+        if !applied.add(kind, key) && matches!(kind, "StatefulSet" | "DaemonSet" | "Job" | "CronJob") {
+            idle.insert(kind.to_owned());
         }
     }
     if !manifests.is_empty() {
@@ -221,7 +217,7 @@ async fn work(args: &DevArgs, client: &ApiClient, manifests: &[Manifest], watch:
             Ok(())
         }
         Ok(Err(reason)) => Err(DevError::Impossible(reason)),
-        Err(_) => match applied.outcome(&watch.deployments.store(), &watch.pods.store()) {
+        Err(_) => match applied.outcome(&watch.caches) {
             Outcome::Available => Ok(()),
             Outcome::Pending(reason) | Outcome::Impossible(reason) => Err(DevError::TooSlow(limit, reason)),
         },
@@ -231,44 +227,49 @@ async fn work(args: &DevArgs, client: &ApiClient, manifests: &[Manifest], watch:
 /// What this process sees of the cluster's work.
 struct Watch {
     display: Arc<Display>,
-    deployments: SharedInformer<Deployment>,
-    pods: SharedInformer<Pod>,
+    caches: Caches,
     changed: Arc<Notify>,
 }
 
 impl Watch {
     async fn start(client: &ApiClient, tasks: &Tasks, stop: &CancellationToken) -> Result<Self, DevError> {
         let informers = InformerFactory::new(client.clone(), Duration::ZERO, &Registry::new())?;
-        let (deployments, pods) = (informers.shared::<Deployment>(), informers.shared::<Pod>());
+        let caches = Caches::of(&informers);
         let (display, changed) = (Display::new(), Arc::new(Notify::new()));
         let (shown, wake) = (Arc::clone(&display), Arc::clone(&changed));
-        deployments.add_handler(move |change| {
+        caches.deployments.add_handler(move |change| {
             shown.update(&change);
             wake.notify_one();
         });
-        let wake = Arc::clone(&changed);
-        // Only bare pods count for the outcome.
-        pods.add_handler(move |change: Change<'_, Pod>| {
-            let (Change::Added { object, .. } | Change::Updated { new: object, .. } | Change::Deleted { object, .. }) = change;
-            if object.meta.controller().is_none() {
-                wake.notify_one();
-            }
-        });
+        wake_for_unowned(&caches.replica_sets, &changed);
+        wake_for_unowned(&caches.replication_controllers, &changed);
+        wake_for_unowned(&caches.pods, &changed);
         informers.start(tasks, stop);
         informers.wait_synced(stop).await;
-        Ok(Self { display, deployments, pods, changed })
+        Ok(Self { display, caches, changed })
     }
 
     /// Waits until all that was applied is available; an error is why it cannot be.
     async fn available(&self, applied: &Applied) -> Result<(), String> {
         loop {
-            match applied.outcome(&self.deployments.store(), &self.pods.store()) {
+            match applied.outcome(&self.caches) {
                 Outcome::Available => return Ok(()),
                 Outcome::Impossible(reason) => return Err(reason),
                 Outcome::Pending(_) => self.changed.notified().await,
             }
         }
     }
+}
+
+/// Wakes who waits for the outcome at changes of objects without a controller: the others count through their owners.
+fn wake_for_unowned<T: Object>(cache: &SharedInformer<T>, changed: &Arc<Notify>) {
+    let wake = Arc::clone(changed);
+    cache.add_handler(move |change: Change<'_, T>| {
+        let (Change::Added { object, .. } | Change::Updated { new: object, .. } | Change::Deleted { object, .. }) = change;
+        if object.meta().controller().is_none() {
+            wake.notify_one();
+        }
+    });
 }
 
 fn read_all(files: &[PathBuf]) -> Result<Vec<Manifest>, ManifestError> {

@@ -1,6 +1,8 @@
-//! How far the roll-outs are: what `kubectl rollout status` would say, for all Deployments at once.
+//! How far workloads are: for Deployments, what `kubectl rollout status` would say.
 
-use steersman_runtime::object::{Condition, Deployment};
+use steersman_runtime::object::{
+    Condition, Deployment, Meta, ReplicaSet, ReplicaSetSpec, ReplicaSetStatus, ReplicationController,
+};
 
 /// Where one Deployment stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,12 +15,12 @@ pub(super) struct Progress {
     pub(super) state: State,
 }
 
-/// What is happening to a Deployment.
+/// What is happening to a workload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum State {
     /// Pods are being replaced or added; the text says which.
     Rolling(String),
-    /// All wanted pods are of the newest template and available.
+    /// All wanted pods are available, and of the newest template where pods are replaced.
     Complete,
     /// It cannot go on by itself.
     Stuck(String),
@@ -47,6 +49,40 @@ pub(super) fn assess(deployment: &Deployment) -> Progress {
         State::Complete
     };
     Progress { wanted, done, state }
+}
+
+/// A kind that keeps a number of pods and never replaces them.
+pub(super) trait Replicated {
+    /// What it is judged by.
+    fn parts(&self) -> (&Meta, &ReplicaSetSpec, &ReplicaSetStatus);
+}
+
+impl Replicated for ReplicaSet {
+    fn parts(&self) -> (&Meta, &ReplicaSetSpec, &ReplicaSetStatus) {
+        (&self.meta, &self.spec, &self.status)
+    }
+}
+
+impl Replicated for ReplicationController {
+    fn parts(&self) -> (&Meta, &ReplicaSetSpec, &ReplicaSetStatus) {
+        (&self.meta, &self.spec, &self.status)
+    }
+}
+
+/// Judges a workload by the number of its available pods. It is never stuck: what it waits for may come any time.
+pub(super) fn assess_replicas(object: &impl Replicated) -> State {
+    let (meta, spec, status) = object.parts();
+    let failure = status.conditions.iter().find(|c| c.kind == "ReplicaFailure");
+    let failure = failure.map(|c| format!(": {}", c.message)).unwrap_or_default();
+    if status.observed_generation < meta.generation {
+        State::Rolling("waiting for its controller".to_owned())
+    } else if status.replicas != spec.replicas {
+        State::Rolling(format!("{} pods of {}{failure}", status.replicas, spec.replicas))
+    } else if status.available_replicas < spec.replicas {
+        State::Rolling(format!("{} of {} pods available", status.available_replicas, spec.replicas))
+    } else {
+        State::Complete
+    }
 }
 
 #[cfg(test)]
@@ -98,6 +134,43 @@ mod tests {
         ];
         for (why, status, expected) in cases {
             assert_eq!(state(status), expected, "{why}");
+        }
+    }
+
+    #[test]
+    fn what_only_keeps_pods_is_complete_when_all_are_available() {
+        let rolling = |text: &str| State::Rolling(text.to_owned());
+        // (why, status, state)
+        let cases = [
+            (
+                "not observed",
+                json!({"replicas": 3, "availableReplicas": 3, "observedGeneration": 1}),
+                rolling("waiting for its controller"),
+            ),
+            ("too few", json!({"replicas": 1, "observedGeneration": 2}), rolling("1 pods of 3")),
+            ("too many", json!({"replicas": 4, "availableReplicas": 4, "observedGeneration": 2}), rolling("4 pods of 3")),
+            (
+                "quota",
+                json!({"replicas": 1, "observedGeneration": 2, "conditions": [
+                    {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": "exceeded quota"}]}),
+                rolling("1 pods of 3: exceeded quota"),
+            ),
+            (
+                "not available",
+                json!({"replicas": 3, "readyReplicas": 3, "observedGeneration": 2}),
+                rolling("0 of 3 pods available"),
+            ),
+            ("complete", json!({"replicas": 3, "availableReplicas": 3, "observedGeneration": 2}), State::Complete),
+        ];
+        for (why, status, expected) in cases {
+            let object = json!({
+                "metadata": {"name": "web", "namespace": "default", "generation": 2},
+                "spec": {"replicas": 3, "template": {}},
+                "status": status,
+            });
+            let json = object.to_string();
+            assert_eq!(assess_replicas(&ReplicaSet::decode(json.as_bytes()).unwrap()), expected, "{why}");
+            assert_eq!(assess_replicas(&ReplicationController::decode(json.as_bytes()).unwrap()), expected, "{why}");
         }
     }
 }

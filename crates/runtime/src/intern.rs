@@ -66,6 +66,11 @@ impl Sym {
         Self(STRINGS.intern(text))
     }
 
+    /// The shared text.
+    pub fn to_arc(&self) -> Arc<str> {
+        Arc::clone(&self.0)
+    }
+
     /// The text itself.
     pub fn as_str(&self) -> &str {
         &self.0

@@ -287,7 +287,7 @@ mod claim_tests {
 
     use super::*;
     use crate::labels::Labels;
-    use crate::object::{OwnerReference, Owners, Pod, ReplicaSet};
+    use crate::object::{CollectorFinalizers, OwnerReference, Owners, Pod, ReplicaSet};
 
     fn meta(namespace: &str, name: &str, uid: &str) -> Meta {
         Meta {
@@ -300,6 +300,7 @@ mod claim_tests {
             deleted: None,
             labels: Labels::default(),
             owners: Owners::new(&[]),
+            finalizers: CollectorFinalizers::default(),
         }
     }
 

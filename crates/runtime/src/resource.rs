@@ -67,3 +67,6 @@ pub static DEPLOYMENTS: ResourceType = ResourceType::builtin("apps", "Deployment
 pub static REPLICA_SETS: ResourceType = ResourceType::builtin("apps", "ReplicaSet", "replicasets", true);
 /// coordination.k8s.io/v1 leases.
 pub static LEASES: ResourceType = ResourceType::builtin("coordination.k8s.io", "Lease", "leases", true);
+/// What the server calls an object of any type of which it shows only the metadata.
+pub(crate) static PARTIAL_METADATA: ResourceType =
+    ResourceType::builtin("meta.k8s.io", "PartialObjectMetadata", "partialobjectmetadata", false);

@@ -32,6 +32,8 @@ pub struct Meta {
     pub labels: Labels,
     /// Owner references, in order.
     pub owners: Owners,
+    /// Which of the garbage collector's finalizers it has.
+    pub finalizers: CollectorFinalizers,
 }
 
 impl Meta {
@@ -48,6 +50,30 @@ impl Meta {
     /// Whether the controller reference names the object with this UID.
     pub fn is_controlled_by(&self, uid: &Uid) -> bool {
         self.controller().is_some_and(|owner| owner.uid == *uid)
+    }
+}
+
+/// The two finalizers that say what a deletion makes of an object's dependents; others are not kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CollectorFinalizers {
+    /// `foregroundDeletion`: dependents go first.
+    pub foreground: bool,
+    /// `orphan`: dependents stay, without their reference.
+    pub orphan: bool,
+}
+
+impl CollectorFinalizers {
+    /// Text of the finalizer of a foreground deletion.
+    pub const FOREGROUND: &'static str = "foregroundDeletion";
+    /// Text of the finalizer of a deletion that orphans.
+    pub const ORPHAN: &'static str = "orphan";
+
+    /// Those among `finalizers`.
+    pub fn among<'a>(finalizers: impl Iterator<Item = &'a str>) -> Self {
+        finalizers.fold(Self::default(), |found, name| Self {
+            foreground: found.foreground || name == Self::FOREGROUND,
+            orphan: found.orphan || name == Self::ORPHAN,
+        })
     }
 }
 

@@ -5,6 +5,7 @@
 
 mod deployment;
 mod meta;
+mod metadata;
 mod node;
 mod pod;
 mod replica_set;
@@ -15,7 +16,8 @@ use std::fmt;
 use std::sync::Arc;
 
 pub use deployment::{Deployment, DeploymentSpec, DeploymentStatus, IntOrPercent, Strategy};
-pub use meta::{Annotations, Meta, OwnerReference, Owners, Uid};
+pub use meta::{Annotations, CollectorFinalizers, Meta, OwnerReference, Owners, Uid};
+pub use metadata::ObjectMetadata;
 pub use node::{Node, Taint};
 pub use pod::{Phase, Pod, PodCondition, Readiness};
 pub use replica_set::{ReplicaSet, ReplicaSetSpec, ReplicaSetStatus};

@@ -9,7 +9,7 @@ use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::meta::{Meta, OwnerReference, Owners, Uid};
+use super::meta::{CollectorFinalizers, Meta, OwnerReference, Owners, Uid};
 use crate::intern::Sym;
 use crate::labels::Labels;
 
@@ -125,6 +125,8 @@ pub(super) struct MetaWire<'a> {
     pub(super) annotations: Pairs<'a>,
     #[serde(borrow, default, deserialize_with = "nullable")]
     owner_references: Vec<OwnerWire<'a>>,
+    #[serde(borrow, default, deserialize_with = "nullable")]
+    finalizers: Vec<Text<'a>>,
 }
 
 #[derive(Deserialize)]
@@ -170,6 +172,7 @@ impl MetaWire<'_> {
             deleted: self.deletion_timestamp,
             labels: Labels::new(self.labels.iter()),
             owners: Owners::new(&owners),
+            finalizers: CollectorFinalizers::among(self.finalizers.iter().map(|name| &**name)),
         })
     }
 }

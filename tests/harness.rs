@@ -66,10 +66,15 @@ impl Cluster {
 
     /// Runs kubectl with these words and returns its standard output; panics with everything it printed when it fails.
     pub(crate) fn kubectl(&self, words: &str) -> String {
-        let output = self.try_kubectl(words);
+        self.kubectl_words(&words.split_whitespace().collect::<Vec<_>>())
+    }
+
+    /// The same for words that contain blanks.
+    pub(crate) fn kubectl_words(&self, words: &[&str]) -> String {
+        let output = self.try_kubectl_words(words);
         assert!(
             output.status.success(),
-            "kubectl {words}: {}\n{}{}",
+            "kubectl {words:?}: {}\n{}{}",
             output.status,
             String::from_utf8_lossy(&output.stdout),
             String::from_utf8_lossy(&output.stderr)
@@ -79,9 +84,13 @@ impl Cluster {
 
     /// Runs kubectl with these words, however it ends.
     pub(crate) fn try_kubectl(&self, words: &str) -> Output {
+        self.try_kubectl_words(&words.split_whitespace().collect::<Vec<_>>())
+    }
+
+    fn try_kubectl_words(&self, words: &[&str]) -> Output {
         Command::new(&self.kubectl)
             .args(["--namespace", &self.namespace])
-            .args(words.split_whitespace())
+            .args(words)
             .env("KUBECONFIG", &self.kubeconfig)
             .env("HOME", self.home.path())
             .stdin(Stdio::null())

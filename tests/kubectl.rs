@@ -232,3 +232,47 @@ fn guestbook_of_replication_controllers_runs() {
     cluster.kubectl(&format!("delete -f {}", folder.display()));
     assert_eq!(cluster.get("replicationcontrollers", "{.items[*].metadata.name}"), "");
 }
+
+/// kubectl sends these as protobuf.
+#[test]
+fn objects_are_created_without_manifests() {
+    let Some(cluster) = Cluster::start() else { return };
+    // (words, what to get, path, value)
+    let cases = [
+        ("create deployment web --image=app:v1 --replicas=2 --port=80", "deployment/web", "{.spec.replicas}", "2"),
+        ("create configmap settings --from-literal=a=1", "configmap/settings", "{.data}", r#"{"a":"1"}"#),
+        ("create secret generic pass --from-literal=k=v", "secret/pass", "{.data.k}", "dg=="),
+        ("create job once --image=app:v1 -- true", "job/once", "{.spec.template.spec.containers[0].command}", r#"["true"]"#),
+        (
+            "create cronjob often --image=app:v1 --schedule=*/5_*_*_*_*",
+            "cronjob/often",
+            "{.spec.jobTemplate.spec.template.spec.restartPolicy}",
+            "OnFailure",
+        ),
+        ("create service clusterip svc --tcp=80:8080", "service/svc", "{.spec.ports[0].targetPort}", "8080"),
+        ("run single --image=app:v1 --labels=run=single,x=y --port=8080", "pod/single", "{.metadata.labels.x}", "y"),
+        ("expose deployment web --port=80 --target-port=http", "service/web", "{.spec.ports[0].targetPort}", "http"),
+        ("autoscale deployment web --min=2 --max=5 --cpu=50%", "hpa/web", "{.spec.maxReplicas}", "5"),
+        ("create role reader --verb=get,list --resource=pods", "role/reader", "{.rules[0].verbs}", r#"["get","list"]"#),
+        ("create rolebinding readers --role=reader --user=ann", "rolebinding/readers", "{.subjects[0].name}", "ann"),
+        ("create serviceaccount robot", "serviceaccount/robot", "{.metadata.name}", "robot"),
+        ("create poddisruptionbudget some --selector=app=web --min-available=50%", "pdb/some", "{.spec.minAvailable}", "50%"),
+        (
+            "create ingress in --rule=a.test/*=web:80",
+            "ingress/in",
+            "{.spec.rules[0].http.paths[0].backend.service.port.number}",
+            "80",
+        ),
+        ("create quota few --hard=pods=100,cpu=1500m", "quota/few", "{.spec.hard.cpu}", "1500m"),
+        ("create priorityclass low-story --value=-5", "priorityclass/low-story", "{.value}", "-5"),
+        ("create namespace story-made", "namespace/story-made", "{.status.phase}", "Active"),
+    ];
+    for (words, what, path, value) in cases {
+        let words: Vec<String> = words.split(' ').map(|word| word.replace('_', " ")).collect();
+        cluster.kubectl_words(&words.iter().map(String::as_str).collect::<Vec<_>>());
+        assert_eq!(cluster.get(what, path), value, "{}", words.join(" "));
+    }
+    cluster.kubectl("rollout status deployment/web --timeout=60s");
+    cluster.kubectl("delete priorityclass/low-story namespace/story-made --wait=false");
+    assert_eq!(cluster.kubectl("auth can-i create deployments").trim(), "yes");
+}

@@ -9,8 +9,13 @@ use crate::kinds::{Resource, Storage};
 use crate::schema;
 use crate::status::Status;
 
-/// Media types of request bodies, as the refusal lists them. Protobuf is listed as upstream lists it, though it is not decoded.
-const ACCEPTED: &[&str] = &["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+
+/// Media types of request bodies, as the refusal lists them.
+const ACCEPTED: &[&str] = &["application/json", "application/yaml", PROTOBUF];
+
+/// Bytes of a body without kind that its refusal shows.
+const SHOWN_BYTES: usize = 30;
 
 /// The media type without its parameters.
 pub(super) fn media_type(content_type: &str) -> &str {
@@ -38,6 +43,11 @@ fn parse_twice(kind: &str, content_type: &str, body: &[u8]) -> Result<(Value, Ve
             let text = std::str::from_utf8(body).map_err(|error| unrecognized(&error))?;
             serde_saphyr::from_str(text).map(|value| (value, Vec::new())).map_err(|error| unrecognized(&error))
         }
+        PROTOBUF => schema::protobuf::object(kind, body).map(|value| (value, Vec::new())).map_err(|error| {
+            let shown: String = body.iter().take(SHOWN_BYTES).map(|byte| format!("{byte:02x}")).collect();
+            let shown = if body.is_empty() { "<empty>" } else { &shown };
+            Status::bad_request(format!("the object provided is unrecognized (must be of type {kind}): {error} ({shown})"))
+        }),
         _ => Err(Status::unsupported_body(ACCEPTED)),
     }
 }
@@ -203,7 +213,8 @@ mod tests {
             ("application/json", r#"{"kind":"#, 400),
             ("application/json", "[]", 400),
             ("application/json", r#"{"metadata":{"labels":{"a":1}}}"#, 400),
-            ("application/vnd.kubernetes.protobuf", "k8s\0", 415),
+            ("application/vnd.kubernetes.protobuf", "k8s\0\x12\x05", 400),
+            ("application/cbor", "", 415),
         ];
         for (content_type, body, code) in cases {
             let refusal = object(&pods.resource, content_type, body.as_bytes(), Strictness::Warn).unwrap_err();

@@ -8,6 +8,7 @@ use std::sync::LazyLock;
 use serde_json::{Map, Value, json};
 
 pub mod decode;
+pub mod protobuf;
 pub mod quantity;
 pub mod shape;
 
@@ -46,6 +47,9 @@ pub(crate) struct Struct {
     /// Name with its group, such as `apps.DeploymentSpec`.
     name: &'static str,
     fields: Vec<Field>,
+    /// Owned as a whole, not field by field.
+    #[expect(dead_code, reason = "for server-side apply")]
+    pub(crate) atomic: bool,
 }
 
 #[derive(Debug)]
@@ -56,7 +60,30 @@ pub(crate) struct Field {
     pub(crate) nullable: bool,
     /// Written even when it is zero.
     pub(crate) always: bool,
+    pub(crate) number: FieldNumber,
     pub(crate) patch: PatchMeta,
+    #[expect(dead_code, reason = "for server-side apply")]
+    pub(crate) topology: Topology,
+}
+
+/// Where a field is in a protobuf message: its number, and that of the embedded message it is in, if it is in one. Zero is nowhere.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(crate) struct FieldNumber {
+    pub(crate) embedded_in: u32,
+    pub(crate) own: u32,
+}
+
+/// What of a field can have an owner of its own in server-side apply.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Topology {
+    /// The field as a whole.
+    Atomic,
+    /// Each field of the struct or key of the map.
+    Granular,
+    /// Each element of the list, which is a set of scalars.
+    Set,
+    /// Each element of the list, told apart by these fields.
+    Keyed(Vec<&'static str>),
 }
 
 /// How a strategic merge patch treats a field; the default is: maps merge, lists are replaced.
@@ -145,19 +172,22 @@ impl Schema {
     fn parse(text: &'static str) -> Schema {
         let lines = || text.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
         let is_type = |line: &&str| !line.starts_with(' ') && !line.starts_with("kind ");
-        let index: HashMap<&'static str, usize> = lines().filter(is_type).enumerate().map(|(i, name)| (name, i)).collect();
+        let name_of = |line: &'static str| line.split(' ').next().unwrap_or(line);
+        let index: HashMap<&'static str, usize> =
+            lines().filter(is_type).enumerate().map(|(i, line)| (name_of(line), i)).collect();
 
         let mut schema = Schema { kinds: HashMap::new(), types: Vec::new() };
         for line in lines() {
             let words: Vec<&'static str> = line.split_whitespace().collect();
             match words[..] {
-                ["kind", kind, name] => {
+                ["kind", kind, name] if !line.starts_with(' ') => {
                     schema.kinds.insert(kind, index[name]);
                 }
-                [name] => schema.types.push(Struct { name, fields: Vec::new() }),
-                [name, ty, ref patch @ ..] => {
+                [name] => schema.types.push(Struct { name, fields: Vec::new(), atomic: false }),
+                [name, "@atomic"] => schema.types.push(Struct { name, fields: Vec::new(), atomic: true }),
+                [name, ty, ref more @ ..] => {
                     let holder = schema.types.last_mut().expect("a field follows its type");
-                    holder.fields.push(Field::parse(name, ty, patch.first().copied(), &index));
+                    holder.fields.push(Field::parse(name, ty, more, &index));
                 }
                 [] => {}
             }
@@ -167,19 +197,41 @@ impl Schema {
 }
 
 impl Field {
-    fn parse(name: &'static str, ty: &'static str, patch: Option<&'static str>, index: &HashMap<&'static str, usize>) -> Field {
+    fn parse(name: &'static str, ty: &'static str, more: &[&'static str], index: &HashMap<&'static str, usize>) -> Field {
+        let after = |mark| more.iter().find_map(|word| word.strip_prefix(mark));
+        let patch = more.iter().find(|word| !word.starts_with(['=', '@'])).copied();
         let (strategies, merge_key) = match patch.map(|p| p.split_once(':').ok_or(p)) {
             None => ("", None),
             Some(Ok((strategies, key))) => (strategies, Some(key)),
             Some(Err(strategies)) => (strategies, None),
         };
         let has = |wanted| strategies.split(',').any(|s| s == wanted);
+        let ty_text = ty.trim_start_matches('*');
+        let topology = match after('@') {
+            Some("atomic") => Topology::Atomic,
+            Some("set") => Topology::Set,
+            Some(keys) => Topology::Keyed(keys.split(',').collect()),
+            None if ty_text.starts_with("[]") => Topology::Atomic,
+            None => Topology::Granular,
+        };
         Field {
             name: name.trim_end_matches('!'),
             always: name.ends_with('!'),
             nullable: ty.starts_with('*'),
-            ty: Type::parse(ty.trim_start_matches('*'), index),
+            number: after('=').map_or_else(FieldNumber::default, FieldNumber::parse),
+            ty: Type::parse(ty_text, index),
             patch: PatchMeta { merge: has("merge"), replace: has("replace"), merge_key },
+            topology,
+        }
+    }
+}
+
+impl FieldNumber {
+    fn parse(text: &str) -> FieldNumber {
+        let parse = |digits: &str| digits.parse().expect("field numbers are numbers");
+        match text.split_once('.') {
+            Some((outer, inner)) => FieldNumber { embedded_in: parse(outer), own: parse(inner) },
+            None => FieldNumber { embedded_in: 0, own: parse(text) },
         }
     }
 }

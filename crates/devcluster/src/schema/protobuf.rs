@@ -1,0 +1,338 @@
+//! Protobuf bodies as JSON: the envelope, then the message along the field numbers of the type table.
+//!
+//! Fields with unknown numbers are skipped, as upstream does. Nothing a client sends makes this panic: every length is checked, and how
+//! deep messages nest is bounded by the types.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use jiff::Timestamp;
+use serde_json::{Map, Number, Value, json};
+
+use super::{Struct, Type, shape};
+
+/// What every protobuf object of Kubernetes starts with.
+const MAGIC: &[u8] = b"k8s\0";
+
+/// Bytes that are not the message they should be.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Malformed {
+    /// It does not start with the magic bytes.
+    #[error("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")]
+    Prefix,
+    /// It ends within a field.
+    #[error("unexpected EOF")]
+    Truncated,
+    /// A number with more than ten bytes.
+    #[error("proto: integer overflow")]
+    Overflow,
+    /// A field has another encoding than its type.
+    #[error("proto: wrong wireType = {wire} for field {field}")]
+    WireType {
+        /// Name of the field.
+        field: String,
+        /// What the bytes say.
+        wire: u8,
+    },
+    /// A wire type that Kubernetes does not use, or the field number 0.
+    #[error("proto: illegal tag {0}")]
+    Tag(u64),
+    /// A value that its type does not have.
+    #[error("proto: field {field}: {why}")]
+    Value {
+        /// Name of the field.
+        field: String,
+        /// What is wrong.
+        why: &'static str,
+    },
+    /// The content of the envelope is compressed or the like.
+    #[error("content encoding {0:?} is not supported")]
+    Encoding(String),
+}
+
+/// The object in `body`, in the form [`shape::normalize`] gives it. `kind` is what it is when it does not say.
+pub fn object(kind: &str, body: &[u8]) -> Result<Value, Malformed> {
+    let message = body.strip_prefix(MAGIC).ok_or(Malformed::Prefix)?;
+    let (mut api_version, mut own_kind) = (String::new(), String::new());
+    let mut raw: &[u8] = &[];
+    each(message, |number, wire| match number {
+        1 => each(wire.bytes("typeMeta")?, |number, wire| {
+            match number {
+                1 => api_version = wire.text("apiVersion")?,
+                2 => own_kind = wire.text("kind")?,
+                _ => {}
+            }
+            Ok(())
+        }),
+        2 => wire.bytes("raw").map(|bytes| raw = bytes),
+        3 => match wire.text("contentEncoding")? {
+            encoding if encoding.is_empty() => Ok(()),
+            encoding => Err(Malformed::Encoding(encoding)),
+        },
+        _ => Ok(()),
+    })?;
+    let mut fields = Map::new();
+    for (name, text) in [("kind", &own_kind), ("apiVersion", &api_version)] {
+        if !text.is_empty() {
+            fields.insert(name.to_owned(), Value::from(text.as_str()));
+        }
+    }
+    let kind = if own_kind.is_empty() { kind } else { &own_kind };
+    let mut object = Value::Object(fields);
+    // A kind that nobody knows is refused for that, whatever it holds.
+    if let (Some(shape), Some(fields)) = (super::of_object(kind, &object), object.as_object_mut()) {
+        read_struct(shape, 0, raw, fields)?;
+    }
+    shape::normalize(kind, &mut object);
+    Ok(object)
+}
+
+/// Reads a message of `shape`, or the message embedded in its field `embedded_in`, into `fields`.
+fn read_struct(shape: &Struct, embedded_in: u32, message: &[u8], fields: &mut Map<String, Value>) -> Result<(), Malformed> {
+    each(message, |number, wire| {
+        let known = shape.fields().iter().find(|field| field.number.embedded_in == embedded_in && field.number.own == number);
+        if let Some(field) = known {
+            let slot = fields.entry(field.name).or_insert(Value::Null);
+            return read_into(&field.ty, wire, field.name, slot);
+        }
+        if embedded_in == 0 && shape.fields().iter().any(|field| field.number.embedded_in == number) {
+            return read_struct(shape, number, wire.bytes("embedded message")?, fields);
+        }
+        Ok(())
+    })
+}
+
+/// One occurrence of a field: lists and maps grow by it, messages are merged, scalars replaced.
+fn read_into(ty: &Type, wire: Wire<'_>, name: &str, slot: &mut Value) -> Result<(), Malformed> {
+    match ty {
+        Type::Struct(_) => {
+            let message = wire.bytes(name)?;
+            if !slot.is_object() {
+                *slot = Value::Object(Map::new());
+            }
+            if let (Some(shape), Value::Object(fields)) = (ty.as_struct(), slot) {
+                read_struct(shape, 0, message, fields)?;
+            }
+        }
+        Type::List(item) => {
+            if !slot.is_array() {
+                *slot = Value::Array(Vec::new());
+            }
+            if let Value::Array(items) = slot {
+                read_item(item, wire, name, items)?;
+            }
+        }
+        Type::Map(item) => {
+            let (key, value) = read_entry(item, wire.bytes(name)?, name)?;
+            if !slot.is_object() {
+                *slot = Value::Object(Map::new());
+            }
+            if let Value::Object(entries) = slot {
+                entries.insert(key, value);
+            }
+        }
+        scalar => *slot = read_scalar(scalar, wire, name)?,
+    }
+    Ok(())
+}
+
+/// One element of a list, or a packed run of numbers.
+fn read_item(item: &Type, wire: Wire<'_>, name: &str, items: &mut Vec<Value>) -> Result<(), Malformed> {
+    match (item, wire) {
+        (Type::Int32 | Type::Int64 | Type::Bool, Wire::Bytes(mut packed)) => {
+            while !packed.is_empty() {
+                let number = varint(&mut packed)?;
+                items.push(read_scalar(item, Wire::Varint(number), name)?);
+            }
+        }
+        _ => {
+            let mut value = item.zero();
+            read_into(item, wire, name, &mut value)?;
+            items.push(value);
+        }
+    }
+    Ok(())
+}
+
+fn read_entry(item: &Type, entry: &[u8], name: &str) -> Result<(String, Value), Malformed> {
+    let mut key = String::new();
+    let mut value = item.zero();
+    each(entry, |number, wire| {
+        match (number, item) {
+            (1, _) => key = wire.text(name)?,
+            // Protobuf has no maps to lists, so the list is in a message of its own.
+            (2, Type::List(_)) => each(wire.bytes(name)?, |number, wire| match number {
+                1 => read_into(item, wire, name, &mut value),
+                _ => Ok(()),
+            })?,
+            (2, _) => read_into(item, wire, name, &mut value)?,
+            _ => {}
+        }
+        Ok(())
+    })?;
+    Ok((key, value))
+}
+
+fn read_scalar(ty: &Type, wire: Wire<'_>, name: &str) -> Result<Value, Malformed> {
+    let invalid = |why| Malformed::Value { field: name.to_owned(), why };
+    Ok(match ty {
+        Type::Text => Value::from(wire.text(name)?),
+        Type::Int32 => Value::from(truncated(wire.varint(name)?)),
+        Type::Int64 => Value::from(wire.varint(name)?.cast_signed()),
+        Type::Bool => Value::from(wire.varint(name)? != 0),
+        Type::Float => match wire {
+            Wire::Fixed64(bits) => {
+                Number::from_f64(f64::from_bits(bits)).map(Value::Number).ok_or_else(|| invalid("not a number"))?
+            }
+            _ => return Err(wire.unfit(name)),
+        },
+        Type::Bytes => Value::from(STANDARD.encode(wire.bytes(name)?)),
+        Type::Time | Type::MicroTime => {
+            let message = wire.bytes(name)?;
+            if message.is_empty() {
+                return Ok(Value::Null);
+            }
+            let seconds = number_in(message, 1, name)?.cast_signed();
+            let nanos = if *ty == Type::MicroTime { truncated(number_in(message, 2, name)?) } else { 0 };
+            let time = Timestamp::new(seconds, nanos).map_err(|_| invalid("time out of range"))?;
+            Value::from(time.to_string())
+        }
+        // As the decoder of JSON reads it, too.
+        Type::Duration => Value::from(format!("{}ns", number_in(wire.bytes(name)?, 1, name)?.cast_signed())),
+        Type::Quantity => Value::from(text_in(wire.bytes(name)?, 1, name)?),
+        Type::IntOrString => {
+            let message = wire.bytes(name)?;
+            match number_in(message, 1, name)? {
+                0 => json!(truncated(number_in(message, 2, name)?)),
+                _ => Value::from(text_in(message, 3, name)?),
+            }
+        }
+        Type::Any => {
+            let mut raw: &[u8] = &[];
+            each(wire.bytes(name)?, |number, wire| match number {
+                1 => wire.bytes(name).map(|bytes| raw = bytes),
+                _ => Ok(()),
+            })?;
+            if raw.is_empty() {
+                return Ok(Value::Null);
+            }
+            serde_json::from_slice(raw).map_err(|_| invalid("no JSON"))?
+        }
+        Type::Struct(_) | Type::List(_) | Type::Map(_) => return Err(wire.unfit(name)),
+    })
+}
+
+/// The low half, which is where protobuf keeps an int32.
+#[expect(clippy::cast_possible_truncation, reason = "the upper half of an int32 is its sign")]
+fn truncated(number: u64) -> i32 {
+    number as i32
+}
+
+/// Number `wanted` of a small message; the last one counts, absent is zero.
+fn number_in(message: &[u8], wanted: u32, name: &str) -> Result<u64, Malformed> {
+    let mut found = 0;
+    each(message, |number, wire| {
+        if number == wanted {
+            found = wire.varint(name)?;
+        }
+        Ok(())
+    })?;
+    Ok(found)
+}
+
+fn text_in(message: &[u8], wanted: u32, name: &str) -> Result<String, Malformed> {
+    let mut found = String::new();
+    each(message, |number, wire| {
+        if number == wanted {
+            found = wire.text(name)?;
+        }
+        Ok(())
+    })?;
+    Ok(found)
+}
+
+/// The value of a field as the bytes give it.
+#[derive(Debug, Clone, Copy)]
+enum Wire<'a> {
+    Varint(u64),
+    Fixed64(u64),
+    Bytes(&'a [u8]),
+    Fixed32,
+}
+
+impl<'a> Wire<'a> {
+    fn bytes(self, field: &str) -> Result<&'a [u8], Malformed> {
+        match self {
+            Wire::Bytes(bytes) => Ok(bytes),
+            _ => Err(self.unfit(field)),
+        }
+    }
+
+    fn text(self, field: &str) -> Result<String, Malformed> {
+        let text = std::str::from_utf8(self.bytes(field)?);
+        text.map(str::to_owned).map_err(|_| Malformed::Value { field: field.to_owned(), why: "invalid UTF-8" })
+    }
+
+    fn varint(self, field: &str) -> Result<u64, Malformed> {
+        match self {
+            Wire::Varint(number) => Ok(number),
+            _ => Err(self.unfit(field)),
+        }
+    }
+
+    fn unfit(self, field: &str) -> Malformed {
+        let wire = match self {
+            Wire::Varint(_) => 0,
+            Wire::Fixed64(_) => 1,
+            Wire::Bytes(_) => 2,
+            Wire::Fixed32 => 5,
+        };
+        Malformed::WireType { field: field.to_owned(), wire }
+    }
+}
+
+/// Calls `read` with number and value of each field of `message`.
+fn each<'a>(mut message: &'a [u8], mut read: impl FnMut(u32, Wire<'a>) -> Result<(), Malformed>) -> Result<(), Malformed> {
+    while !message.is_empty() {
+        let tag = varint(&mut message)?;
+        let number = u32::try_from(tag >> 3).ok().filter(|number| *number > 0).ok_or(Malformed::Tag(tag))?;
+        let wire = match tag & 7 {
+            0 => Wire::Varint(varint(&mut message)?),
+            1 => {
+                let (bits, rest) = message.split_first_chunk().ok_or(Malformed::Truncated)?;
+                message = rest;
+                Wire::Fixed64(u64::from_le_bytes(*bits))
+            }
+            2 => {
+                let length = usize::try_from(varint(&mut message)?).map_err(|_| Malformed::Overflow)?;
+                let (bytes, rest) = message.split_at_checked(length).ok_or(Malformed::Truncated)?;
+                message = rest;
+                Wire::Bytes(bytes)
+            }
+            5 => {
+                let (_, rest) = message.split_first_chunk::<4>().ok_or(Malformed::Truncated)?;
+                message = rest;
+                Wire::Fixed32
+            }
+            _ => return Err(Malformed::Tag(tag)),
+        };
+        read(number, wire)?;
+    }
+    Ok(())
+}
+
+fn varint(message: &mut &[u8]) -> Result<u64, Malformed> {
+    let mut number = 0_u64;
+    for shift in (0..70).step_by(7) {
+        let (byte, rest) = message.split_first().ok_or(Malformed::Truncated)?;
+        *message = rest;
+        number |= u64::from(byte & 0x7f).checked_shl(shift).unwrap_or(0);
+        if byte & 0x80 == 0 {
+            return Ok(number);
+        }
+    }
+    Err(Malformed::Overflow)
+}
+
+#[cfg(test)]
+#[path = "protobuf_tests.rs"]
+mod tests;

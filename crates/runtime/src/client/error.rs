@@ -87,6 +87,14 @@ impl ApiError {
         self.has_reason("NotFound", 404)
     }
 
+    /// 404 about an object that may have existed: the server serves its type and names it. Other 404s (a type or a whole group
+    /// that is not served, a proxy in between) say nothing about the object.
+    pub fn is_object_not_found(&self) -> bool {
+        let details = self.status().and_then(|status| status.details.as_ref());
+        let is_named = details.and_then(|d| d.name.as_deref()).is_some_and(|name| !name.is_empty());
+        self.is_not_found() && is_named && !self.has_cause("UnexpectedServerResponse")
+    }
+
     /// 409 on a stale version.
     pub fn is_conflict(&self) -> bool {
         self.has_reason("Conflict", 409)

@@ -1,15 +1,18 @@
 //! The informers of a process, one per type.
 
 use std::any::{Any, TypeId};
+use std::borrow::Cow;
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::watch;
 use tracing::info;
 
+use super::metadata::{Followed, MetadataInformer, Own};
 use super::metrics::InformerMetrics;
 use super::shared::SharedInformer;
-use super::source::{Collection, ListWatch};
+use super::source::{Collection, Form, ListWatch};
 use crate::client::ApiClient;
 use crate::metrics::Registry;
 use crate::object::Object;
@@ -23,18 +26,24 @@ pub struct InformerFactory {
 }
 
 struct Inner {
-    source: Box<dyn Fn(&'static ResourceType) -> Arc<dyn ListWatch> + Send + Sync>,
+    source: Box<Source>,
     resync: Duration,
     metrics: InformerMetrics,
     informers: Mutex<Vec<Informer>>,
+    /// Informers over metadata, by resource. None is ever removed: a type that comes back starts from what was known of it.
+    metadata: Mutex<HashMap<ResourceType, Arc<Own>>>,
 }
+
+type Source = dyn Fn(Cow<'static, ResourceType>, Form) -> Arc<dyn ListWatch> + Send + Sync;
 
 type Start = Box<dyn FnOnce(&Tasks, CancellationToken) + Send>;
 
 /// An informer whose type is known to whoever looks for it.
 struct Informer {
     id: TypeId,
+    resource: &'static ResourceType,
     shared: Box<dyn Any + Send>,
+    followed: Arc<dyn Followed>,
     synced: watch::Receiver<bool>,
     /// Taken when it is started.
     start: Option<Start>,
@@ -44,16 +53,18 @@ impl InformerFactory {
     /// Informers over `client` (upstream's `shared-informers`). `resync` is the period after which every object is reported to
     /// handlers once more as an update to itself; zero is never.
     pub fn new(client: ApiClient, resync: Duration, registry: &Registry) -> Result<Self, prometheus::Error> {
-        Self::over(move |resource| Arc::new(Collection { client: client.clone(), resource }), resync, registry)
+        let source = move |resource, form| -> Arc<dyn ListWatch> { Arc::new(Collection::new(client.clone(), resource, form)) };
+        Self::over(source, resync, registry)
     }
 
     pub(super) fn over(
-        source: impl Fn(&'static ResourceType) -> Arc<dyn ListWatch> + Send + Sync + 'static,
+        source: impl Fn(Cow<'static, ResourceType>, Form) -> Arc<dyn ListWatch> + Send + Sync + 'static,
         resync: Duration,
         registry: &Registry,
     ) -> Result<Self, prometheus::Error> {
         let metrics = InformerMetrics::register(registry)?;
-        Ok(Self { inner: Arc::new(Inner { source: Box::new(source), resync, metrics, informers: Mutex::default() }) })
+        let (informers, metadata) = (Mutex::default(), Mutex::default());
+        Ok(Self { inner: Arc::new(Inner { source: Box::new(source), resync, metrics, informers, metadata }) })
     }
 
     fn informers(&self) -> MutexGuard<'_, Vec<Informer>> {
@@ -68,9 +79,11 @@ impl InformerFactory {
             return shared.clone();
         }
         let shared = SharedInformer::<T>::new(self.inner.metrics.of(T::RESOURCE));
-        let (running, source, resync) = (shared.clone(), (self.inner.source)(T::RESOURCE), self.inner.resync);
+        let (running, source, resync) = (shared.clone(), self.source(Cow::Borrowed(T::RESOURCE), Form::Whole), self.inner.resync);
         informers.push(Informer {
             id: TypeId::of::<T>(),
+            resource: T::RESOURCE,
+            followed: Arc::new(shared.clone()),
             shared: Box::new(shared.clone()),
             synced: shared.shared.synced(),
             start: Some(Box::new(move |tasks, stop| {
@@ -78,6 +91,29 @@ impl InformerFactory {
             })),
         });
         shared
+    }
+
+    fn source(&self, resource: Cow<'static, ResourceType>, form: Form) -> Arc<dyn ListWatch> {
+        (self.inner.source)(resource, form)
+    }
+
+    /// The metadata of all objects of `resource`, which need not be known before run time. Where [`InformerFactory::shared`] was
+    /// asked for the type in that version before, its watch is shared; otherwise it is an informer over metadata only, the same for
+    /// every caller, which follows the server between [`MetadataInformer::start`] and [`MetadataInformer::stop`].
+    pub fn metadata(&self, resource: &ResourceType) -> MetadataInformer {
+        let same = |found: &ResourceType| {
+            (&found.group, &found.version, &found.plural) == (&resource.group, &resource.version, &resource.plural)
+        };
+        if let Some(informer) = self.informers().iter().find(|informer| same(informer.resource)) {
+            return MetadataInformer::over(Arc::clone(&informer.followed));
+        }
+        let mut metadata = self.inner.metadata.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = metadata.entry(resource.clone()).or_insert_with(|| {
+            let metrics = self.inner.metrics.of_metadata(resource);
+            let source = self.source(Cow::Owned(resource.clone()), Form::Metadata);
+            Arc::new(Own::new(SharedInformer::of(Cow::Owned(resource.clone()), metrics), source))
+        });
+        MetadataInformer::own(own)
     }
 
     /// Starts every informer that was asked for and does not run yet, as tasks of `tasks`, until `stop`. May be called again at

@@ -23,7 +23,8 @@ pub(super) struct InformerMetrics {
 
 /// The same for one resource.
 pub(super) struct ResourceMetrics {
-    latency: Histogram,
+    /// Only of informers that upstream reports.
+    latency: Option<Histogram>,
     objects: IntGauge,
     relists: IntCounter,
     events: IntCounter,
@@ -68,10 +69,19 @@ impl InformerMetrics {
         let upstream = [NAME, &resource.group, &resource.version, &derived];
         // Changes are handed on as they arrive, so nothing ever waits.
         self.queued.with_label_values(&upstream).set(0);
+        self.with_latency(resource, Some(self.latency.with_label_values(&upstream)))
+    }
+
+    /// The same for an informer that sees only metadata, which upstream does not report.
+    pub(super) fn of_metadata(&self, resource: &ResourceType) -> ResourceMetrics {
+        self.with_latency(resource, None)
+    }
+
+    fn with_latency(&self, resource: &ResourceType, latency: Option<Histogram>) -> ResourceMetrics {
         let ours = resource.to_string();
         let ours = [ours.as_str()];
         ResourceMetrics {
-            latency: self.latency.with_label_values(&upstream),
+            latency,
             objects: self.objects.with_label_values(&ours),
             relists: self.relists.with_label_values(&ours),
             events: self.events.with_label_values(&ours),
@@ -94,7 +104,9 @@ impl ResourceMetrics {
     }
 
     pub(super) fn processed(&self, took: Duration, objects: usize) {
-        self.latency.observe(took.as_secs_f64());
+        if let Some(latency) = &self.latency {
+            latency.observe(took.as_secs_f64());
+        }
         self.objects.set(i64::try_from(objects).unwrap_or(i64::MAX));
     }
 }

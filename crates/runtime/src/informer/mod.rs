@@ -18,6 +18,7 @@
 //!   so a writer can wait for its own writes ([`SharedInformer::when_seen`]).
 
 mod factory;
+mod metadata;
 mod metrics;
 mod progress;
 mod reflector;
@@ -31,6 +32,7 @@ mod wire;
 use std::sync::Arc;
 
 pub use factory::InformerFactory;
+pub use metadata::{MetadataChange, MetadataInformer};
 pub use shared::SharedInformer;
 pub use store::Store;
 

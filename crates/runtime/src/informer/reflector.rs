@@ -62,7 +62,7 @@ impl<T: Object> Reflector<'_, T> {
         }
         let end = self.follow(&query, timeout + GRACE).await;
         self.initial = Objects::default();
-        debug!(resource = %T::RESOURCE, ?request, ?end, "watch ended");
+        debug!(resource = %self.informer.resource, ?request, ?end, "watch ended");
         Some(end)
     }
 
@@ -73,11 +73,11 @@ impl<T: Object> Reflector<'_, T> {
                 None
             }
             Err(ListError::Request(error)) => {
-                warn!(resource = %T::RESOURCE, %error, "list failed");
+                warn!(resource = %self.informer.resource, %error, "list failed");
                 Some(end_of_error(&error))
             }
             Err(ListError::Decode(error)) => {
-                error!(resource = %T::RESOURCE, %error, "list cannot be read");
+                error!(resource = %self.informer.resource, %error, "list cannot be read");
                 Some(End::Failed)
             }
         }
@@ -117,9 +117,9 @@ impl<T: Object> Reflector<'_, T> {
                 let end = end_of_error(&error);
                 // Old servers cannot stream a list; if the list that follows fails too, that is worth a warning.
                 if self.is_initial() && end == End::Failed {
-                    debug!(resource = %T::RESOURCE, %error, "streaming list failed");
+                    debug!(resource = %self.informer.resource, %error, "streaming list failed");
                 } else {
-                    warn!(resource = %T::RESOURCE, %error, "watch failed");
+                    warn!(resource = %self.informer.resource, %error, "watch failed");
                 }
                 return end;
             }
@@ -133,7 +133,7 @@ impl<T: Object> Reflector<'_, T> {
                 Ok(None) => return End::Closed { lived: opened.elapsed(), frames },
                 Ok(Some(Err(error))) => {
                     // Everything before the break was handed on, so the watch goes on where it broke.
-                    debug!(resource = %T::RESOURCE, %error, "watch broke");
+                    debug!(resource = %self.informer.resource, %error, "watch broke");
                     return match end_of_error(&error) {
                         End::Failed if error.status().is_none() => End::Closed { lived: opened.elapsed(), frames },
                         end => end,
@@ -141,7 +141,7 @@ impl<T: Object> Reflector<'_, T> {
                 }
                 Err(_) if heard.elapsed() < limit => {
                     let (silence, received) = (heard.elapsed(), self.initial.len());
-                    warn!(resource = %T::RESOURCE, ?silence, received, "initial state is slow to arrive");
+                    warn!(resource = %self.informer.resource, ?silence, received, "initial state is slow to arrive");
                     continue;
                 }
                 Err(_) => return self.silent(limit),
@@ -154,7 +154,7 @@ impl<T: Object> Reflector<'_, T> {
     }
 
     fn silent(&self, limit: Duration) -> End {
-        warn!(resource = %T::RESOURCE, ?limit, "watch is silent, giving it up");
+        warn!(resource = %self.informer.resource, ?limit, "watch is silent, giving it up");
         End::Failed
     }
 
@@ -165,7 +165,7 @@ impl<T: Object> Reflector<'_, T> {
     /// Hands one frame on. A frame that cannot be read ends the round: the next one lists, so that its event is not lost.
     fn take(&mut self, line: &[u8]) -> Result<(), End> {
         let frame = wire::frame::<T>(line).map_err(|error| {
-            error!(resource = %T::RESOURCE, %error, "watch event cannot be read");
+            error!(resource = %self.informer.resource, %error, "watch event cannot be read");
             End::Failed
         })?;
         self.informer.metrics.event();
@@ -175,7 +175,7 @@ impl<T: Object> Reflector<'_, T> {
                 let end = end_of_status(&status, code);
                 if end == End::Failed {
                     let message = status.message.as_deref().unwrap_or_default();
-                    warn!(resource = %T::RESOURCE, code, message, "watch ended with an error");
+                    warn!(resource = %self.informer.resource, code, message, "watch ended with an error");
                 }
                 return Err(end);
             }
@@ -214,9 +214,9 @@ impl<T: Object> Reflector<'_, T> {
         self.informer.replace(objects, version);
         self.progress.synced(version);
         if first {
-            info!(resource = %T::RESOURCE, objects = count, version, "informer synced");
+            info!(resource = %self.informer.resource, objects = count, version, "informer synced");
         } else {
-            debug!(resource = %T::RESOURCE, objects = count, version, "informer listed again");
+            debug!(resource = %self.informer.resource, objects = count, version, "informer listed again");
         }
     }
 }

@@ -1,6 +1,7 @@
 //! One informer: its store, its handlers, and the order between them.
 
 use std::any::Any;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,6 +18,7 @@ use super::source::ListWatch;
 use super::store::{Objects, Store};
 use super::{Change, IndexKey};
 use crate::object::{Meta, Object};
+use crate::resource::ResourceType;
 use crate::tasks::CancellationToken;
 
 /// Pause before an informer that panicked starts over.
@@ -35,7 +37,12 @@ impl<T> Clone for SharedInformer<T> {
 
 impl<T: Object> SharedInformer<T> {
     pub(super) fn new(metrics: ResourceMetrics) -> Self {
-        Self { shared: Arc::new(Shared::new(metrics)) }
+        Self::of(Cow::Borrowed(T::RESOURCE), metrics)
+    }
+
+    /// An informer over `resource`, whose objects are seen as `T`.
+    pub(super) fn of(resource: Cow<'static, ResourceType>, metrics: ResourceMetrics) -> Self {
+        Self { shared: Arc::new(Shared::new(resource, metrics)) }
     }
 
     /// The cache.
@@ -84,7 +91,7 @@ impl<T: Object> SharedInformer<T> {
         let follow = async {
             // A panic here is a bug. A cache that nobody feeds any more would be a worse one, so it starts over from a full list.
             while let Err(panic) = AssertUnwindSafe(reflector::run(&*source, &self.shared)).catch_unwind().await {
-                error!(resource = %T::RESOURCE, panic = panic_message(&*panic), "informer panicked, starting over");
+                error!(resource = %self.shared.resource, panic = panic_message(&*panic), "informer panicked, starting over");
                 time::sleep(RESTART_PAUSE).await;
             }
         };
@@ -102,6 +109,7 @@ type Callback = Box<dyn FnOnce() + Send>;
 
 /// What the clones of a [`SharedInformer`] and its task have in common.
 pub(super) struct Shared<T> {
+    pub(super) resource: Cow<'static, ResourceType>,
     store: Store<T>,
     /// Held while a change is applied and told, so that a late handler finds the store at rest. Taken before any other lock.
     handlers: Mutex<Vec<Handler<T>>>,
@@ -112,8 +120,9 @@ pub(super) struct Shared<T> {
 }
 
 impl<T: Object> Shared<T> {
-    fn new(metrics: ResourceMetrics) -> Self {
+    fn new(resource: Cow<'static, ResourceType>, metrics: ResourceMetrics) -> Self {
         Self {
+            resource,
             store: Store::new(),
             handlers: Mutex::default(),
             waiting: Mutex::default(),
@@ -133,6 +142,11 @@ impl<T: Object> Shared<T> {
 
     pub(super) fn is_synced(&self) -> bool {
         *self.synced.borrow()
+    }
+
+    /// Nobody follows the server any more; what is in the store is where the next round starts from.
+    pub(super) fn stopped(&self) {
+        self.synced.send_replace(false);
     }
 
     pub(super) fn synced(&self) -> watch::Receiver<bool> {
@@ -258,7 +272,7 @@ impl<T: Object> Shared<T> {
     fn guard(&self, call: impl FnOnce()) {
         if let Err(panic) = catch_unwind(AssertUnwindSafe(call)) {
             self.metrics.panic();
-            error!(resource = %T::RESOURCE, panic = panic_message(&*panic), "handler panicked");
+            error!(resource = %self.resource, panic = panic_message(&*panic), "handler panicked");
         }
     }
 }

@@ -1,5 +1,7 @@
 //! What handlers, waiters and the factory's users get to see.
 
+use std::borrow::Cow;
+
 use super::*;
 
 #[tokio::test(start_paused = true)]
@@ -179,7 +181,7 @@ async fn a_factory_runs_one_informer_per_type_and_starts_each_once() {
     let nodes = Server::new([streamed(&[node("a", 3)], 10, &[], After::Hang)]);
     let pods = Server::new([streamed(&[], 5, &[], After::Hang)]);
     let sources = [Arc::clone(&nodes), Arc::clone(&pods)];
-    let source = move |resource: &'static ResourceType| -> Arc<dyn ListWatch> {
+    let source = move |resource: Cow<'static, ResourceType>, _| -> Arc<dyn ListWatch> {
         let [nodes, pods] = sources.clone();
         if resource.plural == "nodes" { nodes } else { pods }
     };
@@ -209,7 +211,7 @@ async fn a_factory_runs_one_informer_per_type_and_starts_each_once() {
 
 #[tokio::test(start_paused = true)]
 async fn waiting_for_caches_ends_when_the_process_stops() {
-    let factory = InformerFactory::over(|_| Server::new([]), Duration::ZERO, &Registry::new()).unwrap();
+    let factory = InformerFactory::over(|_, _| Server::new([]), Duration::ZERO, &Registry::new()).unwrap();
     let (tasks, stop) = (Tasks::default(), CancellationToken::new());
     factory.shared::<Node>();
     factory.start(&tasks, &stop);
@@ -257,4 +259,58 @@ async fn an_informer_that_panicked_starts_over() {
     assert_eq!(story.names(), ["b@11", "c@12"]);
     let store = story.informer.store();
     assert_eq!((store.by_index("broken", "a").len(), store.by_index("broken", "b").len()), (0, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn metadata_comes_from_a_shared_watch_where_there_is_one_and_from_its_own_otherwise() {
+    let whole = Server::new([streamed(&[node("a", 3)], 10, &[], After::Hang)]);
+    let partial = Server::new([
+        streamed(&[node("kept", 1), node("gone", 2)], 10, &[], After::Hang),
+        streamed(&[node("kept", 1), node("new", 12)], 20, &[], After::Hang),
+    ]);
+    let sources = [Arc::clone(&whole), Arc::clone(&partial)];
+    let source = move |_: Cow<'static, ResourceType>, form: Form| -> Arc<dyn ListWatch> {
+        let [whole, partial] = sources.clone();
+        if form == Form::Whole { whole } else { partial }
+    };
+    let registry = Registry::new();
+    let factory = InformerFactory::over(source, Duration::ZERO, &registry).unwrap();
+    let (tasks, stop) = (Tasks::default(), CancellationToken::new());
+    factory.shared::<Node>();
+    factory.start(&tasks, &stop);
+    let thing = ResourceType { plural: "things".into(), kind: "Thing".into(), ..Node::RESOURCE.clone() };
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let (nodes, things) = (factory.metadata(Node::RESOURCE), factory.metadata(&thing));
+    for (name, informer) in [("node", &nodes), ("thing", &things)] {
+        let heard = Arc::clone(&heard);
+        informer.add_handler(move |change| {
+            heard.lock().unwrap().push(match change {
+                MetadataChange::Added(meta) => format!("{name} {} added", meta.name),
+                MetadataChange::Updated { old, new } => format!("{name} {} updated from {}", new.name, old.resource_version),
+                MetadataChange::Deleted(meta) => format!("{name} {} deleted", meta.name),
+            });
+        });
+        informer.start(&tasks, &stop);
+        informer.start(&tasks, &stop);
+        informer.synced().await;
+    }
+    let mut first = std::mem::take(&mut *heard.lock().unwrap());
+    first.sort();
+    assert_eq!(first, ["node a added", "thing gone added", "thing kept added"]);
+    assert_eq!(tasks.running(), ["informer nodes", "metadata informer things"]);
+
+    // Stopped: nothing is forgotten, so that what is gone when it starts again can be told.
+    nodes.stop();
+    things.stop();
+    until(|| !things.is_synced(), String::new).await;
+    assert!(nodes.is_synced(), "others need that watch");
+    let again = factory.metadata(&thing);
+    again.start(&tasks, &stop);
+    again.synced().await;
+    assert_eq!(*heard.lock().unwrap(), ["thing gone deleted", "thing new added"]);
+    assert_eq!((whole.asked().len(), partial.asked().len()), (1, 2), "one watch per type");
+
+    let latencies = registry.gather().into_iter().find(|family| family.name() == "informer_processing_latency_seconds");
+    assert_eq!(latencies.unwrap().get_metric().len(), 1, "upstream does not report informers over metadata");
+    stop.cancel();
 }

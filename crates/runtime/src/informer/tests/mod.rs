@@ -17,8 +17,8 @@ use tokio::sync::mpsc;
 use tokio::time::{self, Instant};
 
 use super::metrics::InformerMetrics;
-use super::source::{Frames, ListWatch};
-use super::{Change, InformerFactory, SharedInformer};
+use super::source::{Form, Frames, ListWatch};
+use super::{Change, InformerFactory, MetadataChange, SharedInformer};
 use crate::client::ApiError;
 use crate::object::{Node, Object, ObjectKey, Pod};
 use crate::resource::ResourceType;

@@ -1,0 +1,130 @@
+//! Informers as those see them who care only for metadata, of types known at run time.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use super::Change;
+use super::shared::SharedInformer;
+use super::source::ListWatch;
+use crate::object::{Meta, Object, ObjectMetadata};
+use crate::tasks::{CancellationToken, Tasks};
+
+/// A change, as far as metadata tells.
+#[derive(Debug, Clone, Copy)]
+pub enum MetadataChange<'a> {
+    /// A new object.
+    Added(&'a Meta),
+    /// An object changed. The UIDs may differ: a recreation during a gap arrives so.
+    Updated {
+        /// What was known.
+        old: &'a Meta,
+        /// What is now.
+        new: &'a Meta,
+    },
+    /// An object is gone; its last known state.
+    Deleted(&'a Meta),
+}
+
+type Handler = Box<dyn Fn(MetadataChange<'_>) + Send + Sync>;
+
+/// An informer whose type does not matter.
+pub(super) trait Followed: Send + Sync {
+    fn add(&self, handler: Handler);
+    fn synced(&self) -> watch::Receiver<bool>;
+}
+
+impl<T: Object> Followed for SharedInformer<T> {
+    fn add(&self, handler: Handler) {
+        self.add_handler(move |change| {
+            handler(match change {
+                Change::Added { object, .. } => MetadataChange::Added(object.meta()),
+                Change::Updated { old, new } => MetadataChange::Updated { old: old.meta(), new: new.meta() },
+                Change::Deleted { object, .. } => MetadataChange::Deleted(object.meta()),
+            });
+        });
+    }
+
+    fn synced(&self) -> watch::Receiver<bool> {
+        self.shared.synced()
+    }
+}
+
+/// The metadata of all objects of one resource. Cheap to clone; clones are one informer.
+#[derive(Clone)]
+pub struct MetadataInformer {
+    followed: Arc<dyn Followed>,
+    /// Unless the watch belongs to an informer of whole objects, whose life is not ours to end.
+    own: Option<Arc<Own>>,
+}
+
+/// An informer that sees only metadata and may be stopped and started again.
+pub(super) struct Own {
+    informer: SharedInformer<ObjectMetadata>,
+    source: Arc<dyn ListWatch>,
+    /// Ends the task that runs or is about to.
+    running: Mutex<Option<CancellationToken>>,
+    /// Held by the task that follows the server: one that was stopped may still be at its last step.
+    following: tokio::sync::Mutex<()>,
+}
+
+impl Own {
+    pub(super) fn new(informer: SharedInformer<ObjectMetadata>, source: Arc<dyn ListWatch>) -> Self {
+        Self { informer, source, running: Mutex::default(), following: tokio::sync::Mutex::default() }
+    }
+
+    async fn follow(self: Arc<Self>, stop: CancellationToken) {
+        let _only = self.following.lock().await;
+        self.informer.clone().run(Arc::clone(&self.source), Duration::ZERO, stop).await;
+        self.informer.shared.stopped();
+    }
+}
+
+impl MetadataInformer {
+    pub(super) fn over(followed: Arc<dyn Followed>) -> Self {
+        Self { followed, own: None }
+    }
+
+    pub(super) fn own(own: &Arc<Own>) -> Self {
+        Self { followed: Arc::new(own.informer.clone()), own: Some(Arc::clone(own)) }
+    }
+
+    /// As [`SharedInformer::add_handler`]: it first hears of everything that is there, must not block, and stays.
+    pub fn add_handler(&self, handler: impl Fn(MetadataChange<'_>) + Send + Sync + 'static) {
+        self.followed.add(Box::new(handler));
+    }
+
+    /// Follows the server as a task of `tasks` until [`MetadataInformer::stop`] or `stop`. Nothing where it does already, or
+    /// where the watch is shared with an informer of whole objects. After a stop, the first state is told as the difference to the
+    /// last one known.
+    pub fn start(&self, tasks: &Tasks, stop: &CancellationToken) {
+        let Some(own) = &self.own else { return };
+        let mut running = own.running.lock().unwrap_or_else(PoisonError::into_inner);
+        if running.as_ref().is_some_and(|token| !token.is_cancelled()) {
+            return;
+        }
+        let token = stop.child_token();
+        *running = Some(token.clone());
+        tasks.spawn(format!("metadata informer {}", own.informer.shared.resource), Arc::clone(own).follow(token));
+    }
+
+    /// Ends the watch and keeps what is known. Nothing where the watch is shared with an informer of whole objects.
+    pub fn stop(&self) {
+        let Some(own) = &self.own else { return };
+        if let Some(token) = own.running.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            token.cancel();
+        }
+    }
+
+    /// Whether the first state since the start is known and all handlers have heard of it.
+    pub fn is_synced(&self) -> bool {
+        *self.followed.synced().borrow()
+    }
+
+    /// Waits until it is synced.
+    pub async fn synced(&self) {
+        // The sender lives as long as the informer, so there is no other end.
+        let _ = self.followed.synced().wait_for(|synced| *synced).await;
+    }
+}

@@ -87,6 +87,11 @@ impl QueueMetrics {
         }
     }
 
+    /// The metrics of work that upstream queues under this name and that is done here the moment it arises.
+    pub fn immediate(&self, name: &str) -> ImmediateQueue {
+        ImmediateQueue(self.handles(name))
+    }
+
     /// Asks `queue` for the ages of its work whenever metrics are gathered.
     pub(super) fn watch(&self, name: &str, queue: Weak<dyn Ages>) {
         let mut queues = self.work.queues.lock().unwrap_or_else(PoisonError::into_inner);
@@ -98,6 +103,18 @@ impl QueueMetrics {
 /// 10 ns to 10 s.
 fn bounds() -> Result<Vec<f64>, prometheus::Error> {
     exponential_buckets(1e-8, 10.0, 10)
+}
+
+/// Metrics of a queue in which nothing ever waits.
+pub struct ImmediateQueue(Handles);
+
+impl ImmediateQueue {
+    /// One item came and was worked on for so long.
+    pub fn processed(&self, took: Duration) {
+        self.0.adds.inc();
+        self.0.queue_duration.observe(0.0);
+        self.0.work_duration.observe(took.as_secs_f64());
+    }
 }
 
 /// A queue that can tell how long its keys have been in process.

@@ -22,8 +22,8 @@ use tokio::time::Instant;
 
 use backoff::Backoff;
 use delays::Delays;
-pub use metrics::QueueMetrics;
 use metrics::{Ages, Handles, InProcess};
+pub use metrics::{ImmediateQueue, QueueMetrics};
 
 /// The longest back-off of one key with upstream's default limiter.
 const MAX_BACKOFF: Duration = Duration::from_secs(1000);

@@ -3,6 +3,7 @@
 //! occurrence -> combine with similar ones -> count equal ones -> drop spam
 
 use std::hash::{BuildHasher, Hash, RandomState};
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -74,10 +75,18 @@ struct Group {
 #[derive(Clone, Copy)]
 struct Written {
     count: u32,
-    /// First seen; also makes up the name.
+    /// First seen.
     born: Timestamp,
+    name: Name,
+}
+
+/// What tells the names of Events about one object apart.
+#[derive(Clone, Copy)]
+enum Name {
+    /// Nanoseconds since 1970, which follow the object's name.
+    Derived(i64),
     /// The name where the object's does not do for one.
-    random_name: Option<Uuid>,
+    Random(Uuid),
 }
 
 impl Correlator {
@@ -102,7 +111,11 @@ impl Correlator {
         let written = self.written.get_or_insert_with(key, || Written {
             count: 0,
             born: at,
-            random_name: (!combined && !makes_a_name(&object.name)).then(Uuid::new_v4),
+            name: if combined || makes_a_name(&object.name) {
+                Name::Derived(next_nanosecond(&LAST_NANOSECOND, at))
+            } else {
+                Name::Random(Uuid::new_v4())
+            },
         });
         // Counted even if the spam filter stops it: the next write that gets through carries the full count.
         written.count = written.count.saturating_add(1);
@@ -115,9 +128,9 @@ impl Correlator {
         }
 
         let record = Record {
-            name: match written.random_name {
-                Some(name) => name.to_string(),
-                None => derived_name(&object.name, written.born),
+            name: match written.name {
+                Name::Derived(nanosecond) => derived_name(&object.name, nanosecond),
+                Name::Random(name) => name.to_string(),
             },
             message: if combined { format!("{COMBINED}{message}") } else { message.clone() },
             count: written.count,
@@ -155,9 +168,22 @@ impl Correlator {
     }
 }
 
+/// The nanosecond in the name made last, by any recorder of this process.
+static LAST_NANOSECOND: AtomicI64 = AtomicI64::new(i64::MIN);
+
+/// The nanosecond of `at`, or the first one after `last` when that is later: two components that speak about one object, or about
+/// two objects of one name, at the same moment must not meet under one name.
+fn next_nanosecond(last: &AtomicI64, at: Timestamp) -> i64 {
+    let nanosecond = i64::try_from(at.as_nanosecond()).unwrap_or(i64::MAX);
+    let next = |last: i64| nanosecond.max(last.saturating_add(1));
+    match last.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| Some(next(last))) {
+        Ok(last) | Err(last) => next(last),
+    }
+}
+
 /// `<name>.<nanoseconds in hex>`.
-fn derived_name(object: &str, at: Timestamp) -> String {
-    format!("{object}.{:x}", at.as_nanosecond())
+fn derived_name(object: &str, nanosecond: i64) -> String {
+    format!("{object}.{nanosecond:x}")
 }
 
 /// Whether [`derived_name`] of this object is a DNS subdomain, as names of Events must be.
@@ -348,7 +374,8 @@ mod tests {
     #[test]
     fn names_come_from_the_object_unless_that_is_no_name() {
         let at = Timestamp::from_second(START).unwrap();
-        assert_eq!(derived_name("web", at), "web.18fae27693b40000");
+        let nanosecond = next_nanosecond(&AtomicI64::new(0), at);
+        assert_eq!(derived_name("web", nanosecond), "web.18fae27693b40000");
         // (name, whether it makes a name)
         let long = "a".repeat(236);
         let cases = [
@@ -370,8 +397,33 @@ mod tests {
             let mut told = occurrence("a", "b");
             told.object.name = name.to_owned();
             let Correlated::Post(record) = Story::new().tell(&told, Duration::ZERO) else { panic!("a first event") };
-            assert_eq!(record.name == derived_name(name, at), makes, "{name}: {}", record.name);
+            let is_derived = record.name.rsplit_once('.').is_some_and(|(object, _)| object == name);
+            assert_eq!(is_derived, makes, "{name}: {}", record.name);
         }
+    }
+
+    #[test]
+    fn no_two_names_are_made_of_one_nanosecond() {
+        let (last, at) = (AtomicI64::new(i64::MIN), |nanosecond| Timestamp::from_nanosecond(nanosecond).unwrap());
+        // (why, time, nanosecond in the name)
+        let cases = [
+            ("first", 50, 50),
+            ("the same moment", 50, 51),
+            ("later, but taken", 51, 52),
+            ("the clock was set back", 7, 53),
+            ("later", 60, 60),
+        ];
+        for (why, time, expected) in cases {
+            assert_eq!(next_nanosecond(&last, at(time)), expected, "{why}");
+        }
+
+        // Two components that have no correlator in common.
+        let told = occurrence("a", "b");
+        let names = [Story::new(), Story::new()].map(|mut story| match story.tell(&told, Duration::ZERO) {
+            Correlated::Post(record) => record.name,
+            other => panic!("{other:?}"),
+        });
+        assert_ne!(names[0], names[1]);
     }
 
     #[test]

@@ -106,12 +106,15 @@ async fn an_event_has_upstreams_shape_and_its_repetition_is_a_patch() {
     let seen = story.end().await;
     let [post, patch] = &*seen else { panic!("{seen:?}") };
     assert_eq!((&*post.line, &*post.content_type), ("POST /api/v1/namespaces/shop/events", "application/json"));
+    // Later than the clock says when another event of this process took the nanosecond.
+    let name = post.body["metadata"]["name"].as_str().unwrap();
+    assert!(i64::from_str_radix(name.strip_prefix("web.").unwrap(), 16).unwrap() >= 0x1886_7252_0bc7_6500, "{name}");
     assert_eq!(
         post.body,
         json!({
             "kind": "Event",
             "apiVersion": "v1",
-            "metadata": { "name": "web.188672520bc76500", "namespace": "shop" },
+            "metadata": { "name": name, "namespace": "shop" },
             "involvedObject": {
                 "kind": "ReplicaSet", "namespace": "shop", "name": "web", "uid": "u-1", "apiVersion": "apps/v1", "resourceVersion": "42"
             },
@@ -127,7 +130,7 @@ async fn an_event_has_upstreams_shape_and_its_repetition_is_a_patch() {
             "reportingInstance": "",
         })
     );
-    assert_eq!(patch.line, "PATCH /api/v1/namespaces/shop/events/web.188672520bc76500");
+    assert_eq!(patch.line, format!("PATCH /api/v1/namespaces/shop/events/{name}"));
     assert_eq!(patch.content_type, "application/strategic-merge-patch+json");
     assert_eq!(patch.body, json!({ "count": 2, "lastTimestamp": "2026-01-01T00:00:03Z", "message": "Created pod: web-1" }));
 }

@@ -21,6 +21,7 @@ use crate::kinds::Registered;
 use crate::requests::{RequestCounts, RequestRecord};
 use crate::rest::{Body, Server};
 use crate::status::Status;
+use crate::store::Change;
 
 /// A Kubernetes API server in this process. Clones share the same state.
 ///
@@ -138,6 +139,27 @@ impl DevCluster {
         Ok(())
     }
 
+    /// Stores an object just as it is, with its UID, status, times and owners, as another API server left it; only
+    /// `metadata.resourceVersion` is given anew. Nothing is defaulted, checked or logged as a request. An object of that name is
+    /// replaced. Fails for an unknown kind, and for an object without a name or, where the kind has any, namespace.
+    pub fn load(&self, object: Value) -> Result<(), Status> {
+        let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+        let (api_version, kind) = (text("/apiVersion"), text("/kind"));
+        let entry = self.registered(api_version, kind)?;
+        let key = match (entry.resource.namespaced, text("/metadata/namespace"), text("/metadata/name")) {
+            (_, _, "") | (true, "", _) => return Err(Status::bad_request(format!("a {kind} to load has no name or namespace"))),
+            (true, namespace, name) => format!("{namespace}/{name}"),
+            (false, _, name) => name.to_owned(),
+        };
+        loop {
+            let current = entry.store.get(&key);
+            let change = Change::Put(object.clone());
+            if entry.store.commit(&entry.resource, &self.server.revisions, &key, current.as_ref(), change).is_ok() {
+                return Ok(());
+            }
+        }
+    }
+
     /// Replaces an object by its manifest, in its namespace or in `default`.
     pub async fn replace(&self, object: Value) -> Result<Value, Status> {
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
@@ -170,12 +192,13 @@ impl DevCluster {
     fn collection_of(&self, object: &Value) -> Result<String, Status> {
         let (api_version, kind) =
             (object["apiVersion"].as_str().unwrap_or_default(), object["kind"].as_str().unwrap_or_default());
-        let entry = self
-            .server
-            .registry
-            .find_kind(api_version, kind)
-            .ok_or_else(|| Status::bad_request(format!("no resource serves kind {kind:?} of {api_version:?}")))?;
+        let entry = self.registered(api_version, kind)?;
         Ok(collection_path(&entry, object["metadata"]["namespace"].as_str().unwrap_or("default")))
+    }
+
+    fn registered(&self, api_version: &str, kind: &str) -> Result<Arc<Registered>, Status> {
+        let found = self.server.registry.find_kind(api_version, kind);
+        found.ok_or_else(|| Status::bad_request(format!("no resource serves kind {kind:?} of {api_version:?}")))
     }
 
     /// One request through the API. An answer of 400 or more is an error.

@@ -23,6 +23,36 @@ fn config_map(name: &str) -> ConfigMap {
     serde_json::from_value(json!({"metadata": {"name": name}, "data": {"k": "1"}})).unwrap()
 }
 
+#[tokio::test(start_paused = true)]
+async fn an_object_is_loaded_as_it_is() {
+    let cluster = cluster();
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {
+            "name": "a", "namespace": "elsewhere", "uid": "u-1", "resourceVersion": "4711", "generation": 3,
+            "creationTimestamp": "2025-01-01T00:00:00Z", "deletionTimestamp": "2025-01-02T00:00:00Z", "finalizers": ["x/y"],
+            "ownerReferences": [{"apiVersion": "v1", "kind": "Other", "name": "o", "uid": "u-2"}],
+        },
+        "spec": {"unknown": true},
+        "status": {"phase": "Failed", "reason": "Evicted"},
+    });
+    let mut stored = pod.clone();
+    for revision in [cluster.revision() + 1, cluster.revision() + 2] {
+        cluster.load(pod.clone()).unwrap();
+        stored["metadata"]["resourceVersion"] = json!(revision.to_string());
+        assert_eq!(cluster.objects("pods"), [stored.clone()]);
+    }
+    assert!(cluster.requests().is_empty());
+
+    let mut nameless = pod.clone();
+    nameless["metadata"]["name"].take();
+    let mut placeless = pod.clone();
+    placeless["metadata"]["namespace"].take();
+    for unfit in [json!({"apiVersion": "v1", "kind": "Unheard", "metadata": {"name": "a"}}), nameless, placeless] {
+        assert_eq!(cluster.load(unfit).unwrap_err().code, 400);
+    }
+}
+
 async fn crud(client: kube::Client) {
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), "default");
     let created = maps.create(&PostParams::default(), &config_map("a")).await.unwrap();

@@ -3,6 +3,7 @@
 //!
 //! All templates are equal unless given another image, so a ReplicaSet is the new one of a Deployment by default.
 
+pub(crate) mod gate;
 mod hands;
 pub(crate) mod pods;
 pub(crate) mod world;

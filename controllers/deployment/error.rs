@@ -45,6 +45,11 @@ impl SyncError {
         }
     }
 
+    /// See [`ApiError::is_fenced`]. Nothing more is to be tried in this sync.
+    pub(super) fn is_fenced(&self) -> bool {
+        self.api().is_some_and(ApiError::is_fenced)
+    }
+
     /// Whether the namespace is going, so that nothing can be created in it any more.
     pub(super) fn is_namespace_terminating(&self) -> bool {
         self.api().is_some_and(|error| error.has_cause("NamespaceTerminating"))
@@ -52,9 +57,10 @@ impl SyncError {
 
     /// What becomes of the key after this failure, which is number `failures` (from 0) in a row.
     pub(super) fn retry(&self, failures: u32) -> Retry {
-        let is_race =
-            |error: &ApiError| error.is_conflict() || error.is_already_exists() || matches!(error, ApiError::Fenced { .. });
-        if failures >= MAX_RETRIES {
+        let is_race = |error: &ApiError| error.is_conflict() || error.is_already_exists();
+        if self.is_fenced() {
+            Retry::Quietly
+        } else if failures >= MAX_RETRIES {
             Retry::Drop
         } else if self.api().is_some_and(is_race) {
             Retry::Quietly
@@ -79,6 +85,7 @@ mod tests {
     #[test]
     fn races_are_retried_quietly_and_nothing_for_ever() {
         let created = |source| SyncError::Create { name: "web-1".to_owned(), source };
+        let fenced = || ApiError::Fenced { request: "POST /x".to_owned() };
         // (why, error, failures before, retry)
         let cases = [
             ("conflict", SyncError::Status(status(409, "Conflict", "")), 0, Retry::Quietly),
@@ -88,6 +95,8 @@ mod tests {
             ("quota, too often", created(status(403, "Forbidden", "")), 15, Retry::Drop),
             ("conflict, too often", SyncError::Status(status(409, "Conflict", "")), 15, Retry::Drop),
             ("strategy", SyncError::Strategy("Magic".to_owned()), 0, Retry::BackOff),
+            ("fenced", created(fenced()), 0, Retry::Quietly),
+            ("fenced, many times", created(fenced()), 15, Retry::Quietly),
         ];
         for (why, error, failures, retry) in cases {
             assert_eq!(error.retry(failures), retry, "{why}");

@@ -246,7 +246,7 @@ impl Work<'_> {
     async fn creation_failed(&mut self, name: String, error: ApiError) -> SyncError {
         let message = format!("Failed to create new replica set {name:?}: {error}");
         let failure = SyncError::Create { name, source: error };
-        if failure.is_namespace_terminating() {
+        if failure.is_fenced() || failure.is_namespace_terminating() {
             return failure;
         }
         let status = progress::creation_failed(&self.deployment, &message, self.now());
@@ -267,6 +267,9 @@ impl Work<'_> {
         }
         let down = rolling::scale_down_old(&self.deployment, &self.sets);
         let scaled = self.resize_all(&down.resizes).await;
+        if scaled.as_ref().is_err_and(SyncError::is_fenced) {
+            return scaled.map(|()| Requeue::Never);
+        }
         if scaled.is_err() || !down.stale && !down.resizes.is_empty() {
             let requeue = self.write_rollout_status().await?;
             return scaled.map(|()| requeue);

@@ -15,6 +15,7 @@ use super::annotations::{DESIRED_REPLICAS, MAX_REPLICAS, REVISION, REVISION_HIST
 use super::conditions::{self, PROGRESSING, TRUE, reason};
 use super::replica_sets::by_age;
 use crate::replicaset;
+use crate::testing::gate::ONE_SYNC;
 use crate::testing::world::{State, World, condition_of};
 
 const CONTROLLERS: [Descriptor; 2] = [DESCRIPTOR, replicaset::DESCRIPTOR];
@@ -489,4 +490,50 @@ async fn a_cache_that_lags_behind_makes_no_write_twice() {
     assert!(since.iter().all(|write| !write.ends_with("409")), "{since:#?}");
     faults.resume_watches("replicasets");
     world.until("rolled out", is_done).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sync_whose_writes_are_refused_ends_at_once_and_says_nothing() {
+    let mut world = World::bare().await;
+    let gate = world.restart_fenced(&CONTROLLERS[..1]).await;
+    gate.set_open(false);
+    world.create(web(3)).await;
+    tokio::time::sleep(ONE_SYNC).await;
+    assert_eq!(gate.refused(), 1, "the ReplicaSet, and neither a status nor an Event");
+    gate.set_open(true);
+    world.at_rest().await;
+    gate.set_open(false);
+    world.patch("deployments", "web", json!({"spec": {"replicas": 5}})).await;
+    tokio::time::sleep(ONE_SYNC).await;
+    assert_eq!(gate.refused(), 1, "the size");
+    gate.set_open(true);
+    let state = world.at_rest().await;
+    assert_eq!(size(state.replica_set("one")), 5);
+
+    // The first write of a rollout without a surge is the one that takes old pods away, once there is an empty new ReplicaSet.
+    let old = world.find("replicasets", state.replica_set("one")["metadata"]["name"].as_str().unwrap()).unwrap();
+    let path = format!("{}/status", old["metadata"]["name"].as_str().unwrap());
+    let counters = json!({"replicas": 5, "readyReplicas": 5, "availableReplicas": 5, "observedGeneration": 2});
+    world.patch("replicasets", &path, json!({"status": counters})).await;
+    let limits = json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}});
+    world.patch("deployments", "web", json!({"spec": {"strategy": limits, "paused": true}})).await;
+    world.patch("deployments", "web", image("two")).await;
+    world.at_rest().await;
+    let mut new = old.clone();
+    new["metadata"] = json!({
+        "name": "web-new", "namespace": "default", "uid": "new", "labels": {"app": "web", "pod-template-hash": "new"},
+        "ownerReferences": old["metadata"]["ownerReferences"], "annotations": {REVISION: "2"},
+    });
+    new["spec"]["replicas"] = json!(0);
+    new["spec"]["template"] = state.deployment("web")["spec"]["template"].clone();
+    new["spec"]["template"]["spec"]["containers"][0]["image"] = json!("two");
+    world.cluster.load(new).unwrap();
+    world.patch("deployments", "web", json!({"spec": {"progressDeadlineSeconds": i32::MAX}})).await;
+    world.at_rest().await;
+    gate.set_open(false);
+    world.patch("deployments", "web", json!({"spec": {"paused": false}})).await;
+    tokio::time::sleep(ONE_SYNC).await;
+    assert_eq!(gate.refused(), 1, "the size of the old one, and no status after it");
+    gate.set_open(true);
+    world.until("the old one shrinks", |state| size(state.replica_set("one")) == 4).await;
 }

@@ -29,7 +29,7 @@ use steersman_runtime::clock::Clock;
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
 use steersman_runtime::informer::{InformerFactory, Store};
 use steersman_runtime::intern::Sym;
-use steersman_runtime::object::{Node, Pod};
+use steersman_runtime::object::{Node, Object, Pod};
 use steersman_runtime::resource;
 use steersman_runtime::tasks::CancellationToken;
 use steersman_runtime::workqueue::WorkQueue;
@@ -168,8 +168,12 @@ impl PodGc {
     /// Fails the pod unless it is finished, then deletes it at once. A pod that cannot be failed is left for the next cycle.
     async fn remove(&self, pod: &Pod, reason: Reason) {
         let labels = [&*pod.meta.namespace, reason.as_str()];
+        let removed = self.fail_and_delete(pod, reason).await;
+        if removed.as_ref().is_err_and(ApiError::is_fenced) {
+            return tracing::debug!(pod = %pod.key(), reason = reason.as_str(), "pod left to whoever leads next");
+        }
         self.metrics.deletions.with_label_values(&labels).inc();
-        if let Err(error) = self.fail_and_delete(pod, reason).await {
+        if let Err(error) = removed {
             self.metrics.errors.with_label_values(&labels).inc();
             let (namespace, name) = (&*pod.meta.namespace, &*pod.meta.name);
             tracing::error!(namespace, name, reason = reason.as_str(), %error, "pod not removed");

@@ -192,3 +192,22 @@ async fn a_namesake_of_an_orphan_is_left_alone() {
     assert_eq!(world.failed("orphaned"), world.deleted("orphaned"), "every attempt was refused");
     assert!(world.failed("orphaned") >= 2);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_whose_removal_is_refused_is_left_to_whoever_may_write() {
+    let mut world = World::bare().await;
+    let gate = world.restart_fenced(&[DESCRIPTOR]).await;
+    gate.set_open(false);
+    world.create(pod("lost", "gone")).await;
+    tokio::time::sleep(LONG).await;
+    assert!(gate.refused() > 0 && world.exists("lost"));
+    let counts = |registry: &prometheus::Registry| {
+        let families = registry.gather();
+        let found = families.iter().filter(|family| family.name().starts_with("pod_gc_collector_force_delete"));
+        found.map(|family| family.get_metric().len()).sum::<usize>()
+    };
+    assert_eq!(counts(&world.registry), 0, "nothing was attempted");
+    gate.set_open(true);
+    world.gone("lost").await;
+    assert_eq!(counts(&world.registry), 1);
+}

@@ -47,6 +47,18 @@ pub(super) enum SyncError {
     Status(#[source] StatusError),
 }
 
+impl SyncError {
+    /// See [`ApiError::is_fenced`].
+    fn is_fenced(&self) -> bool {
+        match self {
+            Self::Claim(error) => error.is_fenced(),
+            Self::Check(CheckError::Request(error)) | Self::Status(StatusError::Request(error)) => error.is_fenced(),
+            Self::Scale(error) => error.is_fenced(),
+            Self::Check(_) | Self::Status(_) => false,
+        }
+    }
+}
+
 /// Why pods could not be created or deleted; the texts are those of condition `ReplicaFailure`.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ScaleError {
@@ -56,6 +68,13 @@ pub(super) enum ScaleError {
     Template(#[source] TemplateError),
     #[error("unable to delete pods: {0}")]
     Delete(#[source] ApiError),
+}
+
+impl ScaleError {
+    /// See [`ApiError::is_fenced`].
+    fn is_fenced(&self) -> bool {
+        matches!(self, Self::Create(error) | Self::Delete(error) if error.is_fenced())
+    }
 }
 
 /// Why pods could not be read from the API server.
@@ -118,6 +137,9 @@ impl<O: PodOwner> Syncer for ReplicaController<O> {
         };
         let (active, terminating) = self.claim_pods(key, owner, selector).await?;
         let scaled = if may_scale { self.scale(key, owner, selector, &active).await? } else { Ok(()) };
+        if scaled.as_ref().is_err_and(ScaleError::is_fenced) {
+            return scaled.map(|()| Requeue::Never).map_err(SyncError::Scale);
+        }
 
         // The status counts the pods from before the creations and deletions, and is written even when those failed: the failure
         // belongs in it.
@@ -132,6 +154,7 @@ impl<O: PodOwner> Syncer for ReplicaController<O> {
 
     fn retry(&self, error: &SyncError, _failures: u32) -> Retry {
         match error {
+            error if error.is_fenced() => Retry::Quietly,
             SyncError::Status(StatusError::Request(error)) if error.is_conflict() || error.is_not_found() => Retry::Quietly,
             SyncError::Status(StatusError::Replaced(_)) => Retry::Quietly,
             _ => Retry::BackOff,
@@ -277,6 +300,8 @@ impl<O: PodOwner> ReplicaController<O> {
             }
             // Every further attempt would fail too, and the owner itself is about to go.
             Err(error) if error.has_cause("NamespaceTerminating") => Ok(()),
+            // Never sent: nothing that happened to the owner.
+            Err(error @ ApiError::Fenced { .. }) => Err(error),
             Err(error) => {
                 self.guard.failed(key, &error);
                 self.recorder.event(about.clone(), EventType::Warning, "FailedCreate", format!("Error creating: {error}"));
@@ -315,6 +340,9 @@ impl<O: PodOwner> ReplicaController<O> {
                 // Gone, or replaced by another pod of that name: either way ours is no more.
                 if error.is_not_found() || error.is_conflict() {
                     return Ok(());
+                }
+                if matches!(error, ApiError::Fenced { .. }) {
+                    return Err(error);
                 }
                 self.guard.failed(key, &error);
                 self.recorder.event(about.clone(), EventType::Warning, "FailedDelete", format!("Error deleting: {error}"));

@@ -7,6 +7,7 @@ use steersman_devcluster::faults::Matcher;
 use steersman_devcluster::status::Status;
 
 use super::DESCRIPTOR;
+use crate::testing::gate::ONE_SYNC;
 use crate::testing::world::World;
 
 /// Long enough for everything that is not timed to have happened.
@@ -366,4 +367,50 @@ async fn a_set_recreated_under_its_name_starts_afresh() {
     // The pods of the first still name it as their controller.
     let uid = second["metadata"]["uid"].as_str();
     world.until("a pod of the second set", |_| world.active_pods().iter().any(|pod| owner(pod) == uid)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sync_whose_writes_are_refused_ends_at_once_and_says_nothing() {
+    // (why, wanted, what happens first, writes refused to one sync)
+    let cases = [("creation", 10, 0, 1), ("deletion", 1, 3, 2), ("status", 3, 3, 1)];
+    for (why, wanted, there, refused) in cases {
+        let mut world = World::bare().await;
+        let gate = world.restart_fenced(&[DESCRIPTOR]).await;
+        world.create(web(there)).await;
+        let pods = world.settled_at(usize::try_from(there).unwrap()).await;
+        world.at_rest().await;
+        let before = world.state();
+
+        gate.set_open(false);
+        if wanted == there {
+            world.make_ready(&name(&pods[0])).await;
+        } else {
+            world.scale(wanted).await;
+        }
+        tokio::time::sleep(ONE_SYNC).await;
+        assert_eq!(gate.refused(), refused, "{why}: neither a status nor an Event is tried");
+        tokio::time::sleep(A_WHILE).await;
+        assert_eq!(world.state().events.len(), before.events.len(), "{why}");
+
+        // It was put off, not forgotten.
+        gate.set_open(true);
+        world.settled_at(usize::try_from(wanted).unwrap()).await;
+        assert!(world.condition().is_none(), "{why}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_adoption_that_is_refused_ends_the_sync() {
+    let mut world = World::bare().await;
+    let gate = world.restart_fenced(&[DESCRIPTOR]).await;
+    for pod in ["a", "b", "c"] {
+        world.create(loose_pod(pod)).await;
+    }
+    gate.set_open(false);
+    world.create(web(3)).await;
+    tokio::time::sleep(ONE_SYNC).await;
+    assert_eq!(gate.refused(), 1);
+    gate.set_open(true);
+    world.settled_at(3).await;
+    assert!(["a", "b", "c"].iter().all(|pod| owner(&world.find("pods", pod).unwrap()).is_some()));
 }

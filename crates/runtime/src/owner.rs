@@ -82,8 +82,15 @@ pub struct ClaimError {
     pub source: Option<ApiError>,
 }
 
+impl ClaimError {
+    /// See [`ApiError::is_fenced`].
+    pub fn is_fenced(&self) -> bool {
+        self.source.as_ref().is_some_and(ApiError::is_fenced)
+    }
+}
+
 /// Claims `candidates` for `owner`: adopts and releases as [`decide`] says, with one live check of the owner before the first
-/// adoption. All candidates are visited; the first failure is returned afterwards.
+/// adoption. All candidates are visited, unless writes are refused altogether; the first failure is returned afterwards.
 pub async fn claim<O: Object, T: Object>(
     client: &ApiClient,
     owner: &O,
@@ -112,6 +119,9 @@ pub async fn claim<O: Object, T: Object>(
             },
         };
         if let Err(error) = outcome {
+            if error.is_fenced() {
+                return Err(error);
+            }
             first_error.get_or_insert(error);
         }
     }

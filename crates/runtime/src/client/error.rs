@@ -95,6 +95,11 @@ impl ApiError {
         self.is_not_found() && is_named && !self.has_cause("UnexpectedServerResponse")
     }
 
+    /// Whether it was not sent, because this process may no longer write. Whoever may does it, so nobody needs to hear of it.
+    pub fn is_fenced(&self) -> bool {
+        matches!(self, Self::Fenced { .. })
+    }
+
     /// 409 on a stale version.
     pub fn is_conflict(&self) -> bool {
         self.has_reason("Conflict", 409)

@@ -78,7 +78,8 @@ impl Sender {
                 ApiError::Status { .. } if error.is_already_exists() || error.has_cause("NamespaceTerminating") => {
                     return tracing::debug!(?object, reason, %error, "server rejected event (will not retry!)");
                 }
-                ApiError::Status { .. } | ApiError::Fenced { .. } => {
+                ApiError::Fenced { .. } => return tracing::debug!(?object, reason, %error, "event not sent"),
+                ApiError::Status { .. } => {
                     return tracing::error!(?object, reason, %error, "server rejected event (will not retry!)");
                 }
                 ApiError::Transport { .. } | ApiError::Timeout { .. } | ApiError::Decode { .. } => {

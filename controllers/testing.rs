@@ -6,6 +6,7 @@
 pub(crate) mod gate;
 mod hands;
 pub(crate) mod pods;
+mod takeover;
 pub(crate) mod world;
 
 use serde_json::{Value, json};

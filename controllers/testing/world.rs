@@ -64,7 +64,12 @@ impl World {
 
     /// A cluster in which nothing runs yet and which has no nodes.
     pub(crate) async fn bare() -> Self {
-        let clock = Clock::runtime(Timestamp::from_second(BEGIN).unwrap());
+        Self::bare_at(Timestamp::from_second(BEGIN).unwrap()).await
+    }
+
+    /// The same, at another time.
+    pub(crate) async fn bare_at(begin: Timestamp) -> Self {
+        let clock = Clock::runtime(begin);
         let cluster = DevCluster::new(clock.clone());
         let metrics = ClientMetrics::register(&Registry::new()).unwrap();
         let base = cluster.client();

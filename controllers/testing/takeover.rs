@@ -1,0 +1,321 @@
+//! Taking over a cluster at rest from upstream's manager: not one write, not one Event.
+//!
+//! The states are those that kube-controller-manager 1.36.2 left behind, Deployments and ReplicaSets word for word; the pods are
+//! made to fit. Variants of them stand for what else upstream leaves alone.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use prometheus::Registry;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use steersman_runtime::controller::Descriptor;
+use steersman_runtime::informer::InformerFactory;
+
+use super::world::{World, condition_of};
+use crate::{deployment, podgc, replicaset};
+
+const CONTROLLERS: [Descriptor; 3] = [deployment::DESCRIPTOR, replicaset::DESCRIPTOR, podgc::DESCRIPTOR];
+
+/// The longest period between two resyncs.
+const RESYNC: Duration = Duration::from_secs(24 * 3600);
+
+/// Time for two resyncs and every other timer.
+const TWO_DAYS: Duration = Duration::from_secs(50 * 3600);
+
+/// A state at rest.
+#[derive(Clone, Deserialize)]
+struct Rest {
+    state: String,
+    /// The Deployment first.
+    objects: Vec<Value>,
+}
+
+fn recorded() -> Vec<Rest> {
+    serde_json::from_str(include_str!("takeover.json")).unwrap()
+}
+
+impl Rest {
+    fn of(state: &str) -> Self {
+        recorded().into_iter().find(|rest| rest.state.starts_with(state)).unwrap()
+    }
+
+    fn deployment(&self) -> &Value {
+        &self.objects[0]
+    }
+
+    /// The `Progressing` condition.
+    fn progressing(&self) -> Option<&Value> {
+        self.deployment()["status"]["conditions"].as_array()?.iter().find(|c| c["type"] == "Progressing")
+    }
+
+    /// When the progress deadline passes, if it is still to come.
+    fn deadline(&self) -> Option<Timestamp> {
+        let condition = self.progressing()?;
+        if !matches!(condition["reason"].as_str()?, "ReplicaSetUpdated" | "NewReplicaSetCreated" | "DeploymentResumed") {
+            return None;
+        }
+        let seconds = self.deployment()["spec"]["progressDeadlineSeconds"].as_u64()?;
+        let since: Timestamp = condition["lastUpdateTime"].as_str()?.parse().unwrap();
+        Some(since + Duration::from_secs(seconds))
+    }
+
+    /// The same with other names of namespace and objects, so that many fit into one cluster.
+    fn numbered(mut self, number: usize) -> Self {
+        let namespace = self.deployment()["metadata"]["namespace"].as_str().unwrap().to_owned();
+        let mut text = Value::Array(self.objects.clone()).to_string().replace(&namespace, &format!("state-{number}"));
+        for object in &self.objects {
+            let uid = object["metadata"]["uid"].as_str().unwrap();
+            text = text.replace(uid, &format!("{number:08x}{}", &uid[8..]));
+        }
+        self.objects = serde_json::from_str(&text).unwrap();
+        self
+    }
+
+    /// Changes object number `of` (0 is the Deployment) at `pointer`; null takes the field away.
+    fn with(mut self, of: usize, pointer: &str, value: Value) -> Self {
+        let (parent, field) = pointer.rsplit_once('/').unwrap();
+        let parent = self.objects[of].pointer_mut(parent).unwrap_or_else(|| panic!("{pointer} in {}", self.state));
+        match (parent, value) {
+            (Value::Object(parent), Value::Null) => drop(parent.remove(field).expect("it is there to be taken away")),
+            (parent, value) => parent[field] = value,
+        }
+        self
+    }
+
+    fn called(mut self, state: &str) -> Self {
+        self.state = state.to_owned();
+        self
+    }
+
+    /// Stores the state, with pods as the ReplicaSets count them.
+    fn load(&self, world: &World) {
+        let namespace = &self.deployment()["metadata"]["namespace"];
+        world.cluster.load(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})).unwrap();
+        for object in &self.objects {
+            world.cluster.load(object.clone()).unwrap();
+            if object["kind"] == "ReplicaSet" {
+                let count = |field: &str| object["status"][field].as_u64().unwrap_or(0);
+                for n in 0..count("replicas") {
+                    world.cluster.load(pod_of(object, n, n < count("readyReplicas"))).unwrap();
+                }
+            }
+        }
+    }
+}
+
+/// Pod number `n` of a ReplicaSet, on a node.
+fn pod_of(rs: &Value, n: u64, ready: bool) -> Value {
+    let (metadata, template) = (&rs["metadata"], &rs["spec"]["template"]);
+    let mut pod = json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {
+            "name": format!("{}-{n}", metadata["name"].as_str().unwrap()),
+            "namespace": metadata["namespace"],
+            "uid": format!("{}{n:04x}", &metadata["uid"].as_str().unwrap()[..32]),
+            "generation": 1,
+            "creationTimestamp": metadata["creationTimestamp"],
+            "labels": template["metadata"]["labels"],
+            "ownerReferences": [{
+                "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": metadata["name"], "uid": metadata["uid"],
+                "controller": true, "blockOwnerDeletion": true,
+            }],
+        },
+        "spec": template["spec"],
+        "status": {"phase": "Pending"},
+    });
+    pod["spec"]["nodeName"] = json!("node");
+    if ready {
+        let ready = json!({"type": "Ready", "status": "True", "lastTransitionTime": metadata["creationTimestamp"]});
+        pod["status"] = json!({"phase": "Running", "conditions": [ready], "observedGeneration": 1});
+    }
+    pod
+}
+
+/// A cluster with a node that has all the pods, at this time.
+async fn world_at(begin: Timestamp) -> World {
+    let world = World::bare_at(begin).await;
+    let ready = json!([{"type": "Ready", "status": "True"}]);
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node"}, "status": {"conditions": ready}});
+    world.cluster.load(node).unwrap();
+    world
+}
+
+impl World {
+    /// Starts the controllers, with resyncs, on what another manager left behind.
+    async fn take_over(&mut self) {
+        self.restart_with(&CONTROLLERS, |mut context| {
+            context.informers = InformerFactory::new((context.clients)("shared-informers"), RESYNC, &Registry::new()).unwrap();
+            context
+        })
+        .await;
+    }
+
+    /// Every write of the manager so far, Events and failed ones included.
+    fn all_writes(&self) -> Vec<String> {
+        let requests = self.cluster.requests();
+        let writes = requests.iter().filter(|r| !matches!(&*r.verb, "get" | "list" | "watch"));
+        writes.map(|r| format!("{} {} {}", r.verb, r.path, r.status)).collect()
+    }
+
+    /// How many there were, as the log forgets the oldest requests.
+    fn count_writes(&self) -> u64 {
+        let counts = self.cluster.request_counts("kube-controller-manager");
+        counts.iter().filter(|((verb, _), _)| !matches!(&**verb, "get" | "list" | "watch")).map(|(_, count)| count).sum()
+    }
+
+    fn everything(&self) -> Vec<Value> {
+        let plurals = ["deployments", "replicasets", "pods", "events", "nodes"];
+        plurals.into_iter().flat_map(|plural| self.cluster.objects(plural)).collect()
+    }
+}
+
+/// What upstream leaves alone besides the recorded states.
+fn variants() -> Vec<Rest> {
+    let complete = || Rest::of("defaults: all pods of the new ReplicaSet marked ready");
+    // Its objects: the Deployment, an empty old ReplicaSet, the new one with two pods.
+    let (old, new) = (1, 2);
+    let template = |field: &str| format!("/spec/template/spec/{field}");
+    let resources = |cpu: &str, memory: &str| json!({"limits": {"cpu": cpu, "memory": memory}});
+    let mut with_null = complete().deployment()["spec"]["template"]["metadata"].clone();
+    with_null["creationTimestamp"] = Value::Null;
+    let endless = complete().deployment()["status"]["conditions"].as_array().unwrap().clone();
+    let endless: Vec<Value> = endless.into_iter().filter(|c| c["type"] != "Progressing").collect();
+    let mut conditions = complete().deployment()["status"]["conditions"].as_array().unwrap().clone();
+    conditions.reverse();
+    conditions[0]["message"] = json!("ReplicaSet \"another\" has successfully progressed.");
+    conditions.insert(1, json!({"type": "Ours", "status": "True", "unknownField": {"a": [1]}}));
+    let mut late = Rest::of("rolling-surge-unavailable: new image").progressing().unwrap().clone();
+    late["status"] = json!("False");
+    late["reason"] = json!("ProgressDeadlineExceeded");
+    let available = Rest::of("rolling-surge-unavailable: new image").deployment()["status"]["conditions"][0].clone();
+    vec![
+        complete()
+            .with(new, "/metadata/ownerReferences/0/apiVersion", json!("extensions/v1beta1"))
+            .with(new, "/metadata/ownerReferences/0/blockOwnerDeletion", Value::Null)
+            .called("a reference from an old cluster"),
+        complete().with(0, "/spec/strategy", json!({"type": "Recreate"})).called("Recreate, with the surge of before in the annotations"),
+        complete()
+            .with(0, "/spec/progressDeadlineSeconds", json!(i32::MAX))
+            .with(0, "/status/conditions", json!(endless))
+            .called("no deadline"),
+        complete().with(0, "/status/collisionCount", json!(0)).called("a collision count of 0"),
+        complete().with(0, "/status/collisionCount", json!(3)).called("collisions"),
+        complete().with(0, "/status/conditions", json!(conditions)).called("conditions in another order, old, and of others"),
+        complete()
+            .with(new, "/metadata/annotations/deployment.kubernetes.io~1revision-history", json!("1,3"))
+            .called("a template that came back"),
+        complete()
+            .with(new, "/metadata/annotations/removed-from-the-deployment", json!("kept"))
+            .with(old, "/metadata/annotations/deployment.kubernetes.io~1desired-replicas", json!("77"))
+            .with(new, "/metadata/annotations/deployment.kubernetes.io~1max-replicas", json!("77"))
+            .called("annotations that nobody refreshes"),
+        complete()
+            .with(new, "/metadata/labels/pod-template-hash", Value::Null)
+            .with(new, "/spec/selector/matchLabels/pod-template-hash", Value::Null)
+            .with(new, "/spec/template/metadata/labels/pod-template-hash", Value::Null)
+            .called("an adopted ReplicaSet without a hash"),
+        complete()
+            .with(0, &template("containers/0/resources"), resources("1000m", "1Gi"))
+            .with(new, &template("containers/0/resources"), resources("1", "1024Mi"))
+            .with(0, &template("containers/0/args"), json!([]))
+            .with(0, "/spec/template/metadata", with_null)
+            .called("one template in two spellings"),
+        complete()
+            .with(0, &template("fromTheFuture"), json!({"a": [1, {"b": null}]}))
+            .with(new, &template("fromTheFuture"), json!({"a": [1, {"b": null}]}))
+            .called("a template with a field unknown to us"),
+        complete()
+            .with(0, "/spec/paused", json!(true))
+            .with(0, "/spec/progressDeadlineSeconds", json!(i32::MAX))
+            .with(0, "/status/conditions", json!(endless))
+            .called("paused without a deadline"),
+        complete()
+            .with(0, "/metadata/deletionTimestamp", json!("2026-11-21T02:20:00Z"))
+            .with(0, "/metadata/finalizers", json!(["example.com/wait"]))
+            .called("being deleted"),
+        complete()
+            .with(0, "/spec/replicas", json!(0))
+            .with(0, "/status", json!({
+                "observedGeneration": 3, "terminatingReplicas": 0, "conditions": complete().deployment()["status"]["conditions"],
+            }))
+            .with(new, "/spec/replicas", json!(0))
+            .with(new, "/status", json!({"replicas": 0, "terminatingReplicas": 0, "observedGeneration": 2}))
+            .called("at zero"),
+        Rest::of("rolling-surge-unavailable: new image").with(0, "/status/conditions", json!([available, late])).called("timed out"),
+    ]
+}
+
+/// ReplicaSets of their own, and pods that nobody counts any more.
+fn load_loose_ones(world: &World) {
+    let rest = Rest::of("defaults: all pods of the new ReplicaSet marked ready").numbered(0xfff);
+    let mut rs = rest.objects[2].clone();
+    rs["metadata"].as_object_mut().unwrap().remove("ownerReferences");
+    rs["spec"]["minReadySeconds"] = json!(30);
+    // Pods of an edited template stay as they are.
+    rs["spec"]["template"]["spec"]["containers"][0]["image"] = json!("edited");
+    rs["status"]["terminatingReplicas"] = json!(1);
+    let conditions = json!([{"type": "Ours", "status": "True", "lastTransitionTime": "2026-11-21T02:18:17Z"}]);
+    rs["status"]["conditions"] = conditions;
+    rs["spec"]["selector"]["matchLabels"] = json!({"app": "loose"});
+    rs["metadata"]["labels"] = json!({"app": "loose"});
+    rs["spec"]["template"]["metadata"]["labels"] = json!({"app": "loose"});
+    let loose = Rest { state: "loose".to_owned(), objects: vec![rs.clone()] };
+    loose.load(world);
+    for (n, phase) in [(10, "Failed"), (11, "Succeeded"), (12, "Running")] {
+        let mut pod = pod_of(&rs, n, true);
+        pod["status"]["phase"] = json!(phase);
+        if phase == "Running" {
+            pod["metadata"]["deletionTimestamp"] = json!("2026-11-21T02:20:00Z");
+            pod["metadata"]["finalizers"] = json!(["example.com/wait"]);
+        }
+        world.cluster.load(pod).unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_at_rest_is_taken_over_without_a_write() {
+    let mut world = world_at("2026-11-21T03:00:00Z".parse().unwrap()).await;
+    let at_rest = recorded().into_iter().filter(|rest| rest.deadline().is_none()).chain(variants());
+    for (number, rest) in at_rest.enumerate() {
+        rest.numbered(number).load(&world);
+    }
+    load_loose_ones(&world);
+    let before = world.everything();
+    assert!(before.len() > 100, "{}", before.len());
+
+    world.take_over().await;
+    tokio::time::sleep(TWO_DAYS).await;
+    assert_eq!(world.all_writes(), Vec::<String>::new());
+    assert_eq!(world.count_writes(), 0);
+    assert_eq!(world.everything(), before);
+
+    // They are there, and at work.
+    world.cluster.patch("/apis/apps/v1/namespaces/state-0/deployments/defaults", json!({"spec": {"replicas": 3}})).await.unwrap();
+    world.at_rest().await;
+    assert!(world.count_writes() > 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stalled_rollout_is_taken_over_with_its_deadline() {
+    let stalled: Vec<Rest> = recorded().into_iter().filter(|rest| rest.deadline().is_some()).collect();
+    assert!(stalled.len() >= 4);
+    for rest in stalled {
+        let deadline = rest.deadline().unwrap();
+        let mut world = world_at(deadline - Duration::from_secs(60)).await;
+        rest.load(&world);
+        let before = world.everything();
+        world.take_over().await;
+        tokio::time::sleep(Duration::from_millis(60_900)).await;
+        assert_eq!(world.all_writes(), Vec::<String>::new(), "{}", rest.state);
+        assert_eq!(world.everything(), before, "{}", rest.state);
+
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let writes = world.all_writes();
+        assert!(matches!(&writes[..], [one] if one.starts_with("update ") && one.ends_with("/status 200")), "{writes:?}");
+        let d = &world.cluster.objects("deployments")[0];
+        assert_eq!(condition_of(d, "Progressing"), Some(("False", "ProgressDeadlineExceeded")), "{}", rest.state);
+        tokio::time::sleep(Duration::from_secs(3600)).await;
+        assert_eq!(world.count_writes(), 1, "{}: {:?}", rest.state, world.all_writes());
+    }
+}

@@ -147,7 +147,7 @@ struct ConditionWire<'a> {
     kind: Text<'a>,
     #[serde(borrow)]
     status: Option<Text<'a>>,
-    #[serde(rename = "lastTransitionTime")]
+    #[serde(rename = "lastTransitionTime", default, deserialize_with = "lenient_time")]
     since: Option<Timestamp>,
 }
 
@@ -197,6 +197,13 @@ impl Object for Pod {
     fn meta(&self) -> &Meta {
         &self.meta
     }
+}
+
+/// A time, or the end of time for a text that is none. Whoever may write the status of one pod can store the last day of the year
+/// 9999, or a later one, which no calendar here knows; it must not keep the whole list of pods from being read.
+fn lenient_time<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Timestamp>, D::Error> {
+    let text: Option<Text<'de>> = Option::deserialize(deserializer)?;
+    Ok(text.map(|text| text.parse().unwrap_or(Timestamp::MAX)))
 }
 
 fn parse_phase(text: &str) -> Phase {
@@ -278,6 +285,18 @@ mod tests {
     }
 
     use super::super::Uid;
+
+    #[test]
+    fn a_pod_ready_since_a_time_beyond_every_calendar_can_be_read() {
+        // (text, whether it is kept as it is)
+        let cases = [("2026-01-02T03:04:05Z", true), ("9999-12-31T23:59:59Z", false), ("10000-01-01T11:59:59Z", false)];
+        for (text, kept) in cases {
+            let ready = serde_json::json!({"type": "Ready", "status": "True", "lastTransitionTime": text});
+            let pod = serde_json::json!({"metadata": {"name": "a"}, "status": {"conditions": [ready]}});
+            let since = Pod::decode(pod.to_string().as_bytes()).unwrap().ready.since.unwrap();
+            assert_eq!(since, if kept { text.parse().unwrap() } else { Timestamp::MAX }, "{text}");
+        }
+    }
 
     #[test]
     fn what_is_not_a_pod_is_an_error() {

@@ -51,7 +51,7 @@ pub(super) fn scale_down_old(d: &Deployment, sets: &ReplicaSets) -> ScaleDown {
     let old: Vec<&Arc<ReplicaSet>> = sets.old.iter().filter(|rs| is_active(rs)).collect();
     let (new_size, new_available) = sets.new.as_ref().map_or((0, 0), |rs| (rs.spec.replicas, rs.status.available_replicas));
     let least = limits::min_available(d);
-    let room = sets.size().saturating_sub(least).saturating_sub(new_size - new_available);
+    let room = sets.size().saturating_sub(least).saturating_sub(new_size.saturating_sub(new_available));
     if old.is_empty() || room <= 0 {
         return down;
     }
@@ -83,7 +83,7 @@ fn drop_unhealthy(old: &[&Arc<ReplicaSet>], room: i32, down: &mut ScaleDown) -> 
         if left <= 0 {
             break;
         }
-        let unhealthy = rs.spec.replicas - rs.status.available_replicas;
+        let unhealthy = rs.spec.replicas.saturating_sub(rs.status.available_replicas);
         if unhealthy < 0 {
             return None;
         }

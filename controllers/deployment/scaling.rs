@@ -69,11 +69,11 @@ fn proportional(d: &Deployment, sets: &ReplicaSets) -> Vec<Resize> {
         let share = if to_add > 0 { fraction.min(left) } else { fraction.max(left) };
         // Nothing left means a share of nothing, also where the fraction points the other way.
         let share = if left == 0 { 0 } else { share };
-        left -= share;
-        resizes.push(Resize::forced(rs, rs.spec.replicas + share));
+        left = left.saturating_sub(share);
+        resizes.push(Resize::forced(rs, rs.spec.replicas.saturating_add(share)));
     }
     if let Some(first) = resizes.first_mut() {
-        first.to = (first.to + left).max(0);
+        first.to = first.to.saturating_add(left).max(0);
     }
     resizes
 }

@@ -58,8 +58,23 @@ impl Writer {
     }
 
     async fn put<T: Object>(&self, target: Target<'_>, object: &Map<String, Value>) -> Result<T, ApiError> {
-        decoded("PUT", &self.client.replace(target, object).await?)
+        let answer = match typed::<T>(object) {
+            Some(typed) => self.client.replace(target, &typed).await?,
+            None => self.client.replace(target, object).await?,
+        };
+        decoded("PUT", &answer)
     }
+}
+
+/// `object` with its type, if it lacks that: items of a list do not carry it.
+fn typed<T: Object>(object: &Map<String, Value>) -> Option<Map<String, Value>> {
+    if object.contains_key("kind") && object.contains_key("apiVersion") {
+        return None;
+    }
+    let mut typed = object.clone();
+    typed.insert("apiVersion".to_owned(), T::RESOURCE.api_version().into());
+    typed.insert("kind".to_owned(), Value::from(&*T::RESOURCE.kind));
+    Some(typed)
 }
 
 fn named<T: Object>(meta: &Meta) -> Target<'_> {
@@ -83,6 +98,16 @@ fn with_status(d: &Deployment, status: &DeploymentStatus, revision: Option<&str>
 mod tests {
     use super::*;
     use crate::testing::deployment;
+
+    #[test]
+    fn an_item_of_a_list_is_written_with_its_type() {
+        let mut item = deployment("web").build().document.to_object();
+        assert_eq!(typed::<Deployment>(&item), None);
+        let whole = item.clone();
+        item.remove("kind");
+        item.remove("apiVersion");
+        assert_eq!(typed::<Deployment>(&item), Some(whole));
+    }
 
     #[test]
     fn a_status_write_changes_nothing_but_status_and_revision() {

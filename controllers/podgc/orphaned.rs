@@ -35,6 +35,7 @@ pub(super) async fn deleted_nodes(nodes: &Nodes, quarantine: &WorkQueue<Sym>, cl
             Err(error) if error.is_not_found() => {
                 deleted.insert(name);
             }
+            Err(error) if error.is_fenced() => tracing::debug!(node = &*name, %error, "node not looked up"),
             Err(error) => tracing::error!(node = &*name, %error, "cannot tell whether a node exists"),
         }
     }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use steersman_runtime::expectations::Expectations;
 use steersman_runtime::informer::{Change, SharedInformer, Store};
-use steersman_runtime::object::{Deployment, Object, ObjectKey, OwnerReference, Pod, ReplicaSet, Strategy, Uid};
-use steersman_runtime::owner::CONTROLLER_INDEX;
+use steersman_runtime::object::{Deployment, Object, ObjectKey, OwnerReference, Pod, ReplicaSet, Strategy};
+use steersman_runtime::owner::controlled_by;
 use steersman_runtime::workqueue::WorkQueue;
 
 /// What handlers look up.
@@ -16,8 +16,8 @@ pub(super) trait Lookup {
     fn deployment(&self, key: &ObjectKey) -> Option<Arc<Deployment>>;
     fn deployments_in(&self, namespace: &str) -> Vec<Arc<Deployment>>;
     fn replica_set(&self, key: &ObjectKey) -> Option<Arc<ReplicaSet>>;
-    fn replica_sets_of(&self, controller: &Uid) -> Vec<Arc<ReplicaSet>>;
-    fn has_pods(&self, controller: &Uid) -> bool;
+    fn replica_sets_of(&self, controller: &Deployment) -> Vec<Arc<ReplicaSet>>;
+    fn has_pods(&self, controller: &ReplicaSet) -> bool;
 }
 
 /// The caches.
@@ -40,12 +40,12 @@ impl Lookup for Caches {
         self.replica_sets.get(key)
     }
 
-    fn replica_sets_of(&self, controller: &Uid) -> Vec<Arc<ReplicaSet>> {
-        self.replica_sets.by_index(CONTROLLER_INDEX, &controller.to_string())
+    fn replica_sets_of(&self, controller: &Deployment) -> Vec<Arc<ReplicaSet>> {
+        controlled_by::<Deployment, ReplicaSet>(&self.replica_sets, &controller.meta)
     }
 
-    fn has_pods(&self, controller: &Uid) -> bool {
-        !self.pods.by_index(CONTROLLER_INDEX, &controller.to_string()).is_empty()
+    fn has_pods(&self, controller: &ReplicaSet) -> bool {
+        !controlled_by::<ReplicaSet, Pod>(&self.pods, &controller.meta).is_empty()
     }
 }
 
@@ -130,7 +130,7 @@ fn pod_deleted(caches: &impl Lookup, pod: &Pod) -> Option<ObjectKey> {
     let owner = pod.meta.controller().filter(|owner| owner.kind == *"ReplicaSet")?;
     let rs = caches.replica_set(&ObjectKey::new(&pod.meta.namespace, &owner.name)).filter(|rs| rs.meta.uid == owner.uid)?;
     let d = resolve(caches, &rs.meta.namespace, rs.meta.controller()?)?;
-    let is_empty = || !caches.replica_sets_of(&d.meta.uid).iter().any(|rs| caches.has_pods(&rs.meta.uid));
+    let is_empty = || !caches.replica_sets_of(&d).iter().any(|rs| caches.has_pods(rs));
     (d.spec.strategy == Strategy::Recreate && is_empty()).then(|| d.key())
 }
 
@@ -164,6 +164,7 @@ fn selecting(caches: &impl Lookup, rs: &ReplicaSet) -> Vec<ObjectKey> {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+    use steersman_runtime::object::Uid;
 
     use super::*;
     use crate::testing::{NAMESPACE, ReplicaSetBuilder, deployment, replica_set, time};
@@ -188,12 +189,12 @@ mod tests {
             self.replica_sets.iter().find(|rs| rs.key() == *key).cloned()
         }
 
-        fn replica_sets_of(&self, controller: &Uid) -> Vec<Arc<ReplicaSet>> {
-            self.replica_sets.iter().filter(|rs| rs.meta.is_controlled_by(controller)).cloned().collect()
+        fn replica_sets_of(&self, controller: &Deployment) -> Vec<Arc<ReplicaSet>> {
+            self.replica_sets.iter().filter(|rs| rs.meta.is_controlled_by(&controller.meta.uid)).cloned().collect()
         }
 
-        fn has_pods(&self, controller: &Uid) -> bool {
-            self.pods.iter().any(|pod| pod.meta.is_controlled_by(controller))
+        fn has_pods(&self, controller: &ReplicaSet) -> bool {
+            self.pods.iter().any(|pod| pod.meta.is_controlled_by(&controller.meta.uid))
         }
     }
 

@@ -294,7 +294,7 @@ impl Work<'_> {
 
     fn old_pods(&self) -> Vec<Arc<Pod>> {
         let pods = &self.controller.caches.pods;
-        self.sets.old.iter().flat_map(|rs| pods.by_index(CONTROLLER_INDEX, &rs.meta.uid.to_string())).collect()
+        self.sets.old.iter().flat_map(|rs| owner::controlled_by::<ReplicaSet, Pod>(pods, &rs.meta)).collect()
     }
 
     /// The end of a sync with nothing left to resize.
@@ -391,9 +391,15 @@ impl Work<'_> {
             let check = progress::next_check(&self.deployment, &status, now);
             return Ok(check.map_or(Requeue::Never, Requeue::After));
         }
-        // What we write comes back as an event, so the key does too.
+        let before = self.deployment.meta.resource_version;
         self.write_status(status, None).await?;
-        Ok(Requeue::Never)
+        if self.deployment.meta.resource_version != before {
+            // What we wrote comes back as an event, so the key does too.
+            return Ok(Requeue::Never);
+        }
+        // A server that does not know all fields may have found nothing new in it, and then no event comes.
+        let check = progress::next_check(&self.deployment, &self.deployment.status, now);
+        Ok(check.map_or(Requeue::Never, Requeue::After))
     }
 
     /// Writes status and revision, if they differ from what the Deployment has.

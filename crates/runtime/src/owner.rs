@@ -8,9 +8,9 @@ use std::sync::Arc;
 use serde::{Serialize, Serializer};
 
 use crate::client::{ApiClient, ApiError, PatchKind, Target};
-use crate::informer::IndexKey;
+use crate::informer::{IndexKey, Store};
 use crate::labels::Selector;
-use crate::object::{Identity, Meta, Object, Uid};
+use crate::object::{Identity, Meta, Object, OwnerReference, Uid};
 
 /// Name of the index that finds objects by their controller; its values are those of [`controller_index`].
 pub const CONTROLLER_INDEX: &str = "controller";
@@ -29,6 +29,22 @@ pub fn controller_index<T: Object>(object: &T) -> Vec<IndexKey> {
 /// slash in it.
 pub fn orphans_key(namespace: &str) -> IndexKey {
     IndexKey::new(&format!("orphans/{namespace}"))
+}
+
+/// The objects of `cache` whose controller reference means `owner`: by UID, kind and name, in the owner's namespace. A reference
+/// reaches no further than its namespace, so an object elsewhere that bears the UID is somebody's mistake or trick, and neither
+/// counts nor is touched.
+pub fn controlled_by<O: Object, T: Object>(cache: &Store<T>, owner: &Meta) -> Vec<Arc<T>> {
+    let mut found = cache.by_index(CONTROLLER_INDEX, &owner.uid.to_string());
+    found.retain(|object| means::<O>(object.meta(), owner));
+    found
+}
+
+fn means<O: Object>(object: &Meta, owner: &Meta) -> bool {
+    let is_owner = |reference: &OwnerReference| {
+        *reference.kind == *O::RESOURCE.kind && *reference.name == *owner.name && reference.uid == owner.uid
+    };
+    object.namespace == owner.namespace && object.controller().is_some_and(is_owner)
 }
 
 /// What to do with one candidate.
@@ -312,6 +328,25 @@ mod claim_tests {
             owners: Owners::new(&[]),
             finalizers: CollectorFinalizers::default(),
         }
+    }
+
+    #[test]
+    fn a_reference_means_one_object_of_its_namespace() {
+        let owner = meta("shop", "web", "owner");
+        // (why, candidate, is its controller)
+        let cases = [
+            ("by all that tells", owned(meta("shop", "p", "pod"), "owner", true), true),
+            ("not a controller", owned(meta("shop", "p", "pod"), "owner", false), false),
+            ("another UID", owned(meta("shop", "p", "pod"), "other", true), false),
+            ("another namespace", owned(meta("depot", "p", "pod"), "owner", true), false),
+            ("an orphan", meta("shop", "p", "pod"), false),
+        ];
+        for (why, candidate, expected) in cases {
+            assert_eq!(means::<ReplicaSet>(&candidate, &owner), expected, "{why}");
+        }
+        let candidate = owned(meta("shop", "p", "pod"), "owner", true);
+        assert!(!means::<ReplicaSet>(&candidate, &meta("shop", "renamed", "owner")), "another name");
+        assert!(!means::<Pod>(&candidate, &owner), "another kind");
     }
 
     fn labelled(mut meta: Meta, app: &str) -> Meta {

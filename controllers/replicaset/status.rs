@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::Map;
 use serde_json::value::{RawValue, to_raw_value};
 use steersman_runtime::clock::{saturating_since, whole_seconds};
@@ -81,19 +81,20 @@ pub(super) fn replacement<O: PodOwner>(document: &Document, status: &ReplicaSetS
 
 /// Whether the pod has been ready for `min_ready_seconds`.
 fn is_available(pod: &Pod, min_ready_seconds: i32, now: Timestamp) -> bool {
-    pod.is_ready()
-        && (min_ready_seconds == 0 || pod.ready.since.is_some_and(|since| since + ready_time(min_ready_seconds) <= now))
+    let is_old = |since: Timestamp| now.duration_since(since) >= ready_time(min_ready_seconds);
+    pod.is_ready() && (min_ready_seconds == 0 || pod.ready.since.is_some_and(is_old))
 }
 
-fn ready_time(min_ready_seconds: i32) -> Duration {
-    Duration::from_secs(u64::try_from(min_ready_seconds).unwrap_or(0))
+fn ready_time(min_ready_seconds: i32) -> SignedDuration {
+    SignedDuration::from_secs(min_ready_seconds.max(0).into())
 }
 
 /// How long after `decided_at` a pod becomes available that was not then.
 fn next_availability_check(pod: &Pod, min_ready_seconds: i32, decided_at: Timestamp) -> Option<Duration> {
     let since = pod.ready.since.filter(|_| pod.is_ready() && min_ready_seconds > 0)?;
-    let available_at = since + ready_time(min_ready_seconds);
-    (available_at > decided_at).then(|| saturating_since(available_at, decided_at))
+    // Durations never leave their range, as times near its end do when something is added.
+    let left = ready_time(min_ready_seconds).saturating_sub(decided_at.duration_since(since));
+    Duration::try_from(left).ok().filter(|left| !left.is_zero())
 }
 
 /// How long after `now` the next of `active` becomes available, by the pods that were not at `decided_at`: zero when that time
@@ -109,7 +110,8 @@ pub(super) fn next_check(
         return None;
     }
     let first = active.iter().filter_map(|pod| next_availability_check(pod, min_ready_seconds, decided_at)).min();
-    Some(first.map_or(ready_time(min_ready_seconds), |delay| delay.saturating_sub(saturating_since(now, decided_at))))
+    let all = Duration::try_from(ready_time(min_ready_seconds)).unwrap_or_default();
+    Some(first.map_or(all, |delay| delay.saturating_sub(saturating_since(now, decided_at))))
 }
 
 #[cfg(test)]
@@ -271,6 +273,7 @@ mod tests {
     fn next_pod_availability_check() {
         let ready = |seconds: i64| pod("p").ready_since(NOW - seconds);
         let seconds = |n| Some(Duration::from_secs(n));
+        let never = json!([{"type": "Ready", "status": "True", "lastTransitionTime": "9999-12-30T21:59:59Z"}]);
         // (why, pod, minReadySeconds, expected)
         let cases = [
             ("not ready", pod("p").not_ready(), 0, None),
@@ -281,10 +284,12 @@ mod tests {
             ("ready for 20s - available in 10s", ready(20), 30, seconds(10)),
             ("available", ready(51), 50, None),
             ("available just now", ready(50), 50, None),
+            ("ready from the end of time on", pod("p").status("conditions", never.clone()), 1, seconds(251_602_207_200)),
         ];
         for (why, pod, min_ready, expected) in cases {
             assert_eq!(next_availability_check(&pod.build(), min_ready, at(NOW)), expected, "{why}");
         }
+        assert!(!is_available(&pod("p").status("conditions", never).build(), i32::MAX, at(NOW)), "nothing overflows");
     }
 
     #[test]

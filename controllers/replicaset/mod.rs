@@ -8,8 +8,8 @@
 //! The same machinery keeps the pods of every kind that is a [`PodOwner`].
 //!
 //! Upstream: `pkg/controller/replicaset`. Differences: deletions carry the pod's UID as precondition; a sync that finds a cache
-//! behind its own writes waits for that cache instead of backing off; expectations that expire unmet, and writes that got no
-//! answer, are followed by a live list of the pods before anything is created or deleted.
+//! behind its own writes waits for that cache instead of backing off; expectations that expire unmet wake their owner; these,
+//! and writes that got no answer, are followed by a live list of the pods before anything is created or deleted.
 
 mod config;
 mod guard;

@@ -15,7 +15,7 @@ use steersman_runtime::labels::Selector;
 use steersman_runtime::object::{
     DecodeError, Document, Identity, Object, ObjectKey, ObjectReference, Pod, ReplicaSetStatus, Uid,
 };
-use steersman_runtime::owner::{CONTROLLER_INDEX, ClaimError, claim, orphans_key};
+use steersman_runtime::owner::{CONTROLLER_INDEX, ClaimError, claim, controlled_by, orphans_key};
 use steersman_runtime::resource;
 use steersman_runtime::workers::{Requeue, Retry, Syncer};
 use steersman_runtime::workqueue::WorkQueue;
@@ -146,10 +146,13 @@ impl<O: PodOwner> Syncer for ReplicaController<O> {
         let now = self.clock.now();
         let failure = scaled.as_ref().err().map(ToString::to_string);
         let status = status::compute(owner, &active, terminating, failure.as_deref(), now);
-        let check = status::next_check(&status, &active, owner.min_ready_seconds(), now, self.clock.now());
-        self.write_status(key, owner, status).await.map_err(SyncError::Status)?;
+        self.write_status(key, owner, status.clone()).await.map_err(SyncError::Status)?;
         scaled.map_err(SyncError::Scale)?;
-        Ok(check.map_or(Requeue::Never, Requeue::After))
+        let available = status::next_check(&status, &active, owner.min_ready_seconds(), now, self.clock.now());
+        // What is expected and never shows up wakes nobody, so the end of waiting for it has to.
+        let given_up = self.guard.expectations.expires_in(key).filter(|_| !owner.meta().is_terminating());
+        let next = available.into_iter().chain(given_up).min();
+        Ok(next.map_or(Requeue::Never, Requeue::After))
     }
 
     fn retry(&self, error: &SyncError, _failures: u32) -> Retry {
@@ -187,7 +190,7 @@ impl<O: PodOwner> ReplicaController<O> {
     /// The active pods that belong to `owner`, after adopting and releasing, and the number of those on their way out.
     async fn claim_pods(&self, key: &ObjectKey, owner: &O, selector: &Selector) -> Result<(Vec<Arc<Pod>>, usize), SyncError> {
         let meta = owner.meta();
-        let mut candidates = self.pods.by_index(CONTROLLER_INDEX, &meta.uid.to_string());
+        let mut candidates = controlled_by::<O, Pod>(&self.pods, meta);
         let terminating = candidates.iter().filter(|pod| pod.is_terminating() && selector.matches(&pod.meta.labels)).count();
         candidates.extend(self.pods.by_index(CONTROLLER_INDEX, &orphans_key(&meta.namespace)));
         candidates.retain(|pod| pod.is_active());

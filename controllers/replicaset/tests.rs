@@ -414,3 +414,34 @@ async fn an_adoption_that_is_refused_ends_the_sync() {
     world.settled_at(3).await;
     assert!(["a", "b", "c"].iter().all(|pod| owner(&world.find("pods", pod).unwrap()).is_some()));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_elsewhere_that_bears_our_uid_is_nobodys() {
+    let world = world_with(2).await;
+    let set = world.find("replicasets", "web").unwrap();
+    let mut trick = world.active_pods()[0].clone();
+    trick["metadata"]["namespace"] = json!("kube-system");
+    trick["metadata"]["name"] = json!("trick");
+    trick["metadata"]["uid"] = json!("trick");
+    world.cluster.load(trick).unwrap();
+    world.patch("replicasets", "web", json!({"metadata": {"annotations": {"touch": "1"}}})).await;
+    tokio::time::sleep(A_WHILE).await;
+    assert_eq!(world.find("replicasets", "web").unwrap()["status"], set["status"]);
+    assert_eq!((world.cluster.count("pods"), world.requests("delete", "trick")), (3, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_that_never_show_up_are_replaced_without_another_event() {
+    let world = world().await;
+    world.cluster.faults().stall_watches("pods");
+    let set = world.create(web(2)).await;
+    world.until("2 pods", |_| world.active_pods().len() == 2).await;
+    // They come and go while nobody looks: no event will ever tell of them.
+    for pod in world.active_pods() {
+        world.kill(&name(&pod)).await;
+    }
+    world.cluster.compact("pods");
+    world.cluster.faults().resume_watches("pods");
+    world.settled_at(2).await;
+    assert_eq!(world.find("replicasets", "web").unwrap()["metadata"]["uid"], set["metadata"]["uid"]);
+}

@@ -82,6 +82,12 @@ impl Expectations {
         self.records().get(owner).is_some_and(|record| record.since.elapsed() > TIMEOUT)
     }
 
+    /// How long until something that `owner` expects counts as lost; `None` when it expects nothing, or lost it already.
+    pub fn expires_in(&self, owner: &ObjectKey) -> Option<Duration> {
+        let left = TIMEOUT.checked_sub(self.records().get(owner)?.since.elapsed())?;
+        Some(left + Duration::from_millis(1))
+    }
+
     /// Drops the record of `owner`.
     pub fn forget(&self, owner: &ObjectKey) {
         self.records().remove(owner);
@@ -239,13 +245,16 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_record_is_waited_for_five_minutes_and_not_longer() {
         let (expectations, rs) = (Expectations::default(), owner("rs"));
+        assert_eq!(expectations.expires_in(&rs), None);
         expectations.expect_creations(&rs, 1);
         tokio::time::advance(TIMEOUT).await;
         assert!(!expectations.satisfied(&rs), "exactly five minutes");
+        assert_eq!(expectations.expires_in(&rs), Some(Duration::from_millis(1)));
         assert!(!expectations.lost(&rs));
         tokio::time::advance(Duration::from_millis(1)).await;
         assert!(expectations.satisfied(&rs));
         assert!(expectations.lost(&rs), "satisfied by its age alone");
+        assert_eq!(expectations.expires_in(&rs), None);
         expectations.creation_observed(&rs);
         assert!(!expectations.lost(&rs), "seen after all");
         expectations.expect_creations(&rs, 1);

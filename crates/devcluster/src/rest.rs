@@ -222,6 +222,10 @@ impl Server {
             }
             Route::Health(_) => Ok(text(404, "404 page not found\n")),
             Route::Version => Ok(respond(200, "application/json", Body::whole(discovery::version().to_string()))),
+            Route::OpenApiV2 => {
+                let (kind, document) = discovery::openapi_v2(header(parts, &ACCEPT));
+                Ok(respond(200, kind, Body::whole(document)))
+            }
             Route::OpenApi(rest) => self
                 .openapi(rest)
                 .map(|document| respond(200, "application/json", Body::whole(document.to_string())))

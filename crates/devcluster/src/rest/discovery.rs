@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use super::{Route, Server};
@@ -28,6 +29,38 @@ pub(super) fn version() -> Value {
         "compiler": "",
         "platform": format!("{}/{}", std::env::consts::OS, std::env::consts::ARCH),
     })
+}
+
+/// `/openapi/v2` without any type, in protobuf where the client asks for it. kubectl validates kinds that the other documents do
+/// not name against it, and goes on to say that there is no such kind; without it, it complains about the document instead.
+pub(super) fn openapi_v2(accept: &str) -> (&'static str, Bytes) {
+    const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
+    // What kubectl asks for; but no media type may contain an @, and Go's parser refuses an answer that does.
+    const REQUESTED: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+    const VERSION: &str = "v1.36.2";
+    let kind = accept.split(',').map(super::decode::media_type).find_map(|kind| match kind {
+        PROTOBUF | REQUESTED => Some(PROTOBUF),
+        _ => None,
+    });
+    match kind {
+        Some(kind) => {
+            // openapi.v2.Document: swagger = 1, info = 2 (title = 1, version = 2), paths = 8, definitions = 9.
+            let info = [bytes_field(1, b"Kubernetes"), bytes_field(2, VERSION.as_bytes())].concat();
+            let fields = [bytes_field(1, b"2.0"), bytes_field(2, &info), bytes_field(8, b""), bytes_field(9, b"")];
+            (kind, Bytes::from(fields.concat()))
+        }
+        None => {
+            let info = json!({"title": "Kubernetes", "version": VERSION});
+            let document = json!({"swagger": "2.0", "info": info, "paths": {}, "definitions": {}});
+            ("application/json", Bytes::from(document.to_string()))
+        }
+    }
+}
+
+/// A field of a protobuf message that holds fewer than 128 bytes.
+fn bytes_field(number: u8, content: &[u8]) -> Vec<u8> {
+    let length = u8::try_from(content.len()).ok().filter(|length| *length < 128).expect("only short constants are written");
+    [&[number << 3 | 2, length], content].concat()
 }
 
 impl Server {
@@ -218,4 +251,21 @@ fn aggregated_entry(entry: &Registered) -> Value {
         fields.insert("subresources".to_owned(), Value::from(parts));
     }
     Value::from(fields)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_document_without_types_comes_in_json_and_in_protobuf() {
+        let (kind, json) = openapi_v2("application/json");
+        let json: Value = serde_json::from_slice(&json).unwrap();
+        assert_eq!((kind, &json["swagger"]), ("application/json", &json!("2.0")));
+        for accept in ["@", "."].map(|at| format!("application/com.github.proto-openapi.spec.v2{at}v1.0+protobuf")) {
+            let (kind, message) = openapi_v2(&accept);
+            assert_eq!(kind, "application/com.github.proto-openapi.spec.v2.v1.0+protobuf", "{accept}");
+            assert_eq!(&message[..], b"\x0a\x032.0\x12\x15\x0a\x0aKubernetes\x12\x07v1.36.2\x42\x00\x4a\x00", "{accept}");
+        }
+    }
 }

@@ -125,6 +125,8 @@ pub enum Route {
     Group(String),
     /// `/api/v1`, `/apis/<group>/<version>`.
     GroupVersion(String, String),
+    /// `/openapi/v2`.
+    OpenApiV2,
     /// `/openapi/v3` and below: the rest of the path.
     OpenApi(String),
     /// `/version`.
@@ -155,6 +157,7 @@ impl Route {
             ["version"] => Self::Version,
             ["healthz" | "livez" | "readyz"] => Self::Health(String::new()),
             ["healthz" | "livez" | "readyz", check] => Self::Health((*check).to_owned()),
+            ["openapi", "v2"] => Self::OpenApiV2,
             ["openapi", "v3", rest @ ..] => Self::OpenApi(rest.join("/")),
             _ => Self::Nothing,
         }

@@ -25,11 +25,16 @@ macro_rules! status_of {
     };
 }
 
+const CONNECT: &[&str] = &["create", "get"];
+
 const POD_PARTS: &[Subresource] = &[
+    sub("attach", "PodAttachOptions", CONNECT),
     sub("binding", "Binding", CREATE),
     sub("ephemeralcontainers", "Pod", READ_WRITE),
     Subresource { name: "eviction", kind: "Eviction", group_version: Some(("policy", "v1")), verbs: CREATE },
+    sub("exec", "PodExecOptions", CONNECT),
     sub("log", "Pod", &["get"]),
+    sub("portforward", "PodPortForwardOptions", CONNECT),
     sub("resize", "Pod", READ_WRITE),
     sub("status", "Pod", READ_WRITE),
 ];

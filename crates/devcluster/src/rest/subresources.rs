@@ -20,6 +20,7 @@ impl Server {
         match (part.name, verb) {
             ("scale", Verb::Get) => self.show_scale(call, &*self.parent(call)?),
             ("log", _) => self.log(call),
+            ("attach" | "exec" | "portforward", _) => self.connect(call),
             ("scale", _) => self.write_scale(call),
             ("binding", _) => self.bind(call),
             ("eviction", _) => self.evict(call),
@@ -95,6 +96,15 @@ impl Server {
             None | Some("") => Ok(Answer { code: 204, content: Content::Body(Body::Whole(None)), warnings: Vec::new() }),
             Some(node) => Err(Status::internal(format!("node {node:?} is simulated and keeps no logs"))),
         }
+    }
+
+    /// Upstream passes these on to the kubelet; here there is nothing to connect to.
+    fn connect(&self, call: &Call<'_>) -> Result<Answer, Status> {
+        let pod = self.parent(call)?.to_value();
+        Err(match pod["spec"]["nodeName"].as_str() {
+            None | Some("") => Status::bad_request(format!("pod {} does not have a host assigned", call.target.name)),
+            Some(node) => Status::internal(format!("node {node:?} is simulated and runs no processes")),
+        })
     }
 
     /// Assigns a pod to a node.

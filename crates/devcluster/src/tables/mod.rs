@@ -17,6 +17,7 @@ mod pod;
 mod workloads;
 
 pub use age::{age_since, human_age};
+pub use pod::status as pod_status;
 
 static COLUMNS: LazyLock<Columns> =
     LazyLock::new(|| serde_json::from_str(include_str!("columns.json")).expect("the table of columns is JSON of this shape"));

@@ -28,6 +28,11 @@ pub(super) fn cells(pod: &Value, now: Timestamp) -> Vec<Value> {
     ]
 }
 
+/// The word in the column STATUS: what the pod is up to, such as `Running` or `CrashLoopBackOff`.
+pub fn status(pod: &Value) -> String {
+    Summary::of(pod).status
+}
+
 /// Restarts of some containers, and when the last one was.
 #[derive(Default)]
 struct Restarts {

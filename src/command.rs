@@ -13,6 +13,7 @@ use crate::logs::{self, LogFormat};
 use crate::manager::{Manager, RunError};
 use crate::options::{self, Command, Options};
 use crate::registry::ControllerRegistry;
+use crate::signals::Signals;
 use crate::version;
 
 /// Does what `arguments` (without the program's name) ask for, with the controllers of `registry`, until it is done or a signal
@@ -118,42 +119,4 @@ async fn signals(stop: CancellationToken) -> std::io::Result<()> {
     signals.next().await;
     tracing::error!("received a second signal");
     std::process::exit(1);
-}
-
-#[cfg(unix)]
-struct Signals {
-    terminate: tokio::signal::unix::Signal,
-    interrupt: tokio::signal::unix::Signal,
-}
-
-#[cfg(unix)]
-impl Signals {
-    fn listen() -> std::io::Result<Self> {
-        use tokio::signal::unix::{SignalKind, signal};
-        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
-    }
-
-    async fn next(&mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
-        }
-    }
-}
-
-#[cfg(not(unix))]
-struct Signals;
-
-#[cfg(not(unix))]
-impl Signals {
-    fn listen() -> std::io::Result<Self> {
-        Ok(Self)
-    }
-
-    async fn next(&mut self) {
-        // An error means that there is no such signal here: then none ever comes.
-        if tokio::signal::ctrl_c().await.is_err() {
-            std::future::pending::<()>().await;
-        }
-    }
 }

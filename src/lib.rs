@@ -20,6 +20,7 @@ pub mod options;
 mod process;
 pub mod registry;
 pub mod server;
+mod signals;
 pub mod tls;
 pub mod version;
 

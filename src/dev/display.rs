@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io::IsTerminal;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use steersman_runtime::informer::Change;
 use steersman_runtime::object::{Deployment, Object, ObjectKey};
 
@@ -36,6 +36,13 @@ impl Display {
         } else {
             eprintln!("{line}");
         }
+    }
+
+    /// Takes the bars away; what is said from now on goes where they were.
+    pub(super) fn clear(&self) {
+        // Fails only when the terminal is gone.
+        let _ = self.bars.clear();
+        self.bars.set_draw_target(ProgressDrawTarget::hidden());
     }
 
     /// Takes a change of a Deployment into the picture.
@@ -88,5 +95,8 @@ impl Display {
 }
 
 fn style() -> ProgressStyle {
-    ProgressStyle::with_template("{prefix:30} [{bar:30}] {pos}/{len} {msg}").expect("the template is valid").progress_chars("=> ")
+    // The last part fills what is left of the line and is cut off there: a bar that wraps cannot be redrawn.
+    ProgressStyle::with_template("{prefix:30!} [{bar:20}] {pos}/{len} {wide_msg}")
+        .expect("the template is valid")
+        .progress_chars("=> ")
 }

@@ -1,12 +1,10 @@
 //! Manifest files: reading them, and applying their objects through discovery.
 
-use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
-use serde::Deserialize;
+use http::Method;
 use serde_json::Value;
-use steersman_runtime::client::{ApiClient, ApiError, PatchKind, Target};
-use steersman_runtime::resource::ResourceType;
+use steersman_devcluster::DevCluster;
 
 /// One object of a manifest, and where it came from.
 #[derive(Debug, Clone, PartialEq)]
@@ -37,6 +35,12 @@ pub(super) enum ManifestError {
         /// What and where.
         message: String,
     },
+    /// Readable, but nothing in it.
+    #[error("{}: no objects in it", file.display())]
+    Empty {
+        /// The file or directory.
+        file: PathBuf,
+    },
     /// YAML, but no Kubernetes object.
     #[error("{}: document {index} has no {field}: every object needs apiVersion, kind and metadata.name", file.display())]
     NotAnObject {
@@ -48,7 +52,7 @@ pub(super) enum ManifestError {
         field: &'static str,
     },
     /// A kind the server does not serve.
-    #[error("{}: no resource for kind {kind:?} in {api_version:?}", file.display())]
+    #[error("{}: no matches for kind {kind:?} in version {api_version:?}", file.display())]
     UnknownKind {
         /// The file.
         file: PathBuf,
@@ -66,19 +70,38 @@ pub(super) enum ManifestError {
         object: String,
         /// Its words.
         #[source]
-        source: ApiError,
+        source: Refusal,
     },
 }
 
-/// Reads all objects of a file: several YAML documents, or JSON, with `List`s taken apart.
-pub(super) fn read(file: &Path) -> Result<Vec<Manifest>, ManifestError> {
+/// Reads all objects of a file: several YAML documents, or JSON, with `List`s taken apart. Of a directory, the objects of its files
+/// that end in `.yaml`, `.yml` or `.json`; `-` is standard input.
+pub(super) fn read(path: &Path) -> Result<Vec<Manifest>, ManifestError> {
+    let unreadable = |source| ManifestError::Read { file: path.to_owned(), source };
+    let manifests = if path.as_os_str() == "-" {
+        parse(Path::new("standard input"), &std::io::read_to_string(std::io::stdin()).map_err(unreadable)?)?
+    } else if path.is_dir() {
+        let entries = std::fs::read_dir(path).and_then(Iterator::collect::<Result<Vec<_>, _>>).map_err(unreadable)?;
+        let mut files: Vec<PathBuf> = entries.into_iter().map(|entry| entry.path()).collect();
+        files.retain(|file| file.extension().is_some_and(|end| ["yaml", "yml", "json"].iter().any(|known| end == *known)));
+        files.sort();
+        let objects: Result<Vec<_>, _> = files.iter().map(|file| read_file(file)).collect();
+        objects?.concat()
+    } else {
+        read_file(path)?
+    };
+    if manifests.is_empty() { Err(ManifestError::Empty { file: path.to_owned() }) } else { Ok(manifests) }
+}
+
+fn read_file(file: &Path) -> Result<Vec<Manifest>, ManifestError> {
     let text = std::fs::read_to_string(file).map_err(|source| ManifestError::Read { file: file.to_owned(), source })?;
     parse(file, &text)
 }
 
 fn parse(file: &Path, text: &str) -> Result<Vec<Manifest>, ManifestError> {
+    // The excerpt that the parser can add shows the place in a file without a name.
     let documents: Vec<Value> = serde_saphyr::from_multiple(text)
-        .map_err(|error| ManifestError::Syntax { file: file.to_owned(), message: error.to_string() })?;
+        .map_err(|error| ManifestError::Syntax { file: file.to_owned(), message: error.without_snippet().to_string() })?;
     let mut manifests = Vec::new();
     for (index, document) in documents.into_iter().enumerate() {
         let objects = match document {
@@ -121,66 +144,50 @@ impl Manifest {
         Some(self.text("/metadata/namespace")).filter(|ns| !ns.is_empty()).unwrap_or("default")
     }
 
-    /// Creates the object, or merges it into the one that is there.
-    pub(super) async fn apply(&self, client: &ApiClient) -> Result<(), ManifestError> {
-        let rejected = |source| ManifestError::Rejected {
+    /// Creates the object, or merges it into the one that is there. As with `kubectl apply`, unknown fields are errors.
+    pub(super) async fn apply(&self, cluster: &DevCluster) -> Result<(), ManifestError> {
+        const STRICT: &str = "fieldValidation=Strict&fieldManager=steersman-dev";
+        let collection = self.collection(cluster).await?;
+        let body = self.object.to_string();
+        let created = cluster.call(Method::POST, &format!("{collection}?{STRICT}"), "application/json", body.clone()).await;
+        let applied = match created {
+            Err(status) if status.reason == "AlreadyExists" => {
+                let path = format!("{collection}/{}?{STRICT}", self.name());
+                cluster.call(Method::PATCH, &path, "application/merge-patch+json", body).await
+            }
+            other => other,
+        };
+        applied.map(drop).map_err(|status| ManifestError::Rejected {
             file: self.file.clone(),
             object: format!("{} {:?}", self.kind(), self.name()),
-            source,
-        };
-        let resource = self.resource(client).await?;
-        let collection = Target {
-            resource: &resource,
-            namespace: resource.namespaced.then(|| self.namespace()),
-            name: None,
-            subresource: None,
-        };
-        match client.create(collection, &self.object).await {
-            Err(error) if error.is_already_exists() => {
-                let target = Target { name: Some(self.name()), ..collection };
-                client.patch(target, PatchKind::Merge, &self.object).await.map_err(rejected)?;
-            }
-            other => {
-                other.map_err(rejected)?;
-            }
-        }
-        Ok(())
-    }
-
-    async fn resource(&self, client: &ApiClient) -> Result<ResourceType, ManifestError> {
-        let api_version = self.text("/apiVersion");
-        let unknown = || ManifestError::UnknownKind {
-            file: self.file.clone(),
-            kind: self.kind().to_owned(),
-            api_version: api_version.to_owned(),
-        };
-        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-        let path = if group.is_empty() { format!("/api/{version}") } else { format!("/apis/{group}/{version}") };
-        let body = client.get_path(&path).await.map_err(|_| unknown())?;
-        let served: ResourceList = serde_json::from_slice(&body).map_err(|_| unknown())?;
-        let found = served.resources.into_iter().find(|r| r.kind == self.kind() && !r.name.contains('/'));
-        let Resource { name, kind, namespaced } = found.ok_or_else(unknown)?;
-        Ok(ResourceType {
-            group: Cow::Owned(group.to_owned()),
-            version: Cow::Owned(version.to_owned()),
-            kind: Cow::Owned(kind),
-            plural: Cow::Owned(name),
-            namespaced,
+            source: Refusal(status.message),
         })
     }
+
+    /// Path of the collection that holds the object.
+    async fn collection(&self, cluster: &DevCluster) -> Result<String, ManifestError> {
+        let api_version = self.text("/apiVersion");
+        let path = if api_version.contains('/') { format!("/apis/{api_version}") } else { format!("/api/{api_version}") };
+        let served = cluster.call(Method::GET, &path, "", "").await.ok();
+        let resources = served.as_ref().and_then(|list| list["resources"].as_array()).map_or(&[][..], Vec::as_slice);
+        let plural = |resource: &Value| resource["name"].as_str().filter(|name| !name.contains('/')).map(str::to_owned);
+        let found = resources.iter().filter(|resource| resource["kind"] == self.kind());
+        let Some((plural, resource)) = found.filter_map(|resource| Some((plural(resource)?, resource))).next() else {
+            return Err(ManifestError::UnknownKind {
+                file: self.file.clone(),
+                kind: self.kind().to_owned(),
+                api_version: api_version.to_owned(),
+            });
+        };
+        let namespaced = resource["namespaced"] == true;
+        Ok(if namespaced { format!("{path}/namespaces/{}/{plural}", self.namespace()) } else { format!("{path}/{plural}") })
+    }
 }
 
-#[derive(Deserialize)]
-struct ResourceList {
-    resources: Vec<Resource>,
-}
-
-#[derive(Deserialize)]
-struct Resource {
-    name: String,
-    kind: String,
-    namespaced: bool,
-}
+/// The server's words.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct Refusal(String);
 
 #[cfg(test)]
 mod tests {
@@ -196,9 +203,22 @@ mod tests {
     }
 
     #[test]
+    fn a_directory_stands_for_its_manifests() {
+        let directory = tempfile::tempdir().unwrap();
+        let refused = read(directory.path()).unwrap_err().to_string();
+        assert_eq!(refused, format!("{}: no objects in it", directory.path().display()));
+        for (file, name) in [("b.yml", "b"), ("a.yaml", "a"), ("c.json", "c"), ("notes.txt", "[")] {
+            let text = format!("{{\"apiVersion\": \"v1\", \"kind\": \"Pod\", \"metadata\": {{\"name\": \"{name}\"}}}}");
+            std::fs::write(directory.path().join(file), text).unwrap();
+        }
+        let all = read(directory.path()).unwrap();
+        assert_eq!(all.iter().map(Manifest::name).collect::<Vec<_>>(), ["a", "b", "c"]);
+    }
+
+    #[test]
     fn a_bad_file_is_named_with_the_place() {
         let syntax = parse(Path::new("f.yaml"), "a: [1,\nb: }").unwrap_err().to_string();
-        assert!(syntax.contains("f.yaml") && syntax.contains("line"), "{syntax}");
+        assert_eq!(syntax, "f.yaml: not valid YAML: mismatched bracket '[' closed by '}' at line 1, column 4");
         let missing = parse(Path::new("f.yaml"), "apiVersion: v1\nkind: Pod\n").unwrap_err().to_string();
         assert_eq!(missing, "f.yaml: document 1 has no metadata.name: every object needs apiVersion, kind and metadata.name");
     }

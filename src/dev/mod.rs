@@ -1,6 +1,7 @@
 //! `steersman dev`: an API server, simulated nodes and the manager in one process, to try things on and to test against.
 
 mod display;
+mod kubeconfig;
 mod manifests;
 mod outcome;
 mod progress;
@@ -26,14 +27,16 @@ use tokio::sync::Notify;
 
 use crate::api::Connection;
 use crate::config::{Config, Serving, join_errors};
-use crate::duration::GoDuration;
+use crate::duration::{GoDuration, ParseDurationError};
 use crate::logs::{self, LogFormat};
 use crate::manager::{Manager, RunError};
 use crate::options::{self, Command, Options};
 use crate::registry::ControllerRegistry;
+use crate::signals::Signals;
 use display::Display;
+use kubeconfig::KubeconfigFile;
 use manifests::{Manifest, ManifestError};
-use outcome::{Applied, Caches, Outcome};
+use outcome::{Applied, Caches, Missing, Outcome};
 
 /// Starts a Kubernetes API server, simulated nodes and the controllers in this process. Nothing is left behind when it ends.
 #[derive(Debug, Parser)]
@@ -43,26 +46,31 @@ struct DevArgs {
     #[arg(long, default_value_t = 3, value_name = "N")]
     nodes: usize,
     /// How long a simulated pod takes to get ready, and to end: a duration such as 500ms.
-    #[arg(long, default_value = "600ms", value_name = "DURATION")]
+    #[arg(long, default_value = "600ms", value_name = "DURATION", value_parser = duration, allow_hyphen_values = true)]
     latency: GoDuration,
-    /// Manifest files to apply once the server is up.
+    /// Manifests to apply once the server is up: files, directories of them, or - for standard input.
     #[arg(long, num_args = 1.., value_name = "FILE")]
     apply: Vec<PathBuf>,
     /// Port of the API server on 127.0.0.1; 0 takes a free one.
     #[arg(long, default_value_t = 0, value_name = "P")]
     port: u16,
-    /// Where to write the kubeconfig; a file in the temporary directory if not given.
+    /// Where to write the kubeconfig, which is removed at the end; a file in the temporary directory if not given.
     #[arg(long, value_name = "PATH")]
     write_kubeconfig: Option<PathBuf>,
     /// End when everything that was applied is available (exit 0) or when it cannot be (exit 1, with the reason).
     #[arg(long, requires = "apply")]
     once: bool,
     /// With --once: how long to wait for that.
-    #[arg(long, default_value = "2m", value_name = "DURATION")]
+    #[arg(long, default_value = "2m", value_name = "DURATION", value_parser = duration, allow_hyphen_values = true)]
     timeout: GoDuration,
     /// Flags of the manager, after `--`: `-- --controllers=*,-podgc -v=2`.
     #[arg(last = true, value_name = "MANAGER FLAGS")]
     manager: Vec<String>,
+}
+
+fn duration(text: &str) -> Result<GoDuration, String> {
+    let duration: GoDuration = text.parse().map_err(|error: ParseDurationError| error.to_string())?;
+    if duration < GoDuration::default() { Err("must not be negative".to_owned()) } else { Ok(duration) }
 }
 
 /// What the manager runs with here, unless told otherwise: nobody to share the Lease with, and no throttle worth waiting for.
@@ -87,6 +95,10 @@ enum DevError {
     Impossible(String),
     #[error("not available after {0}: {1}")]
     TooSlow(GoDuration, String),
+    #[error("interrupted before everything was available")]
+    Interrupted,
+    #[error("listen to signals: {0}")]
+    Signals(#[source] std::io::Error),
 }
 
 /// Runs the subcommand with what follows `dev` on the command line.
@@ -130,7 +142,10 @@ fn manager_config(args: &DevArgs) -> Result<(Config, i64), String> {
     let options: Options = match options::parse(typed, |line| eprintln!("{line}")) {
         Ok(Command::Run(options)) => *options,
         Ok(_) => return Err("--help and --version of the manager: run steersman without dev".to_owned()),
-        Err(error) => return Err(error.to_string()),
+        Err(error) => {
+            let hint = error.suggestion.as_ref().map(|flag| format!("; did you mean --{flag}?")).unwrap_or_default();
+            return Err(format!("{error}{hint}"));
+        }
     };
     let verbosity = options.int("v");
     let mut config = Config::new(options, &ControllerRegistry::builtin()).map_err(|errors| join_errors(&errors))?;
@@ -144,6 +159,7 @@ fn manager_config(args: &DevArgs) -> Result<(Config, i64), String> {
 }
 
 async fn dev(args: &DevArgs, config: Config) -> Result<(), DevError> {
+    let mut signals = Signals::listen_on_terminal().map_err(DevError::Signals)?;
     let manifests = read_all(&args.apply)?;
     let (tasks, stop) = (Tasks::default(), CancellationToken::new());
     let clock = Clock::system();
@@ -163,33 +179,36 @@ async fn dev(args: &DevArgs, config: Config) -> Result<(), DevError> {
     let mut running = tokio::spawn(manager.run(manager_stop.clone()));
 
     let watch = Watch::start(&client, &tasks, &stop).await?;
-    let kubeconfig = write_kubeconfig(args, &door)?;
-    greet(args, &door, &kubeconfig, metrics);
+    let kubeconfig = place_kubeconfig(args, &door)?;
+    greet(args, &door, kubeconfig.path(), metrics);
 
     let ended = tokio::select! {
         ended = &mut running => Err(ended.map_or_else(|_| RunError::ControllerEnded("manager"), |e| e.err().unwrap_or(RunError::ControllerEnded("manager"))).into()),
-        ended = work(args, &client, &manifests, &watch) => ended,
-        _ = tokio::signal::ctrl_c() => Ok(()),
-        () = terminated() => Ok(()),
+        ended = work(args, &cluster, &manifests, &watch) => ended,
+        () = signals.next() => if args.once { Err(DevError::Interrupted) } else { Ok(()) },
     };
+    watch.display.clear();
     manager_stop.cancel();
-    if !running.is_finished() {
-        // It says itself what it waits for; how it ends does not matter any more.
-        let _ = running.await;
-    }
-    stop.cancel();
-    tasks.join(Duration::from_secs(5)).await;
-    if args.write_kubeconfig.is_none() {
-        // Left behind if this fails; it opens nothing, for the server is gone.
-        let _ = std::fs::remove_file(&kubeconfig);
+    let rest = async {
+        if !running.is_finished() {
+            // It says itself what it waits for; how it ends does not matter any more.
+            let _ = running.await;
+        }
+        stop.cancel();
+        tasks.join(Duration::from_secs(5)).await;
+    };
+    tokio::select! {
+        () = rest => {}
+        // Whoever asks again does not want to wait.
+        () = signals.next() => {}
     }
     ended
 }
 
 /// Applies the manifests; then waits for the outcome with `--once`, or for ever.
-async fn work(args: &DevArgs, client: &ApiClient, manifests: &[Manifest], watch: &Watch) -> Result<(), DevError> {
+async fn work(args: &DevArgs, cluster: &DevCluster, manifests: &[Manifest], watch: &Watch) -> Result<(), DevError> {
     for manifest in manifests {
-        manifest.apply(client).await?;
+        manifest.apply(cluster).await?;
     }
     let mut applied = Applied::default();
     let mut idle = BTreeSet::new();
@@ -201,7 +220,8 @@ async fn work(args: &DevArgs, client: &ApiClient, manifests: &[Manifest], watch:
         }
     }
     if !manifests.is_empty() {
-        watch.display.say(&format!("applied {} objects from {} files", manifests.len(), args.apply.len()));
+        let files: BTreeSet<&Path> = manifests.iter().map(|manifest| manifest.file.as_path()).collect();
+        watch.display.say(&format!("applied {} from {}", counted(manifests.len(), "object"), counted(files.len(), "file")));
     }
     if !idle.is_empty() {
         let kinds = idle.into_iter().collect::<Vec<_>>().join(", ");
@@ -216,12 +236,20 @@ async fn work(args: &DevArgs, client: &ApiClient, manifests: &[Manifest], watch:
             watch.display.say("everything is available");
             Ok(())
         }
-        Ok(Err(reason)) => Err(DevError::Impossible(reason)),
+        Ok(Err(missing)) => Err(DevError::Impossible(missing.explain(cluster))),
         Err(_) => match applied.outcome(&watch.caches) {
             Outcome::Available => Ok(()),
-            Outcome::Pending(reason) | Outcome::Impossible(reason) => Err(DevError::TooSlow(limit, reason)),
+            Outcome::Impossible(missing) => Err(DevError::Impossible(missing.explain(cluster))),
+            Outcome::Pending(all) => {
+                let all: Vec<String> = all.iter().map(|missing| missing.explain(cluster)).collect();
+                Err(DevError::TooSlow(limit, all.join("; ")))
+            }
         },
     }
+}
+
+fn counted(number: usize, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
 /// What this process sees of the cluster's work.
@@ -249,12 +277,12 @@ impl Watch {
         Ok(Self { display, caches, changed })
     }
 
-    /// Waits until all that was applied is available; an error is why it cannot be.
-    async fn available(&self, applied: &Applied) -> Result<(), String> {
+    /// Waits until all that was applied is available; an error is what cannot be.
+    async fn available(&self, applied: &Applied) -> Result<(), Missing> {
         loop {
             match applied.outcome(&self.caches) {
                 Outcome::Available => return Ok(()),
-                Outcome::Impossible(reason) => return Err(reason),
+                Outcome::Impossible(missing) => return Err(missing),
                 Outcome::Pending(_) => self.changed.notified().await,
             }
         }
@@ -285,57 +313,20 @@ fn internal_client(cluster: &DevCluster) -> Result<ApiClient, prometheus::Error>
     Ok(ApiClient::new(cluster.client(), settings, ClientMetrics::register(&Registry::new())?))
 }
 
-/// Puts the kubeconfig in place whole, so that whoever waits for the file can use it.
-fn write_kubeconfig(args: &DevArgs, door: &HttpsDoor) -> Result<PathBuf, DevError> {
-    let path = args
-        .write_kubeconfig
-        .clone()
-        .unwrap_or_else(|| std::env::temp_dir().join(format!("steersman-dev-{}.kubeconfig", door.address().port())));
-    let place = |path: &Path| {
-        let unfinished = path.with_extension("unfinished");
-        write_private(&unfinished, door.kubeconfig().as_bytes())?;
-        std::fs::rename(&unfinished, path)
-    };
-    place(&path).map_err(|source| DevError::Kubeconfig { path: path.clone(), source })?;
-    Ok(path)
-}
-
-/// Writes a file that only its owner may read: it holds credentials.
-fn write_private(path: &Path, content: &[u8]) -> std::io::Result<()> {
-    use std::io::Write;
-    let mut options = std::fs::OpenOptions::new();
-    options.write(true).create(true).truncate(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path)?.write_all(content)
+fn place_kubeconfig(args: &DevArgs, door: &HttpsDoor) -> Result<KubeconfigFile, DevError> {
+    let default = || std::env::temp_dir().join(format!("steersman-dev-{}.kubeconfig", door.address().port()));
+    let path = args.write_kubeconfig.clone().unwrap_or_else(default);
+    KubeconfigFile::place(&path, &door.kubeconfig()).map_err(|source| DevError::Kubeconfig { path, source })
 }
 
 fn greet(args: &DevArgs, door: &HttpsDoor, kubeconfig: &Path, metrics: Option<SocketAddr>) {
-    println!("Kubernetes API at https://{}, {} simulated nodes", door.address(), args.nodes);
+    println!("Kubernetes API at https://{}, {}", door.address(), counted(args.nodes, "simulated node"));
     if let Some(address) = metrics {
         println!("manager at http://{address}: /healthz /metrics /configz");
     }
     if !args.once {
         println!("\n  export KUBECONFIG={}\n  kubectl get nodes\n\nCtrl-C ends it.", kubeconfig.display());
     }
-}
-
-#[cfg(unix)]
-async fn terminated() {
-    match tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
-        Ok(mut signal) => {
-            signal.recv().await;
-        }
-        Err(error) => {
-            tracing::warn!(%error, "SIGTERM cannot be heard; Ctrl-C still can");
-            std::future::pending().await
-        }
-    }
-}
-
-#[cfg(not(unix))]
-async fn terminated() {
-    std::future::pending().await
 }
 
 #[cfg(test)]
@@ -347,6 +338,7 @@ mod tests {
         <DevArgs as clap::CommandFactory>::command().debug_assert();
         let args = DevArgs::try_parse_from(["dev", "--apply", "a.yaml", "b.yaml", "--once", "--", "-v=2"]).unwrap();
         assert_eq!((args.apply.len(), args.once, args.manager.as_slice()), (2, true, &["-v=2".to_owned()][..]));
+        assert!(DevArgs::try_parse_from(["dev", "--latency", "-1s"]).is_err(), "nothing takes less than no time");
         assert!(DevArgs::try_parse_from(["dev", "--once"]).is_err(), "once needs something to wait for");
         let (config, verbosity) = manager_config(&args).unwrap();
         assert_eq!(verbosity, 2);
@@ -357,5 +349,7 @@ mod tests {
     fn wrong_manager_flags_are_reported() {
         let args = DevArgs::try_parse_from(["dev", "--", "--controllers=foo"]).unwrap();
         assert_eq!(manager_config(&args).unwrap_err(), "\"foo\" is not in the list of known controllers");
+        let args = DevArgs::try_parse_from(["dev", "--", "--controlers=foo"]).unwrap();
+        assert_eq!(manager_config(&args).unwrap_err(), "unknown flag: --controlers; did you mean --controllers?");
     }
 }

@@ -1,0 +1,63 @@
+//! The signals that ask the process to end.
+
+#[cfg(unix)]
+pub(crate) use unix::Signals;
+
+#[cfg(unix)]
+mod unix {
+    use std::future::poll_fn;
+    use std::task::Poll;
+
+    use tokio::signal::unix::{Signal, SignalKind, signal};
+
+    /// Listens from its creation on; a signal that comes while nobody waits is not lost.
+    pub(crate) struct Signals(Vec<Signal>);
+
+    impl Signals {
+        /// SIGTERM and SIGINT.
+        pub(crate) fn listen() -> std::io::Result<Self> {
+            Self::to(&[SignalKind::terminate(), SignalKind::interrupt()])
+        }
+
+        /// The same, and SIGHUP: the terminal was closed.
+        #[cfg(feature = "dev")]
+        pub(crate) fn listen_on_terminal() -> std::io::Result<Self> {
+            Self::to(&[SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()])
+        }
+
+        fn to(kinds: &[SignalKind]) -> std::io::Result<Self> {
+            kinds.iter().map(|kind| signal(*kind)).collect::<Result<_, _>>().map(Self)
+        }
+
+        /// Waits for the next one.
+        pub(crate) async fn next(&mut self) {
+            poll_fn(|cx| {
+                let came = self.0.iter_mut().any(|signal| signal.poll_recv(cx).is_ready());
+                if came { Poll::Ready(()) } else { Poll::Pending }
+            })
+            .await;
+        }
+    }
+}
+
+#[cfg(not(unix))]
+pub(crate) struct Signals;
+
+#[cfg(not(unix))]
+impl Signals {
+    pub(crate) fn listen() -> std::io::Result<Self> {
+        Ok(Self)
+    }
+
+    #[cfg(feature = "dev")]
+    pub(crate) fn listen_on_terminal() -> std::io::Result<Self> {
+        Ok(Self)
+    }
+
+    pub(crate) async fn next(&mut self) {
+        // An error means that there is no such signal here: then none ever comes.
+        if tokio::signal::ctrl_c().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}

@@ -1,6 +1,8 @@
-//! `steersman dev --apply --once`, as scripts use it.
+//! `steersman dev`, as scripts use it: `--apply --once`, wrong input, signals.
 
-use crate::support::output;
+use std::path::Path;
+
+use crate::support::{Program, output};
 
 /// A ReplicationController and a ReplicaSet of two pods each, whose simulated pods behave as told.
 fn manifest(behaviour: &str) -> String {
@@ -34,9 +36,148 @@ fn what_keeps_pods_counts_as_available_with_all_of_them() {
 fn what_is_not_available_in_time_is_named() {
     let (status, said) = once(&manifest("fail"), "3s");
     assert_eq!(status, Some(1), "{said}");
-    for expected in
-        ["replicaset default/young: 0 of 2 pods available", "replicationcontroller default/old: 0 of 2 pods available"]
-    {
+    for expected in [
+        "replicaset default/young: 0 of 2 pods available (2 CrashLoopBackOff)",
+        "replicationcontroller default/old: 0 of 2 pods available (2 CrashLoopBackOff)",
+    ] {
         assert!(said.contains(expected), "no {expected:?} in:\n{said}");
     }
+}
+
+#[test]
+fn a_rollout_past_its_deadline_is_named_with_the_state_of_its_pods() {
+    let manifest = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec:\n  progressDeadlineSeconds: 1\n  \
+                    selector: {matchLabels: {app: web}}\n  template:\n    metadata: {labels: {app: web}, annotations: \
+                    {simulate.steersman.dev/behaviour: fail}}\n    spec: {containers: [{name: main, image: app}]}\n";
+    let (status, said) = once(manifest, "15s");
+    let last = said.lines().last().unwrap_or_default();
+    assert_eq!(status, Some(1), "{said}");
+    assert!(last.starts_with("Error: not available: deployment default/web: ReplicaSet \"web-"), "{said}");
+    assert!(last.ends_with("\" has timed out progressing. (1 CrashLoopBackOff)"), "{said}");
+}
+
+#[test]
+fn a_pod_that_fails_ends_the_wait() {
+    let pod = |policy: &str| {
+        format!(
+            "apiVersion: v1\nkind: Pod\nmetadata: {{name: p, annotations: {{simulate.steersman.dev/behaviour: fail}}}}\n\
+             spec: {{restartPolicy: {policy}, containers: [{{name: c, image: i}}]}}\n"
+        )
+    };
+    // (restart policy, last line)
+    let cases = [("Always", "does not stay up (CrashLoopBackOff)"), ("Never", "failed (Error)")];
+    for (policy, why) in cases {
+        let (status, said) = once(&pod(policy), "15s");
+        assert_eq!(status, Some(1), "{said}");
+        assert_eq!(said.lines().last(), Some(format!("Error: not available: pod default/p: {why}").as_str()), "{said}");
+    }
+}
+
+#[test]
+fn manifests_that_cannot_be_applied_are_named_with_the_reason() {
+    let pod = |rest: &str| format!("apiVersion: v1\nkind: Pod\nmetadata: {{name: p}}\n{rest}\n");
+    let deployment = |selector: &str, replicas: &str| {
+        format!(
+            "apiVersion: apps/v1\nkind: Deployment\nmetadata: {{name: web}}\nspec: {{replicas: {replicas}, selector: {selector}, \
+             template: {{metadata: {{labels: {{app: web}}}}, spec: {{containers: [{{name: c, image: i}}]}}}}}}\n"
+        )
+    };
+    // (manifest, what the error says after the name of the file)
+    let cases = [
+        ("a: [1,\nb: }".to_owned(), "not valid YAML: mismatched bracket '[' closed by '}' at line 1, column 4"),
+        ("# nothing\n".to_owned(), "no objects in it"),
+        (
+            "apiVersion: v1\nkind: Pod\n".to_owned(),
+            "document 1 has no metadata.name: every object needs apiVersion, kind and metadata.name",
+        ),
+        (pod("").replace("Pod", "Pot"), r#"no matches for kind "Pot" in version "v1""#),
+        (
+            pod("spec: {containers: [{name: c, image: i}], color: red}"),
+            r#"apply Pod "p": Pod in version "v1" cannot be handled as a Pod: strict decoding error: unknown field "spec.color""#,
+        ),
+        (
+            deployment("{}", "1"),
+            r#"apply Deployment "web": Deployment.apps "web" is invalid: spec.selector: Invalid value: {}: empty selector is invalid for deployment"#,
+        ),
+        (
+            deployment("{matchLabels: {app: web}}", "-1"),
+            r#"apply Deployment "web": Deployment.apps "web" is invalid: spec.replicas: Invalid value: -1: must be greater than or equal to 0"#,
+        ),
+    ];
+    for (manifest, expected) in cases {
+        let (status, said) = once(&manifest, "15s");
+        assert_eq!(status, Some(1), "{said}");
+        let last = said.lines().last().unwrap_or_default();
+        assert!(last.starts_with("Error: /") && last.ends_with(&format!("manifest.yaml: {expected}")), "{manifest}said {last}");
+    }
+}
+
+#[test]
+fn wrong_input_to_dev_is_one_error_and_status_1() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let directory = tempfile::tempdir().unwrap();
+    let theirs = directory.path().join("config");
+    std::fs::write(&theirs, "apiVersion: v1\nkind: Config\n").unwrap();
+    let theirs = theirs.to_str().unwrap();
+    let in_use = format!("Error: listen on 127.0.0.1:{port}: Address already in use");
+    // (arguments, how the error begins)
+    let cases: [(&[&str], &str); 11] = [
+        (&["--bogus"], "error: unexpected argument '--bogus' found"),
+        (&["--latency=5"], "error: invalid value '5' for '--latency <DURATION>': time: missing unit in duration \"5\""),
+        (&["--nodes=many"], "error: invalid value 'many' for '--nodes <N>'"),
+        (&["--once"], "error: the following required arguments were not provided:"),
+        (&["--apply", "/nowhere.yaml"], "Error: read /nowhere.yaml: No such file or directory"),
+        (&["--port", &port], &in_use),
+        (&["--write-kubeconfig=/nowhere/at/all"], "Error: write the kubeconfig /nowhere/at/all: No such file or directory"),
+        (&["--write-kubeconfig", theirs], "Error: write the kubeconfig "),
+        (&["--", "--leader-elekt"], "Error: unknown flag: --leader-elekt; did you mean --leader-elect?"),
+        (&["--", "--kube-api-qps=x"], "Error: invalid argument \"x\" for \"--kube-api-qps\" flag"),
+        (&["--", "--controllers=nope"], "Error: \"nope\" is not in the list of known controllers"),
+    ];
+    for (arguments, expected) in cases {
+        let output = output(&[&["dev"], arguments].concat());
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {said}");
+        assert!(said.starts_with(expected), "{arguments:?} said: {said}");
+    }
+    assert_eq!(std::fs::read_to_string(theirs).unwrap(), "apiVersion: v1\nkind: Config\n");
+}
+
+/// `steersman dev` that has applied a manifest of one ConfigMap.
+fn started(kubeconfig: &Path, more: &[&str]) -> Program {
+    let manifest = kubeconfig.with_file_name("manifest.yaml");
+    std::fs::write(&manifest, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n").unwrap();
+    let arguments =
+        [&["dev", "--write-kubeconfig", kubeconfig.to_str().unwrap(), "--apply", manifest.to_str().unwrap()], more].concat();
+    let mut program = Program::start(&arguments);
+    program.wait_for_line("applied 1 object from 1 file");
+    program
+}
+
+#[test]
+fn signals_end_it_and_nothing_is_left_behind() {
+    let directory = tempfile::tempdir().unwrap();
+    let kubeconfig = directory.path().join("kubeconfig");
+    for signal in ["INT", "TERM", "HUP"] {
+        let mut program = started(&kubeconfig, &[]);
+        assert!(kubeconfig.exists());
+        program.signal(signal);
+        assert_eq!(program.end(), Some(0), "{signal}");
+        assert!(!kubeconfig.exists(), "{signal}");
+    }
+}
+
+#[test]
+fn a_signal_before_everything_is_available_is_a_failure() {
+    let directory = tempfile::tempdir().unwrap();
+    let pod = directory.path().join("pod.yaml");
+    let manifest = "apiVersion: v1\nkind: Pod\nmetadata: {name: p, annotations: {simulate.steersman.dev/behaviour: hang}}\n\
+                    spec: {containers: [{name: c, image: i}]}\n";
+    std::fs::write(&pod, manifest).unwrap();
+    let mut program = Program::start(&["dev", "--once", "--apply", pod.to_str().unwrap()]);
+    program.wait_for_line("applied 1 object from 1 file");
+    program.signal("TERM");
+    program.wait_for_line("Error: interrupted before everything was available");
+    assert_eq!(program.end(), Some(1));
 }

@@ -144,6 +144,11 @@ fn wrong_manifests_get_the_servers_words() {
         ("selector mismatch", mismatch, "`selector` does not match template `labels`"),
         ("selector of everything", everything, "empty selector is invalid for deployment"),
         ("negative replicas", web(1, "a").replace("replicas: 1", "replicas: -1"), "must be greater than or equal to 0"),
+        (
+            "unknown kind of a known group",
+            web(1, "a").replace("Deployment", "Deploymint"),
+            "no matches for kind \"Deploymint\" in version \"apps/v1\"",
+        ),
         ("unknown kind", "apiVersion: example.com/v1\nkind: Thing\nmetadata: {name: x}\n".to_owned(), "no matches for kind"),
     ];
     for (why, manifest, words) in cases {

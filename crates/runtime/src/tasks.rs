@@ -20,12 +20,17 @@ pub struct Tasks {
     shared: Arc<Shared>,
 }
 
+#[derive(Default)]
 struct Shared {
     state: Mutex<State>,
     /// Signalled when the last task has ended.
     ended: Notify,
-    panics: IntCounter,
+    panics: Panics,
 }
+
+/// How many tasks panicked, of this owner and of those beside it.
+#[derive(Clone)]
+struct Panics(IntCounter);
 
 #[derive(Default)]
 struct State {
@@ -46,6 +51,12 @@ struct Registration {
 }
 
 impl Tasks {
+    /// No tasks yet, of another owner; panics are counted together with those of this one.
+    #[must_use]
+    pub fn beside(&self) -> Self {
+        Self { shared: Arc::new(Shared { panics: self.shared.panics.clone(), ..Shared::default() }) }
+    }
+
     /// Starts `future` as a task called `name`. A panic in it is logged with the name and counted; other tasks go on. Must be
     /// called inside a runtime.
     pub fn spawn(&self, name: impl Into<String>, future: impl Future<Output = ()> + Send + 'static) {
@@ -62,7 +73,7 @@ impl Tasks {
         let task = tokio::spawn(async move {
             let registration = registration;
             if let Err(panic) = AssertUnwindSafe(future).catch_unwind().await {
-                registration.shared.panics.inc();
+                registration.shared.panics.0.inc();
                 tracing::error!(task = &*name, panic = panic_text(&*panic), "task panicked");
             }
         });
@@ -80,7 +91,7 @@ impl Tasks {
 
     /// Counts the tasks that panicked (`steersman_task_panics_total`); not registered anywhere yet.
     pub fn panics(&self) -> IntCounter {
-        self.shared.panics.clone()
+        self.shared.panics.0.clone()
     }
 
     /// Waits until all have ended. Every `report_every` the names of those that still run are logged.
@@ -118,11 +129,10 @@ impl Shared {
     }
 }
 
-impl Default for Shared {
+impl Default for Panics {
     fn default() -> Self {
-        let panics = IntCounter::new("steersman_task_panics_total", "[ALPHA] Tasks of the process that ended in a panic.")
-            .expect("the name is a valid metric name");
-        Self { state: Mutex::default(), ended: Notify::new(), panics }
+        let counter = IntCounter::new("steersman_task_panics_total", "[ALPHA] Tasks of the process that ended in a panic.");
+        Self(counter.expect("the name is a valid metric name"))
     }
 }
 
@@ -169,6 +179,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_panic_is_counted_and_leaves_the_others_alone() {
         let tasks = Tasks::default();
+        let beside = tasks.beside();
+        beside.spawn("bad, too", async { panic!("as planned") });
+        beside.join(REPORT).await;
         tasks.spawn("bad", async { panic!("as planned") });
         let (done, finished) = tokio::sync::oneshot::channel();
         tasks.spawn("good", async move {
@@ -176,7 +189,7 @@ mod tests {
             let _ = done.send(());
         });
         tasks.join(REPORT).await;
-        assert_eq!(tasks.panics().get(), 1);
+        assert_eq!(tasks.panics().get(), 2);
         assert!(finished.await.is_ok(), "the good task ran to its end");
     }
 

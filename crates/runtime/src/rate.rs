@@ -32,6 +32,11 @@ impl TokenBucket {
         self.debt(self.tokens)
     }
 
+    /// Puts a token back that was reserved and will not be used.
+    pub fn give_back(&mut self) {
+        self.tokens = (self.tokens + 1.0).min(self.burst);
+    }
+
     /// Takes a token if there is one now.
     pub fn try_take(&mut self) -> bool {
         self.try_take_at(Instant::now())
@@ -79,6 +84,21 @@ mod tests {
         // 300 ms pay the debt back; only then do tokens grow again.
         tokio::time::advance(Duration::from_millis(350)).await;
         assert_eq!(bucket.reserve(), Duration::from_millis(50));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_token_given_back_shortens_the_wait_of_the_next() {
+        let mut bucket = TokenBucket::new(10.0, 1);
+        assert_eq!(bucket.reserve(), Duration::ZERO);
+        assert_eq!(bucket.reserve(), Duration::from_millis(100));
+        assert_eq!(bucket.reserve(), Duration::from_millis(200));
+        bucket.give_back();
+        bucket.give_back();
+        assert_eq!(bucket.reserve(), Duration::from_millis(100));
+        for _ in 0..10 {
+            bucket.give_back();
+        }
+        assert_eq!((0..5).filter(|_| bucket.try_take()).count(), 1, "never more than the burst");
     }
 
     #[tokio::test(start_paused = true)]

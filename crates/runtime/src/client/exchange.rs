@@ -137,15 +137,26 @@ impl Exchange {
 
     /// Sends an ordinary request, as often as its failures allow.
     pub(super) async fn send(&self, call: Call<'_>, gate: Option<&dyn WriteGate>) -> Result<Bytes, ApiError> {
-        let gate = gate.filter(|_| call.method != Method::GET);
+        match gate {
+            Some(gate) if call.method == Method::GET => tokio::select! {
+                biased;
+                () = gate.closing() => Err(ApiError::Fenced { request: call.name() }),
+                outcome = self.repeat(&call, None) => outcome,
+            },
+            gate => self.repeat(&call, gate).await,
+        }
+    }
+
+    async fn repeat(&self, call: &Call<'_>, gate: Option<&dyn WriteGate>) -> Result<Bytes, ApiError> {
+        let fenced = || ApiError::Fenced { request: call.name() };
         let began = Instant::now();
         for attempt in 0.. {
-            self.throttle(&call).await;
+            unless_refused(gate, self.throttle(call)).await.ok_or_else(fenced)?;
             if gate.is_some_and(|g| !g.is_open()) {
-                return Err(ApiError::Fenced { request: call.name() });
+                return Err(fenced());
             }
             self.metrics.sent(call.method.as_str(), call.body.len());
-            let outcome = self.attempt(&call, gate).await;
+            let outcome = self.attempt(call, gate).await;
             let pause = match &outcome {
                 _ if attempt >= MAX_RETRIES => None,
                 Ok(answer) => pause_asked_for(answer.code, answer.retry_after),
@@ -154,14 +165,14 @@ impl Exchange {
             };
             let code = outcome.as_ref().ok().map(|a| a.code);
             if let Some(pause) = pause {
-                self.wait_to_retry(&call, attempt, pause, code).await;
+                unless_refused(gate, self.wait_to_retry(call, attempt, pause, code)).await.ok_or_else(fenced)?;
                 continue;
             }
 
             self.metrics.answered(call.method.as_str(), code);
             self.metrics.took(call.method.as_str(), began.elapsed());
-            log(&call, code, began);
-            return self.judge(&call, outcome);
+            log(call, code, began);
+            return self.judge(call, outcome);
         }
         unreachable!("the last attempt returns")
     }
@@ -251,7 +262,10 @@ impl Exchange {
     async fn throttle(&self, call: &Call<'_>) {
         let Some(bucket) = &self.throttle else { return };
         let wait = bucket.lock().unwrap_or_else(PoisonError::into_inner).reserve();
+        // Given up while it waits: those that come later, such as Events at the end, must not pay for it.
+        let unused = Unused(bucket);
         sleep(wait).await;
+        std::mem::forget(unused);
         self.metrics.throttled(call.method.as_str(), wait);
         if wait <= LONG_WAIT {
             return;
@@ -280,17 +294,35 @@ impl Exchange {
     }
 }
 
-/// Comes when `gate` has closed; never when there is none or it does not know.
+/// A token of the throttle that goes back when this is dropped.
+struct Unused<'a>(&'a Mutex<TokenBucket>);
+
+impl Drop for Unused<'_> {
+    fn drop(&mut self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).give_back();
+    }
+}
+
+/// Comes when a write that passed `gate` is to be abandoned; never when there is no gate or it does not know.
 async fn closed(gate: Option<&dyn WriteGate>) {
     let Some(gate) = gate else { return std::future::pending().await };
     loop {
         match gate.open_until() {
-            Some(end) => sleep_until(end).await,
+            Some(end) if Instant::now() < end => sleep_until(end).await,
+            Some(_) => return,
             None => return std::future::pending().await,
         }
-        if !gate.is_open() {
-            return;
-        }
+    }
+}
+
+/// Waits for `pause`; `None` as soon as `gate` lets no new write begin.
+async fn unless_refused<T>(gate: Option<&dyn WriteGate>, pause: impl Future<Output = T>) -> Option<T> {
+    let Some(open) = gate else { return Some(pause.await) };
+    tokio::select! {
+        biased;
+        () = open.closing() => None,
+        () = closed(gate) => None,
+        done = pause => Some(done),
     }
 }
 

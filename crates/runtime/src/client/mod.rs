@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use http::{HeaderValue, Method};
 use serde::Serialize;
@@ -115,15 +116,21 @@ pub struct ClientSettings {
     pub timeout: Duration,
 }
 
-/// Decides whether a write may still be sent; leader election closes it.
+/// Decides whether a write may still be sent; leader election closes it, and so does the end of the process.
 pub trait WriteGate: Send + Sync + 'static {
-    /// False from the moment another process may lead.
+    /// False from the moment another process may lead, or no new write may begin for another reason.
     fn is_open(&self) -> bool;
 
-    /// When the gate closes unless it is extended by then; `None` if that is not known. A write still unanswered when the gate has
-    /// closed is abandoned, so that one which waits for a connection does not arrive late.
+    /// When writes under way are abandoned unless that is put off by then, so that one which waits for a connection does not arrive
+    /// late; `None` if they are not.
     fn open_until(&self) -> Option<Instant> {
         None
+    }
+
+    /// Comes when no new request may begin any more. A write that was sent is still waited for; what waits for the throttle or for
+    /// another attempt is given up, and so is every read.
+    fn closing(&self) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::pending())
     }
 }
 

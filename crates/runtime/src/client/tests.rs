@@ -411,6 +411,60 @@ async fn a_write_under_way_is_abandoned_when_the_gate_closes_and_not_when_it_is_
     assert_eq!(began.elapsed().as_secs(), 3);
 }
 
+/// Closed by a token, as at the end of a process.
+struct Ending(crate::tasks::CancellationToken);
+
+impl WriteGate for Ending {
+    fn is_open(&self) -> bool {
+        !self.0.is_cancelled()
+    }
+
+    fn closing(&self) -> futures::future::BoxFuture<'_, ()> {
+        Box::pin(self.0.cancelled())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn at_the_end_what_waits_is_given_up_at_once_and_what_was_sent_is_not() {
+    let server = Server::playing([Step::Silence, Step::Silence, Step::RetryAfter(503, "9"), Step::Answer(200, "{}")]);
+    let stop = crate::tasks::CancellationToken::new();
+    // One request per second: the second write is sent after one, the third after two, and so on.
+    let plain = server.client(1.0);
+    let client = plain.fenced(Arc::new(Ending(stop.clone())));
+    let began = Instant::now();
+    let at = |outcome: Result<Bytes, ApiError>| (began.elapsed().as_millis(), outcome.unwrap_err());
+    let end = async {
+        tokio::time::sleep(Duration::from_millis(2500)).await;
+        stop.cancel();
+    };
+    let (body, write) = (json!({}), |n: u64| {
+        let (client, began) = (client.clone(), began);
+        async move {
+            tokio::time::sleep_until(began + Duration::from_millis(n)).await;
+            client.replace(WEB, &json!({})).await
+        }
+    });
+    let outcomes = tokio::join!(
+        async { at(write(0).await) },
+        async {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            at(client.get(WEB).await)
+        },
+        async { at(write(2).await) },
+        async { at(write(3).await) },
+        end
+    );
+    assert!(matches!(outcomes.0, (5000, ApiError::Timeout { .. })), "sent: {:?}", outcomes.0);
+    assert!(matches!(outcomes.1, (2500, ApiError::Fenced { .. })), "a read under way: {:?}", outcomes.1);
+    assert!(matches!(outcomes.2, (2500, ApiError::Fenced { .. })), "before another attempt: {:?}", outcomes.2);
+    assert!(matches!(outcomes.3, (2500, ApiError::Fenced { .. })), "in the throttle: {:?}", outcomes.3);
+    assert_eq!(server.lines().len(), 3);
+    // Its token went back, so the next one that may be sent is not held up by it.
+    let resumed = Instant::now();
+    plain.replace(WEB, &body).await.unwrap();
+    assert!(resumed.elapsed() < Duration::from_secs(1), "{:?}", resumed.elapsed());
+}
+
 #[tokio::test(start_paused = true)]
 async fn metrics_count_final_answers_and_retries_apart() {
     let server = Server::playing([

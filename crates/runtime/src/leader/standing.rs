@@ -33,13 +33,13 @@ impl Standing {
 
 impl WriteGate for Standing {
     fn is_open(&self) -> bool {
-        self.open_until().is_some_and(|until| Instant::now() < until)
+        matches!(self.get().0, State::Leading { until } if Instant::now() < until)
     }
 
     fn open_until(&self) -> Option<Instant> {
         match self.get().0 {
             State::Leading { until } => Some(until),
-            State::Standby | State::Lost => None,
+            State::Standby | State::Lost => Some(Instant::now()),
         }
     }
 }

@@ -90,11 +90,11 @@ impl<S: Syncer> Worker<S> {
             };
             let Some(item) = item else { return };
             let span = tracing::info_span!("sync", controller = self.controller, key = %item.key);
-            self.process(&item.key).instrument(span).await;
+            self.process(&item.key, stop).instrument(span).await;
         }
     }
 
-    async fn process(&self, key: &ObjectKey) {
+    async fn process(&self, key: &ObjectKey, stop: &CancellationToken) {
         let retry = match AssertUnwindSafe(self.sync(key)).catch_unwind().await {
             Ok(Ok(requeue)) => {
                 self.queue.forget(key);
@@ -103,6 +103,8 @@ impl<S: Syncer> Worker<S> {
                 }
                 return;
             }
+            // Its writes are refused: whoever leads next does them.
+            Ok(Err((error, _))) if stop.is_cancelled() => return tracing::debug!(%error, "sync cut short by the end"),
             Ok(Err((error, Retry::BackOff))) => {
                 self.error_pace.wait().await;
                 tracing::error!(%error, "sync failed");

@@ -1,4 +1,4 @@
-//! The way to the API server: one connection, clients over it, and the checks made before anything else.
+//! The way to the API server: a connection and one for the election, clients over it, and the checks made before anything else.
 
 use std::time::Duration;
 
@@ -19,6 +19,8 @@ const STEP: Duration = Duration::from_secs(1);
 pub struct Connection {
     /// Sends requests.
     pub client: kube::Client,
+    /// Sends those of the election, best over a connection of its own: a renewal must not wait behind the work.
+    pub election: kube::Client,
     /// What metrics call the API server, such as `10.0.0.1:6443`.
     pub host: String,
 }
@@ -27,11 +29,16 @@ impl Connection {
     /// From `--kubeconfig` and `--master`, or the pod's service account. No request is made; must be called inside a runtime.
     pub fn from_config(config: &Config) -> Result<Self, RunError> {
         let loaded = client::load_config(config.kubeconfig.as_deref(), config.master.as_deref())?;
-        Ok(Self { client: client::connect(&loaded)?, host: client::host(&loaded) })
+        Ok(Self { client: client::connect(&loaded)?, election: client::connect(&loaded)?, host: client::host(&loaded) })
+    }
+
+    /// Through one client for everything, which has no connection that could be busy.
+    pub fn in_process(client: kube::Client, host: impl Into<String>) -> Self {
+        Self { election: client.clone(), client, host: host.into() }
     }
 }
 
-/// Makes clients over one connection, each with a throttle and a user agent of its own.
+/// Makes clients, each with a throttle and a user agent of its own.
 #[derive(Clone)]
 pub(crate) struct Clients {
     connection: Connection,
@@ -47,8 +54,16 @@ impl Clients {
     }
 
     pub(crate) fn make(&self, identity: &str, timeout: Duration) -> ApiClient {
+        self.over(&self.connection.client, identity, timeout)
+    }
+
+    pub(crate) fn make_for_election(&self, timeout: Duration) -> ApiClient {
+        self.over(&self.connection.election, "leader-election", timeout)
+    }
+
+    fn over(&self, base: &kube::Client, identity: &str, timeout: Duration) -> ApiClient {
         let settings = ClientSettings { user_agent: user_agent(identity), qps: self.qps, burst: self.burst, timeout };
-        ApiClient::new(self.connection.client.clone(), settings, self.metrics.clone())
+        ApiClient::new(base.clone(), settings, self.metrics.clone())
     }
 }
 
@@ -108,7 +123,7 @@ mod tests {
             let status = StatusCode::from_u16(codes[at]).unwrap();
             async move { Ok::<_, std::convert::Infallible>(Response::builder().status(status).body(Body::empty()).unwrap()) }
         });
-        let connection = Connection { client: kube::Client::new(service, "default"), host: "test".to_owned() };
+        let connection = Connection::in_process(kube::Client::new(service, "default"), "test");
         let config = Config::new(Options::default(), &ControllerRegistry::empty()).unwrap();
         Clients::new(connection, &config, &Registry::new()).unwrap().make("test", Duration::from_secs(5))
     }

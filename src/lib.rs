@@ -12,6 +12,7 @@ mod controllers;
 pub mod dev;
 pub mod duration;
 mod exposition;
+mod gates;
 pub mod health;
 pub mod logs;
 pub mod manager;

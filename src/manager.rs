@@ -1,6 +1,6 @@
 //! The life of a manager.
 //!
-//! connect -> serve -> warm caches -> elect -> build controllers -> run them -> stop: controllers, events, informers, Lease
+//! connect -> serve -> warm caches -> elect -> build controllers -> run them -> stop: controllers, Lease, events, informers
 
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use prometheus::Registry;
 use rand::Rng;
-use steersman_runtime::client::{self, ApiClient, ApiError, WriteGate};
+use steersman_runtime::client::{self, ApiClient, ApiError};
 use steersman_runtime::clock::Clock;
 use steersman_runtime::controller::{ClientFactory, ContextParts, Controller, ControllerContext, InitError};
 use steersman_runtime::events::EventRecorder;
@@ -21,6 +21,7 @@ use tokio::sync::mpsc;
 
 use crate::api::{Clients, Connection, check_lock, wait_for_api_server};
 use crate::config::{Config, ElectionSettings};
+use crate::gates::Gates;
 use crate::health::{Check, HealthChecks};
 use crate::server::{Endpoints, ServeError, Server};
 use crate::{controllers, metrics, version};
@@ -91,6 +92,18 @@ impl RunError {
         // A panic in Go ends with 2.
         if matches!(self, Self::Election(_)) { 2 } else { 1 }
     }
+}
+
+/// What one time at work needs, from the first controller that is built to the last Event that is sent.
+struct Term {
+    /// What controllers send their Events from, and whatever else outlives their `run`.
+    senders: Arc<Tasks>,
+    /// Ends `senders` once they have sent what they have.
+    farewell: CancellationToken,
+    /// What writes of controllers have to pass, and Events.
+    gates: Gates,
+    /// What was written before this revision may be somebody else's work.
+    since: u64,
 }
 
 /// A controller and its name.
@@ -179,21 +192,33 @@ impl Manager {
             informers.start(&tasks, &background);
         }
 
-        let ended = match elector {
-            Some(elector) => self.run_elected(elector, &probe, &informers, &tasks, &background, &stop).await,
-            None => self.lead(None, &probe, &informers, &tasks, &background, &stop).await,
+        let gate = elector.as_ref().map(Elector::gate);
+        let mut term = Term {
+            senders: Arc::new(tasks.beside()),
+            farewell: CancellationToken::new(),
+            gates: Gates::new(gate, &stop),
+            since: 0,
         };
-        if ended.is_ok() {
+        let ended = match elector {
+            Some(elector) => self.run_elected(elector, &mut term, &probe, &informers, &tasks, &background, &stop).await,
+            None => self.lead(&term, &probe, &informers, &tasks, &background, &stop).await,
+        };
+        if !is_unclean(&ended) {
+            // Last of all: a standby must not wait for our Events.
+            term.farewell.cancel();
             background.cancel();
-            let _ = tokio::time::timeout(FLUSH, tasks.join(FLUSH)).await;
+            let sent = async { tokio::join!(term.senders.join(FLUSH), tasks.join(FLUSH)) };
+            let _ = tokio::time::timeout(FLUSH, sent).await;
         }
         ended
     }
 
     /// Waits for the Lease, leads, and gives it up when all that writes has stopped.
+    #[expect(clippy::too_many_arguments, reason = "the stages of one life, each with an end of its own")]
     async fn run_elected(
         &self,
         mut elector: Elector,
+        term: &mut Term,
         probe: &ApiClient,
         informers: &InformerFactory,
         tasks: &Tasks,
@@ -206,9 +231,9 @@ impl Manager {
         if !elector.acquire(stop).await {
             return Ok(());
         }
-        let gate = elector.gate();
+        term.since = elector.term_version();
         let renewing = CancellationToken::new();
-        let lead = self.lead(Some(gate), probe, informers, tasks, background, stop);
+        let lead = self.lead(term, probe, informers, tasks, background, stop);
         let ended = {
             let mut hold = pin!(elector.hold(&renewing));
             tokio::select! {
@@ -223,7 +248,7 @@ impl Manager {
             }
         };
         // A straggler may still have a request under way, so the Lease has to run out by itself.
-        if !matches!(ended, Err(RunError::LeaseLost | RunError::ShutdownTimeout(_))) {
+        if !is_unclean(&ended) {
             elector.release().await;
         }
         ended
@@ -241,7 +266,7 @@ impl Manager {
         };
         // So that one request that hangs cannot use up the whole deadline.
         let timeout = (settings.renew_deadline / 2).max(Duration::from_secs(1));
-        let client = self.clients.make("leader-election", timeout);
+        let client = self.clients.make_for_election(timeout);
         let recorder = EventRecorder::start(version::COMPONENT, client.clone(), self.clock.clone(), tasks, stop);
         let elector = Elector::new(config, client, recorder, self.clock.clone(), &self.registry)?;
         let health = elector.health();
@@ -250,10 +275,11 @@ impl Manager {
         Ok(elector)
     }
 
-    /// Builds and runs the controllers until `stop`, or until one of them ends.
+    /// Builds and runs the controllers until `stop`, or until one of them ends. Once `stop` has come they begin no write, and none
+    /// is under way when this returns; their Events are still queued.
     async fn lead(
         &self,
-        gate: Option<Arc<dyn WriteGate>>,
+        term: &Term,
         probe: &ApiClient,
         informers: &InformerFactory,
         tasks: &Tasks,
@@ -265,13 +291,13 @@ impl Manager {
             () = stop.cancelled() => return Ok(()),
             checked = wait_for_api_server(probe) => checked?,
         }
-        let context = self.context(gate, informers);
+        let context = self.context(term, informers);
         let built = self.build(&context)?;
         let ping = |(name, _): &(&'static str, _)| -> (String, Check) { ((*name).to_owned(), Arc::new(|| Ok(()))) };
         self.health.add(built.iter().map(ping));
         informers.start(tasks, background);
 
-        let running = Tasks::default();
+        let running = tasks.beside();
         let work = stop.child_token();
         let (ends, mut ended) = mpsc::unbounded_channel();
         let mut outcome = Ok(());
@@ -287,10 +313,10 @@ impl Manager {
             }
         }
 
+        term.gates.close();
         work.cancel();
         self.join(&running).await?;
-        context.stop.cancel();
-        let _ = tokio::time::timeout(FLUSH, context.tasks.join(FLUSH)).await;
+        term.gates.work_is_done();
         outcome
     }
 
@@ -303,22 +329,18 @@ impl Manager {
         joined.map_err(|_| RunError::ShutdownTimeout(running.running()))
     }
 
-    fn context(&self, gate: Option<Arc<dyn WriteGate>>, informers: &InformerFactory) -> ControllerContext {
-        let base = self.clients.clone();
-        let clients: ClientFactory = Arc::new(move |identity| {
-            let client = base.make(identity, REQUEST_TIMEOUT);
-            match &gate {
-                Some(gate) => client.fenced(Arc::clone(gate)),
-                None => client,
-            }
-        });
-        let context = ControllerContext::new(ContextParts {
+    fn context(&self, term: &Term, informers: &InformerFactory) -> ControllerContext {
+        let (base, gate) = (self.clients.clone(), term.gates.writes());
+        let clients: ClientFactory = Arc::new(move |identity| base.make(identity, REQUEST_TIMEOUT).fenced(Arc::clone(&gate)));
+        let mut context = ControllerContext::new(ContextParts {
             informers: informers.clone(),
             clients,
             clock: self.clock.clone(),
             registry: self.registry.clone(),
             queue_metrics: self.queue_metrics.clone(),
         });
+        (context.tasks, context.stop) = (Arc::clone(&term.senders), term.farewell.clone());
+        (context.event_gate, context.since) = (Some(term.gates.events()), term.since);
         controllers::configure(context, self.config.options())
     }
 
@@ -367,6 +389,11 @@ impl Drop for End {
             let _ = self.ends.send(self.name);
         }
     }
+}
+
+/// Whether some write may still be under way, or be refused for a good reason.
+fn is_unclean(ended: &Result<(), RunError>) -> bool {
+    matches!(ended, Err(RunError::LeaseLost | RunError::ShutdownTimeout(_)))
 }
 
 /// Once to twice `duration`.

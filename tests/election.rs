@@ -14,31 +14,31 @@ use tokio::time::Instant;
 use crate::support::LIMIT;
 use crate::support::cluster::{deployment, held, wait_for_count, wait_for_lease};
 
-struct Running {
+pub(crate) struct Running {
     task: JoinHandle<Result<(), RunError>>,
     stop: CancellationToken,
 }
 
 impl Running {
-    async fn stop(self) -> Result<(), RunError> {
+    pub(crate) async fn stop(self) -> Result<(), RunError> {
         self.stop.cancel();
         self.task.await.unwrap()
     }
 }
 
-fn cluster() -> DevCluster {
+pub(crate) fn cluster() -> DevCluster {
     DevCluster::new(Clock::runtime("2026-01-01T00:00:00Z".parse().unwrap()))
 }
 
 /// A whole manager without a port.
-fn start(cluster: &DevCluster, flags: &[(&str, &str)]) -> Running {
+pub(crate) fn start(cluster: &DevCluster, flags: &[(&str, &str)]) -> Running {
     let registry = ControllerRegistry::builtin();
     let mut options = Options::default();
     for (flag, value) in [("secure-port", "0")].iter().chain(flags) {
         options.set(flag, value).unwrap();
     }
     let config = Config::new(options, &registry).unwrap();
-    let connection = Connection { client: cluster.client(), host: "devcluster".to_owned() };
+    let connection = Connection::in_process(cluster.client(), "devcluster");
     let manager = Manager::new(config, connection, cluster.clock().clone()).unwrap();
     let stop = CancellationToken::new();
     Running { task: tokio::spawn(manager.run(stop.clone())), stop }

@@ -49,7 +49,7 @@ fn manager(controllers: &[Descriptor], flags: &[(&str, &str)], status: u16) -> M
     let service = tower::service_fn(move |_: Request<Body>| async move {
         Ok::<_, std::convert::Infallible>(Response::builder().status(status).body(Body::empty()).unwrap())
     });
-    let connection = Connection { client: kube::Client::new(service, "default"), host: "test".to_owned() };
+    let connection = Connection::in_process(kube::Client::new(service, "default"), "test");
     Manager::new(config, connection, Clock::system()).unwrap()
 }
 

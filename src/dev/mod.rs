@@ -173,7 +173,7 @@ async fn dev(args: &DevArgs, config: Config) -> Result<(), DevError> {
     nodes::start(nodes, client.clone(), clock.clone(), &tasks, &stop).await?;
 
     let manager_stop = CancellationToken::new();
-    let connection = Connection { client: cluster.client(), host: door.address().to_string() };
+    let connection = Connection::in_process(cluster.client(), door.address().to_string());
     let manager = Manager::new(config, connection, clock)?;
     let metrics = manager.address();
     let mut running = tokio::spawn(manager.run(manager_stop.clone()));

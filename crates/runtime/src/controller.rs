@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use prometheus::Registry;
 
-use crate::client::ApiClient;
+use crate::client::{ApiClient, WriteGate};
 use crate::clock::Clock;
 use crate::events::EventRecorder;
 use crate::informer::InformerFactory;
@@ -69,6 +69,11 @@ pub struct ControllerContext {
     pub tasks: Arc<Tasks>,
     /// Ends those tasks; cancelled after the controllers have stopped.
     pub stop: CancellationToken,
+    /// What Events have to pass in place of the gate of other writes, if anything.
+    pub event_gate: Option<Arc<dyn WriteGate>>,
+    /// The revision our leadership began with. Before a cache has reached it, it may lack work of the leader before us; 0 when there
+    /// was none.
+    pub since: u64,
     configs: Arc<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>,
     metrics: Arc<Mutex<HashMap<TypeId, Box<dyn Any + Send>>>>,
 }
@@ -92,7 +97,9 @@ impl ControllerContext {
     pub fn new(parts: ContextParts) -> Self {
         let ContextParts { informers, clients, clock, registry, queue_metrics } = parts;
         let (tasks, stop) = (Arc::default(), CancellationToken::new());
-        Self { informers, clients, clock, registry, queue_metrics, tasks, stop, configs: Arc::default(), metrics: Arc::default() }
+        let (configs, metrics) = (Arc::default(), Arc::default());
+        let (event_gate, since) = (None, 0);
+        Self { informers, clients, clock, registry, queue_metrics, tasks, stop, event_gate, since, configs, metrics }
     }
 
     /// Adds the configuration of one controller, found again by its type.
@@ -128,6 +135,10 @@ impl ControllerContext {
 
     /// A started event recorder for `component`, sending through `client`.
     pub fn recorder(&self, component: &'static str, client: ApiClient) -> EventRecorder {
+        let client = match &self.event_gate {
+            Some(gate) => client.fenced(Arc::clone(gate)),
+            None => client,
+        };
         EventRecorder::start(component, client, self.clock.clone(), &self.tasks, &self.stop)
     }
 }

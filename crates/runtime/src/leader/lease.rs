@@ -74,6 +74,11 @@ impl Lease {
         self.spec()["acquireTime"].as_str()
     }
 
+    /// 0 for one that was never stored.
+    pub(super) fn resource_version(&self) -> u64 {
+        self.0["metadata"]["resourceVersion"].as_str().and_then(|version| version.parse().ok()).unwrap_or(0)
+    }
+
     pub(super) fn reference(&self) -> ObjectReference {
         let meta = |field: &str| self.0["metadata"][field].as_str().unwrap_or_default().to_owned();
         ObjectReference {

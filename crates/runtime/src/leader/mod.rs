@@ -193,6 +193,12 @@ impl Elector {
         Arc::clone(&self.standing) as Arc<dyn WriteGate>
     }
 
+    /// The revision at which the Lease was last written by us, 0 if it never was: everything that others did while they led came
+    /// before it.
+    pub fn term_version(&self) -> u64 {
+        self.election.lease().map_or(0, Lease::resource_version)
+    }
+
     /// For `/healthz`.
     pub fn health(&self) -> ElectionHealth {
         ElectionHealth::of(&self.standing)

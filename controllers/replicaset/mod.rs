@@ -96,6 +96,7 @@ pub(crate) fn build<O: PodOwner>(ctx: &ControllerContext, names: &Names, workers
         recorder: ctx.recorder(component, client.clone()),
         client,
         clock: ctx.clock.clone(),
+        since: ctx.since,
         metrics,
     });
     Ok(Box::new(Run { name: controller, workers, syncer }))

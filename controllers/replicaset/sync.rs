@@ -1,6 +1,6 @@
 //! One sync: read the caches, claim pods, create or delete some, write the status.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use futures::{StreamExt, stream};
@@ -77,7 +77,7 @@ impl ScaleError {
     }
 }
 
-/// Why pods could not be read from the API server.
+/// Why pods or their owner could not be read from the API server.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CheckError {
     #[error("{0}")]
@@ -85,7 +85,7 @@ pub(super) enum CheckError {
     #[error("{0}")]
     List(#[source] serde_json::Error),
     #[error("{0}")]
-    Pod(#[source] DecodeError),
+    Object(#[source] DecodeError),
 }
 
 /// Why a status could not be written.
@@ -110,6 +110,8 @@ pub(super) struct ReplicaController<O> {
     pub(super) client: ApiClient,
     pub(super) recorder: EventRecorder,
     pub(super) clock: Clock,
+    /// A cache of pods older than this may lack what the leader before us created or deleted.
+    pub(super) since: u64,
     pub(super) metrics: ReplicaSetMetrics,
 }
 
@@ -213,7 +215,11 @@ impl<O: PodOwner> ReplicaController<O> {
         if scale == Scale::Steady {
             return Ok(Ok(()));
         }
-        if self.guard.in_doubt(key) && !self.confirm(key, owner, selector, active).await.map_err(SyncError::Check)? {
+        if !self.is_current(owner).await.map_err(SyncError::Check)? {
+            return Ok(Ok(()));
+        }
+        let behind = self.pods.resource_version() < self.since;
+        if (behind || self.guard.in_doubt(key)) && !self.confirm(key, owner, selector, active).await.map_err(SyncError::Check)? {
             return Ok(Ok(()));
         }
         let scaled = match scale {
@@ -239,6 +245,22 @@ impl<O: PodOwner> ReplicaController<O> {
         Ok(scaled)
     }
 
+    /// Whether the API server has `owner` as the cache has it; asked only where the cache may lack work of the leader before us. What
+    /// it lacks puts the key on the queue when it comes.
+    async fn is_current(&self, owner: &O) -> Result<bool, CheckError> {
+        if self.owners.resource_version() >= self.since {
+            return Ok(true);
+        }
+        let meta = owner.meta();
+        let target =
+            Target { resource: O::RESOURCE, namespace: Some(&meta.namespace), name: Some(&meta.name), subresource: None };
+        match self.client.get(target).await {
+            Ok(live) => Ok(Identity::decode(&live).map_err(CheckError::Object)?.resource_version == meta.resource_version),
+            Err(error) if error.is_not_found() => Ok(false),
+            Err(error) => Err(CheckError::Request(error)),
+        }
+    }
+
     /// Reads the pods of `owner` from the API server. True when they are those in the cache; otherwise the next sync waits until
     /// the cache has caught up with what was read.
     async fn confirm(&self, key: &ObjectKey, owner: &O, selector: &Selector, cached: &[Arc<Pod>]) -> Result<bool, CheckError> {
@@ -246,18 +268,26 @@ impl<O: PodOwner> ReplicaController<O> {
         let target = Target { resource: &resource::PODS, namespace: Some(&meta.namespace), name: None, subresource: None };
         let answer = self.client.list(target, &label_query(selector)).await.map_err(CheckError::Request)?;
         let list: PodList = serde_json::from_slice(&answer).map_err(CheckError::List)?;
-        let version = Identity::decode(&answer).map_err(CheckError::Pod)?.resource_version;
-        let mut live = HashSet::new();
+        let version = Identity::decode(&answer).map_err(CheckError::Object)?.resource_version;
+        let mut live = HashMap::new();
         for item in list.items {
-            let pod = Pod::decode(item.get().as_bytes()).map_err(CheckError::Pod)?;
+            let pod = Pod::decode(item.get().as_bytes()).map_err(CheckError::Object)?;
             if pod.is_active() && pod.meta.is_controlled_by(&meta.uid) {
-                live.insert(pod.meta.uid);
+                live.insert(pod.meta.uid, pod.meta.resource_version);
             }
         }
         self.guard.checked(key);
         // Pods adopted in this very sync are controlled by us in both, whatever the cached copy says.
-        let same = live.len() == cached.len() && cached.iter().all(|pod| live.contains(&pod.meta.uid));
+        let mut gone = false;
+        for pod in cached {
+            gone |= live.remove(&pod.meta.uid).is_none();
+        }
+        let same = live.is_empty() && !gone;
         if !same {
+            // Where pods are only missing from the cache it has caught up once it holds them; the version of the list may be that of
+            // something else, and come to this cache with the next bookmark only.
+            let newest = live.into_values().max().filter(|_| !gone);
+            let version = newest.unwrap_or(version);
             self.guard.own_writes.record(key, pods_cache(), version);
             let (queue, again) = (self.queue.clone(), key.clone());
             self.pod_informer.when_seen(version, move || queue.add(again));
@@ -304,7 +334,7 @@ impl<O: PodOwner> ReplicaController<O> {
             // Every further attempt would fail too, and the owner itself is about to go.
             Err(error) if error.has_cause("NamespaceTerminating") => Ok(()),
             // Never sent: nothing that happened to the owner.
-            Err(error @ ApiError::Fenced { .. }) => Err(error),
+            Err(error) if error.is_fenced() => Err(error),
             Err(error) => {
                 self.guard.failed(key, &error);
                 self.recorder.event(about.clone(), EventType::Warning, "FailedCreate", format!("Error creating: {error}"));
@@ -344,7 +374,7 @@ impl<O: PodOwner> ReplicaController<O> {
                 if error.is_not_found() || error.is_conflict() {
                     return Ok(());
                 }
-                if matches!(error, ApiError::Fenced { .. }) {
+                if error.is_fenced() {
                     return Err(error);
                 }
                 self.guard.failed(key, &error);

@@ -4,6 +4,7 @@
 mod cli;
 mod dev;
 mod election;
+mod failover;
 mod harness;
 mod kubectl;
 mod lifecycle;

@@ -1,0 +1,78 @@
+//! One manager takes over from another that is at work.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use steersman_devcluster::DevCluster;
+use steersman_runtime::clock::Clock;
+
+use crate::election::{cluster, start};
+use crate::program::start_at;
+use crate::support::LIMIT;
+use crate::support::cluster::{deployment, held, wait_for_count, wait_for_lease};
+
+/// How many requests with this verb on pods themselves succeeded.
+fn done(cluster: &DevCluster, verb: &str) -> usize {
+    let is_one = |path: &str| path.ends_with("/pods") || (verb == "delete" && path.contains("/pods/"));
+    cluster.requests().iter().filter(|r| r.verb == verb && is_one(&r.path) && r.status < 300).count()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_that_is_told_to_stop_hands_over_within_a_second() {
+    const PODS: usize = 200;
+    let cluster = DevCluster::new(Clock::system());
+    let door = cluster.serve_https(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
+    let mut leader = start_at(&door);
+    let first = wait_for_lease(&cluster, held).await["holderIdentity"].clone();
+    let mut standby = start_at(&door);
+    cluster.create(deployment("web", PODS as u32)).await.unwrap();
+    // More than the burst of its throttle: from now on the leader creates some twenty a second, with a hundred waiting for theirs.
+    let at_work = cluster.wait_for("pods", LIMIT, |pods| pods.len() >= 40).await;
+    assert!(at_work.unwrap().len() < PODS / 2, "nothing left to hand over");
+
+    let asked = Instant::now();
+    leader.signal("TERM");
+    wait_for_lease(&cluster, |spec| spec["holderIdentity"] != first).await;
+    let released = asked.elapsed();
+    assert!(released < Duration::from_secs(1), "the Lease was given up after {released:?}");
+    wait_for_lease(&cluster, |spec| held(spec) && spec["holderIdentity"] != first).await;
+    assert!(asked.elapsed() < Duration::from_secs(2), "taken over after {:?}", asked.elapsed());
+    assert_eq!(tokio::task::spawn_blocking(move || leader.end()).await.unwrap(), Some(0));
+    assert!(asked.elapsed() < Duration::from_secs(5), "ended after {:?}", asked.elapsed());
+
+    wait_for_count(&cluster, "pods", PODS).await;
+    standby.signal("TERM");
+    assert_eq!(tokio::task::spawn_blocking(move || standby.end()).await.unwrap(), Some(0));
+    assert_eq!((done(&cluster, "create"), done(&cluster, "delete")), (PODS, 0), "pods created and deleted");
+    let events = cluster.objects("events");
+    let said = |text: &str| events.iter().any(|event| event["message"].as_str().is_some_and(|message| message.contains(text)));
+    assert!(said("stopped leading"), "Events of the end are sent, too: {events:#?}");
+    assert!(!said("not sent"), "a write that a stop held back is no failure: {events:#?}");
+    door.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_standby_whose_cache_lags_repeats_nothing_of_what_the_leader_did() {
+    let cluster = cluster();
+    let leader = start(&cluster, &[]);
+    let first = wait_for_lease(&cluster, held).await["holderIdentity"].clone();
+    let standby = start(&cluster, &[]);
+    cluster.create(deployment("web", 3)).await.unwrap();
+    wait_for_count(&cluster, "pods", 3).await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+
+    cluster.faults().stall_watches("pods");
+    cluster.patch(&cluster.path("deployments", "default", "web"), serde_json::json!({"spec": {"replicas": 5}})).await.unwrap();
+    wait_for_count(&cluster, "pods", 5).await;
+    leader.stop().await.unwrap();
+    wait_for_lease(&cluster, |spec| held(spec) && spec["holderIdentity"] != first).await;
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert_eq!(done(&cluster, "create"), 5, "the standby created pods that were there");
+
+    cluster.faults().resume_watches("pods");
+    cluster.patch(&cluster.path("deployments", "default", "web"), serde_json::json!({"spec": {"replicas": 6}})).await.unwrap();
+    wait_for_count(&cluster, "pods", 6).await;
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert_eq!((done(&cluster, "create"), done(&cluster, "delete")), (6, 0));
+    standby.stop().await.unwrap();
+}

@@ -2,6 +2,8 @@
 //!
 //! accept -> TLS -> `Cache-Control` -> who may see this path -> exact paths
 //!
+//! `/version` is ours: upstream's manager has none, though its API server does.
+//!
 //! Requests are not authenticated yet. Until they are, whoever is on this machine may see everything, and everyone else what
 //! `--authorization-always-allow-paths` opens; the rest is answered as upstream answers a stranger.
 
@@ -34,6 +36,7 @@ use crate::config::Serving;
 use crate::exposition;
 use crate::health::HealthChecks;
 use crate::tls::{self, TlsError};
+use crate::version;
 
 /// Time for a client to finish its TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
@@ -217,6 +220,7 @@ fn router(endpoints: Endpoints) -> Router {
         .route("/metrics", any(metrics))
         .route("/metrics/slis", any(slis))
         .route("/configz", any(configz))
+        .route("/version", any(version))
         .fallback(not_found)
         .layer(middleware::from_fn_with_state(endpoints.clone(), guard))
         .with_state(endpoints)
@@ -273,6 +277,10 @@ async fn healthz(State(endpoints): State<Endpoints>, request: Request) -> Respon
 
 async fn configz(State(endpoints): State<Endpoints>) -> Response {
     ([(header::CONTENT_TYPE, "application/json"), NOSNIFF], endpoints.configz.to_string()).into_response()
+}
+
+async fn version() -> Response {
+    ([(header::CONTENT_TYPE, "application/json"), NOSNIFF], version::document()).into_response()
 }
 
 async fn metrics(State(endpoints): State<Endpoints>) -> Response {
@@ -340,7 +348,8 @@ mod tests {
             ("GET", "/healthz/", 404, text, Some("404 page not found\n")),
             ("GET", "/healthz/ping", 404, text, Some("404 page not found\n")),
             ("GET", "/readyz", 404, text, Some("404 page not found\n")),
-            ("GET", "/version", 404, text, Some("404 page not found\n")),
+            ("GET", "/version", 200, "application/json", None),
+            ("GET", "/version/", 404, text, Some("404 page not found\n")),
             ("GET", "/configz", 200, "application/json", Some("{}")),
             ("PUT", "/metrics", 200, exposition::CONTENT_TYPE, None),
             ("DELETE", "/metrics/slis", 200, text, Some("metrics reset\n")),
@@ -353,6 +362,17 @@ mod tests {
                 assert_eq!(answer.2, body, "{method} {path}");
             }
         }
+    }
+
+    #[tokio::test]
+    async fn the_version_is_that_of_the_kubernetes_we_are_compatible_with() {
+        let (_, _, body) = ask(HERE, "GET", "/version").await;
+        let version: serde_json::Value = serde_json::from_str(&body).unwrap();
+        assert_eq!(
+            (&version["major"], &version["minor"], &version["gitVersion"]),
+            (&"1".into(), &"36".into(), &"v1.36.2".into())
+        );
+        assert_eq!(ask(ELSEWHERE, "GET", "/version").await.0, 403);
     }
 
     #[tokio::test]

@@ -32,6 +32,26 @@ pub(crate) fn raw() -> String {
     )
 }
 
+/// What `/version` serves, in the form of an API server's.
+pub(crate) fn document() -> String {
+    let version = serde_json::json!({
+        "major": "1",
+        "minor": "36",
+        "emulationMajor": "1",
+        "emulationMinor": "36",
+        "minCompatibilityMajor": "1",
+        "minCompatibilityMinor": "35",
+        "gitVersion": GIT_VERSION,
+        "gitCommit": format!("steersman-{STEERSMAN}"),
+        "gitTreeState": "",
+        "buildDate": "",
+        "goVersion": "",
+        "compiler": "rustc",
+        "platform": platform(),
+    });
+    format!("{version:#}")
+}
+
 /// Checks a value of `--version`: a bool, `raw`, or another spelling of the version we are.
 pub(crate) fn check_flag(text: &str) -> Result<(), String> {
     if text == "raw" {

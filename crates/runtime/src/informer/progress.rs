@@ -50,7 +50,7 @@ pub(super) enum End {
     Refused,
     /// The version asked for is no longer known.
     Expired,
-    /// The version asked for is not known yet.
+    /// The version asked for is not known yet, or the server's history turned out to end before it.
     TooLarge,
     /// Anything else.
     Failed,
@@ -91,6 +91,11 @@ impl Progress {
         }
     }
 
+    /// Whether `version` is one from before what was handed on already.
+    pub(super) fn is_past(&self, version: u64) -> bool {
+        self.version.is_some_and(|reached| version < reached)
+    }
+
     /// Everything up to `version` was handed on.
     pub(super) fn advanced(&mut self, version: u64) {
         self.version = Some(version);
@@ -116,6 +121,10 @@ impl Progress {
             (Request::List { from, .. }, End::Expired | End::TooLarge) if from != ListFrom::Latest => {
                 self.version_unavailable = true;
                 (self.list(), false)
+            }
+            (Request::Watch { .. }, End::TooLarge) => {
+                self.version_unavailable = true;
+                (self.stream_list(), true)
             }
             (Request::List { .. } | Request::Watch { .. }, _) => (self.stream_list(), true),
         };
@@ -286,6 +295,7 @@ mod tests {
             ("watch refused", Some(7), watch, End::Refused, watch, true),
             ("watch expired", Some(7), watch, End::Expired, again, true),
             ("watch failed", Some(7), watch, End::Failed, again, true),
+            ("watch of a history that went back", Some(7), watch, End::TooLarge, fresh, true),
         ];
         for (why, version, request, end, next, waits) in cases {
             let mut progress = at(version, request);

@@ -192,19 +192,32 @@ impl<T: Object> Reflector<'_, T> {
                 self.initial.remove(&Arc::new(object));
             }
             Frame::Bookmark { version, .. } => {
+                self.forward(version)?;
                 self.informer.advance(version);
                 self.progress.advanced(version);
             }
             Frame::Set(object) => {
                 let version = object.meta().resource_version;
+                self.forward(version)?;
                 self.informer.set(Arc::new(object));
                 self.progress.advanced(version);
             }
             Frame::Gone(object) => {
                 let version = object.meta().resource_version;
+                self.forward(version)?;
                 self.informer.remove(&Arc::new(object));
                 self.progress.advanced(version);
             }
+        }
+        Ok(())
+    }
+
+    /// A watch only goes forward. One that does not follows another history, that of a restored database: what is between the two
+    /// would be missed, so everything is asked for anew.
+    fn forward(&self, version: u64) -> Result<(), End> {
+        if self.progress.is_past(version) {
+            warn!(resource = %T::RESOURCE, version, "watch went back, its server has lost some of its history");
+            return Err(End::TooLarge);
         }
         Ok(())
     }

@@ -125,6 +125,17 @@ async fn an_expired_watch_asks_for_at_least_what_it_had_and_a_too_large_version_
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_watch_that_goes_back_is_given_up_for_a_new_state() {
+    for frame in [bookmark(6), event("MODIFIED", &node("a", 6)), event("DELETED", &node("a", 6))] {
+        let script = [streamed(&[node("a", 3)], 10, &[frame], After::Hang), streamed(&[node("b", 5)], 6, &[], After::Hang)];
+        let story = Story::after(script, 2).await;
+        assert_eq!(story.server.asked(), ["watch initial", "watch initial"]);
+        assert_eq!(story.hears(3).await, ["initial a@3", "missed deletion of a@3", "added b@5"]);
+        assert_eq!(story.informer.store().resource_version(), 6);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_broken_watch_goes_on_where_it_broke() {
     let script = [
         streamed(&[node("a", 3)], 10, &[event("ADDED", &node("b", 11))], After::Break(Duration::from_secs(9))),

@@ -88,6 +88,25 @@ async fn a_standby_writes_nothing_and_takes_over_when_the_leader_stops() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_candidate_that_is_stopped_as_it_wins_leaves_no_lease_behind() {
+    let cluster = cluster();
+    // Another leader has gone, so that this one updates the Lease; and once there is none yet.
+    for verb in ["create", "update"] {
+        let slow = cluster.faults().delay(Matcher::new(verb, "leases"), Duration::from_secs(2), Some(1));
+        let manager = start(&cluster, &[]);
+        let limit = tokio::time::timeout(LIMIT, async {
+            while cluster.faults().hits(slow) == 0 {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        });
+        limit.await.expect("nobody asked for the lease");
+        manager.stop().await.unwrap();
+        let spec = wait_for_lease(&cluster, |_| true).await;
+        assert_eq!(spec["holderIdentity"], "", "{verb}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_lost_lease_ends_the_manager_at_once() {
     let cluster = cluster();
     let manager = start(&cluster, &[]);

@@ -15,6 +15,7 @@ mod state;
 mod tests;
 mod watch;
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -206,15 +207,30 @@ impl Elector {
 
     /// Tries until the Lease is ours (true) or `stop` comes (false). While somebody else holds it the Lease is watched, so that a
     /// release is answered at once. A candidate that has led never does again: false.
+    ///
+    /// An attempt under way at `stop` is waited for, up to the limit of one request: its write may get through, and a Lease held by a
+    /// process that has gone would leave the cluster without a leader until it runs out. It is released again.
     pub async fn acquire(&mut self, stop: &CancellationToken) -> bool {
         tracing::info!(lock = self.lock(), "Attempting to acquire leader lease...");
         let mut holders = self.holders();
+        let limit = self.config.request_limit();
+        let stopped_for_long = async {
+            stop.cancelled().await;
+            sleep(limit).await;
+        };
+        let mut stopped_for_long = pin!(stopped_for_long);
         loop {
             let outcome = tokio::select! {
                 biased;
-                () = stop.cancelled() => return false,
+                () = &mut stopped_for_long => return false,
                 outcome = self.attempt() => outcome,
             };
+            if stop.is_cancelled() {
+                if matches!(self.election.state(), State::Leading { .. }) {
+                    self.release().await;
+                }
+                return false;
+            }
             match outcome {
                 Outcome::Acquired | Outcome::Renewed => break,
                 Outcome::Lost => return false,

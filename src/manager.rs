@@ -28,6 +28,8 @@ use crate::{controllers, metrics, version};
 
 /// Time for one attempt of a request of a controller.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+/// Time for one attempt of a list, which may be hundreds of megabytes; a connection that is dead is noticed long before.
+const LIST_TIMEOUT: Duration = Duration::from_secs(300);
 /// Time for one attempt to find out whether the API server is well.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time for what has been queued, such as Events, to be sent when everything else has stopped.
@@ -184,7 +186,7 @@ impl Manager {
         }
 
         let resync = jittered(self.config.min_resync);
-        let informers = InformerFactory::new(self.clients.make("shared-informers", REQUEST_TIMEOUT), resync, &self.registry)?;
+        let informers = InformerFactory::new(self.clients.make("shared-informers", LIST_TIMEOUT), resync, &self.registry)?;
         for descriptor in &self.config.controllers.enabled {
             (descriptor.watches)(&informers);
         }
@@ -226,7 +228,10 @@ impl Manager {
         stop: &CancellationToken,
     ) -> Result<(), RunError> {
         if let Some(settings) = &self.config.election {
-            check_lock(probe, settings).await?;
+            tokio::select! {
+                () = stop.cancelled() => return Ok(()),
+                checked = check_lock(probe, settings) => checked?,
+            }
         }
         if !elector.acquire(stop).await {
             return Ok(());

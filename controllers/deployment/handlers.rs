@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use steersman_runtime::expectations::Expectations;
+use steersman_runtime::expectations::{Expectations, OwnWrites};
 use steersman_runtime::informer::{Change, SharedInformer, Store};
 use steersman_runtime::object::{Deployment, Object, ObjectKey, OwnerReference, Pod, ReplicaSet, Strategy};
 use steersman_runtime::owner::controlled_by;
@@ -47,6 +47,20 @@ impl Lookup for Caches {
     fn has_pods(&self, controller: &ReplicaSet) -> bool {
         !controlled_by::<ReplicaSet, Pod>(&self.pods, &controller.meta).is_empty()
     }
+}
+
+/// Makes `own_writes` forget what a restored server does not know.
+pub(super) fn forget_on_rewind(
+    deployments: &SharedInformer<Deployment>,
+    replica_sets: &SharedInformer<ReplicaSet>,
+    own_writes: &Arc<OwnWrites>,
+) {
+    let forget = || {
+        let own_writes = Arc::clone(own_writes);
+        move || own_writes.forget_all()
+    };
+    deployments.on_rewind(forget());
+    replica_sets.on_rewind(forget());
 }
 
 /// Makes changes enqueue keys, and settles the deletions that `deleting` waits for.

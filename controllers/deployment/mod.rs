@@ -90,14 +90,16 @@ fn build(ctx: &ControllerContext) -> Arc<DeploymentController> {
     let pods = ctx.informers.shared::<Pod>();
     let queue = WorkQueue::new("deployment", &ctx.queue_metrics);
     let deleting = Arc::new(Expectations::default());
+    let own_writes = Arc::new(OwnWrites::default());
     handlers::register(&deployments, &replica_sets, &pods, &queue, &deleting);
+    handlers::forget_on_rewind(&deployments, &replica_sets, &own_writes);
     let client = ctx.client(NAME);
     Arc::new(DeploymentController {
         caches: Caches { deployments: deployments.store(), replica_sets: replica_sets.store(), pods: pods.store() },
         deployments,
         replica_sets,
         queue,
-        own_writes: OwnWrites::default(),
+        own_writes,
         deleting,
         recorder: ctx.recorder(NAME, client.clone()),
         writer: Writer::new(client),

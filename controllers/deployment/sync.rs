@@ -37,7 +37,7 @@ pub(super) struct DeploymentController {
     pub(super) caches: Caches,
     pub(super) queue: WorkQueue<ObjectKey>,
     /// What our own writes made of Deployments and ReplicaSets.
-    pub(super) own_writes: OwnWrites,
+    pub(super) own_writes: Arc<OwnWrites>,
     /// Old ReplicaSets that we deleted and that the cache still shows; a deletion has no version to wait for.
     pub(super) deleting: Arc<Expectations>,
     pub(super) recorder: EventRecorder,

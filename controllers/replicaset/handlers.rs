@@ -18,6 +18,12 @@ pub(super) fn register<O: PodOwner>(
     guard: &Arc<Guard>,
 ) {
     let handlers = Arc::new(Handlers { owners: owners.store(), queue: queue.clone(), guard: Arc::clone(guard) });
+    let forget = || {
+        let guard = Arc::clone(guard);
+        move || guard.own_writes.forget_all()
+    };
+    owners.on_rewind(forget());
+    pods.on_rewind(forget());
     let of_owners = Arc::clone(&handlers);
     owners.add_handler(move |change| of_owners.owner_changed(&change));
     pods.add_handler(move |change| handlers.pod_changed(&change));

@@ -150,6 +150,11 @@ impl OwnWrites {
         self.versions().remove(owner);
     }
 
+    /// Drops all records: the server's history went back, so that the versions in them may never come.
+    pub fn forget_all(&self) {
+        self.versions().clear();
+    }
+
     fn versions(&self) -> MutexGuard<'_, HashMap<ObjectKey, Vec<(&'static str, u64)>>> {
         self.versions.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -294,5 +299,8 @@ mod tests {
         writes.record(&rs, "pods", 30);
         writes.forget(&rs);
         assert_eq!(writes.behind(&rs, seen(0, 0)), None, "forgotten");
+        writes.record(&rs, "pods", 8);
+        writes.forget_all();
+        assert_eq!(writes.behind(&rs, seen(0, 0)), None, "all forgotten");
     }
 }

@@ -77,6 +77,13 @@ impl<T: Object> SharedInformer<T> {
         self.shared.when_seen(version, Box::new(then));
     }
 
+    /// Calls `forget` whenever the server's history went back, as after the restore of a backup, before handlers hear of the older
+    /// state: versions noted before mean nothing any more, and some would be waited for in vain. Runs on the informer's task, so it
+    /// must not block.
+    pub fn on_rewind(&self, forget: impl Fn() + Send + Sync + 'static) {
+        self.shared.rewound.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(forget));
+    }
+
     /// Follows `source` until `stop`. Every `resync`, unless zero, all objects are reported as updates to themselves.
     pub(super) async fn run(self, source: Arc<dyn ListWatch>, resync: Duration, stop: CancellationToken) {
         let repeat = async {
@@ -115,6 +122,7 @@ pub(super) struct Shared<T> {
     handlers: Mutex<Vec<Handler<T>>>,
     /// Callbacks by the version they wait for, and a number that keeps those of one version apart.
     waiting: Mutex<BTreeMap<(u64, u64), Callback>>,
+    rewound: Mutex<Vec<Box<dyn Fn() + Send + Sync>>>,
     synced: watch::Sender<bool>,
     pub(super) metrics: ResourceMetrics,
 }
@@ -126,6 +134,7 @@ impl<T: Object> Shared<T> {
             store: Store::new(),
             handlers: Mutex::default(),
             waiting: Mutex::default(),
+            rewound: Mutex::default(),
             synced: watch::Sender::new(false),
             metrics,
         }
@@ -198,6 +207,11 @@ impl<T: Object> Shared<T> {
         let before = self.store.resource_version();
         let now: Vec<Arc<T>> = objects.iter().cloned().collect();
         let old = self.store.replace(objects, version);
+        if version < before {
+            for forget in &*self.rewound.lock().unwrap_or_else(PoisonError::into_inner) {
+                self.guard(forget);
+            }
+        }
         for object in old.iter().filter(|object| self.store.get(&object.key()).is_none()) {
             self.tell(&handlers, Change::Deleted { object, final_state_unknown: true });
         }

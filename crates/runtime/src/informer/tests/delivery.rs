@@ -159,11 +159,24 @@ async fn waiting_for_a_version_ends_when_history_goes_back() {
     let counter = Arc::clone(&calls);
     story.start();
     until(|| story.informer.is_synced(), String::new).await;
-    story.informer.when_seen(150, move || {
-        counter.fetch_add(1, Ordering::Relaxed);
+    let (forgotten, seen) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    story.informer.on_rewind({
+        let forgotten = Arc::clone(&forgotten);
+        move || {
+            forgotten.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    story.informer.when_seen(150, {
+        let (forgotten, seen) = (Arc::clone(&forgotten), Arc::clone(&seen));
+        move || {
+            counter.fetch_add(1, Ordering::Relaxed);
+            seen.store(forgotten.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
     });
     until(|| story.informer.store().resource_version() == 7, String::new).await;
     assert_eq!(calls.load(Ordering::Relaxed), 1);
+    assert_eq!(forgotten.load(Ordering::Relaxed), 1, "not with the first list");
+    assert_eq!(seen.load(Ordering::Relaxed), 1, "who waited finds the versions forgotten");
 }
 
 #[tokio::test(start_paused = true)]

@@ -46,7 +46,8 @@ fn what_is_not_available_in_time_is_named() {
 
 #[test]
 fn a_rollout_past_its_deadline_is_named_with_the_state_of_its_pods() {
-    let manifest = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec:\n  progressDeadlineSeconds: 1\n  \
+    // Times are whole seconds: a deadline of one may pass before the pod has failed.
+    let manifest = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec:\n  progressDeadlineSeconds: 2\n  \
                     selector: {matchLabels: {app: web}}\n  template:\n    metadata: {labels: {app: web}, annotations: \
                     {simulate.steersman.dev/behaviour: fail}}\n    spec: {containers: [{name: main, image: app}]}\n";
     let (status, said) = once(manifest, "15s");

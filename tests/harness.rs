@@ -1,34 +1,27 @@
 //! What the black-box tests share: a cluster to talk to, kubectl to talk with, and waiting with a limit.
 
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long any one thing may take before a test gives up on it.
-pub(crate) const LIMIT: Duration = Duration::from_secs(90);
+use crate::support::control_plane::ControlPlane;
+use crate::support::{LIMIT, Program};
 
-/// The binary under test.
-pub(crate) const STEERSMAN: &str = env!("CARGO_BIN_EXE_steersman");
-
-/// A child process that does not outlive its owner.
-pub(crate) struct Process(pub(crate) Child);
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        // Both fail only when it has ended already.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// A cluster for one test: the embedded one, or the one the environment names.
+/// A cluster for one test: one made of the programs in `KUBEBUILDER_ASSETS`, else the one `KUBECONFIG` names, else the embedded one.
 pub(crate) struct Cluster {
     kubectl: PathBuf,
     kubeconfig: PathBuf,
     namespace: String,
     home: tempfile::TempDir,
-    _processes: Vec<Process>,
+    made: Made,
+}
+
+/// What runs for this test alone, and ends with it.
+enum Made {
+    Dev { _program: Program },
+    Real { _control_plane: Box<ControlPlane> },
+    Nothing,
 }
 
 /// kubectl, or `None` with a line that says how to get it.
@@ -47,17 +40,27 @@ impl Cluster {
     pub(crate) fn start() -> Option<Self> {
         let kubectl = kubectl()?;
         let home = tempfile::tempdir().expect("temporary directory");
-        let (kubeconfig, processes) = match std::env::var_os("KUBECONFIG") {
-            Some(path) => (PathBuf::from(path), Vec::new()),
-            None => dev_cluster(home.path()),
+        let assets = std::env::var_os("KUBEBUILDER_ASSETS").filter(|folder| !folder.is_empty());
+        let (kubeconfig, made) = match (assets, std::env::var_os("KUBECONFIG")) {
+            (Some(folder), _) => {
+                let control_plane = ControlPlane::start(Path::new(&folder), home.path(), &kubectl);
+                (control_plane.kubeconfig().to_owned(), Made::Real { _control_plane: Box::new(control_plane) })
+            }
+            (None, Some(path)) => (PathBuf::from(path), Made::Nothing),
+            (None, None) => dev_cluster(home.path()),
         };
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let namespace = format!("story-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        let cluster = Self { kubectl, kubeconfig, namespace, home, _processes: processes };
+        let cluster = Self { kubectl, kubeconfig, namespace, home, made };
         cluster
             .run("create namespace")
             .arg_file("apply -f", &format!("apiVersion: v1\nkind: Namespace\nmetadata: {{name: {}}}\n", cluster.namespace));
         Some(cluster)
+    }
+
+    /// Whether annotations decide what becomes of pods.
+    pub(crate) fn has_simulated_nodes(&self) -> bool {
+        !matches!(self.made, Made::Nothing)
     }
 
     fn run(&self, why: &'static str) -> Run<'_> {
@@ -150,33 +153,18 @@ impl Run<'_> {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        if std::env::var_os("KUBECONFIG").is_some() {
+        if matches!(self.made, Made::Nothing) {
             self.try_kubectl(&format!("delete namespace {} --wait=false", self.namespace));
         }
     }
 }
 
 /// `steersman dev`, with its kubeconfig.
-fn dev_cluster(home: &Path) -> (PathBuf, Vec<Process>) {
+fn dev_cluster(home: &Path) -> (PathBuf, Made) {
     let kubeconfig = home.join("kubeconfig");
-    let log = std::fs::File::create(home.join("steersman.log")).expect("create log");
-    let child = Command::new(STEERSMAN)
-        .args(["dev", "--latency", "100ms", "--write-kubeconfig"])
-        .arg(&kubeconfig)
-        .stdin(Stdio::null())
-        .stdout(log.try_clone().expect("duplicate log"))
-        .stderr(log)
-        .spawn()
-        .expect("start steersman dev");
-    let mut process = Process(child);
-    let started = Instant::now();
+    let path = kubeconfig.to_str().expect("temporary directories have plain names");
+    let mut program = Program::start(&["dev", "--latency", "100ms", "--write-kubeconfig", path]);
     // The file is put in place whole, once the server answers.
-    while !kubeconfig.exists() {
-        let ended = process.0.try_wait().expect("look after steersman dev");
-        let log = || std::fs::read_to_string(home.join("steersman.log")).unwrap_or_default();
-        assert!(ended.is_none(), "steersman dev ended: {ended:?}\n{}", log());
-        assert!(started.elapsed() < LIMIT, "steersman dev is not ready\n{}", log());
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    (kubeconfig, vec![process])
+    program.wait_until("ready", || kubeconfig.exists());
+    (kubeconfig, Made::Dev { _program: program })
 }

@@ -1,6 +1,7 @@
 //! What the stories share: the program, an API server that only says it is well, and a client that trusts one certificate.
 
 pub(crate) mod cluster;
+pub(crate) mod control_plane;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -13,7 +14,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 
 /// How long anything here may take before the test fails.
-pub(crate) const LIMIT: Duration = Duration::from_secs(20);
+pub(crate) const LIMIT: Duration = Duration::from_secs(90);
 
 /// The program, with the service account of a pod it may run in hidden.
 pub(crate) fn steersman(arguments: &[&str]) -> Command {
@@ -62,7 +63,12 @@ pub(crate) struct Program {
 
 impl Program {
     pub(crate) fn start(arguments: &[&str]) -> Self {
-        let mut child = steersman(arguments).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        Self::spawn(&mut steersman(arguments))
+    }
+
+    /// Another program.
+    pub(crate) fn spawn(command: &mut Command) -> Self {
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let log = BufReader::new(child.stderr.take().unwrap());
         let (sender, lines) = mpsc::channel();
         std::thread::spawn(move || log.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
@@ -79,6 +85,18 @@ impl Program {
             if self.seen.last().is_some_and(|line| line.contains(part)) {
                 return;
             }
+        }
+    }
+
+    /// Waits until `is_so`; prints the log when the program ends before, or does not get there.
+    pub(crate) fn wait_until(&mut self, what: &str, is_so: impl Fn() -> bool) {
+        let start = std::time::Instant::now();
+        while !is_so() {
+            self.seen.extend(self.lines.try_iter());
+            let ended = self.child.try_wait().unwrap();
+            assert!(ended.is_none(), "ended before {what}: {ended:?}\n{}", self.seen.join("\n"));
+            assert!(start.elapsed() < LIMIT, "still not {what}\n{}", self.seen.join("\n"));
+            std::thread::sleep(Duration::from_millis(20));
         }
     }
 

@@ -1,0 +1,138 @@
+//! A real control plane of one API server and its store, with Steersman for a controller manager and simulated nodes.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use prometheus::Registry;
+use steersman::{Config, Connection, ControllerRegistry, Options};
+use steersman_devcluster::nodes::{self, Latency, NodesConfig};
+use steersman_runtime::client::{ApiClient, ClientMetrics, ClientSettings, user_agent};
+use steersman_runtime::clock::Clock;
+use steersman_runtime::tasks::{CancellationToken, Tasks};
+use tokio::runtime::Runtime;
+
+use super::{Program, free_port};
+
+const TOKEN: &str = "steersman-story";
+
+/// Everything of it ends when this is dropped, in the order of the fields: first the clients, then what they talk to.
+pub(crate) struct ControlPlane {
+    _nodes: Nodes,
+    _manager: Program,
+    _api_server: Program,
+    _etcd: Program,
+    kubeconfig: PathBuf,
+}
+
+impl ControlPlane {
+    /// Starts `etcd` and `kube-apiserver` of the folder `assets`, with all their files in `home`, then the manager and the nodes.
+    pub(crate) fn start(assets: &Path, home: &Path, kubectl: &Path) -> Self {
+        let (etcd, store) = etcd(assets, home);
+        let kubeconfig = home.join("kubeconfig");
+        let mut api_server = api_server(assets, home, &store, &kubeconfig);
+        api_server.wait_until("ready", || {
+            let asked = Command::new(kubectl)
+                .args(["get", "--raw", "/readyz"])
+                .env("KUBECONFIG", &kubeconfig)
+                .env("HOME", home)
+                .stdin(Stdio::null())
+                .output();
+            asked.unwrap().status.success()
+        });
+        let path = kubeconfig.to_str().unwrap();
+        let mut manager = Program::start(&["--kubeconfig", path, "--secure-port=0", "--leader-elect=false"]);
+        manager.wait_for_line("Starting");
+        let nodes = Nodes::start(path);
+        Self { _nodes: nodes, _manager: manager, _api_server: api_server, _etcd: etcd, kubeconfig }
+    }
+
+    pub(crate) fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
+    }
+}
+
+/// The store, and the URL of its clients.
+fn etcd(assets: &Path, home: &Path) -> (Program, String) {
+    let url = format!("http://127.0.0.1:{}", free_port());
+    let program = Program::spawn(
+        Command::new(assets.join("etcd"))
+            .arg(format!("--data-dir={}", home.join("etcd").display()))
+            .arg(format!("--listen-client-urls={url}"))
+            .arg(format!("--advertise-client-urls={url}"))
+            .args(["--listen-peer-urls=http://127.0.0.1:0", "--unsafe-no-fsync", "--log-level=warn"]),
+    );
+    (program, url)
+}
+
+/// The API server; its administrator's kubeconfig is written first, for whoever waits for it.
+fn api_server(assets: &Path, home: &Path, store: &str, kubeconfig: &Path) -> Program {
+    let port = free_port();
+    let (tokens, key, certificates) = (home.join("tokens.csv"), home.join("service-accounts.key"), home.join("certificates"));
+    std::fs::write(&tokens, format!("{TOKEN},admin,admin,\"system:masters\"\n")).unwrap();
+    std::fs::write(&key, rcgen::KeyPair::generate().unwrap().serialize_pem()).unwrap();
+    // The server makes a certificate for its address, and writes it with the authority that signed it.
+    let authority = certificates.join("apiserver.crt");
+    let text = format!(
+        "apiVersion: v1\nkind: Config\ncurrent-context: story\nclusters:\n- name: story\n  cluster:\n    \
+         server: https://127.0.0.1:{port}\n    certificate-authority: {}\ncontexts:\n- name: story\n  context:\n    \
+         cluster: story\n    user: admin\nusers:\n- name: admin\n  user: {{token: {TOKEN}}}\n",
+        authority.display()
+    );
+    std::fs::write(kubeconfig, text).unwrap();
+    Program::spawn(
+        Command::new(assets.join("kube-apiserver"))
+            .arg(format!("--etcd-servers={store}"))
+            .arg(format!("--secure-port={port}"))
+            .arg(format!("--cert-dir={}", certificates.display()))
+            .arg(format!("--token-auth-file={}", tokens.display()))
+            .arg(format!("--service-account-key-file={}", key.display()))
+            .arg(format!("--service-account-signing-key-file={}", key.display()))
+            .args([
+                "--service-account-issuer=https://kubernetes.default.svc",
+                "--bind-address=127.0.0.1",
+                // Nobody is to reach it through the Service, whose endpoints may not be on the loopback device.
+                "--advertise-address=127.0.0.1",
+                "--endpoint-reconciler-type=none",
+                "--service-cluster-ip-range=10.96.0.0/16",
+                "--authorization-mode=RBAC",
+                "--allow-privileged=true",
+                // No controller makes service accounts, and none takes the taint off that new nodes are given.
+                "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
+            ]),
+    )
+}
+
+/// Simulated nodes in this process.
+struct Nodes {
+    runtime: Option<Runtime>,
+    stop: CancellationToken,
+}
+
+impl Nodes {
+    fn start(kubeconfig: &str) -> Self {
+        let mut options = Options::default();
+        options.set("kubeconfig", kubeconfig).unwrap();
+        let config = Config::new(options, &ControllerRegistry::builtin()).unwrap();
+        let runtime = Runtime::new().unwrap();
+        let stop = CancellationToken::new();
+        runtime.block_on(async {
+            let base = Connection::from_config(&config).unwrap().client;
+            let settings =
+                ClientSettings { user_agent: user_agent("nodes"), qps: 0.0, burst: 0, timeout: Duration::from_secs(30) };
+            let client = ApiClient::new(base, settings, ClientMetrics::register(&Registry::new()).unwrap());
+            let config = NodesConfig { latency: Latency::total(Duration::from_millis(100)), ..NodesConfig::default() };
+            nodes::start(config, client, Clock::system(), &Tasks::default(), &stop).await.unwrap();
+        });
+        Self { runtime: Some(runtime), stop }
+    }
+}
+
+impl Drop for Nodes {
+    fn drop(&mut self) {
+        self.stop.cancel();
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_timeout(Duration::from_secs(5));
+        }
+    }
+}

@@ -277,13 +277,13 @@ async fn after_every_kind_of_fault_the_store_is_what_the_server_has() {
     }
 }
 
-/// Random writes under random faults for a simulated hour.
-async fn wild_hour(seed: u64) {
+/// Random writes under random faults for twenty simulated minutes.
+async fn wild_minutes(seed: u64) {
     let mut random = StdRng::seed_from_u64(seed);
     let story = Story::start().await;
     let faults = story.cluster.faults();
     let (awaited, seen) = (AtomicUsize::new(0), Arc::new(AtomicUsize::new(0)));
-    let end = Instant::now() + Duration::from_secs(3600);
+    let end = Instant::now() + Duration::from_secs(1200);
     while Instant::now() < end {
         for _ in 0..random.random_range(0..6) {
             let name = format!("n{}", random.random_range(0..12));
@@ -323,17 +323,17 @@ async fn wild_hour(seed: u64) {
     // A bookmark moves the store on to the last write, be it one of an object that is gone.
     time::sleep(Duration::from_secs(120)).await;
     assert_eq!(seen.load(Ordering::Relaxed), awaited.load(Ordering::Relaxed), "callbacks of writes that were seen");
-    assert!(awaited.load(Ordering::Relaxed) > 100, "too quiet an hour to tell anything");
+    assert!(awaited.load(Ordering::Relaxed) > 100, "too quiet a time to tell anything");
 }
 
 #[tokio::test(start_paused = true)]
 async fn under_random_faults_nothing_is_lost_told_twice_or_told_in_the_wrong_order() {
     let seeds = match std::env::var("STEERSMAN_SEED") {
         Ok(seed) => vec![seed.parse().unwrap()],
-        Err(_) => (0..4).map(|_| rand::random()).collect::<Vec<u64>>(),
+        Err(_) => (0..2).map(|_| rand::random()).collect::<Vec<u64>>(),
     };
     for seed in seeds {
         println!("to see this again: STEERSMAN_SEED={seed}");
-        wild_hour(seed).await;
+        wild_minutes(seed).await;
     }
 }

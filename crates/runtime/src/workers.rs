@@ -33,6 +33,8 @@ pub enum Retry {
     Quietly,
     /// Forget the key until something enqueues it.
     Drop,
+    /// Not a failure but not done either: again after this long, with earlier failures neither forgotten nor added to.
+    After(Duration),
 }
 
 /// One controller's sync.
@@ -119,6 +121,10 @@ impl<S: Syncer> Worker<S> {
                 tracing::warn!(%error, "sync failed, key dropped until its object changes");
                 Retry::Drop
             }
+            Ok(Err((error, Retry::After(delay)))) => {
+                tracing::debug!(%error, ?delay, "sync has to wait");
+                Retry::After(delay)
+            }
             Err(panic) => {
                 self.queue.count_panic();
                 self.error_pace.wait().await;
@@ -129,6 +135,7 @@ impl<S: Syncer> Worker<S> {
         match retry {
             Retry::BackOff | Retry::Quietly => self.queue.add_rate_limited(key.clone()),
             Retry::Drop => self.queue.forget(key),
+            Retry::After(delay) => self.queue.add_after(key.clone(), delay),
         }
     }
 
@@ -201,7 +208,8 @@ mod tests {
             match (&*key.name, round) {
                 ("later", 1) => Ok(Requeue::After(500 * MS)),
                 ("panic", 1) => panic!("as planned"),
-                ("fail" | "quiet" | "drop", 1..=3) => Err("as planned".to_owned()),
+                ("wait", 2) => Err("not yet".to_owned()),
+                ("fail" | "quiet" | "drop" | "wait", 1..=3) => Err("as planned".to_owned()),
                 ("fail-then-later", 1) => Err("as planned".to_owned()),
                 ("fail-then-later", 2) => Ok(Requeue::After(500 * MS)),
                 _ => Ok(Requeue::Never),
@@ -213,6 +221,7 @@ mod tests {
             match syncs.last().unwrap().0.as_str() {
                 "quiet" => Retry::Quietly,
                 "drop" if failures == 1 => Retry::Drop,
+                "wait" if syncs.len() == 2 => Retry::After(500 * MS),
                 _ => Retry::BackOff,
             }
         }
@@ -247,12 +256,14 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_key_comes_back_as_its_outcome_says() {
         // (key, when it is synced in ms, failures left in the end)
-        let cases: [(&str, &[u128], u32); 7] = [
+        let cases: [(&str, &[u128], u32); 8] = [
             ("fine", &[0], 0),
             ("later", &[0, 500], 0),
             ("fail", &[0, 5, 15, 35], 0),
             ("quiet", &[0, 5, 15, 35], 0),
             ("drop", &[0, 5], 0),
+            // The wait in between is no failure: the back-off goes on where it was.
+            ("wait", &[0, 5, 505, 515], 0),
             ("panic", &[0, 5], 0),
             ("fail-then-later", &[0, 5, 505], 0),
         ];

@@ -110,6 +110,11 @@ impl ApiError {
         self.has_reason("AlreadyExists", u16::MAX)
     }
 
+    /// 405: there is no such verb for this type.
+    pub fn is_method_not_allowed(&self) -> bool {
+        self.has_reason("MethodNotAllowed", 405)
+    }
+
     /// 422.
     pub fn is_invalid(&self) -> bool {
         self.has_reason("Invalid", 422)

@@ -170,7 +170,7 @@ impl ApiClient {
 
     /// GET a collection; `query` without the question mark.
     pub async fn list(&self, target: Target<'_>, query: &str) -> Result<Bytes, ApiError> {
-        self.send(self.on(Method::GET, target).query(query).accept(self.list_form())).await
+        self.send(self.on(Method::GET, target).query(query)).await
     }
 
     /// POST `body`.
@@ -199,7 +199,8 @@ impl ApiClient {
     /// A line may share its memory with its neighbours on the wire (some 16 KiB): decode it and let it go.
     pub async fn watch(&self, target: Target<'_>, query: &str) -> Result<BoxStream<'static, Result<Bytes, ApiError>>, ApiError> {
         let query = if query.is_empty() { "watch=true".to_owned() } else { format!("watch=true&{query}") };
-        self.exchange.watch(self.on(Method::GET, target).query(&query)).await
+        let form = if self.metadata_only { METADATA } else { JSON };
+        self.exchange.watch(Call::on(Method::GET, target).query(&query).accept(form)).await
     }
 
     /// GET an absolute path that belongs to no resource, such as `/healthz` or `/version`.
@@ -213,11 +214,14 @@ impl ApiClient {
     }
 
     fn on<'a>(&self, method: Method, target: Target<'a>) -> Call<'a> {
-        Call::on(method, target).accept(if self.metadata_only { METADATA } else { JSON })
-    }
-
-    fn list_form(&self) -> &'static str {
-        if self.metadata_only { METADATA_LIST } else { JSON }
+        // Servers refuse to show a list as one object, also the list that the deletion of a collection answers with.
+        let is_list = target.name.is_none() && matches!(method, Method::GET | Method::DELETE);
+        let form = match (self.metadata_only, is_list) {
+            (false, _) => JSON,
+            (true, false) => METADATA,
+            (true, true) => METADATA_LIST,
+        };
+        Call::on(method, target).accept(form)
     }
 
     async fn send(&self, call: Call<'_>) -> Result<Bytes, ApiError> {

@@ -512,11 +512,12 @@ async fn a_client_of_metadata_asks_for_nothing_else() {
     metadata.get(WEB).await.unwrap();
     drop(metadata.watch(PODS_OF_SHOP, "").await.unwrap());
     metadata.list(PODS_OF_SHOP, "").await.unwrap();
+    metadata.delete(PODS_OF_SHOP, &json!({})).await.unwrap();
     client.get(WEB).await.unwrap();
     client.get_path_as("/api", "application/x").await.unwrap();
     let form = |kind: &str| format!("application/json;as={kind};g=meta.k8s.io;v=v1,application/json");
     let (one, list) = (form("PartialObjectMetadata"), form("PartialObjectMetadataList"));
-    assert_eq!(*asked.lock().unwrap(), [one.clone(), one, list, JSON.to_owned(), "application/x".to_owned()]);
+    assert_eq!(*asked.lock().unwrap(), [one.clone(), one, list.clone(), list, JSON.to_owned(), "application/x".to_owned()]);
 }
 
 #[tokio::test(start_paused = true)]

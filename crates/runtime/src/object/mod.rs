@@ -6,6 +6,7 @@
 mod deployment;
 mod meta;
 mod metadata;
+mod namespace;
 mod node;
 mod pod;
 mod replica_set;
@@ -18,6 +19,7 @@ use std::sync::Arc;
 pub use deployment::{Deployment, DeploymentSpec, DeploymentStatus, IntOrPercent, Strategy};
 pub use meta::{Annotations, CollectorFinalizers, Meta, OwnerReference, Owners, Uid};
 pub use metadata::ObjectMetadata;
+pub use namespace::Namespace;
 pub use node::{Node, Taint};
 pub use pod::{Phase, Pod, PodCondition, Readiness};
 pub use replica_set::{ReplicaSet, ReplicaSetSpec, ReplicaSetStatus};

@@ -1,4 +1,4 @@
-//! What goes wrong on purpose: refusals, delays, and watches that fall silent or break.
+//! What goes wrong on purpose: refusals, delays, groups that cannot be discovered, and watches that fall silent or break.
 //!
 //! A rule applies to the requests its [`Matcher`] matches, for the next `n` of them or until it is removed.
 
@@ -116,6 +116,8 @@ impl WatchFaults {
 pub struct Faults {
     rules: Mutex<Rules>,
     watches: watch::Sender<WatchFaults>,
+    /// Groups as if their aggregated server were down.
+    undiscoverable: Mutex<Vec<String>>,
 }
 
 impl Faults {
@@ -143,6 +145,28 @@ impl Faults {
         let rules = self.lock();
         let live = rules.list.iter().find(|rule| rule.id == id).map(|rule| rule.hits);
         live.or_else(|| rules.past_hits.iter().find(|(past, _)| *past == id).map(|(_, hits)| *hits)).unwrap_or(0)
+    }
+
+    /// Discovery knows no more than the name of this group, as when the aggregated API server behind it is down; its objects are
+    /// still served (refuse them with [`Faults::reject`]).
+    pub fn hide_from_discovery(&self, group: &str) {
+        let mut hidden = self.hidden();
+        if !hidden.iter().any(|known| known == group) {
+            hidden.push(group.to_owned());
+        }
+    }
+
+    /// Ends [`Faults::hide_from_discovery`].
+    pub fn show_in_discovery(&self, group: &str) {
+        self.hidden().retain(|known| known != group);
+    }
+
+    pub(crate) fn is_hidden(&self, group: &str) -> bool {
+        self.hidden().iter().any(|known| known == group)
+    }
+
+    fn hidden(&self) -> std::sync::MutexGuard<'_, Vec<String>> {
+        self.undiscoverable.lock().expect("nothing panics while it holds the lock")
     }
 
     /// Watches of this resource stay open and say nothing until [`Faults::resume_watches`]; then they send what they missed.

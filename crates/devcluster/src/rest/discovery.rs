@@ -88,6 +88,9 @@ impl Server {
                 document.extend(entry);
                 Value::from(document)
             }
+            Route::GroupVersion(group, _) if self.faults.is_hidden(group) => {
+                return Err(Status::new(503, "ServiceUnavailable", "service unavailable"));
+            }
             Route::GroupVersion(group, version) => self.resource_list(group, version),
             _ => return Err(Status::no_such_resource()),
         })
@@ -117,6 +120,9 @@ impl Server {
                     .versions
                     .iter()
                     .map(|version| {
+                        if self.faults.is_hidden(&group.name) {
+                            return json!({"version": version, "freshness": "Stale"});
+                        }
                         let resources: Vec<Value> =
                             self.by_name(&group.name, version).iter().map(|entry| aggregated_entry(entry)).collect();
                         json!({"version": version, "resources": resources, "freshness": "Current"})

@@ -4,6 +4,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::type_complexity))]
 
 pub mod deployment;
+pub mod namespace;
 pub mod podgc;
 pub mod replicaset;
 pub mod replicationcontroller;
@@ -13,5 +14,10 @@ mod testing;
 use steersman_runtime::controller::Descriptor;
 
 /// Every controller, in alphabetical order. Help, `--controllers`, health checks and the README table come from this.
-pub const ALL: &[Descriptor] =
-    &[deployment::DESCRIPTOR, podgc::DESCRIPTOR, replicaset::DESCRIPTOR, replicationcontroller::DESCRIPTOR];
+pub const ALL: &[Descriptor] = &[
+    deployment::DESCRIPTOR,
+    namespace::DESCRIPTOR,
+    podgc::DESCRIPTOR,
+    replicaset::DESCRIPTOR,
+    replicationcontroller::DESCRIPTOR,
+];

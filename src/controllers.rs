@@ -1,6 +1,7 @@
 //! Hands each controller the flags that are its own.
 
 use steersman_controllers::deployment::DeploymentConfig;
+use steersman_controllers::namespace::NamespaceConfig;
 use steersman_controllers::podgc::PodGcConfig;
 use steersman_controllers::replicaset::ReplicaSetConfig;
 use steersman_controllers::replicationcontroller::ReplicationControllerConfig;
@@ -12,6 +13,7 @@ use crate::options::Options;
 pub(crate) fn configure(context: ControllerContext, options: &Options) -> ControllerContext {
     context
         .with_config(options.controller_config::<DeploymentConfig>())
+        .with_config(options.controller_config::<NamespaceConfig>())
         .with_config(options.controller_config::<PodGcConfig>())
         .with_config(options.controller_config::<ReplicaSetConfig>())
         .with_config(options.controller_config::<ReplicationControllerConfig>())
@@ -25,16 +27,24 @@ mod tests {
     fn the_structs_of_the_controllers_agree_with_the_table() {
         let mut options = Options::default();
         assert_eq!(options.controller_config::<DeploymentConfig>(), DeploymentConfig::default());
+        assert_eq!(options.controller_config::<NamespaceConfig>(), NamespaceConfig::default());
         assert_eq!(options.controller_config::<PodGcConfig>(), PodGcConfig::default());
         assert_eq!(options.controller_config::<ReplicaSetConfig>(), ReplicaSetConfig::default());
         let replication = ReplicationControllerConfig::default();
         assert_eq!(options.controller_config::<ReplicationControllerConfig>(), replication);
-        for flag in
-            ["concurrent-deployment-syncs", "terminated-pod-gc-threshold", "concurrent-replicaset-syncs", "concurrent-rc-syncs"]
-        {
+        for flag in [
+            "concurrent-deployment-syncs",
+            "concurrent-namespace-syncs",
+            "terminated-pod-gc-threshold",
+            "concurrent-replicaset-syncs",
+            "concurrent-rc-syncs",
+        ] {
             options.set(flag, "-7").unwrap();
         }
+        options.set("namespace-sync-period", "1m30s").unwrap();
         assert_eq!(options.controller_config::<DeploymentConfig>().concurrent_syncs, -7);
+        let namespace = options.controller_config::<NamespaceConfig>();
+        assert_eq!((namespace.concurrent_syncs, namespace.sync_period.as_secs()), (-7, 90));
         assert_eq!(options.controller_config::<PodGcConfig>().terminated_pod_gc_threshold, -7);
         assert_eq!(options.controller_config::<ReplicaSetConfig>().concurrent_syncs, -7);
         assert_eq!(options.controller_config::<ReplicationControllerConfig>().concurrent_syncs, -7);

@@ -1,0 +1,281 @@
+//! What a namespace says about its own end: five conditions, always all of them.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use steersman_runtime::clock::whole_seconds;
+use steersman_runtime::discovery::ServedResource;
+
+use super::content::Remains;
+use super::discovery::Failure;
+
+/// The conditions in the order they are written, each with the reason and message of a pass without trouble.
+const CONDITIONS: [(&str, &str, &str); 5] = [
+    (DISCOVERY, "ResourcesDiscovered", "All resources successfully discovered"),
+    (PARSING, "ParsedGroupVersions", "All legacy kube types successfully parsed"),
+    (CONTENT, "ContentDeleted", "All content successfully deleted, may be waiting on finalization"),
+    (REMAINING, "ContentRemoved", "All content successfully removed"),
+    (FINALIZERS, "ContentHasNoFinalizers", "All content-preserving finalizers finished"),
+];
+
+const DISCOVERY: &str = "NamespaceDeletionDiscoveryFailure";
+const PARSING: &str = "NamespaceDeletionGroupVersionParsingFailure";
+const CONTENT: &str = "NamespaceDeletionContentFailure";
+const REMAINING: &str = "NamespaceContentRemaining";
+const FINALIZERS: &str = "NamespaceFinalizersRemaining";
+
+/// What one pass found.
+#[derive(Debug, Default)]
+pub(super) struct Report {
+    /// Troubles by condition type: reason and message.
+    troubles: BTreeMap<&'static str, (&'static str, String)>,
+    errors: Vec<String>,
+    remaining: Vec<String>,
+    finalizers: BTreeMap<String, usize>,
+}
+
+impl Report {
+    pub(super) fn discovery_failed(&mut self, failure: &Failure) {
+        let Failure { groups, error } = failure;
+        let message = match groups {
+            0 => error.clone(),
+            _ => format!("Discovery failed for some groups, {groups} failing: {error}"),
+        };
+        self.troubles.insert(DISCOVERY, ("DiscoveryFailed", message));
+    }
+
+    pub(super) fn parsing_failed(&mut self, error: &str) {
+        self.troubles.insert(PARSING, ("GroupVersionParsingFailed", error.to_owned()));
+    }
+
+    pub(super) fn content_failed(&mut self, error: String) {
+        self.errors.push(error);
+    }
+
+    /// Adds what is left of one type. Upstream leaves this out while pods remain, and says then that nothing does; so do we.
+    pub(super) fn remains(&mut self, served: &ServedResource, remains: &Remains) {
+        if remains.items == 0 {
+            return;
+        }
+        let resource = &served.resource;
+        self.remaining.push(format!("{}.{} has {} resource instances", resource.plural, resource.group, remains.items));
+        for (finalizer, count) in &remains.finalizers {
+            *self.finalizers.entry(finalizer.clone()).or_default() += count;
+        }
+    }
+
+    fn finished(mut self) -> BTreeMap<&'static str, (&'static str, String)> {
+        if !self.errors.is_empty() {
+            let count = self.errors.len();
+            let message = format!("Failed to delete all resource types, {count} remaining: {}", sorted(self.errors));
+            self.troubles.insert(CONTENT, ("ContentDeletionFailed", message));
+        }
+        if !self.remaining.is_empty() {
+            let message = format!("Some resources are remaining: {}", sorted(self.remaining));
+            self.troubles.insert(REMAINING, ("SomeResourcesRemain", message));
+        }
+        if !self.finalizers.is_empty() {
+            let entries = self.finalizers.iter().map(|(finalizer, count)| format!("{finalizer} in {count} resource instances"));
+            let list = sorted(entries.collect());
+            let message = format!("Some content in the namespace has finalizers remaining: {list}");
+            self.troubles.insert(FINALIZERS, ("SomeFinalizersRemain", message));
+        }
+        self.troubles
+    }
+
+    /// Puts the conditions into `status`. False when that changed nothing.
+    pub(super) fn apply(self, status: &mut Value, now: Timestamp) -> bool {
+        let troubles = self.finished();
+        let time = json!(whole_seconds(now).to_string());
+        if !status.is_object() {
+            *status = json!({});
+        }
+        if !status["conditions"].is_array() {
+            status["conditions"] = json!([]);
+        }
+        let Some(conditions) = status["conditions"].as_array_mut() else { return false };
+        let mut changed = false;
+        for (kind, reason, message) in CONDITIONS {
+            let (state, reason, message) = match troubles.get(kind) {
+                Some((reason, message)) => ("True", *reason, message.as_str()),
+                None => ("False", reason, message),
+            };
+            let Some(known) = conditions.iter_mut().find(|known| known["type"] == kind) else {
+                conditions.push(json!({
+                    "type": kind, "status": state, "lastTransitionTime": time, "reason": reason, "message": message,
+                }));
+                changed = true;
+                continue;
+            };
+            if known["status"] == state && known["reason"] == reason && known["message"] == message {
+                continue;
+            }
+            if known["status"] != state {
+                known["lastTransitionTime"] = time.clone();
+            }
+            (known["status"], known["reason"], known["message"]) = (json!(state), json!(reason), json!(message));
+            changed = true;
+        }
+        changed
+    }
+}
+
+fn sorted(mut entries: Vec<String>) -> String {
+    entries.sort_unstable();
+    entries.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use steersman_runtime::resource::{self, ResourceType};
+
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn failed(kind: &'static str, reason: &'static str, message: &str) -> Report {
+        Report { troubles: BTreeMap::from([(kind, (reason, message.to_owned()))]), ..Report::default() }
+    }
+
+    /// Type, status, reason and message of each condition.
+    fn shown(status: &Value) -> Vec<[String; 4]> {
+        let field = |condition: &Value, name: &str| condition[name].as_str().unwrap_or_default().to_owned();
+        let conditions = status["conditions"].as_array().unwrap();
+        conditions.iter().map(|c| ["type", "status", "reason", "message"].map(|name| field(c, name))).collect()
+    }
+
+    /// The condition of type `kind` when nothing is wrong.
+    fn fine(kind: &str) -> [String; 4] {
+        let (_, reason, message) = CONDITIONS.into_iter().find(|(known, ..)| *known == kind).unwrap();
+        [kind, "False", reason, message].map(str::to_owned)
+    }
+
+    fn served(group: &'static str, plural: &'static str) -> ServedResource {
+        let resource = ResourceType { group: group.into(), plural: plural.into(), ..resource::DEPLOYMENTS.clone() };
+        ServedResource { resource, verbs: Vec::new() }
+    }
+
+    /// Upstream: `TestUpdateConditions`.
+    #[test]
+    fn known_conditions_are_changed_in_place_and_missing_ones_appended() {
+        let foo_bar = || failed(PARSING, "foo", "bar");
+        let broken = [PARSING, "True", "foo", "bar"].map(str::to_owned);
+        let unknown = ["unknown", "True", "", ""].map(str::to_owned);
+        let rest = || [CONTENT, REMAINING, FINALIZERS].map(fine).to_vec();
+        let with_rest = |mut first: Vec<[String; 4]>| {
+            first.extend(rest());
+            first
+        };
+        // (name, report, conditions before: type and status, expected)
+        let cases: [(&str, Report, &[(&str, &str)], Vec<[String; 4]>); 5] = [
+            (
+                "leave unknown",
+                Report::default(),
+                &[("unknown", "True")],
+                with_rest(vec![unknown, fine(DISCOVERY), fine(PARSING)]),
+            ),
+            ("replace with success", Report::default(), &[(DISCOVERY, "True")], with_rest(vec![fine(DISCOVERY), fine(PARSING)])),
+            (
+                "leave different order",
+                Report::default(),
+                &[(PARSING, "True"), (DISCOVERY, "True")],
+                with_rest(vec![fine(PARSING), fine(DISCOVERY)]),
+            ),
+            (
+                "overwrite with failure",
+                foo_bar(),
+                &[(PARSING, "False"), (DISCOVERY, "True")],
+                with_rest(vec![broken.clone(), fine(DISCOVERY)]),
+            ),
+            ("write new failure", foo_bar(), &[(DISCOVERY, "True")], with_rest(vec![fine(DISCOVERY), broken])),
+        ];
+        for (name, report, before, expected) in cases {
+            let before: Vec<Value> = before.iter().map(|(kind, status)| json!({"type": kind, "status": status})).collect();
+            let mut status = json!({"phase": "Terminating", "conditions": before});
+            assert!(report.apply(&mut status, at(0)), "{name}");
+            assert_eq!(shown(&status), expected, "{name}");
+            assert_eq!(status["phase"], "Terminating", "{name}");
+        }
+    }
+
+    #[test]
+    fn what_was_said_before_is_no_change() {
+        let mut status = Value::Null;
+        assert!(Report::default().apply(&mut status, at(100)));
+        assert!(!Report::default().apply(&mut status, at(200)));
+        assert!(failed(PARSING, "foo", "bar").apply(&mut status, at(200)));
+        assert!(!failed(PARSING, "foo", "bar").apply(&mut status, at(300)));
+        assert!(failed(PARSING, "foo", "other").apply(&mut status, at(300)));
+    }
+
+    #[test]
+    fn the_time_of_a_condition_moves_only_with_its_status() {
+        let mut status = Value::Null;
+        let time = |status: &Value| status["conditions"][1]["lastTransitionTime"].as_str().unwrap().to_owned();
+        Report::default().apply(&mut status, at(1));
+        assert_eq!(time(&status), "1970-01-01T00:00:01Z");
+        failed(PARSING, "foo", "bar").apply(&mut status, at(2) + std::time::Duration::from_millis(500));
+        assert_eq!(time(&status), "1970-01-01T00:00:02Z");
+        failed(PARSING, "foo", "other").apply(&mut status, at(3));
+        assert_eq!(time(&status), "1970-01-01T00:00:02Z");
+        assert_eq!(status["conditions"][0]["lastTransitionTime"], "1970-01-01T00:00:01Z");
+    }
+
+    /// Upstream: `TestProcessContentTotals`; its third case, finalizers of nothing, cannot be expressed here.
+    #[test]
+    fn what_remains_is_listed_with_what_holds_it() {
+        let resources = "Some resources are remaining: daemonsets.apps.k8s.io has 5 resource instances, \
+                         deployments.apps.k8s.io has 5 resource instances";
+        let finalizers = "Some content in the namespace has finalizers remaining: kubedb in 5 resource instances, \
+                          service-catalog in 6 resource instances";
+        let remaining = [REMAINING, "True", "SomeResourcesRemain", resources].map(str::to_owned);
+        let held = [FINALIZERS, "True", "SomeFinalizersRemain", finalizers].map(str::to_owned);
+        // (name, finalizers of the Deployments, of the DaemonSets, expected)
+        let cases: [(&str, &[(&str, usize)], &[(&str, usize)], [[String; 4]; 2]); 2] = [
+            ("just remaining", &[], &[], [remaining.clone(), fine(FINALIZERS)]),
+            ("both", &[("service-catalog", 5), ("kubedb", 5)], &[("service-catalog", 1)], [remaining, held]),
+        ];
+        for (name, deployments, daemon_sets, expected) in cases {
+            let mut report = Report::default();
+            for (plural, finalizers) in [("deployments", deployments), ("daemonsets", daemon_sets)] {
+                let finalizers = finalizers.iter().map(|(finalizer, count)| ((*finalizer).to_owned(), *count)).collect();
+                report.remains(&served("apps.k8s.io", plural), &Remains { estimate: 15, items: 5, finalizers });
+            }
+            report.remains(&served("apps.k8s.io", "replicasets"), &Remains::default());
+            let mut status = Value::Null;
+            report.apply(&mut status, at(0));
+            assert_eq!(shown(&status)[3..], expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn failures_are_told_in_upstreams_words() {
+        let mut report = Report::default();
+        let error = "unable to retrieve the complete list of server APIs: b/v1: down".to_owned();
+        report.discovery_failed(&Failure { groups: 1, error });
+        report.parsing_failed("unexpected GroupVersion string: a/b/c");
+        report.content_failed("second".to_owned());
+        report.content_failed("first".to_owned());
+        let core = Remains { estimate: 15, items: 1, finalizers: BTreeMap::new() };
+        report.remains(&served("", "configmaps"), &core);
+        let mut status = Value::Null;
+        report.apply(&mut status, at(0));
+        let discovery =
+            "Discovery failed for some groups, 1 failing: unable to retrieve the complete list of server APIs: b/v1: down";
+        let expected = [
+            [DISCOVERY, "True", "DiscoveryFailed", discovery],
+            [PARSING, "True", "GroupVersionParsingFailed", "unexpected GroupVersion string: a/b/c"],
+            [CONTENT, "True", "ContentDeletionFailed", "Failed to delete all resource types, 2 remaining: first, second"],
+            [REMAINING, "True", "SomeResourcesRemain", "Some resources are remaining: configmaps. has 1 resource instances"],
+        ];
+        assert_eq!(shown(&status)[..4], expected.map(|condition| condition.map(str::to_owned)));
+
+        let mut report = Report::default();
+        report.discovery_failed(&Failure { groups: 0, error: "no answer".to_owned() });
+        report.apply(&mut status, at(0));
+        assert_eq!(shown(&status)[0][3], "no answer", "nothing was discovered, so no groups are named");
+    }
+}

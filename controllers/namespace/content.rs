@@ -1,0 +1,203 @@
+//! How long content will still be there, and what it means that some is: the decisions of deleting one type.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Deserializer};
+use steersman_runtime::discovery::ServedResource;
+
+/// Seconds that content held by finalizers is given. 15 is upstream's guess at what the garbage collector needs.
+const FINALIZER_ESTIMATE: i64 = 15;
+
+/// The part of a pod that says how long it may take to end.
+#[derive(Debug, Deserialize)]
+pub(super) struct PodItem {
+    #[serde(default, deserialize_with = "nullable")]
+    spec: PodSpec,
+    #[serde(default, deserialize_with = "nullable")]
+    status: PodStatus,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct PodSpec {
+    termination_grace_period_seconds: Option<i64>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct PodStatus {
+    #[serde(default)]
+    phase: String,
+}
+
+/// The part of any object that says who it is and what holds it.
+#[derive(Debug, Deserialize)]
+pub(super) struct Item {
+    pub(super) metadata: ItemMeta,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct ItemMeta {
+    pub(super) name: String,
+    #[serde(default, deserialize_with = "nullable")]
+    finalizers: Vec<String>,
+}
+
+/// One page of a list.
+#[derive(Debug, Deserialize)]
+#[serde(bound = "T: Deserialize<'de>")]
+pub(super) struct Page<T> {
+    #[serde(default)]
+    pub(super) metadata: PageMeta,
+    #[serde(default, deserialize_with = "nullable")]
+    pub(super) items: Vec<T>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct PageMeta {
+    /// Token for the next page; empty on the last one.
+    #[serde(rename = "continue", default)]
+    pub(super) next: String,
+}
+
+/// Go writes an empty list as `null`.
+fn nullable<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(deserializer: D) -> Result<T, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}
+
+/// The longest time in seconds that any of these pods may take to end. Finished ones take none.
+pub(super) fn longest_grace(pods: &[PodItem]) -> i64 {
+    let unfinished = pods.iter().filter(|pod| !matches!(&*pod.status.phase, "Succeeded" | "Failed"));
+    unfinished.filter_map(|pod| pod.spec.termination_grace_period_seconds).max().unwrap_or(0).max(0)
+}
+
+/// `grace` as an estimate at `now`: nothing once it has passed since the deletion of the namespace. What is left of it does not
+/// shrink meanwhile, as upstream's does not: 30 s of grace are an estimate of 30 s until 30 s after the deletion.
+pub(super) fn grace_estimate(grace: i64, deleted: Timestamp, now: Timestamp) -> i64 {
+    if now.duration_since(deleted).as_secs() >= grace { 0 } else { grace }
+}
+
+/// What is left of one type.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub(super) struct Remains {
+    /// Seconds until it is probably gone.
+    pub(super) estimate: i64,
+    /// Objects.
+    pub(super) items: usize,
+    /// How many of them each finalizer holds.
+    pub(super) finalizers: BTreeMap<String, usize>,
+}
+
+impl Remains {
+    pub(super) fn count(&mut self, items: &[Item]) {
+        self.items += items.len();
+        for finalizer in items.iter().flat_map(|item| &item.metadata.finalizers) {
+            *self.finalizers.entry(finalizer.clone()).or_default() += 1;
+        }
+    }
+}
+
+/// Content that nothing holds and no grace explains.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Unexpected;
+
+/// What counted remains mean after a deletion that was to take `estimate` seconds.
+pub(super) fn judge(mut remains: Remains, estimate: i64) -> (Remains, Result<(), Unexpected>) {
+    remains.estimate = estimate;
+    if remains.items == 0 {
+        remains.estimate = 0;
+    } else if estimate == 0 {
+        if remains.finalizers.is_empty() {
+            return (remains, Err(Unexpected));
+        }
+        remains.estimate = FINALIZER_ESTIMATE;
+    }
+    (remains, Ok(()))
+}
+
+/// A type as Go prints a GroupVersionResource.
+pub(super) fn gvr(served: &ServedResource) -> String {
+    let resource = &served.resource;
+    format!("{}/{}, Resource={}", resource.group, resource.version, resource.plural)
+}
+
+#[cfg(test)]
+mod tests {
+    use steersman_runtime::resource;
+
+    use super::*;
+
+    fn pod(phase: &str, grace: Option<i64>) -> PodItem {
+        let spec = PodSpec { termination_grace_period_seconds: grace };
+        PodItem { spec, status: PodStatus { phase: phase.to_owned() } }
+    }
+
+    #[test]
+    fn the_estimate_is_the_longest_grace_of_an_unfinished_pod() {
+        // (why, pods, expected)
+        let cases: [(&str, &[PodItem], i64); 6] = [
+            ("none", &[], 0),
+            ("one", &[pod("Running", Some(30))], 30),
+            ("the longest", &[pod("Running", Some(5)), pod("Running", Some(60)), pod("Running", Some(30))], 60),
+            ("pending counts", &[pod("Pending", Some(40))], 40),
+            ("finished ones do not", &[pod("Succeeded", Some(90)), pod("Failed", Some(90)), pod("Running", Some(1))], 1),
+            ("no grace, or a negative one", &[pod("Running", None), pod("Running", Some(-1))], 0),
+        ];
+        for (why, pods, expected) in cases {
+            assert_eq!(longest_grace(pods), expected, "{why}");
+        }
+    }
+
+    #[test]
+    fn grace_that_has_passed_is_no_estimate() {
+        let deleted = Timestamp::from_second(1000).unwrap();
+        // (grace, seconds since the deletion, expected)
+        for (grace, since, expected) in [(30, 0, 30), (30, 29, 30), (30, 30, 0), (30, 31, 0), (0, 0, 0), (30, -10, 30)] {
+            let now = Timestamp::from_second(1000 + since).unwrap();
+            assert_eq!(grace_estimate(grace, deleted, now), expected, "{grace} s, {since} s later");
+        }
+    }
+
+    #[test]
+    fn remains_are_explained_by_grace_or_finalizers_or_not_at_all() {
+        let item = |finalizers: &[&str]| Item {
+            metadata: ItemMeta { name: "x".to_owned(), finalizers: finalizers.iter().map(|&f| f.to_owned()).collect() },
+        };
+        // (why, items, estimate, expected estimate, explained)
+        let cases: [(&str, &[Item], i64, i64, bool); 6] = [
+            ("nothing is left", &[], 0, 0, true),
+            ("nothing is left although it might have taken a while", &[], 30, 0, true),
+            ("within its grace", &[item(&[])], 30, 30, true),
+            ("grace goes before finalizers", &[item(&["a.io/f"])], 30, 30, true),
+            ("held", &[item(&["a.io/f"]), item(&[])], 0, 15, true),
+            ("for no reason", &[item(&[])], 0, 0, false),
+        ];
+        for (why, items, estimate, expected, explained) in cases {
+            let mut remains = Remains::default();
+            remains.count(items);
+            let (remains, verdict) = judge(remains, estimate);
+            assert_eq!((remains.estimate, remains.items), (expected, items.len()), "{why}");
+            assert_eq!(verdict.is_ok(), explained, "{why}");
+        }
+    }
+
+    #[test]
+    fn finalizers_are_counted_over_all_pages() {
+        let page = |json: &str| serde_json::from_str::<Page<Item>>(json).unwrap();
+        let first = page(r#"{"metadata":{"continue":"t"},"items":[{"metadata":{"name":"a","finalizers":["x","y"]}}]}"#);
+        assert_eq!(first.metadata.next, "t");
+        let mut remains = Remains::default();
+        remains.count(&first.items);
+        remains.count(&page(r#"{"items":[{"metadata":{"name":"b","finalizers":["x"]}},{"metadata":{"name":"c"}}]}"#).items);
+        remains.count(&page(r#"{"metadata":{},"items":null}"#).items);
+        assert_eq!(remains.items, 3);
+        assert_eq!(remains.finalizers, BTreeMap::from([("x".to_owned(), 2), ("y".to_owned(), 1)]));
+    }
+
+    #[test]
+    fn types_are_named_as_go_names_them() {
+        let served = |resource: &resource::ResourceType| ServedResource { resource: resource.clone(), verbs: Vec::new() };
+        assert_eq!(gvr(&served(&resource::PODS)), "/v1, Resource=pods");
+        assert_eq!(gvr(&served(&resource::DEPLOYMENTS)), "apps/v1, Resource=deployments");
+    }
+}

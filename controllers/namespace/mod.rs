@@ -1,0 +1,112 @@
+//! Ends namespaces: whatever is in a terminating namespace is deleted, pods first, and then the namespace is let go.
+//!
+//! events -> handlers -> queue of names (5 s later) -> sync -> (discovery, removal, content, conditions) -> finalize
+//!
+//! Upstream: `pkg/controller/namespace`. What we rely on: a namespace that is finalized was seen empty, for every type the API
+//! server told us of, in the pass that finalizes it; a type that could not be asked, or a group that could not be discovered,
+//! blocks it and is named in its conditions. Differences, none of which a client sees: lists are read in pages, which verbs a type
+//! has is asked anew in each pass, and the finalize call carries the version of our own status write, so it is not refused once.
+
+mod conditions;
+mod config;
+mod content;
+mod discovery;
+mod handlers;
+mod removal;
+mod sync;
+#[cfg(test)]
+mod tests;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
+use steersman_runtime::discovery::discover;
+use steersman_runtime::informer::InformerFactory;
+use steersman_runtime::object::{Namespace, ObjectKey};
+use steersman_runtime::tasks::CancellationToken;
+use steersman_runtime::workers::run_workers;
+use steersman_runtime::workqueue::WorkQueue;
+
+pub use self::config::NamespaceConfig;
+use self::discovery::Types;
+use self::sync::Terminator;
+
+/// The namespace controller.
+pub const DESCRIPTOR: Descriptor = Descriptor {
+    name: NAME,
+    aliases: &["namespace"],
+    enabled_by_default: true,
+    summary: "Deletes everything in a namespace that is being deleted, then the namespace",
+    watches,
+    init,
+};
+
+const NAME: &str = "namespace-controller";
+
+/// The longest back-off of one namespace.
+const MAX_BACKOFF: Duration = Duration::from_secs(60);
+
+/// A pass makes two requests per type, so that this controller may ask more than others.
+const QPS_FACTOR: f32 = 20.0;
+const BURST_FACTOR: u32 = 100;
+
+fn watches(informers: &InformerFactory) {
+    informers.shared::<Namespace>();
+}
+
+fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
+    let namespaces = ctx.informers.shared::<Namespace>();
+    let queue = WorkQueue::with_max_backoff("namespace", &ctx.queue_metrics, MAX_BACKOFF);
+    handlers::register(&namespaces, &queue);
+    let client = ctx.client(NAME).rethrottled(QPS_FACTOR, BURST_FACTOR);
+    let terminator = Terminator {
+        namespaces: namespaces.store(),
+        metadata: client.rethrottled(1.0, 1).metadata_only(),
+        client,
+        clock: ctx.clock.clone(),
+    };
+    Ok(Box::new(NamespaceController { terminator: Arc::new(terminator), queue, config: ctx.config() }))
+}
+
+struct NamespaceController {
+    terminator: Arc<Terminator>,
+    queue: WorkQueue<ObjectKey>,
+    config: NamespaceConfig,
+}
+
+impl Controller for NamespaceController {
+    fn run(self: Box<Self>, stop: CancellationToken) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        Box::pin(async move {
+            let serves_anything = tokio::select! {
+                () = stop.cancelled() => return,
+                serves_anything = self.check() => serves_anything,
+            };
+            if !serves_anything {
+                // The manager ends the process when a controller ends by itself, as upstream does here.
+                tracing::error!("unable to get any supported resources from server");
+                return;
+            }
+            let workers = usize::try_from(self.config.concurrent_syncs).unwrap_or(0);
+            let resync = handlers::resync(self.terminator.namespaces.clone(), self.queue.clone(), self.config.sync_period);
+            let work = run_workers(NAME, self.queue, workers, self.terminator, stop);
+            tokio::select! {
+                () = work => {}
+                () = resync => {}
+            }
+        })
+    }
+}
+
+impl NamespaceController {
+    /// Whether the API server serves anything that could be deleted.
+    async fn check(&self) -> bool {
+        let types = Types::new(discover(&self.terminator.client).await);
+        if let Some(failure) = &types.failure {
+            tracing::error!(error = failure.error, "not everything that is served could be discovered");
+        }
+        !types.is_empty()
+    }
+}

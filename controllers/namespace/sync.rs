@@ -1,0 +1,318 @@
+//! One pass over a terminating namespace: mark it, delete what is in it, say how that went, and let it go when nothing is left.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+use steersman_runtime::client::{ApiClient, ApiError, Target};
+use steersman_runtime::clock::Clock;
+use steersman_runtime::discovery::discover;
+use steersman_runtime::informer::Store;
+use steersman_runtime::object::{DecodeError, Identity, Namespace, ObjectKey};
+use steersman_runtime::resource;
+use steersman_runtime::workers::{Requeue, Retry, Syncer};
+
+use super::conditions::Report;
+use super::discovery::Types;
+use super::removal::Removal;
+
+/// The entry of `spec.finalizers` that is ours to remove.
+const TOKEN: &str = "kubernetes";
+
+/// Why a pass did not end the namespace.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SyncError {
+    #[error(transparent)]
+    Get(ApiError),
+    #[error(transparent)]
+    Write(ApiError),
+    #[error(transparent)]
+    Decode(#[from] DecodeError),
+    #[error("namespace uid has changed across retries")]
+    Replaced,
+    /// Upstream's aggregate.
+    #[error("{}", aggregate(.0))]
+    Content(Vec<String>),
+    #[error("some content remains in the namespace, estimate {estimate} seconds before it is removed")]
+    Remaining { estimate: i64 },
+}
+
+fn aggregate(errors: &[String]) -> String {
+    match errors {
+        [one] => one.clone(),
+        several => format!("[{}]", several.join(", ")),
+    }
+}
+
+/// How long content that is expected to go within `estimate` seconds is left alone: half of that, and a second.
+fn pause(estimate: i64) -> Duration {
+    Duration::from_secs(u64::try_from(estimate / 2).unwrap_or(0) + 1)
+}
+
+/// Ends namespaces. Reads everything it acts on from the API server: the cache only says which namespaces to look at.
+pub(super) struct Terminator {
+    pub(super) namespaces: Store<Namespace>,
+    pub(super) client: ApiClient,
+    pub(super) metadata: ApiClient,
+    pub(super) clock: Clock,
+}
+
+impl Syncer for Terminator {
+    type Error = SyncError;
+
+    async fn sync(&self, key: &ObjectKey) -> Result<Requeue, SyncError> {
+        if self.namespaces.get(key).is_none() {
+            tracing::info!("Namespace has been deleted");
+            return Ok(Requeue::Never);
+        }
+        self.end(&key.name).await?;
+        Ok(Requeue::Never)
+    }
+
+    fn retry(&self, error: &SyncError, _failures: u32) -> Retry {
+        match error {
+            SyncError::Remaining { estimate } => Retry::After(pause(*estimate)),
+            _ => Retry::BackOff,
+        }
+    }
+}
+
+/// What is written to a namespace on its way.
+#[derive(Debug, Clone, Copy)]
+enum Step {
+    /// `status.phase`, in case the server did not say so itself.
+    MarkTerminating,
+    /// `spec.finalizers` without our entry.
+    Finalize,
+}
+
+impl Terminator {
+    async fn end(&self, name: &str) -> Result<(), SyncError> {
+        let Some(live) = self.get(name).await? else { return Ok(()) };
+        if live.deleted().is_none() {
+            return Ok(());
+        }
+        let Some(mut live) = self.write(live, Step::MarkTerminating).await? else { return Ok(()) };
+        let Some(deleted) = live.deleted() else { return Ok(()) };
+        if live.finalizers().is_empty() {
+            return Ok(());
+        }
+        let estimate = self.delete_content(&mut live, deleted).await?;
+        if estimate > 0 {
+            return Err(SyncError::Remaining { estimate });
+        }
+        self.write(live, Step::Finalize).await?;
+        Ok(())
+    }
+
+    /// The namespace as it is now; `None` when it is gone.
+    async fn get(&self, name: &str) -> Result<Option<Live>, SyncError> {
+        match self.client.get(target(name, None)).await {
+            Ok(body) => Ok(Some(Live::decode(&body)?)),
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(SyncError::Get(error)),
+        }
+    }
+
+    /// Takes a step, on the latest state as often as others write in between. `None` when the namespace is gone.
+    async fn write(&self, mut live: Live, step: Step) -> Result<Option<Live>, SyncError> {
+        loop {
+            let (part, body) = match step {
+                Step::MarkTerminating if !live.lacks_phase() => return Ok(Some(live)),
+                Step::MarkTerminating => ("status", live.marked()),
+                Step::Finalize => ("finalize", live.finalized()),
+            };
+            match self.client.replace(target(live.name(), Some(part)), &body).await {
+                Ok(answer) => return Ok(Some(Live::decode(&answer)?)),
+                Err(error) if error.is_not_found() => return Ok(None),
+                Err(error) if error.is_conflict() => {}
+                Err(error) => return Err(SyncError::Write(error)),
+            }
+            let Some(latest) = self.get(live.name()).await? else { return Ok(None) };
+            if latest.identity.uid != live.identity.uid {
+                return Err(SyncError::Replaced);
+            }
+            live = latest;
+        }
+    }
+
+    /// Deletes what is in the namespace and writes down how that went. Returns the seconds until the rest is probably gone, 0 when
+    /// there is no rest.
+    async fn delete_content(&self, live: &mut Live, deleted: Timestamp) -> Result<i64, SyncError> {
+        let name = live.name().to_owned();
+        let removal = Removal { client: &self.client, metadata: &self.metadata, clock: &self.clock, namespace: &name, deleted };
+        let types = Types::new(discover(&self.client).await);
+        let (mut report, mut errors, mut estimate) = (Report::default(), Vec::new(), 0);
+        if let Some(failure) = &types.failure {
+            report.discovery_failed(failure);
+            errors.push(failure.error.clone());
+        }
+        if let Some(error) = types.unparsable {
+            report.parsing_failed(&error);
+            errors.push(error);
+        }
+        if let Some(pods) = &types.pods {
+            let (remains, removed) = removal.remove(pods).await;
+            estimate = estimate.max(remains.estimate);
+            if let Err(error) = removed {
+                report.content_failed(error.to_string());
+                errors.push(format!("failed to delete pods for namespace: {name}, err: {error}"));
+            }
+            // Whatever pods may still need, such as network policies and service accounts, stays until they are gone.
+            if remains.items > 0 {
+                self.write_conditions(live, report).await;
+                return outcome(errors, estimate);
+            }
+        }
+        for served in &types.others {
+            let (remains, removed) = removal.remove(served).await;
+            estimate = estimate.max(remains.estimate);
+            report.remains(served, &remains);
+            if let Err(error) = removed {
+                report.content_failed(error.to_string());
+                errors.push(error.to_string());
+            }
+        }
+        self.write_conditions(live, report).await;
+        outcome(errors, estimate)
+    }
+
+    /// As upstream, a failure is only logged: the next pass writes the conditions anyway.
+    async fn write_conditions(&self, live: &mut Live, report: Report) {
+        let mut changed = live.object.clone();
+        let status = changed.entry("status").or_insert_with(|| json!({}));
+        if !report.apply(status, self.clock.now()) {
+            return;
+        }
+        let written = self.client.replace(target(live.name(), Some("status")), &changed).await;
+        match written.map(|answer| Live::decode(&answer)) {
+            // Upstream keeps the version from before this write, so that its finalize call is always refused once.
+            Ok(Ok(now)) => *live = now,
+            Ok(Err(error)) => tracing::error!(%error, "the answer to a status update is no namespace"),
+            Err(error) => tracing::error!(%error, "couldn't update status condition for namespace"),
+        }
+    }
+}
+
+fn outcome(errors: Vec<String>, estimate: i64) -> Result<i64, SyncError> {
+    if errors.is_empty() { Ok(estimate) } else { Err(SyncError::Content(errors)) }
+}
+
+fn target<'a>(name: &'a str, subresource: Option<&'a str>) -> Target<'a> {
+    Target { resource: &resource::NAMESPACES, namespace: None, name: Some(name), subresource }
+}
+
+/// A namespace as the API server showed it.
+#[derive(Debug, Clone)]
+struct Live {
+    identity: Identity,
+    object: Map<String, Value>,
+}
+
+impl Live {
+    fn decode(json: &[u8]) -> Result<Self, DecodeError> {
+        let identity = Identity::decode(json)?;
+        let mut object: Map<String, Value> =
+            serde_json::from_slice(json).map_err(|source| DecodeError::Json { kind: "Namespace", source })?;
+        // Left out of a PUT, the server keeps them.
+        if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+            metadata.remove("managedFields");
+        }
+        Ok(Self { identity, object })
+    }
+
+    fn name(&self) -> &str {
+        &self.identity.name
+    }
+
+    fn deleted(&self) -> Option<Timestamp> {
+        self.identity.deleted
+    }
+
+    fn finalizers(&self) -> Vec<&str> {
+        let list = self.object.get("spec").and_then(|spec| spec["finalizers"].as_array());
+        list.into_iter().flatten().filter_map(Value::as_str).collect()
+    }
+
+    fn lacks_phase(&self) -> bool {
+        let phase = self.object.get("status").and_then(|status| status["phase"].as_str());
+        self.deleted().is_some() && phase != Some("Terminating")
+    }
+
+    fn marked(&self) -> Map<String, Value> {
+        let mut object = self.object.clone();
+        object.entry("status").or_insert_with(|| json!({}))["phase"] = json!("Terminating");
+        object
+    }
+
+    fn finalized(&self) -> Map<String, Value> {
+        let mut others: Vec<&str> = self.finalizers().into_iter().filter(|&finalizer| finalizer != TOKEN).collect();
+        others.sort_unstable();
+        others.dedup();
+        let mut object = self.object.clone();
+        object.insert("status".to_owned(), json!({}));
+        object.entry("spec").or_insert_with(|| json!({}))["finalizers"] = json!(others);
+        object
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn live(namespace: Value) -> Live {
+        Live::decode(namespace.to_string().as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn content_is_left_alone_for_half_its_time_and_a_second() {
+        for (estimate, seconds) in [(0, 1), (1, 1), (15, 8), (30, 16), (-4, 1)] {
+            assert_eq!(pause(estimate).as_secs(), seconds, "{estimate}");
+        }
+    }
+
+    #[test]
+    fn one_error_is_itself_and_several_are_a_list() {
+        let error = |errors: &[&str]| SyncError::Content(errors.iter().map(|&e| e.to_owned()).collect()).to_string();
+        assert_eq!(error(&["a"]), "a");
+        assert_eq!(error(&["a", "b"]), "[a, b]");
+    }
+
+    /// Upstream: `TestFinalized`, `TestFinalizeNamespaceFunc`.
+    #[test]
+    fn finalizing_removes_our_token_and_keeps_the_others() {
+        // (why, before, after)
+        let cases: [(&str, &[&str], &[&str]); 4] = [
+            ("only ours", &["kubernetes"], &[]),
+            ("ours and another", &["kubernetes", "other"], &["other"]),
+            ("sorted, once each", &["b", "kubernetes", "a", "b"], &["a", "b"]),
+            ("not ours", &["a"], &["a"]),
+        ];
+        for (why, before, after) in cases {
+            let namespace = live(json!({
+                "kind": "Namespace", "metadata": {"name": "test", "resourceVersion": "1", "managedFields": [{}]},
+                "spec": {"finalizers": before, "more": true}, "status": {"phase": "Terminating"},
+            }));
+            let body = Value::Object(namespace.finalized());
+            assert_eq!(body["spec"], json!({"finalizers": after, "more": true}), "{why}");
+            assert_eq!(body["metadata"], json!({"name": "test", "resourceVersion": "1"}), "{why}");
+            assert_eq!(body["status"], json!({}), "{why}");
+            assert_eq!(live(body).finalizers(), after, "{why}");
+        }
+        assert!(live(json!({"metadata": {"name": "test"}, "spec": {}})).finalizers().is_empty());
+    }
+
+    #[test]
+    fn only_a_namespace_being_deleted_is_marked_terminating() {
+        // (deletion, phase, expected)
+        for (deleted, phase, expected) in [(true, "Active", true), (true, "Terminating", false), (false, "Active", false)] {
+            let mut namespace = json!({"metadata": {"name": "test"}, "status": {"phase": phase}});
+            if deleted {
+                namespace["metadata"]["deletionTimestamp"] = json!("2024-01-01T00:00:00Z");
+            }
+            let namespace = live(namespace);
+            assert_eq!(namespace.lacks_phase(), expected, "{phase}");
+            assert_eq!(Value::Object(namespace.marked())["status"]["phase"], "Terminating");
+        }
+    }
+}

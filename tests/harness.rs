@@ -108,6 +108,11 @@ impl Cluster {
         self.try_kubectl(&format!("{words} {}", file.display()))
     }
 
+    /// The namespace of this test.
+    pub(crate) fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
     /// Applies `manifest`.
     pub(crate) fn apply(&self, manifest: &str) {
         self.run("apply").arg_file("apply -f", manifest);

@@ -54,6 +54,22 @@ fn a_deployment_rolls_out_scales_rolls_back_and_goes() {
 }
 
 #[test]
+fn a_namespace_goes_with_everything_in_it() {
+    let Some(cluster) = Cluster::start() else { return };
+    cluster.apply(&web(2, "app:v1"));
+    rolled_out(&cluster);
+    cluster.kubectl("create configmap settings --from-literal=a=b");
+    // kubectl returns when a watch has seen the namespace go.
+    let said = cluster.kubectl(&format!("delete namespace {} --timeout=60s", cluster.namespace()));
+    assert!(said.contains("deleted"), "{said}");
+    let left = cluster.kubectl("get deployments,replicasets,pods,configmaps --no-headers --ignore-not-found");
+    assert_eq!(left.trim(), "");
+    let missing = cluster.try_kubectl("create configmap settings");
+    let error = String::from_utf8_lossy(&missing.stderr);
+    assert!(error.contains("not found"), "{error}");
+}
+
+#[test]
 fn a_paused_rollout_waits_until_it_is_resumed() {
     let Some(cluster) = Cluster::start() else { return };
     cluster.apply(&web(2, "app:v1"));

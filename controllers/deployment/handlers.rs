@@ -259,6 +259,21 @@ mod tests {
     }
 
     #[test]
+    fn get_deployments_for_replica_set() {
+        let named = |i: usize| {
+            let selector = json!({"matchLabels": {"app": format!("test-{i}")}});
+            Arc::new(deployment(&format!("deployment-{i}")).spec("selector", selector).build())
+        };
+        let world = World { deployments: (0..3).map(named).collect(), ..World::default() };
+        for i in 0..5 {
+            let labels = json!({"app": format!("test-{i}"), "label": format!("label-{i}")});
+            let rs = replica_set("rs").metadata("labels", labels).build();
+            let expected: Vec<String> = (i < 3).then(|| format!("deployment-{i}")).into_iter().collect();
+            assert_eq!(names(selecting(&world, &rs)), expected, "GetDeploymentsForReplicaSet for rs-{i}");
+        }
+    }
+
+    #[test]
     fn an_empty_selector_and_no_labels_match_nothing() {
         let everything = deployment("all").spec("selector", json!({})).build();
         let world = World { deployments: vec![Arc::new(everything)], ..World::default() };

@@ -145,6 +145,8 @@ mod tests {
             ("callLimit < count (some succeed)", 10, 5, 5, 7, true),
             ("nothing to do", 0, 0, 0, 0, false),
             ("a quota of 3 for 20 pods", 20, 3, 3, 7, true),
+            // Upstream's TestSyncReplicaSetCreateFailures: 1 + 2 + 4 + 8 calls.
+            ("a quota of 10 for 100 pods", 100, 10, 10, 15, true),
         ];
         for (why, count, limit, successes, calls, failed) in cases {
             let made = Cell::new(0);

@@ -117,7 +117,7 @@ pub(super) fn next_check(
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
-    use steersman_runtime::object::{Object, ReplicaSet};
+    use steersman_runtime::object::{Object, ReplicaSet, ReplicationController};
 
     use super::*;
     use crate::testing::pods::{PodBuilder, pod};
@@ -186,6 +186,16 @@ mod tests {
             };
             assert_eq!(compute(&rs, &arcs(pods), terminating, None, at(NOW)), expected, "{why}");
         }
+    }
+
+    /// The last case of upstream's `TestCalculateStatus`.
+    #[test]
+    fn a_replication_controller_does_not_report_terminating_pods() {
+        let json =
+            json!({"metadata": {"name": "rc", "namespace": "default"}, "spec": {"selector": {"app": "web"}, "template": {}}});
+        let rc = ReplicationController::decode(json.to_string().as_bytes()).unwrap();
+        let status = compute(&rc, &arcs([pod("pod1").ready_since(NOW - 1)]), 2, None, at(NOW));
+        assert_eq!((status.replicas, status.available_replicas, status.terminating_replicas), (1, 1, None));
     }
 
     #[test]
@@ -312,5 +322,35 @@ mod tests {
         assert_eq!(check(&waiting, &pods, 0, 0), None, "no minReadySeconds");
         let done = ReplicaSetStatus { available_replicas: 3, ..waiting };
         assert_eq!(check(&done, &pods, 10, 0), None, "all ready pods are available");
+    }
+
+    #[test]
+    fn find_min_next_pod_availability_simple_check() {
+        let unready = |name: &str| pod(name).not_ready();
+        let ready = |name: &str, seconds: i64| pod(name).ready_since(NOW - seconds);
+        // (name, pods, minReadySeconds, expected)
+        let cases = [
+            ("no pods", vec![], 0, None),
+            ("unready pods", vec![unready("pod1"), unready("pod2")], 0, None),
+            ("ready pods with no minReadySeconds", vec![ready("pod1", 0), ready("pod2", 0)], 0, None),
+            (
+                "unready and ready pods should find min next availability check",
+                vec![unready("pod1"), ready("pod2", 2), ready("pod3", 0), ready("pod4", 4), unready("pod5")],
+                10,
+                Some(Duration::from_secs(6)),
+            ),
+            (
+                "unready and available pods do not require min next availability check",
+                vec![unready("pod1"), ready("pod2", 15), ready("pod3", 11), ready("pod4", 10), unready("pod5")],
+                10,
+                None,
+            ),
+        ];
+        for (name, pods, min_ready, expected) in cases {
+            let pods = arcs(pods);
+            let rs = replica_set("web").spec("minReadySeconds", min_ready).build();
+            let status = compute(&rs, &pods, 0, None, at(NOW));
+            assert_eq!(next_check(&status, &pods, min_ready, at(NOW), at(NOW)), expected, "{name}");
+        }
     }
 }

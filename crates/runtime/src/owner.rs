@@ -416,6 +416,125 @@ mod claim_tests {
         );
     }
 
+    /// Upstream's `TestClaimPods`, with its case names. The first label is of those selected; `"owner"` is this controller.
+    #[test]
+    fn claim_pods() {
+        let selector =
+            Selector::parse(Some(&serde_json::from_value(json!({"matchLabels": {"app": "production"}})).unwrap())).unwrap();
+        let alive = || meta("default", "rc", "owner");
+        let pod = |name: &str, app: &str, controller: Option<&str>| {
+            let pod = labelled(meta("default", name, name), app);
+            controller.map_or(pod.clone(), |uid| owned(pod, uid, true))
+        };
+        let elsewhere = |name: &str| labelled(meta("fakens", name, name), "production");
+        let (us, them) = (Some("owner"), Some("AAAAA"));
+        // (name, controller, pods, claimed, patches)
+        let cases: [(&str, Meta, Vec<Meta>, &[&str], usize); 9] = [
+            (
+                "Claim pods with correct label",
+                alive(),
+                vec![pod("pod1", "production", None), pod("pod2", "testing", None)],
+                &["pod1"],
+                1,
+            ),
+            (
+                "Controller marked for deletion can not claim pods",
+                deleted(alive()),
+                vec![pod("pod1", "production", None), pod("pod2", "production", None)],
+                &[],
+                0,
+            ),
+            (
+                "Controller marked for deletion can not claim new pods",
+                deleted(alive()),
+                vec![pod("pod1", "production", us), pod("pod2", "production", None)],
+                &["pod1"],
+                0,
+            ),
+            (
+                "Controller can not claim pods owned by another controller",
+                alive(),
+                vec![pod("pod1", "production", us), pod("pod2", "production", them)],
+                &["pod1"],
+                0,
+            ),
+            (
+                "Controller releases claimed pods when selector doesn't match",
+                alive(),
+                vec![pod("pod1", "production", us), pod("pod2", "testing", us)],
+                &["pod1"],
+                1,
+            ),
+            (
+                "Controller does not claim orphaned pods marked for deletion",
+                alive(),
+                vec![deleted(pod("pod1", "production", us)), deleted(pod("pod2", "production", None))],
+                &["pod1"],
+                0,
+            ),
+            (
+                // Finalizers are a matter of Jobs.
+                "Controller claims or release pods according to selector with finalizers",
+                alive(),
+                vec![pod("pod1", "production", us), pod("pod2", "testing", us), pod("pod3", "production", None)],
+                &["pod1", "pod3"],
+                2,
+            ),
+            (
+                "Controller does not claim pods of different namespace",
+                alive(),
+                vec![pod("pod1", "production", None), elsewhere("pod2")],
+                &["pod1"],
+                1,
+            ),
+            (
+                "Cluster scoped controller claims pods of specified namespace",
+                meta("", "rc", "owner"),
+                vec![pod("pod1", "production", None), elsewhere("pod2")],
+                &["pod1", "pod2"],
+                2,
+            ),
+        ];
+        for (name, controller, pods, claimed, patches) in cases {
+            let claims: Vec<(&str, Claim)> = pods.iter().map(|pod| (&*pod.name, decide(&controller, &selector, pod))).collect();
+            let is_ours = |claim: Claim| matches!(claim, Claim::Keep { ours: true } | Claim::Adopt);
+            let found: Vec<&str> = claims.iter().filter(|(_, claim)| is_ours(*claim)).map(|(name, _)| *name).collect();
+            assert_eq!(found, claimed, "{name}");
+            let patched = claims.iter().filter(|(_, claim)| matches!(claim, Claim::Adopt | Claim::Release)).count();
+            assert_eq!(patched, patches, "{name}");
+        }
+    }
+
+    /// The cases of upstream's `TestGeneratePatchBytesForDelete` with one owner and no finalizer, which is how pods are released.
+    #[test]
+    fn generate_patch_bytes_for_delete() {
+        // (name, owner, dependent, patch)
+        let cases = [
+            (
+                "check the structure of patch bytes",
+                "ss1",
+                "ss2",
+                r#"{"metadata":{"uid":"ss2","ownerReferences":[{"$patch":"delete","uid":"ss1"}]}}"#,
+            ),
+            (
+                "check if parent uid is escaped",
+                r#"ss1"hello"#,
+                "ss2",
+                r#"{"metadata":{"uid":"ss2","ownerReferences":[{"$patch":"delete","uid":"ss1\"hello"}]}}"#,
+            ),
+            (
+                "check if revision uid uid is escaped",
+                "ss1",
+                r#"ss2"hello"#,
+                r#"{"metadata":{"uid":"ss2\"hello","ownerReferences":[{"$patch":"delete","uid":"ss1"}]}}"#,
+            ),
+        ];
+        for (name, owner, dependent, expected) in cases {
+            let (owner, dependent) = (meta("shop", "web", owner), meta("shop", "web-1", dependent));
+            assert_eq!(serde_json::to_string(&renunciation(&owner, &dependent)).unwrap(), expected, "{name}");
+        }
+    }
+
     #[test]
     fn only_the_same_living_owner_passes_the_live_check() {
         let check = |live: Value| recheck_live::<ReplicaSet>(&meta("shop", "web", "o1"), live.to_string().as_bytes());

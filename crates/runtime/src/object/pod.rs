@@ -284,6 +284,27 @@ mod tests {
         }
     }
 
+    /// Upstream's `TestActivePodFiltering` and `TestCountTerminatingPods`.
+    #[test]
+    fn active_and_terminating_pods() {
+        // (phase, being deleted, active, terminating)
+        let cases = [
+            ("Succeeded", false, false, false),
+            ("Failed", false, false, false),
+            ("Pending", true, false, true),
+            ("Running", true, false, true),
+            ("Failed", true, false, false),
+            ("Running", false, true, false),
+            ("", false, true, false),
+        ];
+        for (phase, deleted, active, terminating) in cases {
+            let since = deleted.then_some("2026-01-02T03:04:05Z");
+            let json = serde_json::json!({"metadata": {"name": "p", "deletionTimestamp": since}, "status": {"phase": phase}});
+            let pod = Pod::decode(json.to_string().as_bytes()).unwrap();
+            assert_eq!((pod.is_active(), pod.is_terminating()), (active, terminating), "{phase}, being deleted: {deleted}");
+        }
+    }
+
     use super::super::Uid;
 
     #[test]

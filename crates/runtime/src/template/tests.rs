@@ -163,3 +163,88 @@ fn the_labels_keep_the_hash() {
     let template = PodTemplate::new(&json!({ "metadata": { "labels": { "pod-template-hash": "1" } } }));
     assert_eq!(template.labels().get("pod-template-hash").map(|value| value.as_str()), Some("1"));
 }
+
+/// Upstream's `TestEqualIgnoreHash`, with its case names.
+#[test]
+fn equal_ignore_hash() {
+    type Labels = &'static [(&'static str, &'static str)];
+    let template = |name: &str, node: &str, annotations: Labels, labels: Labels| {
+        let map = |pairs: Labels| pairs.iter().map(|(k, v)| ((*k).to_owned(), json!(v))).collect::<serde_json::Map<_, _>>();
+        PodTemplate::new(&json!({
+            "metadata": {"name": name, "annotations": map(annotations), "labels": map(labels)}, "spec": {"nodeName": node},
+        }))
+    };
+    const HASH: &str = "pod-template-hash";
+    let (one, two): (Labels, Labels) = (&[(HASH, "value-1"), ("something", "else")], &[(HASH, "value-2"), ("something", "else")]);
+    let (bare, only_one, only_two): (Labels, Labels, Labels) =
+        (&[("something", "else")], &[(HASH, "value-1")], &[(HASH, "value-2")]);
+    let same = |labels| template("foo", "foo-node", &[], labels);
+    // (name, former, latter, equal)
+    let cases = [
+        ("Same spec, same labels", same(one), same(one), true),
+        ("Same spec, only pod-template-hash label value is different", same(one), same(two), true),
+        ("Same spec, the former doesn't have pod-template-hash label", same(bare), same(two), true),
+        (
+            "Same spec, the label is different, the former doesn't have pod-template-hash label, same number of labels",
+            same(bare),
+            same(only_two),
+            false,
+        ),
+        (
+            "Same spec, the label is different, the latter doesn't have pod-template-hash label, same number of labels",
+            same(only_one),
+            same(bare),
+            false,
+        ),
+        (
+            "Same spec, the label is different, and the pod-template-hash label value is the same",
+            same(only_one),
+            same(one),
+            false,
+        ),
+        (
+            "Different spec, same labels",
+            template("foo", "foo-node", &[("former", "value")], one),
+            template("foo", "foo-node", &[("latter", "value")], one),
+            false,
+        ),
+        (
+            "Different spec, different pod-template-hash label value",
+            template("foo-1", "foo-node", &[], one),
+            template("foo-2", "foo-node", &[], two),
+            false,
+        ),
+        (
+            "Different spec, the former doesn't have pod-template-hash label",
+            template("foo-1", "foo-node-1", &[], bare),
+            template("foo-2", "foo-node-2", &[], two),
+            false,
+        ),
+        (
+            "Different spec, different labels",
+            template("foo", "foo-node-1", &[], bare),
+            template("foo", "foo-node-2", &[], &[("nothing", "else")]),
+            false,
+        ),
+    ];
+    for (name, former, latter, equal) in cases {
+        assert_eq!(former.equal_ignoring_hash(&latter), equal, "{name}");
+        assert_eq!(latter.equal_ignoring_hash(&former), equal, "{name}, in reverse order");
+    }
+}
+
+/// Upstream's `TestComputeHash`: another count of collisions makes another hash.
+#[test]
+fn compute_hash() {
+    for (name, count, other) in [("simple", Some(1), Some(2)), ("using math.MaxInt64", None, Some(i32::MAX))] {
+        assert_ne!(hash(&json!({}), count), hash(&json!({}), other), "{name}");
+    }
+}
+
+/// Upstream's `TestPodTemplateSpecHash`: a thousand templates that differ in one character or two have as many hashes.
+#[test]
+fn pod_template_spec_hash() {
+    let template = |version: u32| with(json!({}), json!({ "name": "main", "image": format!("web:{version}") }));
+    let hashes: std::collections::HashSet<String> = (0..1000).map(|version| hash(&template(version), None)).collect();
+    assert_eq!(hashes.len(), 1000);
+}

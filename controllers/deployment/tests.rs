@@ -1,5 +1,7 @@
 //! Stories of whole rollouts, with the ReplicaSet controller and simulated nodes on the in-process API server.
 
+mod ported;
+
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};

@@ -1,5 +1,7 @@
 //! Stories of the pod garbage collector on a test cluster without kubelets.
 
+mod ported;
+
 use std::time::Duration;
 
 use serde_json::{Value, json};

@@ -148,3 +148,174 @@ impl<O: PodOwner> Handlers<O> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use prometheus::Registry;
+    use serde_json::{Value, json};
+    use steersman_runtime::informer::InformerFactory;
+    use steersman_runtime::object::ReplicaSet;
+    use steersman_runtime::tasks::{CancellationToken, Tasks};
+    use steersman_runtime::workqueue::QueueMetrics;
+
+    use super::*;
+    use crate::testing::NAMESPACE;
+    use crate::testing::pods::pod;
+    use crate::testing::world::World;
+
+    /// Handlers over a cache with ReplicaSets of these names, each selecting these labels.
+    struct Fixture {
+        handlers: Handlers<ReplicaSet>,
+        _tasks: Tasks,
+    }
+
+    impl Fixture {
+        async fn new(sets: &[(&str, Value)]) -> Self {
+            let (world, tasks, stop) = (World::bare().await, Tasks::default(), CancellationToken::new());
+            for (name, labels) in sets {
+                let template =
+                    json!({"metadata": {"labels": labels}, "spec": {"containers": [{"name": "main", "image": "nginx"}]}});
+                let spec = json!({"selector": {"matchLabels": labels}, "template": template});
+                world
+                    .create(json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": name}, "spec": spec}))
+                    .await;
+            }
+            let informers = InformerFactory::new((world.clients)("test"), Duration::ZERO, &Registry::new()).unwrap();
+            let owners = informers.shared::<ReplicaSet>().store();
+            informers.start(&tasks, &stop);
+            assert!(informers.wait_synced(&stop).await);
+            let queue = WorkQueue::new("test", &QueueMetrics::register(&Registry::new()).unwrap());
+            Self { handlers: Handlers { owners, queue, guard: Arc::default() }, _tasks: tasks }
+        }
+
+        /// A pod with these labels under the ReplicaSet of this name, in its version `version`.
+        fn pod(&self, owner: Option<&str>, labels: &Value, version: u32) -> Arc<Pod> {
+            let reference = owner.map(|name| {
+                let uid = self.handlers.owners.get(&key(name)).unwrap().meta.uid.to_string();
+                json!({"apiVersion": "v1", "kind": "ReplicaSet", "name": name, "uid": uid, "controller": true})
+            });
+            let references: Vec<Value> = reference.into_iter().collect();
+            let pod = pod("pod").labels(labels.clone()).metadata("ownerReferences", references);
+            Arc::new(pod.metadata("resourceVersion", version.to_string()).build())
+        }
+
+        /// The queued names, in order, which are done with.
+        async fn queued(&self) -> Vec<String> {
+            let mut names = Vec::new();
+            while !self.handlers.queue.is_empty() {
+                names.push(self.handlers.queue.get().await.unwrap().key.name.to_string());
+            }
+            names
+        }
+    }
+
+    fn key(name: &str) -> ObjectKey {
+        ObjectKey::new(NAMESPACE, name)
+    }
+
+    fn added(pod: &Arc<Pod>) -> Change<'_, Pod> {
+        Change::Added { object: pod, initial: false }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn update_pods() {
+        let (foo, bar) = (json!({"foo": "bar"}), json!({"bar": "foo"}));
+        let fixture = Fixture::new(&[("foobar", foo.clone()), ("barfoo", bar.clone())]).await;
+        let queued = async |old: Arc<Pod>, new: Arc<Pod>| {
+            fixture.handlers.pod_changed(&Change::Updated { old: &old, new: &new });
+            fixture.queued().await
+        };
+        let (one, two) = (Some("foobar"), Some("barfoo"));
+        // (why, owner and labels before and after, queued)
+        let cases: [(&str, _, _, &[&str]); 4] = [
+            ("Pod with a ControllerRef", (one, &foo), (one, &bar), &["foobar"]),
+            ("Remove ControllerRef (orphan). Expect to sync label-matching RS.", (two, &bar), (None, &bar), &["barfoo"]),
+            (
+                "Remove ControllerRef (orphan). Expect to sync both former owner and any label-matching RS.",
+                (one, &bar),
+                (None, &bar),
+                &["foobar", "barfoo"],
+            ),
+            ("Keep ControllerRef, change labels. Expect to sync owning RS.", (two, &foo), (two, &bar), &["barfoo"]),
+        ];
+        for (why, (before, old), (after, new), expected) in cases {
+            assert_eq!(queued(fixture.pod(before, old, 1), fixture.pod(after, new, 2)).await, expected, "{why}");
+        }
+        let same = fixture.pod(one, &foo, 1);
+        assert!(queued(Arc::clone(&same), same).await.is_empty(), "a resync");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn pod_controller_lookup() {
+        let labels = json!({"foo": "bar"});
+        let fixture = Fixture::new(&[("bar", labels.clone())]).await;
+        let elsewhere = Arc::new(pod("foo2").labels(labels.clone()).metadata("namespace", "ns").build());
+        // (why, orphan, queued)
+        let cases: [(&str, Arc<Pod>, &[&str]); 3] = [
+            ("pods without labels don't match any ReplicaSets", fixture.pod(None, &json!({}), 1), &[]),
+            ("Matching labels, not namespace", elsewhere, &[]),
+            ("Matching ns and labels", fixture.pod(None, &labels, 1), &["bar"]),
+        ];
+        for (why, orphan, expected) in cases {
+            fixture.handlers.pod_changed(&added(&orphan));
+            assert_eq!(fixture.queued().await, expected, "{why}");
+        }
+    }
+
+    /// `TestOverlappingRSs` of upstream's unit tests.
+    #[tokio::test(start_paused = true)]
+    async fn of_overlapping_replica_sets_only_the_controller_is_woken() {
+        let labels = json!({"foo": "bar"});
+        let names: Vec<String> = (1..10).map(|i| format!("rs{i}")).collect();
+        let sets: Vec<(&str, Value)> = names.iter().map(|name| (name.as_str(), labels.clone())).collect();
+        let fixture = Fixture::new(&sets).await;
+        fixture.handlers.pod_changed(&added(&fixture.pod(Some("rs4"), &labels, 1)));
+        assert_eq!(fixture.queued().await, ["rs4"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn delete_final_state_unknown() {
+        let labels = json!({"foo": "bar"});
+        let fixture = Fixture::new(&[("foobar", labels.clone())]).await;
+        let pod = fixture.pod(Some("foobar"), &labels, 1);
+        fixture.handlers.pod_changed(&Change::Deleted { object: &pod, final_state_unknown: true });
+        assert_eq!(fixture.queued().await, ["foobar"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn deletion_timestamp() {
+        let labels = json!({"foo": "bar"});
+        let fixture = Fixture::new(&[("foobar", labels.clone())]).await;
+        let (handlers, owner) = (&fixture.handlers, key("foobar"));
+        let expectations = &handlers.guard.expectations;
+        let deleted = |name: &str, version: &str| {
+            let uid = handlers.owners.get(&owner).unwrap().meta.uid.to_string();
+            let reference = json!([{"apiVersion": "v1", "kind": "ReplicaSet", "name": "foobar", "uid": uid, "controller": true}]);
+            let pod = pod(name).labels(labels.clone()).metadata("ownerReferences", reference);
+            Arc::new(pod.metadata("resourceVersion", version).deleted(1).build())
+        };
+        let expect = |pod: &Pod| expectations.expect_deletions(&owner, vec![pod.key()].into_iter().collect());
+        let gone = deleted("pod", "1");
+
+        expect(&gone);
+        handlers.pod_changed(&added(&gone));
+        assert_eq!(fixture.queued().await, ["foobar"]);
+        assert!(expectations.satisfied(&owner), "a pod added with a deletion timestamp settles a deletion, not a creation");
+
+        expect(&gone);
+        let alive = fixture.pod(Some("foobar"), &labels, 2);
+        handlers.pod_changed(&Change::Updated { old: &alive, new: &gone });
+        assert_eq!(fixture.queued().await, ["foobar"]);
+        assert!(expectations.satisfied(&owner), "an update to having one is a deletion");
+
+        let second = deleted("secondPod", "1");
+        expect(&second);
+        handlers.pod_changed(&Change::Updated { old: &deleted("pod", "2"), new: &gone });
+        assert!(!expectations.satisfied(&owner), "an update of a pod being deleted is no second deletion");
+        handlers.pod_changed(&Change::Deleted { object: &gone, final_state_unknown: false });
+        assert!(!expectations.satisfied(&owner), "nor is its end");
+        handlers.pod_changed(&Change::Deleted { object: &second, final_state_unknown: false });
+        assert_eq!(fixture.queued().await, ["foobar"]);
+        assert!(expectations.satisfied(&owner), "the second pod's is");
+    }
+}

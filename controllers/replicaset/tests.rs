@@ -1,5 +1,7 @@
 //! Stories of ReplicaSets on a test cluster without kubelets: the tester moves the pods.
 
+mod ported;
+
 use std::time::Duration;
 
 use serde_json::{Value, json};

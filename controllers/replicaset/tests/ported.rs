@@ -1,0 +1,243 @@
+//! Scenarios of upstream's unit and integration tests that need a whole controller, under their names.
+
+use super::*;
+
+/// A ReplicaSet called `name` like `web`, of a controller with this UID.
+fn owned_by(name: &str, replicas: i32, label: &str, controller: &str) -> Value {
+    let mut set = web(replicas);
+    set["metadata"] = json!({"name": name, "ownerReferences": [
+        {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d", "uid": controller, "controller": true}]});
+    set["spec"]["selector"] = json!({"matchLabels": {"app": label}});
+    set["spec"]["template"]["metadata"]["labels"] = json!({"app": label});
+    set
+}
+
+async fn set_references(world: &World, pod: &str, references: Value) {
+    world.patch("pods", pod, json!({"metadata": {"ownerReferences": references}})).await;
+}
+
+/// `TestAdoption`.
+#[tokio::test(start_paused = true)]
+async fn adoption() {
+    let reference = |uid: &str, name: &str| json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": name, "uid": uid});
+    let controls = |mut reference: Value| {
+        reference["controller"] = json!(true);
+        reference
+    };
+    let blocks = |reference: Value| {
+        let mut reference = controls(reference);
+        reference["blockOwnerDeletion"] = json!(true);
+        reference
+    };
+    // (name, references before and after, given the one to the set)
+    type References<'a> = &'a dyn Fn(&str) -> Value;
+    let other = || controls(reference("1", "anotherRS"));
+    let cases: [(&str, References, References); 4] = [
+        ("pod refers rs as an owner, not a controller", &|uid| json!([reference(uid, "web")]), &|uid| {
+            json!([blocks(reference(uid, "web"))])
+        }),
+        ("pod doesn't have owner references", &|_| json!([]), &|uid| json!([blocks(reference(uid, "web"))])),
+        ("pod refers rs as a controller", &|uid| json!([controls(reference(uid, "web"))]), &|uid| {
+            json!([controls(reference(uid, "web"))])
+        }),
+        (
+            "pod refers other rs as the controller, refers the rs as an owner",
+            &|uid| json!([other(), reference(uid, "web")]),
+            &|uid| json!([other(), reference(uid, "web")]),
+        ),
+    ];
+    for (name, before, after) in cases {
+        let mut world = World::bare().await;
+        let set = world.create(web(1)).await;
+        let uid = set["metadata"]["uid"].as_str().unwrap();
+        let mut pod = loose_pod("pod");
+        pod["metadata"]["ownerReferences"] = before(uid);
+        world.create(pod).await;
+        world.restart(&[DESCRIPTOR]).await;
+        world.until("one pod", |_| world.status()["replicas"] == 1).await;
+        assert_eq!(world.find("pods", "pod").unwrap()["metadata"]["ownerReferences"].as_array(), after(uid).as_array(), "{name}");
+    }
+}
+
+/// `TestPodDeletionCost`; upstream's fourth case has its gate off.
+#[tokio::test(start_paused = true)]
+async fn pod_deletion_cost() {
+    // (name, costs, restarts, which remains)
+    let cases = [
+        ("enabled-with-different-costs", ["1000", "100"], [5, 0], 0),
+        ("enabled-with-same-costs", ["100", "100"], [5, 0], 1),
+        ("enabled-with-no-costs", ["", ""], [5, 0], 1),
+    ];
+    for (case, costs, restarts, remains) in cases {
+        let world = world_with(2).await;
+        let pods: Vec<String> = world.active_pods().iter().map(name).collect();
+        for ((pod, cost), restarts) in pods.iter().zip(costs).zip(restarts) {
+            let cost = json!({"metadata": {"annotations": {"controller.kubernetes.io/pod-deletion-cost": cost}}});
+            world.patch("pods", pod, cost).await;
+            let status = json!([{"name": "main", "restartCount": restarts, "image": "", "imageID": "", "ready": false}]);
+            world.pod_status(pod, json!({"containerStatuses": status})).await;
+        }
+        world.at_rest().await;
+        world.scale(1).await;
+        let left = world.settled_at(1).await;
+        assert_eq!(name(&left[0]), pods[remains], "{case}");
+    }
+}
+
+/// `TestOverlappingRSs`.
+#[tokio::test(start_paused = true)]
+async fn overlapping_replica_sets_keep_their_own_pods() {
+    let world = world().await;
+    for i in 1..=2 {
+        let mut set = web(i);
+        set["metadata"]["name"] = json!(format!("rs-{i}"));
+        world.create(set).await;
+        let size = |rs: &str| world.find("replicasets", rs).unwrap()["status"]["replicas"].clone();
+        world.until("stable", |_| size(&format!("rs-{i}")) == json!(i)).await;
+    }
+    world.at_rest().await;
+    assert_eq!(world.active_pods().len(), 3);
+}
+
+/// `TestGeneralPodAdoption`.
+#[tokio::test(start_paused = true)]
+async fn general_pod_adoption() {
+    let world = world_with(1).await;
+    let pod = name(&world.active_pods()[0]);
+    let uid = world.find("replicasets", "web").unwrap()["metadata"]["uid"].clone();
+    // (what the only reference points to, without controlling; references afterwards)
+    let cases = [
+        (json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web", "uid": "u-1", "controller": false}), 2),
+        (json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": uid, "controller": false}), 1),
+    ];
+    for (reference, count) in cases {
+        set_references(&world, &pod, json!([reference])).await;
+        let references =
+            || world.find("pods", &pod).unwrap()["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default();
+        let adopted = |_: &_| references().iter().any(|r| r["controller"] == true && r["uid"] == uid);
+        world.until("adopted", adopted).await;
+        assert_eq!(references().len(), count, "{reference}");
+    }
+}
+
+/// `TestReadyAndAvailableReplicas`.
+#[tokio::test(start_paused = true)]
+async fn ready_and_available_replicas() {
+    let world = world().await;
+    let mut set = web(3);
+    set["spec"]["minReadySeconds"] = json!(3600);
+    world.create(set).await;
+    let pods = world.settled_at(3).await;
+    let now = world.clock.now_seconds();
+    let ago = |seconds: u64| (now - Duration::from_secs(seconds)).to_string();
+    for (pod, (ready, since)) in pods.iter().zip([("False", ago(0)), ("True", ago(0)), ("True", ago(7200))]) {
+        let condition = json!([{"type": "Ready", "status": ready, "lastTransitionTime": since}]);
+        world.pod_status(&name(pod), json!({"phase": "Running", "conditions": condition})).await;
+    }
+    world.until("2 ready", |_| world.status()["readyReplicas"] == 2).await;
+    let status = world.status();
+    assert_eq!((&status["replicas"], &status["availableReplicas"]), (&json!(3), &json!(1)));
+}
+
+/// `TestSpecReplicasChange`.
+#[tokio::test(start_paused = true)]
+async fn spec_replicas_change() {
+    let world = world_with(2).await;
+    for replicas in [3, 0, 2] {
+        world.scale(replicas).await;
+        world.settled_at(usize::try_from(replicas).unwrap()).await;
+    }
+    let annotated = json!({"spec": {"template": {"metadata": {"annotations": {"test": "annotation"}}}}});
+    let changed = world.patch("replicasets", "web", annotated).await;
+    world.until("observed", |_| world.status()["observedGeneration"] == changed["metadata"]["generation"]).await;
+}
+
+/// `TestDeletePodsAllowsMissing`: what is gone needs no deletion, and nobody is told of a failure.
+#[tokio::test(start_paused = true)]
+async fn delete_pods_allows_missing() {
+    let world = world_with(1).await;
+    let pod = name(&world.active_pods()[0]);
+    world.cluster.faults().stall_watches("pods");
+    world.kill(&pod).await;
+    world.scale(0).await;
+    world.until("an attempt to delete", |_| world.requests("delete", &pod) > 0).await;
+    world.cluster.faults().resume_watches("pods");
+    world.settled_at(0).await;
+    assert_eq!(world.condition(), None);
+    assert!(world.cluster.objects("events").iter().all(|event| event["reason"] != "FailedDelete"));
+}
+
+/// `TestControllerUpdateRequeue`.
+#[tokio::test(start_paused = true)]
+async fn a_status_that_cannot_be_written_is_tried_again() {
+    let world = world().await;
+    let failed = Status::new(500, "InternalError", "failed to update status");
+    let writes = Matcher::new("update", "replicasets").subresource("status");
+    let rule = world.cluster.faults().reject(writes, failed, Some(6));
+    world.create(web(1)).await;
+    world.settled_at(1).await;
+    assert_eq!(world.cluster.faults().hits(rule), 6, "twice a sync");
+    assert_eq!(world.requests("create", "pods"), 1);
+}
+
+/// `TestPatchPodFails`: without knowing what is ours nothing is created.
+#[tokio::test(start_paused = true)]
+async fn adoptions_that_fail_stop_the_sync_and_are_tried_again() {
+    let mut world = World::bare().await;
+    let refused = Status::new(500, "InternalError", "fake Error");
+    let rule = world.cluster.faults().reject(Matcher::new("patch", "pods"), refused, Some(4));
+    world.create(loose_pod("pod1")).await;
+    world.create(loose_pod("pod2")).await;
+    let set = world.create(web(2)).await;
+    world.restart(&[DESCRIPTOR]).await;
+    let pods = world.settled_at(2).await;
+    assert!(pods.iter().all(|pod| owner(pod) == set["metadata"]["uid"].as_str()), "{pods:#?}");
+    assert_eq!((world.cluster.faults().hits(rule), world.requests("create", "pods")), (4, 0));
+}
+
+/// `TestDoNotPatchPodWithOtherControlRef`.
+#[tokio::test(start_paused = true)]
+async fn a_pod_of_another_controller_is_neither_taken_nor_counted() {
+    let world = world().await;
+    let mut pod = loose_pod("pod");
+    pod["metadata"]["ownerReferences"] =
+        json!([{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "AnotherRS", "uid": "u-1", "controller": true}]);
+    world.create(pod).await;
+    world.create(web(2)).await;
+    world.until("two pods", |_| world.status()["replicas"] == 2).await;
+    assert_eq!((world.requests("create", "pods"), world.requests("patch", "pod")), (2, 0));
+}
+
+/// `TestGetReplicaSetsWithSameController` and `TestRelatedPodsLookup`: pods of all ReplicaSets of one controller crowd a node, also
+/// of one that is being deleted, and those of other controllers do not.
+#[tokio::test(start_paused = true)]
+async fn pods_under_one_controller_are_neighbours() {
+    for (why, controller, being_deleted, victim) in [
+        ("a related one", "123", false, 0),
+        ("a related one that is pending deletion", "123", true, 0),
+        ("an unrelated one", "456", false, 1),
+    ] {
+        let world = world().await;
+        world.create(owned_by("web", 2, "web", "123")).await;
+        let pods: Vec<String> = world.settled_at(2).await.iter().map(name).collect();
+        let mut neighbour = owned_by("neighbour", 2, "neighbour", controller);
+        neighbour["metadata"]["finalizers"] = json!(["example.com/hold"]);
+        world.create(neighbour).await;
+        world.until("its pods", |_| world.cluster.count("pods") == 4).await;
+        // The neighbour's pods are on node 1. Without them, the one on node 2 goes first, for it was restarted.
+        for pod in world.cluster.objects("pods").iter().map(name) {
+            world.bind(&pod, if pod == pods[1] { "node-2" } else { "node-1" }).await;
+            world.make_ready(&pod).await;
+        }
+        let restarted = json!([{"name": "main", "restartCount": 7, "image": "", "imageID": "", "ready": true}]);
+        world.pod_status(&pods[1], json!({"containerStatuses": restarted})).await;
+        if being_deleted {
+            world.delete("replicasets", "neighbour").await;
+        }
+        world.until("2 ready", |_| world.status()["readyReplicas"] == 2).await;
+        world.at_rest().await;
+        world.scale(1).await;
+        let left = world.settled_at(1).await;
+        assert_ne!(name(&left[0]), pods[victim], "{why}");
+    }
+}

@@ -36,14 +36,9 @@ async fn sync_deployment_dont_do_anything_during_deletion() {
 /// `TestSyncDeploymentDeletionRace`: the cache says alive, the server says deleted, and an orphan matches.
 #[tokio::test(start_paused = true)]
 async fn sync_deployment_deletion_race() {
-    let world = World::with(&[]).await;
-    let mut world = world;
     let mut d = web(1);
     d["metadata"]["finalizers"] = json!(["example.com/hold"]);
-    world.create(d).await;
-    world.restart(&CONTROLLERS).await;
-    world.until("rolled out", is_done).await;
-    world.at_rest().await;
+    let world = rolled_out(d).await;
     world.cluster.faults().stall_watches("deployments");
     world.delete("deployments", "web").await;
     let mut orphan = replica_set_of("orphan", json!({"app": "web", "orphan": "yes"}));

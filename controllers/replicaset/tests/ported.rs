@@ -208,6 +208,26 @@ async fn a_pod_of_another_controller_is_neither_taken_nor_counted() {
     assert_eq!((world.requests("create", "pods"), world.requests("patch", "pod")), (2, 0));
 }
 
+/// "exclude orphan pods, pods in mismatched ns,uid,kind,name,controller" of `TestFilterPodsByOwner`: nobody disturbs a ReplicaSet
+/// from another namespace.
+#[tokio::test(start_paused = true)]
+async fn a_pod_elsewhere_that_claims_to_be_ours_is_not() {
+    let world = world_with(1).await;
+    let uid = world.find("replicasets", "web").unwrap()["metadata"]["uid"].clone();
+    let pod = name(&world.active_pods()[0]);
+    world.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "elsewhere"}})).await;
+    let mut forged = loose_pod("forged");
+    forged["metadata"]["namespace"] = json!("elsewhere");
+    forged["metadata"]["ownerReferences"] =
+        json!([{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": uid, "controller": true}]);
+    world.create(forged).await;
+    world.patch("replicasets", "web", json!({"metadata": {"annotations": {"touch": "1"}}})).await;
+    world.at_rest().await;
+    assert_eq!(world.status()["replicas"], 1);
+    let left: Vec<String> = world.active_pods().iter().map(name).collect();
+    assert!(left.contains(&pod) && left.contains(&"forged".to_owned()), "{left:?}");
+}
+
 /// `TestGetReplicaSetsWithSameController` and `TestRelatedPodsLookup`: pods of all ReplicaSets of one controller crowd a node, also
 /// of one that is being deleted, and those of other controllers do not.
 #[tokio::test(start_paused = true)]

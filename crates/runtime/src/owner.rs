@@ -416,6 +416,38 @@ mod claim_tests {
         );
     }
 
+    /// The last case of upstream's `TestFilterPodsByOwner`.
+    #[test]
+    fn filter_pods_by_owner() {
+        let owner = meta("ns1", "web", "abc");
+        let reference = |uid: &str, kind: &str, name: &str, controller: bool| {
+            Owners::new(&[OwnerReference {
+                api_version: "apps/v1".into(),
+                kind: kind.into(),
+                name: name.into(),
+                uid: Uid::new(uid),
+                controller,
+                block_owner_deletion: true,
+            }])
+        };
+        let kind = "ReplicaSet";
+        // (name, namespace, owners, whether it is the owner's)
+        let cases = [
+            ("a", "ns1", Owners::new(&[]), false),
+            ("other-ns-orphan", "ns2", Owners::new(&[]), false),
+            ("other-ns-owned", "ns2", reference("abc", kind, "web", true), false),
+            ("c", "ns1", reference("abc", kind, "web", true), true),
+            ("other-uid", "ns1", reference("other-uid", kind, "web", true), false),
+            ("other-kind", "ns1", reference("abc", "OtherKind", "web", true), false),
+            ("other-name", "ns1", reference("abc", kind, "otherName", true), false),
+            ("non-controller", "ns1", reference("abc", kind, "web", false), false),
+        ];
+        for (name, namespace, owners, expected) in cases {
+            let pod = Meta { owners, ..meta(namespace, name, "pod") };
+            assert_eq!(means::<ReplicaSet>(&pod, &owner), expected, "{name}");
+        }
+    }
+
     /// Upstream's `TestClaimPods`, with its case names. The first label is of those selected; `"owner"` is this controller.
     #[test]
     fn claim_pods() {

@@ -8,6 +8,7 @@ mod failover;
 mod harness;
 mod kubectl;
 mod lifecycle;
+mod parity;
 mod program;
 mod readme;
 mod support;

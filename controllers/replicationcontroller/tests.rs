@@ -219,3 +219,16 @@ async fn a_restart_writes_nothing() {
     tokio::time::sleep(A_WHILE).await;
     assert_eq!(world.cluster.revision(), before);
 }
+
+/// Upstream's `TestLogarithmicScaleDown`: of pods in different age ranks the youngest goes.
+#[tokio::test(start_paused = true)]
+async fn logarithmic_scale_down() {
+    let world = world_with(2).await;
+    let first: Vec<String> = active_pods(&world).iter().map(name).collect();
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    scale(&world, 3).await;
+    settled_at(&world, 3).await;
+    scale(&world, 2).await;
+    let left: Vec<String> = settled_at(&world, 2).await.iter().map(name).collect();
+    assert_eq!(left, first);
+}

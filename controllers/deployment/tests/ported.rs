@@ -146,3 +146,39 @@ async fn a_deployment_created_paused_makes_no_replica_set_until_it_is_resumed() 
     let state = world.until("rolled out", is_done).await;
     assert_eq!(annotation(state.deployment("web"), REVISION), Some("1"));
 }
+
+/// The third part of `TestDeploymentRollingUpdate`: a roll-out is overtaken by the next one.
+#[tokio::test(start_paused = true)]
+async fn a_rollout_is_rolled_over_by_the_next() {
+    let world = rolled_out(web(4)).await;
+    let mut stuck = image("dont-finish");
+    stuck["spec"]["template"]["metadata"] = json!({"annotations": {BEHAVIOUR: "fail"}});
+    world.patch("deployments", "web", stuck).await;
+    let revision = |state: &State| annotation(state.deployment("web"), REVISION).unwrap_or_default().to_owned();
+    world.until("revision 2", |state| revision(state) == "2").await;
+    let mut next = image("rollover");
+    next["spec"]["template"]["metadata"] = json!({"annotations": {BEHAVIOUR: null}});
+    world.patch("deployments", "web", next).await;
+    let state = world.until("revision 3, rolled out", |state| revision(state) == "3" && is_done(state)).await;
+    let sizes: Vec<i64> = ["one", "dont-finish", "rollover"].map(|image| size(state.replica_set(image))).to_vec();
+    assert_eq!(sizes, [0, 0, 4]);
+}
+
+/// `TestTerminatingReplicasDeploymentStatus`, with its gate on.
+#[tokio::test(start_paused = true)]
+async fn terminating_replicas_deployment_status() {
+    let mut d = web(6);
+    d["spec"]["strategy"] = json!({"type": "Recreate"});
+    d["spec"]["template"]["metadata"]["finalizers"] = json!(["fake.example.com/blockDeletion"]);
+    let world = rolled_out(d).await;
+    let terminating = |state: &State| state.deployment("web")["status"]["terminatingReplicas"].clone();
+    assert_eq!(terminating(&world.state()), 0);
+    world.patch("deployments", "web", json!({"spec": {"replicas": 4}})).await;
+    let state = world.until("2 terminating", |state| terminating(state) == 2).await;
+    assert_eq!(state.deployment("web")["status"]["replicas"], 4);
+    for pod in world.at_rest().await.pods {
+        let name = pod["metadata"]["name"].as_str().unwrap();
+        world.patch("pods", name, json!({"metadata": {"finalizers": null}})).await;
+    }
+    world.until("none terminating", |state| terminating(state) == 0).await;
+}

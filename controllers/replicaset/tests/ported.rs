@@ -261,3 +261,34 @@ async fn pods_under_one_controller_are_neighbours() {
         assert_ne!(name(&left[0]), pods[victim], "{why}");
     }
 }
+
+/// `TestFullyLabeledReplicas`.
+#[tokio::test(start_paused = true)]
+async fn fully_labeled_replicas() {
+    let world = world_with(2).await;
+    let extra = json!({"metadata": {"labels": {"foo": "bar", "extraKey": "extraValue"}}});
+    world.patch("replicasets", "web", json!({"spec": {"template": extra}})).await;
+    world.until("none fully labelled", |_| world.status()["fullyLabeledReplicas"].is_null()).await;
+    world.patch("pods", &name(&world.active_pods()[0]), extra).await;
+    world.until("one fully labelled", |_| world.status()["fullyLabeledReplicas"] == 1).await;
+    assert_eq!(world.status()["replicas"], 2);
+}
+
+/// `TestTerminatingReplicas`, with its gate on.
+#[tokio::test(start_paused = true)]
+async fn terminating_replicas() {
+    let world = world().await;
+    let mut set = web(5);
+    set["spec"]["template"]["metadata"]["finalizers"] = json!(["fake.example.com/blockDeletion"]);
+    world.create(set).await;
+    let pods = world.settled_at(5).await;
+    assert_eq!(world.status()["terminatingReplicas"], 0);
+    world.scale(3).await;
+    world.until("2 terminating", |_| world.status()["terminatingReplicas"] == 2).await;
+    assert_eq!(world.status()["replicas"], 3);
+    for pod in &pods {
+        world.patch("pods", &name(pod), json!({"metadata": {"finalizers": null}})).await;
+    }
+    world.until("none terminating", |_| world.status()["terminatingReplicas"] == 0).await;
+    assert_eq!(world.status()["replicas"], 3);
+}

@@ -461,7 +461,8 @@ mod claim_tests {
         let elsewhere = |name: &str| labelled(meta("fakens", name, name), "production");
         let (us, them) = (Some("owner"), Some("AAAAA"));
         // (name, controller, pods, claimed, patches)
-        let cases: [(&str, Meta, Vec<Meta>, &[&str], usize); 9] = [
+        type Case = (&'static str, Meta, Vec<Meta>, &'static [&'static str], usize);
+        let cases: [Case; 9] = [
             (
                 "Claim pods with correct label",
                 alive(),

@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 use std::future::Future;
+use std::hash::Hash;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -37,13 +38,13 @@ pub enum Retry {
     After(Duration),
 }
 
-/// One controller's sync.
-pub trait Syncer: Send + Sync + 'static {
+/// One controller's sync. Keys are those of objects unless said otherwise.
+pub trait Syncer<K = ObjectKey>: Send + Sync + 'static {
     /// Why a sync failed.
     type Error: Display + Send;
 
     /// Brings the object with this key a step closer to its spec.
-    fn sync(&self, key: &ObjectKey) -> impl Future<Output = Result<Requeue, Self::Error>> + Send;
+    fn sync(&self, key: &K) -> impl Future<Output = Result<Requeue, Self::Error>> + Send;
 
     /// What becomes of the key after `error`, which is its failure number `failures` (0 for the first) in a row.
     fn retry(&self, _error: &Self::Error, _failures: u32) -> Retry {
@@ -54,9 +55,9 @@ pub trait Syncer: Send + Sync + 'static {
 /// Runs `workers` tasks over `queue` until `stop`; then no further key is taken, the syncs in flight are waited for, and the queue
 /// is shut down. A panic in a sync is logged with its key, counted (`steersman_sync_panics_total`), and treated as a failure of
 /// that key.
-pub async fn run_workers<S: Syncer>(
+pub async fn run_workers<K: Key, S: Syncer<K>>(
     controller: &'static str,
-    queue: WorkQueue<ObjectKey>,
+    queue: WorkQueue<K>,
     workers: usize,
     syncer: Arc<S>,
     stop: CancellationToken,
@@ -75,14 +76,19 @@ pub async fn run_workers<S: Syncer>(
     queue.shut_down();
 }
 
-struct Worker<S> {
+/// What names the work of a controller.
+pub trait Key: Clone + Eq + Hash + Display + Send + Sync + 'static {}
+
+impl<K: Clone + Eq + Hash + Display + Send + Sync + 'static> Key for K {}
+
+struct Worker<K, S> {
     controller: &'static str,
-    queue: WorkQueue<ObjectKey>,
+    queue: WorkQueue<K>,
     syncer: Arc<S>,
     error_pace: ErrorPace,
 }
 
-impl<S: Syncer> Worker<S> {
+impl<K: Key, S: Syncer<K>> Worker<K, S> {
     async fn run(&self, stop: &CancellationToken) {
         loop {
             let item = tokio::select! {
@@ -96,7 +102,7 @@ impl<S: Syncer> Worker<S> {
         }
     }
 
-    async fn process(&self, key: &ObjectKey, stop: &CancellationToken) {
+    async fn process(&self, key: &K, stop: &CancellationToken) {
         let retry = match AssertUnwindSafe(self.sync(key)).catch_unwind().await {
             Ok(Ok(requeue)) => {
                 self.queue.forget(key);
@@ -139,7 +145,7 @@ impl<S: Syncer> Worker<S> {
         }
     }
 
-    async fn sync(&self, key: &ObjectKey) -> Result<Requeue, (S::Error, Retry)> {
+    async fn sync(&self, key: &K) -> Result<Requeue, (S::Error, Retry)> {
         self.syncer.sync(key).await.map_err(|error| {
             let retry = self.syncer.retry(&error, self.queue.failures(key));
             (error, retry)

@@ -11,7 +11,7 @@ use prometheus::Registry;
 use rand::Rng;
 use steersman_runtime::client::{self, ApiClient, ApiError};
 use steersman_runtime::clock::Clock;
-use steersman_runtime::controller::{ClientFactory, ContextParts, Controller, ControllerContext, InitError};
+use steersman_runtime::controller::{ClientFactory, ContextParts, Controller, ControllerContext, DebugPages, InitError};
 use steersman_runtime::events::EventRecorder;
 use steersman_runtime::informer::InformerFactory;
 use steersman_runtime::leader::{ElectionConfig, ElectionConfigError, Elector, TermEnd};
@@ -118,6 +118,7 @@ pub struct Manager {
     clock: Clock,
     registry: Registry,
     queue_metrics: QueueMetrics,
+    debug: DebugPages,
     health: HealthChecks,
     server: Option<(Server, Endpoints)>,
     address: Option<SocketAddr>,
@@ -131,6 +132,7 @@ impl Manager {
         let clients = Clients::new(connection, &config, &registry)?;
         let queue_metrics = QueueMetrics::register(&registry)?;
         let health = HealthChecks::new(&slis)?;
+        let debug = DebugPages::default();
         let mut address = None;
         let server = match &config.serving {
             Some(serving) => {
@@ -143,13 +145,14 @@ impl Manager {
                     disabled_metrics: config.disabled_metrics.clone().into(),
                     configz: config.configz().into(),
                     always_allow: serving.always_allow.clone().into(),
+                    debug: debug.clone(),
                     started: clock.now().as_second(),
                 };
                 Some((server, endpoints))
             }
             None => None,
         };
-        Ok(Self { config, clients, clock, registry, queue_metrics, health, server, address })
+        Ok(Self { config, clients, clock, registry, queue_metrics, debug, health, server, address })
     }
 
     /// Where health and metrics are served.
@@ -346,6 +349,7 @@ impl Manager {
         });
         (context.tasks, context.stop) = (Arc::clone(&term.senders), term.farewell.clone());
         (context.event_gate, context.since) = (Some(term.gates.events()), term.since);
+        context.debug = self.debug.clone();
         controllers::configure(context, self.config.options())
     }
 

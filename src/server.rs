@@ -25,6 +25,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use prometheus::Registry;
 use steersman_runtime::clock::Clock;
+use steersman_runtime::controller::{DebugAnswer, DebugPages};
 use steersman_runtime::tasks::CancellationToken;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
@@ -87,6 +88,8 @@ pub struct Endpoints {
     pub configz: Arc<str>,
     /// Paths open to everyone.
     pub always_allow: Arc<[String]>,
+    /// Debug pages of controllers.
+    pub debug: DebugPages,
     /// When the process started, in Unix seconds.
     pub started: i64,
 }
@@ -266,7 +269,16 @@ fn text(status: StatusCode, body: impl Into<Body>) -> Response {
     (status, [(header::CONTENT_TYPE, "text/plain; charset=utf-8"), NOSNIFF], body.into()).into_response()
 }
 
-async fn not_found() -> Response {
+async fn not_found(State(endpoints): State<Endpoints>, request: Request) -> Response {
+    if let Some(path) = request.uri().path().strip_prefix("/debug/controllers/") {
+        if let Some(page) = endpoints.debug.get(path) {
+            let DebugAnswer { content_type, body } = page(request.uri().query().unwrap_or_default());
+            return ([(header::CONTENT_TYPE, content_type), NOSNIFF], body).into_response();
+        }
+        if path.split('/').next().is_some_and(|name| endpoints.debug.has_any_of(name)) {
+            return text(StatusCode::NOT_FOUND, "\n");
+        }
+    }
     text(StatusCode::NOT_FOUND, "404 page not found\n")
 }
 
@@ -320,8 +332,16 @@ mod tests {
             disabled_metrics: Arc::new(["version_info".to_owned()]),
             configz: "{}".into(),
             always_allow: Arc::new(["/healthz".to_owned(), "/open/*".to_owned()]),
+            debug: debug_pages(),
             started: 7,
         }
+    }
+
+    fn debug_pages() -> DebugPages {
+        let pages = DebugPages::default();
+        let page = |query: &str| DebugAnswer { content_type: "text/vnd.graphviz", body: format!("digraph {query}") };
+        pages.add("garbage-collector-controller/graph".to_owned(), Arc::new(page));
+        pages
     }
 
     async fn ask(peer: &str, method: &str, path: &str) -> (u16, http::HeaderMap, String) {
@@ -352,6 +372,15 @@ mod tests {
             ("GET", "/version/", 404, text, Some("404 page not found\n")),
             ("GET", "/configz", 200, "application/json", Some("{}")),
             ("PUT", "/metrics", 200, exposition::CONTENT_TYPE, None),
+            (
+                "GET",
+                "/debug/controllers/garbage-collector-controller/graph?uid=a",
+                200,
+                "text/vnd.graphviz",
+                Some("digraph uid=a"),
+            ),
+            ("GET", "/debug/controllers/garbage-collector-controller", 404, text, Some("\n")),
+            ("GET", "/debug/controllers/other/graph", 404, text, Some("404 page not found\n")),
             ("DELETE", "/metrics/slis", 200, text, Some("metrics reset\n")),
         ];
         for (method, path, status, kind, body) in cases {

@@ -52,6 +52,42 @@ pub trait Controller: Send + 'static {
 /// Makes the API client of a controller identity, such as `deployment-controller`.
 pub type ClientFactory = Arc<dyn Fn(&str) -> ApiClient + Send + Sync>;
 
+/// Answers a request for a debug page, given its query.
+pub type DebugPage = Arc<dyn Fn(&str) -> DebugAnswer + Send + Sync>;
+
+/// What a debug page shows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DebugAnswer {
+    /// `Content-Type`.
+    pub content_type: &'static str,
+    /// The text.
+    pub body: String,
+}
+
+/// Debug pages by their path below `/debug/controllers/`, such as `garbage-collector-controller/graph`. Clones share the pages.
+#[derive(Clone, Default)]
+pub struct DebugPages {
+    pages: Arc<Mutex<HashMap<String, DebugPage>>>,
+}
+
+impl DebugPages {
+    /// Serves `page` from now on.
+    pub fn add(&self, path: String, page: DebugPage) {
+        self.pages.lock().unwrap_or_else(PoisonError::into_inner).insert(path, page);
+    }
+
+    /// The page at `path`.
+    pub fn get(&self, path: &str) -> Option<DebugPage> {
+        self.pages.lock().unwrap_or_else(PoisonError::into_inner).get(path).cloned()
+    }
+
+    /// Whether the controller called `name` has pages.
+    pub fn has_any_of(&self, name: &str) -> bool {
+        let pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
+        pages.keys().any(|path| path.split('/').next() == Some(name))
+    }
+}
+
 /// What the manager gives to each controller.
 #[derive(Clone)]
 pub struct ControllerContext {
@@ -65,6 +101,8 @@ pub struct ControllerContext {
     pub registry: Registry,
     /// Metrics of all work queues.
     pub queue_metrics: QueueMetrics,
+    /// Where controllers show what they think.
+    pub debug: DebugPages,
     /// Tasks that outlive a controller's `run`, such as event senders.
     pub tasks: Arc<Tasks>,
     /// Ends those tasks; cancelled after the controllers have stopped.
@@ -98,8 +136,8 @@ impl ControllerContext {
         let ContextParts { informers, clients, clock, registry, queue_metrics } = parts;
         let (tasks, stop) = (Arc::default(), CancellationToken::new());
         let (configs, metrics) = (Arc::default(), Arc::default());
-        let (event_gate, since) = (None, 0);
-        Self { informers, clients, clock, registry, queue_metrics, tasks, stop, event_gate, since, configs, metrics }
+        let (event_gate, since, debug) = (None, 0, DebugPages::default());
+        Self { debug, informers, clients, clock, registry, queue_metrics, tasks, stop, event_gate, since, configs, metrics }
     }
 
     /// Adds the configuration of one controller, found again by its type.

@@ -35,7 +35,12 @@ pub struct DevCluster {
 impl DevCluster {
     /// A cluster with the built-in kinds and the namespaces `default`, `kube-system`, `kube-public` and `kube-node-lease`.
     pub fn new(clock: Clock) -> Self {
-        Self { server: Arc::new(Server::new(clock)) }
+        Self { server: Arc::new(Server::new(clock, false)) }
+    }
+
+    /// The same, but who manages which field is recorded from creation on, as upstream does.
+    pub fn with_managed_fields(clock: Clock) -> Self {
+        Self { server: Arc::new(Server::new(clock, true)) }
     }
 
     /// A client that talks to the server without a network. Must be called inside a Tokio runtime.

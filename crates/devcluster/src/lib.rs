@@ -5,6 +5,7 @@
 pub mod defaults;
 pub mod faults;
 pub mod fielderror;
+mod fields;
 pub mod https;
 pub mod kinds;
 pub mod nodes;

@@ -21,6 +21,7 @@ use crate::store::{Object, Revisions};
 
 mod accept;
 mod address;
+mod apply;
 mod body;
 mod create;
 mod decode;
@@ -29,6 +30,7 @@ mod discovery;
 mod duplicates;
 mod event_view;
 mod eviction;
+mod managers;
 mod metadata;
 mod patching;
 mod query;
@@ -65,6 +67,8 @@ pub struct Server {
     /// The latest requests.
     pub log: RequestLog,
     addresses: Addresses,
+    /// Whether entries of managed fields begin with creation, rather than with the first apply.
+    tracks_creations: bool,
 }
 
 /// A request about objects, with what every verb needs of it.
@@ -72,6 +76,7 @@ struct Call<'a> {
     target: &'a Target,
     query: &'a Query,
     content_type: &'a str,
+    user_agent: &'a str,
     body: Bytes,
     form: Form,
 }
@@ -112,8 +117,9 @@ impl Answer {
 }
 
 impl Server {
-    /// A server with the built-in kinds and the namespaces every cluster has.
-    pub fn new(clock: Clock) -> Self {
+    /// A server with the built-in kinds and the namespaces every cluster has. Who manages which field is recorded from creation on when
+    /// it `tracks_creations`, else from the first server-side apply on.
+    pub fn new(clock: Clock, tracks_creations: bool) -> Self {
         let server = Self {
             registry: Registry::built_in(),
             revisions: Revisions::default(),
@@ -121,6 +127,7 @@ impl Server {
             faults: Faults::default(),
             log: RequestLog::default(),
             addresses: Addresses::default(),
+            tracks_creations,
         };
         server.create_system_namespaces();
         server
@@ -162,7 +169,14 @@ impl Server {
             return Err(Status::new(413, "RequestEntityTooLarge", format!("Request entity too large: limit is {MAX_BODY}")));
         }
         self.faults.check(verb, &target).await?;
-        let call = Call { target: &target, query: &query, content_type: header(parts, &CONTENT_TYPE), body, form };
+        let call = Call {
+            target: &target,
+            query: &query,
+            content_type: header(parts, &CONTENT_TYPE),
+            user_agent: header(parts, &USER_AGENT),
+            body,
+            form,
+        };
         let mut answer = self.dispatch(verb, &call).await?;
         if target.resource().plural == "endpoints" {
             answer.warnings.push("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice".to_owned());

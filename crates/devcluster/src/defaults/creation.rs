@@ -36,8 +36,10 @@ pub fn on_update(kind: &str, object: &mut Value) {
 
 /// What create adds beyond [`apply`]: initial status, admission defaults of pods, and status dropped where it has a subresource.
 ///
+/// `defaulted` sees the object before what admission and the server itself add.
+///
 /// Wants the name, the uid (selector of Jobs) and the creation time (conditions of pods) in the metadata already.
-pub fn on_create(kind: &str, object: &mut Value) {
+pub fn on_create(kind: &str, object: &mut Value, defaulted: impl FnOnce(&mut Value)) {
     if STATUS_SUBRESOURCE.contains(&kind)
         && let Some(fields) = object.as_object_mut()
     {
@@ -47,6 +49,7 @@ pub fn on_create(kind: &str, object: &mut Value) {
         DISCARDED.iter().for_each(|name| drop(metadata.remove(*name)));
     }
     apply(kind, object);
+    defaulted(object);
     match kind {
         "DaemonSet" => template_generation(object),
         "Job" => job_identity(object),

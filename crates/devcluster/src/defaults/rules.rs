@@ -17,7 +17,7 @@ pub(super) fn apply(type_name: &str, fields: &mut Fields) {
         "core.NodeStatus" => allocatable(fields),
         "core.Pod" => pod(fields),
         "core.PodSpec" => service_account_alias(fields),
-        "core.PodStatus" => list_of_one(fields, "podIP", "podIPs", |ip| json!({"ip": ip})),
+        "core.PodStatus" => pod_ips(fields),
         "core.ReplicationController" => {
             labels_from_template(fields);
             controller_selector(fields);
@@ -113,6 +113,14 @@ fn service_account_alias(fields: &mut Fields) {
 fn list_of_one(fields: &mut Fields, one: &str, list: &str, element: impl Fn(Value) -> Value) {
     if let Some(value) = fields.get(one).cloned() {
         set_if_unset(fields, list, json!([element(value)]));
+    }
+}
+
+/// The other way round for addresses, too.
+fn pod_ips(fields: &mut Fields) {
+    list_of_one(fields, "podIP", "podIPs", |ip| json!({"ip": ip}));
+    if let Some(first) = fields.get("podIPs").and_then(|ips| ips.get(0)?.get("ip")).cloned() {
+        set_if_unset(fields, "podIP", first);
     }
 }
 

@@ -12,10 +12,10 @@ fn applied(kind: &str, mut object: Value) -> Value {
 
 fn created(kind: &str, object: Value) -> Value {
     let mut alone = object.clone();
-    on_create(kind, &mut alone);
+    on_create(kind, &mut alone, |_| {});
     let mut defaulted_before = object;
     apply(kind, &mut defaulted_before);
-    on_create(kind, &mut defaulted_before);
+    on_create(kind, &mut defaulted_before, |_| {});
     assert_eq!(alone, defaulted_before, "defaulting before creation changes nothing");
     let mut after = alone.clone();
     apply(kind, &mut after);
@@ -129,7 +129,7 @@ fn volumes_probes_and_references_are_completed_wherever_they_are() {
 fn a_job_selects_by_its_uid() {
     let job = json!({"metadata": {"name": "j", "uid": "u"}, "spec": {"template": {"spec": {}}}});
     let mut got = job.clone();
-    on_create("Job", &mut got);
+    on_create("Job", &mut got, |_| {});
     assert_eq!(got["spec"]["selector"], json!({"matchLabels": {"batch.kubernetes.io/controller-uid": "u"}}));
     let labels = json!({"controller-uid": "u", "job-name": "j", "batch.kubernetes.io/controller-uid": "u", "batch.kubernetes.io/job-name": "j"});
     assert_eq!((&got["spec"]["template"]["metadata"]["labels"], &got["metadata"]["labels"]), (&labels, &labels));
@@ -137,7 +137,7 @@ fn a_job_selects_by_its_uid() {
 
     let mut manual = job;
     manual["spec"]["manualSelector"] = json!(true);
-    on_create("Job", &mut manual);
+    on_create("Job", &mut manual, |_| {});
     assert_eq!(manual["spec"]["selector"], Value::Null);
     let queue = applied("Job", json!({"spec": {"parallelism": 2}}));
     assert_eq!(queue["spec"].get("completions"), None);

@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use super::{Answer, Call, Server, decode, event_view, metadata, reviews};
+use super::{Answer, Call, Server, decode, event_view, managers, metadata, reviews};
 use crate::kinds::{Generation, Resource, Storage};
 use crate::status::Status;
 use crate::store::{Change, Object, Raced};
 use crate::{defaults, validate};
 
 use super::decode::Strictness;
+use super::managers::Tracking;
 use super::route::Target;
 
 /// Names tried for an object with `generateName`.
@@ -24,6 +25,7 @@ impl Server {
         let resource = target.resource();
         let dry_run = call.query.dry_run("CreateOptions")?;
         let strictness = Strictness::parse(call.query, "CreateOptions")?;
+        let author = call.author("CreateOptions")?;
         let (object, warnings) = decode::object(resource, call.content_type, &call.body, strictness)?;
         if resource.plural == "bindings" {
             return self.bind_any(call);
@@ -33,12 +35,18 @@ impl Server {
         }
         let mut warnings = warnings;
         warnings.extend(validate::warnings(&resource.kind, &object));
-        let created = self.create_object(target, object, dry_run)?;
+        let created = self.create_object(target, object, dry_run, Tracking::Update(&author))?;
         Ok(Answer::object(201, created).warn(warnings))
     }
 
     /// Creates a decoded object in the collection of `target`.
-    pub(super) fn create_object(&self, target: &Target, mut object: Value, dry_run: bool) -> Result<Arc<Object>, Status> {
+    pub(super) fn create_object(
+        &self,
+        target: &Target,
+        mut object: Value,
+        dry_run: bool,
+        tracking: Tracking<'_>,
+    ) -> Result<Arc<Object>, Status> {
         let resource = target.resource();
         place(target, &mut object)?;
         let prefix = metadata::text(&object, "generateName").to_owned();
@@ -52,7 +60,7 @@ impl Server {
             }
             let name = metadata::text(&candidate, "name").to_owned();
             self.admit_creation(target, &name)?;
-            self.prepare(resource, &mut candidate)?;
+            self.prepare(resource, &mut candidate, tracking)?;
             let key = target.key_of(&name);
             let taken = target.entry.store.get(&key);
             if taken.is_none() {
@@ -99,7 +107,8 @@ impl Server {
     }
 
     /// Everything between decoding and storing.
-    fn prepare(&self, resource: &Resource, object: &mut Value) -> Result<(), Status> {
+    fn prepare(&self, resource: &Resource, object: &mut Value, tracking: Tracking<'_>) -> Result<(), Status> {
+        let given = managers::take(object);
         let versioned = !metadata::text(object, "resourceVersion").is_empty();
         metadata::begin(resource, object, self.clock.now());
         if resource.has_status()
@@ -110,7 +119,7 @@ impl Server {
         if resource.kind == "Namespace" {
             label_namespace(object);
         }
-        defaults::on_create(&resource.kind, object);
+        defaults::on_create(&resource.kind, object, |object| self.manage_new(resource, object, given, tracking));
         if resource.kind == "Service" {
             self.addresses.assign(object);
         }

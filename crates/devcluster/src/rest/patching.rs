@@ -9,7 +9,7 @@ use crate::patch::{self, PatchError};
 use crate::schema;
 use crate::status::{Qualified, Status};
 
-/// Kinds of patches for built-in resources, as the refusal lists them; apply is not served.
+/// Kinds of patches for built-in resources, as the refusal for a scale lists them.
 const PATCHES: &[&str] =
     &["application/json-patch+json", "application/merge-patch+json", "application/strategic-merge-patch+json"];
 

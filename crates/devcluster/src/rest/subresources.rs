@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use super::managers::Tracking;
 use super::patching::Patch;
 use super::route::Target;
 use super::update::{NotWritten, Writing, check_name};
@@ -59,8 +60,9 @@ impl Server {
             (Input::Scale(scale), "UpdateOptions")
         };
         let dry_run = call.query.dry_run(options)?;
+        let author = call.author(options)?;
         let whole = Target { subresource: None, ..target.clone() };
-        let writing = Writing { dry_run, uid_is_precondition: true };
+        let writing = Writing { dry_run, uid_is_precondition: true, tracking: Tracking::Update(&author) };
         let object = self.rewrite(&whole, writing, |_, old| {
             let scale = match &input {
                 Input::Scale(scale) => scale.clone(),

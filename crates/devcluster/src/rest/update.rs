@@ -6,10 +6,11 @@ use serde_json::{Value, json};
 
 use super::create::{label_namespace, place};
 use super::decode::{Strictness, duplicate_field, unknown_field};
+use super::managers::{self, Tracking};
 use super::patching::Patch;
 use super::query::invalid_options;
 use super::route::Target;
-use super::{Answer, Call, Server, decode, event_view, metadata};
+use super::{Answer, Call, Server, apply, decode, event_view, metadata};
 use crate::fielderror::{FieldError, Problem};
 use crate::kinds::{Resource, Storage};
 use crate::status::Status;
@@ -18,10 +19,11 @@ use crate::{defaults, validate};
 
 /// How one write is to be done.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Writing {
+pub(super) struct Writing<'a> {
     pub(super) dry_run: bool,
     /// The uid is a condition (`PUT`) rather than a field like others (`PATCH`).
     pub(super) uid_is_precondition: bool,
+    pub(super) tracking: Tracking<'a>,
 }
 
 /// Why a write did not happen.
@@ -43,6 +45,8 @@ impl Server {
         let resource = target.resource();
         let dry_run = call.query.dry_run("UpdateOptions")?;
         let strictness = Strictness::parse(call.query, "UpdateOptions")?;
+        let author = call.author("UpdateOptions")?;
+        let tracking = Tracking::Update(&author);
         let (mut object, mut warnings) = decode::object(resource, call.content_type, &call.body, strictness)?;
         check_name(target, &object)?;
         place(target, &mut object)?;
@@ -50,24 +54,28 @@ impl Server {
             if !metadata::text(&object, "resourceVersion").is_empty() {
                 return Err(Status::modified(resource.named(), &target.name));
             }
-            return Ok(Answer::object(201, self.create_object(target, object, dry_run)?).warn(warnings));
+            return Ok(Answer::object(201, self.create_object(target, object, dry_run, tracking)?).warn(warnings));
         }
         warnings.extend(validate::warnings(&resource.kind, &object));
-        let writing = Writing { dry_run, uid_is_precondition: true };
+        let writing = Writing { dry_run, uid_is_precondition: true, tracking };
         self.rewrite(target, writing, |_, _| Ok(object.clone())).map(|object| Answer::object(200, object).warn(warnings))
     }
 
     pub(super) fn patch(&self, call: &Call<'_>) -> Result<Answer, Status> {
         let target = call.target;
         let resource = target.resource();
+        if decode::media_type(call.content_type) == apply::MEDIA_TYPE {
+            return self.apply(call);
+        }
         let dry_run = call.query.dry_run("PatchOptions")?;
-        if call.query.flag("force").is_some() && decode::media_type(call.content_type) != "application/apply-patch+yaml" {
+        if call.query.flag("force").is_some() {
             let problem = Problem::Forbidden("may not be specified for non-apply patch".to_owned());
             return Err(invalid_options("PatchOptions", &[FieldError { field: "force".to_owned(), problem }]));
         }
         let strictness = Strictness::parse(call.query, "PatchOptions")?;
+        let author = call.author("PatchOptions")?;
         let patch = Patch::parse(call.content_type, &call.body)?;
-        let writing = Writing { dry_run, uid_is_precondition: false };
+        let writing = Writing { dry_run, uid_is_precondition: false, tracking: Tracking::Update(&author) };
         let mut warnings = Vec::new();
         let written = self.rewrite(target, writing, |_, old| {
             let mut object = match resource.storage {
@@ -95,7 +103,7 @@ impl Server {
     pub(super) fn rewrite(
         &self,
         target: &Target,
-        writing: Writing,
+        writing: Writing<'_>,
         mut make: impl FnMut(&Arc<Object>, &Value) -> Result<Value, Status>,
     ) -> Result<Arc<Object>, Status> {
         let resource = target.resource();
@@ -119,19 +127,21 @@ impl Server {
         current: &Arc<Object>,
         old: &Value,
         mut new: Value,
-        writing: Writing,
+        writing: Writing<'_>,
     ) -> Result<Arc<Object>, NotWritten> {
         let resource = target.resource();
         let part = target.subresource.map(|part| part.name);
         check_identity(target, &new, old, writing)?;
+        let given = managers::take(&mut new);
         metadata::carry_over(&mut new, old);
         isolate(resource, part, &mut new, old);
         defaults::apply(&resource.kind, &mut new);
-        if part.is_none() {
-            defaults::on_update(&resource.kind, &mut new);
-        }
         if resource.kind == "Namespace" {
             label_namespace(&mut new);
+        }
+        self.manage_change(resource, &mut new, old, given, writing.tracking);
+        if part.is_none() {
+            defaults::on_update(&resource.kind, &mut new);
         }
         let mut errors = validate::update(&resource.kind, part, &new, old);
         if let Some(error) = metadata::new_finalizers_while_deleting(&new, old)
@@ -197,7 +207,7 @@ pub(super) fn check_name(target: &Target, object: &Value) -> Result<(), Status> 
     }
 }
 
-fn check_identity(target: &Target, new: &Value, old: &Value, writing: Writing) -> Result<(), Status> {
+fn check_identity(target: &Target, new: &Value, old: &Value, writing: Writing<'_>) -> Result<(), Status> {
     let resource = target.resource();
     let (uid, stored) = (metadata::text(new, "uid"), metadata::text(old, "uid"));
     if writing.uid_is_precondition && !uid.is_empty() && uid != stored {

@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 pub mod decode;
 pub mod protobuf;
@@ -48,7 +48,6 @@ pub(crate) struct Struct {
     name: &'static str,
     fields: Vec<Field>,
     /// Owned as a whole, not field by field.
-    #[expect(dead_code, reason = "for server-side apply")]
     pub(crate) atomic: bool,
 }
 
@@ -62,7 +61,6 @@ pub(crate) struct Field {
     pub(crate) always: bool,
     pub(crate) number: FieldNumber,
     pub(crate) patch: PatchMeta,
-    #[expect(dead_code, reason = "for server-side apply")]
     pub(crate) topology: Topology,
 }
 
@@ -126,6 +124,12 @@ impl Struct {
         &self.fields
     }
 
+    /// An object of the type in which nothing is set.
+    pub(crate) fn zero(&self) -> Value {
+        let always = self.fields.iter().filter(|field| field.always);
+        Value::Object(always.map(|field| (field.name.to_owned(), field.zero())).collect())
+    }
+
     /// Name without its group, as Go's messages have it.
     pub(crate) fn short_name(&self) -> &'static str {
         self.name.rsplit('.').next().unwrap_or(self.name)
@@ -150,13 +154,7 @@ impl Type {
             Type::Quantity => json!("0"),
             Type::Duration => json!("0s"),
             Type::Time | Type::MicroTime | Type::Any | Type::List(_) | Type::Map(_) => Value::Null,
-            Type::Struct(index) => {
-                let mut object = Map::new();
-                for field in SCHEMA.types[*index].fields.iter().filter(|field| field.always) {
-                    object.insert(field.name.to_owned(), field.zero());
-                }
-                Value::Object(object)
-            }
+            Type::Struct(index) => SCHEMA.types[*index].zero(),
         }
     }
 }

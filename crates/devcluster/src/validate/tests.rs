@@ -8,7 +8,7 @@ fn created(kind: &str, mut object: Value) -> Vec<String> {
     if object.get("metadata").is_none() {
         object["metadata"] = json!({"name": "x", "namespace": "n"});
     }
-    defaults::on_create(kind, &mut object);
+    defaults::on_create(kind, &mut object, |_| {});
     create(kind, &object).iter().map(ToString::to_string).collect()
 }
 

@@ -1,0 +1,117 @@
+//! Server-side apply: merge, remove what the manager no longer applies, find conflicts.
+
+use serde_json::Value;
+
+use super::compare::{Changes, compare, zero};
+use super::managed::{Author, Entry, Managed, Operation};
+use super::merge::{merge, remove, with_holders};
+use super::set::FieldSet;
+use super::shape::Shape;
+
+/// Manager of what was there before the first apply, where plain writes were not recorded.
+const BEFORE: &str = "before-first-apply";
+
+/// Keeps the configuration that client-side apply saw last.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+/// The manager that takes over what client-side apply owns.
+const KUBECTL: &str = "kubectl";
+
+/// A configuration to apply.
+pub(crate) struct Applied<'a> {
+    pub(crate) kind: &'a str,
+    pub(crate) config: &'a Value,
+    /// What [`super::declared`] found in it, less what the endpoint does not let it change.
+    pub(crate) set: FieldSet,
+    pub(crate) author: Author,
+    pub(crate) force: bool,
+    /// Now, as the API writes it.
+    pub(crate) time: String,
+}
+
+/// Fields that others manage and the configuration wants otherwise.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Conflicts(Vec<(Author, FieldSet)>);
+
+impl Conflicts {
+    /// One `conflict with ...` and its path for each field.
+    pub(crate) fn causes(&self) -> Vec<(String, String)> {
+        let paths = |(author, set): &(Author, FieldSet)| {
+            let shown = author.shown();
+            set.paths().into_iter().map(move |path| (format!("conflict with {shown}"), path))
+        };
+        self.0.iter().flat_map(paths).collect()
+    }
+
+    pub(crate) fn message(&self) -> String {
+        let causes = self.causes();
+        if let [(conflict, path)] = causes.as_slice() {
+            return format!("Apply failed with 1 conflict: {conflict}: {path}");
+        }
+        let mut lines = Vec::new();
+        for (author, set) in &self.0 {
+            lines.push(format!("conflicts with {}:", author.shown()));
+            lines.extend(set.paths().into_iter().map(|path| format!("- {path}")));
+        }
+        format!("Apply failed with {} conflicts: {}", causes.len(), lines.join("\n"))
+    }
+}
+
+/// The object that `live` becomes, and its entries.
+pub(crate) fn apply(live: &Value, managed: &Managed, applied: &Applied<'_>) -> Result<(Value, Managed), Conflicts> {
+    let kind = applied.kind;
+    let shape = Shape::of_object(kind, applied.config);
+    let mut managed = managed.clone();
+    if managed.is_empty() && live.get("metadata").and_then(|metadata| metadata.get("uid")).is_some() {
+        let author = Author { manager: BEFORE.to_owned(), operation: Operation::Update, ..applied.author.clone() };
+        managed.update(author, &compare(kind, &zero(kind, live), live), Some(applied.time.clone()));
+    }
+
+    let mut object = merge(shape, live, applied.config);
+    let at = managed.0.iter().position(|entry| entry.author == applied.author);
+    let last = at.map(|at| managed.0.remove(at).set);
+    let entry = Entry { author: applied.author.clone(), time: Some(applied.time.clone()), set: applied.set.clone() };
+    if let Some(last) = &last {
+        let mut dropped = with_holders(shape, last);
+        for entry in managed.0.iter().chain([&entry]) {
+            dropped.subtract(&with_holders(shape, &entry.set));
+        }
+        remove(shape, &mut object, &dropped);
+    }
+
+    let changes = compare(kind, live, &object);
+    let conflicts = conflicts(&managed, &changes, live, applied);
+    if !applied.force && !conflicts.0.is_empty() {
+        return Err(conflicts);
+    }
+    managed.release(&changes);
+    managed.0.push(entry);
+    managed.0.retain(|entry| !entry.set.is_empty());
+    Ok((object, managed))
+}
+
+fn conflicts(managed: &Managed, changes: &Changes, live: &Value, applied: &Applied<'_>) -> Conflicts {
+    let allowed = if applied.author.manager == KUBECTL { last_applied(applied.kind, live) } else { None };
+    let mut conflicts = Vec::new();
+    for entry in &managed.0 {
+        let mut set = entry.set.intersection(&changes.touched);
+        if let Some(allowed) = &allowed {
+            set.subtract(allowed);
+        }
+        if !set.is_empty() {
+            conflicts.push((entry.author.clone(), set));
+        }
+    }
+    conflicts.sort_by(|(a, _), (b, _)| a.manager.cmp(&b.manager));
+    Conflicts(conflicts)
+}
+
+/// Fields that client-side apply wrote and nobody changed since.
+fn last_applied(kind: &str, live: &Value) -> Option<FieldSet> {
+    let config: Value = serde_json::from_str(live["metadata"]["annotations"][LAST_APPLIED].as_str()?).ok()?;
+    let mut set = super::declared(kind, &config).ok()?;
+    let changes = compare(kind, live, &config);
+    set.subtract(&changes.touched);
+    set.subtract(&changes.removed);
+    Some(set)
+}

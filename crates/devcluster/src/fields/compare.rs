@@ -1,0 +1,193 @@
+//! What differs between two objects, and what a configuration declares, as sets of fields.
+
+use serde_json::{Map, Value};
+
+use super::set::FieldSet;
+use super::shape::Shape;
+use crate::schema;
+
+/// The server's own part of the metadata, which nobody manages.
+const UNMANAGED: &[&str] =
+    &["name", "namespace", "creationTimestamp", "selfLink", "uid", "generation", "managedFields", "resourceVersion"];
+
+/// What a write did.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Changes {
+    /// Fields that are new or read differently.
+    pub(crate) touched: FieldSet,
+    /// Fields that are gone.
+    pub(crate) removed: FieldSet,
+}
+
+impl Changes {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.touched.is_empty() && self.removed.is_empty()
+    }
+
+    fn put(&mut self, element: impl Fn() -> String, below: Changes) {
+        self.touched.put(&element, below.touched);
+        self.removed.put(&element, below.removed);
+    }
+}
+
+/// An object of `kind` before anybody wrote anything into it.
+pub(crate) fn zero(kind: &str, object: &Value) -> Value {
+    schema::of_object(kind, object).map_or_else(|| Value::Object(Map::new()), schema::Struct::zero)
+}
+
+/// What became of `old` in `new`, both objects of `kind`.
+pub(crate) fn compare(kind: &str, old: &Value, new: &Value) -> Changes {
+    let shape = Shape::of_object(kind, new);
+    let mut changes = compare_maps(shape, old, new, &["kind", "apiVersion", "metadata"]);
+    let shape = shape.child("metadata");
+    changes.put(|| "f:metadata".to_owned(), compare_maps(shape, &old["metadata"], &new["metadata"], UNMANAGED));
+    changes
+}
+
+fn compare_values(shape: Shape, old: Option<&Value>, new: Option<&Value>) -> Changes {
+    if old == new {
+        return Changes::default();
+    }
+    let null = Value::Null;
+    let (before, after) = (old.unwrap_or(&null), new.unwrap_or(&null));
+    let both_empty = is_empty(before) && is_empty(after);
+    let mut changes = if both_empty {
+        None
+    } else if is_map(shape, old, new) {
+        Some(compare_maps(shape, before, after, &[]))
+    } else if shape.is_list(before) && shape.is_list(after) {
+        compare_lists(shape, before, after)
+    } else {
+        None
+    };
+    if let Some(changes) = &mut changes {
+        if old.is_none() {
+            changes.touched.include_here();
+        }
+        if new.is_none() {
+            changes.removed.include_here();
+        }
+    }
+    changes.unwrap_or_else(|| match new {
+        None => Changes { touched: FieldSet::default(), removed: FieldSet::here() },
+        Some(_) => Changes { touched: FieldSet::here(), removed: FieldSet::default() },
+    })
+}
+
+/// An absent value is of the other one's form.
+fn is_map(shape: Shape, old: Option<&Value>, new: Option<&Value>) -> bool {
+    [old, new].into_iter().flatten().all(|value| shape.is_map(value))
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Object(fields) => fields.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        _ => false,
+    }
+}
+
+fn compare_maps(shape: Shape, old: &Value, new: &Value, skip: &[&str]) -> Changes {
+    let empty = Map::new();
+    let (old, new) = (old.as_object().unwrap_or(&empty), new.as_object().unwrap_or(&empty));
+    let mut changes = Changes::default();
+    let mut add = |key: &String, before, after| {
+        if !skip.contains(&key.as_str()) && before != after {
+            changes.put(|| format!("f:{key}"), compare_values(shape.child(key), before, after));
+        }
+    };
+    for (key, after) in new {
+        add(key, old.get(key), Some(after));
+    }
+    for (key, before) in old.iter().filter(|(key, _)| !new.contains_key(*key)) {
+        add(key, Some(before), None);
+    }
+    changes
+}
+
+/// `None` when an element has no name, and the list can only be seen as a whole.
+fn compare_lists(shape: Shape, old: &Value, new: &Value) -> Option<Changes> {
+    let (old, new) = (shape.elements(old)?, shape.elements(new)?);
+    let mut changes = Changes::default();
+    for (name, after) in &new {
+        let before = old.iter().find(|(known, _)| known == name).map(|(_, value)| *value);
+        changes.put(|| name.clone(), compare_values(shape.item(), before, Some(after)));
+    }
+    for (name, before) in old.iter().filter(|(name, _)| !new.iter().any(|(known, _)| known == name)) {
+        changes.put(|| name.clone(), compare_values(shape.item(), Some(before), None));
+    }
+    Some(changes)
+}
+
+/// The fields that `config`, an object of `kind`, says something about; or what in it no object of the kind can have.
+pub(crate) fn declared(kind: &str, config: &Value) -> Result<FieldSet, String> {
+    let shape = Shape::of_object(kind, config);
+    let mut errors = Vec::new();
+    let mut set = FieldSet::default();
+    declare_map(shape, config, "", &["kind", "apiVersion", "metadata"], &mut set, &mut errors);
+    let mut metadata = FieldSet::default();
+    declare_map(shape.child("metadata"), &config["metadata"], ".metadata", UNMANAGED, &mut metadata, &mut errors);
+    set.put(|| "f:metadata".to_owned(), metadata);
+    match errors.len() {
+        0 => Ok(set),
+        1 => Err(errors.remove(0)),
+        _ => Err(format!("errors:\n  {}", errors.join("\n  "))),
+    }
+}
+
+fn declare(shape: Shape, value: &Value, path: &str, errors: &mut Vec<String>) -> FieldSet {
+    let mut set = FieldSet::default();
+    if is_empty(value) {
+        set.include_here();
+    } else if shape.is_map(value) {
+        declare_map(shape, value, path, &[], &mut set, errors);
+    } else if shape.is_list(value) {
+        declare_list(shape, value, path, &mut set, errors);
+    } else {
+        set.include_here();
+    }
+    set
+}
+
+fn declare_map(shape: Shape, value: &Value, path: &str, skip: &[&str], set: &mut FieldSet, errors: &mut Vec<String>) {
+    for (key, value) in value.as_object().into_iter().flatten().filter(|(key, _)| !skip.contains(&key.as_str())) {
+        let path = format!("{path}.{key}");
+        let known = match shape {
+            Shape::Struct(shape) => shape.field(key).is_some(),
+            _ => true,
+        };
+        if !known {
+            errors.push(format!("{path}: field not declared in schema"));
+            continue;
+        }
+        let mut below = declare(shape.child(key), value, &path, errors);
+        if !matches!(shape, Shape::Struct(_)) {
+            below.include_here();
+        }
+        set.put(|| format!("f:{key}"), below);
+    }
+}
+
+fn declare_list(shape: Shape, list: &Value, path: &str, set: &mut FieldSet, errors: &mut Vec<String>) {
+    for (index, item) in list.as_array().into_iter().flatten().enumerate() {
+        let Some(name) = shape.element(item) else {
+            let key = match shape {
+                Shape::Keyed(keys, _) => keys.iter().find(|key| item.get(key).is_none()).copied().unwrap_or_default(),
+                _ => "",
+            };
+            errors.push(format!(
+                "{path}: element {index}: associative list with keys has an element that omits key field \"{key}\" (and doesn't \
+                 have default value)"
+            ));
+            continue;
+        };
+        if set.child(&name).is_some() {
+            errors.push(format!("{path}: duplicate entries for key {}", super::set::shown(&name)));
+            continue;
+        }
+        let mut below = declare(shape.item(), item, &format!("{path}{}", super::set::shown(&name)), errors);
+        below.include_here();
+        set.put(|| name, below);
+    }
+}

@@ -1,0 +1,188 @@
+//! The entries of `metadata.managedFields`, and what plain writes do to them.
+
+use std::borrow::Cow;
+
+use serde_json::{Map, Value, json};
+
+use super::compare::Changes;
+use super::set::FieldSet;
+
+/// Update entries that an object keeps; the oldest ones are joined beyond that.
+const MAX_UPDATE_ENTRIES: usize = 10;
+
+/// Manager of the joined entries.
+const ANCIENT: &str = "ancient-changes";
+
+/// How a manager came to its fields.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Operation {
+    Apply,
+    Update,
+}
+
+/// Who writes, in one of their roles.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Author {
+    pub(crate) manager: String,
+    pub(crate) operation: Operation,
+    pub(crate) api_version: String,
+    /// Empty for the object itself.
+    pub(crate) subresource: Cow<'static, str>,
+}
+
+/// One entry.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Entry {
+    pub(super) author: Author,
+    pub(super) time: Option<String>,
+    pub(super) set: FieldSet,
+}
+
+/// The entries of an object.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Managed(pub(super) Vec<Entry>);
+
+/// Whether a client asks for all entries to be dropped: an empty list, or one empty entry.
+pub(crate) fn is_reset(managed_fields: &Value) -> bool {
+    match managed_fields.as_array().map(Vec::as_slice) {
+        Some([]) => true,
+        Some([only]) => only.as_object().is_some_and(Map::is_empty),
+        _ => false,
+    }
+}
+
+impl Author {
+    /// As messages about conflicts show it.
+    pub(super) fn shown(&self) -> String {
+        let mut text = format!("{:?}", self.manager);
+        if !self.subresource.is_empty() {
+            text += &format!(" with subresource {:?}", self.subresource);
+        }
+        if self.operation == Operation::Update {
+            text += &format!(" using {}", self.api_version);
+        }
+        text
+    }
+}
+
+impl Managed {
+    /// Reads `metadata.managedFields`; nothing reads as no entries, `None` is something that nobody can have written.
+    pub(crate) fn parse(managed_fields: &Value) -> Option<Managed> {
+        let entries = managed_fields.as_array().map_or(&[][..], Vec::as_slice);
+        entries.iter().map(Entry::parse).collect::<Option<Vec<Entry>>>().map(Managed)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// `metadata.managedFields`, in upstream's order; `None` without entries.
+    pub(crate) fn to_value(&self) -> Option<Value> {
+        let mut entries: Vec<&Entry> = self.0.iter().collect();
+        entries.sort_by(|a, b| a.order().cmp(&b.order()));
+        (!entries.is_empty()).then(|| entries.into_iter().map(Entry::to_value).collect())
+    }
+
+    /// Gives what a write changed to `author`, at `time` (the entries of scales carry none).
+    pub(crate) fn update(&mut self, author: Author, changes: &Changes, time: Option<String>) {
+        self.release(changes);
+        if !changes.touched.is_empty() {
+            match self.0.iter_mut().find(|entry| entry.author == author) {
+                Some(entry) => {
+                    entry.set.union(&changes.touched);
+                    entry.time = time;
+                }
+                None => self.0.push(Entry { author, time, set: changes.touched.clone() }),
+            }
+        }
+        self.0.retain(|entry| !entry.set.is_empty());
+        self.join_oldest();
+    }
+
+    /// Nobody manages what changed.
+    pub(super) fn release(&mut self, changes: &Changes) {
+        for entry in &mut self.0 {
+            entry.set.subtract(&changes.touched);
+            entry.set.subtract(&changes.removed);
+        }
+    }
+
+    fn join_oldest(&mut self) {
+        let is_update = |entry: &Entry| entry.author.operation == Operation::Update;
+        let updates = self.0.iter().filter(|entry| is_update(entry)).count();
+        if updates <= MAX_UPDATE_ENTRIES {
+            return;
+        }
+        let (mut updates, applied): (Vec<Entry>, Vec<Entry>) = std::mem::take(&mut self.0).into_iter().partition(is_update);
+        updates.sort_by(|a, b| a.order().cmp(&b.order()));
+        let kept = updates.split_off(updates.len() - (MAX_UPDATE_ENTRIES - 1));
+        let joined = updates.into_iter().reduce(|mut joined, entry| {
+            joined.set.union(&entry.set);
+            joined.time = entry.time;
+            joined
+        });
+        let joined = joined.map(|mut joined| {
+            joined.author.manager = ANCIENT.to_owned();
+            joined.author.subresource = Cow::Borrowed("");
+            joined
+        });
+        self.0 = applied.into_iter().chain(joined).chain(kept).collect();
+    }
+
+    /// Whether both say the same, apart from times.
+    pub(crate) fn same_but_times(&self, other: &Managed) -> bool {
+        let same = |a: &&Entry, b: &Entry| a.author == b.author && a.set == b.set;
+        self.0.len() == other.0.len() && self.0.iter().all(|entry| other.0.iter().any(|known| same(&entry, known)))
+    }
+}
+
+impl Entry {
+    fn parse(entry: &Value) -> Option<Entry> {
+        let text = |field: &str| entry.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let operation = match entry.get("operation").and_then(Value::as_str)? {
+            "Apply" => Operation::Apply,
+            "Update" => Operation::Update,
+            _ => return None,
+        };
+        let set = match entry.get("fieldsV1") {
+            None => FieldSet::default(),
+            Some(fields) => FieldSet::parse(fields)?,
+        };
+        if text("fieldsType") != "FieldsV1" {
+            return None;
+        }
+        let author = Author {
+            manager: text("manager"),
+            operation,
+            api_version: text("apiVersion"),
+            subresource: text("subresource").into(),
+        };
+        Some(Entry { author, time: entry.get("time").and_then(Value::as_str).map(str::to_owned), set })
+    }
+
+    fn to_value(&self) -> Value {
+        let Author { manager, operation, api_version, subresource } = &self.author;
+        let operation = match operation {
+            Operation::Apply => "Apply",
+            Operation::Update => "Update",
+        };
+        let mut entry = Map::new();
+        entry.insert("manager".to_owned(), json!(manager));
+        entry.insert("operation".to_owned(), json!(operation));
+        entry.insert("apiVersion".to_owned(), json!(api_version));
+        if let Some(time) = &self.time {
+            entry.insert("time".to_owned(), json!(time));
+        }
+        entry.insert("fieldsType".to_owned(), json!("FieldsV1"));
+        entry.insert("fieldsV1".to_owned(), self.set.to_value());
+        if !subresource.is_empty() {
+            entry.insert("subresource".to_owned(), json!(subresource));
+        }
+        Value::Object(entry)
+    }
+
+    fn order(&self) -> (Operation, Option<&str>, &str, &str, &str) {
+        let author = &self.author;
+        (author.operation, self.time.as_deref(), &author.manager, &author.api_version, &author.subresource)
+    }
+}

@@ -1,0 +1,131 @@
+//! An applied configuration over the live object, and fields taken out of an object.
+
+use serde_json::{Map, Value};
+
+use super::set::FieldSet;
+use super::shape::Shape;
+
+/// `live` with everything that `config` says.
+pub(super) fn merge(shape: Shape, live: &Value, config: &Value) -> Value {
+    if shape.is_map(live) && shape.is_map(config) {
+        let mut merged = live.as_object().cloned().unwrap_or_default();
+        for (key, value) in config.as_object().into_iter().flatten() {
+            let merged_value = match merged.get(key) {
+                Some(live) => merge(shape.child(key), live, value),
+                None => value.clone(),
+            };
+            merged.insert(key.clone(), merged_value);
+        }
+        return Value::Object(merged);
+    }
+    if shape.is_list(live)
+        && shape.is_list(config)
+        && let (Some(live), Some(config)) = (shape.elements(live), shape.elements(config))
+    {
+        return Value::Array(merge_lists(shape, &live, &config));
+    }
+    config.clone()
+}
+
+/// Elements of both lists are in the order of the configuration, those of the live list alone keep their place between them.
+fn merge_lists(shape: Shape, live: &[(String, &Value)], config: &[(String, &Value)]) -> Vec<Value> {
+    let find = |list: &[(String, &Value)], name: &str| list.iter().position(|(known, _)| known == name);
+    let mut shared = config.iter().filter(|(name, _)| find(live, name).is_some()).map(|(name, _)| name).peekable();
+    let mut merged = Vec::with_capacity(live.len().max(config.len()));
+    let (mut at, mut next) = (0, 0);
+    while at < live.len() || next < config.len() {
+        if let (Some((old, value)), Some((new, applied))) = (live.get(at), config.get(next)) {
+            if old == new {
+                merged.push(merge(shape.item(), value, applied));
+                (at, next) = (at + 1, next + 1);
+                shared.next();
+                continue;
+            }
+            if find(config, old).is_some() && shared.peek().is_some_and(|name| *name != old) {
+                at += 1;
+                continue;
+            }
+        }
+        if let Some((old, value)) = live.get(at) {
+            match find(config, old) {
+                None => {
+                    merged.push((*value).clone());
+                    at += 1;
+                    continue;
+                }
+                // It was merged when the configuration named it.
+                Some(place) if place < next => {
+                    at += 1;
+                    continue;
+                }
+                Some(_) => {}
+            }
+        }
+        let Some((new, applied)) = config.get(next) else { break };
+        let item = match find(live, new) {
+            Some(place) => merge(shape.item(), live[place].1, applied),
+            None => (*applied).clone(),
+        };
+        merged.push(item);
+        next += 1;
+        if shared.peek().is_some_and(|name| *name == new) {
+            shared.next();
+        }
+    }
+    merged
+}
+
+/// Takes the fields of `set` out of `value`, and containers that are left empty by that.
+pub(super) fn remove(shape: Shape, value: &mut Value, set: &FieldSet) {
+    match value {
+        Value::Object(fields) if !matches!(shape, Shape::Leaf) => {
+            let old = std::mem::replace(fields, Map::new());
+            for (key, mut value) in old {
+                if keep(shape.child(&key), &mut value, set.child(&format!("f:{key}"))) {
+                    fields.insert(key, value);
+                }
+            }
+        }
+        Value::Array(items) if matches!(shape, Shape::Set | Shape::Keyed(..)) => {
+            items.retain_mut(|item| {
+                let below = shape.element(item).and_then(|name| set.child(&name));
+                keep(shape.item(), item, below)
+            });
+        }
+        _ => {}
+    }
+}
+
+fn keep(shape: Shape, value: &mut Value, set: Option<&FieldSet>) -> bool {
+    let Some(set) = set else { return true };
+    if set.is_member() {
+        return false;
+    }
+    remove(shape, value, set);
+    match value {
+        Value::Object(fields) => !fields.is_empty(),
+        Value::Array(items) => !items.is_empty(),
+        _ => true,
+    }
+}
+
+/// Adds the fields of structs that lead to something in the set.
+pub(super) fn with_holders(shape: Shape, set: &FieldSet) -> FieldSet {
+    let mut full = set.clone();
+    add_holders(shape, &mut full);
+    full
+}
+
+fn add_holders(shape: Shape, set: &mut FieldSet) {
+    for (element, child) in set.children_mut() {
+        let below = shape.below(element);
+        let is_field = match shape {
+            Shape::Struct(shape) => element.strip_prefix("f:").is_some_and(|key| shape.field(key).is_some()),
+            _ => false,
+        };
+        if is_field {
+            child.include_here();
+        }
+        add_holders(below, child);
+    }
+}

@@ -1,0 +1,181 @@
+//! `metadata.managedFields` of what is written: who the client is, and what becomes of the entries.
+
+use serde_json::Value;
+
+use super::query::invalid_options;
+use super::{Call, Server, metadata};
+use crate::fielderror::{FieldError, Problem};
+use crate::fields::{Author, Managed, Operation, compare, is_reset, zero};
+use crate::kinds::Resource;
+use crate::status::Status;
+
+/// Bytes of a manager's name.
+const MAX_MANAGER: usize = 128;
+
+/// How a write changes the entries.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Tracking<'a> {
+    /// What differs becomes the author's.
+    Update(&'a Author),
+    /// The new object carries its entries already.
+    Decided,
+}
+
+impl Call<'_> {
+    /// Who updates, after `fieldManager` or the user agent; `options` names what is invalid otherwise.
+    pub(super) fn author(&self, options: &str) -> Result<Author, Status> {
+        let manager = match self.query.text("fieldManager") {
+            "" => from_user_agent(self.user_agent),
+            manager => checked(manager, options)?.to_owned(),
+        };
+        Ok(Author {
+            manager,
+            operation: Operation::Update,
+            api_version: self.target.resource().api_version(),
+            subresource: self.target.subresource.map_or_else(Default::default, |part| part.name.into()),
+        })
+    }
+}
+
+/// The name of a manager, or 422 about the options it is in.
+pub(super) fn checked<'a>(manager: &'a str, options: &str) -> Result<&'a str, Status> {
+    let bad = manager.chars().enumerate().find(|(_, letter)| letter.is_control());
+    let problem = if manager.len() > MAX_MANAGER {
+        Problem::TooLong(MAX_MANAGER)
+    } else if let Some((at, letter)) = bad {
+        let why = format!("invalid character U+{:04X} (at position {at})", u32::from(letter));
+        Problem::Invalid(manager.into(), why)
+    } else {
+        return Ok(manager);
+    };
+    Err(invalid_options(options, &[FieldError { field: "fieldManager".to_owned(), problem }]))
+}
+
+/// What comes before the version: `kubectl` of `kubectl/v1.36.2 (linux/amd64)`.
+fn from_user_agent(user_agent: &str) -> String {
+    let name = user_agent.split('/').next().unwrap_or_default();
+    let name: String = name.chars().filter(|letter| !letter.is_control()).take(MAX_MANAGER).collect();
+    if name.is_empty() { "unknown".to_owned() } else { name }
+}
+
+impl Server {
+    /// The entries of a new object. `given` is what the client says about them.
+    pub(super) fn manage_new(&self, resource: &Resource, object: &mut Value, given: Option<Value>, tracking: Tracking<'_>) {
+        let managed_fields = match tracking {
+            Tracking::Decided => given,
+            Tracking::Update(_) if given.as_ref().is_some_and(is_reset) => None,
+            Tracking::Update(author) => {
+                let mut managed = given.as_ref().and_then(Managed::parse).unwrap_or_default();
+                if self.tracks_creations || !managed.is_empty() {
+                    let changes = compare(&resource.kind, &zero(&resource.kind, object), object);
+                    managed.update(author.clone(), &changes, Some(self.time()));
+                }
+                managed.to_value()
+            }
+        };
+        set(object, managed_fields);
+    }
+
+    /// The entries of `new`, which replaces `old`. Nothing is recorded for an object without entries.
+    pub(super) fn manage_change(
+        &self,
+        resource: &Resource,
+        new: &mut Value,
+        old: &Value,
+        given: Option<Value>,
+        tracking: Tracking<'_>,
+    ) {
+        let before = old["metadata"].get("managedFields");
+        let managed_fields = match tracking {
+            Tracking::Decided => given,
+            // The entries are no part of what a subresource shows.
+            Tracking::Update(author) => {
+                let given = given.filter(|given| author.subresource.is_empty() && before != Some(given));
+                if given.as_ref().is_some_and(is_reset) { None } else { self.updated(resource, new, old, given.as_ref(), author) }
+            }
+        };
+        let managed_fields = match (managed_fields, before) {
+            // What differs in nothing but times is no change.
+            (Some(now), Some(before)) if same_but_times(&now, before) && same_but_entries(new, old) => Some(before.clone()),
+            (now, _) => now,
+        };
+        set(new, managed_fields);
+    }
+
+    fn updated(&self, resource: &Resource, new: &Value, old: &Value, given: Option<&Value>, author: &Author) -> Option<Value> {
+        let before = old["metadata"].get("managedFields");
+        let given = given.and_then(Managed::parse).filter(|managed| !managed.is_empty());
+        if given.is_none() && before.is_none() {
+            return None;
+        }
+        let changes = compare(&resource.kind, old, new);
+        if given.is_none() && changes.is_empty() {
+            return before.cloned();
+        }
+        let mut managed = given.or_else(|| Managed::parse(before?)).unwrap_or_default();
+        if managed.is_empty() {
+            return None;
+        }
+        if !changes.is_empty() {
+            let time = (author.subresource != "scale").then(|| self.time());
+            managed.update(author.clone(), &changes, time);
+        }
+        managed.to_value()
+    }
+
+    /// Now, as entries have it.
+    pub(super) fn time(&self) -> String {
+        metadata::time(self.clock.now()).as_str().unwrap_or_default().to_owned()
+    }
+}
+
+/// Takes the entries out of an object.
+pub(super) fn take(object: &mut Value) -> Option<Value> {
+    metadata::of(object).remove("managedFields")
+}
+
+fn set(object: &mut Value, managed_fields: Option<Value>) {
+    if let Some(value) = managed_fields {
+        metadata::of(object).insert("managedFields".to_owned(), value);
+    }
+}
+
+fn same_but_times(now: &Value, before: &Value) -> bool {
+    now == before
+        || match (Managed::parse(now), Managed::parse(before)) {
+            (Some(now), Some(before)) => now.same_but_times(&before),
+            _ => false,
+        }
+}
+
+/// Whether `new`, which has no entries yet, is what `old` is without them and its version.
+fn same_but_entries(new: &Value, old: &Value) -> bool {
+    let aside = |key: &str| matches!(key, "managedFields" | "resourceVersion");
+    let same = |new: &Value, old: &Value, aside: &dyn Fn(&str) -> bool| match (new.as_object(), old.as_object()) {
+        (Some(new), Some(old)) => {
+            let counted = |map: &serde_json::Map<String, Value>| map.keys().filter(|key| !aside(key)).count();
+            counted(new) == counted(old)
+                && new.iter().filter(|(key, _)| !aside(key)).all(|(key, value)| old.get(key) == Some(value))
+        }
+        _ => new == old,
+    };
+    same(&new["metadata"], &old["metadata"], &aside) && same(new, old, &|key| key == "metadata")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_manager_is_named_after_the_program() {
+        let cases = [
+            ("kubectl/v1.36.2 (linux/amd64) kubernetes/abc", "kubectl"),
+            ("curl", "curl"),
+            ("", "unknown"),
+            (&"x".repeat(200), &"x".repeat(128)),
+        ];
+        for (agent, manager) in cases {
+            assert_eq!(from_user_agent(agent), manager);
+        }
+    }
+}

@@ -297,3 +297,29 @@ fn objects_are_created_without_manifests() {
     cluster.kubectl("delete priorityclass/low-story namespace/story-made --wait=false");
     assert_eq!(cluster.kubectl("auth can-i create deployments").trim(), "yes");
 }
+
+#[test]
+fn an_object_moves_from_client_side_to_server_side_apply() {
+    let Some(cluster) = Cluster::start() else { return };
+    cluster.apply(&web(2, "app:v1"));
+    rolled_out(&cluster);
+    let managers = "{range .metadata.managedFields[*]}{.manager}:{.operation}:{.subresource},{end}";
+    let get =
+        || cluster.kubectl_words(&["get", "deployment", "web", "--show-managed-fields", "-o", &format!("jsonpath={managers}")]);
+    assert!(get().contains("kubectl-client-side-apply:Update:,"), "{}", get());
+
+    let moved = cluster.kubectl_file("apply --server-side -f", &web(3, "app:v2"));
+    assert!(moved.status.success(), "{}", String::from_utf8_lossy(&moved.stderr));
+    rolled_out(&cluster);
+    assert!(get().starts_with("kubectl:Apply:,") && !get().contains("client-side"), "{}", get());
+
+    cluster.kubectl("scale deployment/web --replicas=1");
+    assert!(get().contains("kubectl:Update:scale,"), "{}", get());
+    let refused = cluster.kubectl_file("apply --server-side -f", &web(3, "app:v2"));
+    let words = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(words.contains("Apply failed with 1 conflict") && words.contains(".spec.replicas"), "{words}");
+    let forced = cluster.kubectl_file("apply --server-side --force-conflicts -f", &web(3, "app:v2"));
+    assert!(forced.status.success(), "{}", String::from_utf8_lossy(&forced.stderr));
+    assert_eq!(cluster.get("deployment/web", "{.spec.replicas}"), "3");
+    rolled_out(&cluster);
+}

@@ -163,7 +163,7 @@ async fn dev(args: &DevArgs, config: Config) -> Result<(), DevError> {
     let manifests = read_all(&args.apply)?;
     let (tasks, stop) = (Tasks::default(), CancellationToken::new());
     let clock = Clock::system();
-    let cluster = DevCluster::new(clock.clone());
+    let cluster = DevCluster::with_managed_fields(clock.clone());
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, args.port));
     let door = cluster.serve_https(address).await.map_err(|source| DevError::Listen { port: args.port, source })?;
 

@@ -31,6 +31,10 @@ use crate::status::Status;
 
 /// Watches are streams, and one client may hold hundreds of them on one connection.
 const MAX_STREAMS: u32 = 4_096;
+/// How much of its bodies a client may send ahead, per stream and in all; what kube-apiserver allows. With less, a burst of requests
+/// is cut into fragments so small that the HTTP/2 library takes them for an attack and drops the connection.
+const STREAM_WINDOW: u32 = 256 << 10;
+const CONNECTION_WINDOW: u32 = 100 * STREAM_WINDOW;
 /// A body may be a little larger than what the API accepts, so that the refusal can say why.
 const MAX_BODY: usize = 4 << 20;
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
@@ -184,7 +188,8 @@ impl Listening {
         });
         let mut builder = auto::Builder::new(OwnedTasks(self.tasks.clone()));
         builder.http1().timer(TokioTimer::new());
-        builder.http2().timer(TokioTimer::new()).max_concurrent_streams(MAX_STREAMS).adaptive_window(true);
+        builder.http2().timer(TokioTimer::new()).max_concurrent_streams(MAX_STREAMS);
+        builder.http2().initial_stream_window_size(STREAM_WINDOW).initial_connection_window_size(CONNECTION_WINDOW);
         let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
         let ended = tokio::select! {
             ended = connection.as_mut() => ended,

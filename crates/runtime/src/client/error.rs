@@ -22,7 +22,7 @@ pub enum ApiError {
         status: Box<Status>,
     },
     /// No answer.
-    #[error("{request}: {source}")]
+    #[error("{request}: {}", with_causes(&**source))]
     Transport {
         /// The request.
         request: String,
@@ -53,6 +53,17 @@ pub enum ApiError {
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+}
+
+/// `error` and what its own text leaves out: the HTTP client's says no more than what it was about to do.
+fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    for reason in std::iter::successors(error.source(), |cause| cause.source()).map(ToString::to_string) {
+        if !text.contains(&reason) {
+            text = format!("{text}: {reason}");
+        }
+    }
+    text
 }
 
 impl ApiError {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use steersman_devcluster::requests::RequestCounts;
 use steersman_runtime::client::{ApiClient, PatchKind, Target};
 use steersman_runtime::informer::{InformerFactory, SharedInformer};
-use steersman_runtime::object::{Deployment, ObjectKey, Pod};
+use steersman_runtime::object::{Deployment, Identity, ObjectKey, Pod};
 use steersman_runtime::resource::{DEPLOYMENTS, PODS, REPLICA_SETS};
 use tokio::sync::Notify;
 
@@ -48,12 +48,17 @@ impl World {
         Ok(())
     }
 
-    /// Applies `patch` to every Deployment.
+    /// Applies `patch` to every Deployment, and waits until the change is visible to [`World::settled`].
     pub(crate) async fn patch_all(&self, count: usize, patch: &Value) -> Result<()> {
+        let mut version = 0;
         for index in 0..count {
-            self.client.patch(target(Some(&name(index))), PatchKind::Strategic, patch).await.context("patch a Deployment")?;
+            let name = name(index);
+            let answer = self.client.patch(target(Some(&name)), PatchKind::Strategic, patch).await;
+            let answer = answer.context("patch a Deployment")?;
+            version = Identity::decode(&answer)?.resource_version;
         }
-        Ok(())
+        let deployments = self.deployments.store();
+        self.wait(|| deployments.resource_version() >= version).await.context("the patches do not become visible")
     }
 
     /// Deletes every Deployment and ReplicaSet, and with `pods` every pod: what a garbage collector would do, where none runs.
@@ -89,9 +94,21 @@ impl World {
     }
 
     /// Waits until no Deployment and no pod is left.
+    ///
+    /// A manager that hears of the pods before it hears of their ReplicaSet replaces some, so every few seconds what is left is
+    /// deleted again, as a garbage collector would.
     pub(crate) async fn empty(&self) -> Result<()> {
         let (deployments, pods) = (self.deployments.store(), self.pods.store());
-        self.wait(|| deployments.is_empty() && pods.is_empty()).await.context("objects are left")
+        let again = async {
+            loop {
+                tokio::time::sleep(Duration::from_secs(5)).await;
+                self.delete_all(true).await?;
+            }
+        };
+        tokio::select! {
+            waited = self.wait(|| deployments.is_empty() && pods.is_empty()) => waited.context("objects are left"),
+            failed = again => failed,
+        }
     }
 
     async fn wait(&self, is_right: impl Fn() -> bool) -> Result<()> {

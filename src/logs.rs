@@ -97,11 +97,8 @@ impl Visit for Visitor {
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {
-        if field.name() == "message" {
-            self.message = Some(value.to_owned());
-        } else {
-            self.put(field, &Json::from(value));
-        }
+        // Also one called `message`, as that of an Event: what the line itself says comes as format arguments, never as a string.
+        self.put(field, &Json::from(value));
     }
 
     fn record_i64(&mut self, field: &Field, value: i64) {
@@ -220,6 +217,8 @@ mod tests {
         let expected =
             r#""command failed" error="no \"luck\"" count=3 ok=false names=["a", "b"] controller="deployment-controller""#;
         assert_eq!(rest, format!("{expected}\n"));
+        let both = logged(LogFormat::Text, || tracing::info!(message = "Created pod: web-1", "event occurred"));
+        assert!(both.ends_with("] \"event occurred\" message=\"Created pod: web-1\"\n"), "{both}");
         let plain = logged(LogFormat::Text, || tracing::info!(target: PLAIN, "FLAG: --{}={:?}", "v", "2"));
         assert!(plain.ends_with("] FLAG: --v=\"2\"\n"), "{plain}");
     }

@@ -4,6 +4,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::type_complexity))]
 
 pub mod deployment;
+pub mod garbagecollector;
 pub mod namespace;
 pub mod podgc;
 pub mod replicaset;
@@ -16,6 +17,7 @@ use steersman_runtime::controller::Descriptor;
 /// Every controller, in alphabetical order. Help, `--controllers`, health checks and the README table come from this.
 pub const ALL: &[Descriptor] = &[
     deployment::DESCRIPTOR,
+    garbagecollector::DESCRIPTOR,
     namespace::DESCRIPTOR,
     podgc::DESCRIPTOR,
     replicaset::DESCRIPTOR,

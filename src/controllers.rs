@@ -1,6 +1,7 @@
 //! Hands each controller the flags that are its own.
 
 use steersman_controllers::deployment::DeploymentConfig;
+use steersman_controllers::garbagecollector::GarbageCollectorConfig;
 use steersman_controllers::namespace::NamespaceConfig;
 use steersman_controllers::podgc::PodGcConfig;
 use steersman_controllers::replicaset::ReplicaSetConfig;
@@ -13,6 +14,7 @@ use crate::options::Options;
 pub(crate) fn configure(context: ControllerContext, options: &Options) -> ControllerContext {
     context
         .with_config(options.controller_config::<DeploymentConfig>())
+        .with_config(options.controller_config::<GarbageCollectorConfig>())
         .with_config(options.controller_config::<NamespaceConfig>())
         .with_config(options.controller_config::<PodGcConfig>())
         .with_config(options.controller_config::<ReplicaSetConfig>())
@@ -27,6 +29,7 @@ mod tests {
     fn the_structs_of_the_controllers_agree_with_the_table() {
         let mut options = Options::default();
         assert_eq!(options.controller_config::<DeploymentConfig>(), DeploymentConfig::default());
+        assert_eq!(options.controller_config::<GarbageCollectorConfig>(), GarbageCollectorConfig::default());
         assert_eq!(options.controller_config::<NamespaceConfig>(), NamespaceConfig::default());
         assert_eq!(options.controller_config::<PodGcConfig>(), PodGcConfig::default());
         assert_eq!(options.controller_config::<ReplicaSetConfig>(), ReplicaSetConfig::default());

@@ -1,0 +1,443 @@
+//! Who owns whom: every object seen, every owner only heard of, and what a change of either asks to be looked at.
+//!
+//! changes of metadata, proofs of absence -> graph -> [`Effects`]
+//!
+//! No IO happens here and nothing is decided: the graph says which objects deserve a look. It may be wrong or late; whoever deletes
+//! asks the API server first. An owner that is referenced but was never seen is a *virtual* node, whose coordinates are those of some
+//! reference to it.
+
+use std::collections::{HashMap, HashSet};
+
+use steersman_runtime::intern::Sym;
+use steersman_runtime::object::{Meta, OwnerReference, Owners, Uid};
+
+use super::absent::AbsentOwners;
+use super::coordinates::Coordinates;
+
+/// Place of a node in the table; a third of what a UID takes, and there is one for each end of each reference.
+type Slot = u32;
+
+/// Names a node in the queues. When a virtual node turns out to be someone else, its key changes with it, and so does its back-off.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct NodeKey {
+    pub(super) uid: Uid,
+    incarnation: u32,
+}
+
+impl std::fmt::Display for NodeKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.uid.fmt(f)
+    }
+}
+
+/// An object as an informer shows it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Seen<'a> {
+    pub(super) api_version: &'a Sym,
+    pub(super) kind: &'a Sym,
+    pub(super) meta: &'a Meta,
+}
+
+impl Seen<'_> {
+    fn coordinates(&self) -> Coordinates {
+        Coordinates {
+            kind: self.kind.clone(),
+            api_version: self.api_version.clone(),
+            namespace: self.meta.namespace.clone(),
+            name: self.meta.name.clone(),
+            uid: self.meta.uid.clone(),
+        }
+    }
+}
+
+/// What a change of the graph asks for.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Effects {
+    /// Nodes to look at: perhaps to be deleted.
+    pub(super) delete: Vec<NodeKey>,
+    /// The same, after a back-off.
+    pub(super) delete_later: Vec<NodeKey>,
+    /// Nodes whose dependents are to be orphaned.
+    pub(super) orphan: Vec<NodeKey>,
+    /// Dependents with a reference to an object that is known to be in another namespace.
+    pub(super) out_of_reach: Vec<(Coordinates, OwnerReference)>,
+}
+
+/// A node as workers see it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct NodeView {
+    pub(super) key: NodeKey,
+    pub(super) coordinates: Coordinates,
+    /// Heard of, never seen.
+    pub(super) is_virtual: bool,
+    pub(super) being_deleted: bool,
+    /// Its deletion waits for its dependents.
+    pub(super) deleting_dependents: bool,
+}
+
+struct Node {
+    coordinates: Coordinates,
+    owners: Owners,
+    /// `None` while there are none, as for most objects.
+    #[expect(clippy::box_collection, reason = "most nodes have none, and a set is six words even then")]
+    dependents: Option<Box<HashSet<Slot>>>,
+    incarnation: u32,
+    is_virtual: bool,
+    being_deleted: bool,
+    deleting_dependents: bool,
+}
+
+impl Node {
+    fn new(coordinates: Coordinates, owners: Owners, incarnation: u32) -> Self {
+        let (being_deleted, deleting_dependents) = (false, false);
+        Self { coordinates, owners, dependents: None, incarnation, is_virtual: false, being_deleted, deleting_dependents }
+    }
+
+    fn key(&self) -> NodeKey {
+        NodeKey { uid: self.coordinates.uid.clone(), incarnation: self.incarnation }
+    }
+
+    fn view(&self) -> NodeView {
+        NodeView {
+            key: self.key(),
+            coordinates: self.coordinates.clone(),
+            is_virtual: self.is_virtual,
+            being_deleted: self.being_deleted,
+            deleting_dependents: self.deleting_dependents,
+        }
+    }
+
+    fn blocks(&self, owner: &Uid) -> bool {
+        self.owners.iter().any(|reference| reference.uid == *owner && reference.block_owner_deletion)
+    }
+
+    /// Whether some reference of this node means `owner`, and whether some reference to that UID means something else.
+    fn agreement(&self, owner: &Coordinates) -> (bool, bool) {
+        if owner.is_out_of_reach_of(&self.coordinates.namespace) {
+            return (false, true);
+        }
+        let to_uid = || self.owners.iter().filter(|reference| reference.uid == owner.uid);
+        (to_uid().any(|r| owner.are_meant_by(r)), to_uid().any(|r| !owner.are_meant_by(r)))
+    }
+}
+
+/// The graph.
+#[derive(Default)]
+pub(super) struct Graph {
+    nodes: Vec<Option<Box<Node>>>,
+    free: Vec<Slot>,
+    slots: HashMap<Uid, Slot>,
+    incarnations: u32,
+    /// Owners proven absent.
+    pub(super) absent: AbsentOwners,
+}
+
+impl Graph {
+    /// An object was added or updated; `old` is what its informer showed before.
+    pub(super) fn observe(&mut self, seen: Seen<'_>, old: Option<&Meta>) -> Effects {
+        let (meta, mut effects) = (seen.meta, Effects::default());
+        let slot = match self.slots.get(&meta.uid).copied() {
+            Some(slot) => {
+                self.identify(slot, seen.coordinates(), &mut effects);
+                self.change_owners(slot, &meta.owners, &mut effects);
+                slot
+            }
+            None => {
+                let incarnation = self.next_incarnation();
+                let slot = self.insert(Node::new(seen.coordinates(), meta.owners.clone(), incarnation));
+                self.link(slot, &meta.owners.clone(), &mut effects);
+                slot
+            }
+        };
+        self.node_mut(slot).being_deleted |= meta.is_terminating();
+        self.start_deletion(slot, old, meta, &mut effects);
+        effects
+    }
+
+    /// An informer no longer shows an object.
+    pub(super) fn removed(&mut self, seen: Seen<'_>) -> Effects {
+        let mut effects = Effects::default();
+        if let Some(slot) = self.slots.get(&seen.meta.uid).copied() {
+            self.identify(slot, seen.coordinates(), &mut effects);
+            self.remove(slot, seen.coordinates(), &mut effects);
+        }
+        effects
+    }
+
+    /// The API server has said that there is no object with these coordinates.
+    pub(super) fn proven_absent(&mut self, gone: &Coordinates) -> Effects {
+        let mut effects = Effects::default();
+        let Some(slot) = self.slots.get(&gone.uid).copied() else { return effects };
+        let (matching, differing) = self.partition(slot, gone);
+        let node = self.node(slot);
+        let is_this = node.coordinates == *gone;
+        let stays = if node.is_virtual { !differing.is_empty() } else { !is_this };
+        if !stays {
+            self.remove(slot, gone.clone(), &mut effects);
+            return effects;
+        }
+        let is_virtual = node.is_virtual;
+        if !matching.is_empty() {
+            self.absent.insert(gone.clone());
+            effects.delete.extend(matching.iter().map(|slot| self.node(*slot).key()));
+        }
+        if is_virtual
+            && is_this
+            && let Some(other) = self.another_identity(&differing, gone)
+        {
+            let incarnation = self.next_incarnation();
+            let node = self.node_mut(slot);
+            (node.coordinates, node.incarnation) = (other, incarnation);
+            effects.delete_later.push(node.key());
+        }
+        effects
+    }
+
+    /// The node that `key` was made for, unless it is gone or has become another.
+    pub(super) fn get(&self, key: &NodeKey) -> Option<NodeView> {
+        self.found(key).map(Node::view)
+    }
+
+    /// The nodes that refer to this one.
+    pub(super) fn dependents(&self, key: &NodeKey) -> Vec<NodeView> {
+        self.dependents_where(key, |_| true)
+    }
+
+    /// Those of them that its foreground deletion waits for.
+    pub(super) fn blocking_dependents(&self, key: &NodeKey) -> Vec<NodeView> {
+        self.dependents_where(key, |node| node.blocks(&key.uid))
+    }
+
+    /// Whether there are dependents, and whether one of them waits for its own dependents.
+    pub(super) fn about_dependents(&self, uid: &Uid) -> (bool, bool) {
+        let Some(node) = self.slots.get(uid).map(|slot| self.node(*slot)) else { return (false, false) };
+        let mut dependents = node.dependents.iter().flat_map(|set| set.iter());
+        (node.dependents.is_some(), dependents.any(|slot| self.node(*slot).deleting_dependents))
+    }
+
+    /// Every node with its owners, in no order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (NodeView, &Owners, bool)> {
+        self.nodes.iter().flatten().map(|node| (node.view(), &node.owners, node.dependents.is_some()))
+    }
+
+    fn found(&self, key: &NodeKey) -> Option<&Node> {
+        let slot = self.slots.get(&key.uid)?;
+        Some(self.node(*slot)).filter(|node| node.incarnation == key.incarnation)
+    }
+
+    fn dependents_where(&self, key: &NodeKey, wanted: impl Fn(&Node) -> bool) -> Vec<NodeView> {
+        let Some(dependents) = self.found(key).and_then(|node| node.dependents.as_ref()) else { return Vec::new() };
+        dependents.iter().map(|slot| self.node(*slot)).filter(|node| wanted(node)).map(Node::view).collect()
+    }
+
+    fn node(&self, slot: Slot) -> &Node {
+        self.nodes[slot as usize].as_ref().expect("slots in use hold a node")
+    }
+
+    fn node_mut(&mut self, slot: Slot) -> &mut Node {
+        self.nodes[slot as usize].as_mut().expect("slots in use hold a node")
+    }
+
+    fn next_incarnation(&mut self) -> u32 {
+        self.incarnations = self.incarnations.wrapping_add(1);
+        self.incarnations
+    }
+
+    fn insert(&mut self, node: Node) -> Slot {
+        let uid = node.coordinates.uid.clone();
+        let slot = match self.free.pop() {
+            Some(slot) => {
+                self.nodes[slot as usize] = Some(Box::new(node));
+                slot
+            }
+            None => {
+                self.nodes.push(Some(Box::new(node)));
+                Slot::try_from(self.nodes.len() - 1).expect("four thousand million objects do not fit any memory")
+            }
+        };
+        self.slots.insert(uid, slot);
+        slot
+    }
+
+    fn free(&mut self, slot: Slot) -> Box<Node> {
+        let node = self.nodes[slot as usize].take().expect("slots in use hold a node");
+        self.slots.remove(&node.coordinates.uid);
+        self.free.push(slot);
+        node
+    }
+
+    /// An informer has told who a node is. Dependents that thought otherwise are looked at again: this covers references seen
+    /// before their owner.
+    fn identify(&mut self, slot: Slot, observed: Coordinates, effects: &mut Effects) {
+        let node = self.node(slot);
+        let was_virtual = node.is_virtual;
+        if node.coordinates != observed {
+            let (_, differing) = self.partition(slot, &observed);
+            for dependent in differing {
+                let dependent = self.node(dependent);
+                if observed.is_out_of_reach_of(&dependent.coordinates.namespace) {
+                    out_of_reach(dependent, &observed.uid, effects);
+                }
+                effects.delete.push(dependent.key());
+            }
+            // The key of a node seen before stays: somebody may have promised to look at it.
+            let incarnation = if was_virtual { self.next_incarnation() } else { self.node(slot).incarnation };
+            let node = self.node_mut(slot);
+            (node.coordinates, node.incarnation) = (observed, incarnation);
+        }
+        self.node_mut(slot).is_virtual = false;
+    }
+
+    /// Dependents by whether they mean `owner`; one with several references to its UID can be on both sides.
+    fn partition(&self, slot: Slot, owner: &Coordinates) -> (Vec<Slot>, Vec<Slot>) {
+        let (mut matching, mut differing) = (Vec::new(), Vec::new());
+        for dependent in self.node(slot).dependents.iter().flat_map(|set| set.iter()) {
+            let (agrees, differs) = self.node(*dependent).agreement(owner);
+            if agrees {
+                matching.push(*dependent);
+            }
+            if differs {
+                differing.push(*dependent);
+            }
+        }
+        (matching, differing)
+    }
+
+    /// Takes over new owner references, and wakes owners that wait for a reference that no longer blocks them.
+    fn change_owners(&mut self, slot: Slot, new: &Owners, effects: &mut Effects) {
+        let old = self.node(slot).owners.clone();
+        if old == *new {
+            return;
+        }
+        // Of several references to one UID the last counts, as in upstream's maps.
+        let last = |owners: &Owners, uid: &Uid| owners.iter().rev().find(|owner| owner.uid == *uid).cloned();
+        let mut removed: HashSet<Uid> = HashSet::new();
+        let mut unblocked: HashSet<Uid> = HashSet::new();
+        for owner in old.iter() {
+            let now = last(new, &owner.uid);
+            let blocked = last(&old, &owner.uid).is_some_and(|before| before.block_owner_deletion);
+            if blocked && !now.as_ref().is_some_and(|now| now.block_owner_deletion) {
+                unblocked.insert(owner.uid.clone());
+            }
+            if now.is_none() {
+                removed.insert(owner.uid.clone());
+            }
+        }
+        let waiting = unblocked.iter().filter_map(|uid| self.slots.get(uid));
+        effects.delete.extend(waiting.map(|slot| self.node(*slot).key()));
+        let mut added: Vec<OwnerReference> = Vec::new();
+        for owner in new.iter().filter(|owner| !old.iter().any(|before| before.uid == owner.uid)) {
+            added.push(owner.clone());
+        }
+        self.node_mut(slot).owners = new.clone();
+        self.link(slot, &added, effects);
+        removed.iter().for_each(|uid| self.unlink(slot, uid));
+    }
+
+    /// Makes a node a dependent of its owners. One with a doubtful reference is looked at.
+    fn link(&mut self, slot: Slot, owners: &[OwnerReference], effects: &mut Effects) {
+        let mut doubtful = false;
+        for owner in owners {
+            let namespace = self.node(slot).coordinates.namespace.clone();
+            let (owner_slot, is_new) = match self.slots.get(&owner.uid) {
+                Some(found) => (*found, false),
+                None => {
+                    let incarnation = self.next_incarnation();
+                    let mut node = Node::new(Coordinates::of_owner(owner, &namespace), Owners::new(&[]), incarnation);
+                    node.is_virtual = true;
+                    effects.delete.push(node.key());
+                    (self.insert(node), true)
+                }
+            };
+            self.node_mut(owner_slot).dependents.get_or_insert_default().insert(slot);
+            if is_new || doubtful {
+                continue;
+            }
+            let found = self.node(owner_slot);
+            if found.coordinates.is_out_of_reach_of(&namespace) {
+                if !found.is_virtual {
+                    out_of_reach(self.node(slot), &owner.uid, effects);
+                }
+                doubtful = true;
+            } else {
+                let unproven = found.is_virtual && found.coordinates.namespace.is_empty() && !namespace.is_empty();
+                doubtful = unproven || !found.coordinates.are_meant_by(owner);
+            }
+        }
+        if doubtful {
+            effects.delete.push(self.node(slot).key());
+        }
+    }
+
+    /// Ends a dependence. An owner only heard of goes with the last one who spoke of it.
+    fn unlink(&mut self, slot: Slot, owner: &Uid) {
+        let Some(owner_slot) = self.slots.get(owner).copied() else { return };
+        let node = self.node_mut(owner_slot);
+        if let Some(dependents) = &mut node.dependents {
+            dependents.remove(&slot);
+            if dependents.is_empty() {
+                node.dependents = None;
+            }
+        }
+        if node.is_virtual && node.dependents.is_none() {
+            self.free(owner_slot);
+        }
+    }
+
+    fn start_deletion(&mut self, slot: Slot, old: Option<&Meta>, new: &Meta, effects: &mut Effects) {
+        let began = |has: fn(&Meta) -> bool| {
+            let is_marked = |meta: &Meta| meta.is_terminating() && has(meta);
+            is_marked(new) && !old.is_some_and(is_marked)
+        };
+        if began(|meta| meta.finalizers.orphan) {
+            effects.orphan.push(self.node(slot).key());
+        } else if began(|meta| meta.finalizers.foreground) {
+            self.node_mut(slot).deleting_dependents = true;
+            let dependents = self.node(slot).dependents.iter().flat_map(|set| set.iter());
+            effects.delete.extend(dependents.map(|dependent| self.node(*dependent).key()));
+            effects.delete.push(self.node(slot).key());
+        }
+    }
+
+    /// Takes a node out. Its dependents are looked at, and so are those of its owners that wait for dependents to go.
+    fn remove(&mut self, slot: Slot, coordinates: Coordinates, effects: &mut Effects) {
+        let node = self.free(slot);
+        if let Some(dependents) = &node.dependents {
+            self.absent.insert(coordinates);
+            // A node may be its own owner.
+            effects.delete.extend(dependents.iter().filter(|other| **other != slot).map(|other| self.node(*other).key()));
+        }
+        for owner in node.owners.iter() {
+            if let Some(found) = self.slots.get(&owner.uid).map(|slot| self.node(*slot))
+                && found.deleting_dependents
+            {
+                effects.delete.push(found.key());
+            }
+            self.unlink(slot, &owner.uid);
+        }
+    }
+
+    /// Who a virtual node may be instead, going round all that is said of it in order.
+    fn another_identity(&self, dependents: &[Slot], absent: &Coordinates) -> Option<Coordinates> {
+        let mut others: Vec<Coordinates> = Vec::new();
+        for dependent in dependents.iter().map(|slot| self.node(*slot)) {
+            for owner in dependent.owners.iter().filter(|owner| owner.uid == absent.uid) {
+                let mut other = Coordinates::of_owner(owner, &dependent.coordinates.namespace);
+                if absent.namespace.is_empty() && other.kind == absent.kind && other.api_version == absent.api_version {
+                    // What was asked for was of a cluster-scoped type.
+                    other.namespace = absent.namespace.clone();
+                }
+                if other != *absent {
+                    others.push(other);
+                }
+            }
+        }
+        others.sort();
+        others.iter().find(|other| *other > absent).or(others.first()).cloned()
+    }
+}
+
+fn out_of_reach(dependent: &Node, owner: &Uid, effects: &mut Effects) {
+    let reference = dependent.owners.iter().find(|reference| reference.uid == *owner);
+    effects.out_of_reach.extend(reference.map(|reference| (dependent.coordinates.clone(), reference.clone())));
+}

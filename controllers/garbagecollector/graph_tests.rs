@@ -1,0 +1,313 @@
+//! Tables of the graph, with the cases of upstream's graph builder tests.
+
+use std::sync::Arc;
+
+use steersman_runtime::intern::Sym;
+use steersman_runtime::labels::Labels;
+use steersman_runtime::object::{CollectorFinalizers, Meta, OwnerReference, Owners, Uid};
+
+use super::coordinates::Coordinates;
+use super::dump::graphviz;
+use super::graph::{Effects, Graph, NodeKey, Seen};
+
+/// A reference to `kind/name` of core/v1 with this UID.
+fn reference(kind: &str, name: &str, uid: &str, blocks: bool) -> OwnerReference {
+    let (api_version, controller) = ("v1".into(), false);
+    OwnerReference {
+        api_version,
+        kind: kind.into(),
+        name: name.into(),
+        uid: Uid::new(uid),
+        controller,
+        block_owner_deletion: blocks,
+    }
+}
+
+/// An object called after its UID.
+fn meta(namespace: &str, uid: &str, owners: &[OwnerReference]) -> Meta {
+    Meta {
+        namespace: namespace.into(),
+        name: Arc::from(uid),
+        uid: Uid::new(uid),
+        resource_version: 1,
+        generation: 0,
+        created: None,
+        deleted: None,
+        labels: Labels::default(),
+        owners: Owners::new(owners),
+        finalizers: CollectorFinalizers::default(),
+    }
+}
+
+fn deleting(mut meta: Meta, finalizers: &[&str]) -> Meta {
+    meta.deleted = Some(jiff::Timestamp::UNIX_EPOCH);
+    meta.finalizers = CollectorFinalizers::among(finalizers.iter().copied());
+    meta
+}
+
+fn coordinates(kind: &str, namespace: &str, name: &str, uid: &str) -> Coordinates {
+    let (kind, api_version, namespace) = (kind.into(), "v1".into(), namespace.into());
+    Coordinates { kind, api_version, namespace, name: Arc::from(name), uid: Uid::new(uid) }
+}
+
+/// The graph with all changes told as changes of core/v1 Pods.
+#[derive(Default)]
+struct Story(Graph);
+
+fn uids(keys: &[NodeKey]) -> Vec<String> {
+    let mut uids: Vec<String> = keys.iter().map(|key| key.uid.to_string()).collect();
+    uids.sort();
+    uids.dedup();
+    uids
+}
+
+impl Story {
+    fn see(&mut self, meta: &Meta) -> Effects {
+        self.change(None, meta)
+    }
+
+    fn change(&mut self, old: Option<&Meta>, new: &Meta) -> Effects {
+        self.0.observe(Seen { api_version: &Sym::new("v1"), kind: &Sym::new("Pod"), meta: new }, old)
+    }
+
+    fn lose(&mut self, meta: &Meta) -> Effects {
+        self.0.removed(Seen { api_version: &Sym::new("v1"), kind: &Sym::new("Pod"), meta })
+    }
+
+    /// UIDs of all nodes, virtual ones in brackets.
+    fn nodes(&self) -> Vec<String> {
+        let shown = |uid: &Uid, is_virtual| if is_virtual { format!("({uid})") } else { uid.to_string() };
+        let mut nodes: Vec<String> = self.0.iter().map(|(n, ..)| shown(&n.coordinates.uid, n.is_virtual)).collect();
+        nodes.sort();
+        nodes
+    }
+
+    fn who(&self, uid: &str) -> Option<Coordinates> {
+        self.0.iter().map(|(node, ..)| node.coordinates).find(|c| c.uid == Uid::new(uid))
+    }
+}
+
+#[test]
+fn an_owner_only_heard_of_is_checked_until_it_is_seen_or_nobody_speaks_of_it() {
+    let mut story = Story::default();
+    let child = meta("a", "child", &[reference("Pod", "owner", "owner", false)]);
+    assert_eq!(uids(&story.see(&child).delete), ["owner"]);
+    assert_eq!(story.nodes(), ["(owner)", "child"]);
+    assert_eq!(story.see(&meta("a", "owner", &[])), Effects::default(), "as it was said to be");
+    assert_eq!(story.nodes(), ["child", "owner"]);
+
+    let mut story = Story::default();
+    story.see(&child);
+    story.change(Some(&child), &meta("a", "child", &[]));
+    assert_eq!(story.nodes(), ["child"]);
+    story.see(&child);
+    story.lose(&child);
+    assert_eq!(story.nodes(), Vec::<String>::new());
+}
+
+#[test]
+fn doubtful_references_are_looked_at_whether_the_owner_is_seen_before_or_after() {
+    // (why, namespace of the dependent, its reference, looked at, told)
+    let cases = [
+        ("good", "a", reference("Pod", "owner", "owner", true), false, false),
+        ("wrong name", "a", reference("Pod", "other", "owner", true), true, false),
+        ("wrong kind", "a", reference("Node", "owner", "owner", true), true, false),
+        ("wrong namespace", "b", reference("Pod", "owner", "owner", true), true, true),
+        ("cluster-scoped", "", reference("Pod", "owner", "owner", true), true, true),
+    ];
+    for (why, namespace, reference, looked_at, told) in cases {
+        let (owner, child) = (meta("a", "owner", &[]), meta(namespace, "child", std::slice::from_ref(&reference)));
+        let expected: &[&str] = if looked_at { &["child"] } else { &[] };
+        let told: Vec<_> = told.then(|| (coordinates("Pod", namespace, "child", "child"), reference)).into_iter().collect();
+        for owner_first in [true, false] {
+            let mut story = Story::default();
+            story.see(if owner_first { &owner } else { &child });
+            let effects = story.see(if owner_first { &child } else { &owner });
+            assert_eq!(
+                (uids(&effects.delete), &effects.out_of_reach),
+                (expected.iter().map(|s| (*s).to_owned()).collect(), &told),
+                "{why}, owner first: {owner_first}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_deletion_wakes_dependents_and_owners_that_wait() {
+    let mut story = Story::default();
+    let owner = meta("a", "owner", &[]);
+    let middle = meta("a", "middle", &[reference("Pod", "owner", "owner", true)]);
+    let leaf = meta("a", "leaf", &[reference("Pod", "middle", "middle", false)]);
+    [&owner, &middle, &leaf].into_iter().for_each(|meta| drop(story.see(meta)));
+    assert_eq!(uids(&story.change(Some(&owner), &deleting(owner.clone(), &["foregroundDeletion"])).delete), ["middle", "owner"]);
+    let effects = story.lose(&middle);
+    assert_eq!(uids(&effects.delete), ["leaf", "owner"]);
+    assert!(story.0.absent.contains(&coordinates("Pod", "a", "middle", "middle")));
+    assert_eq!(story.lose(&leaf), Effects::default(), "nobody waits, nothing depends");
+    assert_eq!(story.nodes(), ["owner"]);
+}
+
+#[test]
+fn only_the_beginning_of_a_deletion_starts_something() {
+    let alive = meta("a", "x", &[]);
+    let plain = deleting(alive.clone(), &[]);
+    let foreground = deleting(alive.clone(), &["foregroundDeletion"]);
+    let orphan = deleting(alive.clone(), &["orphan"]);
+    let mut marked = alive.clone();
+    marked.finalizers = foreground.finalizers;
+    // (old, new, deleted, orphaned)
+    let cases = [
+        (None, &alive, false, false),
+        (None, &marked, false, false),
+        (None, &plain, false, false),
+        (None, &foreground, true, false),
+        (None, &orphan, false, true),
+        (Some(&alive), &foreground, true, false),
+        (Some(&marked), &foreground, true, false),
+        (Some(&plain), &foreground, true, false),
+        (Some(&foreground), &foreground, false, false),
+        (Some(&foreground), &orphan, false, true),
+        (Some(&orphan), &orphan, false, false),
+    ];
+    for (at, (old, new, deleted, orphaned)) in cases.into_iter().enumerate() {
+        let effects = Story::default().change(old, new);
+        assert_eq!((!effects.delete.is_empty(), !effects.orphan.is_empty()), (deleted, orphaned), "case {at}");
+    }
+}
+
+#[test]
+fn an_owner_that_waits_is_woken_when_a_reference_no_longer_blocks_it() {
+    let blocking = || reference("Pod", "owner", "owner", true);
+    let loose = || reference("Pod", "owner", "owner", false);
+    // (before, after, woken)
+    let cases: [(&[OwnerReference], &[OwnerReference], bool); 6] = [
+        (&[blocking()], &[], true),
+        (&[blocking()], &[loose()], true),
+        (&[loose()], &[], false),
+        (&[loose()], &[blocking()], false),
+        (&[blocking()], &[blocking()], false),
+        (&[], &[blocking()], false),
+    ];
+    for (before, after, woken) in cases {
+        let mut story = Story::default();
+        story.see(&meta("a", "owner", &[]));
+        let old = meta("a", "child", before);
+        story.see(&old);
+        let effects = story.change(Some(&old), &meta("a", "child", after));
+        assert_eq!(uids(&effects.delete) == ["owner"], woken, "{before:?} -> {after:?}");
+        let owner = story.0.iter().map(|(node, ..)| node.key).find(|key| key.uid == Uid::new("owner")).unwrap();
+        let blocked = after.iter().any(|reference| reference.block_owner_deletion);
+        assert_eq!(story.0.blocking_dependents(&owner).len(), usize::from(blocked));
+    }
+}
+
+#[test]
+fn a_virtual_owner_is_looked_for_under_every_identity_said_of_it_in_turn() {
+    let mut story = Story::default();
+    for (child, namespace, kind) in [("1", "a", "B"), ("2", "a", "A"), ("3", "b", "B"), ("4", "a", "C")] {
+        story.see(&meta(namespace, child, &[reference(kind, "x", "owner", true)]));
+    }
+    assert_eq!(story.who("owner"), Some(coordinates("B", "a", "x", "owner")), "as it was first heard of");
+    // (proven absent, looked at, next identity)
+    let rounds = [
+        (("B", "a"), "1", ("B", "b")),
+        (("B", "b"), "3", ("C", "a")),
+        (("C", "a"), "4", ("A", "a")),
+        (("A", "a"), "2", ("B", "a")),
+    ];
+    for ((kind, namespace), looked_at, (next_kind, next_namespace)) in rounds {
+        let effects = story.0.proven_absent(&coordinates(kind, namespace, "x", "owner"));
+        assert_eq!((uids(&effects.delete), uids(&effects.delete_later)), (vec![looked_at.to_owned()], vec!["owner".to_owned()]));
+        assert_eq!(story.who("owner"), Some(coordinates(next_kind, next_namespace, "x", "owner")));
+    }
+}
+
+#[test]
+fn an_identity_of_a_cluster_scoped_type_has_no_namespace() {
+    let mut story = Story::default();
+    story.see(&meta("", "1", &[reference("Node", "x", "owner", true)]));
+    story.see(&meta("a", "2", &[reference("Node", "y", "owner", true)]));
+    story.0.proven_absent(&coordinates("Node", "", "x", "owner"));
+    assert_eq!(story.who("owner"), Some(coordinates("Node", "", "y", "owner")));
+}
+
+#[test]
+fn a_proof_of_absence_removes_only_what_it_is_about() {
+    let good = meta("a", "good", &[reference("Pod", "owner", "owner", true)]);
+    let bad = meta("a", "bad", &[reference("Pod", "other", "owner", true)]);
+    // (why, whether the owner was seen, dependents, proven absent, looked at, left)
+    let cases: [(&str, bool, &[&Meta], &str, &[&str], &[&str]); 5] = [
+        ("virtual, all agree", false, &[&good], "owner", &["good"], &["good"]),
+        ("virtual, another is left", false, &[&good, &bad], "owner", &["good"], &["(owner)", "bad", "good"]),
+        ("virtual, not what it is taken for", false, &[&good, &bad], "other", &["bad"], &["(owner)", "bad", "good"]),
+        ("seen, proof about something else", true, &[&good, &bad], "other", &["bad"], &["bad", "good", "owner"]),
+        ("seen", true, &[&good], "owner", &["good"], &["good"]),
+    ];
+    for (why, seen, dependents, absent, looked_at, left) in cases {
+        let mut story = Story::default();
+        dependents.iter().for_each(|meta| drop(story.see(meta)));
+        if seen {
+            story.see(&meta("a", "owner", &[]));
+        }
+        let effects = story.0.proven_absent(&coordinates("Pod", "a", absent, "owner"));
+        assert_eq!(uids(&effects.delete), looked_at, "{why}");
+        assert_eq!(story.nodes(), left, "{why}");
+        assert!(story.0.absent.contains(&coordinates("Pod", "a", absent, "owner")), "{why}");
+    }
+}
+
+#[test]
+fn an_object_may_own_itself_and_slots_are_used_again() {
+    let mut story = Story::default();
+    let own = meta("a", "x", &[reference("Pod", "x", "x", true)]);
+    story.see(&own);
+    assert_eq!(story.nodes(), ["x"]);
+    assert_eq!(story.lose(&own), Effects::default());
+    story.see(&meta("a", "y", &[reference("Pod", "z", "z", true)]));
+    assert_eq!(story.nodes(), ["(z)", "y"]);
+}
+
+#[test]
+fn the_picture_is_upstreams() {
+    let mut story = Story::default();
+    story.see(&deleting(meta("a", "owner", &[]), &["foregroundDeletion"]));
+    story.see(&meta("a", "child", &[reference("Pod", "owner", "owner", true)]));
+    story.see(&meta("a", "other", &[reference("Pod", "gone", "gone", true)]));
+    story.see(&meta("a", "alone", &[]));
+    let expected = r#"strict digraph full {
+  // Node definitions.
+  "child" [
+    label="uid=child\nnamespace=a\nPod.v1/child\n"
+    group=""
+    version="v1"
+    kind="Pod"
+    namespace="a"
+    name="child"
+    uid="child"
+    missing="false"
+    beingDeleted="false"
+    deletingDependents="false"
+    virtual="false"
+  ];
+  "owner" [
+    label="uid=owner\nnamespace=a\nPod.v1/owner\nbeingDeleted,deletingDependents\n"
+    group=""
+    version="v1"
+    kind="Pod"
+    namespace="a"
+    name="owner"
+    uid="owner"
+    missing="false"
+    beingDeleted="true"
+    deletingDependents="true"
+    virtual="false"
+  ];
+  // Edge definitions.
+  "child" -> "owner";
+}
+"#;
+    assert_eq!(graphviz(&story.0, &[Uid::new("child")]), expected);
+    assert_eq!(graphviz(&story.0, &[Uid::new("unknown")]), "strict digraph full {\n}\n");
+    let all = graphviz(&story.0, &[]);
+    assert!(all.contains("Pod.v1/gone\\nvirtual\\n") && !all.contains("alone"), "{all}");
+}

@@ -1,0 +1,34 @@
+//! From what informers tell to the graph.
+
+use std::sync::Arc;
+
+use steersman_runtime::informer::MetadataChange;
+use steersman_runtime::intern::Sym;
+use steersman_runtime::object::Meta;
+use steersman_runtime::resource::ResourceType;
+
+use super::graph::Seen;
+use super::sync::Collector;
+
+/// The handler for objects of `resource`. It runs on the informer's task and does no IO.
+pub(super) fn handler(collector: Arc<Collector>, resource: &ResourceType) -> impl Fn(MetadataChange<'_>) + Send + Sync + 'static {
+    let (api_version, kind) = (Sym::new(&resource.api_version()), Sym::new(&resource.kind));
+    move |change| {
+        let seen = |meta| Seen { api_version: &api_version, kind: &kind, meta };
+        match change {
+            MetadataChange::Added(meta) => collector.apply(|graph| graph.observe(seen(meta), None)),
+            MetadataChange::Updated { old, new } if old.uid != new.uid => {
+                collector.apply(|graph| graph.removed(seen(old)));
+                collector.apply(|graph| graph.observe(seen(new), None));
+            }
+            MetadataChange::Updated { old, new } if is_same(old, new) => {}
+            MetadataChange::Updated { old, new } => collector.apply(|graph| graph.observe(seen(new), Some(old))),
+            MetadataChange::Deleted(meta) => collector.apply(|graph| graph.removed(seen(meta))),
+        }
+    }
+}
+
+/// Whether nothing changed that the graph holds, as in most updates.
+fn is_same(old: &Meta, new: &Meta) -> bool {
+    old.owners == new.owners && old.is_terminating() == new.is_terminating() && old.finalizers == new.finalizers
+}

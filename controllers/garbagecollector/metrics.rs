@@ -1,0 +1,13 @@
+//! The metric of the garbage collector, under upstream's name.
+
+use prometheus::{IntCounter, Registry};
+
+/// Counts syncs of the monitors that went wrong.
+pub(super) fn sync_errors(registry: &Registry) -> Result<IntCounter, prometheus::Error> {
+    let errors = IntCounter::new(
+        "garbagecollector_controller_resources_sync_error_total",
+        "[ALPHA] Number of garbage collector resources sync errors",
+    )?;
+    registry.register(Box::new(errors.clone()))?;
+    Ok(errors)
+}

@@ -1,0 +1,345 @@
+//! Looks at one object: asks the API server how it and its owners are, and writes what follows.
+//!
+//! graph node -> live GET -> classification of each reference (live GETs) -> decision -> PATCH or DELETE with preconditions
+//!
+//! Nothing is deleted because of what the graph or a cache says. What the API server cannot answer is no answer: the object stays and
+//! is looked at again.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures::future::join_all;
+use serde_json::Value;
+use steersman_runtime::client::{ApiClient, ApiError, PatchKind, Target};
+use steersman_runtime::events::{EventRecorder, EventType};
+use steersman_runtime::intern::Sym;
+use steersman_runtime::object::{CollectorFinalizers, ObjectReference, OwnerReference, Uid};
+use steersman_runtime::resource::ResourceType;
+use steersman_runtime::workers::{Requeue, Retry, Syncer};
+use steersman_runtime::workqueue::{ImmediateQueue, WorkQueue};
+use tokio::time::Instant;
+
+use super::attempt_to_delete::{Decision, Standing, decide};
+use super::coordinates::Coordinates;
+use super::error::SyncError;
+use super::foreground::{self, Step};
+use super::graph::{Effects, Graph, NodeKey, NodeView};
+use super::kinds::Kinds;
+use super::live::{self, Live, Policy};
+
+/// How often a finalizer is taken away before a conflict counts as a failure, and the pause after the first.
+const FINALIZER_TRIES: usize = 4;
+const FINALIZER_PAUSE: Duration = Duration::from_millis(10);
+
+/// The graph, its queues, and the means to ask and write.
+pub(super) struct Collector {
+    pub(super) graph: Mutex<Graph>,
+    pub(super) kinds: Kinds,
+    pub(super) to_delete: WorkQueue<NodeKey>,
+    pub(super) to_orphan: WorkQueue<NodeKey>,
+    /// Changes reach the graph where they are told, so that no look at it misses one.
+    pub(super) changes: ImmediateQueue,
+    /// Reads and patches, answered with metadata only.
+    pub(super) metadata: ApiClient,
+    pub(super) client: ApiClient,
+    pub(super) recorder: EventRecorder,
+}
+
+/// Works on the queue of objects that may have to go.
+pub(super) struct Deleting(pub(super) Arc<Collector>);
+
+/// Works on the queue of objects whose dependents stay.
+pub(super) struct Orphaning(pub(super) Arc<Collector>);
+
+impl Syncer<NodeKey> for Deleting {
+    type Error = SyncError;
+
+    async fn sync(&self, key: &NodeKey) -> Result<Requeue, SyncError> {
+        self.0.attempt_to_delete(key).await.map(|()| Requeue::Never)
+    }
+
+    fn retry(&self, error: &SyncError, _failures: u32) -> Retry {
+        if error.is_expected() { Retry::Quietly } else { Retry::BackOff }
+    }
+}
+
+impl Syncer<NodeKey> for Orphaning {
+    type Error = SyncError;
+
+    async fn sync(&self, key: &NodeKey) -> Result<Requeue, SyncError> {
+        self.0.attempt_to_orphan(key).await.map(|()| Requeue::Never)
+    }
+}
+
+/// An object that can be asked for: its type is served.
+struct Place<'a> {
+    coordinates: &'a Coordinates,
+    resource: Arc<ResourceType>,
+    namespace: Sym,
+}
+
+impl Place<'_> {
+    fn target(&self) -> Target<'_> {
+        Target {
+            resource: &self.resource,
+            namespace: self.resource.namespaced.then_some(&*self.namespace),
+            name: Some(&self.coordinates.name),
+            subresource: None,
+        }
+    }
+
+    /// It can exist nowhere: its type lives in namespaces and no namespace is known.
+    fn is_nowhere(&self) -> bool {
+        self.resource.namespaced && self.namespace.is_empty()
+    }
+}
+
+impl Collector {
+    pub(super) fn graph(&self) -> MutexGuard<'_, Graph> {
+        self.graph.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes the graph and enqueues what that asks for.
+    pub(super) fn apply(&self, change: impl FnOnce(&mut Graph) -> Effects) {
+        let started = Instant::now();
+        let Effects { delete, delete_later, orphan, out_of_reach } = change(&mut self.graph());
+        delete.into_iter().for_each(|key| self.to_delete.add(key));
+        delete_later.into_iter().for_each(|key| self.to_delete.add_rate_limited(key));
+        orphan.into_iter().for_each(|key| self.to_orphan.add(key));
+        out_of_reach.iter().for_each(|(dependent, reference)| self.tell_out_of_reach(dependent, reference));
+        self.changes.processed(started.elapsed());
+    }
+
+    fn tell_out_of_reach(&self, dependent: &Coordinates, reference: &OwnerReference) {
+        let owner = Coordinates::of_owner(reference, &dependent.namespace);
+        let message = format!("ownerRef {owner} does not exist in namespace {:?}", &*dependent.namespace);
+        let object = ObjectReference {
+            api_version: dependent.api_version.to_string(),
+            kind: dependent.kind.to_string(),
+            namespace: dependent.namespace.to_string(),
+            name: dependent.name.to_string(),
+            uid: dependent.uid.to_string(),
+            resource_version: String::new(),
+        };
+        self.recorder.event(object, EventType::Warning, "OwnerRefInvalidNamespace", message);
+    }
+
+    async fn attempt_to_delete(&self, key: &NodeKey) -> Result<(), SyncError> {
+        let Some(node) = self.graph().get(key) else { return Ok(()) };
+        if node.being_deleted && !node.deleting_dependents {
+            return Ok(());
+        }
+        let place = self.place(&node.coordinates)?;
+        if place.is_nowhere() {
+            return Ok(());
+        }
+        let Some(live) = self.read(&place).await?.filter(|live| live.is(&key.uid)) else {
+            self.apply(|graph| graph.proven_absent(&node.coordinates));
+            return Ok(());
+        };
+        if node.deleting_dependents {
+            return self.delete_when_dependents_are_gone(&node).await;
+        }
+        if !self.delete_unless_owned(&place, live).await? {
+            return Ok(());
+        }
+        if node.is_virtual { Err(SyncError::NotObserved(Box::new(node.coordinates))) } else { Ok(()) }
+    }
+
+    /// Deletes the object unless somebody owns it. False when there is no point in looking again.
+    async fn delete_unless_owned(&self, place: &Place<'_>, live: Live) -> Result<bool, SyncError> {
+        let coordinates = place.coordinates;
+        let references = live.owners();
+        if references.is_empty() {
+            return Ok(true);
+        }
+        let mut owners = Vec::with_capacity(references.len());
+        for reference in &references {
+            match self.standing(coordinates, &place.resource, reference).await? {
+                Some(standing) => owners.push((reference.uid.clone(), standing)),
+                None => return Ok(false),
+            }
+        }
+        let dependents = self.graph().about_dependents(&coordinates.uid);
+        match decide(&owners, dependents, live.collector_finalizers()) {
+            Decision::Keep => {}
+            Decision::DropReferences(useless) => {
+                let patch = live::without_owners(&coordinates.uid, &useless);
+                let merge = |live: &Live| live::merge_without_owners(live, &useless);
+                self.patch(place, &patch, Some(&live), merge).await?;
+            }
+            Decision::Delete { policy, unblock } => {
+                if unblock {
+                    let patch = live::unblocked(&coordinates.uid, &live);
+                    self.patch(place, &patch, Some(&live), |live| Some(live::merge_unblocked(live))).await?;
+                }
+                return self.delete(place, &live, policy).await;
+            }
+        }
+        Ok(true)
+    }
+
+    /// How the owner stands that `reference` of `dependent` means; `None` for a cluster-scoped object that refers to a namespaced
+    /// one, about which nothing can ever be said.
+    async fn standing(
+        &self,
+        dependent: &Coordinates,
+        resource: &ResourceType,
+        reference: &OwnerReference,
+    ) -> Result<Option<Standing>, SyncError> {
+        let namespace = if resource.namespaced { dependent.namespace.clone() } else { Sym::new("") };
+        let clustered = Coordinates::of_owner(reference, &Sym::new(""));
+        let beside = Coordinates::of_owner(reference, &namespace);
+        let is_absent = {
+            let absent = &mut self.graph().absent;
+            absent.contains(&clustered) || absent.contains(&beside)
+        };
+        if is_absent {
+            return Ok(Some(Standing::Dangling));
+        }
+        let mut place = self.place(&beside)?;
+        if place.is_nowhere() {
+            return Ok(None);
+        }
+        if !place.resource.namespaced {
+            place.coordinates = &clustered;
+        }
+        Ok(Some(match self.read(&place).await?.filter(|live| live.is(&reference.uid)) {
+            Some(live) if live.waits_for_dependents() => Standing::Waiting,
+            Some(_) => Standing::Solid,
+            None => {
+                self.graph().absent.insert(place.coordinates.clone());
+                Standing::Dangling
+            }
+        }))
+    }
+
+    async fn delete_when_dependents_are_gone(&self, node: &NodeView) -> Result<(), SyncError> {
+        let blocking = self.graph().blocking_dependents(&node.key);
+        match foreground::next(&blocking) {
+            Step::Finish => self.remove_finalizer(&node.coordinates, CollectorFinalizers::FOREGROUND).await,
+            Step::WaitFor(dependents) => {
+                dependents.into_iter().for_each(|key| self.to_delete.add(key));
+                Ok(())
+            }
+        }
+    }
+
+    async fn attempt_to_orphan(&self, key: &NodeKey) -> Result<(), SyncError> {
+        let (node, dependents) = {
+            let graph = self.graph();
+            let Some(node) = graph.get(key) else { return Ok(()) };
+            (node, graph.dependents(key))
+        };
+        let owner = [key.uid.clone()];
+        let outcomes = join_all(dependents.iter().map(|dependent| self.drop_references(&dependent.coordinates, &owner))).await;
+        let errors: Vec<SyncError> = outcomes.into_iter().filter_map(Result::err).collect();
+        if !errors.is_empty() {
+            return Err(SyncError::Orphan { owner: Box::new(node.coordinates), errors });
+        }
+        self.remove_finalizer(&node.coordinates, CollectorFinalizers::ORPHAN).await
+    }
+
+    async fn drop_references(&self, dependent: &Coordinates, owners: &[Uid]) -> Result<(), SyncError> {
+        let place = self.place(dependent)?;
+        let patch = live::without_owners(&dependent.uid, owners);
+        match self.patch(&place, &patch, None, |live| live::merge_without_owners(live, owners)).await {
+            Err(SyncError::Patch { source, .. }) if source.is_object_not_found() => Ok(()),
+            outcome => outcome,
+        }
+    }
+
+    fn place<'a>(&self, coordinates: &'a Coordinates) -> Result<Place<'a>, SyncError> {
+        let Coordinates { api_version, kind, namespace, .. } = coordinates;
+        let resource = self.kinds.resource(api_version, kind);
+        let unknown = || SyncError::UnknownKind { api_version: api_version.to_string(), kind: kind.to_string() };
+        Ok(Place { coordinates, resource: resource.ok_or_else(unknown)?, namespace: namespace.clone() })
+    }
+
+    /// The object that is there now, whatever its UID; `None` when the API server says that there is none of that name.
+    async fn read(&self, place: &Place<'_>) -> Result<Option<Live>, SyncError> {
+        let coordinates = || Box::new(place.coordinates.clone());
+        match self.metadata.get(place.target()).await {
+            Ok(body) => match Live::decode(&body) {
+                Ok(live) => Ok(Some(live)),
+                Err(source) => Err(SyncError::Decode { coordinates: coordinates(), source }),
+            },
+            Err(error) if error.is_object_not_found() => Ok(None),
+            Err(source) => Err(SyncError::Read { coordinates: coordinates(), source }),
+        }
+    }
+
+    /// Deletes what was read, if it is still what was read or has the same owners at least. False when it is gone.
+    async fn delete(&self, place: &Place<'_>, live: &Live, policy: Policy) -> Result<bool, SyncError> {
+        let coordinates = place.coordinates;
+        let uid = &coordinates.uid;
+        tracing::debug!(object = %coordinates, ?policy, "Deleting item");
+        let mut outcome =
+            self.client.delete(place.target(), &live::delete_options(uid, Some(live.version()), policy)).await.map(drop);
+        if outcome.as_ref().is_err_and(ApiError::is_conflict) {
+            let now = self.read(place).await?;
+            let is_moot = |now: &Live| now.version() != live.version() && now.references() == live.references();
+            match now {
+                None => {
+                    self.apply(|graph| graph.proven_absent(coordinates));
+                    return Ok(false);
+                }
+                // Somebody changes the object often, but nothing that matters here.
+                Some(now) if now.is(uid) && is_moot(&now) => {
+                    outcome = self.client.delete(place.target(), &live::delete_options(uid, None, policy)).await.map(drop);
+                }
+                Some(_) => {}
+            }
+        }
+        match outcome {
+            Ok(()) => Ok(true),
+            Err(error) if error.is_object_not_found() => {
+                self.apply(|graph| graph.proven_absent(coordinates));
+                Ok(false)
+            }
+            Err(source) => Err(SyncError::Delete { coordinates: Box::new(coordinates.clone()), source }),
+        }
+    }
+
+    /// Sends a strategic patch, or where the type knows none, `merge` of what is there (`live`, or else what is read now); nothing
+    /// when that is `None`.
+    async fn patch(
+        &self,
+        place: &Place<'_>,
+        strategic: &Value,
+        live: Option<&Live>,
+        merge: impl Fn(&Live) -> Option<Value>,
+    ) -> Result<(), SyncError> {
+        let failed = |source| SyncError::Patch { coordinates: Box::new(place.coordinates.clone()), source };
+        match self.metadata.patch(place.target(), PatchKind::Strategic, strategic).await {
+            Err(ApiError::Status { code: 415, .. }) => {}
+            outcome => return outcome.map(drop).map_err(failed),
+        }
+        let now = match live {
+            Some(live) => Some(live.clone()),
+            None => self.read(place).await?.filter(|live| live.is(&place.coordinates.uid)),
+        };
+        let Some(patch) = now.as_ref().and_then(merge) else { return Ok(()) };
+        self.metadata.patch(place.target(), PatchKind::Merge, &patch).await.map(drop).map_err(failed)
+    }
+
+    /// Takes a finalizer from an owner that needs it no longer.
+    async fn remove_finalizer(&self, owner: &Coordinates, finalizer: &str) -> Result<(), SyncError> {
+        let place = self.place(owner)?;
+        let mut pause = FINALIZER_PAUSE;
+        for _ in 0..FINALIZER_TRIES {
+            let Some(live) = self.read(&place).await?.filter(|live| live.is(&owner.uid)) else { return Ok(()) };
+            let Some(patch) = live::without_finalizer(&live, finalizer) else { return Ok(()) };
+            tracing::debug!(object = %owner, finalizer, "remove finalizer for item");
+            match self.metadata.patch(place.target(), PatchKind::Merge, &patch).await {
+                Ok(_) => return Ok(()),
+                Err(error) if error.is_object_not_found() => return Ok(()),
+                Err(error) if error.is_conflict() => {}
+                Err(source) => return Err(SyncError::Patch { coordinates: Box::new(owner.clone()), source }),
+            }
+            tokio::time::sleep(pause).await;
+            pause *= 5;
+        }
+        Err(SyncError::MaxRetries { owner: Box::new(owner.clone()), tries: FINALIZER_TRIES })
+    }
+}

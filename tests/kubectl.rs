@@ -70,6 +70,30 @@ fn a_namespace_goes_with_everything_in_it() {
 }
 
 #[test]
+fn deleting_takes_dependents_along_before_or_after_or_leaves_them() {
+    let Some(cluster) = Cluster::start() else { return };
+    let names = |kind: &str| cluster.get(kind, "{.items[*].metadata.name}");
+    let is_empty = |text: &str| text.is_empty();
+    for cascade in ["background", "foreground"] {
+        cluster.apply(&web(2, "app:v1"));
+        rolled_out(&cluster);
+        cluster.kubectl(&format!("delete deployment web --cascade={cascade} --timeout=60s"));
+        if cascade == "foreground" {
+            assert_eq!((names("replicasets"), names("pods")), (String::new(), String::new()), "all went before");
+        }
+        cluster.eventually("get replicasets,pods -o jsonpath={.items[*].metadata.name}", is_empty);
+    }
+    cluster.apply(&web(2, "app:v1"));
+    rolled_out(&cluster);
+    cluster.kubectl("delete deployment web --cascade=orphan --timeout=60s");
+    assert_eq!(names("pods").split_whitespace().count(), 2);
+    let owners = cluster.get("replicasets", "{.items[*].metadata.ownerReferences}");
+    assert_eq!(owners, "", "the ReplicaSet is nobody's");
+    cluster.kubectl("delete replicasets --all --timeout=60s");
+    cluster.eventually("get pods -o jsonpath={.items[*].metadata.name}", is_empty);
+}
+
+#[test]
 fn a_paused_rollout_waits_until_it_is_resumed() {
     let Some(cluster) = Cluster::start() else { return };
     cluster.apply(&web(2, "app:v1"));

@@ -55,7 +55,7 @@ impl World {
         (self.clients)("tester").delete(target, &json!({"propagationPolicy": policy})).await.unwrap();
     }
 
-    async fn release(&self, name: &str) {
+    async fn let_go(&self, name: &str) {
         self.patch("configmaps", name, json!({"metadata": {"finalizers": null}})).await;
     }
 
@@ -75,7 +75,7 @@ impl World {
     }
 
     /// What the collector asked for and wrote, discovery and watches aside.
-    fn asked(&self) -> Vec<String> {
+    fn collector_asked(&self) -> Vec<String> {
         let ours = |agent: &str| agent.ends_with("/generic-garbage-collector");
         let requests = self.cluster.requests();
         let requests = requests.iter().filter(|r| ours(&r.user_agent) && r.path.contains("/configmaps/"));
@@ -95,7 +95,11 @@ async fn what_a_deleted_object_owned_goes_in_turn() {
     world.delete_with("a", "Background").await;
     world.until_maps(&["d"]).await;
     tokio::time::sleep(A_WHILE).await;
-    assert_eq!(world.asked(), ["get b 200", "delete b 200", "get c 200", "delete c 200"], "one read and one write each");
+    assert_eq!(
+        world.collector_asked(),
+        ["get b 200", "delete b 200", "get c 200", "delete c 200"],
+        "one read and one write each"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -112,9 +116,9 @@ async fn a_foreground_deletion_waits_for_what_blocks_it_and_for_nothing_else() {
     tokio::time::sleep(A_WHILE).await;
     world.until_maps(&["a", "blocking", "loose"]).await;
     assert!(world.find("configmaps", "loose").unwrap()["metadata"]["deletionTimestamp"].is_string());
-    world.release("blocking").await;
+    world.let_go("blocking").await;
     world.until_maps(&["loose"]).await;
-    world.release("loose").await;
+    world.let_go("loose").await;
     world.until_maps(&[]).await;
 }
 
@@ -132,7 +136,7 @@ async fn orphans_lose_their_reference_and_stay() {
     world.until_maps(&["b", "c", "other"]).await;
     assert_eq!(world.owners_of("b"), Vec::<String>::new());
     assert_eq!(world.owners_of("c"), ["other"]);
-    let mut asked = world.asked();
+    let mut asked = world.collector_asked();
     asked[..2].sort();
     assert_eq!(asked, ["patch b 200", "patch c 200", "get a 200", "patch a 200"]);
 }

@@ -33,7 +33,7 @@ async fn a_dependent_created_while_its_owner_is_being_deleted_goes_too() {
         world.delete_with("a", policy).await;
         world.map("late", &[(&a, true)]).await;
         world.until_maps(if policy == "Foreground" { &["a", "b"] } else { &["b"] }).await;
-        world.release("b").await;
+        world.let_go("b").await;
         world.until_maps(&[]).await;
     }
 }
@@ -138,14 +138,14 @@ async fn a_finalizer_taken_by_somebody_else_is_no_error() {
     world.delete_with("a", "Foreground").await;
     tokio::time::sleep(A_WHILE).await;
     world.cluster.faults().delay(Matcher::new("patch", "configmaps").name("a"), Duration::from_secs(5), Some(1));
-    world.release("b").await;
+    world.let_go("b").await;
     tokio::time::sleep(Duration::from_secs(2)).await;
     // The same change as the collector's, which is on its way.
     world.cluster.faults().delay(Matcher::new("patch", "configmaps").name("a"), Duration::ZERO, Some(1));
-    world.release("a").await;
+    world.let_go("a").await;
     world.until_maps(&[]).await;
     tokio::time::sleep(A_WHILE).await;
-    assert_eq!(world.asked().iter().filter(|request| request.contains(" a 5")).count(), 0);
+    assert_eq!(world.collector_asked().iter().filter(|request| request.contains(" a 5")).count(), 0);
 }
 
 #[tokio::test(start_paused = true)]

@@ -69,8 +69,11 @@ pub async fn run_workers<K: Key, S: Syncer<K>>(
         tasks.spawn(async move { worker.run(&stop).await });
     }
     while let Some(end) = tasks.join_next().await {
-        if let Err(error) = end {
-            tracing::error!(controller, %error, "worker ended early");
+        match end {
+            // Only a runtime that shuts down cancels a worker: the process ends before its work did, and has said why.
+            Err(error) if error.is_cancelled() => tracing::debug!(controller, "worker cut off by the end of the process"),
+            Err(error) => tracing::error!(controller, %error, "worker ended early"),
+            Ok(()) => {}
         }
     }
     queue.shut_down();

@@ -32,6 +32,8 @@ pub struct Config {
     pub min_resync: Duration,
     /// Whether caches are filled before leading.
     pub standby_informers: bool,
+    /// Whether health checks that find something degraded fail their probe.
+    pub strict_health_checks: bool,
     /// The HTTP server; `None` is no server.
     pub serving: Option<Serving>,
     /// Metric families that are not shown.
@@ -227,6 +229,7 @@ impl Config {
             shutdown_timeout: Some(timeout).filter(|timeout| !timeout.is_zero()),
             min_resync: options.duration("min-resync-period").to_std(),
             standby_informers: options.bool("standby-informers"),
+            strict_health_checks: options.bool("strict-health-checks"),
             serving,
             disabled_metrics: options.list("disabled-metrics"),
             without_effect,

@@ -1,23 +1,80 @@
-//! `/healthz`: named checks, run in order on each request.
+//! `/healthz`, `/livez` and `/readyz`: named checks, run in order on each request.
 //!
 //! checks -> outcomes -> answer, and the SLI metrics of upstream
+//!
+//! `/healthz` has upstream's checks under upstream's names. Where upstream's always pass, ours look; what they find is *reported*,
+//! and fails a probe only with `--strict-health-checks`. `/livez` and `/readyz` are ours: the first answers as `/healthz`, the
+//! second says whether this process does its part, as a leader with filled caches or as a standby that can take over.
 
-use std::sync::{Arc, RwLock};
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use prometheus::{GaugeVec, IntCounterVec, Opts, Registry};
 
-/// A check; an error is its reason, which only the log shows.
-pub type Check = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
+/// What a check finds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Finding {
+    /// The probe fails. The reason is for the log alone.
+    Failed(String),
+    /// Something is wrong that a restart may not mend: reported, and a failure only where the user wants that.
+    Degraded(String),
+}
+
+/// A check.
+pub type Check = Arc<dyn Fn() -> Result<(), Finding> + Send + Sync>;
+
+/// An endpoint that answers with the outcome of checks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Probe {
+    /// `/healthz`.
+    Healthz,
+    /// `/livez`.
+    Livez,
+    /// `/readyz`.
+    Readyz,
+}
+
+impl Probe {
+    /// Its name, in its path, its text and its metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Healthz => "healthz",
+            Self::Livez => "livez",
+            Self::Readyz => "readyz",
+        }
+    }
+}
+
+/// Which probes run a check.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// All of them.
+    All,
+    /// `/readyz` alone.
+    Ready,
+}
+
+#[derive(Clone)]
+struct Named {
+    name: String,
+    scope: Scope,
+    check: Check,
+}
 
 /// The checks of one manager. Cheap to clone.
 #[derive(Clone)]
 pub struct HealthChecks {
-    checks: Arc<RwLock<Vec<(String, Check)>>>,
+    checks: Arc<RwLock<Vec<Named>>>,
+    /// Whether what is degraded fails a probe.
+    strict: bool,
+    /// Names of the checks that found something when they last ran, so that the log has it once.
+    troubled: Arc<Mutex<BTreeSet<String>>>,
     state: GaugeVec,
     runs: IntCounterVec,
+    degraded: GaugeVec,
 }
 
-/// An answer of `/healthz`.
+/// An answer of a probe.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Report {
     /// Whether every check that was run passed.
@@ -27,60 +84,100 @@ pub struct Report {
 }
 
 impl HealthChecks {
-    /// No checks yet. The metrics of `/metrics/slis` go to `slis`.
-    pub fn new(slis: &Registry) -> Result<Self, prometheus::Error> {
+    /// No checks yet. The metrics of `/metrics/slis` go to `slis`, our own to `metrics`.
+    pub fn new(slis: &Registry, metrics: &Registry, strict: bool) -> Result<Self, prometheus::Error> {
         let state = Opts::new("kubernetes_healthcheck", "[STABLE] This metric records the result of a single healthcheck.");
         let runs = Opts::new("kubernetes_healthchecks_total", "[STABLE] This metric records the results of all healthcheck.");
+        let degraded = Opts::new(
+            "steersman_health_check_degraded",
+            "[ALPHA] Whether a health check found something wrong when it last ran, also where that fails no probe.",
+        );
         let state = GaugeVec::new(state, &["name", "type"])?;
         let runs = IntCounterVec::new(runs, &["name", "status", "type"])?;
+        let degraded = GaugeVec::new(degraded, &["name"])?;
         slis.register(Box::new(state.clone()))?;
         slis.register(Box::new(runs.clone()))?;
-        Ok(Self { checks: Arc::default(), state, runs })
+        metrics.register(Box::new(degraded.clone()))?;
+        Ok(Self { checks: Arc::default(), strict, troubled: Arc::default(), state, runs, degraded })
     }
 
-    /// Adds checks behind those that are there.
-    pub fn add(&self, checks: impl IntoIterator<Item = (String, Check)>) {
-        self.checks.write().expect("no check panics while the list is locked").extend(checks);
+    /// Adds a check behind those that are there.
+    pub fn add(&self, name: impl Into<String>, scope: Scope, check: Check) {
+        let named = Named { name: name.into(), scope, check };
+        self.checks.write().expect("no check panics while the list is locked").push(named);
     }
 
-    /// Runs the checks. `query` is what follows the question mark: `verbose`, `exclude=<name>`.
-    pub fn report(&self, query: &str) -> Report {
+    /// Runs the checks of `probe`. `query` is what follows the question mark: `verbose`, `exclude=<name>`.
+    pub fn report(&self, probe: Probe, query: &str) -> Report {
         let pairs: Vec<_> = form_urlencoded(query);
         let verbose = pairs.iter().any(|(key, _)| key == "verbose");
         let excluded: Vec<&str> = pairs.iter().filter(|(key, _)| key == "exclude").map(|(_, value)| value.as_str()).collect();
-        let mut checks = self.checks.read().expect("no check panics while the list is locked").clone();
-        if checks.is_empty() {
-            checks.push(("ping".to_owned(), Arc::new(|| Ok(()))));
-        }
+        let checks = self.checks_of(probe);
         let mut body = String::new();
         let mut healthy = true;
-        for (name, check) in &checks {
+        for Named { name, check, .. } in &checks {
             if excluded.contains(&name.as_str()) {
                 body.push_str(&format!("[+]{name} excluded: ok\n"));
                 continue;
             }
-            let outcome = check();
-            self.observe(name, outcome.is_ok());
-            match outcome {
-                Ok(()) => body.push_str(&format!("[+]{name} ok\n")),
-                Err(reason) => {
-                    healthy = false;
-                    body.push_str(&format!("[-]{name} failed: reason withheld\n"));
-                    tracing::debug!(check = name, reason, "healthz check failed");
-                }
-            }
+            let found = check().err();
+            let failed = self.judge(probe, name, found.as_ref());
+            healthy &= !failed;
+            body.push_str(&match (failed, found) {
+                (true, _) => format!("[-]{name} failed: reason withheld\n"),
+                (false, Some(_)) => format!("[+]{name} ok, but degraded: reason withheld\n"),
+                (false, None) => format!("[+]{name} ok\n"),
+            });
         }
         if healthy && !verbose {
             return Report { healthy, body: "ok".to_owned() };
         }
-        let mut unmatched: Vec<_> = excluded.into_iter().filter(|e| !checks.iter().any(|(name, _)| name == e)).collect();
+        let mut unmatched: Vec<_> = excluded.into_iter().filter(|e| !checks.iter().any(|named| named.name == *e)).collect();
         if !unmatched.is_empty() {
             unmatched.sort_unstable();
             let list = unmatched.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(",");
             body.push_str(&format!("warn: some health checks cannot be excluded: no matches for {list}\n"));
         }
-        body.push_str(if healthy { "healthz check passed\n" } else { "healthz check failed\n" });
+        body.push_str(&format!("{} check {}\n", probe.name(), if healthy { "passed" } else { "failed" }));
         Report { healthy, body }
+    }
+
+    fn checks_of(&self, probe: Probe) -> Vec<Named> {
+        let checks = self.checks.read().expect("no check panics while the list is locked");
+        let mut checks: Vec<_> =
+            checks.iter().filter(|named| named.scope == Scope::All || probe == Probe::Readyz).cloned().collect();
+        if checks.is_empty() {
+            checks.push(Named { name: "ping".to_owned(), scope: Scope::All, check: Arc::new(|| Ok(())) });
+        }
+        checks
+    }
+
+    /// Counts and logs an outcome, and says whether it fails the probe.
+    fn judge(&self, probe: Probe, name: &str, found: Option<&Finding>) -> bool {
+        let failed = match found {
+            Some(Finding::Failed(_)) => true,
+            Some(Finding::Degraded(_)) => self.strict,
+            None => false,
+        };
+        self.state.with_label_values(&[name, probe.name()]).set(if failed { 0.0 } else { 1.0 });
+        self.runs.with_label_values(&[name, if failed { "error" } else { "success" }, probe.name()]).inc();
+        self.degraded.with_label_values(&[name]).set(if found.is_some() { 1.0 } else { 0.0 });
+        let mut troubled = self.troubled.lock().unwrap_or_else(PoisonError::into_inner);
+        match found {
+            Some(Finding::Failed(reason) | Finding::Degraded(reason)) => {
+                if troubled.insert(name.to_owned()) {
+                    tracing::warn!(check = name, reason, "health check found something wrong");
+                } else {
+                    tracing::debug!(check = name, reason, "health check still finds something wrong");
+                }
+            }
+            None => {
+                if troubled.remove(name) {
+                    tracing::info!(check = name, "health check passes again");
+                }
+            }
+        }
+        failed
     }
 
     /// Forgets the metrics of all checks.
@@ -88,10 +185,46 @@ impl HealthChecks {
         self.state.reset();
         self.runs.reset();
     }
+}
 
-    fn observe(&self, name: &str, ok: bool) {
-        self.state.with_label_values(&[name, "healthz"]).set(if ok { 1.0 } else { 0.0 });
-        self.runs.with_label_values(&[name, if ok { "success" } else { "error" }, "healthz"]).inc();
+/// How far a manager has come, as readiness sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// The API server has not said yet that it is well.
+    Connecting,
+    /// Waiting to lead.
+    Standby,
+    /// Leading, while controllers are being built and caches filled.
+    Starting,
+    /// Leading, with controllers at work.
+    Working,
+}
+
+/// Where the phase is kept. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Progress(Arc<Mutex<Phase>>);
+
+impl Progress {
+    /// At the beginning, with the check of `/readyz` that looks at it.
+    pub(crate) fn checked_by(health: &HealthChecks) -> Self {
+        let progress = Self(Arc::new(Mutex::new(Phase::Connecting)));
+        let checked = progress.clone();
+        let check = move || match checked.get() {
+            Phase::Connecting => Err(Finding::Failed("the API server has not said yet that it is well".to_owned())),
+            Phase::Starting => Err(Finding::Failed("controllers have not started yet".to_owned())),
+            Phase::Standby | Phase::Working => Ok(()),
+        };
+        health.add("startup", Scope::Ready, Arc::new(check));
+        progress
+    }
+
+    /// Notes the next phase.
+    pub(crate) fn set(&self, phase: Phase) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = phase;
+    }
+
+    fn get(&self) -> Phase {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -123,21 +256,40 @@ fn form_urlencoded(query: &str) -> Vec<(String, String)> {
 mod tests {
     use super::*;
 
-    type List = &'static [(&'static str, bool)];
+    #[derive(Debug, Clone, Copy)]
+    enum Found {
+        Good,
+        Odd,
+        Bad,
+    }
+    use Found::{Bad, Good, Odd};
+
+    type List = &'static [(&'static str, Found)];
+
+    fn none() -> HealthChecks {
+        HealthChecks::new(&Registry::new(), &Registry::new(), false).unwrap()
+    }
+
+    fn check(found: Found) -> Check {
+        Arc::new(move || match found {
+            Good => Ok(()),
+            Odd => Err(Finding::Degraded("somehow".to_owned())),
+            Bad => Err(Finding::Failed("because".to_owned())),
+        })
+    }
 
     fn checks(list: List) -> HealthChecks {
-        let checks = HealthChecks::new(&Registry::new()).unwrap();
-        checks.add(list.iter().map(|&(name, ok)| {
-            let check: Check = Arc::new(move || if ok { Ok(()) } else { Err("because".to_owned()) });
-            (name.to_owned(), check)
-        }));
+        let checks = none();
+        for &(name, found) in list {
+            checks.add(name, Scope::All, check(found));
+        }
         checks
     }
 
     #[test]
     fn answers_are_rendered_as_upstream_does() {
-        const GOOD: (&str, bool) = ("leaderElection", true);
-        const BAD: (&str, bool) = ("deployment-controller", false);
+        const GOOD: (&str, Found) = ("leaderElection", Good);
+        const BAD: (&str, Found) = ("deployment-controller", Bad);
         let pass = "healthz check passed\n";
         // (checks, query, healthy, body)
         let cases: [(List, &str, bool, String); 9] = [
@@ -162,19 +314,51 @@ mod tests {
             ),
         ];
         for (list, query, healthy, body) in cases {
-            assert_eq!(checks(list).report(query), Report { healthy, body }, "{list:?} ?{query}");
+            assert_eq!(checks(list).report(Probe::Healthz, query), Report { healthy, body }, "{list:?} ?{query}");
+        }
+    }
+
+    #[test]
+    fn what_is_degraded_is_reported_and_fails_only_when_asked_to() {
+        for (strict, body) in [
+            (false, "[+]a ok, but degraded: reason withheld\nlivez check passed\n"),
+            (true, "[-]a failed: reason withheld\nlivez check failed\n"),
+        ] {
+            let metrics = Registry::new();
+            let checks = HealthChecks::new(&Registry::new(), &metrics, strict).unwrap();
+            checks.add("a", Scope::All, check(Odd));
+            let report = checks.report(Probe::Livez, "verbose");
+            assert_eq!((report.healthy, report.body.as_str()), (!strict, body));
+            assert_eq!(checks.report(Probe::Healthz, "").healthy, !strict);
+            assert_eq!(checks.degraded.with_label_values(&["a"]).get(), 1.0);
+        }
+    }
+
+    #[test]
+    fn readiness_follows_the_phase_and_the_other_probes_do_not() {
+        let checks = none();
+        let progress = Progress::checked_by(&checks);
+        for (phase, ready) in
+            [(Phase::Connecting, false), (Phase::Standby, true), (Phase::Starting, false), (Phase::Working, true)]
+        {
+            progress.set(phase);
+            assert_eq!(checks.report(Probe::Readyz, "").healthy, ready, "{phase:?}");
+            for probe in [Probe::Healthz, Probe::Livez] {
+                let expected = format!("[+]ping ok\n{} check passed\n", probe.name());
+                assert_eq!(checks.report(probe, "verbose").body, expected, "{phase:?}");
+            }
         }
     }
 
     #[test]
     fn each_run_of_a_check_is_counted_and_an_excluded_one_is_not() {
-        let slis = Registry::new();
-        let checks = HealthChecks::new(&slis).unwrap();
-        checks.add([("a".to_owned(), Arc::new(|| Ok(())) as Check), ("b".to_owned(), Arc::new(|| Err(String::new())))]);
-        checks.report("");
-        checks.report("exclude=b");
-        let count = |name, status| checks.runs.with_label_values(&[name, status, "healthz"]).get();
-        assert_eq!((count("a", "success"), count("b", "error"), count("b", "success")), (2, 1, 0));
+        let checks = checks(&[("a", Good), ("b", Bad)]);
+        checks.report(Probe::Healthz, "");
+        checks.report(Probe::Healthz, "exclude=b");
+        checks.report(Probe::Readyz, "");
+        let count = |name, status, probe| checks.runs.with_label_values(&[name, status, probe]).get();
+        let healthz = (count("a", "success", "healthz"), count("b", "error", "healthz"), count("b", "success", "healthz"));
+        assert_eq!((healthz, count("a", "success", "readyz")), ((2, 1, 0), 1));
         assert!(checks.state.with_label_values(&["b", "healthz"]).get() < 0.5);
     }
 }

@@ -22,7 +22,7 @@ use tokio::sync::mpsc;
 use crate::api::{Clients, Connection, check_lock, wait_for_api_server};
 use crate::config::{Config, ElectionSettings};
 use crate::gates::Gates;
-use crate::health::{Check, HealthChecks};
+use crate::health::{Check, Finding, HealthChecks, Phase, Progress, Scope};
 use crate::server::{Endpoints, ServeError, Server};
 use crate::{controllers, metrics, version};
 
@@ -120,6 +120,7 @@ pub struct Manager {
     queue_metrics: QueueMetrics,
     debug: DebugPages,
     health: HealthChecks,
+    progress: Progress,
     server: Option<(Server, Endpoints)>,
     address: Option<SocketAddr>,
 }
@@ -131,7 +132,7 @@ impl Manager {
         metrics::register(&registry)?;
         let clients = Clients::new(connection, &config, &registry)?;
         let queue_metrics = QueueMetrics::register(&registry)?;
-        let health = HealthChecks::new(&slis)?;
+        let health = HealthChecks::new(&slis, &registry, config.strict_health_checks)?;
         let debug = DebugPages::default();
         let mut address = None;
         let server = match &config.serving {
@@ -152,12 +153,18 @@ impl Manager {
             }
             None => None,
         };
-        Ok(Self { config, clients, clock, registry, queue_metrics, debug, health, server, address })
+        let progress = Progress::checked_by(&health);
+        Ok(Self { config, clients, clock, registry, queue_metrics, debug, health, progress, server, address })
     }
 
     /// Where health and metrics are served.
     pub fn address(&self) -> Option<SocketAddr> {
         self.address
+    }
+
+    /// The checks, as `/healthz`, `/livez` and `/readyz` run them.
+    pub fn health(&self) -> HealthChecks {
+        self.health.clone()
     }
 
     /// The metrics, as `/metrics` shows them.
@@ -173,6 +180,7 @@ impl Manager {
         let tasks = Tasks::default();
         self.registry.register(Box::new(tasks.panics()))?;
         let background = CancellationToken::new();
+        self.health.add("shutdown", Scope::Ready, shutdown_check(&stop));
         let server = self.server.take();
         let elector = match self.config.election.clone() {
             Some(settings) => Some(self.elector(&settings, &tasks, &background)?),
@@ -196,6 +204,8 @@ impl Manager {
         if self.config.standby_informers {
             informers.start(&tasks, &background);
         }
+        self.health.add("informer-sync", Scope::Ready, informer_check(&informers));
+        self.progress.set(Phase::Standby);
 
         let gate = elector.as_ref().map(Elector::gate);
         let mut term = Term {
@@ -278,8 +288,7 @@ impl Manager {
         let recorder = EventRecorder::start(version::COMPONENT, client.clone(), self.clock.clone(), tasks, stop);
         let elector = Elector::new(config, client, recorder, self.clock.clone(), &self.registry)?;
         let health = elector.health();
-        let check: Check = Arc::new(move || health.check());
-        self.health.add([("leaderElection".to_owned(), check)]);
+        self.health.add("leaderElection", Scope::All, Arc::new(move || health.check().map_err(Finding::Failed)));
         Ok(elector)
     }
 
@@ -294,6 +303,7 @@ impl Manager {
         background: &CancellationToken,
         stop: &CancellationToken,
     ) -> Result<(), RunError> {
+        self.progress.set(Phase::Starting);
         // Minutes may have passed since the first time.
         tokio::select! {
             () = stop.cancelled() => return Ok(()),
@@ -301,8 +311,9 @@ impl Manager {
         }
         let context = self.context(term, informers);
         let built = self.build(&context)?;
-        let ping = |(name, _): &(&'static str, _)| -> (String, Check) { ((*name).to_owned(), Arc::new(|| Ok(()))) };
-        self.health.add(built.iter().map(ping));
+        for (name, _) in &built {
+            self.health.add(*name, Scope::All, Arc::new(|| Ok(())));
+        }
         informers.start(tasks, background);
 
         let running = tasks.beside();
@@ -315,6 +326,7 @@ impl Manager {
                 running.spawn(name, supervised(name, controller, delay, work.clone(), ends.clone()));
             }
             drop(ends);
+            self.progress.set(Phase::Working);
             tokio::select! {
                 () = stop.cancelled() => tracing::info!("Requested to terminate. Exiting."),
                 Some(name) = ended.recv() => outcome = Err(RunError::ControllerEnded(name)),
@@ -398,6 +410,25 @@ impl Drop for End {
             let _ = self.ends.send(self.name);
         }
     }
+}
+
+/// Fails from the moment the process was asked to end.
+fn shutdown_check(stop: &CancellationToken) -> Check {
+    let stop = stop.clone();
+    Arc::new(move || if stop.is_cancelled() { Err(Finding::Failed("the process is about to end".to_owned())) } else { Ok(()) })
+}
+
+/// Fails until the informers that were started have synced; afterwards it reports what keeps them from being up to date.
+fn informer_check(informers: &InformerFactory) -> Check {
+    let informers = informers.clone();
+    Arc::new(move || {
+        let (waiting, troubles) = (informers.not_synced(), informers.troubles());
+        match (waiting.is_empty(), troubles.is_empty()) {
+            (false, _) => Err(Finding::Failed(format!("not synced: {}", waiting.join(", ")))),
+            (true, false) => Err(Finding::Degraded(troubles.join(", "))),
+            (true, true) => Ok(()),
+        }
+    })
 }
 
 /// Whether some write may still be under way, or be refused for a good reason.

@@ -2,7 +2,7 @@
 //!
 //! accept -> TLS -> `Cache-Control` -> who may see this path -> exact paths
 //!
-//! `/version` is ours: upstream's manager has none, though its API server does.
+//! `/version`, `/livez` and `/readyz` are ours: upstream's manager has none of them, though its API server does.
 //!
 //! Requests are not authenticated yet. Until they are, whoever is on this machine may see everything, and everyone else what
 //! `--authorization-always-allow-paths` opens; the rest is answered as upstream answers a stranger.
@@ -35,7 +35,7 @@ use tower::Service;
 
 use crate::config::Serving;
 use crate::exposition;
-use crate::health::HealthChecks;
+use crate::health::{HealthChecks, Probe};
 use crate::tls::{self, TlsError};
 use crate::version;
 
@@ -76,7 +76,7 @@ fn reason(error: &std::io::Error) -> String {
 /// What is served.
 #[derive(Clone)]
 pub struct Endpoints {
-    /// `/healthz`.
+    /// `/healthz`, `/livez`, `/readyz`.
     pub health: HealthChecks,
     /// `/metrics`.
     pub metrics: Registry,
@@ -219,7 +219,9 @@ async fn serve(
 
 fn router(endpoints: Endpoints) -> Router {
     Router::new()
-        .route("/healthz", any(healthz))
+        .route("/healthz", any(|state, request| probe(Probe::Healthz, state, request)))
+        .route("/livez", any(|state, request| probe(Probe::Livez, state, request)))
+        .route("/readyz", any(|state, request| probe(Probe::Readyz, state, request)))
         .route("/metrics", any(metrics))
         .route("/metrics/slis", any(slis))
         .route("/configz", any(configz))
@@ -282,8 +284,8 @@ async fn not_found(State(endpoints): State<Endpoints>, request: Request) -> Resp
     text(StatusCode::NOT_FOUND, "404 page not found\n")
 }
 
-async fn healthz(State(endpoints): State<Endpoints>, request: Request) -> Response {
-    let report = endpoints.health.report(request.uri().query().unwrap_or_default());
+async fn probe(probe: Probe, State(endpoints): State<Endpoints>, request: Request) -> Response {
+    let report = endpoints.health.report(probe, request.uri().query().unwrap_or_default());
     text(if report.healthy { StatusCode::OK } else { StatusCode::INTERNAL_SERVER_ERROR }, report.body)
 }
 
@@ -326,7 +328,7 @@ mod tests {
         let metrics = Registry::new();
         crate::metrics::register(&metrics).unwrap();
         Endpoints {
-            health: HealthChecks::new(&slis).unwrap(),
+            health: HealthChecks::new(&slis, &metrics, false).unwrap(),
             metrics,
             slis,
             disabled_metrics: Arc::new(["version_info".to_owned()]),
@@ -367,7 +369,9 @@ mod tests {
             ("HEAD", "/healthz", 200, text, Some("")),
             ("GET", "/healthz/", 404, text, Some("404 page not found\n")),
             ("GET", "/healthz/ping", 404, text, Some("404 page not found\n")),
-            ("GET", "/readyz", 404, text, Some("404 page not found\n")),
+            ("GET", "/livez", 200, text, Some("ok")),
+            ("GET", "/readyz?verbose", 200, text, Some("[+]ping ok\nreadyz check passed\n")),
+            ("GET", "/readyz/", 404, text, Some("404 page not found\n")),
             ("GET", "/version", 200, "application/json", None),
             ("GET", "/version/", 404, text, Some("404 page not found\n")),
             ("GET", "/configz", 200, "application/json", Some("{}")),

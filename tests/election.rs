@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use steersman::health::HealthChecks;
 use steersman::{Config, Connection, ControllerRegistry, Manager, Options, RunError};
 use steersman_devcluster::DevCluster;
 use steersman_devcluster::faults::Matcher;
@@ -15,6 +16,7 @@ use crate::support::LIMIT;
 use crate::support::cluster::{deployment, held, wait_for_count, wait_for_lease};
 
 pub(crate) struct Running {
+    pub(crate) health: HealthChecks,
     task: JoinHandle<Result<(), RunError>>,
     stop: CancellationToken,
 }
@@ -41,7 +43,8 @@ pub(crate) fn start(cluster: &DevCluster, flags: &[(&str, &str)]) -> Running {
     let connection = Connection::in_process(cluster.client(), "devcluster");
     let manager = Manager::new(config, connection, cluster.clock().clone()).unwrap();
     let stop = CancellationToken::new();
-    Running { task: tokio::spawn(manager.run(stop.clone())), stop }
+    let health = manager.health();
+    Running { health, task: tokio::spawn(manager.run(stop.clone())), stop }
 }
 
 #[tokio::test(start_paused = true)]

@@ -6,6 +6,7 @@ mod dev;
 mod election;
 mod failover;
 mod harness;
+mod health;
 mod kubectl;
 mod lifecycle;
 mod parity;

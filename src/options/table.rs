@@ -237,6 +237,7 @@ pub(super) const SECTIONS: &[(&str, &[Flag])] = &[
     ]),
     ("Steersman", &[
         flag("standby-informers", Bool, "true", Live, "keep the caches warm before leading, so that a takeover starts at once"),
+        flag("strict-health-checks", Bool, "false", Live, "fail /healthz, /livez and /readyz for what is otherwise only reported: stuck queues, panics, dead watches"),
     ]),
     ("Global", &[
         flag("help", Bool, "false", Live, "print help, exit 0; short form -h"),

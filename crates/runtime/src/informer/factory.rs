@@ -9,6 +9,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tracing::info;
 
+use super::contact::Contact;
 use super::metadata::{Followed, MetadataInformer, Own};
 use super::metrics::InformerMetrics;
 use super::shared::SharedInformer;
@@ -45,6 +46,7 @@ struct Informer {
     shared: Box<dyn Any + Send>,
     followed: Arc<dyn Followed>,
     synced: watch::Receiver<bool>,
+    contact: Arc<Contact>,
     /// Taken when it is started.
     start: Option<Start>,
 }
@@ -86,6 +88,7 @@ impl InformerFactory {
             followed: Arc::new(shared.clone()),
             shared: Box::new(shared.clone()),
             synced: shared.shared.synced(),
+            contact: Arc::clone(&shared.shared.contact),
             start: Some(Box::new(move |tasks, stop| {
                 tasks.spawn(format!("informer {}", T::RESOURCE), running.run(source, resync, stop));
             })),
@@ -145,5 +148,19 @@ impl InformerFactory {
                 synced
             }
         }
+    }
+
+    /// The resources whose started informers have not synced yet.
+    pub fn not_synced(&self) -> Vec<String> {
+        let waiting = |informer: &&Informer| informer.start.is_none() && !*informer.synced.borrow();
+        self.informers().iter().filter(waiting).map(|informer| informer.resource.to_string()).collect()
+    }
+
+    /// What is wrong with the watches of synced informers, one sentence each: those that cannot be opened, or have been silent for
+    /// longer than a living server is. What they hold may be out of date.
+    pub fn troubles(&self) -> Vec<String> {
+        let synced = |informer: &&Informer| informer.start.is_none() && *informer.synced.borrow();
+        let trouble = |informer: &Informer| Some(format!("the watch of {} {}", informer.resource, informer.contact.trouble()?));
+        self.informers().iter().filter(synced).filter_map(trouble).collect()
     }
 }

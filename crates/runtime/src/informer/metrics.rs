@@ -1,9 +1,15 @@
 //! Metric handles of the informers.
 
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use prometheus::{Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry};
+use prometheus::core::{Collector, Desc};
+use prometheus::proto::MetricFamily;
+use prometheus::{
+    GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
+};
 
+use super::contact::Contact;
 use crate::resource::ResourceType;
 
 /// Upstream's value of the label `name`.
@@ -19,6 +25,7 @@ pub(super) struct InformerMetrics {
     relists: IntCounterVec,
     events: IntCounterVec,
     panics: IntCounterVec,
+    ages: WatchAges,
 }
 
 /// The same for one resource.
@@ -29,6 +36,7 @@ pub(super) struct ResourceMetrics {
     relists: IntCounter,
     events: IntCounter,
     panics: IntCounter,
+    contact: Arc<Contact>,
 }
 
 impl InformerMetrics {
@@ -46,17 +54,19 @@ impl InformerMetrics {
                 upstream,
             )?,
             latency: HistogramVec::new(latency.buckets(LATENCY_BUCKETS.to_vec()), upstream)?,
-            objects: IntGaugeVec::new(Opts::new("steersman_informer_objects", "Objects in the cache."), ours)?,
+            objects: IntGaugeVec::new(Opts::new("steersman_informer_objects", "[ALPHA] Objects in the cache."), ours)?,
             relists: counter(
                 "steersman_informer_relists_total",
-                "Complete states received from the API server, the first included.",
+                "[ALPHA] Complete states received from the API server, the first included.",
             )?,
-            events: counter("steersman_informer_watch_events_total", "Watch events received, bookmarks included.")?,
-            panics: counter("steersman_informer_handler_panics_total", "Panics caught in handlers of changes.")?,
+            events: counter("steersman_informer_watch_events_total", "[ALPHA] Watch events received, bookmarks included.")?,
+            panics: counter("steersman_informer_handler_panics_total", "[ALPHA] Panics caught in handlers of changes.")?,
+            ages: WatchAges::new(ours)?,
         };
         registry.register(Box::new(metrics.queued.clone()))?;
         registry.register(Box::new(metrics.latency.clone()))?;
         registry.register(Box::new(metrics.objects.clone()))?;
+        registry.register(Box::new(metrics.ages.clone()))?;
         for family in [&metrics.relists, &metrics.events, &metrics.panics] {
             registry.register(Box::new(family.clone()))?;
         }
@@ -78,19 +88,27 @@ impl InformerMetrics {
     }
 
     fn with_latency(&self, resource: &ResourceType, latency: Option<Histogram>) -> ResourceMetrics {
-        let ours = resource.to_string();
-        let ours = [ours.as_str()];
+        let resource = resource.to_string();
+        let contact = Arc::default();
+        self.ages.watch(&resource, &contact);
+        let ours = [resource.as_str()];
         ResourceMetrics {
             latency,
             objects: self.objects.with_label_values(&ours),
             relists: self.relists.with_label_values(&ours),
             events: self.events.with_label_values(&ours),
             panics: self.panics.with_label_values(&ours),
+            contact,
         }
     }
 }
 
 impl ResourceMetrics {
+    /// Where the informer notes what it hears.
+    pub(super) fn contact(&self) -> Arc<Contact> {
+        Arc::clone(&self.contact)
+    }
+
     pub(super) fn event(&self) {
         self.events.inc();
     }
@@ -108,5 +126,47 @@ impl ResourceMetrics {
             latency.observe(took.as_secs_f64());
         }
         self.objects.set(i64::try_from(objects).unwrap_or(i64::MAX));
+    }
+}
+
+/// A resource and when its informer, which may be gone, last heard of it.
+type Watched = (String, Weak<Contact>);
+
+/// How long each watch has been silent, computed when it is read. Informers that are not running have no series.
+#[derive(Clone)]
+struct WatchAges {
+    gauge: GaugeVec,
+    watched: Arc<Mutex<Vec<Watched>>>,
+}
+
+impl WatchAges {
+    fn new(labels: &[&str]) -> Result<Self, prometheus::Error> {
+        let opts = Opts::new(
+            "steersman_informer_watch_age_seconds",
+            "[ALPHA] Seconds since anything was last received for this resource, bookmarks included.",
+        );
+        Ok(Self { gauge: GaugeVec::new(opts, labels)?, watched: Arc::default() })
+    }
+
+    fn watch(&self, resource: &str, contact: &Arc<Contact>) {
+        let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
+        watched.push((resource.to_owned(), Arc::downgrade(contact)));
+    }
+}
+
+impl Collector for WatchAges {
+    fn desc(&self) -> Vec<&Desc> {
+        self.gauge.desc()
+    }
+
+    fn collect(&self) -> Vec<MetricFamily> {
+        let watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
+        self.gauge.reset();
+        for (resource, contact) in &*watched {
+            if let Some(age) = contact.upgrade().and_then(|contact| contact.age()) {
+                self.gauge.with_label_values(&[resource]).set(age.as_secs_f64());
+            }
+        }
+        self.gauge.collect()
     }
 }

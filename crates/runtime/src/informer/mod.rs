@@ -17,6 +17,7 @@
 //! - [`Store::resource_version`] moves with events, bookmarks and lists, also over changes of objects that were deleted again,
 //!   so a writer can wait for its own writes ([`SharedInformer::when_seen`]).
 
+mod contact;
 mod factory;
 mod metadata;
 mod metrics;

@@ -26,9 +26,9 @@ pub(super) async fn run<T: Object>(source: &dyn ListWatch, informer: &Shared<T>)
     let mut reflector = Reflector { source, informer, progress: Progress::new(), initial: Objects::default() };
     let mut backoff = Backoff::new(Instant::now());
     loop {
-        if let Some(end) = reflector.ask().await
-            && reflector.progress.ended(end)
-        {
+        let Some(end) = reflector.ask().await else { continue };
+        informer.contact.lost();
+        if reflector.progress.ended(end) {
             time::sleep(backoff.step(Instant::now(), rand::random())).await;
         }
     }
@@ -69,6 +69,7 @@ impl<T: Object> Reflector<'_, T> {
     async fn list(&mut self, query: String, from: ListFrom) -> Option<End> {
         match self.pages(query, from).await {
             Ok((objects, version)) => {
+                self.informer.contact.heard();
                 self.replace(objects, version);
                 None
             }
@@ -126,6 +127,7 @@ impl<T: Object> Reflector<'_, T> {
             Err(_) => return self.silent(limit),
         };
         let (mut frames, mut heard) = (0, Instant::now());
+        self.informer.contact.heard();
         loop {
             let patience = if self.is_initial() { INITIAL_SILENCE.min(limit) } else { limit };
             let line = match time::timeout(patience, stream.next()).await {
@@ -147,6 +149,7 @@ impl<T: Object> Reflector<'_, T> {
                 Err(_) => return self.silent(limit),
             };
             (frames, heard) = (frames + 1, Instant::now());
+            self.informer.contact.heard();
             if let Err(end) = self.take(&line) {
                 return end;
             }

@@ -12,6 +12,7 @@ use tokio::sync::watch;
 use tokio::time::{self, Instant};
 use tracing::error;
 
+use super::contact::Contact;
 use super::metrics::ResourceMetrics;
 use super::reflector;
 use super::source::ListWatch;
@@ -102,12 +103,14 @@ impl<T: Object> SharedInformer<T> {
                 time::sleep(RESTART_PAUSE).await;
             }
         };
+        self.shared.contact.began();
         // One task for all of it, so that nothing here runs at the same time as something else.
         tokio::select! {
             () = stop.cancelled() => {}
             () = follow => {}
             () = repeat => {}
         }
+        self.shared.contact.ended();
     }
 }
 
@@ -124,6 +127,7 @@ pub(super) struct Shared<T> {
     waiting: Mutex<BTreeMap<(u64, u64), Callback>>,
     rewound: Mutex<Vec<Box<dyn Fn() + Send + Sync>>>,
     synced: watch::Sender<bool>,
+    pub(super) contact: Arc<Contact>,
     pub(super) metrics: ResourceMetrics,
 }
 
@@ -136,6 +140,7 @@ impl<T: Object> Shared<T> {
             waiting: Mutex::default(),
             rewound: Mutex::default(),
             synced: watch::Sender::new(false),
+            contact: metrics.contact(),
             metrics,
         }
     }

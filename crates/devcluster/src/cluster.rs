@@ -1,6 +1,5 @@
 //! [`DevCluster`]: one server with its doors, and the shortcuts that tests take through the same API.
 
-use std::convert::Infallible;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -217,7 +216,8 @@ impl DevCluster {
             .header(http::header::USER_AGENT, "devcluster")
             .body(body.into())
             .map_err(|error| Status::bad_request(format!("no request can be made for {path:?}: {error}")))?;
-        let response = self.server.handle(request).await;
+        let reset = |_| Status::internal("the connection was reset before an answer came");
+        let response = self.server.handle(request).await.map_err(reset)?;
         let code = response.status().as_u16();
         let bytes = match response.into_body().collect().await {
             Ok(collected) => collected.to_bytes(),
@@ -270,10 +270,10 @@ where
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     type Response = Response<Body>;
-    type Error = Infallible;
-    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+    type Error = std::io::Error;
+    type Future = Pin<Box<dyn Future<Output = std::io::Result<Response<Body>>> + Send>>;
 
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
         Poll::Ready(Ok(()))
     }
 
@@ -285,10 +285,10 @@ where
                 .collect()
                 .await
                 .map_err(|error| Status::bad_request(format!("the request body ended early: {}", error.into())));
-            Ok(match collected {
-                Ok(body) => server.handle(Request::from_parts(parts, body.to_bytes())).await,
-                Err(status) => crate::rest::refusal(&status),
-            })
+            match collected {
+                Ok(body) => Ok(server.handle(Request::from_parts(parts, body.to_bytes())).await?),
+                Err(status) => Ok(crate::rest::refusal(&status)),
+            }
         })
     }
 }

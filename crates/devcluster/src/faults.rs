@@ -1,150 +1,205 @@
-//! What goes wrong on purpose: refusals, delays, groups that cannot be discovered, and watches that fall silent or break.
+//! What goes wrong on purpose: refusals, delays, lost answers, groups that cannot be discovered, a cache that lags, and watches that
+//! fall silent, break, or leave events out.
 //!
-//! A rule applies to the requests its [`Matcher`] matches, for the next `n` of them or until it is removed.
+//! A rule applies to the requests, or watch events, that its [`Matcher`] matches, for the next `n` of them or until it is removed.
+//!
+//! ```
+//! # use steersman_devcluster::DevCluster;
+//! # use steersman_devcluster::faults::{EventFault, Matcher, RequestFault, conflict, throttled};
+//! # use steersman_runtime::clock::Clock;
+//! # use std::time::Duration;
+//! # use serde_json::json;
+//! # let clock = Clock::runtime("2026-01-01T00:00:00Z".parse().unwrap());
+//! # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+//! let cluster = DevCluster::new(clock);
+//! let faults = cluster.faults();
+//!
+//! // The second creation of a pod is refused once, and the third is stored but never answered.
+//! faults.on_request(Matcher::new("create", "pods").nth(2), RequestFault::Reject(throttled(5)), Some(1));
+//! let lost = faults.on_request(Matcher::new("create", "pods").nth(3), RequestFault::LoseAnswer, Some(1));
+//!
+//! // Watches of `my-operator` never send the first event of the pod `b`; two seconds later they end with 410.
+//! let missed = EventFault::Drop { repaired_after: Duration::from_secs(2) };
+//! faults.on_event(Matcher::new("watch", "pods").name("b").client("my-operator"), missed, Some(1));
+//!
+//! let pod = |name| json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
+//!                         "spec": {"containers": [{"name": "main", "image": "web:1"}]}});
+//! assert!(cluster.create(pod("a")).await.is_ok());
+//! assert_eq!(cluster.create(pod("b")).await.unwrap_err().code, 429);
+//! assert!(cluster.create(pod("b")).await.is_err(), "nobody learns that it was stored");
+//! assert_eq!((cluster.count("pods"), faults.hits(lost)), (2, 1));
+//! # });
+//! ```
 
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
-use crate::rest::{Target, Verb};
 use crate::status::Status;
 
-/// Which requests a rule is about; `None` matches all.
-#[derive(Debug, Clone, Default)]
-pub struct Matcher {
-    /// Verb, such as `create`.
-    pub verb: Option<String>,
-    /// Plural resource, such as `pods`.
-    pub resource: Option<String>,
-    /// Subresource, such as `status`; `Some("")` matches only requests for the object itself.
-    pub subresource: Option<String>,
-    /// Namespace.
-    pub namespace: Option<String>,
-    /// Name in the path.
-    pub name: Option<String>,
-}
+mod matcher;
+mod rules;
+mod watches;
 
-impl Matcher {
-    /// Requests with this verb on this resource itself, not on its subresources.
-    pub fn new(verb: &str, resource: &str) -> Self {
-        Self {
-            verb: Some(verb.to_owned()),
-            resource: Some(resource.to_owned()),
-            subresource: Some(String::new()),
-            namespace: None,
-            name: None,
-        }
-    }
+pub use matcher::Matcher;
+pub use rules::RuleId;
+pub use watches::EventFault;
 
-    /// The same, on one subresource.
-    pub fn subresource(mut self, subresource: &str) -> Self {
-        self.subresource = Some(subresource.to_owned());
-        self
-    }
+pub(crate) use matcher::Seen;
+pub(crate) use watches::WatchFaults;
 
-    /// The same, in one namespace.
-    pub fn namespace(mut self, namespace: &str) -> Self {
-        self.namespace = Some(namespace.to_owned());
-        self
-    }
+use rules::{Effect, Rules};
 
-    /// The same, on one object.
-    pub fn name(mut self, name: &str) -> Self {
-        self.name = Some(name.to_owned());
-        self
-    }
-
-    fn matches(&self, verb: Verb, target: &Target) -> bool {
-        let is = |wanted: &Option<String>, found: &str| wanted.as_deref().is_none_or(|wanted| wanted == found);
-        is(&self.verb, verb.as_str())
-            && is(&self.resource, &target.resource().plural)
-            && is(&self.subresource, target.subresource.map_or("", |part| part.name))
-            && is(&self.namespace, &target.namespace)
-            && is(&self.name, &target.name)
-    }
-}
-
-/// Handle of a rule, to remove it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RuleId(u64);
-
+/// What happens to a request. Of several rules that match, all delays count, and the first of the others.
 #[derive(Debug, Clone)]
-enum Effect {
+pub enum RequestFault {
+    /// It is answered with this, and not handled.
     Reject(Status),
+    /// It is handled later.
     Delay(Duration),
+    /// The same, by a random time up to this.
+    DelayUpTo(Duration),
+    /// The connection is reset before it is handled.
+    Reset,
+    /// It is handled, and the connection is reset in place of the answer.
+    LoseAnswer,
+    /// It is neither handled nor answered; the connection stays open.
+    Hang,
+    /// It is handled, but never answered; the connection stays open.
+    HangAfterwards,
 }
 
-#[derive(Debug)]
-struct Rule {
-    id: RuleId,
-    matcher: Matcher,
-    effect: Effect,
-    /// `None` means until removed.
-    left: Option<usize>,
-    hits: usize,
+/// 409, as upon a write to a version that is no longer the latest.
+pub fn conflict() -> Status {
+    let why = "the object has been modified; please apply your changes to the latest version and try again";
+    Status::new(409, "Conflict", format!("Operation cannot be fulfilled: {why}"))
 }
 
-#[derive(Debug, Default)]
-struct Rules {
-    list: Vec<Rule>,
-    issued: u64,
-    /// Hits of rules that are used up or removed.
-    past_hits: Vec<(RuleId, usize)>,
+/// 410, as for a revision that was compacted.
+pub fn expired() -> Status {
+    Status::expired("The provided resource version is too old.")
 }
 
-/// What watches are told.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct WatchFaults {
-    stalled: Vec<String>,
-    /// Grows each time the watches of a resource are to break.
-    broken: Vec<(String, u64)>,
+/// 429 with `Retry-After`.
+pub fn throttled(retry_after_seconds: u32) -> Status {
+    let causes = serde_json::Value::Null;
+    Status::too_many_requests("too many requests, please try again later", Some(retry_after_seconds), causes)
 }
 
-impl WatchFaults {
-    pub(crate) fn stalled(&self, plural: &str) -> bool {
-        self.stalled.iter().any(|resource| resource == plural)
-    }
+/// 500, as when the database has no leader.
+pub fn internal_error() -> Status {
+    Status::internal("etcdserver: leader changed")
+}
 
-    pub(crate) fn breaks(&self, plural: &str) -> u64 {
-        self.broken.iter().find(|(resource, _)| resource == plural).map_or(0, |(_, count)| *count)
-    }
+/// What becomes of the connection of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fate {
+    Answered,
+    Reset,
+    Silence,
+}
+
+/// What becomes of a request.
+pub(crate) enum Verdict {
+    /// It is handled.
+    Handle(Fate),
+    Refuse(Status),
+    /// It is not even looked at.
+    Ignore(Fate),
 }
 
 /// The faults of one server.
 #[derive(Debug, Default)]
 pub struct Faults {
     rules: Mutex<Rules>,
+    /// How many of the rules are about events, so that watches need no lock when there are none.
+    event_rules: AtomicUsize,
+    /// Signalled when a rule is met.
+    met: Notify,
     watches: watch::Sender<WatchFaults>,
     /// Groups as if their aggregated server were down.
     undiscoverable: Mutex<Vec<String>>,
 }
 
 impl Faults {
+    /// Does this to matching requests, the next `times` times, or until removed.
+    pub fn on_request(&self, matcher: Matcher, fault: RequestFault, times: Option<usize>) -> RuleId {
+        self.add(matcher, Effect::Request(fault), times)
+    }
+
+    /// Does this to matching events of watches, also of those that are open already, the next `times` times, or until removed. The
+    /// state that a watch begins with is not meant.
+    pub fn on_event(&self, matcher: Matcher, fault: EventFault, times: Option<usize>) -> RuleId {
+        self.add(matcher, Effect::Event(fault), times)
+    }
+
     /// Answers matching requests with `status`, the next `times` times, or until removed.
     pub fn reject(&self, matcher: Matcher, status: Status, times: Option<usize>) -> RuleId {
-        self.add(matcher, Effect::Reject(status), times)
+        self.on_request(matcher, RequestFault::Reject(status), times)
     }
 
     /// Lets matching requests wait before they are handled, the next `times` times, or until removed.
     pub fn delay(&self, matcher: Matcher, by: Duration, times: Option<usize>) -> RuleId {
-        self.add(matcher, Effect::Delay(by), times)
+        self.on_request(matcher, RequestFault::Delay(by), times)
     }
 
-    /// Ends a rule.
+    /// Starts the sequence of random delays anew; without this, it is the same in every cluster.
+    pub fn seed(&self, seed: u64) {
+        self.lock().seed(seed);
+    }
+
+    /// Ends a rule, or a view held by [`Faults::hold_view`].
     pub fn remove(&self, id: RuleId) {
         let mut rules = self.lock();
-        if let Some(position) = rules.list.iter().position(|rule| rule.id == id) {
-            let rule = rules.list.remove(position);
-            rules.past_hits.push((id, rule.hits));
+        rules.remove(id);
+        self.event_rules.store(rules.about_events(), Ordering::Relaxed);
+        drop(rules);
+        self.watches.send_modify(|watches| watches.release(id));
+    }
+
+    /// How many requests or events a rule has met, also after it ended.
+    pub fn hits(&self, id: RuleId) -> usize {
+        self.lock().hits(id)
+    }
+
+    /// Waits until a rule has met a request or event.
+    pub async fn met(&self, id: RuleId) {
+        loop {
+            let met = self.met.notified();
+            if self.hits(id) > 0 {
+                return;
+            }
+            met.await;
         }
     }
 
-    /// How many requests a rule has met, also after it ended.
-    pub fn hits(&self, id: RuleId) -> usize {
-        let rules = self.lock();
-        let live = rules.list.iter().find(|rule| rule.id == id).map(|rule| rule.hits);
-        live.or_else(|| rules.past_hits.iter().find(|(past, _)| *past == id).map(|(_, hits)| *hits)).unwrap_or(0)
+    /// Shows matching requests nothing later than `revision` until [`Faults::remove`], as a server does whose cache lags behind the
+    /// database: lists and gets with `resourceVersion=0` answer with the state of then, and watches fall silent. Requests that ask for
+    /// the latest state get it, or, where only the cache can serve them, 504 after three seconds, as upstream's do.
+    ///
+    /// ```
+    /// # use steersman_devcluster::DevCluster;
+    /// # use steersman_devcluster::faults::Matcher;
+    /// # use steersman_runtime::clock::Clock;
+    /// # use serde_json::json;
+    /// # let clock = Clock::runtime("2026-01-01T00:00:00Z".parse().unwrap());
+    /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+    /// let cluster = DevCluster::new(clock);
+    /// let view = cluster.faults().hold_view(Matcher::default(), cluster.revision());
+    /// cluster.create(json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "new"}})).await.unwrap();
+    /// let maps = "/api/v1/namespaces/default/configmaps";
+    /// assert!(cluster.get(&format!("{maps}/new")).await.is_ok());
+    /// assert_eq!(cluster.get(&format!("{maps}/new?resourceVersion=0")).await.unwrap_err().code, 404);
+    /// cluster.faults().remove(view);
+    /// assert!(cluster.get(&format!("{maps}/new?resourceVersion=0")).await.is_ok());
+    /// # });
+    /// ```
+    pub fn hold_view(&self, matcher: Matcher, revision: u64) -> RuleId {
+        let id = self.lock().issue();
+        self.watches.send_modify(|watches| watches.hold(id, matcher, revision));
+        id
     }
 
     /// Discovery knows no more than the name of this group, as when the aggregated API server behind it is down; its objects are
@@ -171,72 +226,92 @@ impl Faults {
 
     /// Watches of this resource stay open and say nothing until [`Faults::resume_watches`]; then they send what they missed.
     pub fn stall_watches(&self, plural: &str) {
-        self.watches.send_modify(|watches| {
-            if !watches.stalled(plural) {
-                watches.stalled.push(plural.to_owned());
-            }
-        });
+        self.watches.send_modify(|watches| watches.stall(plural));
     }
 
     /// Ends [`Faults::stall_watches`].
     pub fn resume_watches(&self, plural: &str) {
-        self.watches.send_modify(|watches| watches.stalled.retain(|resource| resource != plural));
+        self.watches.send_modify(|watches| watches.resume(plural));
     }
 
     /// Closes the watches of this resource that are open now.
     pub fn break_watches(&self, plural: &str) {
-        self.watches.send_modify(|watches| match watches.broken.iter_mut().find(|(resource, _)| resource == plural) {
-            Some((_, count)) => *count += 1,
-            None => watches.broken.push((plural.to_owned(), 1)),
-        });
+        self.watches.send_modify(|watches| watches.break_open(plural));
     }
 
     pub(crate) fn watch_faults(&self) -> watch::Receiver<WatchFaults> {
         self.watches.subscribe()
     }
 
-    /// Applies the rules to a request: waits as long as delays say, and returns the first refusal.
-    pub(crate) async fn check(&self, verb: Verb, target: &Target) -> Result<(), Status> {
-        let mut refusal = None;
+    /// The latest revision that the cache shows to this request, when it lags.
+    pub(crate) fn view(&self, seen: &Seen<'_>) -> Option<u64> {
+        self.watches.borrow().view(seen)
+    }
+
+    /// Applies the rules to a request: waits as long as delays say, and tells what becomes of it.
+    pub(crate) async fn check(&self, seen: &Seen<'_>) -> Verdict {
+        let effects = self.meet(seen, |effect| match effect {
+            Effect::Request(fault) => Some(fault.clone()),
+            Effect::Event(_) => None,
+        });
+        let mut verdict = None;
         let mut delay = Duration::ZERO;
-        for effect in self.effects(verb, target) {
-            match effect {
-                Effect::Reject(status) => refusal = refusal.or(Some(status)),
-                Effect::Delay(by) => delay += by,
-            }
+        for effect in effects {
+            let outcome = match effect {
+                RequestFault::Delay(by) => {
+                    delay += by;
+                    continue;
+                }
+                RequestFault::DelayUpTo(limit) => {
+                    delay += self.lock().up_to(limit);
+                    continue;
+                }
+                RequestFault::Reject(status) => Verdict::Refuse(status),
+                RequestFault::Reset => Verdict::Ignore(Fate::Reset),
+                RequestFault::LoseAnswer => Verdict::Handle(Fate::Reset),
+                RequestFault::Hang => Verdict::Ignore(Fate::Silence),
+                RequestFault::HangAfterwards => Verdict::Handle(Fate::Silence),
+            };
+            verdict = verdict.or(Some(outcome));
         }
         if !delay.is_zero() {
             tokio::time::sleep(delay).await;
         }
-        refusal.map_or(Ok(()), Err)
+        verdict.unwrap_or(Verdict::Handle(Fate::Answered))
     }
 
-    fn effects(&self, verb: Verb, target: &Target) -> Vec<Effect> {
-        let mut rules = self.lock();
-        let mut effects = Vec::new();
-        let mut ended = Vec::new();
-        for rule in rules.list.iter_mut().filter(|rule| rule.matcher.matches(verb, target)) {
-            effects.push(rule.effect.clone());
-            rule.hits += 1;
-            if let Some(left) = &mut rule.left {
-                *left -= 1;
-                if *left == 0 {
-                    ended.push((rule.id, rule.hits));
-                }
+    /// What happens to an event that a watch is about to send.
+    pub(crate) fn on_watch(&self, seen: &Seen<'_>) -> Vec<EventFault> {
+        if self.event_rules.load(Ordering::Relaxed) == 0 {
+            return Vec::new();
+        }
+        let mut effects = self.meet(seen, |effect| match effect {
+            Effect::Event(fault) => Some(fault.clone()),
+            Effect::Request(_) => None,
+        });
+        for effect in &mut effects {
+            if let EventFault::DelayUpTo(limit) = effect {
+                *effect = EventFault::Delay(self.lock().up_to(*limit));
             }
         }
-        rules.list.retain(|rule| ended.iter().all(|(id, _)| *id != rule.id));
-        rules.past_hits.extend(ended);
+        effects
+    }
+
+    fn meet<T>(&self, seen: &Seen<'_>, select: impl Fn(&Effect) -> Option<T>) -> Vec<T> {
+        let mut rules = self.lock();
+        let effects = rules.meet(seen, select);
+        self.event_rules.store(rules.about_events(), Ordering::Relaxed);
+        drop(rules);
+        if !effects.is_empty() {
+            self.met.notify_waiters();
+        }
         effects
     }
 
     fn add(&self, matcher: Matcher, effect: Effect, times: Option<usize>) -> RuleId {
         let mut rules = self.lock();
-        rules.issued += 1;
-        let id = RuleId(rules.issued);
-        if times != Some(0) {
-            rules.list.push(Rule { id, matcher, effect, left: times, hits: 0 });
-        }
+        let id = rules.add(matcher, effect, times);
+        self.event_rules.store(rules.about_events(), Ordering::Relaxed);
         id
     }
 
@@ -244,3 +319,6 @@ impl Faults {
         self.rules.lock().expect("nothing panics while it holds the lock")
     }
 }
+
+#[cfg(test)]
+mod tests;

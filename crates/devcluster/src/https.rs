@@ -1,6 +1,5 @@
 //! The HTTPS door: TLS with a certificate authority of its own, HTTP/1.1 and HTTP/2, a token or a client certificate for the admin.
 
-use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -184,7 +183,7 @@ impl Listening {
         let certified = stream.get_ref().1.peer_certificates().is_some_and(|chain| !chain.is_empty());
         let service = service_fn(|request| {
             let listening = self.clone();
-            async move { Ok::<_, Infallible>(listening.answer(request, certified).await) }
+            async move { listening.answer(request, certified).await }
         });
         let mut builder = auto::Builder::new(OwnedTasks(self.tasks.clone()));
         builder.http1().timer(TokioTimer::new());
@@ -206,19 +205,20 @@ impl Listening {
         }
     }
 
-    async fn answer(&self, request: Request<Incoming>, certified: bool) -> Response<Body> {
+    /// An error closes the connection (HTTP/1.1) or resets the stream (HTTP/2).
+    async fn answer(&self, request: Request<Incoming>, certified: bool) -> std::io::Result<Response<Body>> {
         let (parts, body) = request.into_parts();
         let token = parts.headers.get(http::header::AUTHORIZATION);
         let known = token.is_some_and(|value| value.as_bytes() == self.authorization.as_bytes());
         if !known && (token.is_some() || !certified) {
-            return refusal(&Status::unauthorized());
+            return Ok(refusal(&Status::unauthorized()));
         }
         match Limited::new(body, MAX_BODY).collect().await {
             Ok(body) => {
-                let response = self.server.handle(Request::from_parts(parts, body.to_bytes())).await;
-                response.map(|body| body.until(self.stop.clone().cancelled_owned()))
+                let response = self.server.handle(Request::from_parts(parts, body.to_bytes())).await?;
+                Ok(response.map(|body| body.until(self.stop.clone().cancelled_owned())))
             }
-            Err(error) => refusal(&Status::bad_request(format!("the request body cannot be read: {error}"))),
+            Err(error) => Ok(refusal(&Status::bad_request(format!("the request body cannot be read: {error}")))),
         }
     }
 }

@@ -13,7 +13,7 @@ use http::{Request, Response};
 use serde_json::Value;
 use steersman_runtime::clock::Clock;
 
-use crate::faults::Faults;
+use crate::faults::{Fate, Faults, Seen, Verdict};
 use crate::kinds::Registry;
 use crate::requests::{RequestLog, RequestRecord};
 use crate::status::Status;
@@ -81,6 +81,23 @@ struct Call<'a> {
     form: Form,
 }
 
+impl Call<'_> {
+    /// What fault rules see of it.
+    fn seen(&self, verb: Verb) -> Seen<'_> {
+        Seen::request(verb, self.target, self.user_agent)
+    }
+}
+
+/// The connection of a request was reset on purpose, before an answer was sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ConnectionReset;
+
+impl From<ConnectionReset> for std::io::Error {
+    fn from(_: ConnectionReset) -> Self {
+        Self::new(std::io::ErrorKind::ConnectionReset, "reset by a fault")
+    }
+}
+
 /// What a verb answers.
 struct Answer {
     code: u16,
@@ -133,8 +150,8 @@ impl Server {
         server
     }
 
-    /// Answers one request.
-    pub async fn handle(self: &Arc<Self>, request: Request<Bytes>) -> Response<Body> {
+    /// Answers one request, unless a fault rule wants it otherwise.
+    pub async fn handle(self: &Arc<Self>, request: Request<Bytes>) -> Result<Response<Body>, ConnectionReset> {
         let (parts, body) = request.into_parts();
         let mut record = RequestRecord {
             verb: parts.method.as_str().to_lowercase(),
@@ -143,23 +160,32 @@ impl Server {
             user_agent: header(&parts, &USER_AGENT).to_owned(),
             status: 0,
         };
-        let response = match self.answer(&parts, body, &mut record).await {
-            Ok(response) => response,
-            Err(status) => refusal(&status),
-        };
-        record.status = response.status().as_u16();
+        let mut fate = Fate::Answered;
+        let response = self.answer(&parts, body, &mut record, &mut fate).await.unwrap_or_else(|status| Some(refusal(&status)));
+        record.status = response.as_ref().map_or(0, |response| response.status().as_u16());
         self.log.add(record);
-        response
+        match (response, fate) {
+            (Some(response), Fate::Answered) => Ok(response),
+            (_, Fate::Silence) => std::future::pending().await,
+            (None, _) | (_, Fate::Reset) => Err(ConnectionReset),
+        }
     }
 
-    async fn answer(self: &Arc<Self>, parts: &Parts, body: Bytes, record: &mut RequestRecord) -> Result<Response<Body>, Status> {
+    /// The answer, if the request is handled at all; `fate` is what becomes of its connection.
+    async fn answer(
+        self: &Arc<Self>,
+        parts: &Parts,
+        body: Bytes,
+        record: &mut RequestRecord,
+        fate: &mut Fate,
+    ) -> Result<Option<Response<Body>>, Status> {
         let query = Query::parse(parts.uri.query());
         let target = match Route::parse(&self.registry, parts.uri.path()) {
             Route::Objects(target) => target,
-            Route::Nothing => return Ok(text(404, "404 page not found\n")),
+            Route::Nothing => return Ok(Some(text(404, "404 page not found\n"))),
             Route::NoSuchResource => return Err(Status::no_such_resource()),
             _ if !matches!(parts.method.as_str(), "GET" | "HEAD") => return Err(Status::method_not_allowed()),
-            other => return self.about_itself(&other, parts, &query),
+            other => return self.about_itself(&other, parts, &query).map(Some),
         };
         let verb = target.verb(&parts.method, query.flag("watch").unwrap_or(false))?;
         verb.as_str().clone_into(&mut record.verb);
@@ -168,20 +194,21 @@ impl Server {
         if body.len() > MAX_BODY {
             return Err(Status::new(413, "RequestEntityTooLarge", format!("Request entity too large: limit is {MAX_BODY}")));
         }
-        self.faults.check(verb, &target).await?;
-        let call = Call {
-            target: &target,
-            query: &query,
-            content_type: header(parts, &CONTENT_TYPE),
-            user_agent: header(parts, &USER_AGENT),
-            body,
-            form,
-        };
+        let user_agent = header(parts, &USER_AGENT);
+        match self.faults.check(&Seen::request(verb, &target, user_agent)).await {
+            Verdict::Handle(then) => *fate = then,
+            Verdict::Refuse(status) => return Err(status),
+            Verdict::Ignore(then) => {
+                *fate = then;
+                return Ok(None);
+            }
+        }
+        let call = Call { target: &target, query: &query, content_type: header(parts, &CONTENT_TYPE), user_agent, body, form };
         let mut answer = self.dispatch(verb, &call).await?;
         if target.resource().plural == "endpoints" {
             answer.warnings.push("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice".to_owned());
         }
-        Ok(self.respond(&call, answer))
+        Ok(Some(self.respond(&call, answer)))
     }
 
     async fn dispatch(self: &Arc<Self>, verb: Verb, call: &Call<'_>) -> Result<Answer, Status> {

@@ -11,7 +11,7 @@ use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, W
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::{Value, json};
 use steersman_devcluster::DevCluster;
-use steersman_devcluster::faults::Matcher;
+use steersman_devcluster::faults::{Matcher, RequestFault};
 use steersman_devcluster::status::{Qualified, Status};
 use steersman_runtime::clock::Clock;
 
@@ -88,7 +88,14 @@ async fn a_client_with_the_kubeconfig_gets_in_over_https() {
     let door = cluster.serve_https("127.0.0.1:0".parse().unwrap()).await.unwrap();
     let kubeconfig = Kubeconfig::from_yaml(&door.kubeconfig()).unwrap();
     let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
-    crud(kube::Client::try_from(config).unwrap()).await;
+    let client = kube::Client::try_from(config).unwrap();
+    crud(client.clone()).await;
+
+    cluster.faults().on_request(Matcher::new("create", "configmaps"), RequestFault::LoseAnswer, Some(1));
+    let maps: Api<ConfigMap> = Api::default_namespaced(client);
+    let lost = maps.create(&PostParams::default(), &config_map("lost")).await.unwrap_err();
+    assert!(!matches!(lost, kube::Error::Api(_)), "{lost}");
+    assert!(maps.get("lost").await.is_ok(), "it was stored, and a new connection is made");
     tokio::time::timeout(Duration::from_secs(5), door.stop()).await.expect("no connection outlives its requests");
 }
 

@@ -11,8 +11,9 @@ use serde_json::{Map, Value, json};
 use super::accept::View;
 use super::query::{ListOptions, parse_revision};
 use super::view::{self, RowObject};
-use super::{Answer, Body, Call, Server};
-use crate::kinds::Storage;
+use super::{Answer, Body, Call, Server, Verb};
+use crate::faults::Seen;
+use crate::kinds::{Registered, Storage};
 use crate::selectors::Selection;
 use crate::status::Status;
 use crate::store::{Compacted, Object, Snapshot};
@@ -76,21 +77,50 @@ impl Page {
 }
 
 impl Server {
-    /// Waits until `revision` exists; 504 after three seconds.
-    pub(super) async fn wait_for(&self, revision: u64) -> Result<(), Status> {
-        let waited = tokio::time::timeout(FUTURE_WAIT, self.revisions.reached(revision)).await;
-        waited.map_err(|_| Status::too_large(revision, self.revisions.current()))
+    /// Waits until the cache shows `revision` to whom the call is from; 504 after three seconds.
+    pub(super) async fn wait_for(&self, seen: &Seen<'_>, revision: u64) -> Result<(), Status> {
+        let shown = async {
+            self.revisions.reached(revision).await;
+            let mut faults = self.faults.watch_faults();
+            // The faults live as long as the server, so this ends when the view reaches the revision.
+            let _ = faults.wait_for(|faults| faults.view(seen).is_none_or(|view| revision <= view)).await;
+        };
+        let waited = tokio::time::timeout(FUTURE_WAIT, shown).await;
+        waited.map_err(|_| Status::too_large(revision, self.shown(seen)))
+    }
+
+    /// The latest revision that the cache shows to whom the call is from.
+    pub(super) fn shown(&self, seen: &Seen<'_>) -> u64 {
+        let current = self.revisions.current();
+        self.faults.view(seen).map_or(current, |view| view.min(current))
+    }
+
+    /// What the cache shows of the objects whose key starts with `prefix`.
+    pub(super) fn cached(&self, entry: &Registered, seen: &Seen<'_>, prefix: &str) -> Snapshot {
+        if self.faults.view(seen).is_none() {
+            return entry.store.list(&self.revisions, prefix);
+        }
+        let revision = self.shown(seen);
+        let oldest = |Compacted { oldest }| entry.store.list_at(prefix, oldest);
+        let snapshot = entry.store.list_at(prefix, revision).or_else(oldest);
+        snapshot.unwrap_or_else(|_| entry.store.list(&self.revisions, prefix))
     }
 
     pub(super) async fn get(&self, call: &Call<'_>) -> Result<Answer, Status> {
-        if let Some(revision) = parse_revision(call.query.text("resourceVersion")).map_err(Status::unclassified)? {
-            self.wait_for(revision).await?;
+        let revision = parse_revision(call.query.text("resourceVersion")).map_err(Status::unclassified)?;
+        let seen = call.seen(Verb::Get);
+        if let Some(revision) = revision {
+            self.wait_for(&seen, revision).await?;
         }
         if call.form.view == View::Table {
             RowObject::parse(call.query.text("includeObject"))?;
         }
         let target = call.target;
-        let found = target.entry.store.get(&target.key());
+        let key = target.key();
+        let found = match revision.and_then(|_| self.faults.view(&seen)) {
+            Some(_) => self.cached(&target.entry, &seen, &key).objects.into_iter().find(|object| *object.key == *key),
+            None => target.entry.store.get(&key),
+        };
         let object = found.ok_or_else(|| Status::not_found(target.resource().named(), &target.name))?;
         Ok(Answer::object(200, object))
     }
@@ -152,16 +182,16 @@ impl Server {
             Some(0) => {
                 // Upstream serves this from its cache, which does not page.
                 limit = 0;
-                self.now(call, &prefix)
+                self.cached(&call.target.entry, &call.seen(Verb::List), &prefix)
             }
             Some(revision) => {
-                self.wait_for(revision).await?;
+                self.wait_for(&call.seen(Verb::List), revision).await?;
                 let exact = options.version_match == "Exact" || (options.version_match.is_empty() && limit > 0);
                 if exact {
                     let too_old = |_| Status::expired("The resourceVersion for the provided list is too old.");
                     call.target.entry.store.list_at(&prefix, revision).map_err(too_old)?
                 } else {
-                    self.now(call, &prefix)
+                    self.cached(&call.target.entry, &call.seen(Verb::List), &prefix)
                 }
             }
         };

@@ -2,7 +2,7 @@
 //!
 //! history -> selection (on old and new state) -> view -> frames
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,8 +16,8 @@ use tokio::time::Instant;
 use super::accept::View;
 use super::query::{ListOptions, parse_revision};
 use super::view::{self, RowObject};
-use super::{Answer, Body, Call, Server};
-use crate::faults::WatchFaults;
+use super::{Answer, Body, Call, Server, Verb};
+use crate::faults::{EventFault, Seen, WatchFaults};
 use crate::kinds::{Registered, Storage};
 use crate::selectors::Selection;
 use crate::status::Status;
@@ -37,8 +37,17 @@ enum Start {
     After(u64),
 }
 
+/// What a watch does next.
+enum Step {
+    Send(Bytes),
+    Wait(Duration),
+    Close,
+}
+
 struct Watch {
     server: Arc<Server>,
+    /// The `User-Agent`, for fault rules.
+    client: Box<str>,
     entry: Arc<Registered>,
     prefix: String,
     selection: Selection,
@@ -52,7 +61,13 @@ struct Watch {
     breaks: u64,
     /// Everything up to here has been sent or is in `ready`.
     position: u64,
-    ready: VecDeque<Bytes>,
+    ready: VecDeque<Step>,
+    /// A fault holds everything back until then.
+    paused_until: Option<Instant>,
+    /// What comes next is sent as the last state of each object.
+    merges: bool,
+    /// A fault left an event out; then the watch ends with 410.
+    expires: Option<Instant>,
     ends: Instant,
     next_bookmark: Instant,
     over: bool,
@@ -70,7 +85,9 @@ impl Server {
         let revision = parse_revision(&options.resource_version).map_err(Status::unclassified)?;
         let start = match (options.send_initial_events, revision) {
             (Some(true), revision) => {
-                if let Err(status) = self.wait_for(revision.unwrap_or(0)).await {
+                // Without a version it is the latest state that is asked for.
+                let wanted = revision.unwrap_or_else(|| self.revisions.current());
+                if let Err(status) = self.wait_for(&call.seen(Verb::Watch), wanted).await {
                     // A watch that is open says what is wrong in a frame.
                     return Ok(Answer::body(Body::whole(error_frame(&status))));
                 }
@@ -90,6 +107,7 @@ impl Server {
         let now = Instant::now();
         let mut watch = Watch {
             server: self.clone(),
+            client: call.user_agent.into(),
             entry: target.entry.clone(),
             prefix: target.prefix(),
             selection,
@@ -102,6 +120,9 @@ impl Server {
             faults,
             position: 0,
             ready: VecDeque::new(),
+            paused_until: None,
+            merges: false,
+            expires: None,
             ends: now + ends,
             next_bookmark: now + BOOKMARK_EVERY.min(ends.saturating_sub(BOOKMARK_BEFORE_END).max(Duration::from_millis(1))),
             over: false,
@@ -118,17 +139,17 @@ impl Watch {
         match start {
             Start::After(revision) => self.position = revision,
             Start::State { mark } => {
-                let snapshot = self.entry.store.list(&self.server.revisions, &self.prefix);
+                let snapshot = self.server.cached(&self.entry, &self.seen("", ""), &self.prefix);
                 self.position = snapshot.revision;
                 for object in snapshot.objects {
                     if self.selection.matches(&object) {
                         let frame = self.frame(EventKind::Added, &object);
-                        self.ready.push_back(frame);
+                        self.ready.push_back(Step::Send(frame));
                     }
                 }
                 if mark && self.bookmarks {
                     let frame = self.bookmark(true);
-                    self.ready.push_back(frame);
+                    self.ready.push_back(Step::Send(frame));
                 }
             }
         }
@@ -144,23 +165,35 @@ impl Watch {
             if broken {
                 return None;
             }
-            if !stalled {
-                if let Some(frame) = self.ready.pop_front() {
-                    return Some(frame);
-                }
-                if self.over {
-                    return None;
+            let now = Instant::now();
+            self.paused_until = self.paused_until.filter(|until| now < *until);
+            if self.expires.is_some_and(|at| at <= now) {
+                self.expire();
+            }
+            let silent = stalled || self.paused_until.is_some();
+            if !silent {
+                match self.ready.pop_front() {
+                    Some(Step::Send(frame)) => return Some(frame),
+                    Some(Step::Wait(delay)) => {
+                        self.paused_until = Some(now + delay);
+                        continue;
+                    }
+                    Some(Step::Close) => return None,
+                    None if self.over => return None,
+                    None => {}
                 }
                 self.committed.borrow_and_update();
                 if self.take_events() {
                     continue;
                 }
             }
-            let bookmark = self.bookmarks && !stalled;
+            let bookmark = self.bookmarks && !silent;
+            let wake = self.paused_until.into_iter().chain(self.expires).min();
             tokio::select! {
                 biased;
                 changed = self.faults.changed() => changed.ok()?,
-                changed = self.committed.changed(), if !stalled => changed.ok()?,
+                changed = self.committed.changed(), if !silent => changed.ok()?,
+                () = tokio::time::sleep_until(wake.unwrap_or(self.ends)), if wake.is_some() => {}
                 () = tokio::time::sleep_until(self.ends) => return None,
                 () = tokio::time::sleep_until(self.next_bookmark), if bookmark => {
                     self.schedule_bookmark();
@@ -179,24 +212,111 @@ impl Watch {
 
     /// Moves the next events from the history to `ready`; false when there are none.
     fn take_events(&mut self) -> bool {
-        match self.entry.store.events_after(&self.server.revisions, self.position, BATCH) {
-            Ok((events, complete)) => {
-                self.position = complete;
-                for event in &events {
-                    if event.object().key.starts_with(&self.prefix)
-                        && let Some(frame) = self.frame_of(event)
-                    {
-                        self.ready.push_back(frame);
-                    }
-                }
-                !events.is_empty()
-            }
+        let limit = if self.merges { usize::MAX } else { BATCH };
+        let (mut events, mut complete) = match self.entry.store.events_after(&self.server.revisions, self.position, limit) {
+            Ok(found) => found,
             Err(compacted) => {
-                self.ready.push_back(error_frame(&Status::too_old(self.position, compacted.oldest)));
-                self.over = true;
-                true
+                self.end_with(&Status::too_old(self.position, compacted.oldest));
+                return true;
+            }
+        };
+        let view = self.faults.borrow().view(&self.seen("", ""));
+        if let Some(view) = view.filter(|view| *view < complete) {
+            events.retain(|event| event.revision <= view);
+            complete = view.max(self.position);
+        }
+        if std::mem::take(&mut self.merges) {
+            self.merge(&events);
+        } else {
+            for event in &events {
+                if !self.take(event) {
+                    return true;
+                }
             }
         }
+        self.position = complete;
+        !events.is_empty()
+    }
+
+    /// Moves one event to `ready`, as the fault rules say. False when those after it must not be taken now.
+    fn take(&mut self, event: &Event) -> bool {
+        let Some(frame) = self.selects(event).then(|| self.frame_of(event)).flatten() else { return true };
+        let object = event.object();
+        let faults = self.server.faults.on_watch(&self.seen(object.namespace(), object.name()));
+        for fault in faults {
+            match fault {
+                EventFault::Delay(delay) | EventFault::DelayUpTo(delay) => self.ready.push_back(Step::Wait(delay)),
+                EventFault::Drop { repaired_after } => {
+                    let at = Instant::now() + repaired_after;
+                    self.expires = Some(self.expires.map_or(at, |earlier| earlier.min(at)));
+                    return true;
+                }
+                EventFault::Coalesce(wait) => {
+                    self.ready.push_back(Step::Wait(wait));
+                    self.position = event.revision - 1;
+                    self.merges = true;
+                    return false;
+                }
+                EventFault::Close => {
+                    self.ready.push_back(Step::Close);
+                    self.over = true;
+                    return false;
+                }
+                EventFault::Expire => {
+                    self.end_with(&Status::too_old(event.revision - 1, event.revision));
+                    return false;
+                }
+            }
+        }
+        self.ready.push_back(Step::Send(frame));
+        true
+    }
+
+    /// Moves the events to `ready` as one change of each object.
+    fn merge(&mut self, events: &[Arc<Event>]) {
+        let mut changes: HashMap<Arc<str>, Vec<&Arc<Event>>> = HashMap::new();
+        for event in events.iter().filter(|event| self.selects(event)) {
+            changes.entry(event.object().key.clone()).or_default().push(event);
+        }
+        let mut frames = BTreeMap::new();
+        for changes in changes.into_values() {
+            let (Some(first), Some(last)) = (changes.first(), changes.last()) else { continue };
+            let after = Some(last.object()).filter(|object| last.kind != EventKind::Deleted && self.selection.matches(object));
+            let before = first.old.as_ref().filter(|object| self.selection.matches(object));
+            let same = before.zip(after).is_some_and(|(old, new)| old.uid == new.uid);
+            if before.is_some() && !same {
+                // An object created anew was deleted before.
+                let gone = changes.iter().rfind(|event| event.kind == EventKind::Deleted).unwrap_or(last);
+                frames.insert(gone.revision, self.frame(EventKind::Deleted, gone.object()));
+            }
+            if let Some(object) = after {
+                let kind = if same { EventKind::Modified } else { EventKind::Added };
+                frames.insert(last.revision, self.frame(kind, object));
+            }
+        }
+        self.ready.extend(frames.into_values().map(Step::Send));
+    }
+
+    fn expire(&mut self) {
+        self.ready.clear();
+        self.end_with(&Status::too_old(self.position, self.position + 1));
+    }
+
+    /// Ends with an error, after what is ready.
+    fn end_with(&mut self, status: &Status) {
+        self.expires = None;
+        self.ready.push_back(Step::Send(error_frame(status)));
+        self.over = true;
+    }
+
+    fn selects(&self, event: &Event) -> bool {
+        event.object().key.starts_with(&self.prefix)
+    }
+
+    /// What fault rules see of an event.
+    fn seen<'a>(&'a self, namespace: &'a str, name: &'a str) -> Seen<'a> {
+        let resource = &self.entry.resource.plural;
+        Seen { verb: Verb::Watch, resource, subresource: "", namespace, name, client: &self.client }
     }
 
     /// What a change means for the selection, by the states before and after it.

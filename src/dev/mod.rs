@@ -2,7 +2,6 @@
 
 mod display;
 mod kubeconfig;
-mod manifests;
 mod outcome;
 mod progress;
 
@@ -17,6 +16,7 @@ use clap::Parser;
 use prometheus::Registry;
 use steersman_devcluster::DevCluster;
 use steersman_devcluster::https::HttpsDoor;
+use steersman_devcluster::manifests::{self, Manifest, ManifestError};
 use steersman_devcluster::nodes::{self, Latency, NodesConfig, NodesError};
 use steersman_runtime::client::{ApiClient, ClientMetrics, ClientSettings, user_agent};
 use steersman_runtime::clock::Clock;
@@ -35,7 +35,6 @@ use crate::registry::ControllerRegistry;
 use crate::signals::Signals;
 use display::Display;
 use kubeconfig::KubeconfigFile;
-use manifests::{Manifest, ManifestError};
 use outcome::{Applied, Caches, Missing, Outcome};
 
 /// Starts a Kubernetes API server, simulated nodes and the controllers in this process. Nothing is left behind when it ends.

@@ -194,6 +194,11 @@ impl DevCluster {
         if name.is_empty() { collection } else { format!("{collection}/{name}") }
     }
 
+    /// Path of the collection of a kind in `namespace`, which is ignored for cluster resources.
+    pub(crate) fn collection(&self, api_version: &str, kind: &str, namespace: &str) -> Option<String> {
+        self.server.registry.find_kind(api_version, kind).map(|entry| collection_path(&entry, namespace))
+    }
+
     fn collection_of(&self, object: &Value) -> Result<String, Status> {
         let (api_version, kind) =
             (object["apiVersion"].as_str().unwrap_or_default(), object["kind"].as_str().unwrap_or_default());

@@ -8,6 +8,7 @@ pub mod fielderror;
 mod fields;
 pub mod https;
 pub mod kinds;
+pub mod manifests;
 pub mod nodes;
 pub mod patch;
 pub mod requests;

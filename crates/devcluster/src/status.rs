@@ -50,6 +50,14 @@ impl Qualified<'_> {
     }
 }
 
+impl std::fmt::Display for Status {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Status {}
+
 impl Status {
     /// A status with nothing but code, reason and message.
     pub fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {

@@ -1,23 +1,24 @@
-//! Manifest files: reading them, and applying their objects through discovery.
+//! Manifests: reading them from files and texts, and applying their objects.
 
 use std::path::{Path, PathBuf};
 
+use crate::DevCluster;
+use crate::status::Status;
 use http::Method;
 use serde_json::Value;
-use steersman_devcluster::DevCluster;
 
 /// One object of a manifest, and where it came from.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Manifest {
+pub struct Manifest {
     /// The file.
-    pub(super) file: PathBuf,
+    pub file: PathBuf,
     /// The object.
-    pub(super) object: Value,
+    pub object: Value,
 }
 
 /// A manifest that cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum ManifestError {
+pub enum ManifestError {
     /// Not readable.
     #[error("read {}: {source}", file.display())]
     Read {
@@ -70,13 +71,13 @@ pub(super) enum ManifestError {
         object: String,
         /// Its words.
         #[source]
-        source: Refusal,
+        source: Status,
     },
 }
 
 /// Reads all objects of a file: several YAML documents, or JSON, with `List`s taken apart. Of a directory, the objects of its files
 /// that end in `.yaml`, `.yml` or `.json`; `-` is standard input.
-pub(super) fn read(path: &Path) -> Result<Vec<Manifest>, ManifestError> {
+pub fn read(path: &Path) -> Result<Vec<Manifest>, ManifestError> {
     let unreadable = |source| ManifestError::Read { file: path.to_owned(), source };
     let manifests = if path.as_os_str() == "-" {
         parse(Path::new("standard input"), &std::io::read_to_string(std::io::stdin()).map_err(unreadable)?)?
@@ -98,7 +99,8 @@ fn read_file(file: &Path) -> Result<Vec<Manifest>, ManifestError> {
     parse(file, &text)
 }
 
-fn parse(file: &Path, text: &str) -> Result<Vec<Manifest>, ManifestError> {
+/// Reads all objects of a text, as [`read`] those of a file; `file` is what errors call it.
+pub fn parse(file: &Path, text: &str) -> Result<Vec<Manifest>, ManifestError> {
     // The excerpt that the parser can add shows the place in a file without a name.
     let documents: Vec<Value> = serde_saphyr::from_multiple(text)
         .map_err(|error| ManifestError::Syntax { file: file.to_owned(), message: error.without_snippet().to_string() })?;
@@ -130,24 +132,24 @@ impl Manifest {
     }
 
     /// `Deployment`.
-    pub(super) fn kind(&self) -> &str {
+    pub fn kind(&self) -> &str {
         self.text("/kind")
     }
 
     /// `metadata.name`.
-    pub(super) fn name(&self) -> &str {
+    pub fn name(&self) -> &str {
         self.text("/metadata/name")
     }
 
     /// `metadata.namespace`, or `default`.
-    pub(super) fn namespace(&self) -> &str {
+    pub fn namespace(&self) -> &str {
         Some(self.text("/metadata/namespace")).filter(|ns| !ns.is_empty()).unwrap_or("default")
     }
 
     /// Creates the object, or merges it into the one that is there. As with `kubectl apply`, unknown fields are errors.
-    pub(super) async fn apply(&self, cluster: &DevCluster) -> Result<(), ManifestError> {
+    pub async fn apply(&self, cluster: &DevCluster) -> Result<(), ManifestError> {
         const STRICT: &str = "fieldValidation=Strict&fieldManager=steersman-dev";
-        let collection = self.collection(cluster).await?;
+        let collection = self.collection(cluster)?;
         let body = self.object.to_string();
         let created = cluster.call(Method::POST, &format!("{collection}?{STRICT}"), "application/json", body.clone()).await;
         let applied = match created {
@@ -157,37 +159,23 @@ impl Manifest {
             }
             other => other,
         };
-        applied.map(drop).map_err(|status| ManifestError::Rejected {
+        applied.map(drop).map_err(|source| ManifestError::Rejected {
             file: self.file.clone(),
             object: format!("{} {:?}", self.kind(), self.name()),
-            source: Refusal(status.message),
+            source,
         })
     }
 
     /// Path of the collection that holds the object.
-    async fn collection(&self, cluster: &DevCluster) -> Result<String, ManifestError> {
-        let api_version = self.text("/apiVersion");
-        let path = if api_version.contains('/') { format!("/apis/{api_version}") } else { format!("/api/{api_version}") };
-        let served = cluster.call(Method::GET, &path, "", "").await.ok();
-        let resources = served.as_ref().and_then(|list| list["resources"].as_array()).map_or(&[][..], Vec::as_slice);
-        let plural = |resource: &Value| resource["name"].as_str().filter(|name| !name.contains('/')).map(str::to_owned);
-        let found = resources.iter().filter(|resource| resource["kind"] == self.kind());
-        let Some((plural, resource)) = found.filter_map(|resource| Some((plural(resource)?, resource))).next() else {
-            return Err(ManifestError::UnknownKind {
-                file: self.file.clone(),
-                kind: self.kind().to_owned(),
-                api_version: api_version.to_owned(),
-            });
-        };
-        let namespaced = resource["namespaced"] == true;
-        Ok(if namespaced { format!("{path}/namespaces/{}/{plural}", self.namespace()) } else { format!("{path}/{plural}") })
+    fn collection(&self, cluster: &DevCluster) -> Result<String, ManifestError> {
+        let (api_version, kind) = (self.text("/apiVersion"), self.kind());
+        cluster.collection(api_version, kind, self.namespace()).ok_or_else(|| ManifestError::UnknownKind {
+            file: self.file.clone(),
+            kind: kind.to_owned(),
+            api_version: api_version.to_owned(),
+        })
     }
 }
-
-/// The server's words.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub(super) struct Refusal(String);
 
 #[cfg(test)]
 mod tests {

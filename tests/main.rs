@@ -8,6 +8,7 @@ mod failover;
 mod harness;
 mod health;
 mod kubectl;
+mod library;
 mod lifecycle;
 mod parity;
 mod program;

@@ -14,33 +14,131 @@ use serde_json::Value;
 use steersman_runtime::clock::Clock;
 use tower::Service;
 
+use crate::builder::Builder;
 use crate::faults::Faults;
 use crate::https::HttpsDoor;
 use crate::kinds::Registered;
 use crate::requests::{RequestCounts, RequestRecord};
 use crate::rest::{Body, Server};
+use crate::running::Running;
+use crate::snapshot::Snapshot;
 use crate::status::Status;
 use crate::store::Change;
 
 /// A Kubernetes API server in this process. Clones share the same state.
 ///
 /// It has two doors to one store: [`DevCluster::client`] in the process, without a port, and [`DevCluster::serve_https`]. Nothing runs
-/// in the background unless a door is open, and all waiting uses Tokio's time, so that tests may pause it.
+/// in the background but what was asked for: a door, nodes, controllers. All waiting uses Tokio's time, so that tests may pause it.
+///
+/// [`DevCluster::builder`] starts one with objects, simulated nodes and controllers in it:
+///
+/// ```
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// use k8s_openapi::api::core::v1::Pod;
+/// use kube::api::{Api, ListParams};
+/// use steersman_devcluster::DevCluster;
+///
+/// let cluster = DevCluster::builder()
+///     .nodes(2)
+///     .manifest("{apiVersion: v1, kind: Pod, metadata: {name: web}, spec: {containers: [{name: main, image: web}]}}")
+///     .start()
+///     .await?;
+///
+/// let a_minute = std::time::Duration::from_secs(60);
+/// cluster.wait_for("pods", a_minute, |pods| pods[0]["status"]["phase"] == "Running").await.expect("the pod starts");
+/// let pods: Api<Pod> = Api::default_namespaced(cluster.client());
+/// assert_eq!(pods.list(&ListParams::default()).await?.items.len(), 1);
+/// # Ok(())
+/// # }
+/// # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap().block_on(example()).unwrap();
+/// ```
+///
+/// Under paused time (`#[tokio::test(start_paused = true)]`) whatever waits, be it a node, a controller or a test, waits no longer
+/// than the machine needs, and nothing depends on how fast that is.
 #[derive(Debug, Clone)]
 pub struct DevCluster {
     server: Arc<Server>,
+    running: Option<Arc<Running>>,
 }
 
 impl DevCluster {
+    /// Describes a cluster with objects, simulated nodes and controllers, to be started.
+    ///
+    /// ```
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// use serde_json::json;
+    /// use steersman_devcluster::DevCluster;
+    /// # const CONTROLLERS: &[steersman_runtime::controller::Descriptor] = &[];
+    /// # async fn my_operator(client: kube::Client) { std::future::pending().await }
+    ///
+    /// let cluster = DevCluster::builder()
+    ///     .nodes(3)
+    ///     .object(json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings"}, "data": {"size": "3"}}))
+    ///     .controllers(CONTROLLERS) // such as steersman_controllers::ALL
+    ///     .run("my-operator", my_operator)
+    ///     .start()
+    ///     .await?;
+    /// assert_eq!(cluster.count("nodes"), 3);
+    /// cluster.stop().await;
+    /// # Ok(())
+    /// # }
+    /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(example()).unwrap();
+    /// ```
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    pub(crate) fn over(server: Arc<Server>) -> Self {
+        Self { server, running: None }
+    }
+
+    /// `running` ends with the last clone of this.
+    pub(crate) fn keep(&mut self, running: Running) {
+        self.running = Some(Arc::new(running));
+    }
+
+    /// Ends the controllers, programs and nodes that the builder started, in this order, and waits until they have ended. The server
+    /// goes on. Dropping the last clone ends them, too, without waiting.
+    pub async fn stop(&self) {
+        if let Some(running) = &self.running {
+            running.stop().await;
+        }
+    }
+
+    /// All objects as they are now, to look at later or to begin other clusters with: to try several things from one starting point,
+    /// or to set up once what many tests need. Takes no longer for many objects than for few.
+    ///
+    /// ```
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// use steersman_devcluster::DevCluster;
+    ///
+    /// let cluster = DevCluster::builder().nodes(3).start().await?;
+    /// let prepared = cluster.snapshot();
+    /// let (one, other) = (prepared.fork(), DevCluster::builder().snapshot(&prepared).nodes(3).start().await?);
+    /// one.delete("/api/v1/nodes/node-0").await?;
+    /// assert_eq!((one.count("nodes"), other.count("nodes"), cluster.count("nodes")), (2, 3, 3));
+    /// # Ok(())
+    /// # }
+    /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(example()).unwrap();
+    /// ```
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot::of(&self.server)
+    }
+
+    /// A cluster of its own that begins with the objects of this one; nothing runs in it.
+    pub fn fork(&self) -> Self {
+        self.snapshot().fork()
+    }
+
     /// A cluster with the built-in kinds and the namespaces `default`, `kube-system`, `kube-public` and `kube-node-lease`.
     pub fn new(clock: Clock) -> Self {
-        Self { server: Arc::new(Server::new(clock, false)) }
+        Self::over(Arc::new(Server::new(clock, false)))
     }
 
     /// The same, but who manages which field is recorded from creation on, as upstream does. Writes take about twice
     /// as long with that, so it is a choice; without it recording begins with the first server-side apply.
     pub fn with_managed_fields(clock: Clock) -> Self {
-        Self { server: Arc::new(Server::new(clock, true)) }
+        Self::over(Arc::new(Server::new(clock, true)))
     }
 
     /// A client that talks to the server without a network. Must be called inside a Tokio runtime.
@@ -90,10 +188,7 @@ impl DevCluster {
 
     /// All objects of a plural resource (`pods`), in the order of their keys; nothing for an unknown one.
     pub fn objects(&self, plural: &str) -> Vec<Value> {
-        let found = self.server.registry.find_plural(plural);
-        found.map_or_else(Vec::new, |entry| {
-            entry.store.list(&self.server.revisions, "").objects.iter().map(|object| object.to_value()).collect()
-        })
+        self.server.objects(plural)
     }
 
     /// How many objects of a plural resource there are.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, RwLock};
 
 use crate::status::Qualified;
-use crate::store::TypeStore;
+use crate::store::{Frozen, Revisions, TypeStore};
 
 mod table;
 
@@ -200,6 +200,31 @@ impl Registry {
         }
         let key = (resource.group.to_string(), resource.version.to_string(), resource.plural.to_string());
         served.resources.insert(key, Arc::new(Registered { resource, store }));
+    }
+
+    /// The same resources with the same objects, and from now on apart; all as they were at the revision in the answer.
+    pub(crate) fn fork(&self, revisions: &Revisions) -> (Self, Revisions) {
+        self.read(|served| {
+            let mut frozen: Vec<(&Arc<TypeStore>, Frozen<'_>)> = Vec::new();
+            for entry in served.resources.values() {
+                // Versions share a store, and one thread must not lock it twice.
+                if !frozen.iter().any(|(known, _)| Arc::ptr_eq(known, &entry.store)) {
+                    frozen.push((&entry.store, entry.store.freeze()));
+                }
+            }
+            let revision = revisions.current();
+            let copies: Vec<_> = frozen.iter().map(|(store, frozen)| (*store, Arc::new(frozen.copy(revision)))).collect();
+            drop(frozen);
+            let copy_of = |store: &Arc<TypeStore>| {
+                let found = copies.iter().find(|(known, _)| Arc::ptr_eq(known, store));
+                found.expect("every store was copied").1.clone()
+            };
+            let resources = served.resources.iter().map(|(key, entry)| {
+                (key.clone(), Arc::new(Registered { resource: entry.resource.clone(), store: copy_of(&entry.store) }))
+            });
+            let served = Served { groups: served.groups.clone(), resources: resources.collect() };
+            (Self { served: RwLock::new(served) }, Revisions::starting_at(revision))
+        })
     }
 
     /// The resource of that group, version and plural name.

@@ -20,6 +20,11 @@ pub mod store;
 pub mod tables;
 pub mod validate;
 
+mod builder;
 mod cluster;
+mod running;
+mod snapshot;
 
+pub use builder::{Builder, StartError};
 pub use cluster::DevCluster;
+pub use snapshot::Snapshot;

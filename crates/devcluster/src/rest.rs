@@ -68,7 +68,7 @@ pub struct Server {
     pub log: RequestLog,
     addresses: Addresses,
     /// Whether entries of managed fields begin with creation, rather than with the first apply.
-    tracks_creations: bool,
+    pub(crate) tracks_creations: bool,
 }
 
 /// A request about objects, with what every verb needs of it.
@@ -148,6 +148,29 @@ impl Server {
         };
         server.create_system_namespaces();
         server
+    }
+
+    /// A server of its own with the same objects, at the same revision. It has no history from before, no fault rules and no
+    /// requests.
+    pub(crate) fn fork(&self) -> Self {
+        let (registry, revisions) = self.registry.fork(&self.revisions);
+        Self {
+            registry,
+            revisions,
+            clock: self.clock.clone(),
+            faults: Faults::default(),
+            log: RequestLog::default(),
+            addresses: self.addresses.clone(),
+            tracks_creations: self.tracks_creations,
+        }
+    }
+
+    /// All objects of a plural resource, in the order of their keys; nothing for an unknown one.
+    pub(crate) fn objects(&self, plural: &str) -> Vec<Value> {
+        let found = self.registry.find_plural(plural);
+        found.map_or_else(Vec::new, |entry| {
+            entry.store.list(&self.revisions, "").objects.iter().map(|object| object.to_value()).collect()
+        })
     }
 
     /// Answers one request, unless a fault rule wants it otherwise.

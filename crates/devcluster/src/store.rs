@@ -52,6 +52,11 @@ impl Revisions {
         }
     }
 
+    /// Revisions of another server, which go on from `last`.
+    pub(crate) fn starting_at(last: u64) -> Self {
+        Self { last: AtomicU64::new(last), grown: Notify::new() }
+    }
+
     fn next(&self) -> u64 {
         self.last.fetch_add(1, Ordering::AcqRel) + 1
     }
@@ -88,8 +93,29 @@ pub struct TypeStore {
 
 #[derive(Debug, Default)]
 struct Inner {
-    objects: BTreeMap<Arc<str>, Arc<Object>>,
+    /// Shared with snapshots, which take no copy; the first change after one does.
+    objects: Arc<BTreeMap<Arc<str>, Arc<Object>>>,
     history: History,
+}
+
+/// A type that nobody can change meanwhile.
+pub(crate) struct Frozen<'a> {
+    store: &'a TypeStore,
+    inner: RwLockReadGuard<'a, Inner>,
+}
+
+impl Frozen<'_> {
+    /// A store of its own with the same objects, whose history begins at `revision`.
+    pub(crate) fn copy(&self, revision: u64) -> TypeStore {
+        let mut history = History::default();
+        history.compact(revision);
+        TypeStore {
+            kind: self.store.kind.clone(),
+            api_version: self.store.api_version.clone(),
+            inner: RwLock::new(Inner { objects: Arc::clone(&self.inner.objects), history }),
+            committed: watch::Sender::new(revision),
+        }
+    }
 }
 
 /// A list of objects and the revision it is true for.
@@ -186,9 +212,9 @@ impl TypeStore {
             }
         };
         if kind == EventKind::Deleted {
-            inner.objects.remove(key);
+            Arc::make_mut(&mut inner.objects).remove(key);
         } else {
-            inner.objects.insert(new.key.clone(), new.clone());
+            Arc::make_mut(&mut inner.objects).insert(new.key.clone(), new.clone());
         }
         inner.history.push(Event::new(revision, kind, old, new.clone()));
         // Under the lock, so that watches see revisions grow.
@@ -215,6 +241,11 @@ impl TypeStore {
     /// Forgets the history, as compaction does: watches and snapshots from before now fail.
     pub fn compact(&self, revisions: &Revisions) {
         self.write().history.compact(revisions.current());
+    }
+
+    /// Holds up commits until the answer is dropped.
+    pub(crate) fn freeze(&self) -> Frozen<'_> {
+        Frozen { store: self, inner: self.read() }
     }
 
     /// Kind of the stored objects.

@@ -18,6 +18,13 @@ pub(super) struct Addresses {
     ports: AtomicU32,
 }
 
+impl Clone for Addresses {
+    fn clone(&self) -> Self {
+        let copy = |counter: &AtomicU32| AtomicU32::new(counter.load(Ordering::Relaxed));
+        Self { addresses: copy(&self.addresses), ports: copy(&self.ports) }
+    }
+}
+
 impl Addresses {
     /// Completes the spec of a service: cluster addresses, and node ports where its type has them.
     pub(super) fn assign(&self, service: &mut Value) {

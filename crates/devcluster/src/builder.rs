@@ -1,0 +1,233 @@
+//! [`Builder`]: a cluster with everything in it that a test, or whoever tries something, wants to find at its start.
+//!
+//! server (empty, or of a snapshot) -> objects -> nodes -> controllers, synced -> programs of the user's own
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::Value;
+use steersman_runtime::clock::Clock;
+use steersman_runtime::controller::{Descriptor, InitError};
+
+use crate::DevCluster;
+use crate::manifests::{self, ManifestError};
+use crate::nodes::{NodesConfig, NodesError};
+use crate::rest::Server;
+use crate::running::{Program, Running};
+use crate::snapshot::Snapshot;
+use crate::status::Status;
+
+/// Says what a [`DevCluster`] begins with; see [`DevCluster::builder`].
+#[must_use = "nothing is there before `start`"]
+pub struct Builder {
+    clock: Option<Clock>,
+    managed_fields: bool,
+    snapshot: Option<Snapshot>,
+    objects: Vec<Source>,
+    nodes: NodesConfig,
+    controllers: Vec<Descriptor>,
+    unknown: Option<StartError>,
+    programs: Vec<Program>,
+}
+
+/// Where objects come from, and how they get in.
+enum Source {
+    Stored(Result<Value, serde_json::Error>),
+    Created(Result<Value, serde_json::Error>),
+    Text(String),
+    File(PathBuf),
+}
+
+/// A cluster could not be started as it was described.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// An object does not serialise.
+    #[error("an object cannot be written as JSON: {0}")]
+    Serialize(#[from] serde_json::Error),
+    /// An object was refused.
+    #[error("{object}: {source}")]
+    Object {
+        /// Kind and name.
+        object: String,
+        /// The server's words.
+        #[source]
+        source: Status,
+    },
+    /// A manifest cannot be read or was refused.
+    #[error(transparent)]
+    Manifest(#[from] ManifestError),
+    /// No controller of the table is called so.
+    #[error("no controller is called {name:?}; there are {}", known.join(", "))]
+    UnknownController {
+        /// The name asked for.
+        name: String,
+        /// Those there are.
+        known: Vec<&'static str>,
+    },
+    /// A controller could not be built.
+    #[error(transparent)]
+    Controller(#[from] InitError),
+    /// The simulated nodes could not be set up.
+    #[error(transparent)]
+    Nodes(#[from] NodesError),
+    /// Metrics of the machinery clash.
+    #[error("set up controllers: {0}")]
+    Metrics(#[from] prometheus::Error),
+}
+
+impl Default for Builder {
+    fn default() -> Self {
+        Self {
+            clock: None,
+            managed_fields: true,
+            snapshot: None,
+            objects: Vec::new(),
+            nodes: NodesConfig { count: 0, ..NodesConfig::default() },
+            controllers: Vec::new(),
+            unknown: None,
+            programs: Vec::new(),
+        }
+    }
+}
+
+impl Builder {
+    /// Where the times of stored objects come from. Without it they begin with the machine's time and move with Tokio's, so that a
+    /// test that pauses and advances Tokio's time moves them, too.
+    pub fn clock(mut self, clock: Clock) -> Self {
+        self.clock = Some(clock);
+        self
+    }
+
+    /// Whether writes are recorded in `metadata.managedFields` from creation on, as a real server does; on unless switched off. Off,
+    /// recording begins with the first server-side apply to an object, and writes are faster.
+    pub fn managed_fields(mut self, recorded: bool) -> Self {
+        self.managed_fields = recorded;
+        self
+    }
+
+    /// Begins with the objects of a snapshot, in place of an empty cluster.
+    pub fn snapshot(mut self, snapshot: &Snapshot) -> Self {
+        self.snapshot = Some(snapshot.clone());
+        self
+    }
+
+    /// An object that is created through the API: defaulted, checked, with a new UID. It may be JSON or a type of `k8s-openapi`.
+    pub fn object(mut self, object: impl Serialize) -> Self {
+        self.objects.push(Source::Created(serde_json::to_value(object)));
+        self
+    }
+
+    /// An object that is stored just as it is, with UID, status and times, as [`DevCluster::load`] does.
+    pub fn load(mut self, object: impl Serialize) -> Self {
+        self.objects.push(Source::Stored(serde_json::to_value(object)));
+        self
+    }
+
+    /// Objects in YAML or JSON, in several documents or a `List`, that are applied as `kubectl apply` would.
+    pub fn manifest(mut self, text: impl Into<String>) -> Self {
+        self.objects.push(Source::Text(text.into()));
+        self
+    }
+
+    /// The same from a file, or from all files of a directory.
+    pub fn manifest_file(mut self, path: impl AsRef<Path>) -> Self {
+        self.objects.push(Source::File(path.as_ref().to_owned()));
+        self
+    }
+
+    /// So many simulated nodes, which run the pods that are created; none without it.
+    pub fn nodes(mut self, count: usize) -> Self {
+        self.nodes.count = count;
+        self
+    }
+
+    /// Simulated nodes with names, latencies and stages of their own.
+    pub fn simulated_nodes(mut self, config: NodesConfig) -> Self {
+        self.nodes = config;
+        self
+    }
+
+    /// All controllers of a table that are on by default; Steersman's own table is `steersman_controllers::ALL`. One that has the
+    /// name of another added before takes its place.
+    pub fn controllers(mut self, table: &[Descriptor]) -> Self {
+        table.iter().filter(|descriptor| descriptor.enabled_by_default).for_each(|descriptor| self.add(*descriptor));
+        self
+    }
+
+    /// The controllers of a table with these names or aliases (`deployment`), whether or not they are on by default. That one does
+    /// not exist is told by [`start`](Self::start).
+    pub fn controllers_named<'a>(mut self, table: &[Descriptor], names: impl IntoIterator<Item = &'a str>) -> Self {
+        for name in names {
+            match table.iter().find(|descriptor| descriptor.name == name || descriptor.aliases.contains(&name)) {
+                Some(descriptor) => self.add(*descriptor),
+                None => {
+                    let known = table.iter().map(|descriptor| descriptor.name).collect();
+                    self.unknown.get_or_insert(StartError::UnknownController { name: name.to_owned(), known });
+                }
+            }
+        }
+        self
+    }
+
+    /// A program that runs beside the cluster from the start, such as an operator under test, until it ends by itself or
+    /// [`DevCluster::stop`] drops it.
+    pub fn run<F>(mut self, name: &str, program: impl FnOnce(kube::Client) -> F + Send + 'static) -> Self
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        self.programs.push(Program { name: name.to_owned(), start: Box::new(|client| Box::pin(program(client))) });
+        self
+    }
+
+    fn add(&mut self, descriptor: Descriptor) {
+        self.controllers.retain(|known| known.name != descriptor.name);
+        self.controllers.push(descriptor);
+    }
+
+    /// Starts it all. When this returns the objects are there, the nodes are ready, and the controllers have seen everything that was
+    /// there before them. Must be called inside a Tokio runtime.
+    pub async fn start(self) -> Result<DevCluster, StartError> {
+        if let Some(unknown) = self.unknown {
+            return Err(unknown);
+        }
+        let clock = self.clock.unwrap_or_else(|| Clock::runtime(Timestamp::now()));
+        let server = match &self.snapshot {
+            Some(snapshot) => snapshot.server(clock, self.managed_fields),
+            None => Server::new(clock, self.managed_fields),
+        };
+        let mut cluster = DevCluster::over(Arc::new(server));
+        for source in self.objects {
+            source.bring_in(&cluster).await?;
+        }
+        let running = Running::start(&cluster, self.nodes, &self.controllers, self.programs).await?;
+        cluster.keep(running);
+        Ok(cluster)
+    }
+}
+
+impl Source {
+    async fn bring_in(self, cluster: &DevCluster) -> Result<(), StartError> {
+        let refused = |object: &Value, source| {
+            let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or("?").to_owned();
+            StartError::Object { object: format!("{} {:?}", text("/kind"), text("/metadata/name")), source }
+        };
+        let manifests = match self {
+            Self::Stored(object) => {
+                let object = object?;
+                return cluster.load(object.clone()).map_err(|status| refused(&object, status));
+            }
+            Self::Created(object) => {
+                let object = object?;
+                return cluster.create(object.clone()).await.map(drop).map_err(|status| refused(&object, status));
+            }
+            Self::Text(text) => manifests::parse(Path::new("manifest"), &text)?,
+            Self::File(path) => manifests::read(&path)?,
+        };
+        for manifest in manifests {
+            manifest.apply(cluster).await?;
+        }
+        Ok(())
+    }
+}

@@ -176,6 +176,12 @@ impl DevCluster {
         self.server.log.counts(product)
     }
 
+    /// From now on [`DevCluster::requests`] also tells what requests and answers said; see
+    /// [`Transcript`](crate::transcript::Transcript).
+    pub fn keep_contents(&self) {
+        self.server.log.keep_contents();
+    }
+
     /// Forgets the requests so far.
     pub fn clear_requests(&self) {
         self.server.log.clear();

@@ -18,6 +18,7 @@ pub mod selectors;
 pub mod status;
 pub mod store;
 pub mod tables;
+pub mod transcript;
 pub mod validate;
 
 mod builder;

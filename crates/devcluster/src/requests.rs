@@ -1,7 +1,11 @@
 //! The latest requests, for tests that ask what was sent, and how many there were of each kind, for who measures.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use bytes::Bytes;
+use serde_json::Value;
 
 /// Older ones are forgotten.
 const KEPT: usize = 10_000;
@@ -19,6 +23,21 @@ pub struct RequestRecord {
     pub user_agent: String,
     /// HTTP status; of a watch, the status it was opened with.
     pub status: u16,
+    /// What was said, while contents are kept.
+    pub content: Option<Arc<Content>>,
+}
+
+/// What a request and its answer said.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Content {
+    /// The `Content-Type` header of the request.
+    pub content_type: String,
+    /// Body of the request.
+    pub body: Bytes,
+    /// The object that the path names, as it was stored when the request came.
+    pub before: Option<Value>,
+    /// Body of the answer; empty for one that comes in pieces.
+    pub answer: Bytes,
 }
 
 /// How many requests there were, by verb and resource.
@@ -26,7 +45,10 @@ pub type RequestCounts = BTreeMap<(String, String), u64>;
 
 /// A bounded log of requests, and a count of all.
 #[derive(Debug, Default)]
-pub struct RequestLog(Mutex<Requests>);
+pub struct RequestLog {
+    requests: Mutex<Requests>,
+    contents: AtomicBool,
+}
 
 #[derive(Debug, Default)]
 struct Requests {
@@ -36,6 +58,15 @@ struct Requests {
 }
 
 impl RequestLog {
+    /// Keeps what requests say from now on.
+    pub(crate) fn keep_contents(&self) {
+        self.contents.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn keeps_contents(&self) -> bool {
+        self.contents.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn add(&self, record: RequestRecord) {
         let mut requests = self.lock();
         if requests.latest.len() == KEPT {
@@ -66,6 +97,6 @@ impl RequestLog {
     }
 
     fn lock(&self) -> MutexGuard<'_, Requests> {
-        self.0.lock().expect("nothing panics while it holds the lock")
+        self.requests.lock().expect("nothing panics while it holds the lock")
     }
 }

@@ -15,7 +15,7 @@ use steersman_runtime::clock::Clock;
 
 use crate::faults::{Fate, Faults, Seen, Verdict};
 use crate::kinds::Registry;
-use crate::requests::{RequestLog, RequestRecord};
+use crate::requests::{Content as Said, RequestLog, RequestRecord};
 use crate::status::Status;
 use crate::store::{Object, Revisions};
 
@@ -182,16 +182,32 @@ impl Server {
             path: parts.uri.path_and_query().map_or_else(String::new, ToString::to_string),
             user_agent: header(&parts, &USER_AGENT).to_owned(),
             status: 0,
+            content: None,
         };
+        let said = self.log.keeps_contents().then(|| (body.clone(), self.stored_at(parts.uri.path())));
         let mut fate = Fate::Answered;
         let response = self.answer(&parts, body, &mut record, &mut fate).await.unwrap_or_else(|status| Some(refusal(&status)));
         record.status = response.as_ref().map_or(0, |response| response.status().as_u16());
+        record.content = said.map(|(body, before)| {
+            let content_type = header(&parts, &CONTENT_TYPE).to_owned();
+            let answer = match response.as_ref().map(Response::body) {
+                Some(Body::Whole(Some(bytes))) => bytes.clone(),
+                _ => Bytes::new(),
+            };
+            Arc::new(Said { content_type, body, before, answer })
+        });
         self.log.add(record);
         match (response, fate) {
             (Some(response), Fate::Answered) => Ok(response),
             (_, Fate::Silence) => std::future::pending().await,
             (None, _) | (_, Fate::Reset) => Err(ConnectionReset),
         }
+    }
+
+    /// The object that a path names.
+    fn stored_at(&self, path: &str) -> Option<Value> {
+        let Route::Objects(target) = Route::parse(&self.registry, path) else { return None };
+        target.entry.store.get(&target.key()).map(|object| object.to_value())
     }
 
     /// The answer, if the request is handled at all; `fate` is what becomes of its connection.

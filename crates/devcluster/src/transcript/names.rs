@@ -1,0 +1,79 @@
+//! What differs from run to run, and what stands in its place.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use crate::requests::Content;
+
+/// Digits of the time, in nanoseconds, that the name of an Event ends in.
+const EVENT_SUFFIX: usize = 16;
+
+/// Texts with their stand-ins.
+#[derive(Debug)]
+pub(super) struct Names {
+    begin: Timestamp,
+    stand_ins: BTreeMap<String, String>,
+}
+
+impl Names {
+    pub(super) fn new(begin: Timestamp) -> Self {
+        Self { begin, stand_ins: BTreeMap::new() }
+    }
+
+    /// Learns the name and UID that the server gave an object.
+    pub(super) fn learn(&mut self, content: &Content) {
+        let Ok(object) = serde_json::from_slice::<Value>(&content.answer) else { return };
+        let metadata = &object["metadata"];
+        let text = |field: &str| metadata[field].as_str().unwrap_or_default();
+        let (name, prefix) = (text("name"), text("generateName"));
+        if !prefix.is_empty() && name.starts_with(prefix) {
+            self.stand_ins.insert(name.to_owned(), format!("{prefix}xxxxx"));
+        }
+        if let (uid, Some(kind)) = (text("uid"), object["kind"].as_str())
+            && !uid.is_empty()
+        {
+            let of = format!("<uid of {kind} {}>", self.plain(name));
+            self.stand_ins.insert(uid.to_owned(), of);
+        }
+    }
+
+    /// `text` with stand-ins.
+    pub(super) fn plain(&self, text: &str) -> String {
+        let mut plain = text.to_owned();
+        for (known, stand_in) in &self.stand_ins {
+            if plain.contains(known) {
+                plain = plain.replace(known, stand_in);
+            }
+        }
+        let is_digit = |letter: char| letter.is_ascii_digit() || ('a'..='f').contains(&letter);
+        match plain.rsplit_once('.') {
+            Some((name, digits)) if digits.len() == EVENT_SUFFIX && digits.chars().all(is_digit) => format!("{name}.<time>"),
+            _ => plain,
+        }
+    }
+
+    /// `value` with stand-ins in all its texts.
+    pub(super) fn in_value(&self, value: &Value) -> Value {
+        match value {
+            Value::String(text) => Value::String(self.time(text).unwrap_or_else(|| self.plain(text))),
+            Value::Array(items) => items.iter().map(|item| self.in_value(item)).collect(),
+            Value::Object(fields) => {
+                let field = |(key, value): (&String, &Value)| match &**key {
+                    "resourceVersion" => (key.clone(), Value::from("<version>")),
+                    _ => (key.clone(), self.in_value(value)),
+                };
+                fields.iter().map(field).collect()
+            }
+            other => other.clone(),
+        }
+    }
+
+    fn time(&self, text: &str) -> Option<String> {
+        let time: Timestamp = text.parse().ok()?;
+        let since = time.duration_since(self.begin);
+        let fraction = if since.subsec_nanos() == 0 { "" } else { " and a fraction" };
+        Some(format!("<{:+}s{fraction}>", since.as_secs()))
+    }
+}

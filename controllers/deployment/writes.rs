@@ -88,7 +88,9 @@ fn decoded<T: Object>(verb: &str, answer: &[u8]) -> Result<T, ApiError> {
 
 fn with_status(d: &Deployment, status: &DeploymentStatus, revision: Option<&str>) -> Map<String, Value> {
     let mut object = d.document.to_object();
-    set_annotations(&mut object, revision.map(|revision| (REVISION, revision.to_owned())));
+    if let Some(revision) = revision {
+        set_annotations(&mut object, [(REVISION, revision.to_owned())]);
+    }
     let status = serde_json::to_value(status).expect("a status has string keys and no maps that could fail");
     object.insert("status".to_owned(), status);
     object
@@ -119,5 +121,7 @@ mod tests {
         assert_eq!(with_status(&d, &status, Some("2")), expected);
         expected["metadata"]["annotations"] = json!({"team": "a"});
         assert_eq!(with_status(&d, &status, None), expected);
+        let bare = deployment("web").metadata("annotations", serde_json::Value::Null).build();
+        assert_eq!(with_status(&bare, &bare.status, None), bare.document.to_object());
     }
 }

@@ -69,8 +69,18 @@ impl World {
 
     /// The same, at another time.
     pub(crate) async fn bare_at(begin: Timestamp) -> Self {
-        let clock = Clock::runtime(begin);
-        let cluster = DevCluster::new(clock.clone());
+        Self::on(DevCluster::new(Clock::runtime(begin)))
+    }
+
+    /// A cluster that keeps what requests say, and who manages which field.
+    pub(crate) async fn recorded() -> Self {
+        let cluster = DevCluster::with_managed_fields(Clock::runtime(Timestamp::from_second(BEGIN).unwrap()));
+        cluster.keep_contents();
+        Self::on(cluster)
+    }
+
+    fn on(cluster: DevCluster) -> Self {
+        let clock = cluster.clock().clone();
         let metrics = ClientMetrics::register(&Registry::new()).unwrap();
         let base = cluster.client();
         let clients: ClientFactory = Arc::new(move |identity: &str| {

@@ -1,0 +1,111 @@
+//! The pod garbage collector.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::{Cast, Scenario, Story, Told, play, template};
+use crate::podgc::{self, PodGcConfig};
+
+const CAST: Cast = Cast { folder: "podgc", controllers: &[], client: "pod-garbage-collector" };
+
+const SCENARIOS: &[Scenario] = &[
+    ("terminated", "finished pods are more than the threshold", terminated),
+    ("out-of-service", "a node is out of service", out_of_service),
+    ("orphaned", "a node is gone", orphaned),
+    ("unscheduled", "a pod is being deleted that was never bound", unscheduled),
+];
+
+#[tokio::test(start_paused = true)]
+async fn requests_of_the_pod_garbage_collector_are_as_written_down() {
+    play(&CAST, SCENARIOS).await;
+}
+
+fn pod(name: &str, node: &str) -> Value {
+    let mut pod = template("one");
+    (pod["apiVersion"], pod["kind"], pod["metadata"]["name"]) = (json!("v1"), json!("Pod"), json!(name));
+    if !node.is_empty() {
+        pod["spec"]["nodeName"] = json!(node);
+    }
+    pod
+}
+
+fn node() -> Value {
+    json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node"}})
+}
+
+impl Story {
+    /// Starts the controller, with a threshold for finished pods.
+    async fn collect(&mut self, threshold: i32) {
+        self.tell("pods and nodes are created");
+        let config = PodGcConfig { terminated_pod_gc_threshold: threshold };
+        self.world.restart_with(&[podgc::DESCRIPTOR], |context| context.with_config(config.clone())).await;
+    }
+}
+
+fn terminated(mut s: Story) -> Told {
+    Box::pin(async move {
+        s.create(node()).await;
+        for (name, phase) in [("a", "Succeeded"), ("b", "Failed"), ("c", "Running"), ("d", "Succeeded")] {
+            s.create(pod(name, "node")).await;
+            s.world.pod_status(name, json!({"phase": phase})).await;
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+        s.collect(1).await;
+        s.within("a cycle", Duration::from_secs(10)).await;
+        s
+    })
+}
+
+fn out_of_service(mut s: Story) -> Told {
+    Box::pin(async move {
+        s.create(node()).await;
+        for name in ["a", "b", "c"] {
+            s.create(pod(name, "node")).await;
+        }
+        s.world.pod_status("b", json!({"phase": "Succeeded"})).await;
+        for name in ["a", "b"] {
+            s.world.delete("pods", name).await;
+        }
+        s.collect(0).await;
+        s.within("a cycle", Duration::from_secs(10)).await;
+        let taint = json!([{"key": "node.kubernetes.io/out-of-service", "value": "down", "effect": "NoExecute"}]);
+        s.world.cluster.patch("/api/v1/nodes/node", json!({"spec": {"taints": taint}})).await.unwrap();
+        s.within("the node is declared out of service, and a cycle passes", Duration::from_secs(20)).await;
+        s
+    })
+}
+
+fn orphaned(mut s: Story) -> Told {
+    Box::pin(async move {
+        for name in ["a", "b", "c", "d"] {
+            s.create(pod(name, "gone")).await;
+        }
+        s.world.make_ready("b").await;
+        s.world.pod_status("c", json!({"phase": "Failed"})).await;
+        let kept = json!([{
+            "type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI", "message": "Eviction API: evicting",
+            "lastTransitionTime": "2023-11-14T22:13:00Z",
+        }]);
+        s.world.pod_status("d", json!({"phase": "Running", "conditions": kept})).await;
+        s.collect(0).await;
+        s.within("the first two cycles, in which the node is in quarantine", Duration::from_secs(39)).await;
+        s.within("the next cycle", Duration::from_secs(10)).await;
+        s
+    })
+}
+
+fn unscheduled(mut s: Story) -> Told {
+    Box::pin(async move {
+        for (name, phase) in [("a", "Pending"), ("b", "Failed")] {
+            let mut pod = pod(name, "");
+            pod["metadata"]["finalizers"] = json!(["example.com/wait"]);
+            s.create(pod).await;
+            s.world.pod_status(name, json!({"phase": phase})).await;
+            s.world.delete("pods", name).await;
+        }
+        s.collect(0).await;
+        s.within("a cycle", Duration::from_secs(10)).await;
+        s
+    })
+}

@@ -87,6 +87,17 @@ pub(crate) async fn wait_for_api_server(client: &ApiClient) -> Result<(), RunErr
     }
 }
 
+/// The same for a candidate, which has nothing to lose by waiting for as long as it takes: ending and being started again with
+/// ever longer pauses would only delay it.
+pub(crate) async fn wait_as_candidate(client: &ApiClient) -> Result<(), RunError> {
+    loop {
+        match wait_for_api_server(client).await {
+            Err(RunError::Unhealthy(error)) => tracing::warn!(%error, "the API server is not healthy, still waiting for it"),
+            ended => return ended,
+        }
+    }
+}
+
 /// Fails when the Lease may not be read: waiting for it would be in vain. Other errors are the elector's to deal with.
 pub(crate) async fn check_lock(client: &ApiClient, settings: &ElectionSettings) -> Result<(), RunError> {
     let target =

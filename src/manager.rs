@@ -19,7 +19,7 @@ use steersman_runtime::tasks::{CancellationToken, Tasks};
 use steersman_runtime::workqueue::QueueMetrics;
 use tokio::sync::mpsc;
 
-use crate::api::{Clients, Connection, check_lock, wait_for_api_server};
+use crate::api::{Clients, Connection, check_lock, wait_as_candidate, wait_for_api_server};
 use crate::config::{Config, ElectionSettings};
 use crate::gates::Gates;
 use crate::health::{Check, Finding, HealthChecks, Phase, Progress, Scope};
@@ -191,9 +191,11 @@ impl Manager {
         }
 
         let probe = self.clients.make("controller-manager", PROBE_TIMEOUT);
+        let is_candidate = elector.is_some();
+        let healthy = async { if is_candidate { wait_as_candidate(&probe).await } else { wait_for_api_server(&probe).await } };
         tokio::select! {
             () = stop.cancelled() => return Ok(()),
-            checked = wait_for_api_server(&probe) => checked?,
+            checked = healthy => checked?,
         }
 
         let resync = jittered(self.config.min_resync);

@@ -112,3 +112,13 @@ async fn a_stop_is_heard_while_the_api_server_is_unwell() {
     ended.unwrap();
     assert_eq!(took, Duration::ZERO);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_candidate_outlasts_an_api_server_that_is_unwell() {
+    let stop = CancellationToken::new();
+    let running = tokio::spawn(manager(&[QUICK], &[("leader-elect", "true")], 500).run(stop.clone()));
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    assert!(!running.is_finished(), "{:?}", running.await);
+    stop.cancel();
+    running.await.unwrap().unwrap();
+}

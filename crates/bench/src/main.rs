@@ -1,8 +1,10 @@
-//! Measures a controller manager: wall time, CPU, memory and requests of creating, rolling, scaling and deleting Deployments.
+//! Measures a controller manager: wall time, CPU, memory and requests of creating, rolling, scaling and deleting Deployments; or,
+//! with `--failover`, how long the work stands still when the leader ends.
 //!
 //! The API server and the nodes run in this process (or are those of `--kubeconfig`), the manager in one of its own, so that its
 //! CPU and memory are its alone.
 
+mod failover;
 mod process;
 mod report;
 mod world;
@@ -50,6 +52,9 @@ struct Args {
     /// An API server with nodes to use in place of the embedded one.
     #[arg(long)]
     kubeconfig: Option<PathBuf>,
+    /// Measure how long a standby takes to act when the leader ends, so many times for each way to end, and nothing else.
+    #[arg(long, value_name = "ROUNDS", conflicts_with = "kubeconfig")]
+    failover: Option<usize>,
     /// Further arguments of the manager.
     #[arg(last = true)]
     manager_args: Vec<String>,
@@ -63,7 +68,10 @@ async fn main() -> Result<()> {
     let args = Args::parse();
     let scratch = std::env::temp_dir().join(format!("steersman-bench-{}", std::process::id()));
     std::fs::create_dir_all(&scratch)?;
-    let result = run(&args, &scratch).await;
+    let result = match args.failover {
+        Some(rounds) => failover::measure(&args.manager, &args.manager_args, rounds, &scratch).await,
+        None => run(&args, &scratch).await,
+    };
     std::fs::remove_dir_all(&scratch).with_context(|| format!("remove {}", scratch.display()))?;
     result
 }

@@ -35,6 +35,13 @@ impl Manager {
         Ok(Self { child })
     }
 
+    /// Sends it a signal, such as `TERM`.
+    pub(crate) fn signal(&self, name: &str) -> Result<()> {
+        let status = Command::new("kill").args([format!("-{name}"), self.child.id().to_string()]).status().context("run kill")?;
+        anyhow::ensure!(status.success(), "kill -{name}: {status}");
+        Ok(())
+    }
+
     /// Reads its usage; an error when it has ended.
     pub(crate) fn usage(&mut self) -> Result<Usage> {
         if let Some(status) = self.child.try_wait()? {

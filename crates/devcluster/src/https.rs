@@ -25,6 +25,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::requests::Through;
 use crate::rest::{Body, Server, refusal};
 use crate::status::Status;
 
@@ -68,6 +69,7 @@ impl HttpsDoor {
         let listening = Listening {
             server,
             acceptor: TlsAcceptor::from(Arc::new(identity.tls)),
+            address: door.address,
             authorization: format!("Bearer {}", door.token).into(),
             stop: door.stop.clone(),
             tasks: door.tasks.clone(),
@@ -144,6 +146,7 @@ impl Drop for HttpsDoor {
 struct Listening {
     server: Arc<Server>,
     acceptor: TlsAcceptor,
+    address: SocketAddr,
     authorization: Arc<str>,
     stop: CancellationToken,
     tasks: TaskTracker,
@@ -207,7 +210,8 @@ impl Listening {
 
     /// An error closes the connection (HTTP/1.1) or resets the stream (HTTP/2).
     async fn answer(&self, request: Request<Incoming>, certified: bool) -> std::io::Result<Response<Body>> {
-        let (parts, body) = request.into_parts();
+        let (mut parts, body) = request.into_parts();
+        parts.extensions.insert(Through(self.address));
         let token = parts.headers.get(http::header::AUTHORIZATION);
         let known = token.is_some_and(|value| value.as_bytes() == self.authorization.as_bytes());
         if !known && (token.is_some() || !certified) {

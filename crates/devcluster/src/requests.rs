@@ -1,6 +1,7 @@
 //! The latest requests, for tests that ask what was sent, and how many there were of each kind, for who measures.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -23,6 +24,8 @@ pub struct RequestRecord {
     pub user_agent: String,
     /// HTTP status; of a watch, the status it was opened with.
     pub status: u16,
+    /// Address of the HTTPS door it came through; `None` is the in-process one.
+    pub door: Option<SocketAddr>,
     /// What was said, while contents are kept.
     pub content: Option<Arc<Content>>,
 }
@@ -39,6 +42,10 @@ pub struct Content {
     /// Body of the answer; empty for one that comes in pieces.
     pub answer: Bytes,
 }
+
+/// Said of a request by the door it came through.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Through(pub(crate) SocketAddr);
 
 /// How many requests there were, by verb and resource.
 pub type RequestCounts = BTreeMap<(String, String), u64>;

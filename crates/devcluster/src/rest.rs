@@ -15,7 +15,7 @@ use steersman_runtime::clock::Clock;
 
 use crate::faults::{Fate, Faults, Seen, Verdict};
 use crate::kinds::Registry;
-use crate::requests::{Content as Said, RequestLog, RequestRecord};
+use crate::requests::{Content as Said, RequestLog, RequestRecord, Through};
 use crate::status::Status;
 use crate::store::{Object, Revisions};
 
@@ -182,6 +182,7 @@ impl Server {
             path: parts.uri.path_and_query().map_or_else(String::new, ToString::to_string),
             user_agent: header(&parts, &USER_AGENT).to_owned(),
             status: 0,
+            door: parts.extensions.get().map(|Through(address)| *address),
             content: None,
         };
         let said = self.log.keeps_contents().then(|| (body.clone(), self.stored_at(parts.uri.path())));

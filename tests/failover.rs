@@ -9,13 +9,7 @@ use steersman_runtime::clock::Clock;
 use crate::election::{cluster, start};
 use crate::program::start_at;
 use crate::support::LIMIT;
-use crate::support::cluster::{deployment, held, wait_for_count, wait_for_lease};
-
-/// How many requests with this verb on pods themselves succeeded.
-fn done(cluster: &DevCluster, verb: &str) -> usize {
-    let is_one = |path: &str| path.ends_with("/pods") || (verb == "delete" && path.contains("/pods/"));
-    cluster.requests().iter().filter(|r| r.verb == verb && is_one(&r.path) && r.status < 300).count()
-}
+use crate::support::cluster::{deployment, done, held, wait_for_count, wait_for_lease};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_leader_that_is_told_to_stop_hands_over_within_a_second() {

@@ -13,4 +13,5 @@ mod lifecycle;
 mod parity;
 mod program;
 mod readme;
+mod replicas;
 mod support;

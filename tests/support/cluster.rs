@@ -38,3 +38,9 @@ pub(crate) async fn wait_for_lease(cluster: &DevCluster, condition: impl Fn(&Val
 pub(crate) fn held(spec: &Value) -> bool {
     spec["holderIdentity"].as_str().is_some_and(|holder| !holder.is_empty())
 }
+
+/// How many creations or deletions of pods succeeded.
+pub(crate) fn done(cluster: &DevCluster, verb: &str) -> usize {
+    let is_one = |path: &str| path.ends_with("/pods") || (verb == "delete" && path.contains("/pods/"));
+    cluster.requests().iter().filter(|r| r.verb == verb && is_one(&r.path) && r.status < 300).count()
+}

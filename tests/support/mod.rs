@@ -2,6 +2,7 @@
 
 pub(crate) mod cluster;
 pub(crate) mod control_plane;
+pub(crate) mod network;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -92,12 +93,17 @@ impl Program {
     pub(crate) fn wait_until(&mut self, what: &str, is_so: impl Fn() -> bool) {
         let start = std::time::Instant::now();
         while !is_so() {
-            self.seen.extend(self.lines.try_iter());
-            let ended = self.child.try_wait().unwrap();
-            assert!(ended.is_none(), "ended before {what}: {ended:?}\n{}", self.seen.join("\n"));
+            self.assert_running();
             assert!(start.elapsed() < LIMIT, "still not {what}\n{}", self.seen.join("\n"));
             std::thread::sleep(Duration::from_millis(20));
         }
+    }
+
+    /// Panics with the log when it has ended.
+    pub(crate) fn assert_running(&mut self) {
+        self.seen.extend(self.lines.try_iter());
+        let ended = self.child.try_wait().unwrap();
+        assert!(ended.is_none(), "ended: {ended:?}\n{}", self.seen.join("\n"));
     }
 
     pub(crate) fn signal(&self, name: &str) {

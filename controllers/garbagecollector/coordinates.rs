@@ -37,6 +37,19 @@ impl Coordinates {
             && reference.api_version == self.api_version
     }
 
+    /// Who an owner that is proven not to be this may be instead, given what is said of owners in which namespaces: going round all
+    /// that is said of its UID, in order.
+    pub(super) fn another<'a>(&self, claims: impl Iterator<Item = (&'a Sym, &'a OwnerReference)>) -> Option<Self> {
+        let others = claims.filter(|(_, owner)| owner.uid == self.uid).map(|(namespace, owner)| {
+            // What was asked for was of a cluster-scoped type.
+            let is_cluster_scoped = self.namespace.is_empty() && owner.kind == self.kind && owner.api_version == self.api_version;
+            Self::of_owner(owner, if is_cluster_scoped { &self.namespace } else { namespace })
+        });
+        let mut others: Vec<Self> = others.filter(|other| other != self).collect();
+        others.sort();
+        others.iter().find(|other| *other > self).or(others.first()).cloned()
+    }
+
     /// Whether nothing in `namespace` (empty: nothing cluster-scoped) can have this as its owner.
     pub(super) fn is_out_of_reach_of(&self, namespace: &Sym) -> bool {
         !self.namespace.is_empty() && self.namespace != *namespace
@@ -52,5 +65,85 @@ impl fmt::Display for Coordinates {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { kind, api_version, namespace, name, uid } = self;
         write!(f, "[{api_version}/{kind}, namespace: {namespace}, name: {name}, uid: {uid}]")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Id = (&'static str, &'static str, &'static str, &'static str);
+
+    fn coordinates((api_version, kind, namespace, name): Id) -> Coordinates {
+        let (kind, api_version, namespace) = (kind.into(), api_version.into(), namespace.into());
+        Coordinates { kind, api_version, namespace, name: Arc::from(name), uid: Uid::new("uid") }
+    }
+
+    fn reference((api_version, kind, _, name): Id, uid: &str) -> OwnerReference {
+        let (api_version, kind, name) = (api_version.into(), kind.into(), name.into());
+        OwnerReference { api_version, kind, name, uid: Uid::new(uid), controller: false, block_owner_deletion: false }
+    }
+
+    /// Upstream: `TestGetAlternateOwnerIdentity`.
+    #[test]
+    fn get_alternate_owner_identity() {
+        const PARENT: Id = ("v1", "NSParent", "ns1", "parentname");
+        const ELSEWHERE: Id = ("v1", "NSParent", "ns2", "parentname");
+        const VERSION: Id = ("xx", "NSParent", "ns1", "parentname");
+        const KIND: Id = ("v1", "xxxxxxxx", "ns1", "parentname");
+        const NAME: Id = ("v1", "NSParent", "ns1", "xxxxxxxxxx");
+        const CLUSTER: Id = ("v1", "ClusterParent", "", "parentname");
+        const CLUSTER_VERSION: Id = ("xx", "ClusterParent", "ns1", "parentname");
+        const CLUSTER_KIND: Id = ("v1", "xxxxxxxxxxxxx", "ns1", "parentname");
+        const CLUSTER_NAME: Id = ("v1", "ClusterParent", "", "xxxxxxxxxx");
+        const CLUSTER_KIND_NOWHERE: Id = ("v1", "xxxxxxxxxxxxx", "", "parentname");
+        let ordered = |namespace| ["v1", "v2", "v3", "v4", "v5"].map(|version| (version, "kind", namespace, "name"));
+        let (namespaced, clustered) = (ordered("ns1"), ordered(""));
+        let said = |namespace, all: [Id; 5]| all.map(|id| (namespace, id)).to_vec();
+        // (name, who says what of the owner, who it is not, expected)
+        let cases: Vec<(&str, Vec<(&str, Id)>, Id, Option<Id>)> = vec![
+            ("namespaced alternate version", vec![("ns1", PARENT), ("ns1", VERSION)], PARENT, Some(VERSION)),
+            ("namespaced alternate kind", vec![("ns1", PARENT), ("ns1", KIND)], PARENT, Some(KIND)),
+            ("namespaced alternate namespace", vec![("ns1", PARENT), ("ns2", ELSEWHERE)], PARENT, Some(ELSEWHERE)),
+            ("namespaced alternate name", vec![("ns1", PARENT), ("ns1", NAME)], PARENT, Some(NAME)),
+            ("cluster alternate version", vec![("ns1", CLUSTER), ("ns1", CLUSTER_VERSION)], CLUSTER, Some(CLUSTER_VERSION)),
+            ("cluster alternate kind", vec![("ns1", CLUSTER), ("ns1", CLUSTER_KIND)], CLUSTER, Some(CLUSTER_KIND)),
+            ("cluster alternate namespace", vec![("ns1", CLUSTER), ("ns2", CLUSTER)], CLUSTER, None),
+            ("cluster alternate name", vec![("ns1", CLUSTER), ("ns1", CLUSTER_NAME)], CLUSTER, Some(CLUSTER_NAME)),
+            (
+                "namespaced ref from namespaced child returns first if absent is sorted last",
+                said("ns1", namespaced),
+                namespaced[4],
+                Some(namespaced[0]),
+            ),
+            (
+                "namespaced ref from namespaced child returns next after absent",
+                said("ns1", namespaced),
+                namespaced[3],
+                Some(namespaced[4]),
+            ),
+            (
+                "cluster ref from cluster child returns first if absent is sorted last",
+                said("", clustered),
+                clustered[4],
+                Some(clustered[0]),
+            ),
+            ("cluster ref from cluster child returns next after absent", said("", clustered), clustered[3], Some(clustered[4])),
+            ("ignore unrelated", vec![("ns1", CLUSTER)], CLUSTER, None),
+            ("ignore matches", vec![("ns1", CLUSTER), ("ns1", CLUSTER)], CLUSTER, None),
+            (
+                "collapse duplicates",
+                vec![("", CLUSTER), ("", CLUSTER_KIND_NOWHERE), ("", CLUSTER_KIND_NOWHERE)],
+                CLUSTER,
+                Some(CLUSTER_KIND_NOWHERE),
+            ),
+        ];
+        for (name, said, absent, expected) in cases {
+            let unrelated = (Sym::new("ns1"), reference(("v1", "Parent", "ns1", "name"), "anotheruid"));
+            let said = said.into_iter().map(|(namespace, id)| (Sym::new(namespace), reference(id, "uid")));
+            let said: Vec<(Sym, OwnerReference)> = said.chain([unrelated]).collect();
+            let found = coordinates(absent).another(said.iter().map(|(namespace, owner)| (namespace, owner)));
+            assert_eq!(found, expected.map(coordinates), "{name}");
+        }
     }
 }

@@ -1,12 +1,13 @@
 //! The graph as a picture, in Graphviz's language, to the letter of upstream's.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::fmt;
 
+use steersman_runtime::intern::Sym;
 use steersman_runtime::object::Uid;
 
 use super::coordinates::{Coordinates, split_api_version};
-use super::graph::Graph;
+use super::graph::{Graph, NodeView};
 
 struct Vertex {
     coordinates: Coordinates,
@@ -16,77 +17,97 @@ struct Vertex {
     is_virtual: bool,
 }
 
-/// All that owns or is owned; with `around`, what is connected to these UIDs.
-pub(super) fn graphviz(graph: &Graph, around: &[Uid]) -> String {
-    let mut vertices: BTreeMap<String, Vertex> = BTreeMap::new();
-    let mut edges: BTreeSet<(String, String)> = BTreeSet::new();
-    let mut missing: BTreeMap<String, Coordinates> = BTreeMap::new();
-    for (node, owners, has_dependents) in graph.iter() {
-        if owners.is_empty() && !has_dependents {
-            continue;
-        }
-        let uid = node.coordinates.uid.to_string();
-        for owner in owners.iter() {
-            let owner_uid = owner.uid.to_string();
-            missing.entry(owner_uid.clone()).or_insert_with(|| Coordinates::of_owner(owner, &node.coordinates.namespace));
-            edges.insert((uid.clone(), owner_uid));
-        }
-        let (being_deleted, deleting_dependents, is_virtual) = (node.being_deleted, node.deleting_dependents, node.is_virtual);
-        let vertex = Vertex { coordinates: node.coordinates, missing: false, being_deleted, deleting_dependents, is_virtual };
-        vertices.insert(uid, vertex);
+impl Vertex {
+    fn of(node: NodeView) -> Self {
+        let NodeView { coordinates, being_deleted, deleting_dependents, is_virtual, .. } = node;
+        Self { coordinates, missing: false, being_deleted, deleting_dependents, is_virtual }
     }
-    for (uid, coordinates) in missing {
+
+    /// An owner that the graph does not have, and of which only a reference tells.
+    fn missing(coordinates: Coordinates) -> Self {
         let (being_deleted, deleting_dependents, is_virtual) = (false, false, false);
-        vertices.entry(uid).or_insert(Vertex { coordinates, missing: true, being_deleted, deleting_dependents, is_virtual });
+        Self { coordinates, missing: true, being_deleted, deleting_dependents, is_virtual }
     }
-    if !around.is_empty() {
-        let connected = connected(&edges, around.iter().map(ToString::to_string).collect());
-        vertices.retain(|uid, _| connected.contains(uid));
-        edges.retain(|(from, _)| connected.contains(from));
-    }
-    write(&vertices, &edges)
 }
 
-/// The UIDs that the query of a request names.
-pub(super) fn asked_for(query: &str) -> Vec<Uid> {
-    query.split('&').filter_map(|pair| pair.strip_prefix("uid=")).filter(|uid| !uid.is_empty()).map(Uid::new).collect()
+/// Nodes and edges, taken from a graph at one moment. `Display` writes Graphviz.
+pub(super) struct Picture {
+    vertices: BTreeMap<Uid, Vertex>,
+    edges: BTreeSet<(Uid, Uid)>,
 }
 
-/// What can be reached from `found` along edges in either direction.
-fn connected(edges: &BTreeSet<(String, String)>, mut found: BTreeSet<String>) -> BTreeSet<String> {
-    loop {
-        let before = found.len();
-        for (from, to) in edges {
-            if found.contains(from) || found.contains(to) {
-                found.extend([from.clone(), to.clone()]);
+impl Picture {
+    /// All that owns or is owned; with `around`, what is connected to these UIDs by nodes of the graph.
+    pub(super) fn of(graph: &Graph, around: &[Uid]) -> Self {
+        let wanted = (!around.is_empty()).then(|| connected(graph, around));
+        let (mut vertices, mut edges, mut missing) = (BTreeMap::new(), BTreeSet::new(), BTreeMap::new());
+        for (node, owners, has_dependents) in graph.iter() {
+            let uid = &node.coordinates.uid;
+            let is_wanted = wanted.as_ref().is_none_or(|wanted| wanted.contains(uid));
+            if !is_wanted || owners.is_empty() && !has_dependents {
+                continue;
             }
+            for owner in owners.iter() {
+                edges.insert((uid.clone(), owner.uid.clone()));
+                missing.entry(owner.uid.clone()).or_insert_with(|| Coordinates::of_owner(owner, &Sym::default()));
+            }
+            vertices.insert(uid.clone(), Vertex::of(node));
         }
-        if found.len() == before {
-            return found;
+        for (uid, coordinates) in missing {
+            vertices.entry(uid).or_insert(Vertex::missing(coordinates));
         }
+        Self { vertices, edges }
     }
 }
 
-fn write(vertices: &BTreeMap<String, Vertex>, edges: &BTreeSet<(String, String)>) -> String {
-    let mut text = String::from("strict digraph full {\n");
-    if !vertices.is_empty() {
-        text.push_str("  // Node definitions.\n");
-    }
-    for (uid, vertex) in vertices {
-        // Writing to a string cannot fail.
-        let _ = writeln!(text, "  {uid:?} [");
-        for (name, value) in attributes(vertex) {
-            let _ = writeln!(text, "    {name}={value:?}");
+/// The UIDs that the query of a request names; one without a text names none that exists.
+pub(super) fn asked_for(query: &str) -> Vec<Uid> {
+    let pairs = query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+    pairs.filter(|(name, _)| *name == "uid").map(|(_, uid)| Uid::new(uid)).collect()
+}
+
+/// The nodes that can be reached from these along edges in either direction.
+fn connected(graph: &Graph, from: &[Uid]) -> HashSet<Uid> {
+    let mut neighbours: HashMap<Uid, Vec<Uid>> = HashMap::new();
+    for (node, owners, _) in graph.iter() {
+        let uid = node.coordinates.uid;
+        for owner in owners.iter() {
+            neighbours.entry(owner.uid.clone()).or_default().push(uid.clone());
         }
-        text.push_str("  ];\n");
+        neighbours.entry(uid).or_default().extend(owners.iter().map(|owner| owner.uid.clone()));
     }
-    if !edges.is_empty() {
-        text.push_str("  // Edge definitions.\n");
+    let nodes: HashSet<Uid> = graph.iter().map(|(node, ..)| node.coordinates.uid).collect();
+    let mut found = HashSet::new();
+    let mut open: Vec<Uid> = from.to_vec();
+    while let Some(uid) = open.pop() {
+        if nodes.contains(&uid) && found.insert(uid.clone()) {
+            open.extend(neighbours.remove(&uid).unwrap_or_default());
+        }
     }
-    for (from, to) in edges {
-        let _ = writeln!(text, "  {from:?} -> {to:?};");
+    found
+}
+
+impl fmt::Display for Picture {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("strict digraph full {\n")?;
+        if !self.vertices.is_empty() {
+            f.write_str("  // Node definitions.\n")?;
+        }
+        for (uid, vertex) in &self.vertices {
+            writeln!(f, "  {:?} [", uid.to_string())?;
+            for (name, value) in attributes(vertex) {
+                writeln!(f, "    {name}={value:?}")?;
+            }
+            f.write_str("  ];\n")?;
+        }
+        if !self.edges.is_empty() {
+            f.write_str("  // Edge definitions.\n")?;
+        }
+        for (from, to) in &self.edges {
+            writeln!(f, "  {:?} -> {:?};", from.to_string(), to.to_string())?;
+        }
+        f.write_str("}\n")
     }
-    text + "}\n"
 }
 
 fn attributes(vertex: &Vertex) -> Vec<(&'static str, String)> {

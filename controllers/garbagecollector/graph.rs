@@ -183,7 +183,7 @@ impl Graph {
         }
         if is_virtual
             && is_this
-            && let Some(other) = self.another_identity(&differing, gone)
+            && let Some(other) = gone.another(self.claims(&differing))
         {
             let incarnation = self.next_incarnation();
             let node = self.node_mut(slot);
@@ -303,6 +303,12 @@ impl Graph {
         (matching, differing)
     }
 
+    /// What these nodes say of their owners, each with the namespace it says it in.
+    fn claims(&self, slots: &[Slot]) -> impl Iterator<Item = (&Sym, &OwnerReference)> {
+        let nodes = slots.iter().map(|slot| self.node(*slot));
+        nodes.flat_map(|node| node.owners.iter().map(|owner| (&node.coordinates.namespace, owner)))
+    }
+
     /// Takes over new owner references, and wakes owners that wait for a reference that no longer blocks them.
     fn change_owners(&mut self, slot: Slot, new: &Owners, effects: &mut Effects) {
         let old = self.node(slot).owners.clone();
@@ -415,25 +421,6 @@ impl Graph {
             }
             self.unlink(slot, &owner.uid);
         }
-    }
-
-    /// Who a virtual node may be instead, going round all that is said of it in order.
-    fn another_identity(&self, dependents: &[Slot], absent: &Coordinates) -> Option<Coordinates> {
-        let mut others: Vec<Coordinates> = Vec::new();
-        for dependent in dependents.iter().map(|slot| self.node(*slot)) {
-            for owner in dependent.owners.iter().filter(|owner| owner.uid == absent.uid) {
-                let mut other = Coordinates::of_owner(owner, &dependent.coordinates.namespace);
-                if absent.namespace.is_empty() && other.kind == absent.kind && other.api_version == absent.api_version {
-                    // What was asked for was of a cluster-scoped type.
-                    other.namespace = absent.namespace.clone();
-                }
-                if other != *absent {
-                    others.push(other);
-                }
-            }
-        }
-        others.sort();
-        others.iter().find(|other| *other > absent).or(others.first()).cloned()
     }
 }
 

@@ -7,7 +7,7 @@ use steersman_runtime::labels::Labels;
 use steersman_runtime::object::{CollectorFinalizers, Meta, OwnerReference, Owners, Uid};
 
 use super::coordinates::Coordinates;
-use super::dump::graphviz;
+use super::dump::{Picture, asked_for};
 use super::graph::{Effects, Graph, NodeKey, Seen};
 
 /// A reference to `kind/name` of core/v1 with this UID.
@@ -306,8 +306,124 @@ fn the_picture_is_upstreams() {
   "child" -> "owner";
 }
 "#;
-    assert_eq!(graphviz(&story.0, &[Uid::new("child")]), expected);
-    assert_eq!(graphviz(&story.0, &[Uid::new("unknown")]), "strict digraph full {\n}\n");
-    let all = graphviz(&story.0, &[]);
+    assert_eq!(Picture::of(&story.0, &[Uid::new("child")]).to_string(), expected);
+    assert_eq!(Picture::of(&story.0, &[Uid::new("unknown")]).to_string(), "strict digraph full {\n}\n");
+    let all = Picture::of(&story.0, &[]).to_string();
     assert!(all.contains("Pod.v1/gone\\nvirtual\\n") && !all.contains("alone"), "{all}");
+}
+
+/// Upstream: `TestProcessEvent`.
+#[test]
+fn owners_and_dependents_agree_after_every_event() {
+    enum Event {
+        Add(&'static str, &'static [&'static str]),
+        Update(&'static str, &'static [&'static str]),
+        Delete(&'static str),
+    }
+    use Event::{Add, Delete, Update};
+    let cases: [(&str, &[Event]); 4] = [
+        ("test1", &[Add("1", &[]), Add("2", &["1"]), Add("3", &["1", "2"])]),
+        ("test2", &[Add("1", &[]), Add("2", &["1"]), Add("3", &["1", "2"]), Add("4", &["2"]), Delete("2")]),
+        ("test3", &[Add("1", &[]), Add("2", &["1"]), Add("3", &["1", "2"]), Add("4", &["3"]), Update("2", &["4"])]),
+        ("reverse test2", &[Add("4", &["2"]), Add("3", &["1", "2"]), Add("2", &["1"]), Add("1", &[]), Delete("2")]),
+    ];
+    let owned = |uid: &str, owners: &[&str]| {
+        let references: Vec<OwnerReference> = owners.iter().map(|owner| reference("Pod", owner, owner, false)).collect();
+        meta("a", uid, &references)
+    };
+    for (name, events) in cases {
+        let mut story = Story::default();
+        for event in events {
+            match event {
+                Add(uid, owners) => drop(story.see(&owned(uid, owners))),
+                Update(uid, owners) => drop(story.change(Some(&owned(uid, &[])), &owned(uid, owners))),
+                Delete(uid) => drop(story.lose(&owned(uid, &["doesn't matter"]))),
+            }
+            story.verify(name);
+        }
+    }
+}
+
+impl Story {
+    /// Whether dependents are those who say so, for every owner that the graph has.
+    fn verify(&self, name: &str) {
+        for (owner, ..) in self.0.iter() {
+            let refer = |owners: &Owners| owners.iter().any(|reference| reference.uid == owner.coordinates.uid);
+            let mut expected: Vec<NodeKey> =
+                self.0.iter().filter(|(_, owners, _)| refer(owners)).map(|(node, ..)| node.key).collect();
+            let mut dependents: Vec<NodeKey> = self.0.dependents(&owner.key).into_iter().map(|node| node.key).collect();
+            expected.sort_by_key(ToString::to_string);
+            dependents.sort_by_key(ToString::to_string);
+            assert_eq!(dependents, expected, "{name}: dependents of {}", owner.coordinates);
+        }
+    }
+}
+
+/// Upstream: `TestToDOTGraph`, `TestToDOTGraphObj`.
+#[test]
+fn to_dot_graph() {
+    const ALPHA: (&str, &[&str]) = ("alpha", &["bravo", "charlie"]);
+    const GOLF: [(&str, &[&str]); 3] = [("delta", &["foxtrot"]), ("foxtrot", &["golf"]), ("golf", &[])];
+    const FIRST: [&str; 2] = ["alpha-bravo", "alpha-charlie"];
+    const SECOND: [&str; 2] = ["delta-foxtrot", "foxtrot-golf"];
+    let simple = || vec![ALPHA, ("bravo", &[] as &[&str]), ("charlie", &[])];
+    let missing = || vec![ALPHA, ("charlie", &[] as &[&str])];
+    let two_chains = || [simple(), GOLF.to_vec()].concat();
+    let both = || [FIRST, SECOND].concat();
+    // (name, objects with their owners, UIDs asked for, edges)
+    let cases: Vec<(&str, Vec<(&str, &[&str])>, &[&str], Vec<&str>)> = vec![
+        ("simple", simple(), &[], FIRST.to_vec()),
+        ("missing", missing(), &[], FIRST.to_vec()),
+        ("drop-no-ref", [simple(), vec![("echo", &[])]].concat(), &[], FIRST.to_vec()),
+        ("two-chains", two_chains(), &[], both()),
+        ("simple", simple(), &["bravo"], FIRST.to_vec()),
+        ("missing", missing(), &["bravo"], vec![]),
+        ("drop-no-ref", [simple(), vec![("echo", &[])]].concat(), &["echo"], vec![]),
+        ("two-chains-from-owner", two_chains(), &["golf"], SECOND.to_vec()),
+        ("two-chains-from-child", two_chains(), &["delta"], SECOND.to_vec()),
+        ("two-chains-choose-both", two_chains(), &["delta", "charlie"], both()),
+    ];
+    for (name, objects, asked, edges) in cases {
+        let mut story = Story::default();
+        for (uid, owners) in &objects {
+            let owners: Vec<OwnerReference> = owners.iter().map(|owner| reference("Pod", owner, owner, false)).collect();
+            story.see(&meta("a", uid, &owners));
+        }
+        if name == "missing" {
+            // Somebody found out that there is no such owner; its dependents still refer to it.
+            story.0.proven_absent(&coordinates("Pod", "a", "bravo", "bravo"));
+        }
+        let picture = Picture::of(&story.0, &asked.iter().map(|uid| Uid::new(uid)).collect::<Vec<_>>()).to_string();
+        let shown = |line: &&str| line.contains("->");
+        let found: Vec<String> =
+            picture.lines().filter(shown).map(|l| l.trim_matches([' ', ';']).replace("\" -> \"", "-")).collect();
+        assert_eq!(found, edges.iter().map(|edge| format!("\"{edge}\"")).collect::<Vec<_>>(), "{name} {asked:?}");
+        let nodes: std::collections::BTreeSet<&str> = edges.iter().flat_map(|edge| edge.split('-')).collect();
+        assert_eq!(picture.matches("\n    uid=").count(), nodes.len(), "{name} {asked:?}");
+        let absent = r#"label="uid=bravo\nnamespace=\nPod.v1/bravo\nmissingFromGraph\n""#;
+        assert_eq!(picture.contains(absent), name == "missing" && asked.is_empty(), "{name} {asked:?} {picture}");
+    }
+}
+
+#[test]
+fn a_query_names_uids() {
+    for (query, expected) in [("", &[] as &[&str]), ("x=1", &[]), ("uid=a&x&uid=b", &["a", "b"]), ("uid=", &[""]), ("uid", &[""])]
+    {
+        assert_eq!(asked_for(query), expected.iter().map(|uid| Uid::new(uid)).collect::<Vec<_>>(), "{query}");
+    }
+}
+
+/// Upstream: `TestMarshalDOT`, "escaping.dot".
+#[test]
+fn names_are_escaped_as_upstream_does() {
+    let uid = "ref1-[]\"\\Iñtërnâtiônàlizætiøn,🐹";
+    let mut story = Story::default();
+    story.see(&meta("ref1ns", uid, &[reference("ref2kind-", "ref2name-", "ref2-", false)]));
+    let picture = Picture::of(&story.0, &[]).to_string();
+    let edge = r#"  "ref1-[]\"\\Iñtërnâtiônàlizætiøn,🐹" -> "ref2-";"#;
+    assert!(picture.lines().any(|line| line == edge), "{picture}");
+    let label =
+        r#"    label="uid=ref1-[]\"\\Iñtërnâtiônàlizætiøn,🐹\nnamespace=ref1ns\nPod.v1/ref1-[]\"\\Iñtërnâtiônàlizætiøn,🐹\n""#;
+    assert!(picture.lines().any(|line| line == label), "{picture}");
+    assert_eq!(Picture::of(&Graph::default(), &[]).to_string(), "strict digraph full {\n}\n", "empty.dot");
 }

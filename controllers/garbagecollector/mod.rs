@@ -66,9 +66,23 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
         return Ok(Box::new(Disabled));
     }
     let errors = ctx.metrics(metrics::sync_errors).map_err(|source| InitError { controller: NAME, source: Box::new(source) })?;
+    let collector = Arc::new(collector(ctx));
+    let shown = Arc::downgrade(&collector);
+    let page: DebugPage = Arc::new(move |query| {
+        let picture = shown.upgrade().map(|collector| dump::Picture::of(&collector.graph(), &dump::asked_for(query)));
+        DebugAnswer { content_type: "text/vnd.graphviz", body: picture.map(|picture| picture.to_string()).unwrap_or_default() }
+    });
+    ctx.debug.add(format!("{NAME}/graph"), page);
+    let discovery = ctx.client(IDENTITY).rethrottled(1.0, DISCOVERY_BURST);
+    let monitors = Monitors::new(ctx.informers.clone(), discovery, Arc::clone(&collector), errors);
+    Ok(Box::new(GarbageCollector { collector, monitors, workers: usize::try_from(concurrent_syncs).unwrap_or(0) }))
+}
+
+/// A collector that knows of nothing yet.
+fn collector(ctx: &ControllerContext) -> Collector {
     let base = ctx.client(IDENTITY);
     let client = base.rethrottled(2.0, 1);
-    let collector = Arc::new(Collector {
+    Collector {
         graph: Default::default(),
         kinds: Default::default(),
         to_delete: WorkQueue::new("garbage_collector_attempt_to_delete", &ctx.queue_metrics),
@@ -76,17 +90,8 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
         changes: ctx.queue_metrics.immediate("garbage_collector_graph_changes"),
         metadata: client.metadata_only(),
         client,
-        recorder: ctx.recorder(NAME, base.clone()),
-    });
-    let shown = Arc::downgrade(&collector);
-    let page: DebugPage = Arc::new(move |query| {
-        let graph = shown.upgrade().map(|collector| dump::graphviz(&collector.graph(), &dump::asked_for(query)));
-        DebugAnswer { content_type: "text/vnd.graphviz", body: graph.unwrap_or_default() }
-    });
-    ctx.debug.add(format!("{NAME}/graph"), page);
-    let discovery = base.rethrottled(1.0, DISCOVERY_BURST);
-    let monitors = Monitors::new(ctx.informers.clone(), discovery, Arc::clone(&collector), errors);
-    Ok(Box::new(GarbageCollector { collector, monitors, workers: usize::try_from(concurrent_syncs).unwrap_or(0) }))
+        recorder: ctx.recorder(NAME, base),
+    }
 }
 
 struct GarbageCollector {

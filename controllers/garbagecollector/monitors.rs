@@ -135,3 +135,128 @@ fn deletable(discovery: &Discovery) -> HashSet<ResourceType> {
     let preferred = discovery.preferred().into_iter().filter(|served| can_be(&["delete", "list", "watch"], served));
     preferred.map(|served| served.resource.clone()).filter(|resource| !is_ignored(resource)).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use steersman_devcluster::faults::{EVERY_GROUP, Matcher};
+    use steersman_devcluster::status::Status;
+    use steersman_runtime::discovery::{ServedGroup, ServedResource};
+
+    use super::*;
+    use crate::testing::world::World;
+
+    fn served(group: &str, plural: &str, verbs: &[&str]) -> ServedResource {
+        let (group, plural) = (group.to_owned().into(), plural.to_owned());
+        let (kind, plural) = (plural.clone().into(), plural.into());
+        let resource = ResourceType { group, version: "v1".into(), kind, plural, namespaced: true };
+        ServedResource { resource, verbs: verbs.iter().map(|&verb| verb.to_owned()).collect() }
+    }
+
+    fn group(name: &str, resources: Vec<ServedResource>) -> ServedGroup {
+        ServedGroup { name: name.to_owned(), preferred: "v1".to_owned(), versions: vec![("v1".to_owned(), resources)] }
+    }
+
+    /// Upstream: `TestGetDeletableResources`.
+    #[test]
+    fn get_deletable_resources() {
+        const VERBS: &[&str] = &["delete", "list", "watch"];
+        let apps = || group("apps", vec![served("apps", "pods", VERBS), served("apps", "services", &[])]);
+        let acme = || group("acme", vec![served("acme", "widgets", &["delete"])]);
+        let events = || group("", vec![served("", "events", VERBS), served("", "nodes", VERBS)]);
+        let foo = GroupVersion { group: "foo".to_owned(), version: "v1".to_owned() };
+        // (name, groups, group versions that are none, failed ones, expected)
+        let cases: [(&str, Vec<ServedGroup>, &[&str], Option<GroupVersion>, &[&str]); 4] = [
+            ("no error", vec![apps(), acme()], &["foo//whatever"], None, &["pods.apps"]),
+            ("partial discovery failure, includes usable results", vec![apps()], &[], Some(foo), &["pods.apps"]),
+            ("discovery failure, no results", vec![], &[], None, &[]),
+            ("ignored types", vec![events()], &[], None, &["nodes"]),
+        ];
+        for (name, groups, unparsable, failed, expected) in cases {
+            let failures = failed.map(|version| (version, "discovery failure".to_owned())).into_iter().collect();
+            let unparsable = unparsable.iter().map(|&text| text.to_owned()).collect();
+            let found = deletable(&Discovery { groups, failures, unparsable });
+            assert_eq!(found.iter().map(ToString::to_string).collect::<Vec<_>>(), expected, "{name}");
+        }
+    }
+
+    struct Stage {
+        world: World,
+        monitors: Monitors,
+        stop: CancellationToken,
+    }
+
+    impl Stage {
+        async fn new() -> Self {
+            let world = World::bare().await;
+            let context = world.context();
+            let collector = Arc::new(crate::garbagecollector::collector(&context));
+            let errors = IntCounter::new("errors", "errors").unwrap();
+            let monitors = Monitors::new(context.informers.clone(), context.client("discovery"), collector, errors);
+            Self { world, monitors, stop: CancellationToken::new() }
+        }
+
+        fn is_watched(&self, plural: &str) -> bool {
+            self.monitors.watched.keys().any(|resource| resource.to_string() == plural)
+        }
+
+        fn is_synced(&self, plural: &str) -> bool {
+            self.monitors.watched.iter().any(|(resource, informer)| resource.to_string() == plural && informer.is_synced())
+        }
+
+        /// Syncs, and says how many errors that counted.
+        async fn sync(&mut self) -> u64 {
+            let before = self.monitors.errors.get();
+            self.monitors.sync(&self.stop).await;
+            self.monitors.errors.get() - before
+        }
+    }
+
+    const GROUPS: [&str; 4] = ["apps", "batch", "policy", ""];
+
+    /// Upstream: `TestGarbageCollectorConstruction`, `TestGarbageCollectorSync`. What comes and goes there are types; here it is what
+    /// can be discovered and watched of them.
+    #[tokio::test(start_paused = true)]
+    async fn garbage_collector_sync() {
+        let mut stage = Stage::new().await;
+        assert!(!stage.is_watched("pods"), "nothing before the first sync");
+        let cluster = stage.world.cluster.clone();
+        let faults = cluster.faults();
+        let broken = Status::new(500, "InternalError", "no conversion");
+        let rules = ["list", "watch"].map(|verb| faults.reject(Matcher::new(verb, "secrets"), broken.clone(), None));
+        faults.hide_from_discovery("apps");
+        assert_eq!(stage.sync().await, 1, "a type that does not sync is an error");
+        assert!(stage.is_synced("pods") && stage.is_watched("secrets") && !stage.is_synced("secrets"));
+        assert!(!stage.is_watched("deployments.apps"));
+        assert_eq!(stage.sync().await, 0, "no change, no error");
+
+        faults.show_in_discovery("apps");
+        assert_eq!(stage.sync().await, 1, "the broken type is waited for again");
+        assert!(stage.is_synced("deployments.apps"));
+
+        // What fails to be discovered is kept, but for what never synced.
+        GROUPS.iter().for_each(|group| faults.hide_from_discovery(group));
+        stage.sync().await;
+        assert!(stage.is_synced("deployments.apps") && stage.is_synced("pods") && stage.is_synced("jobs.batch"));
+        assert!(!stage.is_watched("secrets"));
+
+        GROUPS.iter().for_each(|group| faults.show_in_discovery(group));
+        rules.iter().for_each(|rule| faults.remove(*rule));
+        assert_eq!(stage.sync().await, 0);
+        assert!(stage.is_synced("secrets") && stage.is_synced("deployments.apps"));
+    }
+
+    /// Upstream: `TestGarbageCollectorSync`, where discovery returns nothing but an error.
+    #[tokio::test(start_paused = true)]
+    async fn without_any_discovery_everything_stays_as_it_is() {
+        let mut stage = Stage::new().await;
+        stage.sync().await;
+        let before = stage.monitors.watched.len();
+        assert!(before > 10 && stage.is_synced("pods"));
+        stage.world.cluster.faults().hide_from_discovery(EVERY_GROUP);
+        assert_eq!(stage.sync().await, 1);
+        assert_eq!(stage.monitors.watched.len(), before);
+        assert!(stage.monitors.collector.kinds.resource("v1", "Pod").is_some());
+        stage.world.cluster.faults().show_in_discovery(EVERY_GROUP);
+        assert_eq!(stage.sync().await, 0);
+    }
+}

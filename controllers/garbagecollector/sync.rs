@@ -327,7 +327,11 @@ impl Collector {
     async fn remove_finalizer(&self, owner: &Coordinates, finalizer: &str) -> Result<(), SyncError> {
         let place = self.place(owner)?;
         let mut pause = FINALIZER_PAUSE;
-        for _ in 0..FINALIZER_TRIES {
+        for attempt in 0..FINALIZER_TRIES {
+            if attempt > 0 {
+                tokio::time::sleep(pause).await;
+                pause *= 5;
+            }
             let Some(live) = self.read(&place).await?.filter(|live| live.is(&owner.uid)) else { return Ok(()) };
             let Some(patch) = live::without_finalizer(&live, finalizer) else { return Ok(()) };
             tracing::debug!(object = %owner, finalizer, "remove finalizer for item");
@@ -337,8 +341,6 @@ impl Collector {
                 Err(error) if error.is_conflict() => {}
                 Err(source) => return Err(SyncError::Patch { coordinates: Box::new(owner.clone()), source }),
             }
-            tokio::time::sleep(pause).await;
-            pause *= 5;
         }
         Err(SyncError::MaxRetries { owner: Box::new(owner.clone()), tries: FINALIZER_TRIES })
     }

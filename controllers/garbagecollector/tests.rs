@@ -1,13 +1,14 @@
 //! Stories of the garbage collector on a test cluster: ConfigMaps and Secrets that own each other.
 
+mod conflicting;
 mod model;
+mod ported;
 mod races;
+mod stage;
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use steersman_runtime::client::Target;
-use steersman_runtime::resource::ResourceType;
 
 use super::DESCRIPTOR;
 use crate::testing::NAMESPACE;
@@ -15,11 +16,6 @@ use crate::testing::world::World;
 
 /// Long enough for everything that is not held up to have happened, two looks at discovery included.
 const A_WHILE: Duration = Duration::from_secs(65);
-
-fn config_maps() -> ResourceType {
-    let (group, version) = ("".into(), "v1".into());
-    ResourceType { group, version, kind: "ConfigMap".into(), plural: "configmaps".into(), namespaced: true }
-}
 
 /// A ConfigMap that the objects of `owners` own; with `true` it blocks the deletion.
 fn owned(name: &str, owners: &[(&Value, bool)]) -> Value {
@@ -50,9 +46,11 @@ impl World {
     }
 
     async fn delete_with(&self, name: &str, policy: &str) {
-        let resource = config_maps();
-        let target = Target { resource: &resource, namespace: Some(NAMESPACE), name: Some(name), subresource: None };
-        (self.clients)("tester").delete(target, &json!({"propagationPolicy": policy})).await.unwrap();
+        self.delete_as("configmaps", name, json!({"propagationPolicy": policy})).await;
+    }
+
+    async fn delete_as(&self, plural: &str, name: &str, options: Value) {
+        self.cluster.delete_with(&self.cluster.path(plural, NAMESPACE, name), options).await.unwrap();
     }
 
     async fn let_go(&self, name: &str) {

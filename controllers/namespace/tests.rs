@@ -1,5 +1,7 @@
 //! Stories of namespaces that end, on the in-process cluster.
 
+mod ported;
+
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -76,6 +78,11 @@ impl World {
         let conditions = shop["status"]["conditions"].as_array()?.clone();
         let found = conditions.into_iter().find(|c| c["type"] == kind && c["status"] == "True")?;
         Some(found["message"].as_str()?.to_owned())
+    }
+
+    /// Whether a pass has said anything about this condition.
+    fn is_told(&self, kind: &str) -> bool {
+        self.shop().is_some_and(|shop| condition_of(&shop, kind).is_some())
     }
 
     async fn in_trouble(&self, kind: &str) -> String {

@@ -93,6 +93,11 @@ impl World {
         Self { cluster, informers, registry, clients, clock, controllers: Running::default(), nodes: Running::default() }
     }
 
+    /// What a controller could be built from, beside those that run.
+    pub(crate) fn context(&self) -> ControllerContext {
+        context(&self.clients, &self.clock)
+    }
+
     /// Ends all controllers and starts these, with empty memories.
     pub(crate) async fn restart(&mut self, controllers: &[Descriptor]) {
         self.restart_with(controllers, |context| context).await;

@@ -93,9 +93,8 @@ async fn run(world: &mut World, seed: u64) {
         }
         let name = names[dice.roll(names.len())].clone();
         let policy = ["Background", "Foreground", "Orphan"][dice.roll(3)];
-        let resource = config_maps();
-        let target = Target { resource: &resource, namespace: Some(NAMESPACE), name: Some(&name), subresource: None };
-        while (world.clients)("tester").delete(target, &json!({"propagationPolicy": policy})).await.is_err() {}
+        let path = world.cluster.path("configmaps", NAMESPACE, &name);
+        while world.cluster.delete_with(&path, json!({"propagationPolicy": policy})).await.is_err() {}
         model.delete(&name, policy);
         if dice.roll(8) == 0 {
             tokio::time::sleep(Duration::from_millis(dice.roll(50) as u64)).await;

@@ -170,3 +170,81 @@ async fn a_group_that_discovery_loses_for_a_while_stays_watched_and_nothing_of_i
     let watches = world.cluster.requests().into_iter().filter(|r| r.verb == "watch" && r.resource == "controllerrevisions");
     assert_eq!(watches.count(), 1, "the monitor was never started anew");
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_object_seen_twice_under_one_uid_keeps_its_children_in_each_namespace_while_it_is_there() {
+    let mut world = World::collected().await;
+    world.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "other"}})).await;
+    // As a backup brings it back in another namespace, where the first one still is.
+    let mut twin = world.map("a", &[]).await;
+    twin["metadata"]["namespace"] = json!("other");
+    world.cluster.load(twin.clone()).unwrap();
+    world.map("child", &[(&twin, true)]).await;
+    let mut there = owned("child-of-twin", &[(&twin, true)]);
+    there["metadata"]["namespace"] = json!("other");
+    world.create(there).await;
+    tokio::time::sleep(A_WHILE).await;
+    world.until_maps(&["a", "child", "a", "child-of-twin"]).await;
+    world.delete_with("a", "Background").await;
+    world.until_maps(&["a", "child-of-twin"]).await;
+    tokio::time::sleep(A_WHILE).await;
+    world.until_maps(&["a", "child-of-twin"]).await;
+    // The graph knows one object per UID, as upstream's does: that the second one goes is noticed by a collector that starts afterwards.
+    world.cluster.delete(&world.cluster.path("configmaps", "other", "a")).await.unwrap();
+    world.restart(&[DESCRIPTOR]).await;
+    world.until_maps(&[]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_type_that_never_syncs_holds_nobody_else_up() {
+    let mut world = World::bare().await;
+    let rules = ["list", "watch"].map(|verb| world.cluster.faults().reject(Matcher::new(verb, "secrets"), broken(), None));
+    world.restart(&[DESCRIPTOR]).await;
+    let a = world.map("a", &[]).await;
+    world.map("b", &[(&a, true)]).await;
+    let owners = owned("x", &[(&a, true)])["metadata"]["ownerReferences"].clone();
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "ownerReferences": owners}});
+    world.create(secret).await;
+    world.delete_with("a", "Background").await;
+    world.until_maps(&[]).await;
+    assert!(world.find("secrets", "s").is_some(), "nobody has seen it");
+    rules.iter().for_each(|rule| world.cluster.faults().remove(*rule));
+    world.until("seen at last", |_| world.find("secrets", "s").is_none()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn twenty_workers_on_one_owner_do_each_thing_once() {
+    const DEPENDENTS: usize = 60;
+    for policy in ["Background", "Foreground", "Orphan"] {
+        let world = World::collected().await;
+        let a = world.map("a", &[]).await;
+        for number in 0..DEPENDENTS {
+            world.map(&format!("d{number:02}"), &[(&a, true)]).await;
+        }
+        tokio::time::sleep(A_WHILE).await;
+        // Answers take a while, so that all workers are at it at once.
+        for verb in ["get", "delete", "patch"] {
+            world.cluster.faults().delay(Matcher::new(verb, "configmaps"), Duration::from_millis(20), None);
+        }
+        world.cluster.clear_requests();
+        world.delete_with("a", policy).await;
+        let left = if policy == "Orphan" { DEPENDENTS } else { 0 };
+        world.until(&format!("{policy}: {left} left"), |_| world.maps().len() == left).await;
+        tokio::time::sleep(A_WHILE).await;
+        let asked = world.collector_asked();
+        let count = |verb: &str, of_owner: bool| {
+            let is_owner = |request: &String| request.contains(" a ");
+            asked.iter().filter(|request| request.starts_with(verb) && is_owner(request) == of_owner).count()
+        };
+        let writes = (count("delete", false), count("patch", false), count("delete", true), count("patch", true));
+        let expected = match policy {
+            "Background" => (DEPENDENTS, 0, 0, 0),
+            "Foreground" => (DEPENDENTS, 0, 0, 1),
+            _ => (0, DEPENDENTS, 0, 1),
+        };
+        assert_eq!(writes, expected, "{policy}: {asked:#?}");
+        assert!(asked.iter().all(|request| request.ends_with(" 200")), "{policy}: {asked:#?}");
+        let reads = if policy == "Orphan" { 0 } else { DEPENDENTS };
+        assert_eq!(count("get", false), reads, "{policy}");
+    }
+}

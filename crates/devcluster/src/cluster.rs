@@ -283,6 +283,11 @@ impl DevCluster {
         self.call(Method::DELETE, path, "", String::new()).await
     }
 
+    /// Deletes what a path names, with these fields of DeleteOptions.
+    pub async fn delete_with(&self, path: &str, options: Value) -> Result<Value, Status> {
+        self.call(Method::DELETE, path, "application/json", options.to_string()).await
+    }
+
     /// Applies a JSON merge patch to what a path names; a path may end in `/status`.
     pub async fn patch(&self, path: &str, patch: Value) -> Result<Value, Status> {
         self.call(Method::PATCH, path, "application/merge-patch+json", patch.to_string()).await

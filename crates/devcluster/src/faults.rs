@@ -52,6 +52,9 @@ pub(crate) use watches::WatchFaults;
 
 use rules::{Effect, Rules};
 
+/// In the place of a group: discovery does not answer at all.
+pub const EVERY_GROUP: &str = "*";
+
 /// What happens to a request. Of several rules that match, all delays count, and the first of the others.
 #[derive(Debug, Clone)]
 pub enum RequestFault {
@@ -203,7 +206,7 @@ impl Faults {
     }
 
     /// Discovery knows no more than the name of this group, as when the aggregated API server behind it is down; its objects are
-    /// still served (refuse them with [`Faults::reject`]).
+    /// still served (refuse them with [`Faults::reject`]). With [`EVERY_GROUP`] discovery answers nothing but 503.
     pub fn hide_from_discovery(&self, group: &str) {
         let mut hidden = self.hidden();
         if !hidden.iter().any(|known| known == group) {

@@ -66,6 +66,10 @@ fn bytes_field(number: u8, content: &[u8]) -> Vec<u8> {
 impl Server {
     /// The document of a discovery path; `aggregated` asks for everything in one.
     pub(super) fn discovery(&self, route: &Route, aggregated: bool) -> Result<Value, Status> {
+        let unavailable = || Status::new(503, "ServiceUnavailable", "service unavailable");
+        if self.faults.is_hidden(crate::faults::EVERY_GROUP) {
+            return Err(unavailable());
+        }
         let groups = self.registry.groups();
         Ok(match route {
             Route::CoreVersions if aggregated => self.aggregated(groups.iter().filter(|group| group.name.is_empty())),
@@ -89,7 +93,7 @@ impl Server {
                 Value::from(document)
             }
             Route::GroupVersion(group, _) if self.faults.is_hidden(group) => {
-                return Err(Status::new(503, "ServiceUnavailable", "service unavailable"));
+                return Err(unavailable());
             }
             Route::GroupVersion(group, version) => self.resource_list(group, version),
             _ => return Err(Status::no_such_resource()),

@@ -14,6 +14,7 @@ use serde_json::Value;
 use steersman_runtime::clock::Clock;
 use tower::Service;
 
+use crate::auth::{CertificateError, ClientCertificate, User, bearer_token};
 use crate::builder::Builder;
 use crate::faults::Faults;
 use crate::https::HttpsDoor;
@@ -142,13 +143,35 @@ impl DevCluster {
     }
 
     /// A client that talks to the server without a network. Must be called inside a Tokio runtime.
+    ///
+    /// It is the client of the user `admin`, who may do everything.
     pub fn client(&self) -> kube::Client {
-        kube::Client::new(self.service(), "default")
+        self.client_as(User::admin())
     }
 
-    /// The server as a service, for clients with layers of their own.
+    /// The same, of a user who may do what roles and bindings allow.
+    pub fn client_as(&self, user: User) -> kube::Client {
+        kube::Client::new(self.service_as(user), "default")
+    }
+
+    /// The server as a service, for clients with layers of their own; the user is `admin`.
     pub fn service(&self) -> InProcess {
-        InProcess { server: self.server.clone() }
+        self.service_as(User::admin())
+    }
+
+    /// The same, for a user. A request that shows a bearer token is of that token's user instead.
+    pub fn service_as(&self, user: User) -> InProcess {
+        InProcess { server: self.server.clone(), user: Arc::new(user) }
+    }
+
+    /// Lets whoever shows a bearer token in as `user`, through either door.
+    pub fn add_token(&self, token: impl Into<String>, user: User) {
+        self.server.users.add_token(token.into(), user);
+    }
+
+    /// A certificate that every HTTPS door of this cluster takes for `user`, who may be in one group besides `system:authenticated`.
+    pub fn client_certificate(&self, user: &User) -> Result<ClientCertificate, CertificateError> {
+        self.server.users.authority().client_certificate(user)
     }
 
     /// Serves HTTPS (HTTP/1.1 and HTTP/2) on `address`; port 0 picks one.
@@ -328,7 +351,7 @@ impl DevCluster {
             .body(body.into())
             .map_err(|error| Status::bad_request(format!("no request can be made for {path:?}: {error}")))?;
         let reset = |_| Status::internal("the connection was reset before an answer came");
-        let response = self.server.handle(request).await.map_err(reset)?;
+        let response = self.server.handle(request, &Arc::new(User::admin())).await.map_err(reset)?;
         let code = response.status().as_u16();
         let bytes = match response.into_body().collect().await {
             Ok(collected) => collected.to_bytes(),
@@ -373,6 +396,7 @@ fn status_of(code: u16, body: &Value) -> Status {
 #[derive(Debug, Clone)]
 pub struct InProcess {
     server: Arc<Server>,
+    user: Arc<User>,
 }
 
 impl<B> Service<Request<B>> for InProcess
@@ -389,15 +413,23 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let server = self.server.clone();
+        let (server, user) = (self.server.clone(), self.user.clone());
         Box::pin(async move {
             let (parts, body) = request.into_parts();
+            let user = match bearer_token(&parts.headers) {
+                Some(_) => server.authenticate(&parts.headers, None),
+                None => Ok(user),
+            };
+            let user = match user {
+                Ok(user) => user,
+                Err(status) => return Ok(crate::rest::refusal(&status)),
+            };
             let collected = body
                 .collect()
                 .await
                 .map_err(|error| Status::bad_request(format!("the request body ended early: {}", error.into())));
             match collected {
-                Ok(body) => Ok(server.handle(Request::from_parts(parts, body.to_bytes())).await?),
+                Ok(body) => Ok(server.handle(Request::from_parts(parts, body.to_bytes()), &user).await?),
                 Err(status) => Ok(crate::rest::refusal(&status)),
             }
         })

@@ -1,7 +1,8 @@
-//! The HTTPS door: TLS with a certificate authority of its own, HTTP/1.1 and HTTP/2, a token or a client certificate for the admin.
+//! The HTTPS door: TLS with a certificate authority of its own, HTTP/1.1 and HTTP/2, users by client certificate or
+//! bearer token.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,11 +14,6 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
-use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
-    KeyUsagePurpose,
-};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
 use tokio::net::{TcpListener, TcpStream};
@@ -25,6 +21,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::auth::{Authority, ClientCertificate, User, user_of_certificate};
 use crate::requests::Through;
 use crate::rest::{Body, Server, refusal};
 use crate::status::Status;
@@ -47,30 +44,30 @@ pub struct HttpsDoor {
     address: SocketAddr,
     token: String,
     authority_pem: String,
-    admin_certificate_pem: String,
-    admin_key_pem: String,
+    admin: ClientCertificate,
     stop: CancellationToken,
     tasks: TaskTracker,
 }
 
 impl HttpsDoor {
     pub(crate) async fn open(server: Arc<Server>, address: SocketAddr) -> io::Result<Self> {
-        let identity = Identity::generate().map_err(io::Error::other)?;
+        let authority = server.users.authority();
+        let admin = authority.client_certificate(&User::admin()).map_err(io::Error::other)?;
+        let tls = tls(authority, address.ip()).map_err(io::Error::other)?;
         let listener = TcpListener::bind(address).await?;
         let door = Self {
             address: listener.local_addr()?,
             token: URL_SAFE_NO_PAD.encode(rand::random::<[u8; 24]>()),
-            authority_pem: identity.authority_pem,
-            admin_certificate_pem: identity.admin_certificate_pem,
-            admin_key_pem: identity.admin_key_pem,
+            authority_pem: authority.pem(),
+            admin,
             stop: CancellationToken::new(),
             tasks: TaskTracker::new(),
         };
+        server.users.add_token(door.token.clone(), User::admin());
         let listening = Listening {
             server,
-            acceptor: TlsAcceptor::from(Arc::new(identity.tls)),
+            acceptor: TlsAcceptor::from(Arc::new(tls)),
             address: door.address,
-            authorization: format!("Bearer {}", door.token).into(),
             stop: door.stop.clone(),
             tasks: door.tasks.clone(),
         };
@@ -100,10 +97,16 @@ impl HttpsDoor {
 
     /// A kubeconfig for the admin, complete in itself.
     pub fn kubeconfig(&self) -> String {
+        self.kubeconfig_of("admin", &self.admin)
+    }
+
+    /// A kubeconfig for the user of a certificate (see [`crate::DevCluster::client_certificate`]), complete in itself; `name` is what
+    /// the file calls it.
+    pub fn kubeconfig_of(&self, name: &str, user: &ClientCertificate) -> String {
         let url = self.url();
         let authority = STANDARD.encode(&self.authority_pem);
-        let certificate = STANDARD.encode(&self.admin_certificate_pem);
-        let key = STANDARD.encode(&self.admin_key_pem);
+        let certificate = STANDARD.encode(&user.certificate_pem);
+        let key = STANDARD.encode(&user.key_pem);
         format!(
             "apiVersion: v1
 kind: Config
@@ -113,7 +116,7 @@ clusters:
     server: {url}
     certificate-authority-data: {authority}
 users:
-- name: admin
+- name: {name}
   user:
     client-certificate-data: {certificate}
     client-key-data: {key}
@@ -121,7 +124,7 @@ contexts:
 - name: steersman
   context:
     cluster: steersman
-    user: admin
+    user: {name}
     namespace: default
 current-context: steersman
 "
@@ -147,7 +150,6 @@ struct Listening {
     server: Arc<Server>,
     acceptor: TlsAcceptor,
     address: SocketAddr,
-    authorization: Arc<str>,
     stop: CancellationToken,
     tasks: TaskTracker,
 }
@@ -182,11 +184,12 @@ impl Listening {
             Ok(Err(error)) => return tracing::debug!(%error, "TLS handshake failed"),
             Err(_) => return tracing::debug!("TLS handshake took too long"),
         };
-        // The verifier lets no certificate through but those of our authority, which signed only the admin's.
-        let certified = stream.get_ref().1.peer_certificates().is_some_and(|chain| !chain.is_empty());
+        // The verifier lets no certificate through but those of our authority.
+        let certificate = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
+        let certified = certificate.and_then(user_of_certificate).map(Arc::new);
         let service = service_fn(|request| {
-            let listening = self.clone();
-            async move { listening.answer(request, certified).await }
+            let (listening, certified) = (self.clone(), certified.clone());
+            async move { listening.answer(request, certified.as_ref()).await }
         });
         let mut builder = auto::Builder::new(OwnedTasks(self.tasks.clone()));
         builder.http1().timer(TokioTimer::new());
@@ -209,17 +212,16 @@ impl Listening {
     }
 
     /// An error closes the connection (HTTP/1.1) or resets the stream (HTTP/2).
-    async fn answer(&self, request: Request<Incoming>, certified: bool) -> std::io::Result<Response<Body>> {
+    async fn answer(&self, request: Request<Incoming>, certified: Option<&Arc<User>>) -> io::Result<Response<Body>> {
         let (mut parts, body) = request.into_parts();
         parts.extensions.insert(Through(self.address));
-        let token = parts.headers.get(http::header::AUTHORIZATION);
-        let known = token.is_some_and(|value| value.as_bytes() == self.authorization.as_bytes());
-        if !known && (token.is_some() || !certified) {
-            return Ok(refusal(&Status::unauthorized()));
-        }
+        let user = match self.server.authenticate(&parts.headers, certified) {
+            Ok(user) => user,
+            Err(status) => return Ok(refusal(&status)),
+        };
         match Limited::new(body, MAX_BODY).collect().await {
             Ok(body) => {
-                let response = self.server.handle(Request::from_parts(parts, body.to_bytes())).await?;
+                let response = self.server.handle(Request::from_parts(parts, body.to_bytes()), &user).await?;
                 Ok(response.map(|body| body.until(self.stop.clone().cancelled_owned())))
             }
             Err(error) => Ok(refusal(&Status::bad_request(format!("the request body cannot be read: {error}")))),
@@ -241,59 +243,18 @@ where
     }
 }
 
-/// The certificates of one door.
-struct Identity {
-    authority_pem: String,
-    admin_certificate_pem: String,
-    admin_key_pem: String,
-    tls: ServerConfig,
-}
-
-impl Identity {
-    fn generate() -> Result<Self, Box<dyn std::error::Error + Send + Sync>> {
-        let mut params = CertificateParams::new(Vec::new())?;
-        params.distinguished_name = named("steersman-dev-ca", None);
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
-        let authority = CertifiedIssuer::self_signed(params, KeyPair::generate()?)?;
-
-        let mut params = CertificateParams::new(vec!["localhost".to_owned(), "127.0.0.1".to_owned(), "::1".to_owned()])?;
-        params.distinguished_name = named("kube-apiserver", None);
-        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-        let server_key = KeyPair::generate()?;
-        let server = params.signed_by(&server_key, &authority)?;
-
-        let mut params = CertificateParams::new(Vec::new())?;
-        params.distinguished_name = named("admin", Some("system:masters"));
-        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-        let admin_key = KeyPair::generate()?;
-        let admin = params.signed_by(&admin_key, &authority)?;
-
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let mut roots = RootCertStore::empty();
-        roots.add(CertificateDer::from(authority.der().to_vec()))?;
-        let verifier =
-            WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone()).allow_unauthenticated().build()?;
-        let key = PrivateKeyDer::try_from(server_key.serialize_der())?;
-        let mut tls = ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()?
-            .with_client_cert_verifier(verifier)
-            .with_single_cert(vec![server.der().clone()], key)?;
-        tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        Ok(Self {
-            authority_pem: authority.pem(),
-            admin_certificate_pem: admin.pem(),
-            admin_key_pem: admin_key.serialize_pem(),
-            tls,
-        })
-    }
-}
-
-fn named(common_name: &str, organization: Option<&str>) -> DistinguishedName {
-    let mut name = DistinguishedName::new();
-    name.push(DnType::CommonName, common_name);
-    if let Some(organization) = organization {
-        name.push(DnType::OrganizationName, organization);
-    }
-    name
+/// How the door shows who it is, and whom it believes.
+fn tls(authority: &Authority, host: IpAddr) -> Result<ServerConfig, Box<dyn std::error::Error + Send + Sync>> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut roots = RootCertStore::empty();
+    roots.add(authority.der())?;
+    let verifier =
+        WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone()).allow_unauthenticated().build()?;
+    let (certificate, key) = authority.server_certificate(&host.to_string())?;
+    let mut tls = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_client_cert_verifier(verifier)
+        .with_single_cert(vec![certificate], key)?;
+    tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(tls)
 }

@@ -22,6 +22,8 @@ pub struct RequestRecord {
     pub path: String,
     /// The `User-Agent` header.
     pub user_agent: String,
+    /// Name of the user, or of whom it acted as.
+    pub user: String,
     /// HTTP status; of a watch, the status it was opened with.
     pub status: u16,
     /// Address of the HTTPS door it came through; `None` is the in-process one.

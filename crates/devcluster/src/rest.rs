@@ -1,6 +1,6 @@
 //! The API: requests in, answers out, for both doors of the server.
 //!
-//! route -> fault rules -> verb -> (decode -> admission -> defaults -> validation -> store) -> view -> response
+//! user -> route -> fault rules -> verb -> (decode -> admission -> defaults -> validation -> store) -> view -> response
 
 use std::sync::Arc;
 
@@ -13,6 +13,7 @@ use http::{Request, Response};
 use serde_json::Value;
 use steersman_runtime::clock::Clock;
 
+use crate::auth::{Attributes, ResourceRequest, User, Users, Wanted};
 use crate::faults::{Fate, Faults, Seen, Verdict};
 use crate::kinds::Registry;
 use crate::requests::{Content as Said, RequestLog, RequestRecord, Through};
@@ -44,6 +45,7 @@ mod view;
 mod watch;
 
 pub use body::Body;
+pub(crate) use route::percent_decode;
 pub use route::{Route, Target, Verb};
 
 use accept::{Form, View};
@@ -66,6 +68,7 @@ pub struct Server {
     pub faults: Faults,
     /// The latest requests.
     pub log: RequestLog,
+    pub(crate) users: Users,
     addresses: Addresses,
     /// Whether entries of managed fields begin with creation, rather than with the first apply.
     pub(crate) tracks_creations: bool,
@@ -77,6 +80,7 @@ struct Call<'a> {
     query: &'a Query,
     content_type: &'a str,
     user_agent: &'a str,
+    user: &'a Arc<User>,
     body: Bytes,
     form: Form,
 }
@@ -143,10 +147,12 @@ impl Server {
             clock,
             faults: Faults::default(),
             log: RequestLog::default(),
+            users: Users::new(),
             addresses: Addresses::default(),
             tracks_creations,
         };
         server.create_system_namespaces();
+        server.create_system_roles();
         server
     }
 
@@ -160,6 +166,7 @@ impl Server {
             clock: self.clock.clone(),
             faults: Faults::default(),
             log: RequestLog::default(),
+            users: self.users.fork(),
             addresses: self.addresses.clone(),
             tracks_creations: self.tracks_creations,
         }
@@ -173,21 +180,23 @@ impl Server {
         })
     }
 
-    /// Answers one request, unless a fault rule wants it otherwise.
-    pub async fn handle(self: &Arc<Self>, request: Request<Bytes>) -> Result<Response<Body>, ConnectionReset> {
+    /// Answers one request of a user, unless a fault rule wants it otherwise.
+    pub async fn handle(self: &Arc<Self>, request: Request<Bytes>, user: &Arc<User>) -> Result<Response<Body>, ConnectionReset> {
         let (parts, body) = request.into_parts();
         let mut record = RequestRecord {
             verb: parts.method.as_str().to_lowercase(),
             resource: String::new(),
             path: parts.uri.path_and_query().map_or_else(String::new, ToString::to_string),
             user_agent: header(&parts, &USER_AGENT).to_owned(),
+            user: user.name.clone(),
             status: 0,
             door: parts.extensions.get().map(|Through(address)| *address),
             content: None,
         };
         let said = self.log.keeps_contents().then(|| (body.clone(), self.stored_at(parts.uri.path())));
         let mut fate = Fate::Answered;
-        let response = self.answer(&parts, body, &mut record, &mut fate).await.unwrap_or_else(|status| Some(refusal(&status)));
+        let response =
+            self.answer(&parts, body, user, &mut record, &mut fate).await.unwrap_or_else(|status| Some(refusal(&status)));
         record.status = response.as_ref().map_or(0, |response| response.status().as_u16());
         record.content = said.map(|(body, before)| {
             let content_type = header(&parts, &CONTENT_TYPE).to_owned();
@@ -216,10 +225,14 @@ impl Server {
         self: &Arc<Self>,
         parts: &Parts,
         body: Bytes,
+        user: &Arc<User>,
         record: &mut RequestRecord,
         fate: &mut Fate,
     ) -> Result<Option<Response<Body>>, Status> {
         let query = Query::parse(parts.uri.query());
+        let user = &self.impersonated(user, &parts.headers)?;
+        user.name.clone_into(&mut record.user);
+        self.authorize(parts, &query, user, record)?;
         let target = match Route::parse(&self.registry, parts.uri.path()) {
             Route::Objects(target) => target,
             Route::Nothing => return Ok(Some(text(404, "404 page not found\n"))),
@@ -243,12 +256,48 @@ impl Server {
                 return Ok(None);
             }
         }
-        let call = Call { target: &target, query: &query, content_type: header(parts, &CONTENT_TYPE), user_agent, body, form };
+        let content_type = header(parts, &CONTENT_TYPE);
+        let call = Call { target: &target, query: &query, content_type, user_agent, user, body, form };
         let mut answer = self.dispatch(verb, &call).await?;
         if target.resource().plural == "endpoints" {
             answer.warnings.push("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice".to_owned());
         }
         Ok(Some(self.respond(&call, answer)))
+    }
+
+    /// 403 unless the user may do what the request asks for.
+    fn authorize(&self, parts: &Parts, query: &Query, user: &User, record: &mut RequestRecord) -> Result<(), Status> {
+        if user.is_master() {
+            return Ok(());
+        }
+        let is_watch = query.flag("watch").unwrap_or(false);
+        let wanted = Attributes::of_request(&parts.method, parts.uri.path(), is_watch, query.selected_name());
+        let decision = self.decide(user, &wanted);
+        if decision.allowed {
+            return Ok(());
+        }
+        if let Wanted::Resource(object) = &wanted.object {
+            wanted.verb.clone_into(&mut record.verb);
+            record.resource = object.full_name();
+        }
+        Err(wanted.forbidden(user, &decision.reason))
+    }
+
+    /// 403 unless the user may also create what the request would create although it is none that creates.
+    fn authorize_creation(&self, call: &Call<'_>) -> Result<(), Status> {
+        let target = call.target;
+        let wanted = Attributes::resource(
+            "create",
+            ResourceRequest {
+                group: target.resource().group.to_string(),
+                resource: target.resource().plural.to_string(),
+                subresource: String::new(),
+                namespace: target.namespace.clone(),
+                name: target.name.clone(),
+            },
+        );
+        let decision = self.decide(call.user, &wanted);
+        if decision.allowed { Ok(()) } else { Err(wanted.forbidden(call.user, &decision.reason)) }
     }
 
     async fn dispatch(self: &Arc<Self>, verb: Verb, call: &Call<'_>) -> Result<Answer, Status> {

@@ -1,5 +1,7 @@
 //! Label and field selectors of requests: parsed as upstream parses them, with its words for what is wrong.
 
+use serde_json::Value;
+
 use crate::kinds::Resource;
 use crate::status::Status;
 use crate::store::Object;
@@ -128,6 +130,27 @@ fn unescape(value: &str) -> String {
         if letter == '\\' { plain.extend(letters.next()) } else { plain.push(letter) }
     }
     plain
+}
+
+/// Whether a `LabelSelector` selects the object; an absent one selects nothing, an empty one everything.
+pub(crate) fn selects(selector: &Value, object: &Object) -> bool {
+    if !selector.is_object() {
+        return false;
+    }
+    let labels = selector["matchLabels"].as_object().into_iter().flatten();
+    let expressions = selector["matchExpressions"].as_array().into_iter().flatten();
+    labels.into_iter().all(|(key, value)| object.label(key) == value.as_str())
+        && expressions.into_iter().all(|expression| {
+            let label = object.label(expression["key"].as_str().unwrap_or_default());
+            let mut values = expression["values"].as_array().into_iter().flatten().filter_map(Value::as_str);
+            match expression["operator"].as_str() {
+                Some("In") => label.is_some_and(|label| values.any(|value| value == label)),
+                Some("NotIn") => label.is_none_or(|label| values.all(|value| value != label)),
+                Some("Exists") => label.is_some(),
+                Some("DoesNotExist") => label.is_none(),
+                _ => false,
+            }
+        })
 }
 
 #[cfg(test)]

@@ -134,6 +134,11 @@ impl Status {
         Self::new(403, "Forbidden", message).with_details(resource.details(name))
     }
 
+    /// 403 for a path that names no objects.
+    pub fn forbidden_path(why: &str) -> Self {
+        Self::new(403, "Forbidden", format!("forbidden: {why}")).with_details(Map::new())
+    }
+
     /// 403 for content created in a namespace that is going away.
     pub fn namespace_terminating(resource: Qualified<'_>, name: &str, namespace: &str) -> Self {
         let why = format!("unable to create new content in namespace {namespace} because it is being terminated");

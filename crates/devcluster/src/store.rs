@@ -238,6 +238,11 @@ impl TypeStore {
         self.committed.subscribe()
     }
 
+    /// The revision of the latest change of this type.
+    pub fn latest(&self) -> u64 {
+        *self.committed.borrow()
+    }
+
     /// Forgets the history, as compaction does: watches and snapshots from before now fail.
     pub fn compact(&self, revisions: &Revisions) {
         self.write().history.compact(revisions.current());

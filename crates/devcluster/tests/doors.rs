@@ -100,7 +100,7 @@ async fn a_client_with_the_kubeconfig_gets_in_over_https() {
 }
 
 #[tokio::test]
-async fn without_credentials_nobody_gets_in_and_stop_ends_open_watches() {
+async fn without_credentials_nothing_is_allowed_and_stop_ends_open_watches() {
     let cluster = cluster();
     let door = cluster.serve_https("127.0.0.1:0".parse().unwrap()).await.unwrap();
     let mut kubeconfig = Kubeconfig::from_yaml(&door.kubeconfig()).unwrap();
@@ -109,7 +109,7 @@ async fn without_credentials_nobody_gets_in_and_stop_ends_open_watches() {
     let config = kube::Config::from_custom_kubeconfig(kubeconfig.clone(), &KubeConfigOptions::default()).await.unwrap();
     let anonymous: Api<ConfigMap> = Api::default_namespaced(kube::Client::try_from(config).unwrap());
     let refused = anonymous.get("a").await.unwrap_err();
-    assert!(matches!(refused, kube::Error::Api(status) if status.code == 401));
+    assert!(matches!(refused, kube::Error::Api(status) if status.code == 403));
 
     let user = kubeconfig.auth_infos[0].auth_info.as_mut().unwrap();
     user.token = Some(door.token().to_owned().into());

@@ -17,12 +17,16 @@ use http_body_util::BodyExt;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use steersman_devcluster::DevCluster;
+use steersman_devcluster::auth::User;
 use steersman_devcluster::rest::Body;
 use steersman_runtime::clock::Clock;
 use tower::Service;
 
-/// Of later issues: custom resources, users.
-const NOT_YET: &[&str] = &["crd", "auth"];
+/// Of later issues: custom resources.
+const NOT_YET: &[&str] = &["crd"];
+
+/// Tokens of the users that the recordings were made with.
+const TOKENS: [(&str, &str); 3] = [("token_admin", "t-admin"), ("token_viewer", "t-viewer"), ("token_bad", "t-bad")];
 
 #[tokio::test(start_paused = true)]
 async fn answers_equal_those_of_a_real_server() {
@@ -101,7 +105,9 @@ struct Watch {
 /// Steps that differ, with what differs.
 async fn replay(scenario: &Value) -> Vec<(String, String)> {
     let cluster = DevCluster::with_managed_fields(Clock::runtime("2026-01-01T00:00:00Z".parse::<Timestamp>().unwrap()));
-    let mut variables: HashMap<String, String> = HashMap::new();
+    cluster.add_token("t-admin", User::admin().with_uid("1"));
+    cluster.add_token("t-viewer", User::new("viewer", [""; 0]).with_uid("3"));
+    let mut variables: HashMap<String, String> = TOKENS.map(|(name, token)| (name.to_owned(), token.to_owned())).into();
     let mut versions: HashMap<String, u64> = HashMap::new();
     let mut watches: HashMap<String, Watch> = HashMap::new();
     let mut differences = Vec::new();
@@ -157,8 +163,13 @@ async fn send(cluster: &DevCluster, request: &Value, variables: &HashMap<String,
     if let Some(kind) = request["contentType"].as_str() {
         built = built.header("content-type", kind);
     }
+    let who = request["as"].as_str().unwrap_or("admin");
+    if who != "anonymous" {
+        built = built.header("authorization", format!("Bearer t-{who}"));
+    }
     let request = built.body(http_body_util::Full::new(Bytes::from(body))).unwrap();
-    cluster.service().call(request).await.unwrap()
+    let user = if who == "anonymous" { User::anonymous() } else { User::admin() };
+    cluster.service_as(user).call(request).await.unwrap()
 }
 
 /// Status and headers as the recordings keep them, and the body.
@@ -239,6 +250,13 @@ fn compare(step: &Value, found: Value, body: &Value, related: Option<&str>) -> O
     let mut body = masked(body);
     let recorded = response.get("body").or_else(|| response.get("bodyText")).cloned().unwrap_or(Value::Null);
     let mut recorded = masked(&recorded);
+    if let Some(token) = recorded.pointer_mut("/spec/token") {
+        for (name, text) in TOKENS {
+            if *token == json!(format!("${{{name}}}")) {
+                *token = json!(text);
+            }
+        }
+    }
     if let Some(groups) = step["bodyFilter"]["groups"].as_array() {
         filter_groups(&mut body, groups);
         filter_groups(&mut recorded, groups);

@@ -46,6 +46,7 @@ impl Server {
                     let mut object = apply_to(resource, &live, &applied)?;
                     check_name(target, &object)?;
                     place(target, &mut object)?;
+                    self.check_escalation(call.user, target, Some(old), &object)?;
                     Ok(object)
                 });
                 return written.map(|object| Answer::object(200, object).warn(warnings));
@@ -63,6 +64,8 @@ impl Server {
             }
             let object = apply_to(resource, &json!({"metadata": {}}), &applied)?;
             check_name(target, &object)?;
+            self.authorize_creation(call)?;
+            self.check_escalation(call.user, target, None, &object)?;
             match self.create_object(target, object, dry_run, Tracking::Decided) {
                 Err(status) if status.reason == "AlreadyExists" => {}
                 created => return created.map(|object| Answer::object(201, object).warn(warnings)),

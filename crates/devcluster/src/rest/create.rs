@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use super::{Answer, Call, Server, decode, event_view, managers, metadata, reviews};
+use super::{Answer, Call, Server, decode, event_view, managers, metadata};
 use crate::kinds::{Generation, Resource, Storage};
 use crate::status::Status;
 use crate::store::{Change, Object, Raced};
@@ -31,8 +31,9 @@ impl Server {
             return self.bind_any(call);
         }
         if resource.verbs == ["create"] {
-            return reviews::answer(&resource.kind, object).map(|review| Answer::value(201, review));
+            return self.review(call, object, &author).map(|review| Answer::value(201, review));
         }
+        self.check_escalation(call.user, target, None, &object)?;
         let mut warnings = warnings;
         warnings.extend(validate::warnings(&resource.kind, &object));
         let created = self.create_object(target, object, dry_run, Tracking::Update(&author))?;
@@ -134,6 +135,21 @@ impl Server {
             return Err(Status::unclassified("resourceVersion should not be set on objects to be created"));
         }
         Ok(())
+    }
+
+    /// The roles and bindings that upstream makes sure of when it starts.
+    pub(super) fn create_system_roles(&self) {
+        for mut object in crate::auth::bootstrap_objects() {
+            let (api_version, kind) = ("rbac.authorization.k8s.io/v1", object["kind"].as_str().unwrap_or_default());
+            let entry = self.registry.find_kind(api_version, kind).expect("roles and bindings are built in");
+            metadata::begin(&entry.resource, &mut object, self.clock.now());
+            let key = match metadata::text(&object, "namespace") {
+                "" => metadata::text(&object, "name").to_owned(),
+                namespace => format!("{namespace}/{}", metadata::text(&object, "name")),
+            };
+            let committed = entry.store.commit(&entry.resource, &self.revisions, &key, None, Change::Put(object));
+            committed.expect("nobody else sees the server yet");
+        }
     }
 
     pub(super) fn create_system_namespaces(&self) {

@@ -11,6 +11,7 @@ use super::update::NotWritten;
 use super::{Answer, Call, Server, decode, metadata};
 use crate::defaults;
 use crate::kinds::Registered;
+use crate::selectors::selects;
 use crate::status::{self, Status};
 use crate::store::Object;
 
@@ -129,25 +130,4 @@ impl Server {
 fn is_ready(pod: &Value) -> bool {
     let conditions = pod["status"]["conditions"].as_array();
     conditions.is_some_and(|list| list.iter().any(|condition| condition["type"] == "Ready" && condition["status"] == "True"))
-}
-
-/// Whether a `LabelSelector` selects the object; an absent one selects nothing, an empty one everything.
-fn selects(selector: &Value, object: &Object) -> bool {
-    if !selector.is_object() {
-        return false;
-    }
-    let labels = selector["matchLabels"].as_object().into_iter().flatten();
-    let expressions = selector["matchExpressions"].as_array().into_iter().flatten();
-    labels.into_iter().all(|(key, value)| object.label(key) == value.as_str())
-        && expressions.into_iter().all(|expression| {
-            let label = object.label(expression["key"].as_str().unwrap_or_default());
-            let mut values = expression["values"].as_array().into_iter().flatten().filter_map(Value::as_str);
-            match expression["operator"].as_str() {
-                Some("In") => label.is_some_and(|label| values.any(|value| value == label)),
-                Some("NotIn") => label.is_none_or(|label| values.all(|value| value != label)),
-                Some("Exists") => label.is_some(),
-                Some("DoesNotExist") => label.is_none(),
-                _ => false,
-            }
-        })
 }

@@ -28,6 +28,12 @@ impl Query {
         self.find(key).map(|value| !matches!(value, "false" | "False" | "FALSE" | "0"))
     }
 
+    /// The name that the field selector asks for.
+    pub(super) fn selected_name(&self) -> Option<&str> {
+        let terms = self.text("fieldSelector").split(',');
+        terms.filter_map(|term| term.strip_prefix("metadata.name=")).map(|name| name.trim_start_matches('=')).next()
+    }
+
     /// A number.
     pub(super) fn number(&self, key: &str) -> Result<Option<i64>, Status> {
         match self.find(key) {

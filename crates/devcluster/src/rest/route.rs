@@ -204,7 +204,7 @@ fn target(registry: &Registry, group: &str, version: &str, rest: &[&str]) -> Opt
     Some(Target { namespace: decode(namespace), name: decode(name), subresource, legacy_watch, entry })
 }
 
-fn percent_decode(text: &str) -> String {
+pub(crate) fn percent_decode(text: &str) -> String {
     if !text.contains('%') {
         return text.to_owned();
     }

@@ -51,14 +51,20 @@ impl Server {
         check_name(target, &object)?;
         place(target, &mut object)?;
         if target.entry.store.get(&target.key()).is_none() && resource.create_on_update && target.subresource.is_none() {
+            self.authorize_creation(call)?;
             if !metadata::text(&object, "resourceVersion").is_empty() {
                 return Err(Status::modified(resource.named(), &target.name));
             }
+            self.check_escalation(call.user, target, None, &object)?;
             return Ok(Answer::object(201, self.create_object(target, object, dry_run, tracking)?).warn(warnings));
         }
         warnings.extend(validate::warnings(&resource.kind, &object));
         let writing = Writing { dry_run, uid_is_precondition: true, tracking };
-        self.rewrite(target, writing, |_, _| Ok(object.clone())).map(|object| Answer::object(200, object).warn(warnings))
+        let written = self.rewrite(target, writing, |_, old| {
+            self.check_escalation(call.user, target, Some(old), &object)?;
+            Ok(object.clone())
+        });
+        written.map(|object| Answer::object(200, object).warn(warnings))
     }
 
     pub(super) fn patch(&self, call: &Call<'_>) -> Result<Answer, Status> {
@@ -92,6 +98,7 @@ impl Server {
             let mut object = decode::stored(resource, object);
             check_name(target, &object)?;
             place(target, &mut object)?;
+            self.check_escalation(call.user, target, Some(old), &object)?;
             Ok(object)
         });
         let object = written?;

@@ -13,6 +13,7 @@ mod meta;
 mod pod;
 mod pod_spec;
 mod pod_update;
+mod rbac;
 mod replicas;
 mod selector;
 mod small;
@@ -73,6 +74,8 @@ fn content(kind: &str, object: &Value, errors: &mut Errors) {
         "Node" => small::node(object, errors),
         "Pod" => pod::pod(object, errors),
         "PodDisruptionBudget" => small::disruption_budget(object, errors),
+        "ClusterRole" | "Role" => rbac::role(kind, object, errors),
+        "ClusterRoleBinding" | "RoleBinding" => rbac::binding(kind, object, errors),
         "ReplicaSet" => workload::replica_set(object, errors),
         "ReplicationController" => workload::replication_controller(object, errors),
         "Scale" => errors.non_negative(object, "spec.replicas"),
@@ -104,6 +107,7 @@ fn spec_update(kind: &str, new: &Value, old: &Value, errors: &mut Errors) {
     match kind {
         "Deployment" | "ReplicaSet" | "DaemonSet" => errors.immutable(new, old, "spec.selector"),
         "Job" => workload::job_update(new, old, errors),
+        "ClusterRoleBinding" | "RoleBinding" => rbac::role_unchanged(new, old, errors),
         _ => {}
     }
 }

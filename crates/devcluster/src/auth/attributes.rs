@@ -1,0 +1,181 @@
+//! What a request wants, in the terms that rules are written in. It is read off the path alone: whether there is such a resource is not
+//! asked before it is known that the user may ask.
+
+use http::Method;
+
+use super::User;
+use crate::status::{Qualified, Status};
+
+/// A verb and what it is applied to.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Attributes {
+    /// `get`, `list`, ...; of other paths the lower case method.
+    pub verb: String,
+    /// What the verb is applied to.
+    pub object: Wanted,
+}
+
+/// What a verb is applied to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Wanted {
+    /// Objects.
+    Resource(ResourceRequest),
+    /// A path that names no objects.
+    Path(String),
+}
+
+impl Default for Wanted {
+    fn default() -> Self {
+        Self::Resource(ResourceRequest::default())
+    }
+}
+
+/// A resource, and the part of it that is wanted; what is empty is not limited.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ResourceRequest {
+    /// API group.
+    pub group: String,
+    /// Plural resource.
+    pub resource: String,
+    /// Part of the object.
+    pub subresource: String,
+    /// Namespace.
+    pub namespace: String,
+    /// Name of the object.
+    pub name: String,
+}
+
+impl ResourceRequest {
+    /// `pods`, or `pods/status`.
+    pub fn full_name(&self) -> String {
+        if self.subresource.is_empty() { self.resource.clone() } else { format!("{}/{}", self.resource, self.subresource) }
+    }
+}
+
+impl Attributes {
+    /// A verb on objects.
+    pub fn resource(verb: &str, object: ResourceRequest) -> Self {
+        Self { verb: verb.to_owned(), object: Wanted::Resource(object) }
+    }
+
+    /// What a request wants, after upstream's `RequestInfoFactory`. `is_watch` and `named` are what the query says about lists: whether
+    /// it is a watch, and the name its field selector asks for.
+    pub fn of_request(method: &Method, path: &str, is_watch: bool, named: Option<&str>) -> Self {
+        let other = || Self { verb: method.as_str().to_lowercase(), object: Wanted::Path(path.to_owned()) };
+        let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
+        let (group, parts) = match parts.as_slice() {
+            ["api", _version, rest @ ..] if !rest.is_empty() => ("", rest),
+            ["apis", group, _version, rest @ ..] if !rest.is_empty() => (*group, rest),
+            _ => return other(),
+        };
+        let (legacy, parts) = match parts {
+            [verb @ ("watch" | "proxy"), rest @ ..] if !rest.is_empty() => (Some(*verb), rest),
+            parts => (None, parts),
+        };
+        let (namespace, parts) = match parts {
+            ["namespaces", namespace, next, ..] if !matches!(*next, "status" | "finalize") => (*namespace, &parts[2..]),
+            ["namespaces", namespace, ..] => (*namespace, parts),
+            parts => ("", parts),
+        };
+        let at = |index: usize| parts.get(index).copied().unwrap_or_default();
+        let (resource, mut name, subresource) = (at(0), at(1), if legacy == Some("proxy") { "" } else { at(2) });
+        let verb = match (legacy, method.as_str()) {
+            (Some(verb), _) => verb,
+            (None, "POST") => "create",
+            (None, "GET" | "HEAD") if name.is_empty() => {
+                name = named.unwrap_or_default();
+                if is_watch { "watch" } else { "list" }
+            }
+            (None, "GET" | "HEAD") => "get",
+            (None, "PUT") => "update",
+            (None, "PATCH") => "patch",
+            (None, "DELETE") if name.is_empty() => "deletecollection",
+            (None, "DELETE") => "delete",
+            _ => "",
+        };
+        let decoded = |text: &str| crate::rest::percent_decode(text);
+        Self::resource(
+            verb,
+            ResourceRequest {
+                group: group.to_owned(),
+                resource: resource.to_owned(),
+                subresource: subresource.to_owned(),
+                namespace: decoded(namespace),
+                name: decoded(name),
+            },
+        )
+    }
+
+    /// 403 for a user who may not; `reason` is what kept the rules from being found, if anything.
+    pub fn forbidden(&self, user: &User, reason: &str) -> Status {
+        let (verb, name) = (&self.verb, &user.name);
+        let mut why = match &self.object {
+            Wanted::Path(path) => format!("User {name:?} cannot {verb} path {path:?}"),
+            Wanted::Resource(object) => {
+                let scope = match object.namespace.as_str() {
+                    "" => "at the cluster scope".to_owned(),
+                    namespace => format!("in the namespace {namespace:?}"),
+                };
+                let (resource, group) = (object.full_name(), &object.group);
+                format!("User {name:?} cannot {verb} resource {resource:?} in API group {group:?} {scope}")
+            }
+        };
+        // Upstream sees to it that an answer cannot be taken for HTML.
+        why = why.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+        if !reason.is_empty() {
+            why = format!("{why}: {reason}");
+        }
+        match &self.object {
+            Wanted::Path(_) => Status::forbidden_path(&why),
+            Wanted::Resource(object) => {
+                Status::forbidden(Qualified { group: &object.group, name: &object.resource }, &object.name, &why)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_verbs_on_resources() {
+        // (method, path, is watch, named by the field selector, verb group/resource namespace name)
+        let cases = [
+            ("GET", "/api/v1/pods", false, None, "list /pods  "),
+            ("GET", "/api/v1/namespaces/n/pods", true, None, "watch /pods n "),
+            ("GET", "/api/v1/namespaces/n/pods", true, Some("p"), "watch /pods n p"),
+            ("GET", "/api/v1/namespaces/n/pods/p", true, None, "get /pods n p"),
+            ("PATCH", "/apis/apps/v1/namespaces/n/deployments/d/status", false, None, "patch apps/deployments/status n d"),
+            ("POST", "/api/v1/namespaces/n/serviceaccounts/s/token", false, None, "create /serviceaccounts/token n s"),
+            ("GET", "/api/v1/namespaces/n", false, None, "get /namespaces n n"),
+            ("PUT", "/api/v1/namespaces/n/finalize", false, None, "update /namespaces/finalize n n"),
+            ("GET", "/api/v1/namespaces", false, None, "list /namespaces  "),
+            ("DELETE", "/api/v1/namespaces/n/pods", false, None, "deletecollection /pods n "),
+            ("DELETE", "/api/v1/nodes/a", false, None, "delete /nodes  a"),
+            ("GET", "/api/v1/watch/namespaces/n/pods/p", false, None, "watch /pods n p"),
+            ("GET", "/apis/g.example/v9/foos/a%3Ab", false, None, "get g.example/foos  a:b"),
+            (
+                "GET",
+                "/apis/rbac.authorization.k8s.io/v1/clusterroles/",
+                false,
+                None,
+                "list rbac.authorization.k8s.io/clusterroles  ",
+            ),
+            ("GET", "/apis/apps/v1", false, None, "get /apis/apps/v1"),
+            ("GET", "/api", false, None, "get /api"),
+            ("POST", "/healthz", false, None, "post /healthz"),
+        ];
+        for (method, path, is_watch, named, expected) in cases {
+            let method = Method::from_bytes(method.as_bytes()).unwrap();
+            let attributes = Attributes::of_request(&method, path, is_watch, named);
+            let found = match &attributes.object {
+                Wanted::Path(path) => path.clone(),
+                Wanted::Resource(object) => {
+                    format!("{}/{} {} {}", object.group, object.full_name(), object.namespace, object.name)
+                }
+            };
+            assert_eq!(format!("{} {found}", attributes.verb), expected, "{method} {path}");
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Nobody grants what they do not have: checks on writing roles and bindings.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::attributes::{Attributes, ResourceRequest};
+use super::policy::{Policy, RoleRef};
+use super::rules::{Rule, missing, quoted};
+use super::user::User;
+use crate::rest::{Server, Target};
+use crate::status::{Qualified, Status};
+
+pub(super) const GROUP: &str = "rbac.authorization.k8s.io";
+
+/// What only a change of does not grant anything.
+const HARMLESS: [&str; 3] = ["ownerReferences", "finalizers", "managedFields"];
+
+impl Server {
+    /// 403 if `new`, which replaces `old`, is a role or binding that gives more than `user` has, and `user` is not allowed to
+    /// `escalate` or `bind` either.
+    pub(crate) fn check_escalation(&self, user: &User, target: &Target, old: Option<&Value>, new: &Value) -> Result<(), Status> {
+        let resource = target.resource();
+        if resource.group != GROUP || user.is_master() || old.is_some_and(|old| is_harmless(old, new)) {
+            return Ok(());
+        }
+        let attempt = Attempt { policy: self.policy(), user, target, name: new["metadata"]["name"].as_str().unwrap_or_default() };
+        match &*resource.plural {
+            "roles" | "clusterroles" => attempt.write_role(old, new),
+            _ => attempt.bind(&RoleRef::of(new)),
+        }
+    }
+}
+
+struct Attempt<'a> {
+    policy: Arc<Policy>,
+    user: &'a User,
+    target: &'a Target,
+    name: &'a str,
+}
+
+impl Attempt<'_> {
+    fn write_role(&self, old: Option<&Value>, new: &Value) -> Result<(), Status> {
+        if self.may("escalate", &self.target.resource().plural, &self.target.name) {
+            return Ok(());
+        }
+        self.covers(&Rule::all_of(new))?;
+        let sums_up = |role: &Value| {
+            role["aggregationRule"]["clusterRoleSelectors"].as_array().is_some_and(|selectors| !selectors.is_empty())
+        };
+        if sums_up(new) || old.is_some_and(sums_up) {
+            let anything = ["*".to_owned()].to_vec();
+            let everything = [
+                Rule { verbs: anything.clone(), groups: anything.clone(), resources: anything.clone(), ..Rule::default() },
+                Rule { verbs: anything.clone(), urls: anything, ..Rule::default() },
+            ];
+            let why = "must have cluster-admin privileges to use the aggregationRule";
+            self.covers(&everything).map_err(|_| self.refused(why))?;
+        }
+        Ok(())
+    }
+
+    fn bind(&self, role: &RoleRef) -> Result<(), Status> {
+        let plural = if role.kind == "ClusterRole" { "clusterroles" } else { "roles" };
+        if self.may("bind", plural, &role.name) {
+            return Ok(());
+        }
+        let kind = role.kind.to_lowercase();
+        let missing = |_| Status::not_found(Qualified { group: GROUP, name: &kind }, &role.name);
+        self.covers(&self.policy.rules_of(role, &self.target.namespace).map_err(missing)?)
+    }
+
+    /// 403 unless the user has all of `rules`.
+    fn covers(&self, rules: &[Rule]) -> Result<(), Status> {
+        let (held, problem) = self.policy.rules_for(self.user, &self.target.namespace);
+        let missing = missing(&held, rules);
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let mut why = format!(
+            "user {:?} (groups={}) is attempting to grant RBAC permissions not currently held:\n{}",
+            self.user.name,
+            quoted(&self.user.groups),
+            missing.join("\n")
+        );
+        if let Some(problem) = problem {
+            why = format!("{why}; resolution errors: [{problem}]");
+        }
+        Err(self.refused(&why))
+    }
+
+    fn may(&self, verb: &str, plural: &str, name: &str) -> bool {
+        let object = ResourceRequest {
+            group: GROUP.to_owned(),
+            resource: plural.to_owned(),
+            subresource: String::new(),
+            namespace: self.target.namespace.clone(),
+            name: name.to_owned(),
+        };
+        self.policy.decide(self.user, &Attributes::resource(verb, object)).allowed
+    }
+
+    fn refused(&self, why: &str) -> Status {
+        Status::forbidden(self.target.resource().named(), self.name, why)
+    }
+}
+
+/// Whether a change is one that only the garbage collector minds.
+fn is_harmless(old: &Value, new: &Value) -> bool {
+    let rest = |object: &Value| {
+        let mut object = object.clone();
+        for field in HARMLESS {
+            object["metadata"][field] = json!(null);
+        }
+        object
+    };
+    rest(old) == rest(new)
+}

@@ -1,0 +1,106 @@
+//! Users: who makes a request, and what they may do.
+//!
+//! door -> authenticate -> impersonate -> authorize (attributes, policy) -> the API
+//!
+//! Members of `system:masters` may do everything; for all others the roles and bindings in the store decide, as RBAC does.
+
+mod attributes;
+mod authenticate;
+mod authority;
+mod bootstrap;
+mod certificate;
+mod escalation;
+mod impersonate;
+mod policy;
+mod rules;
+mod user;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, RwLock};
+
+pub use attributes::{Attributes, ResourceRequest, Wanted};
+pub use authority::{CertificateError, ClientCertificate};
+pub use user::User;
+
+pub(crate) use authenticate::{AUDIENCE, bearer_token};
+pub(crate) use authority::Authority;
+pub(crate) use bootstrap::objects as bootstrap_objects;
+pub(crate) use certificate::user_of as user_of_certificate;
+pub(crate) use policy::Decision;
+pub(crate) use rules::Rule;
+
+use policy::{Policy, Sources};
+
+use crate::rest::Server;
+
+/// What the server knows about users, beside what is in its store.
+#[derive(Debug)]
+pub(crate) struct Users {
+    authority: Arc<Authority>,
+    tokens: RwLock<HashMap<String, Arc<User>>>,
+    policy: Mutex<Option<(Versions, Arc<Policy>)>>,
+}
+
+/// The latest changes of the four kinds that a policy is made of.
+type Versions = [u64; 4];
+
+impl Users {
+    /// Nobody but those who show a certificate of an authority that is new.
+    pub(crate) fn new() -> Self {
+        let authority = Authority::generate().expect("keys and certificates of a fixed form can be made");
+        Self { authority: Arc::new(authority), tokens: RwLock::default(), policy: Mutex::default() }
+    }
+
+    /// The same users, for a server that goes its own way from here.
+    pub(crate) fn fork(&self) -> Self {
+        let tokens = self.tokens.read().expect("nothing panics while it holds the lock").clone();
+        Self { authority: self.authority.clone(), tokens: RwLock::new(tokens), policy: Mutex::default() }
+    }
+
+    pub(crate) fn authority(&self) -> &Authority {
+        &self.authority
+    }
+
+    /// Lets whoever shows `token` in as `user`.
+    pub(crate) fn add_token(&self, token: String, user: User) {
+        self.tokens.write().expect("nothing panics while it holds the lock").insert(token, Arc::new(user));
+    }
+
+    fn of_token(&self, token: &str) -> Option<Arc<User>> {
+        self.tokens.read().expect("nothing panics while it holds the lock").get(token).cloned()
+    }
+}
+
+impl Server {
+    /// Whether a user may do something, and why.
+    pub(crate) fn decide(&self, user: &User, wanted: &Attributes) -> Decision {
+        self.policy().decide(user, wanted)
+    }
+
+    /// What is allowed, as of now.
+    pub(crate) fn policy(&self) -> Arc<Policy> {
+        let kinds = ["clusterroles", "roles", "clusterrolebindings", "rolebindings"];
+        let kinds = kinds.map(|plural| {
+            let found = self.registry.find(escalation::GROUP, "v1", plural);
+            found.expect("roles and bindings are built in").store.clone()
+        });
+        // Read before the objects are: a change in between only makes for one compilation too many.
+        let versions = kinds.each_ref().map(|store| store.latest());
+        let mut cached = self.users.policy.lock().expect("nothing panics while it holds the lock");
+        if let Some((known, policy)) = &*cached
+            && *known == versions
+        {
+            return policy.clone();
+        }
+        let [cluster_roles, roles, cluster_bindings, bindings] =
+            kinds.each_ref().map(|store| store.list(&self.revisions, "").objects);
+        let policy = Arc::new(Policy::compile(&Sources {
+            cluster_roles: &cluster_roles,
+            roles: &roles,
+            cluster_bindings: &cluster_bindings,
+            bindings: &bindings,
+        }));
+        *cached = Some((versions, policy.clone()));
+        policy
+    }
+}

@@ -1,0 +1,87 @@
+//! Roles and their bindings.
+
+use serde_json::{Value, json};
+
+use super::errors::{Errors, at, list, text};
+use super::formats;
+
+const GROUP: &str = "rbac.authorization.k8s.io";
+
+/// A Role, or a ClusterRole.
+pub(super) fn role(kind: &str, object: &Value, errors: &mut Errors) {
+    for (index, rule) in list(object, "rules").iter().enumerate() {
+        self::rule(&format!("rules[{index}]"), rule, kind == "Role", errors);
+    }
+    if at(object, "aggregationRule").is_object() && list(object, "aggregationRule.clusterRoleSelectors").is_empty() {
+        let why = "at least one clusterRoleSelector required if aggregationRule is non-nil";
+        errors.required("aggregationRule.clusterRoleSelectors", why);
+    }
+}
+
+fn rule(path: &str, rule: &Value, namespaced: bool, errors: &mut Errors) {
+    let has = |field: &str| !list(rule, field).is_empty();
+    if !has("verbs") {
+        errors.required(format!("{path}.verbs"), "verbs must contain at least one value");
+    }
+    if has("nonResourceURLs") {
+        let mut invalid = |why: &str| errors.invalid(format!("{path}.nonResourceURLs"), at(rule, "nonResourceURLs").clone(), why);
+        if namespaced {
+            invalid("namespaced rules cannot apply to non-resource URLs");
+        }
+        if has("apiGroups") || has("resources") || has("resourceNames") {
+            invalid("rules cannot apply to both regular resources and non-resource URLs");
+        }
+        return;
+    }
+    if !has("apiGroups") {
+        errors.required(format!("{path}.apiGroups"), "resource rules must supply at least one api group");
+    }
+    if !has("resources") {
+        errors.required(format!("{path}.resources"), "resource rules must supply at least one resource");
+    }
+}
+
+/// A RoleBinding, or a ClusterRoleBinding.
+pub(super) fn binding(kind: &str, object: &Value, errors: &mut Errors) {
+    let namespaced = kind == "RoleBinding";
+    errors.one_of("roleRef.apiGroup", text(object, "roleRef.apiGroup"), &[GROUP]);
+    let roles: &[&str] = if namespaced { &["Role", "ClusterRole"] } else { &["ClusterRole"] };
+    errors.one_of("roleRef.kind", text(object, "roleRef.kind"), roles);
+    match text(object, "roleRef.name") {
+        "" => errors.required("roleRef.name", ""),
+        name => errors.complaints("roleRef.name", name, formats::path_segment(name)),
+    }
+    for (index, subject) in list(object, "subjects").iter().enumerate() {
+        self::subject(&format!("subjects[{index}]"), subject, namespaced, errors);
+    }
+}
+
+fn subject(path: &str, subject: &Value, namespaced: bool, errors: &mut Errors) {
+    let name = text(subject, "name");
+    if name.is_empty() {
+        errors.required(format!("{path}.name"), "");
+    }
+    let group = text(subject, "apiGroup");
+    match text(subject, "kind") {
+        "ServiceAccount" => {
+            if !name.is_empty() {
+                errors.complaints(&format!("{path}.name"), name, formats::subdomain(name));
+            }
+            errors.one_of(format!("{path}.apiGroup"), group, &[""]);
+            if !namespaced && text(subject, "namespace").is_empty() {
+                errors.required(format!("{path}.namespace"), "");
+            }
+        }
+        "User" | "Group" => errors.one_of(format!("{path}.apiGroup"), group, &[GROUP]),
+        kind => errors.not_supported(format!("{path}.kind"), kind, &["ServiceAccount", "User", "Group"]),
+    }
+}
+
+/// A binding is to one role for good.
+pub(super) fn role_unchanged(new: &Value, old: &Value, errors: &mut Errors) {
+    if at(new, "roleRef") != at(old, "roleRef") {
+        let part = |field: &str| text(new, &format!("roleRef.{field}"));
+        let shown = json!({"APIGroup": part("apiGroup"), "Kind": part("kind"), "Name": part("name")});
+        errors.invalid("roleRef", shown, "cannot change roleRef");
+    }
+}

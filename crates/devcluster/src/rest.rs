@@ -40,6 +40,7 @@ mod reviews;
 mod route;
 mod scale;
 mod subresources;
+mod token_request;
 mod update;
 mod view;
 mod watch;

@@ -182,6 +182,84 @@ async fn whoever_may_impersonate_acts_as_others() {
     assert_eq!(ask(&cluster, User::admin(), pods, &[("impersonate-user", "jane")], Value::Null).await.0, 403);
 }
 
+#[tokio::test(start_paused = true)]
+async fn tokens_of_accounts_are_valid_as_long_as_what_they_are_for() {
+    let cluster = cluster();
+    let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "bot", "namespace": "default"}});
+    let account = cluster.create(account).await.unwrap();
+    let request = |spec: Value| {
+        let cluster = cluster.clone();
+        async move {
+            let path = ("POST", "/api/v1/namespaces/default/serviceaccounts/bot/token");
+            ask(&cluster, User::admin(), path, &[], json!({"kind": "TokenRequest", "spec": spec})).await
+        }
+    };
+    let review = |token: String, audiences: Value| {
+        let cluster = cluster.clone();
+        async move {
+            let path = ("POST", "/apis/authentication.k8s.io/v1/tokenreviews");
+            let body = json!({"spec": {"token": token, "audiences": audiences}});
+            ask(&cluster, User::admin(), path, &[], body).await.1["status"].clone()
+        }
+    };
+    let token_of = |answer: &Value| answer["status"]["token"].as_str().unwrap().to_owned();
+
+    let (code, answer) = request(json!({})).await;
+    assert_eq!((code, &answer["metadata"]["uid"]), (201, &account["metadata"]["uid"]), "{answer}");
+    assert_eq!(answer["status"]["expirationTimestamp"], "2026-01-01T01:00:00Z");
+    let token = token_of(&answer);
+    let status = review(token.clone(), json!([])).await;
+    assert_eq!(status["authenticated"], true, "{status}");
+    assert_eq!(status["user"]["username"], "system:serviceaccount:default:bot");
+    assert_eq!(status["user"]["uid"], account["metadata"]["uid"]);
+    let groups = json!(["system:serviceaccounts", "system:serviceaccounts:default", "system:authenticated"]);
+    assert_eq!(status["user"]["groups"], groups);
+    let credential = status["user"]["extra"]["authentication.kubernetes.io/credential-id"][0].as_str().unwrap();
+    assert!(credential.starts_with("JTI="), "{credential}");
+
+    let bearer = format!("Bearer {token}");
+    let whoami = ("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews");
+    let (code, who) = ask(&cluster, User::anonymous(), whoami, &[("authorization", &bearer)], json!({})).await;
+    assert_eq!((code, &who["status"]["userInfo"]["username"]), (201, &json!("system:serviceaccount:default:bot")));
+
+    let (_, answer) = request(json!({"audiences": ["vault", "other"]})).await;
+    let theirs = token_of(&answer);
+    assert_eq!(review(theirs.clone(), json!(["vault"])).await["audiences"], json!(["vault"]));
+    let why = "token audiences [\"vault\" \"other\"] is invalid for the target audiences [\"https://kubernetes.default.svc\"]";
+    assert_eq!(review(theirs.clone(), json!([])).await, json!({"user": {}, "error": why}));
+    let bearer = format!("Bearer {theirs}");
+    assert_eq!(ask(&cluster, User::anonymous(), whoami, &[("authorization", &bearer)], json!({})).await.0, 401);
+
+    let (code, refused) = request(json!({"expirationSeconds": 599})).await;
+    let why = "TokenRequest.authentication.k8s.io \"\" is invalid: spec.expirationSeconds: Invalid value: 599: may not specify a \
+               duration less than 10 minutes";
+    assert_eq!((code, &refused["message"]), (422, &json!(why)));
+
+    // Bound to a pod it tells the pod, and goes with it.
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "default"},
+        "spec": {"serviceAccountName": "bot", "containers": [{"name": "c", "image": "i"}]},
+    });
+    cluster.create(pod).await.unwrap();
+    let (_, answer) = request(json!({"boundObjectRef": {"kind": "Pod", "apiVersion": "v1", "name": "p"}})).await;
+    let bound = token_of(&answer);
+    let status = review(bound.clone(), json!([])).await;
+    assert_eq!(status["user"]["extra"]["authentication.kubernetes.io/pod-name"], json!(["p"]), "{status}");
+    cluster.delete(&cluster.path("pods", "default", "p")).await.unwrap();
+    assert_eq!(review(bound, json!([])).await["error"], "service account token has been invalidated");
+
+    // All of them go with the account, even if another takes its name, and with time.
+    let (_, answer) = request(json!({"expirationSeconds": 600})).await;
+    let short = token_of(&answer);
+    tokio::time::advance(std::time::Duration::from_secs(11 * 60 + 1)).await;
+    assert_eq!(review(short, json!([])).await["error"], "service account token has expired");
+    cluster.delete(&cluster.path("serviceaccounts", "default", "bot")).await.unwrap();
+    assert_eq!(review(token.clone(), json!([])).await["error"], "serviceaccounts \"bot\" not found");
+    let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "bot", "namespace": "default"}});
+    cluster.create(account).await.unwrap();
+    assert!(review(token, json!([])).await["error"].as_str().unwrap().contains("does not match claim"));
+}
+
 #[tokio::test]
 async fn certificates_and_tokens_tell_users_over_https() {
     let cluster = cluster();

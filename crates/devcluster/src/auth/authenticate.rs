@@ -10,7 +10,7 @@ use crate::rest::Server;
 use crate::status::Status;
 
 /// What is wrong with a token that nobody knows.
-const INVALID_TOKEN: &str = "invalid bearer token";
+pub(super) const INVALID_TOKEN: &str = "invalid bearer token";
 
 /// The audience of the API server itself.
 pub(crate) const AUDIENCE: &str = "https://kubernetes.default.svc";
@@ -41,9 +41,11 @@ impl Server {
 
     /// The user that a token for one of `audiences` is of, or what is wrong with it.
     pub(crate) fn user_of_token(&self, token: &str, audiences: &[&str]) -> Result<KnownToken, String> {
-        let user = self.users.of_token(token).ok_or_else(|| INVALID_TOKEN.to_owned())?;
-        // Tokens that are only known by heart are for every audience.
-        Ok(KnownToken { user, audiences: audiences.iter().map(|audience| (*audience).to_owned()).collect() })
+        match self.users.of_token(token) {
+            // Tokens that are known by heart are for every audience.
+            Some(user) => Ok(KnownToken { user, audiences: audiences.iter().map(|audience| (*audience).to_owned()).collect() }),
+            None => self.account_of_token(token, audiences),
+        }
     }
 }
 

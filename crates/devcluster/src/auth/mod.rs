@@ -11,8 +11,10 @@ mod bootstrap;
 mod certificate;
 mod escalation;
 mod impersonate;
+mod jwt;
 mod policy;
 mod rules;
+mod tokens;
 mod user;
 
 use std::collections::HashMap;
@@ -28,7 +30,9 @@ pub(crate) use bootstrap::objects as bootstrap_objects;
 pub(crate) use certificate::user_of as user_of_certificate;
 pub(crate) use policy::Decision;
 pub(crate) use rules::Rule;
+pub(crate) use tokens::Claims;
 
+use jwt::Signer;
 use policy::{Policy, Sources};
 
 use crate::rest::Server;
@@ -37,6 +41,7 @@ use crate::rest::Server;
 #[derive(Debug)]
 pub(crate) struct Users {
     authority: Arc<Authority>,
+    signer: Arc<Signer>,
     tokens: RwLock<HashMap<String, Arc<User>>>,
     policy: Mutex<Option<(Versions, Arc<Policy>)>>,
 }
@@ -48,13 +53,19 @@ impl Users {
     /// Nobody but those who show a certificate of an authority that is new.
     pub(crate) fn new() -> Self {
         let authority = Authority::generate().expect("keys and certificates of a fixed form can be made");
-        Self { authority: Arc::new(authority), tokens: RwLock::default(), policy: Mutex::default() }
+        let signer = Signer::generate().expect("the machine has randomness for a key");
+        Self { authority: Arc::new(authority), signer: Arc::new(signer), tokens: RwLock::default(), policy: Mutex::default() }
     }
 
     /// The same users, for a server that goes its own way from here.
     pub(crate) fn fork(&self) -> Self {
         let tokens = self.tokens.read().expect("nothing panics while it holds the lock").clone();
-        Self { authority: self.authority.clone(), tokens: RwLock::new(tokens), policy: Mutex::default() }
+        Self {
+            authority: self.authority.clone(),
+            signer: self.signer.clone(),
+            tokens: RwLock::new(tokens),
+            policy: Mutex::default(),
+        }
     }
 
     pub(crate) fn authority(&self) -> &Authority {
@@ -64,6 +75,10 @@ impl Users {
     /// Lets whoever shows `token` in as `user`.
     pub(crate) fn add_token(&self, token: String, user: User) {
         self.tokens.write().expect("nothing panics while it holds the lock").insert(token, Arc::new(user));
+    }
+
+    fn signer(&self) -> &Signer {
+        &self.signer
     }
 
     fn of_token(&self, token: &str) -> Option<Arc<User>> {

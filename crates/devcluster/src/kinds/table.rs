@@ -39,6 +39,9 @@ const POD_PARTS: &[Subresource] = &[
     sub("status", "Pod", READ_WRITE),
 ];
 
+const ACCOUNT_PARTS: &[Subresource] =
+    &[Subresource { name: "token", kind: "TokenRequest", group_version: Some(("authentication.k8s.io", "v1")), verbs: CREATE }];
+
 const NAMESPACE_PARTS: &[Subresource] = &[sub("finalize", "Namespace", &["update"]), sub("status", "Namespace", READ_WRITE)];
 
 const fn field(label: &'static str, pointer: &'static str, absent: &'static str) -> SelectableField {
@@ -210,7 +213,7 @@ fn core() -> Vec<Resource> {
             .orphans_by_default(),
         core("ResourceQuota", "resourcequotas").short(&["quota"]).parts(status_of!("ResourceQuota")).answers_object(),
         core("Secret", "secrets").fields(const { &[field("type", "/type", "")] }),
-        core("ServiceAccount", "serviceaccounts").short(&["sa"]).answers_object(),
+        core("ServiceAccount", "serviceaccounts").short(&["sa"]).parts(ACCOUNT_PARTS).answers_object(),
         core("Service", "services")
             .short(&["svc"])
             .in_all()

@@ -25,6 +25,7 @@ impl Server {
             ("scale", _) => self.write_scale(call),
             ("binding", _) => self.bind(call),
             ("eviction", _) => self.evict(call),
+            ("token", _) => self.request_token(call),
             (_, Verb::Get) => Ok(Answer::object(200, self.parent(call)?)),
             (_, Verb::Update) => self.update(call),
             (_, Verb::Patch) => self.patch(call),

@@ -1,0 +1,137 @@
+//! Tokens of ServiceAccounts: what they say, and whether it still holds.
+
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+
+use super::User;
+use super::authenticate::{AUDIENCE, INVALID_TOKEN, KnownToken};
+use super::jwt::NotOurs;
+use super::rules::quoted;
+use crate::rest::Server;
+use crate::store::Object;
+
+/// Clocks may differ by this much; ours does not, but what upstream takes we take.
+const LEEWAY: SignedDuration = SignedDuration::from_mins(1);
+/// The key of `extra` that tells one credential of a user from another.
+pub(super) const CREDENTIAL: &str = "authentication.kubernetes.io/credential-id";
+
+/// What a token is to say.
+pub(crate) struct Claims<'a> {
+    /// Name and UID of the ServiceAccount.
+    pub(crate) account: &'a Object,
+    /// What must exist as long as the token is to be valid, with the key that claims have it under (`pod`).
+    pub(crate) bound: Option<(&'static str, &'a Object)>,
+    /// Name and UID of the node that a bound pod is on.
+    pub(crate) node: Option<(String, String)>,
+    pub(crate) audiences: &'a [String],
+    pub(crate) lifetime: SignedDuration,
+    /// Upstream counts uses after this.
+    pub(crate) warn_after: Option<SignedDuration>,
+}
+
+impl Server {
+    /// A token that says `claims`, valid from `now` on.
+    pub(crate) fn issue(&self, claims: &Claims<'_>, now: Timestamp) -> Result<String, ring::error::Unspecified> {
+        let (namespace, name) = (claims.account.namespace(), claims.account.name());
+        let reference = |object: &Object| json!({"name": object.name(), "uid": &*object.uid});
+        let mut private = json!({"namespace": namespace, "serviceaccount": reference(claims.account)});
+        if let Some((key, object)) = claims.bound {
+            private[key] = reference(object);
+        }
+        if let Some((name, uid)) = &claims.node {
+            private["node"] = if uid.is_empty() { json!({"name": name}) } else { json!({"name": name, "uid": uid}) };
+        }
+        if let Some(delay) = claims.warn_after {
+            private["warnafter"] = json!((now + delay).as_second());
+        }
+        let public = json!({
+            "aud": claims.audiences,
+            "exp": (now + claims.lifetime).as_second(),
+            "iat": now.as_second(),
+            "iss": AUDIENCE,
+            "jti": uuid::Uuid::new_v4().to_string(),
+            "kubernetes.io": private,
+            "nbf": now.as_second(),
+            "sub": super::user::service_account_name(namespace, name),
+        });
+        self.users.signer().sign(&public)
+    }
+
+    /// The ServiceAccount that a token for one of `audiences` is of, or what is wrong with it.
+    pub(super) fn account_of_token(&self, token: &str, audiences: &[&str]) -> Result<KnownToken, String> {
+        let claims = self.users.signer().verify(token, AUDIENCE).map_err(|error| match error {
+            NotOurs::Foreign => INVALID_TOKEN.to_owned(),
+            NotOurs::Signature => "invalid signature".to_owned(),
+        })?;
+        let own: Vec<String> = texts(&claims["aud"]);
+        let common: Vec<String> = own.iter().filter(|audience| audiences.contains(&audience.as_str())).cloned().collect();
+        if common.is_empty() {
+            let asked: Vec<String> = audiences.iter().map(|audience| (*audience).to_owned()).collect();
+            let (own, asked) = (quoted(&own), quoted(&asked));
+            return Err(format!("token audiences {own} is invalid for the target audiences {asked}"));
+        }
+        self.check_times(&claims)?;
+        Ok(KnownToken { user: Arc::new(self.bearer(&claims)?), audiences: common })
+    }
+
+    fn check_times(&self, claims: &Value) -> Result<(), String> {
+        let now = self.clock.now();
+        let at = |claim: &str| claims[claim].as_i64().and_then(|seconds| Timestamp::from_second(seconds).ok());
+        if at("exp").is_none_or(|expiry| now - LEEWAY > expiry) {
+            return Err("service account token has expired".to_owned());
+        }
+        if at("nbf").is_none_or(|start| now + LEEWAY < start) {
+            return Err("service account token is not valid yet".to_owned());
+        }
+        Ok(())
+    }
+
+    /// The user of a token, if its account and what it is bound to are still those that it was made for.
+    fn bearer(&self, claims: &Value) -> Result<User, String> {
+        let private = &claims["kubernetes.io"];
+        let text = |of: &Value, field: &str| of[field].as_str().unwrap_or_default().to_owned();
+        let (namespace, account) = (text(private, "namespace"), &private["serviceaccount"]);
+        let (name, uid) = (text(account, "name"), text(account, "uid"));
+        let found = self.find_object("serviceaccounts", &format!("{namespace}/{name}"));
+        let found = found.ok_or_else(|| format!("serviceaccounts {name:?} not found"))?;
+        if *found.uid != *uid {
+            return Err(format!("service account UID ({}) does not match claim ({uid})", found.uid));
+        }
+        let mut user = User::service_account(&namespace, &name).with_uid(uid);
+        let mut tell = |key: &str, value: String| user.extra.insert(key.to_owned(), vec![value]);
+        tell(CREDENTIAL, format!("JTI={}", text(claims, "jti")));
+        for (kind, plural) in [("secret", "secrets"), ("pod", "pods"), ("node", "nodes")] {
+            let bound = &private[kind];
+            if bound.is_null() {
+                continue;
+            }
+            let (name, uid) = (text(bound, "name"), text(bound, "uid"));
+            // The node of a bound pod is only told.
+            if kind != "node" || private["pod"].is_null() {
+                let key = if kind == "node" { name.clone() } else { format!("{namespace}/{name}") };
+                let found = self.find_object(plural, &key).ok_or("service account token has been invalidated")?;
+                if *found.uid != *uid {
+                    let shown = if kind == "secret" { "Secret" } else { kind };
+                    let found = &found.uid;
+                    return Err(format!("{shown} UID ({found}) does not match service account {kind} ref claim ({uid})"));
+                }
+            }
+            if kind != "secret" {
+                tell(&format!("authentication.kubernetes.io/{kind}-name"), name);
+                tell(&format!("authentication.kubernetes.io/{kind}-uid"), uid);
+            }
+        }
+        Ok(user)
+    }
+
+    /// A core object by its key in the store.
+    pub(crate) fn find_object(&self, plural: &str, key: &str) -> Option<Arc<Object>> {
+        self.registry.find("", "v1", plural)?.store.get(key)
+    }
+}
+
+fn texts(list: &Value) -> Vec<String> {
+    list.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
+}

@@ -1,5 +1,6 @@
 //! The way to the API server: a connection and one for the election, clients over it, and the checks made before anything else.
 
+use std::path::Path;
 use std::time::Duration;
 
 use prometheus::Registry;
@@ -7,7 +8,7 @@ use steersman_runtime::client::{self, ApiClient, ApiError, ClientMetrics, Client
 use steersman_runtime::resource::LEASES;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use crate::config::{Config, ElectionSettings};
+use crate::config::{Access, Config, ElectionSettings, Serving};
 use crate::manager::RunError;
 
 /// How long the API server may take to say that it is healthy, and how often it is asked.
@@ -23,20 +24,66 @@ pub struct Connection {
     pub election: kube::Client,
     /// What metrics call the API server, such as `10.0.0.1:6443`.
     pub host: String,
+    /// Who is asked about users; without one, nobody is but those whose certificates files vouch for.
+    pub authentication: Option<Delegate>,
+    /// Who is asked about permissions; without one, there are none but those of flags.
+    pub authorization: Option<Delegate>,
+}
+
+/// An API server that is asked about clients of ours, with credentials for that.
+#[derive(Clone)]
+pub struct Delegate {
+    /// Sends the questions.
+    pub client: kube::Client,
+    /// What metrics call it.
+    pub host: String,
 }
 
 impl Connection {
-    /// From `--kubeconfig` and `--master`, or the pod's service account. No request is made; must be called inside a runtime.
+    /// From `--kubeconfig` and `--master`, or the pod's service account, and for questions about clients from the flags of those. No
+    /// request is made; must be called inside a runtime.
     pub fn from_config(config: &Config) -> Result<Self, RunError> {
         let loaded = client::load_config(config.kubeconfig.as_deref(), config.master.as_deref())?;
-        Ok(Self { client: client::connect(&loaded)?, election: client::connect(&loaded)?, host: client::host(&loaded) })
+        let mut connection = Self::in_process(client::connect(&loaded)?, client::host(&loaded));
+        connection.election = client::connect(&loaded)?;
+        if let Some(Serving { access: Access::Delegated(settings), .. }) = &config.serving {
+            connection.authentication =
+                connection.delegate(config, settings.authentication.kubeconfig.as_deref(), "authentication")?;
+            connection.authorization =
+                connection.delegate(config, settings.authorization.kubeconfig.as_deref(), "authorization")?;
+        }
+        Ok(connection)
     }
 
-    /// Through one client for everything, which has no connection that could be busy.
+    /// The API server that `kubeconfig` names, else that of the pod; `None` where there is neither.
+    fn delegate(&self, config: &Config, kubeconfig: Option<&Path>, what: &'static str) -> Result<Option<Delegate>, RunError> {
+        if kubeconfig.is_some() && kubeconfig == config.kubeconfig.as_deref() && config.master.is_none() {
+            // The same server and credentials need no connection of their own.
+            return Ok(Some(Delegate { client: self.client.clone(), host: self.host.clone() }));
+        }
+        let loaded = match client::load_config(kubeconfig, None) {
+            Ok(loaded) => loaded,
+            Err(client::ConfigError::Missing) if kubeconfig.is_none() => return Ok(None),
+            Err(error) if kubeconfig.is_none() => {
+                tracing::warn!(%error, "failed to read in-cluster kubeconfig for delegated {what}");
+                return Ok(None);
+            }
+            Err(source) => return Err(RunError::DelegateKubeconfig { what, source }),
+        };
+        Ok(Some(Delegate { client: client::connect(&loaded)?, host: client::host(&loaded) }))
+    }
+
+    /// Through one client for everything, which has no connection that could be busy. Nobody is asked about clients.
     pub fn in_process(client: kube::Client, host: impl Into<String>) -> Self {
-        Self { election: client.clone(), client, host: host.into() }
+        Self { election: client.clone(), client, host: host.into(), authentication: None, authorization: None }
     }
 }
+
+/// Requests per second, and at once, about clients: high, as they hold up answers of ours.
+const REVIEW_QPS: f32 = 200.0;
+const REVIEW_BURST: u32 = 400;
+/// Time for one attempt of such a request.
+const REVIEW_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Makes clients, each with a throttle and a user agent of its own.
 #[derive(Clone)]
@@ -59,6 +106,17 @@ impl Clients {
 
     pub(crate) fn make_for_election(&self, timeout: Duration) -> ApiClient {
         self.over(&self.connection.election, "leader-election", timeout)
+    }
+
+    /// For questions to `delegate`.
+    pub(crate) fn make_for(&self, delegate: &Delegate, identity: &str) -> ApiClient {
+        let (qps, burst, timeout) = (REVIEW_QPS, REVIEW_BURST, REVIEW_TIMEOUT);
+        let settings = ClientSettings { user_agent: user_agent(identity), qps, burst, timeout };
+        ApiClient::new(delegate.client.clone(), settings, self.metrics.for_host(&delegate.host))
+    }
+
+    pub(crate) fn connection(&self) -> &Connection {
+        &self.connection
     }
 
     fn over(&self, base: &kube::Client, identity: &str, timeout: Duration) -> ApiClient {

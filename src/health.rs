@@ -109,9 +109,9 @@ impl HealthChecks {
 
     /// Runs the checks of `probe`. `query` is what follows the question mark: `verbose`, `exclude=<name>`.
     pub fn report(&self, probe: Probe, query: &str) -> Report {
-        let pairs: Vec<_> = form_urlencoded(query);
+        let pairs: Vec<_> = form_urlencoded::parse(query.as_bytes()).collect();
         let verbose = pairs.iter().any(|(key, _)| key == "verbose");
-        let excluded: Vec<&str> = pairs.iter().filter(|(key, _)| key == "exclude").map(|(_, value)| value.as_str()).collect();
+        let excluded: Vec<&str> = pairs.iter().filter(|(key, _)| key == "exclude").map(|(_, value)| value.as_ref()).collect();
         let checks = self.checks_of(probe);
         let mut body = String::new();
         let mut healthy = true;
@@ -226,30 +226,6 @@ impl Progress {
     fn get(&self) -> Phase {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Key and value of each part of a query.
-fn form_urlencoded(query: &str) -> Vec<(String, String)> {
-    let decode = |text: &str| {
-        let bytes = text.as_bytes();
-        let mut out = Vec::with_capacity(bytes.len());
-        let mut at = 0;
-        while at < bytes.len() {
-            let escape = bytes.get(at + 1..at + 3).and_then(|hex| std::str::from_utf8(hex).ok());
-            match (bytes[at], escape.and_then(|hex| u8::from_str_radix(hex, 16).ok())) {
-                (b'%', Some(byte)) => {
-                    out.push(byte);
-                    at += 2;
-                }
-                (b'+', _) => out.push(b' '),
-                (byte, _) => out.push(byte),
-            }
-            at += 1;
-        }
-        String::from_utf8_lossy(&out).into_owned()
-    };
-    let parts = query.split('&').filter(|part| !part.is_empty());
-    parts.map(|part| part.split_once('=').unwrap_or((part, ""))).map(|(key, value)| (decode(key), decode(value))).collect()
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 //! arguments -> [`options`] -> [`config`] -> manager: serve, elect, build controllers, run them, stop in reverse
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod access;
 mod api;
 mod command;
 pub mod config;
@@ -20,12 +21,13 @@ mod metrics;
 pub mod options;
 mod process;
 pub mod registry;
+mod reload;
 pub mod server;
 mod signals;
-pub mod tls;
+mod tls;
 pub mod version;
 
-pub use api::Connection;
+pub use api::{Connection, Delegate};
 pub use command::run;
 pub use config::Config;
 pub use manager::{Manager, RunError};

@@ -19,8 +19,9 @@ use steersman_runtime::tasks::{CancellationToken, Tasks};
 use steersman_runtime::workqueue::QueueMetrics;
 use tokio::sync::mpsc;
 
-use crate::api::{Clients, Connection, check_lock, wait_as_candidate, wait_for_api_server};
-use crate::config::{Config, ElectionSettings};
+use crate::access::{Access, AccessError, AccessMetrics};
+use crate::api::{Clients, Connection, Delegate, check_lock, wait_as_candidate, wait_for_api_server};
+use crate::config::{self, Config, ElectionSettings, Serving};
 use crate::gates::Gates;
 use crate::health::{Check, Finding, HealthChecks, Phase, Progress, Scope};
 use crate::server::{Endpoints, ServeError, Server};
@@ -44,6 +45,18 @@ pub enum RunError {
     /// Credentials that cannot be used.
     #[error(transparent)]
     Connect(#[from] client::ConnectError),
+    /// No address or credentials of the API server that is to be asked about clients.
+    #[error("failed to get delegated {what} kubeconfig: {source}")]
+    DelegateKubeconfig {
+        /// Authentication or authorization.
+        what: &'static str,
+        /// Why not.
+        #[source]
+        source: client::ConfigError,
+    },
+    /// It cannot be decided who may see what.
+    #[error(transparent)]
+    Access(#[from] AccessError),
     /// The HTTP server cannot start.
     #[error(transparent)]
     Serve(#[from] ServeError),
@@ -137,7 +150,8 @@ impl Manager {
         let mut address = None;
         let server = match &config.serving {
             Some(serving) => {
-                let server = Server::bind(serving, &clock)?;
+                let access = access(serving, &clients, &queue_metrics, &registry, &clock)?;
+                let server = Server::bind(serving, access, &clock)?;
                 address = server.local_addr().ok();
                 let endpoints = Endpoints {
                     health: health.clone(),
@@ -145,7 +159,6 @@ impl Manager {
                     slis,
                     disabled_metrics: config.disabled_metrics.clone().into(),
                     configz: config.configz().into(),
-                    always_allow: serving.always_allow.clone().into(),
                     debug: debug.clone(),
                     started: clock.now().as_second(),
                 };
@@ -187,6 +200,13 @@ impl Manager {
             None => None,
         };
         if let Some((server, endpoints)) = server {
+            let access = server.access();
+            tokio::select! {
+                () = stop.cancelled() => return Ok(()),
+                looked_up = access.look_up() => looked_up?,
+            }
+            let until = background.clone();
+            tasks.spawn("authentication", async move { access.follow(until).await });
             tasks.spawn("server", server.run(endpoints, background.clone()));
         }
 
@@ -379,6 +399,22 @@ impl Manager {
         }
         Ok(built)
     }
+}
+
+/// Who decides about requests to the server.
+fn access(
+    serving: &Serving,
+    clients: &Clients,
+    queues: &QueueMetrics,
+    registry: &Registry,
+    clock: &Clock,
+) -> Result<Access, RunError> {
+    let config::Access::Delegated(settings) = &serving.access else { return Ok(Access::Open) };
+    let metrics = AccessMetrics::register(registry)?;
+    let Connection { authentication, authorization, .. } = clients.connection();
+    let make = |delegate: &Option<Delegate>, identity| delegate.as_ref().map(|delegate| clients.make_for(delegate, identity));
+    let (authentication, authorization) = (make(authentication, "authentication"), make(authorization, "authorization"));
+    Ok(Access::delegated(settings, authentication, authorization, queues, metrics, clock.clone())?)
 }
 
 /// Runs one controller after its delay, and reports its name when it ends without having been told to, by a panic too.

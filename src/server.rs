@@ -1,11 +1,8 @@
 //! The HTTPS server: health, metrics and configuration, from before the election until the process ends.
 //!
-//! accept -> TLS -> `Cache-Control` -> who may see this path -> exact paths
+//! accept -> TLS -> `Cache-Control` -> who may see this path (access) -> exact paths
 //!
 //! `/version`, `/livez` and `/readyz` are ours: upstream's manager has none of them, though its API server does.
-//!
-//! Requests are not authenticated yet. Until they are, whoever is on this machine may see everything, and everyone else what
-//! `--authorization-always-allow-paths` opens; the rest is answered as upstream answers a stranger.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::panic::AssertUnwindSafe;
@@ -13,7 +10,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
@@ -24,6 +20,7 @@ use http::{Method, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use prometheus::Registry;
+use rustls::pki_types::CertificateDer;
 use steersman_runtime::clock::Clock;
 use steersman_runtime::controller::{DebugAnswer, DebugPages};
 use steersman_runtime::tasks::CancellationToken;
@@ -33,10 +30,11 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use tower::Service;
 
+use crate::access::{Access, NOSNIFF, Peer, text};
 use crate::config::Serving;
 use crate::exposition;
 use crate::health::{HealthChecks, Probe};
-use crate::tls::{self, TlsError};
+use crate::tls::{self, Resolver, TlsError};
 use crate::version;
 
 /// Time for a client to finish its TLS handshake.
@@ -86,8 +84,6 @@ pub struct Endpoints {
     pub disabled_metrics: Arc<[String]>,
     /// `/configz`.
     pub configz: Arc<str>,
-    /// Paths open to everyone.
-    pub always_allow: Arc<[String]>,
     /// Debug pages of controllers.
     pub debug: DebugPages,
     /// When the process started, in Unix seconds.
@@ -97,19 +93,25 @@ pub struct Endpoints {
 /// A bound server that does not answer yet.
 pub struct Server {
     listener: TcpListener,
-    tls: Option<TlsAcceptor>,
+    tls: Option<Tls>,
     builder: auto::Builder<TokioExecutor>,
+    access: Arc<Access>,
 }
 
-/// Who sent a request.
-#[derive(Clone, Copy)]
-struct Peer(SocketAddr);
+#[derive(Clone)]
+struct Tls {
+    acceptor: TlsAcceptor,
+    certificates: Arc<Resolver>,
+}
 
 impl Server {
     /// Takes the address of `serving` and prepares its certificate.
-    pub fn bind(serving: &Serving, clock: &Clock) -> Result<Self, ServeError> {
+    pub(crate) fn bind(serving: &Serving, access: Access, clock: &Clock) -> Result<Self, ServeError> {
         let tls = match &serving.tls {
-            Some(tls) => Some(TlsAcceptor::from(Arc::new(tls::server_config(tls, clock)?))),
+            Some(tls) => {
+                let (config, certificates) = tls::server_config(tls, clock, access.wants_certificates())?;
+                Some(Tls { acceptor: TlsAcceptor::from(Arc::new(config)), certificates })
+            }
             None => None,
         };
         let mut builder = auto::Builder::new(TokioExecutor::new());
@@ -117,7 +119,7 @@ impl Server {
         let streams = serving.tls.as_ref().map_or(100, |tls| tls.max_streams);
         builder.http2().max_concurrent_streams(streams).max_frame_size(FRAME).initial_stream_window_size(FRAME);
         let listener = listen(serving).map_err(|source| ServeError::Listen { address: serving.address, source })?;
-        Ok(Self { listener, tls, builder })
+        Ok(Self { listener, tls, builder, access: Arc::new(access) })
     }
 
     /// The address taken, with its port.
@@ -125,9 +127,14 @@ impl Server {
         self.listener.local_addr()
     }
 
+    /// Who may see what.
+    pub(crate) fn access(&self) -> Arc<Access> {
+        Arc::clone(&self.access)
+    }
+
     /// Answers until `stop`.
     pub async fn run(self, endpoints: Endpoints, stop: CancellationToken) {
-        let router = router(endpoints);
+        let router = router(endpoints, self.access());
         if let Ok(address) = self.local_addr() {
             tracing::info!(%address, "{}", if self.tls.is_some() { "Serving securely" } else { "Serving without TLS" });
         }
@@ -177,11 +184,12 @@ fn listen(serving: &Serving) -> std::io::Result<TcpListener> {
 async fn connection(
     stream: TcpStream,
     peer: SocketAddr,
-    tls: Option<TlsAcceptor>,
+    tls: Option<Tls>,
     builder: auto::Builder<TokioExecutor>,
     router: Router,
 ) {
-    let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
+    let address = SocketAddr::new(peer.ip().to_canonical(), peer.port());
+    let mut peer = Peer { address, certificates: Arc::default() };
     let Some(tls) = tls else { return serve(stream, peer, builder, router).await };
     let mut stream = stream;
     let handshake = async {
@@ -193,31 +201,38 @@ async fn connection(
             stream.shutdown().await?;
             return Err(std::io::Error::other("client sent an HTTP request to an HTTPS server"));
         }
-        tls.accept(stream).await
+        tls.certificates.refresh().await;
+        tls.acceptor.accept(stream).await
     };
     match tokio::time::timeout(HANDSHAKE, handshake).await {
-        Ok(Ok(stream)) => serve(stream, peer, builder, router).await,
-        Ok(Err(error)) => tracing::debug!(%peer, %error, "TLS handshake failed"),
-        Err(_) => tracing::debug!(%peer, "TLS handshake timed out"),
+        Ok(Ok(stream)) => {
+            if let Some(certificates) = stream.get_ref().1.peer_certificates() {
+                peer.certificates = certificates.iter().cloned().map(CertificateDer::into_owned).collect();
+            }
+            serve(stream, peer, builder, router).await;
+        }
+        Ok(Err(error)) => tracing::debug!(%address, %error, "TLS handshake failed"),
+        Err(_) => tracing::debug!(%address, "TLS handshake timed out"),
     }
 }
 
 async fn serve(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    peer: SocketAddr,
+    peer: Peer,
     builder: auto::Builder<TokioExecutor>,
     router: Router,
 ) {
+    let address = peer.address;
     let service = hyper::service::service_fn(move |mut request: http::Request<hyper::body::Incoming>| {
-        request.extensions_mut().insert(Peer(peer));
+        request.extensions_mut().insert(peer.clone());
         router.clone().call(request)
     });
     if let Err(error) = builder.serve_connection(TokioIo::new(stream), service).await {
-        tracing::trace!(%peer, error, "connection ended");
+        tracing::trace!(%address, error, "connection ended");
     }
 }
 
-fn router(endpoints: Endpoints) -> Router {
+fn router(endpoints: Endpoints, access: Arc<Access>) -> Router {
     Router::new()
         .route("/healthz", any(|state, request| probe(Probe::Healthz, state, request)))
         .route("/livez", any(|state, request| probe(Probe::Livez, state, request)))
@@ -227,48 +242,27 @@ fn router(endpoints: Endpoints) -> Router {
         .route("/configz", any(configz))
         .route("/version", any(version))
         .fallback(not_found)
-        .layer(middleware::from_fn_with_state(endpoints.clone(), guard))
+        .layer(middleware::from_fn_with_state(access, guard))
         .with_state(endpoints)
 }
 
-/// Refuses strangers, and sees that every answer carries upstream's headers and that a panic is an answer too.
-async fn guard(State(endpoints): State<Endpoints>, request: Request, next: Next) -> Response {
-    let path = request.uri().path();
-    let open = endpoints.always_allow.iter().any(|allowed| match allowed.strip_suffix('*') {
-        Some(prefix) => path.starts_with(prefix),
-        None => path == allowed,
+/// Lets pass who may, and sees that every answer carries upstream's headers and that a panic is an answer too.
+async fn guard(State(access): State<Arc<Access>>, request: Request, next: Next) -> Response {
+    let path = request.uri().path().to_owned();
+    let answer = AssertUnwindSafe(async {
+        let (head, body) = request.into_parts();
+        let peer = head.extensions.get::<Peer>().cloned().unwrap_or_else(|| unreachable!("every connection notes its peer"));
+        match access.check(&head, &peer).await {
+            Ok(()) => next.run(Request::from_parts(head, body)).await,
+            Err(refusal) => refusal,
+        }
     });
-    let local = request.extensions().get::<Peer>().is_some_and(|Peer(address)| address.ip().is_loopback());
-    let mut response = if open || local {
-        let path = path.to_owned();
-        AssertUnwindSafe(next.run(request)).catch_unwind().await.unwrap_or_else(|_| {
-            tracing::error!(path, "a request's handler panicked");
-            text(StatusCode::INTERNAL_SERVER_ERROR, "This request caused apiserver to panic. Look in the logs for details.\n")
-        })
-    } else {
-        forbidden(request.method(), path)
-    };
+    let mut response = answer.catch_unwind().await.unwrap_or_else(|_| {
+        tracing::error!(path, "a request's handler panicked");
+        text(StatusCode::INTERNAL_SERVER_ERROR, "This request caused apiserver to panic. Look in the logs for details.\n")
+    });
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
     response
-}
-
-/// Upstream's answer to an anonymous user.
-fn forbidden(method: &Method, path: &str) -> Response {
-    let path = path.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
-    let verb = method.as_str().to_lowercase();
-    let message = format!("forbidden: User \"system:anonymous\" cannot {verb} path \"{path}\"");
-    let message = serde_json::Value::from(message);
-    let body = format!(
-        "{{\n  \"kind\": \"Status\",\n  \"apiVersion\": \"v1\",\n  \"metadata\": {{}},\n  \"status\": \"Failure\",\n  \
-         \"message\": {message},\n  \"reason\": \"Forbidden\",\n  \"details\": {{}},\n  \"code\": 403\n}}"
-    );
-    (StatusCode::FORBIDDEN, [(header::CONTENT_TYPE, "application/json"), NOSNIFF], body).into_response()
-}
-
-const NOSNIFF: (HeaderName, &str) = (header::X_CONTENT_TYPE_OPTIONS, "nosniff");
-
-fn text(status: StatusCode, body: impl Into<Body>) -> Response {
-    (status, [(header::CONTENT_TYPE, "text/plain; charset=utf-8"), NOSNIFF], body.into()).into_response()
 }
 
 async fn not_found(State(endpoints): State<Endpoints>, request: Request) -> Response {
@@ -333,7 +327,6 @@ mod tests {
             slis,
             disabled_metrics: Arc::new(["version_info".to_owned()]),
             configz: "{}".into(),
-            always_allow: Arc::new(["/healthz".to_owned(), "/open/*".to_owned()]),
             debug: debug_pages(),
             started: 7,
         }
@@ -346,17 +339,14 @@ mod tests {
         pages
     }
 
-    async fn ask(peer: &str, method: &str, path: &str) -> (u16, http::HeaderMap, String) {
-        let mut request = http::Request::builder().method(method).uri(path).body(Body::empty()).unwrap();
-        request.extensions_mut().insert(Peer(peer.parse().unwrap()));
-        let response = router(endpoints()).call(request).await.unwrap();
+    async fn ask(method: &str, path: &str) -> (u16, http::HeaderMap, String) {
+        let mut request = http::Request::builder().method(method).uri(path).body(axum::body::Body::empty()).unwrap();
+        request.extensions_mut().insert(Peer { address: SocketAddr::from(([192, 0, 2, 1], 4000)), certificates: Arc::default() });
+        let response = router(endpoints(), Arc::new(Access::Open)).call(request).await.unwrap();
         let (head, body) = response.into_parts();
         let body = body.collect().await.unwrap().to_bytes();
         (head.status.as_u16(), head.headers, String::from_utf8(body.to_vec()).unwrap())
     }
-
-    const HERE: &str = "127.0.0.1:4000";
-    const ELSEWHERE: &str = "192.0.2.1:4000";
 
     #[tokio::test]
     async fn paths_are_exact_and_methods_do_not_matter() {
@@ -388,7 +378,7 @@ mod tests {
             ("DELETE", "/metrics/slis", 200, text, Some("metrics reset\n")),
         ];
         for (method, path, status, kind, body) in cases {
-            let answer = ask(HERE, method, path).await;
+            let answer = ask(method, path).await;
             assert_eq!((answer.0, answer.1[header::CONTENT_TYPE].to_str().unwrap()), (status, kind), "{method} {path}");
             assert_eq!(answer.1[header::CACHE_CONTROL], "no-cache, private", "{method} {path}");
             if let Some(body) = body {
@@ -399,31 +389,17 @@ mod tests {
 
     #[tokio::test]
     async fn the_version_is_that_of_the_kubernetes_we_are_compatible_with() {
-        let (_, _, body) = ask(HERE, "GET", "/version").await;
+        let (_, _, body) = ask("GET", "/version").await;
         let version: serde_json::Value = serde_json::from_str(&body).unwrap();
         assert_eq!(
             (&version["major"], &version["minor"], &version["gitVersion"]),
             (&"1".into(), &"36".into(), &"v1.36.2".into())
         );
-        assert_eq!(ask(ELSEWHERE, "GET", "/version").await.0, 403);
-    }
-
-    #[tokio::test]
-    async fn strangers_see_only_what_is_open_to_all() {
-        let cases = [(ELSEWHERE, "/healthz", 200), (ELSEWHERE, "/open/door", 404), (ELSEWHERE, "/healthz/ping", 403)];
-        for (peer, path, status) in cases {
-            assert_eq!(ask(peer, "GET", path).await.0, status, "{peer} {path}");
-        }
-        let (status, headers, body) = ask(ELSEWHERE, "GET", "/metrics").await;
-        assert_eq!((status, headers[header::CONTENT_TYPE].to_str().unwrap()), (403, "application/json"));
-        assert_eq!(body.len(), 224);
-        assert!(body.contains("forbidden: User \\\"system:anonymous\\\" cannot get path \\\"/metrics\\\""), "{body}");
-        assert_eq!(ask("[::1]:1", "GET", "/metrics").await.0, 200);
     }
 
     #[tokio::test]
     async fn disabled_families_are_left_out() {
-        let (_, headers, body) = ask(HERE, "GET", "/metrics").await;
+        let (_, headers, body) = ask("GET", "/metrics").await;
         assert_eq!(headers["process-start-time-unix"], "7");
         assert!(body.contains("kubernetes_build_info{") && !body.contains("version_info{component"), "{body}");
     }
@@ -432,8 +408,8 @@ mod tests {
     async fn a_taken_port_is_named() {
         let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = taken.local_addr().unwrap();
-        let serving = Serving { address, tls: None, share_port: false, always_allow: Vec::new() };
-        let error = Server::bind(&serving, &Clock::system()).err().unwrap().to_string();
+        let serving = Serving { address, tls: None, share_port: false, access: crate::config::Access::Open };
+        let error = Server::bind(&serving, Access::Open, &Clock::system()).err().unwrap().to_string();
         let expected = format!(
             "failed to create listener: failed to listen on {address}: listen tcp {address}: bind: address already in use"
         );

@@ -2,6 +2,8 @@
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use steersman_devcluster::DevCluster;
 use steersman_devcluster::faults::Matcher;
@@ -9,38 +11,57 @@ use steersman_devcluster::https::HttpsDoor;
 use steersman_runtime::clock::Clock;
 
 use crate::support::cluster::{deployment, held, wait_for_count, wait_for_lease};
-use crate::support::{LIMIT, Program, api_server, free_port, get, kubeconfig, split};
+use crate::support::{Clients, LIMIT, Program, api_server, free_port, get, kubeconfig, split, tls};
 
-/// A manager without controllers in front of an API server that says it is well, once it serves and runs; and its certificate.
-fn start(directory: &std::path::Path) -> (Program, SocketAddr, std::path::PathBuf) {
+/// A manager without controllers in front of an API server that says it is well, once it serves and runs.
+pub(crate) struct Serving {
+    pub(crate) program: Program,
+    pub(crate) address: SocketAddr,
+    pub(crate) certificate: PathBuf,
+    pub(crate) clients: Clients,
+}
+
+impl Serving {
+    /// Settings of a client that may do everything.
+    pub(crate) fn master(&self) -> Arc<rustls::ClientConfig> {
+        tls(&self.certificate, Some(&self.clients.master()))
+    }
+
+    /// Settings of a client that shows nothing.
+    pub(crate) fn nobody(&self) -> Arc<rustls::ClientConfig> {
+        tls(&self.certificate, None)
+    }
+}
+
+/// Starts one, with its files in `directory` and more flags.
+pub(crate) fn start(directory: &Path, flags: &[&str]) -> Serving {
     let kubeconfig = kubeconfig(directory, api_server("200 OK"));
+    let clients = Clients::new(directory);
     let port = free_port();
-    let mut program = Program::start(&[
-        "--kubeconfig",
-        &kubeconfig,
-        "--leader-elect=false",
-        "--controllers=",
-        "--bind-address=127.0.0.1",
-        &format!("--secure-port={port}"),
-        "--cert-dir",
-        directory.to_str().unwrap(),
-    ]);
+    let (port_flag, bundle) = (format!("--secure-port={port}"), clients.bundle.to_str().unwrap());
+    let mut arguments = vec!["--kubeconfig", &kubeconfig, "--leader-elect=false", "--controllers=", "--bind-address=127.0.0.1"];
+    arguments.extend([&*port_flag, "--client-ca-file", bundle, "--cert-dir", directory.to_str().unwrap()]);
+    arguments.extend(flags);
+    let mut program = Program::start(&arguments);
     program.wait_for_line("Serving securely");
     let certificate = directory.join("kube-controller-manager.crt");
-    (program, SocketAddr::from(([127, 0, 0, 1], port)), certificate)
+    Serving { program, address: SocketAddr::from(([127, 0, 0, 1], port)), certificate, clients }
 }
 
 #[test]
 fn health_metrics_and_configuration_are_served_over_tls() {
     let directory = tempfile::tempdir().unwrap();
-    let (_program, address, certificate) = start(directory.path());
-    let (head, body) = get(address, &certificate, "/healthz?verbose");
+    let serving = start(directory.path(), &[]);
+    let address = serving.address;
+    let (head, body) = get(address, serving.nobody(), "/healthz?verbose");
     assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
     assert_eq!(body, "[+]ping ok\nhealthz check passed\n");
-    let (head, body) = get(address, &certificate, "/metrics");
+    let (head, _) = get(address, serving.nobody(), "/metrics");
+    assert!(head.starts_with("HTTP/1.1 403 Forbidden\r\n"), "{head}");
+    let (head, body) = get(address, serving.master(), "/metrics");
     assert!(head.contains("text/plain; version=0.0.4; charset=utf-8; escaping=underscores"), "{head}");
     assert!(body.contains("\n# TYPE kubernetes_build_info gauge\n"), "{body}");
-    let (_, body) = get(address, &certificate, "/configz");
+    let (_, body) = get(address, serving.master(), "/configz");
     assert!(body.contains(r#""LeaderElection":{"leaderElect":false,"#) && body.contains(r#""Controllers":[]"#), "{body}");
 
     let mut plain = TcpStream::connect(address).unwrap();
@@ -53,7 +74,7 @@ fn health_metrics_and_configuration_are_served_over_tls() {
 fn a_signal_ends_the_program_in_order() {
     for signal in ["TERM", "INT"] {
         let directory = tempfile::tempdir().unwrap();
-        let (mut program, _, _) = start(directory.path());
+        let mut program = start(directory.path(), &[]).program;
         program.signal(signal);
         program.wait_for_line("received a signal");
         assert_eq!(program.end(), Some(0), "{signal}");

@@ -26,7 +26,7 @@ use steersman_runtime::tasks::{CancellationToken, Tasks};
 use tokio::sync::Notify;
 
 use crate::api::Connection;
-use crate::config::{Config, Serving, join_errors};
+use crate::config::{Access, Config, Serving, join_errors};
 use crate::duration::{GoDuration, ParseDurationError};
 use crate::logs::{self, LogFormat};
 use crate::manager::{Manager, RunError};
@@ -152,7 +152,8 @@ fn manager_config(args: &DevArgs) -> Result<(Config, i64), String> {
         address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
         tls: None,
         share_port: false,
-        always_allow: vec!["*".to_owned()],
+        // It listens on this machine alone.
+        access: Access::Open,
     });
     Ok((config, verbosity))
 }

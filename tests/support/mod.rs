@@ -6,13 +6,13 @@ pub(crate) mod network;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 
 /// How long anything here may take before the test fails.
 pub(crate) const LIMIT: Duration = Duration::from_secs(90);
@@ -167,19 +167,70 @@ pub(crate) fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-/// GETs `path` over TLS, trusting the authority at the end of the chain in `certificate`. Status line and headers, then the body.
-pub(crate) fn get(address: SocketAddr, certificate: &Path, path: &str) -> (String, String) {
+/// An authority for client certificates, as `--client-ca-file` wants it.
+pub(crate) struct Clients {
+    issuer: rcgen::Issuer<'static, rcgen::KeyPair>,
+    pub(crate) bundle: PathBuf,
+}
+
+/// Who a client is: its certificate and key.
+pub(crate) type Identity = (CertificateDer<'static>, PrivateKeyDer<'static>);
+
+impl Clients {
+    /// Writes its certificate into `directory`.
+    pub(crate) fn new(directory: &Path) -> Self {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let mut params = rcgen::CertificateParams::default();
+        params.distinguished_name.push(rcgen::DnType::CommonName, "clients");
+        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        let bundle = directory.join("client-ca.crt");
+        std::fs::write(&bundle, params.self_signed(&key).unwrap().pem()).unwrap();
+        Self { issuer: rcgen::Issuer::new(params, key), bundle }
+    }
+
+    /// Somebody of this name and group.
+    pub(crate) fn identity(&self, name: &str, group: &str) -> Identity {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let mut params = rcgen::CertificateParams::default();
+        params.distinguished_name = rcgen::DistinguishedName::new();
+        params.distinguished_name.push(rcgen::DnType::CommonName, name);
+        params.distinguished_name.push(rcgen::DnType::OrganizationName, group);
+        let certificate = params.signed_by(&key, &self.issuer).unwrap();
+        (certificate.der().clone(), PrivateKeyDer::try_from(key.serialize_der()).unwrap())
+    }
+
+    /// Somebody who may do everything.
+    pub(crate) fn master(&self) -> Identity {
+        self.identity("master", "system:masters")
+    }
+}
+
+/// Settings that trust the authority at the end of the chain in `certificate`, and show who we are.
+pub(crate) fn tls(certificate: &Path, identity: Option<&Identity>) -> Arc<rustls::ClientConfig> {
     let mut roots = rustls::RootCertStore::empty();
     let authority = CertificateDer::pem_file_iter(certificate).unwrap().last().unwrap().unwrap();
     roots.add(authority).unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
-    let config = Arc::new(config.with_root_certificates(roots).with_no_client_auth());
-    let mut connection = rustls::ClientConnection::new(config, ServerName::try_from("localhost").unwrap()).unwrap();
+    let config = config.with_root_certificates(roots);
+    Arc::new(match identity {
+        Some((certificate, key)) => config.with_client_auth_cert(vec![certificate.clone()], key.clone_key()).unwrap(),
+        None => config.with_no_client_auth(),
+    })
+}
+
+/// Sends `request`, a whole head, over TLS. Status line and headers of the answer, then its body.
+pub(crate) fn ask(address: SocketAddr, tls: Arc<rustls::ClientConfig>, request: &str) -> (String, String) {
+    let mut connection = rustls::ClientConnection::new(tls, ServerName::try_from("localhost").unwrap()).unwrap();
     let mut stream = TcpStream::connect(address).unwrap();
     let mut tls = rustls::Stream::new(&mut connection, &mut stream);
-    write!(tls, "GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").unwrap();
+    tls.write_all(request.as_bytes()).unwrap();
     split(tls)
+}
+
+/// GETs `path` over TLS.
+pub(crate) fn get(address: SocketAddr, tls: Arc<rustls::ClientConfig>, path: &str) -> (String, String) {
+    ask(address, tls, &format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"))
 }
 
 /// Reads an answer to its end.

@@ -67,6 +67,13 @@ pub static DEPLOYMENTS: ResourceType = ResourceType::builtin("apps", "Deployment
 pub static REPLICA_SETS: ResourceType = ResourceType::builtin("apps", "ReplicaSet", "replicasets", true);
 /// coordination.k8s.io/v1 leases.
 pub static LEASES: ResourceType = ResourceType::builtin("coordination.k8s.io", "Lease", "leases", true);
+/// core/v1 configmaps.
+pub static CONFIG_MAPS: ResourceType = ResourceType::builtin("", "ConfigMap", "configmaps", true);
+/// authentication.k8s.io/v1 tokenreviews.
+pub static TOKEN_REVIEWS: ResourceType = ResourceType::builtin("authentication.k8s.io", "TokenReview", "tokenreviews", false);
+/// authorization.k8s.io/v1 subjectaccessreviews.
+pub static SUBJECT_ACCESS_REVIEWS: ResourceType =
+    ResourceType::builtin("authorization.k8s.io", "SubjectAccessReview", "subjectaccessreviews", false);
 /// What the server calls an object of any type of which it shows only the metadata.
 pub(crate) static PARTIAL_METADATA: ResourceType =
     ResourceType::builtin("meta.k8s.io", "PartialObjectMetadata", "partialobjectmetadata", false);

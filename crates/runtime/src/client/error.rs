@@ -136,6 +136,21 @@ impl ApiError {
         self.has_reason("Forbidden", 403)
     }
 
+    /// Whether the same request may well succeed a moment later: the connection broke, or the server says that it is in trouble or has
+    /// too much to do. A server that cannot be reached at all is not meant.
+    pub fn is_passing(&self) -> bool {
+        match self {
+            Self::Status { code, .. } => matches!(code, 429 | 500 | 503 | 504),
+            Self::Transport { source, .. } => super::exchange::is_lost_connection(&**source),
+            Self::Timeout { .. } | Self::Fenced { .. } | Self::Decode { .. } => false,
+        }
+    }
+
+    /// The status code of the answer, if there was one.
+    pub fn code(&self) -> Option<u16> {
+        if let Self::Status { code, .. } = self { Some(*code) } else { None }
+    }
+
     /// Whether `details.causes` has this reason, such as `NamespaceTerminating`.
     pub fn has_cause(&self, reason: &str) -> bool {
         let causes = self.status().and_then(|s| s.details.as_ref()).and_then(|d| d.causes.as_ref());

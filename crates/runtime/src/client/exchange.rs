@@ -356,7 +356,7 @@ fn failure(call: &Call<'_>, answer: &Answer) -> ApiError {
 
 /// Whether an established connection broke, so that a GET may simply be repeated. A connection that could not be made at all is not
 /// meant: the caller's own back-off is for that.
-fn is_lost_connection(error: &(dyn StdError + 'static)) -> bool {
+pub(super) fn is_lost_connection(error: &(dyn StdError + 'static)) -> bool {
     use std::io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
     causes(error).any(|cause| {
         if let Some(io) = cause.downcast_ref::<std::io::Error>() {

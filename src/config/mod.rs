@@ -1,6 +1,7 @@
 //! What the manager runs with: checked, complete, and not to be changed afterwards.
 
-use std::net::{IpAddr, SocketAddr};
+mod serving;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -8,6 +9,9 @@ use crate::configz;
 use crate::logs::LogFormat;
 use crate::options::Options;
 use crate::registry::{ControllerRegistry, Selection};
+pub use serving::{
+    Access, AuthenticationSettings, AuthorizationSettings, Certificate, Delegation, NamedPair, Pair, ProxyHeaders, Serving, Tls,
+};
 
 /// Everything the manager needs to know.
 #[derive(Debug, Clone)]
@@ -56,53 +60,6 @@ pub struct ElectionSettings {
     pub renew_deadline: Duration,
     /// Step between attempts.
     pub retry_period: Duration,
-}
-
-/// How to serve health, metrics and configuration.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Serving {
-    /// Where to listen. The unspecified IPv4 address means all interfaces of both families.
-    pub address: SocketAddr,
-    /// Certificates and limits; `None` is plain HTTP, which no flag asks for.
-    pub tls: Option<Tls>,
-    /// Whether several processes may share the port.
-    pub share_port: bool,
-    /// Paths open to everyone; one that ends in `*` is a prefix.
-    pub always_allow: Vec<String>,
-}
-
-/// TLS of the server.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Tls {
-    /// Where the certificate comes from.
-    pub certificate: Certificate,
-    /// Whether HTTP/2 is offered.
-    pub http2: bool,
-    /// Streams that one HTTP/2 connection may have open.
-    pub max_streams: u32,
-    /// Lowest version, as the flag names it; empty is TLS 1.2.
-    pub min_version: String,
-    /// Names of the TLS 1.2 suites to offer; empty is all that are safe.
-    pub cipher_suites: Vec<String>,
-    /// Numbers of the key exchange groups to offer; empty is all.
-    pub groups: Vec<u16>,
-}
-
-/// A serving certificate.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum Certificate {
-    /// Made at each start, kept in memory.
-    #[default]
-    Generated,
-    /// Read from, or made into, this directory.
-    Directory(PathBuf),
-    /// These files.
-    Files {
-        /// Chain, PEM.
-        certificate: PathBuf,
-        /// Key, PEM.
-        key: PathBuf,
-    },
 }
 
 /// A value that its type allows and the manager does not. The texts are upstream's.
@@ -162,6 +119,17 @@ pub enum ConfigError {
     /// A certificate without its key, or the reverse.
     #[error("need to specify both --tls-cert-file and --tls-private-key-file, or neither")]
     HalfAPair,
+    /// A header name that is none.
+    #[error("empty value in {0:?}")]
+    EmptyHeader(&'static str),
+    /// Headers for UIDs without the one everybody uses.
+    #[error(
+        "--requestheader-uid-headers is set without specifying the standard X-Remote-Uid header - API aggregation will not work"
+    )]
+    UidHeaders,
+    /// A star that is not at the end.
+    #[error("only trailing * allowed in {0:?}")]
+    Star(String),
     /// A TLS version that does not exist.
     #[error("unknown tls version {0:?}")]
     TlsVersion(String),
@@ -207,8 +175,8 @@ impl Config {
             errors.extend(unknown);
             Selection::default()
         });
-        let serving = serving(&options).unwrap_or_else(|error| {
-            errors.push(error);
+        let serving = serving::read(&options).unwrap_or_else(|found| {
+            errors.extend(found);
             None
         });
         if !errors.is_empty() {
@@ -256,48 +224,6 @@ fn election(options: &Options) -> ElectionSettings {
         renew_deadline: options.duration("leader-elect-renew-deadline").to_std(),
         retry_period: options.duration("leader-elect-retry-period").to_std(),
     }
-}
-
-fn serving(options: &Options) -> Result<Option<Serving>, ConfigError> {
-    let port = match options.int("secure-port") {
-        0 => return Ok(None),
-        port @ ..0 => return Err(ConfigError::PortTooLow(port)),
-        port => u16::try_from(port).map_err(|_| ConfigError::PortTooHigh(port))?,
-    };
-    let address: IpAddr = options.ip("bind-address");
-    let directory = options.text("cert-dir");
-    let certificate = match (options.text("tls-cert-file"), options.text("tls-private-key-file")) {
-        (certificate, key) if certificate.is_empty() && key.is_empty() => {
-            if directory.is_empty() {
-                Certificate::Generated
-            } else {
-                Certificate::Directory(directory.into())
-            }
-        }
-        (certificate, key) if !certificate.is_empty() && !key.is_empty() => {
-            Certificate::Files { certificate: certificate.into(), key: key.into() }
-        }
-        _ => return Err(ConfigError::HalfAPair),
-    };
-    let min_version = options.text("tls-min-version");
-    if !["", "VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13"].contains(&min_version.as_str()) {
-        return Err(ConfigError::TlsVersion(min_version));
-    }
-    let group = |text: String| text.parse().map_err(|_| ConfigError::Curve(text));
-    let tls = Tls {
-        certificate,
-        http2: !options.bool("disable-http2-serving"),
-        max_streams: u32::try_from(options.int("http2-max-streams-per-connection")).ok().filter(|n| *n > 0).unwrap_or(100),
-        min_version,
-        cipher_suites: options.list("tls-cipher-suites"),
-        groups: options.list("tls-curve-preferences").into_iter().map(group).collect::<Result<_, _>>()?,
-    };
-    Ok(Some(Serving {
-        address: SocketAddr::new(address, port),
-        tls: Some(tls),
-        share_port: options.bool("permit-port-sharing"),
-        always_allow: options.list("authorization-always-allow-paths"),
-    }))
 }
 
 /// The rules of upstream that concern one flag each.
@@ -390,11 +316,16 @@ mod tests {
         let serving = config.serving.unwrap();
         assert_eq!(serving.address.to_string(), "0.0.0.0:10257");
         assert_eq!(serving.tls.unwrap().max_streams, 100);
+        let Access::Delegated(delegation) = serving.access else { panic!("open to everybody") };
+        let Delegation { authentication, authorization } = *delegation;
+        let ttls = [authentication.token_ttl, authorization.allowed_ttl, authorization.other_ttl].map(|ttl| ttl.as_secs());
+        assert_eq!((ttls, authorization.always_allow), ([10; 3], ["/healthz", "/readyz", "/livez"].map(str::to_owned).to_vec()));
+        assert_eq!(authentication.proxy_headers.username, ["x-remote-user"]);
     }
 
     #[test]
     fn values_without_sense_are_refused_in_upstreams_words() {
-        let cases: [(&[(&str, &str)], &str); 15] = [
+        let cases: [(&[(&str, &str)], &str); 18] = [
             (&[("controllers", "nope")], r#""nope" is not in the list of known controllers"#),
             (&[("leader-elect-resource-lock", "endpoints")], r#"resourceLock value must be "leases""#),
             (
@@ -421,6 +352,13 @@ mod tests {
                 "cannot set feature gate LogarithmicScaleDown to false, feature is locked to true",
             ),
             (&[("tls-cert-file", "a")], "need to specify both --tls-cert-file and --tls-private-key-file, or neither"),
+            (&[("requestheader-group-headers", "a, ")], r#"empty value in "requestheader-group-headers""#),
+            (
+                &[("requestheader-uid-headers", "x-uid")],
+                "--requestheader-uid-headers is set without specifying the standard X-Remote-Uid header - API aggregation will not \
+                 work",
+            ),
+            (&[("authorization-always-allow-paths", "/a*/b")], r#"only trailing * allowed in "/a*/b""#),
             (
                 &[("controllers", "a,-b")],
                 r#"["a" is not in the list of known controllers, "b" is not in the list of known controllers]"#,

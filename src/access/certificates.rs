@@ -1,0 +1,183 @@
+//! Client certificates: which authorities are trusted, and which user a certificate stands for.
+//!
+//! The TLS layer takes every certificate whose key the client has; whether it is any good is decided per request, against the
+//! authorities as they are by then.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::sync::Arc;
+
+use ring::digest::{SHA256, digest};
+use rustls::client::danger::HandshakeSignatureValid;
+use rustls::crypto::{WebPkiSupportedAlgorithms, ring as provider, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::{DigitallySignedStruct, DistinguishedName, RootCertStore, SignatureScheme};
+use yasna::{ASN1Result, BERReader, Tag};
+
+use super::user::User;
+
+/// Authorities whose certificates are good for something.
+#[derive(Debug)]
+pub(crate) struct Authorities(Arc<dyn ClientCertVerifier>);
+
+impl Authorities {
+    /// Reads a PEM bundle. The error does not say where it came from.
+    pub(crate) fn parse(pem: &[u8]) -> Result<Self, String> {
+        let mut roots = RootCertStore::empty();
+        for certificate in CertificateDer::pem_slice_iter(pem) {
+            let certificate = certificate.map_err(|error| format!("not PEM: {error}"))?;
+            roots.add(certificate).map_err(|error| format!("not the certificate of an authority: {error}"))?;
+        }
+        if roots.is_empty() {
+            return Err("data does not contain any valid RSA or ECDSA certificates".to_owned());
+        }
+        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::new(provider::default_provider()));
+        verifier.build().map(Self).map_err(|error| error.to_string())
+    }
+
+    /// Whether `chain`, leaf first, leads to one of them, is valid at `now`, and is meant for clients.
+    pub(super) fn verify(&self, chain: &[CertificateDer<'_>], now: UnixTime) -> Result<(), rustls::Error> {
+        let (leaf, intermediates) = chain.split_first().ok_or(rustls::Error::NoCertificatesPresented)?;
+        self.0.verify_client_cert(leaf, intermediates, now).map(drop)
+    }
+}
+
+/// What of a certificate says who its holder is.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Holder {
+    pub(super) common_name: String,
+    organizations: Vec<String>,
+    uids: Vec<String>,
+    /// End of validity, Unix seconds.
+    pub(super) not_after: i64,
+    fingerprint: String,
+}
+
+impl Holder {
+    /// Reads a certificate. One that no authority has vouched for may hold anything.
+    pub(super) fn of(certificate: &CertificateDer<'_>) -> Result<Self, String> {
+        let mut holder = Self::default();
+        yasna::parse_der(certificate, |reader| holder.read(reader)).map_err(|error| format!("client certificate: {error}"))?;
+        for byte in digest(&SHA256, certificate).as_ref() {
+            let _ = write!(holder.fingerprint, "{byte:02x}");
+        }
+        Ok(holder)
+    }
+
+    /// The user: common name, organizations as groups; `None` for one without a name.
+    pub(super) fn user(self) -> Result<Option<User>, String> {
+        if self.common_name.is_empty() {
+            return Ok(None);
+        }
+        let uid = match &self.uids[..] {
+            [] => String::new(),
+            [uid] if !uid.is_empty() => uid.clone(),
+            [_] => return Err("UID cannot be an empty string".to_owned()),
+            several => return Err(format!("expected 1 UID, but found multiple: [{}]", several.join(" "))),
+        };
+        let credential = format!("X509SHA256={}", self.fingerprint);
+        let extra = BTreeMap::from([("authentication.kubernetes.io/credential-id".to_owned(), vec![credential])]);
+        Ok(Some(User { name: self.common_name, uid, groups: self.organizations, extra }))
+    }
+
+    fn read(&mut self, certificate: BERReader<'_, '_>) -> ASN1Result<()> {
+        certificate.read_sequence(|certificate| {
+            certificate.next().read_sequence(|part| {
+                // Version, serial number, signature algorithm, issuer.
+                part.read_optional(|version| version.read_tagged(Tag::context(0), |version| version.read_der()))?;
+                for _ in 0..3 {
+                    part.next().read_der()?;
+                }
+                part.next().read_sequence(|validity| {
+                    validity.next().read_der()?;
+                    self.not_after = time(validity.next())?;
+                    Ok(())
+                })?;
+                part.next().read_sequence_of(|names| names.read_set_of(|name| self.read_name(name)))?;
+                // Key and extensions have been looked at by whoever verified it.
+                while part.read_optional(|rest| rest.read_der())?.is_some() {}
+                Ok(())
+            })?;
+            certificate.next().read_der()?;
+            certificate.next().read_der()?;
+            Ok(())
+        })
+    }
+
+    fn read_name(&mut self, name: BERReader<'_, '_>) -> ASN1Result<()> {
+        name.read_sequence(|name| {
+            let kind = name.next().read_oid()?;
+            let value = name.next().read_tagged_der()?;
+            // All kinds of text in use are ASCII or UTF-8, but for two that no tool has written for decades.
+            let value = String::from_utf8_lossy(value.value()).into_owned();
+            match kind.components().as_slice() {
+                [2, 5, 4, 3] => self.common_name = value,
+                [2, 5, 4, 10] => self.organizations.push(value),
+                [1, 3, 6, 1, 4, 1, 57683, 2] => self.uids.push(value),
+                _ => {}
+            }
+            Ok(())
+        })
+    }
+}
+
+fn time(reader: BERReader<'_, '_>) -> ASN1Result<i64> {
+    if reader.lookahead_tag()? == yasna::tags::TAG_UTCTIME {
+        return reader.read_utctime().map(|time| time.datetime().unix_timestamp());
+    }
+    reader.read_generalized_time().map(|time| time.datetime().unix_timestamp())
+}
+
+/// Asks for a certificate, does without one, and takes any.
+#[derive(Debug)]
+pub(crate) struct AnyClient(WebPkiSupportedAlgorithms);
+
+impl AnyClient {
+    pub(crate) fn new() -> Self {
+        Self(provider::default_provider().signature_verification_algorithms)
+    }
+}
+
+impl ClientCertVerifier for AnyClient {
+    fn client_auth_mandatory(&self) -> bool {
+        false
+    }
+
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &[]
+    }
+
+    fn verify_client_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: UnixTime,
+    ) -> Result<ClientCertVerified, rustls::Error> {
+        Ok(ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, certificate, signed, &self.0)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, certificate, signed, &self.0)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.supported_schemes()
+    }
+}

@@ -1,0 +1,259 @@
+//! Who may see what: delegated authentication and authorization.
+//!
+//! request -> proxy's headers | client certificate | bearer token | nobody -> user
+//! user, verb, path -> system:masters | always allowed | the API server's word -> answer
+//!
+//! The first credentials that are good count. Where some are shown and none is good the answer is 401; who shows none is anonymous.
+
+mod answers;
+mod cache;
+mod certificates;
+mod front_proxy;
+mod metrics;
+mod permissions;
+mod review;
+#[cfg(test)]
+mod tests;
+mod tokens;
+mod trust;
+mod user;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::response::Response;
+use http::request::Parts;
+use rustls::pki_types::{CertificateDer, UnixTime};
+use steersman_runtime::client::{ApiClient, ApiError};
+use steersman_runtime::clock::Clock;
+use steersman_runtime::tasks::CancellationToken;
+use steersman_runtime::workqueue::QueueMetrics;
+use tokio::time::Instant;
+
+pub(crate) use answers::{NOSNIFF, text};
+pub(crate) use certificates::AnyClient;
+pub(crate) use metrics::AccessMetrics;
+
+use crate::config::Delegation;
+use certificates::Holder;
+use permissions::{Decision, Permissions};
+use tokens::{Tokens, token_of};
+use trust::{Queues, Trust, TrustSource};
+use user::User;
+
+const MASTERS: &str = "system:masters";
+
+/// Access cannot be decided the way the flags want it. Texts are upstream's.
+#[derive(Debug, thiserror::Error)]
+pub enum AccessError {
+    /// A bundle of authorities is no good.
+    #[error("{0}: {1}")]
+    Authorities(&'static str, String),
+    /// The ConfigMap that says whom to trust may not be read.
+    #[error(
+        "unable to load configmap based request-header-client-ca-file: {0}; bind the role extension-apiserver-authentication-reader \
+         in kube-system to the user of --authentication-kubeconfig, or set --authentication-tolerate-lookup-failure"
+    )]
+    Lookup(#[source] ApiError),
+    /// The machine has no randomness.
+    #[error("cannot make a secret for the cache of tokens")]
+    Randomness,
+}
+
+/// Who sent a request: an address, and the certificates that were shown, leaf first.
+#[derive(Debug, Clone)]
+pub(crate) struct Peer {
+    pub(crate) address: SocketAddr,
+    pub(crate) certificates: Arc<[CertificateDer<'static>]>,
+}
+
+/// Decides about requests.
+pub(crate) enum Access {
+    /// Everybody may see everything.
+    Open,
+    /// The API server is asked.
+    Delegated(Box<Delegated>),
+}
+
+/// What [`Access::Delegated`] needs.
+pub(crate) struct Delegated {
+    trust: TrustSource,
+    tolerate_lookup_failure: bool,
+    queues: Queues,
+    tokens: Option<Tokens>,
+    always_allow: Vec<String>,
+    permissions: Option<Permissions>,
+    metrics: AccessMetrics,
+    clock: Clock,
+}
+
+impl Access {
+    /// Reads the files `settings` names. The clients are for the API server; without one, what it would be asked is answered with no.
+    pub(crate) fn delegated(
+        settings: &Delegation,
+        authentication: Option<ApiClient>,
+        authorization: Option<ApiClient>,
+        queues: &QueueMetrics,
+        metrics: AccessMetrics,
+        clock: Clock,
+    ) -> Result<Self, AccessError> {
+        let (authn, authz) = (&settings.authentication, &settings.authorization);
+        let trust = TrustSource::new(authn, authentication.clone())?;
+        let tokens = authentication.map(|client| Tokens::new(client, authn.token_ttl, metrics.clone())).transpose();
+        if authorization.is_none() {
+            tracing::warn!("No authorization-kubeconfig provided, so SubjectAccessReview of authorization tokens won't work.");
+        }
+        let permissions =
+            authorization.map(|client| Permissions::new(client, authz.allowed_ttl, authz.other_ttl, metrics.clone()));
+        let clients =
+            if authn.client_ca.is_some() { "DynamicCABundle-client-ca-bundle" } else { "DynamicConfigMapCABundle-client-ca" };
+        Ok(Self::Delegated(Box::new(Delegated {
+            trust,
+            tolerate_lookup_failure: authn.tolerate_lookup_failure,
+            queues: Queues {
+                clients: queues.immediate(clients),
+                proxies: queues.immediate("RequestHeaderAuthRequestController"),
+            },
+            tokens: tokens.map_err(|_| AccessError::Randomness)?,
+            always_allow: authz.always_allow.clone(),
+            permissions,
+            metrics,
+            clock,
+        })))
+    }
+
+    /// Whether clients should be asked for certificates.
+    pub(crate) fn wants_certificates(&self) -> bool {
+        matches!(self, Self::Delegated(delegated) if delegated.trust.may_trust())
+    }
+
+    /// Reads what the cluster says about whom to trust, before the first request.
+    pub(crate) async fn look_up(&self) -> Result<(), AccessError> {
+        let Self::Delegated(delegated) = self else { return Ok(()) };
+        match delegated.trust.look_up(&delegated.queues).await {
+            Err(error) if delegated.tolerate_lookup_failure => {
+                tracing::warn!(%error, "Error looking up in-cluster authentication configuration");
+                tracing::warn!("Continuing without authentication configuration. This may treat all requests as anonymous.");
+                Ok(())
+            }
+            looked_up => looked_up.map_err(AccessError::Lookup),
+        }
+    }
+
+    /// Follows what the cluster says until `stop`.
+    pub(crate) async fn follow(&self, stop: CancellationToken) {
+        if let Self::Delegated(delegated) = self {
+            delegated.trust.follow(&delegated.queues, &stop).await;
+        }
+    }
+
+    /// Lets a request pass, or says what to answer it with.
+    pub(crate) async fn check(&self, request: &Parts, peer: &Peer) -> Result<(), Response> {
+        match self {
+            Self::Open => Ok(()),
+            Self::Delegated(delegated) => delegated.check(request, peer).await,
+        }
+    }
+}
+
+impl Delegated {
+    async fn check(&self, request: &Parts, peer: &Peer) -> Result<(), Response> {
+        let began = Instant::now();
+        let authenticated = self.authenticate(request, peer).await;
+        self.metrics.authenticated(authenticated.as_ref().ok().map(|user| user.name.as_str()), began.elapsed());
+        let user = authenticated.map_err(|reasons| {
+            tracing::error!(err = reasons.join(", "), "Unable to authenticate the request");
+            answers::unauthorized(request)
+        })?;
+
+        let (verb, path) = (request.method.as_str().to_lowercase(), request.uri.path());
+        let began = Instant::now();
+        let decided = self.authorize(&user, &verb, path).await;
+        let result = match &decided {
+            Ok(Decision::Allow) => "allowed",
+            Ok(Decision::Deny(_)) => "denied",
+            Ok(Decision::NoOpinion(_)) => "no-opinion",
+            Err(_) => "error",
+        };
+        self.metrics.authorized(result, began.elapsed());
+        match decided {
+            Ok(Decision::Allow) => Ok(()),
+            Ok(Decision::Deny(reason) | Decision::NoOpinion(reason)) => {
+                tracing::debug!(URI = %request.uri, user = user.name, reason, "Forbidden");
+                Err(answers::forbidden(request, &user.name, &verb, &reason))
+            }
+            Err(error) => Err(answers::internal_error(&request.uri, &error)),
+        }
+    }
+
+    /// The user, or why no credentials were good.
+    async fn authenticate(&self, request: &Parts, peer: &Peer) -> Result<User, Vec<String>> {
+        let mut reasons = Vec::new();
+        if !peer.certificates.is_empty() {
+            let trust = self.trust.current().await;
+            match self.by_certificate(&trust, request, peer) {
+                Ok(user) => return Ok(user.authenticated()),
+                Err(found) => reasons = found,
+            }
+        }
+        if let (Some(tokens), Some(token)) = (&self.tokens, token_of(&request.headers)) {
+            match tokens.user(&token).await {
+                Ok(user) => return Ok(user.authenticated()),
+                Err(reason) if reason.is_empty() => reasons.push("invalid bearer token".to_owned()),
+                Err(reason) => reasons.push(reason.to_string()),
+            }
+        }
+        if reasons.is_empty() { Ok(User::anonymous()) } else { Err(reasons) }
+    }
+
+    /// By the proxy's word, else by the certificate itself.
+    fn by_certificate(&self, trust: &Trust, request: &Parts, peer: &Peer) -> Result<User, Vec<String>> {
+        let now = self.clock.now().as_second();
+        let unix = UnixTime::since_unix_epoch(std::time::Duration::from_secs(u64::try_from(now).unwrap_or(0)));
+        let holder = Holder::of(&peer.certificates[0]).map_err(|reason| vec![reason])?;
+        let mut reasons = Vec::new();
+        if let Some(proxies) = &trust.proxies {
+            let verified = proxies.authorities.verify(&peer.certificates, unix).map_err(|error| error.to_string());
+            match verified.and_then(|()| proxies.headers.admit(&holder.common_name)) {
+                Ok(()) => {
+                    if let Some(user) = proxies.headers.user(&request.headers) {
+                        return Ok(user);
+                    }
+                }
+                Err(reason) => reasons.push(reason),
+            }
+        }
+        if let Some(clients) = &trust.clients {
+            self.metrics.expiration.observe((holder.not_after - now) as f64);
+            let verified = clients.verify(&peer.certificates, unix);
+            match verified.map_err(|error| format!("verifying certificate failed: {error}")).and_then(|()| holder.user()) {
+                Ok(Some(user)) => return Ok(user),
+                Ok(None) => {}
+                Err(reason) => reasons.push(reason),
+            }
+        }
+        Err(reasons)
+    }
+
+    async fn authorize(&self, user: &User, verb: &str, path: &str) -> Result<Decision, String> {
+        if user.is_in(MASTERS) || self.is_always_allowed(path) {
+            return Ok(Decision::Allow);
+        }
+        match &self.permissions {
+            Some(permissions) => permissions.decide(user, verb, path).await,
+            None => Ok(Decision::NoOpinion(String::new())),
+        }
+    }
+
+    fn is_always_allowed(&self, path: &str) -> bool {
+        let path = unrooted(path);
+        self.always_allow.iter().map(|allowed| unrooted(allowed)).any(|allowed| match allowed.strip_suffix('*') {
+            Some(prefix) => path.starts_with(prefix),
+            None => path == allowed,
+        })
+    }
+}
+
+fn unrooted(path: &str) -> &str {
+    path.strip_prefix('/').unwrap_or(path)
+}

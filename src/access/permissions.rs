@@ -1,0 +1,93 @@
+//! What a user may do, which the API server is asked about.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+use steersman_runtime::client::ApiClient;
+use steersman_runtime::resource::SUBJECT_ACCESS_REVIEWS;
+
+use super::cache::Expiring;
+use super::metrics::AccessMetrics;
+use super::review::review;
+use super::user::User;
+
+/// A question longer than this is not worth the memory.
+const LONGEST: usize = 10_000;
+
+/// An answer to "may this user do that".
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Decision {
+    Allow,
+    /// No, whatever anybody else says.
+    Deny(String),
+    /// Nothing was found that allows it.
+    NoOpinion(String),
+}
+
+#[derive(Deserialize)]
+struct Review {
+    #[serde(default)]
+    status: ReviewStatus,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct ReviewStatus {
+    allowed: bool,
+    denied: bool,
+    reason: String,
+}
+
+/// Asks the API server.
+pub(super) struct Permissions {
+    client: ApiClient,
+    allowed_ttl: Duration,
+    other_ttl: Duration,
+    known: Expiring<String, Decision>,
+    metrics: AccessMetrics,
+}
+
+impl Permissions {
+    pub(super) fn new(client: ApiClient, allowed_ttl: Duration, other_ttl: Duration, metrics: AccessMetrics) -> Self {
+        Self { client, allowed_ttl, other_ttl, known: Expiring::default(), metrics }
+    }
+
+    /// Whether `user` may `verb` the path; an error when nobody can tell.
+    pub(super) async fn decide(&self, user: &User, verb: &str, path: &str) -> Result<Decision, String> {
+        let spec = spec(user, verb, path);
+        let key = spec.to_string();
+        if let Some(decision) = self.known.get(&key) {
+            return Ok(decision);
+        }
+        let document = json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec});
+        let asked = review::<Review>(&self.client, &SUBJECT_ACCESS_REVIEWS, &document, &self.metrics.access_reviews);
+        let status = asked.await.inspect_err(|error| tracing::error!(error, "Failed to make webhook authorizer request"))?.status;
+        if status.allowed && status.denied {
+            return Err("webhook subject access review returned both allow and deny response".to_owned());
+        }
+        let (decision, ttl) = match status {
+            ReviewStatus { allowed: true, .. } => (Decision::Allow, self.allowed_ttl),
+            ReviewStatus { denied: true, reason, .. } => (Decision::Deny(reason), self.other_ttl),
+            ReviewStatus { reason, .. } => (Decision::NoOpinion(reason), self.other_ttl),
+        };
+        if key.len() <= LONGEST {
+            self.known.put(key, decision.clone(), ttl);
+        }
+        Ok(decision)
+    }
+}
+
+fn spec(user: &User, verb: &str, path: &str) -> Value {
+    let mut spec = json!({"nonResourceAttributes": {"path": path, "verb": verb}, "user": user.name});
+    if !user.groups.is_empty() {
+        spec["groups"] = json!(user.groups);
+    }
+    if !user.uid.is_empty() {
+        spec["uid"] = json!(user.uid);
+    }
+    if !user.extra.is_empty() {
+        spec["extra"] = json!(user.extra);
+    }
+    spec
+}

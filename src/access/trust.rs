@@ -1,0 +1,210 @@
+//! Whose certificates are trusted: from files, or from the ConfigMap in which the API server says so, followed as they change.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use futures::StreamExt;
+use serde::Deserialize;
+use steersman_runtime::client::{ApiClient, ApiError, Target};
+use steersman_runtime::resource::CONFIG_MAPS;
+use steersman_runtime::tasks::CancellationToken;
+use steersman_runtime::workqueue::ImmediateQueue;
+use tokio::time::{Instant, sleep};
+
+use super::AccessError;
+use super::certificates::Authorities;
+use super::front_proxy::FrontProxy;
+use crate::config::{AuthenticationSettings, ProxyHeaders};
+use crate::reload::Reloading;
+
+const NAMESPACE: &str = "kube-system";
+const NAME: &str = "extension-apiserver-authentication";
+
+/// Pauses between attempts to follow the ConfigMap.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(500);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
+/// Who may vouch for clients, and for proxies that speak for others. Each is `None` until it is known.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Trust {
+    pub(super) clients: Option<Arc<Authorities>>,
+    pub(super) proxies: Option<FrontProxy>,
+}
+
+/// Where trust comes from, and what it is now.
+pub(super) struct TrustSource {
+    client_file: Option<Reloading<Authorities>>,
+    proxy_file: Option<(Reloading<Authorities>, ProxyHeaders)>,
+    /// What the ConfigMap says, for what no file does.
+    looked_up: RwLock<Trust>,
+    lookup: Option<ApiClient>,
+}
+
+/// Told of each change that took effect.
+pub(super) struct Queues {
+    pub(super) clients: ImmediateQueue,
+    pub(super) proxies: ImmediateQueue,
+}
+
+impl TrustSource {
+    /// Reads the files. `client` is for the ConfigMap.
+    pub(super) fn new(settings: &AuthenticationSettings, client: Option<ApiClient>) -> Result<Self, AccessError> {
+        let client_file = settings.client_ca.as_deref().map(authorities).transpose();
+        let client_file = client_file.map_err(|error| AccessError::Authorities("unable to load client CA provider", error))?;
+        let proxy_file = settings.proxy_ca.as_deref().map(authorities).transpose();
+        let proxy_file = proxy_file
+            .map_err(|error| AccessError::Authorities("unable to create request header authentication config", error))?
+            .map(|file| (file, settings.proxy_headers.clone()));
+        let complete = client_file.is_some() && proxy_file.is_some();
+        let lookup = client.filter(|_| !settings.skip_lookup && !complete);
+        if lookup.is_none() && !settings.skip_lookup {
+            for (missing, key, what) in [
+                (client_file.is_none(), "client-ca-file", "client certificate authentication"),
+                (proxy_file.is_none(), "requestheader-client-ca-file", "request-header client certificate authentication"),
+            ] {
+                if missing {
+                    tracing::warn!(
+                        "No authentication-kubeconfig provided in order to lookup {key} in configmap/{NAME} in {NAMESPACE}, so {what} won't work."
+                    );
+                }
+            }
+        }
+        Ok(Self { client_file, proxy_file, looked_up: RwLock::default(), lookup })
+    }
+
+    /// Whether anybody may ever be trusted: otherwise certificates need not be asked for.
+    pub(super) fn may_trust(&self) -> bool {
+        self.client_file.is_some() || self.proxy_file.is_some() || self.lookup.is_some()
+    }
+
+    /// What is trusted now.
+    pub(super) async fn current(&self) -> Trust {
+        let mut trust = self.looked_up.read().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(file) = &self.client_file {
+            trust.clients = Some(file.current().await);
+        }
+        if let Some((file, headers)) = &self.proxy_file {
+            trust.proxies = Some(FrontProxy { authorities: file.current().await, headers: headers.clone() });
+        }
+        trust
+    }
+
+    /// Reads the ConfigMap for the first time. That it is not there is no error: it may come.
+    pub(super) async fn look_up(&self, queues: &Queues) -> Result<(), ApiError> {
+        let Some(client) = &self.lookup else { return Ok(()) };
+        match client.get(target(Some(NAME))).await {
+            Ok(body) => self.take(&body, queues),
+            Err(error) if error.is_not_found() => {
+                tracing::warn!(%error, "the ConfigMap that says whose certificates to trust is not there yet");
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    /// Follows the ConfigMap until `stop`.
+    pub(super) async fn follow(&self, queues: &Queues, stop: &CancellationToken) {
+        let Some(client) = &self.lookup else { return };
+        let mut pause = SHORTEST_PAUSE;
+        loop {
+            let began = Instant::now();
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = self.watch(client, queues) => {}
+            }
+            pause = if began.elapsed() > LONGEST_PAUSE { SHORTEST_PAUSE } else { (pause * 2).min(LONGEST_PAUSE) };
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = sleep(pause) => {}
+            }
+        }
+    }
+
+    /// One watch, which begins with the ConfigMap as it is.
+    async fn watch(&self, client: &ApiClient, queues: &Queues) {
+        let query = format!("fieldSelector=metadata.name%3D{NAME}");
+        let mut lines = match client.watch(target(None), &query).await {
+            Ok(lines) => lines,
+            Err(error) => return tracing::warn!(%error, "cannot watch the ConfigMap that says whose certificates to trust"),
+        };
+        while let Some(line) = lines.next().await {
+            let Ok(line) = line else { return };
+            match serde_json::from_slice::<Frame<'_>>(&line) {
+                Ok(Frame { kind: "ADDED" | "MODIFIED", object: Some(object) }) => self.take(object.get().as_bytes(), queues),
+                Ok(Frame { kind: "ERROR", .. }) | Err(_) => return,
+                // Deleted: what was trusted still is, as a restart of the API server must not lock anybody out.
+                Ok(_) => {}
+            }
+        }
+    }
+
+    /// Takes over what a ConfigMap says. What cannot be read leaves what was known.
+    fn take(&self, body: &[u8], queues: &Queues) {
+        let began = Instant::now();
+        let data = match serde_json::from_slice::<ConfigMap>(body) {
+            Ok(map) => map.data,
+            Err(error) => return tracing::error!(%error, "ConfigMap {NAMESPACE}/{NAME} cannot be read"),
+        };
+        let read = |key: &str| match data.get(key).filter(|pem| !pem.is_empty()) {
+            Some(pem) => Authorities::parse(pem.as_bytes()).map(Arc::new).map_err(|reason| format!("{key}: {reason}")),
+            None => Err(format!("missing content for CA bundle {key:?}")),
+        };
+        let warn = |reason: String| tracing::warn!(reason, "ConfigMap {NAMESPACE}/{NAME}");
+        let mut trust = self.looked_up.write().unwrap_or_else(PoisonError::into_inner);
+        if self.client_file.is_none() {
+            match read("client-ca-file") {
+                Ok(authorities) => trust.clients = Some(authorities),
+                Err(reason) => warn(reason),
+            }
+            queues.clients.processed(began.elapsed());
+        }
+        if self.proxy_file.is_none() {
+            match read("requestheader-client-ca-file").and_then(|authorities| Ok((authorities, headers(&data)?))) {
+                Ok((authorities, headers)) => trust.proxies = Some(FrontProxy { authorities, headers }),
+                Err(reason) => warn(reason),
+            }
+            queues.proxies.processed(began.elapsed());
+        }
+    }
+}
+
+fn authorities(path: &Path) -> Result<Reloading<Authorities>, String> {
+    Reloading::new(vec![path.to_owned()], |files| Authorities::parse(&files[0]))
+}
+
+fn target(name: Option<&str>) -> Target<'_> {
+    Target { resource: &CONFIG_MAPS, namespace: Some(NAMESPACE), name, subresource: None }
+}
+
+#[derive(Deserialize)]
+struct Frame<'a> {
+    #[serde(rename = "type")]
+    kind: &'a str,
+    #[serde(borrow)]
+    object: Option<&'a serde_json::value::RawValue>,
+}
+
+#[derive(Deserialize)]
+struct ConfigMap {
+    #[serde(default)]
+    data: BTreeMap<String, String>,
+}
+
+/// The names of the headers, each a JSON list in a value.
+fn headers(data: &BTreeMap<String, String>) -> Result<ProxyHeaders, String> {
+    let list = |key: &str| -> Result<Vec<String>, String> {
+        let Some(text) = data.get(key).filter(|text| !text.is_empty()) else { return Ok(Vec::new()) };
+        let names: Vec<String> = serde_json::from_str(text).map_err(|error| format!("{key}: {error}"))?;
+        let names: Vec<String> = names.iter().map(|name| name.trim().to_owned()).collect();
+        if names.iter().any(String::is_empty) { Err(format!("{key}: empty header")) } else { Ok(names) }
+    };
+    Ok(ProxyHeaders {
+        username: list("requestheader-username-headers")?,
+        uid: list("requestheader-uid-headers")?,
+        groups: list("requestheader-group-headers")?,
+        extra_prefixes: list("requestheader-extra-headers-prefix")?,
+        allowed_names: list("requestheader-allowed-names")?,
+    })
+}

@@ -1,0 +1,138 @@
+//! TLS of the server: which certificate it shows, and what is offered.
+
+mod certificate;
+mod resolver;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rustls::ServerConfig;
+use rustls::crypto::{CryptoProvider, ring};
+use steersman_runtime::clock::Clock;
+
+use crate::access::AnyClient;
+use crate::config::Tls;
+pub(crate) use resolver::Resolver;
+
+/// The server cannot offer TLS.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    /// A file cannot be written.
+    #[error("{}: {problem}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        problem: String,
+    },
+    /// A certificate cannot be made.
+    #[error("generate a serving certificate: {0}")]
+    Generate(#[from] rcgen::Error),
+    /// Files cannot be read, or do not go together.
+    #[error("unable to load server certificate: {0}")]
+    Pair(String),
+    /// Settings that do not go together.
+    #[error("TLS settings: {0}")]
+    Rustls(#[from] rustls::Error),
+    /// No cipher suite of that name; upstream's text.
+    #[error("Cipher suite {0} not supported or doesn't exist")]
+    CipherSuite(String),
+    /// No key exchange group of that number.
+    #[error("none of the key exchange groups {0:?} is supported")]
+    Groups(Vec<u16>),
+}
+
+/// What the acceptor needs, and what has to be refreshed before a handshake. Clients are asked for certificates, or not.
+pub(crate) fn server_config(
+    tls: &Tls,
+    clock: &Clock,
+    ask_for_certificates: bool,
+) -> Result<(ServerConfig, Arc<Resolver>), TlsError> {
+    let provider = Arc::new(provider(tls)?);
+    let resolver = Arc::new(Resolver::new(tls, clock, Arc::clone(&provider))?);
+    let versions: &[&rustls::SupportedProtocolVersion] = match tls.min_version.as_str() {
+        "VersionTLS13" => &[&rustls::version::TLS13],
+        // Older versions than 1.2 can be named but are not spoken.
+        _ => &[&rustls::version::TLS13, &rustls::version::TLS12],
+    };
+    let builder = ServerConfig::builder_with_provider(provider).with_protocol_versions(versions)?;
+    let builder = if ask_for_certificates {
+        builder.with_client_cert_verifier(Arc::new(AnyClient::new()))
+    } else {
+        builder.with_no_client_auth()
+    };
+    let mut config = builder.with_cert_resolver(Arc::clone(&resolver) as Arc<_>);
+    config.alpn_protocols = if tls.http2 { vec![b"h2".to_vec(), b"http/1.1".to_vec()] } else { vec![b"http/1.1".to_vec()] };
+    Ok((config, resolver))
+}
+
+/// Cipher suites and groups as asked for. Suites of TLS 1.3 are not for configuring, as in upstream.
+fn provider(tls: &Tls) -> Result<CryptoProvider, TlsError> {
+    let mut provider = ring::default_provider();
+    if !tls.cipher_suites.is_empty() {
+        let known = |name: &str| provider.cipher_suites.iter().any(|suite| is_called(suite, name));
+        if let Some(unknown) = tls.cipher_suites.iter().find(|name| !known(name)) {
+            return Err(TlsError::CipherSuite(unknown.clone()));
+        }
+        let asked = |suite: &rustls::SupportedCipherSuite| tls.cipher_suites.iter().any(|name| is_called(suite, name));
+        provider.cipher_suites.retain(|suite| suite.tls13().is_some() || asked(suite));
+    }
+    if !tls.groups.is_empty() {
+        provider.kx_groups.retain(|group| tls.groups.contains(&u16::from(group.name())));
+        if provider.kx_groups.is_empty() {
+            return Err(TlsError::Groups(tls.groups.clone()));
+        }
+    }
+    Ok(provider)
+}
+
+fn is_called(suite: &rustls::SupportedCipherSuite, name: &str) -> bool {
+    let full = format!("{:?}", suite.suite());
+    // Go still knows two suites under a shorter name.
+    full.replacen("TLS13_", "TLS_", 1) == name || full == format!("{name}_SHA256") && name.ends_with("CHACHA20_POLY1305")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Certificate, Pair};
+
+    fn config(change: impl FnOnce(&mut Tls)) -> Result<ServerConfig, TlsError> {
+        let mut tls = Tls { http2: true, ..Tls::default() };
+        change(&mut tls);
+        server_config(&tls, &Clock::system(), false).map(|(config, _)| config)
+    }
+
+    #[test]
+    fn a_generated_pair_works_and_one_in_a_directory_is_kept() {
+        assert_eq!(config(|_| {}).unwrap().alpn_protocols, [b"h2".to_vec(), b"http/1.1".to_vec()]);
+        let directory = tempfile::tempdir().unwrap();
+        let inside = directory.path().join("pki");
+        let from_directory = || config(|tls| tls.certificate = Certificate::Directory(inside.clone())).map(drop);
+        from_directory().unwrap();
+        let first = std::fs::read(inside.join("kube-controller-manager.crt")).unwrap();
+        from_directory().unwrap();
+        assert_eq!(std::fs::read(inside.join("kube-controller-manager.crt")).unwrap(), first);
+    }
+
+    #[test]
+    fn what_cannot_be_offered_is_named() {
+        let missing = Pair { certificate: "/nowhere/tls.crt".into(), key: "/nowhere/tls.key".into() };
+        let error = config(|tls| tls.certificate = Certificate::Files(missing)).unwrap_err().to_string();
+        assert!(error.starts_with("unable to load server certificate: /nowhere/tls.crt: No such file"), "{error}");
+        let error = config(|tls| tls.cipher_suites = vec!["TLS_NO".into()]).unwrap_err().to_string();
+        assert_eq!(error, "Cipher suite TLS_NO not supported or doesn't exist");
+        assert!(matches!(config(|tls| tls.groups = vec![1]), Err(TlsError::Groups(_))));
+    }
+
+    #[test]
+    fn suites_and_groups_are_limited_to_those_asked_for() {
+        let config = config(|tls| {
+            tls.cipher_suites = vec!["TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305".into()];
+            tls.groups = vec![29];
+        });
+        let provider = config.unwrap().crypto_provider().clone();
+        let old = provider.cipher_suites.iter().filter(|suite| suite.tls13().is_none()).count();
+        assert_eq!((old, provider.kx_groups.len()), (1, 1));
+    }
+}

@@ -1,0 +1,198 @@
+//! Which certificate a client is shown: by the name it asks for, and as the files are now.
+
+use std::fmt;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use rustls::client::verify_server_name;
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::ServerName;
+use rustls::server::{ClientHello, ParsedCertificate, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+use steersman_runtime::clock::Clock;
+
+use super::{TlsError, certificate};
+use crate::config::{Certificate, Pair, Tls};
+use crate::reload::Reloading;
+
+/// The certificates of the server.
+pub(crate) struct Resolver {
+    default: Source,
+    named: Vec<(Reloading<CertifiedKey>, Vec<String>)>,
+    /// What is shown, the default last; a handshake cannot wait for files.
+    shown: RwLock<Vec<Shown>>,
+}
+
+enum Source {
+    Memory(Arc<CertifiedKey>),
+    Files(Reloading<CertifiedKey>),
+}
+
+struct Shown {
+    /// Empty for those of the certificate itself.
+    names: Vec<String>,
+    key: Arc<CertifiedKey>,
+}
+
+impl Resolver {
+    pub(super) fn new(tls: &Tls, clock: &Clock, provider: Arc<CryptoProvider>) -> Result<Self, TlsError> {
+        let (default, key) = match &tls.certificate {
+            Certificate::Generated => {
+                let key = Arc::new(certificate::generated(clock, &provider)?);
+                (Source::Memory(Arc::clone(&key)), key)
+            }
+            Certificate::Directory(directory) => files(&certificate::in_directory(directory, clock)?, &provider)?,
+            Certificate::Files(pair) => files(pair, &provider)?,
+        };
+        let mut named = Vec::new();
+        let mut shown = Vec::new();
+        for pair in &tls.named {
+            let source = certificate::in_files(&pair.pair, &provider)?;
+            shown.push(Shown { names: pair.names.clone(), key: source.latest() });
+            named.push((source, pair.names.clone()));
+        }
+        shown.push(Shown { names: Vec::new(), key });
+        Ok(Self { default, named, shown: RwLock::new(shown) })
+    }
+
+    /// Takes over what the files hold now; to be called before a handshake.
+    pub(crate) async fn refresh(&self) {
+        let mut shown = Vec::with_capacity(self.named.len() + 1);
+        for (source, names) in &self.named {
+            shown.push(Shown { names: names.clone(), key: source.current().await });
+        }
+        let key = match &self.default {
+            Source::Memory(_) if self.named.is_empty() => return,
+            Source::Memory(key) => Arc::clone(key),
+            Source::Files(source) => source.current().await,
+        };
+        shown.push(Shown { names: Vec::new(), key });
+        *self.shown.write().unwrap_or_else(PoisonError::into_inner) = shown;
+    }
+
+    /// The certificate for a client that asks for `name`: one for exactly that name, else one for its parent, else the default.
+    fn choose(&self, name: Option<&str>) -> Option<Arc<CertifiedKey>> {
+        let shown = self.shown.read().unwrap_or_else(PoisonError::into_inner);
+        let (default, named) = shown.split_last()?;
+        let name = name.unwrap_or_default().to_lowercase();
+        let wildcard = name.split_once('.').map(|(_, parent)| format!("*.{parent}")).unwrap_or_default();
+        let found = named.iter().find(|shown| shown.names.contains(&name)).or_else(|| {
+            named.iter().find(|shown| {
+                if shown.names.is_empty() { is_valid_for(&shown.key, &name) } else { shown.names.contains(&wildcard) }
+            })
+        });
+        Some(Arc::clone(&found.unwrap_or(default).key))
+    }
+}
+
+/// Whether the certificate itself is for `name`.
+fn is_valid_for(key: &CertifiedKey, name: &str) -> bool {
+    let certificate = key.end_entity_cert().and_then(ParsedCertificate::try_from);
+    match (certificate, ServerName::try_from(name)) {
+        (Ok(certificate), Ok(name)) => verify_server_name(&certificate, &name).is_ok(),
+        _ => false,
+    }
+}
+
+fn files(pair: &Pair, provider: &CryptoProvider) -> Result<(Source, Arc<CertifiedKey>), TlsError> {
+    let source = certificate::in_files(pair, provider)?;
+    let key = source.latest();
+    Ok((Source::Files(source), key))
+}
+
+impl ResolvesServerCert for Resolver {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        self.choose(hello.server_name())
+    }
+}
+
+impl fmt::Debug for Resolver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Resolver").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use rustls::pki_types::CertificateDer;
+    use rustls::pki_types::pem::PemObject;
+
+    use super::*;
+    use crate::config::NamedPair;
+
+    /// A pair for `names` in two files.
+    fn pair(directory: &Path, name: &str, names: &[&str]) -> Pair {
+        let made = rcgen::generate_simple_self_signed(names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>()).unwrap();
+        let pair = Pair { certificate: directory.join(format!("{name}.crt")), key: directory.join(format!("{name}.key")) };
+        std::fs::write(&pair.certificate, made.cert.pem()).unwrap();
+        std::fs::write(&pair.key, made.signing_key.serialize_pem()).unwrap();
+        pair
+    }
+
+    fn resolver(tls: &Tls) -> Result<Resolver, TlsError> {
+        Resolver::new(tls, &Clock::system(), Arc::new(rustls::crypto::ring::default_provider()))
+    }
+
+    fn files(pair: &Pair) -> Tls {
+        Tls { certificate: Certificate::Files(pair.clone()), ..Tls::default() }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_name_a_client_asks_for_decides() {
+        let directory = tempfile::tempdir().unwrap();
+        let make = |name: &str, names: &[&str]| pair(directory.path(), name, names);
+        let named = |pair: Pair, names: &[&str]| NamedPair { pair, names: names.iter().map(|name| (*name).to_owned()).collect() };
+        let pairs = [make("default", &["localhost"]), make("wild", &["x"]), make("exact", &["y"]), make("own", &["own.example"])];
+        let [default, wild, exact, own] = pairs.clone();
+        let resolver = resolver(&Tls {
+            named: vec![named(wild, &["*.a.example"]), named(exact, &["b.a.example"]), named(own, &[])],
+            ..files(&default)
+        });
+        let resolver = resolver.unwrap();
+        let leaves = pairs.map(|pair| std::fs::read_to_string(pair.certificate).unwrap());
+        let cases = [
+            (None, 0),
+            (Some("unknown.example"), 0),
+            (Some("c.a.example"), 1),
+            (Some("d.c.a.example"), 0),
+            (Some("B.a.example"), 2),
+            (Some("own.example"), 3),
+        ];
+        for refreshed in [false, true] {
+            for (name, expected) in cases {
+                let shown = resolver.choose(name).unwrap();
+                let der = CertificateDer::from_pem_slice(leaves[expected].as_bytes()).unwrap();
+                assert_eq!(shown.cert[0], der, "{name:?}, refreshed: {refreshed}");
+            }
+            resolver.refresh().await;
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_renewed_pair_is_shown_and_half_of_one_is_not() {
+        let directory = tempfile::tempdir().unwrap();
+        let (old, new) = (pair(directory.path(), "tls", &["localhost"]), pair(directory.path(), "new", &["localhost"]));
+        let resolver = resolver(&files(&old)).unwrap();
+        let before = resolver.choose(None).unwrap().cert.clone();
+        let refresh = async || {
+            tokio::time::advance(std::time::Duration::from_secs(1)).await;
+            resolver.refresh().await;
+            resolver.choose(None).unwrap().cert.clone()
+        };
+        std::fs::copy(&new.certificate, &old.certificate).unwrap();
+        assert_eq!(refresh().await, before, "the certificate is there, its key not yet");
+        std::fs::copy(&new.key, &old.key).unwrap();
+        assert_ne!(refresh().await, before);
+    }
+
+    #[test]
+    fn a_key_of_another_certificate_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let (mut one, other) = (pair(directory.path(), "one", &["x"]), pair(directory.path(), "other", &["x"]));
+        one.key = other.key;
+        let error = resolver(&files(&one)).unwrap_err().to_string();
+        assert!(error.starts_with("unable to load server certificate: "), "{error}");
+        assert!(error.ends_with("tls: private key does not match public key"), "{error}");
+    }
+}

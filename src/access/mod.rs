@@ -127,13 +127,18 @@ impl Access {
         matches!(self, Self::Delegated(delegated) if delegated.trust.may_trust())
     }
 
-    /// Reads what the cluster says about whom to trust, before the first request.
+    /// Reads what the cluster says about whom to trust, before the first request. Only a refusal is an error: an API server that is
+    /// away may come back, and whether the process waits for that is not decided here.
     pub(crate) async fn look_up(&self) -> Result<(), AccessError> {
         let Self::Delegated(delegated) = self else { return Ok(()) };
         match delegated.trust.look_up(&delegated.queues).await {
             Err(error) if delegated.tolerate_lookup_failure => {
                 tracing::warn!(%error, "Error looking up in-cluster authentication configuration");
                 tracing::warn!("Continuing without authentication configuration. This may treat all requests as anonymous.");
+                Ok(())
+            }
+            Err(error) if !matches!(error.code(), Some(401 | 403)) => {
+                tracing::warn!(%error, "cannot look up whose certificates to trust yet");
                 Ok(())
             }
             looked_up => looked_up.map_err(AccessError::Lookup),

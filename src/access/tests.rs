@@ -434,9 +434,11 @@ async fn what_the_cluster_says_about_trust_is_followed() {
 
 #[tokio::test(start_paused = true)]
 async fn a_lookup_that_is_refused_is_fatal_unless_that_is_tolerated() {
-    for (tolerate, code, ok) in [(false, 403, false), (true, 403, true), (false, 404, true)] {
+    for (tolerate, code, ok) in
+        [(false, 403, false), (false, 401, false), (true, 403, true), (false, 404, true), (false, 500, true)]
+    {
         let world = world(|settings| settings.authentication.tolerate_lookup_failure = tolerate);
-        if code == 403 {
+        if code != 404 {
             world.api.config_map_status.store(code, Ordering::Relaxed);
         }
         let looked_up = world.access.look_up().await;

@@ -13,6 +13,7 @@ use steersman::ControllerRegistry;
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
 use steersman_runtime::informer::{Change, InformerFactory, Store};
 use steersman_runtime::object::{Object, ObjectKey, Pod};
+use steersman_runtime::rbac::Rule;
 use steersman_runtime::tasks::CancellationToken;
 use steersman_runtime::workers::{Requeue, Syncer, run_workers};
 use steersman_runtime::workqueue::WorkQueue;
@@ -26,6 +27,8 @@ const RESTART_REPORTER: Descriptor = Descriptor {
     aliases: &["restart-reporter"],
     enabled_by_default: true,
     summary: "says which pods keep restarting",
+    identity: "restart-reporter-controller",
+    rules: &[Rule::new(&[""], &["pods"], &["list", "watch"])],
     watches: |informers: &InformerFactory| {
         informers.shared::<Pod>();
     },

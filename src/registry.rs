@@ -189,6 +189,8 @@ mod tests {
             aliases,
             enabled_by_default,
             summary: "",
+            identity: name,
+            rules: &[],
             watches: |_| {},
             init: |_| unreachable!("only names matter here"),
         }

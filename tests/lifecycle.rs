@@ -34,6 +34,8 @@ const BASE: Descriptor = Descriptor {
     aliases: &[],
     enabled_by_default: true,
     summary: "",
+    identity: "quick",
+    rules: &[],
     watches: |_| {},
     init: |_| unreachable!("every controller has its own"),
 };

@@ -49,6 +49,7 @@ use steersman_runtime::expectations::{Expectations, OwnWrites};
 use steersman_runtime::informer::InformerFactory;
 use steersman_runtime::object::{Deployment, Pod, ReplicaSet};
 use steersman_runtime::owner::{CONTROLLER_INDEX, controller_index};
+use steersman_runtime::rbac::Rule;
 use steersman_runtime::tasks::CancellationToken;
 use steersman_runtime::workers::run_workers;
 use steersman_runtime::workqueue::WorkQueue;
@@ -64,12 +65,24 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     aliases: &["deployment"],
     enabled_by_default: true,
     summary: "Rolls out the templates of Deployments by way of ReplicaSets",
+    identity: NAME,
+    rules: RULES,
     watches: watch,
     init,
 };
 
 /// Also the name of its client and the source of its Events.
 const NAME: &str = "deployment-controller";
+
+const RULES: &[Rule] = &[
+    Rule::new(&["apps"], &["deployments"], &["get", "list", "update", "watch"]),
+    Rule::new(&["apps"], &["deployments/status"], &["update"]),
+    // Owner references that block deletion need it where OwnerReferencesPermissionEnforcement is on.
+    Rule::new(&["apps"], &["deployments/finalizers"], &["update"]),
+    Rule::new(&["apps"], &["replicasets"], &["create", "delete", "get", "list", "patch", "update", "watch"]),
+    Rule::new(&[""], &["pods"], &["list", "watch"]),
+    Rule::EVENTS,
+];
 
 fn watch(informers: &InformerFactory) {
     informers.shared::<Deployment>();

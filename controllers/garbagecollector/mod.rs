@@ -34,6 +34,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use steersman_runtime::controller::{Controller, ControllerContext, DebugAnswer, DebugPage, Descriptor, InitError};
+use steersman_runtime::rbac::Rule;
 use steersman_runtime::tasks::CancellationToken;
 use steersman_runtime::workers::run_workers;
 use steersman_runtime::workqueue::WorkQueue;
@@ -48,11 +49,15 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     aliases: &["garbagecollector"],
     enabled_by_default: true,
     summary: "Deletes objects whose owners are gone, and handles foreground and orphaning deletion",
+    identity: IDENTITY,
+    rules: RULES,
     watches: |_| {},
     init,
 };
 
 const NAME: &str = "garbage-collector-controller";
+
+const RULES: &[Rule] = &[Rule::new(&["*"], &["*"], &["delete", "get", "list", "patch", "watch"]), Rule::EVENTS];
 
 /// Client and, in upstream's audit logs, service account.
 const IDENTITY: &str = "generic-garbage-collector";

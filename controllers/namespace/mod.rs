@@ -26,6 +26,7 @@ use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, I
 use steersman_runtime::discovery::discover;
 use steersman_runtime::informer::InformerFactory;
 use steersman_runtime::object::{Namespace, ObjectKey};
+use steersman_runtime::rbac::Rule;
 use steersman_runtime::tasks::CancellationToken;
 use steersman_runtime::workers::run_workers;
 use steersman_runtime::workqueue::WorkQueue;
@@ -40,11 +41,19 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     aliases: &["namespace"],
     enabled_by_default: true,
     summary: "Deletes everything in a namespace that is being deleted, then the namespace",
+    identity: NAME,
+    rules: RULES,
     watches,
     init,
 };
 
 const NAME: &str = "namespace-controller";
+
+const RULES: &[Rule] = &[
+    Rule::new(&[""], &["namespaces"], &["get", "list", "watch"]),
+    Rule::new(&[""], &["namespaces/finalize", "namespaces/status"], &["update"]),
+    Rule::new(&["*"], &["*"], &["delete", "deletecollection", "list"]),
+];
 
 /// The longest back-off of one namespace.
 const MAX_BACKOFF: Duration = Duration::from_secs(60);

@@ -30,6 +30,7 @@ use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, I
 use steersman_runtime::informer::{InformerFactory, Store};
 use steersman_runtime::intern::Sym;
 use steersman_runtime::object::{Node, Object, Pod};
+use steersman_runtime::rbac::Rule;
 use steersman_runtime::resource;
 use steersman_runtime::tasks::CancellationToken;
 use steersman_runtime::workqueue::WorkQueue;
@@ -43,11 +44,22 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     aliases: &["podgc"],
     enabled_by_default: true,
     summary: "Removes finished pods beyond a threshold and pods whose node is gone or out of service",
+    identity: IDENTITY,
+    rules: RULES,
     watches,
     init,
 };
 
 const NAME: &str = "pod-garbage-collector-controller";
+
+/// Its client and its service account.
+const IDENTITY: &str = "pod-garbage-collector";
+
+const RULES: &[Rule] = &[
+    Rule::new(&[""], &["pods"], &["delete", "list", "watch"]),
+    Rule::new(&[""], &["pods/status"], &["patch"]),
+    Rule::new(&[""], &["nodes"], &["get", "list", "watch"]),
+];
 
 /// Between the end of one cycle and the start of the next.
 const PAUSE: Duration = Duration::from_secs(20);
@@ -69,7 +81,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     Ok(Box::new(PodGc {
         pods: ctx.informers.shared::<Pod>().store(),
         nodes: ctx.informers.shared::<Node>().store(),
-        client: ctx.client("pod-garbage-collector"),
+        client: ctx.client(IDENTITY),
         clock: ctx.clock.clone(),
         quarantine: WorkQueue::new("orphaned_pods_nodes", &ctx.queue_metrics),
         threshold: ctx.config::<PodGcConfig>().terminated_pod_gc_threshold,

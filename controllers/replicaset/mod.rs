@@ -32,6 +32,7 @@ use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, I
 use steersman_runtime::informer::InformerFactory;
 use steersman_runtime::object::{Pod, ReplicaSet};
 use steersman_runtime::owner::{CONTROLLER_INDEX, controller_index};
+use steersman_runtime::rbac::Rule;
 use steersman_runtime::tasks::CancellationToken;
 use steersman_runtime::workers::run_workers;
 use steersman_runtime::workqueue::WorkQueue;
@@ -48,11 +49,22 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     aliases: &["replicaset"],
     enabled_by_default: true,
     summary: "Keeps as many pods running as each ReplicaSet asks for",
+    identity: NAME,
+    rules: RULES,
     watches: |informers| watch::<ReplicaSet>(informers),
     init,
 };
 
 const NAME: &str = "replicaset-controller";
+
+const RULES: &[Rule] = &[
+    Rule::new(&["apps"], &["replicasets"], &["get", "list", "watch"]),
+    Rule::new(&["apps"], &["replicasets/status"], &["update"]),
+    // Owner references that block deletion need it where OwnerReferencesPermissionEnforcement is on.
+    Rule::new(&["apps"], &["replicasets/finalizers"], &["update"]),
+    Rule::new(&[""], &["pods"], &["create", "delete", "list", "patch", "watch"]),
+    Rule::EVENTS,
+];
 
 /// Names that users see of a controller that runs on this machinery.
 pub(crate) struct Names {

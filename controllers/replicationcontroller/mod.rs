@@ -14,6 +14,7 @@ mod tests;
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
 use steersman_runtime::labels::{Labels, Selector, SelectorError};
 use steersman_runtime::object::{Document, ReplicaSetStatus, ReplicationController, Uid};
+use steersman_runtime::rbac::Rule;
 
 pub use self::config::ReplicationControllerConfig;
 use crate::replicaset::{self, Names, PodOwner};
@@ -24,14 +25,28 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     aliases: &["replicationcontroller"],
     enabled_by_default: true,
     summary: "Keeps as many pods running as each ReplicationController asks for",
+    identity: IDENTITY,
+    rules: RULES,
     watches: |informers| replicaset::watch::<ReplicationController>(informers),
     init,
 };
 
 const NAME: &str = "replicationcontroller-controller";
 
+/// Its client, its service account and the source of its Events.
+const IDENTITY: &str = "replication-controller";
+
+const RULES: &[Rule] = &[
+    Rule::new(&[""], &["replicationcontrollers"], &["get", "list", "watch"]),
+    Rule::new(&[""], &["replicationcontrollers/status"], &["update"]),
+    // Owner references that block deletion need it where OwnerReferencesPermissionEnforcement is on.
+    Rule::new(&[""], &["replicationcontrollers/finalizers"], &["update"]),
+    Rule::new(&[""], &["pods"], &["create", "delete", "list", "patch", "watch"]),
+    Rule::EVENTS,
+];
+
 fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
-    let names = Names { controller: NAME, component: "replication-controller", queue: "replicationmanager" };
+    let names = Names { controller: NAME, component: IDENTITY, queue: "replicationmanager" };
     replicaset::build::<ReplicationController>(ctx, &names, ctx.config::<ReplicationControllerConfig>().concurrent_syncs)
 }
 

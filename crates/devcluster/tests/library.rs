@@ -16,6 +16,7 @@ use steersman_devcluster::{DevCluster, StartError};
 use steersman_runtime::clock::Clock;
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
 use steersman_runtime::object::Pod;
+use steersman_runtime::rbac::Rule;
 use steersman_runtime::tasks::CancellationToken;
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -106,6 +107,8 @@ const COUNTER: Descriptor = Descriptor {
     aliases: &["count"],
     enabled_by_default: false,
     summary: "",
+    identity: "pod-counter",
+    rules: &[Rule::new(&[""], &["pods"], &["list", "watch"])],
     watches: |informers| {
         informers.shared::<Pod>();
     },

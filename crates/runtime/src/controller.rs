@@ -12,6 +12,7 @@ use crate::client::{ApiClient, WriteGate};
 use crate::clock::Clock;
 use crate::events::EventRecorder;
 use crate::informer::InformerFactory;
+use crate::rbac::Rule;
 use crate::tasks::{CancellationToken, Tasks};
 use crate::workqueue::QueueMetrics;
 
@@ -26,6 +27,11 @@ pub struct Descriptor {
     pub enabled_by_default: bool,
     /// What it does, in one sentence, for help and README.
     pub summary: &'static str,
+    /// Name of its client: the end of its user agent and, with `--use-service-account-credentials`, its service account. Equals the
+    /// name for most.
+    pub identity: &'static str,
+    /// What it may do, and needs no more than.
+    pub rules: &'static [Rule],
     /// Asks the factory for every informer (and index) the controller reads, so that a standby can keep them warm.
     pub watches: fn(&InformerFactory),
     /// Builds it.

@@ -20,6 +20,7 @@ pub mod metrics;
 pub mod object;
 pub mod owner;
 pub mod rate;
+pub mod rbac;
 pub mod resource;
 pub mod tasks;
 pub mod template;

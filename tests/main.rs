@@ -1,6 +1,7 @@
 //! Whole managers, in-process and as a program.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
+mod apiserver;
 mod cli;
 mod dev;
 mod election;

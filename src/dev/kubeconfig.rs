@@ -4,7 +4,7 @@ use std::io::{Error, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 /// What our files begin with. Others are not touched: a kubeconfig may be all that somebody has of a cluster.
-const MARK: &str = "# Written by steersman dev; removed when it ends.\n";
+const MARK: &str = "# Written by steersman; removed when it ends.\n";
 
 /// The file; removed when dropped, if it is still the one that was written.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ impl KubeconfigFile {
         let path = std::path::absolute(path)?;
         match std::fs::read(&path) {
             Ok(content) if !content.is_empty() && !content.starts_with(MARK.as_bytes()) => {
-                let message = "the file exists, and steersman dev did not write it; remove it or name another";
+                let message = "the file exists, and steersman did not write it; remove it or name another";
                 return Err(Error::new(ErrorKind::AlreadyExists, message));
             }
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),

@@ -41,7 +41,7 @@ fn drain(mut pipe: impl Read + Send + 'static) -> std::thread::JoinHandle<Vec<u8
 }
 
 /// Waits for `child`; one that does not end in time is killed, and the test fails.
-fn wait(child: &mut Child) -> std::process::ExitStatus {
+pub(crate) fn wait(child: &mut Child) -> std::process::ExitStatus {
     let start = std::time::Instant::now();
     loop {
         if let Some(status) = child.try_wait().unwrap() {
@@ -114,6 +114,13 @@ impl Program {
     /// Waits for the end and gives the exit status; `None` when a signal ended it.
     pub(crate) fn end(&mut self) -> Option<i32> {
         wait(&mut self.child).code()
+    }
+
+    /// The same, with everything it said.
+    pub(crate) fn end_with_log(mut self) -> (Option<i32>, String) {
+        let status = self.end();
+        self.seen.extend(self.lines.iter());
+        (status, self.seen.join("\n"))
     }
 }
 

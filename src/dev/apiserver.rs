@@ -1,0 +1,126 @@
+//! `steersman apiserver`: the embedded cluster for tests in any language.
+//!
+//! start -> one line of JSON on standard output when it is ready -> a signal, or the end of the parent process -> exit 0
+
+use std::io::Write;
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::Parser;
+use serde::Serialize;
+use steersman_devcluster::DevCluster;
+use steersman_devcluster::manifests::{Manifest, ManifestError};
+use steersman_devcluster::nodes::Latency;
+
+use super::embedded::{Embedded, EmbeddedArgs, EmbeddedError, manager_config};
+use super::{duration, parent};
+use crate::config::Config;
+use crate::duration::GoDuration;
+use crate::signals::Signals;
+
+/// Starts a Kubernetes API server with simulated nodes and controllers, for tests in any language.
+///
+/// When everything is ready, one line of JSON goes to standard output: url, kubeconfig (a file) and pid. Then it runs until it gets
+/// SIGTERM or SIGINT, or until the process that started it has ended. Nothing is left behind.
+#[derive(Debug, Parser)]
+#[command(name = "steersman apiserver", bin_name = "steersman apiserver", disable_version_flag = true)]
+struct ApiServerArgs {
+    #[command(flatten)]
+    embedded: EmbeddedArgs,
+    /// Controllers to run, as the manager's flag of that name takes them: `*`, `*,-podgc`, `deployment,replicaset`, or nothing.
+    #[arg(long, default_value = "*", value_name = "LIST", allow_hyphen_values = true)]
+    controllers: String,
+    /// How long a simulated pod takes to get ready, and to end: a duration such as 500ms.
+    #[arg(long, default_value = "0s", value_name = "DURATION", value_parser = duration, allow_hyphen_values = true)]
+    latency: GoDuration,
+    /// Go on when the process that started it has ended.
+    #[arg(long)]
+    outlive_parent: bool,
+    /// Further flags of the manager, after `--`: `-- -v=2`.
+    #[arg(last = true, value_name = "MANAGER FLAGS")]
+    manager: Vec<String>,
+}
+
+/// Why `steersman apiserver` could not go on.
+#[derive(Debug, thiserror::Error)]
+enum ApiServerError {
+    #[error(transparent)]
+    Manifest(#[from] ManifestError),
+    #[error(transparent)]
+    Embedded(#[from] EmbeddedError),
+    #[error("listen to signals: {0}")]
+    Signals(#[source] std::io::Error),
+    #[error("say on standard output that it is ready: {0}")]
+    Ready(#[source] std::io::Error),
+}
+
+/// What is printed when everything is ready.
+#[derive(Serialize)]
+struct Ready<'a> {
+    url: String,
+    kubeconfig: &'a Path,
+    pid: u32,
+}
+
+/// Runs the subcommand.
+pub(super) fn run(arguments: Vec<String>) -> ExitCode {
+    let args: ApiServerArgs = match super::parse("apiserver", arguments) {
+        Ok(args) => args,
+        Err(code) => return code,
+    };
+    let flags = [vec![format!("--controllers={}", args.controllers)], args.manager.clone()].concat();
+    match manager_config(&flags) {
+        Ok((config, verbosity)) => super::finish(verbosity, serve(args, config)),
+        Err(message) => super::fail(message),
+    }
+}
+
+async fn serve(args: ApiServerArgs, config: Config) -> Result<(), ApiServerError> {
+    let mut signals = Signals::listen_on_terminal().map_err(ApiServerError::Signals)?;
+    let asked_to_end = async {
+        tokio::select! {
+            () = signals.next() => {}
+            () = parent::gone(), if !args.outlive_parent => {}
+        }
+    };
+    let manifests = args.embedded.manifests()?;
+    let mut embedded = Embedded::start(&args.embedded, Latency::total(args.latency.to_std()), config).await?;
+    let ready = Ready { url: embedded.door.url(), kubeconfig: embedded.kubeconfig.path(), pid: std::process::id() };
+    let ready = serde_json::to_string(&ready).map_err(|error| ApiServerError::Ready(error.into()))?;
+    let cluster = embedded.cluster.clone();
+    let ended = tokio::select! {
+        error = embedded.manager_ended() => Err(EmbeddedError::from(error).into()),
+        ended = prepare(&cluster, &manifests, &ready) => ended,
+        () = asked_to_end => Ok(()),
+    };
+    // A second signal ends the wait for requests under way.
+    tokio::select! {
+        () = embedded.end() => {}
+        () = signals.next() => {}
+    }
+    ended
+}
+
+/// Applies the manifests, says that everything is ready, and waits for ever.
+async fn prepare(cluster: &DevCluster, manifests: &[Manifest], ready: &str) -> Result<(), ApiServerError> {
+    for manifest in manifests {
+        manifest.apply(cluster).await?;
+    }
+    writeln!(std::io::stdout(), "{ready}").map_err(ApiServerError::Ready)?;
+    std::future::pending().await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        <ApiServerArgs as clap::CommandFactory>::command().debug_assert();
+        let parse = |arguments: &[&str]| ApiServerArgs::try_parse_from([&["apiserver"], arguments].concat()).unwrap();
+        assert_eq!(parse(&["--controllers", "-podgc,*"]).controllers, "-podgc,*");
+        assert_eq!(parse(&["--controllers="]).controllers, "");
+        let (config, _) = manager_config(&["--controllers=".to_owned()]).unwrap();
+        assert!(config.controllers.enabled.is_empty());
+    }
+}

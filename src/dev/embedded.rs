@@ -1,0 +1,149 @@
+//! A whole cluster in this process: API server with an HTTPS door, simulated nodes, the manager, and a kubeconfig for everybody else.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use prometheus::Registry;
+use steersman_devcluster::DevCluster;
+use steersman_devcluster::https::HttpsDoor;
+use steersman_devcluster::manifests::{self, Manifest, ManifestError};
+use steersman_devcluster::nodes::{self, Latency, NodesConfig, NodesError};
+use steersman_runtime::client::{ApiClient, ClientMetrics, ClientSettings, user_agent};
+use steersman_runtime::clock::Clock;
+use steersman_runtime::tasks::{CancellationToken, Tasks};
+use tokio::task::JoinHandle;
+
+use super::kubeconfig::KubeconfigFile;
+use crate::api::Connection;
+use crate::config::{Config, join_errors};
+use crate::manager::{Manager, RunError};
+use crate::options::{self, Command, Options};
+use crate::registry::ControllerRegistry;
+
+/// What every such cluster can be told.
+#[derive(Debug, Args)]
+pub(super) struct EmbeddedArgs {
+    /// Number of simulated nodes.
+    #[arg(long, default_value_t = 3, value_name = "N")]
+    pub(super) nodes: usize,
+    /// Manifests to apply once the server is up: files, directories of them, or - for standard input.
+    #[arg(long, num_args = 1.., value_name = "FILE")]
+    pub(super) apply: Vec<PathBuf>,
+    /// Port of the API server on 127.0.0.1; 0 takes a free one.
+    #[arg(long, default_value_t = 0, value_name = "P")]
+    port: u16,
+    /// Where to write the kubeconfig, which is removed at the end; a file in the temporary directory if not given.
+    #[arg(long, value_name = "PATH")]
+    write_kubeconfig: Option<PathBuf>,
+}
+
+impl EmbeddedArgs {
+    /// The manifests to apply.
+    pub(super) fn manifests(&self) -> Result<Vec<Manifest>, ManifestError> {
+        let read: Result<Vec<_>, _> = self.apply.iter().map(|file| manifests::read(file)).collect();
+        read.map(|files| files.concat())
+    }
+}
+
+/// What the manager runs with here, unless told otherwise: nobody to share the Lease with, and no throttle worth waiting for.
+const MANAGER_DEFAULTS: [&str; 3] = ["--leader-elect=false", "--kube-api-qps=1000", "--kube-api-burst=2000"];
+
+/// The manager's configuration and verbosity after its flags; an error is the text to print.
+pub(super) fn manager_config(flags: &[String]) -> Result<(Config, i64), String> {
+    let typed = MANAGER_DEFAULTS.map(str::to_owned).into_iter().chain(flags.iter().cloned());
+    let options: Options = match options::parse(typed, |line| eprintln!("{line}")) {
+        Ok(Command::Run(options)) => *options,
+        Ok(_) => return Err("--help and --version of the manager: run steersman without a subcommand".to_owned()),
+        Err(error) => {
+            let hint = error.suggestion.as_ref().map(|flag| format!("; did you mean --{flag}?")).unwrap_or_default();
+            return Err(format!("{error}{hint}"));
+        }
+    };
+    let verbosity = options.int("v");
+    let mut config = Config::new(options, &ControllerRegistry::builtin()).map_err(|errors| join_errors(&errors))?;
+    config.serving = None;
+    Ok((config, verbosity))
+}
+
+/// The cluster could not be started, or lost a part.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum EmbeddedError {
+    #[error("listen on 127.0.0.1:{port}: {source}; --port names another port, 0 takes a free one")]
+    Listen { port: u16, source: std::io::Error },
+    #[error("write the kubeconfig {}: {source}", path.display())]
+    Kubeconfig { path: PathBuf, source: std::io::Error },
+    #[error(transparent)]
+    Nodes(#[from] NodesError),
+    #[error(transparent)]
+    Metrics(#[from] prometheus::Error),
+    #[error(transparent)]
+    Manager(#[from] RunError),
+}
+
+/// The running cluster.
+pub(super) struct Embedded {
+    pub(super) cluster: DevCluster,
+    pub(super) door: HttpsDoor,
+    /// A client within the process.
+    pub(super) client: ApiClient,
+    /// Where the manager serves, if it does.
+    pub(super) manager_address: Option<SocketAddr>,
+    pub(super) kubeconfig: KubeconfigFile,
+    /// End after the manager.
+    pub(super) tasks: Tasks,
+    pub(super) stop: CancellationToken,
+    manager: JoinHandle<Result<(), RunError>>,
+    manager_stop: CancellationToken,
+}
+
+impl Embedded {
+    /// Starts everything. The API answers when this returns, and the nodes are ready.
+    pub(super) async fn start(args: &EmbeddedArgs, latency: Latency, config: Config) -> Result<Self, EmbeddedError> {
+        let (tasks, stop) = (Tasks::default(), CancellationToken::new());
+        let clock = Clock::system();
+        let cluster = DevCluster::with_managed_fields(clock.clone());
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, args.port));
+        let door = cluster.serve_https(address).await;
+        let door = door.map_err(|source| EmbeddedError::Listen { port: args.port, source })?;
+
+        let client = client(&cluster)?;
+        let nodes = NodesConfig { count: args.nodes, latency, ..NodesConfig::default() };
+        nodes::start(nodes, client.clone(), clock.clone(), &tasks, &stop).await?;
+
+        let manager_stop = CancellationToken::new();
+        let connection = Connection::in_process(cluster.client(), door.address().to_string());
+        let manager = Manager::new(config, connection, clock)?;
+        let manager_address = manager.address();
+        let manager = tokio::spawn(manager.run(manager_stop.clone()));
+
+        let default = || std::env::temp_dir().join(format!("steersman-{}.kubeconfig", door.address().port()));
+        let path = args.write_kubeconfig.clone().unwrap_or_else(default);
+        let placed = KubeconfigFile::place(&path, &door.kubeconfig());
+        let kubeconfig = placed.map_err(|source| EmbeddedError::Kubeconfig { path, source })?;
+        Ok(Self { cluster, door, client, manager_address, kubeconfig, tasks, stop, manager, manager_stop })
+    }
+
+    /// Waits until the manager ends, which it should not, and says why.
+    pub(super) async fn manager_ended(&mut self) -> RunError {
+        let unasked = RunError::ControllerEnded("manager");
+        (&mut self.manager).await.map_or(unasked, |ended| ended.err().unwrap_or(RunError::ControllerEnded("manager")))
+    }
+
+    /// Stops the manager, then the rest.
+    pub(super) async fn end(mut self) {
+        self.manager_stop.cancel();
+        if !self.manager.is_finished() {
+            // It says itself what it waits for; how it ends does not matter any more.
+            let _ = (&mut self.manager).await;
+        }
+        self.stop.cancel();
+        self.tasks.join(Duration::from_secs(5)).await;
+    }
+}
+
+fn client(cluster: &DevCluster) -> Result<ApiClient, prometheus::Error> {
+    let settings = ClientSettings { user_agent: user_agent("dev"), qps: 0.0, burst: 0, timeout: Duration::from_secs(30) };
+    Ok(ApiClient::new(cluster.client(), settings, ClientMetrics::register(&Registry::new())?))
+}

@@ -1,0 +1,238 @@
+//! `steersman dev`: an API server, simulated nodes and the manager in one process, to try things on and to test against.
+
+use std::collections::BTreeSet;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Parser;
+use prometheus::Registry;
+use steersman_devcluster::DevCluster;
+use steersman_devcluster::manifests::{Manifest, ManifestError};
+use steersman_devcluster::nodes::Latency;
+use steersman_runtime::informer::{Change, InformerFactory, SharedInformer};
+use steersman_runtime::object::{Object, ObjectKey};
+use tokio::sync::Notify;
+
+use super::display::Display;
+use super::duration;
+use super::embedded::{Embedded, EmbeddedArgs, EmbeddedError, manager_config};
+use super::outcome::{Applied, Caches, Missing, Outcome};
+use crate::config::{Access, Config, Serving};
+use crate::duration::GoDuration;
+use crate::signals::Signals;
+
+/// Starts a Kubernetes API server, simulated nodes and the controllers in this process. Nothing is left behind when it ends.
+#[derive(Debug, Parser)]
+#[command(name = "steersman dev", bin_name = "steersman dev", disable_version_flag = true)]
+struct DevArgs {
+    #[command(flatten)]
+    embedded: EmbeddedArgs,
+    /// How long a simulated pod takes to get ready, and to end: a duration such as 500ms.
+    #[arg(long, default_value = "600ms", value_name = "DURATION", value_parser = duration, allow_hyphen_values = true)]
+    latency: GoDuration,
+    /// End when everything that was applied is available (exit 0) or when it cannot be (exit 1, with the reason).
+    #[arg(long, requires = "apply")]
+    once: bool,
+    /// With --once: how long to wait for that.
+    #[arg(long, default_value = "2m", value_name = "DURATION", value_parser = duration, allow_hyphen_values = true)]
+    timeout: GoDuration,
+    /// Flags of the manager, after `--`: `-- --controllers=*,-podgc -v=2`.
+    #[arg(last = true, value_name = "MANAGER FLAGS")]
+    manager: Vec<String>,
+}
+
+/// Why `steersman dev` could not go on.
+#[derive(Debug, thiserror::Error)]
+enum DevError {
+    #[error(transparent)]
+    Manifest(#[from] ManifestError),
+    #[error(transparent)]
+    Embedded(#[from] EmbeddedError),
+    #[error(transparent)]
+    Metrics(#[from] prometheus::Error),
+    #[error("not available: {0}")]
+    Impossible(String),
+    #[error("not available after {0}: {1}")]
+    TooSlow(GoDuration, String),
+    #[error("interrupted before everything was available")]
+    Interrupted,
+    #[error("listen to signals: {0}")]
+    Signals(#[source] std::io::Error),
+}
+
+/// Runs the subcommand.
+pub(super) fn run(arguments: Vec<String>) -> ExitCode {
+    let args: DevArgs = match super::parse("dev", arguments) {
+        Ok(args) => args,
+        Err(code) => return code,
+    };
+    match manager_config(&args.manager) {
+        Ok((mut config, verbosity)) => {
+            config.serving = Some(Serving {
+                address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+                tls: None,
+                share_port: false,
+                // It listens on this machine alone.
+                access: Access::Open,
+            });
+            super::finish(verbosity, dev(args, config))
+        }
+        Err(message) => super::fail(message),
+    }
+}
+
+async fn dev(args: DevArgs, config: Config) -> Result<(), DevError> {
+    let mut signals = Signals::listen_on_terminal().map_err(DevError::Signals)?;
+    let manifests = args.embedded.manifests()?;
+    let mut embedded = Embedded::start(&args.embedded, Latency::total(args.latency.to_std()), config).await?;
+    let watch = Watch::start(&embedded).await?;
+    greet(&args, &embedded);
+
+    let cluster = embedded.cluster.clone();
+    let ended = tokio::select! {
+        error = embedded.manager_ended() => Err(EmbeddedError::from(error).into()),
+        ended = work(&args, &cluster, &manifests, &watch) => ended,
+        () = signals.next() => if args.once { Err(DevError::Interrupted) } else { Ok(()) },
+    };
+    watch.display.clear();
+    tokio::select! {
+        () = embedded.end() => {}
+        // Whoever asks again does not want to wait.
+        () = signals.next() => {}
+    }
+    ended
+}
+
+/// Applies the manifests; then waits for the outcome with `--once`, or for ever.
+async fn work(args: &DevArgs, cluster: &DevCluster, manifests: &[Manifest], watch: &Watch) -> Result<(), DevError> {
+    for manifest in manifests {
+        manifest.apply(cluster).await?;
+    }
+    let mut applied = Applied::default();
+    let mut idle = BTreeSet::new();
+    for manifest in manifests {
+        let key = ObjectKey::new(manifest.namespace(), manifest.name());
+        let kind = manifest.kind();
+        if !applied.add(kind, key) && matches!(kind, "StatefulSet" | "DaemonSet" | "Job" | "CronJob") {
+            idle.insert(kind.to_owned());
+        }
+    }
+    if !manifests.is_empty() {
+        let files: BTreeSet<&Path> = manifests.iter().map(|manifest| manifest.file.as_path()).collect();
+        watch.display.say(&format!("applied {} from {}", counted(manifests.len(), "object"), counted(files.len(), "file")));
+    }
+    if !idle.is_empty() {
+        let kinds = idle.into_iter().collect::<Vec<_>>().join(", ");
+        watch.display.say(&format!("note: {kinds}: stored and served, but no controller acts on them yet"));
+    }
+    if !args.once {
+        return std::future::pending().await;
+    }
+    let limit = args.timeout;
+    match tokio::time::timeout(limit.to_std(), watch.available(&applied)).await {
+        Ok(Ok(())) => {
+            watch.display.say("everything is available");
+            Ok(())
+        }
+        Ok(Err(missing)) => Err(DevError::Impossible(missing.explain(cluster))),
+        Err(_) => match applied.outcome(&watch.caches) {
+            Outcome::Available => Ok(()),
+            Outcome::Impossible(missing) => Err(DevError::Impossible(missing.explain(cluster))),
+            Outcome::Pending(all) => {
+                let all: Vec<String> = all.iter().map(|missing| missing.explain(cluster)).collect();
+                Err(DevError::TooSlow(limit, all.join("; ")))
+            }
+        },
+    }
+}
+
+fn counted(number: usize, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+}
+
+/// What this process sees of the cluster's work.
+struct Watch {
+    display: Arc<Display>,
+    caches: Caches,
+    changed: Arc<Notify>,
+}
+
+impl Watch {
+    async fn start(embedded: &Embedded) -> Result<Self, DevError> {
+        let informers = InformerFactory::new(embedded.client.clone(), Duration::ZERO, &Registry::new())?;
+        let caches = Caches::of(&informers);
+        let (display, changed) = (Display::new(), Arc::new(Notify::new()));
+        let (shown, wake) = (Arc::clone(&display), Arc::clone(&changed));
+        caches.deployments.add_handler(move |change| {
+            shown.update(&change);
+            wake.notify_one();
+        });
+        wake_for_unowned(&caches.replica_sets, &changed);
+        wake_for_unowned(&caches.replication_controllers, &changed);
+        wake_for_unowned(&caches.pods, &changed);
+        informers.start(&embedded.tasks, &embedded.stop);
+        informers.wait_synced(&embedded.stop).await;
+        Ok(Self { display, caches, changed })
+    }
+
+    /// Waits until all that was applied is available; an error is what cannot be.
+    async fn available(&self, applied: &Applied) -> Result<(), Missing> {
+        loop {
+            match applied.outcome(&self.caches) {
+                Outcome::Available => return Ok(()),
+                Outcome::Impossible(missing) => return Err(missing),
+                Outcome::Pending(_) => self.changed.notified().await,
+            }
+        }
+    }
+}
+
+/// Wakes who waits for the outcome at changes of objects without a controller: the others count through their owners.
+fn wake_for_unowned<T: Object>(cache: &SharedInformer<T>, changed: &Arc<Notify>) {
+    let wake = Arc::clone(changed);
+    cache.add_handler(move |change: Change<'_, T>| {
+        let (Change::Added { object, .. } | Change::Updated { new: object, .. } | Change::Deleted { object, .. }) = change;
+        if object.meta().controller().is_none() {
+            wake.notify_one();
+        }
+    });
+}
+
+fn greet(args: &DevArgs, embedded: &Embedded) {
+    println!("Kubernetes API at {}, {}", embedded.door.url(), counted(args.embedded.nodes, "simulated node"));
+    if let Some(address) = embedded.manager_address {
+        println!("manager at http://{address}: /healthz /metrics /configz");
+    }
+    if !args.once {
+        let kubeconfig = embedded.kubeconfig.path().display();
+        println!("\n  export KUBECONFIG={kubeconfig}\n  kubectl get nodes\n\nCtrl-C ends it.");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        <DevArgs as clap::CommandFactory>::command().debug_assert();
+        let args = DevArgs::try_parse_from(["dev", "--apply", "a.yaml", "b.yaml", "--once", "--", "-v=2"]).unwrap();
+        assert_eq!((args.embedded.apply.len(), args.once, args.manager.as_slice()), (2, true, &["-v=2".to_owned()][..]));
+        assert!(DevArgs::try_parse_from(["dev", "--latency", "-1s"]).is_err(), "nothing takes less than no time");
+        assert!(DevArgs::try_parse_from(["dev", "--once"]).is_err(), "once needs something to wait for");
+        let (config, verbosity) = manager_config(&args.manager).unwrap();
+        assert_eq!(verbosity, 2);
+        assert!(config.election.is_none());
+    }
+
+    #[test]
+    fn wrong_manager_flags_are_reported() {
+        let args = DevArgs::try_parse_from(["dev", "--", "--controllers=foo"]).unwrap();
+        assert_eq!(manager_config(&args.manager).unwrap_err(), "\"foo\" is not in the list of known controllers");
+        let args = DevArgs::try_parse_from(["dev", "--", "--controlers=foo"]).unwrap();
+        assert_eq!(manager_config(&args.manager).unwrap_err(), "unknown flag: --controlers; did you mean --controllers?");
+    }
+}

@@ -284,6 +284,9 @@ impl DevCluster {
             let current = entry.store.get(&key);
             let change = Change::Put(object.clone());
             if entry.store.commit(&entry.resource, &self.server.revisions, &key, current.as_ref(), change).is_ok() {
+                if entry.resource.is("CustomResourceDefinition") {
+                    self.server.settle_definitions();
+                }
                 return Ok(());
             }
         }

@@ -20,6 +20,8 @@ pub enum Problem {
     Required(String),
     /// `Invalid value: <json>[: detail]`.
     Invalid(Value, String),
+    /// The same, for a value of another type than the schema's.
+    TypeInvalid(Value, String),
     /// `Unsupported value: "x": supported values: "A", "B"`.
     NotSupported(Value, Vec<String>),
     /// `Forbidden: detail`.
@@ -30,6 +32,8 @@ pub enum Problem {
     Duplicate(Value),
     /// `Too long: may not be more than N bytes`.
     TooLong(usize),
+    /// `Too many: N: must have at most M items`.
+    TooMany(usize, usize),
 }
 
 impl FieldError {
@@ -38,11 +42,13 @@ impl FieldError {
         match self.problem {
             Problem::Required(_) => "FieldValueRequired",
             Problem::Invalid(..) => "FieldValueInvalid",
+            Problem::TypeInvalid(..) => "FieldValueTypeInvalid",
             Problem::NotSupported(..) => "FieldValueNotSupported",
             Problem::Forbidden(_) => "FieldValueForbidden",
             Problem::NotFound(_) => "FieldValueNotFound",
             Problem::Duplicate(_) => "FieldValueDuplicate",
             Problem::TooLong(_) => "FieldValueTooLong",
+            Problem::TooMany(..) => "FieldValueTooMany",
         }
     }
 
@@ -51,7 +57,9 @@ impl FieldError {
         let tail = |text: &str| if text.is_empty() { String::new() } else { format!(": {text}") };
         match &self.problem {
             Problem::Required(detail) => format!("Required value{}", tail(detail)),
-            Problem::Invalid(value, detail) => format!("Invalid value: {value}{}", tail(detail)),
+            Problem::Invalid(value, detail) | Problem::TypeInvalid(value, detail) => {
+                format!("Invalid value: {value}{}", tail(detail))
+            }
             Problem::NotSupported(value, supported) => {
                 let list: Vec<String> = supported.iter().map(|s| format!("{s:?}")).collect();
                 format!("Unsupported value: {value}: supported values: {}", list.join(", "))
@@ -60,6 +68,8 @@ impl FieldError {
             Problem::NotFound(value) => format!("Not found: {value}"),
             Problem::Duplicate(value) => format!("Duplicate value: {value}"),
             Problem::TooLong(max) => format!("Too long: may not be more than {max} bytes"),
+            Problem::TooMany(found, 1) => format!("Too many: {found}: must have at most 1 item"),
+            Problem::TooMany(found, max) => format!("Too many: {found}: must have at most {max} items"),
         }
     }
 }

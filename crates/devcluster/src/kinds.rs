@@ -1,13 +1,22 @@
 //! The kinds the server knows, as data: one row per resource. What differs between kinds is a column here, not a branch in a handler.
 
+//!
+//! Built-in kinds and custom ones are rows alike; what a row's kind means for its objects (shape, defaults, validation, columns) is asked
+//! of the row, in `rules`.
+
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, RwLock, RwLockWriteGuard};
 
+use tokio_util::sync::CancellationToken;
+
+use crate::custom::Custom;
 use crate::status::Qualified;
 use crate::store::{Frozen, Revisions, TypeStore};
 
+mod rules;
 mod table;
+mod version;
 
 type Text = Cow<'static, str>;
 
@@ -22,6 +31,8 @@ pub enum Generation {
     SpecAndAnnotations,
     /// Starts at 1, grows with anything outside `metadata` and `status`.
     Content,
+    /// Starts at 1, grows with anything outside `metadata`.
+    ContentAndStatus,
     /// Starts at 1 and stays.
     One,
 }
@@ -36,12 +47,12 @@ pub enum DeleteAnswer {
 }
 
 /// A field that field selectors may name, beyond `metadata.name` and `metadata.namespace`.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct SelectableField {
     /// The name in the selector.
-    pub label: &'static str,
+    pub label: Text,
     /// JSON pointer of the value.
-    pub pointer: &'static str,
+    pub pointer: Text,
     /// The value of an absent field: `""`, or what the Go zero value prints as (`false`, `0`).
     pub absent: &'static str,
 }
@@ -51,7 +62,7 @@ pub struct SelectableField {
 pub struct Subresource {
     /// Last path segment.
     pub name: &'static str,
-    /// Kind of what is read and written there.
+    /// Kind of what is read and written there; empty for that of the resource.
     pub kind: &'static str,
     /// Group and version of that kind where they differ from the resource's.
     pub group_version: Option<(&'static str, &'static str)>,
@@ -66,6 +77,8 @@ pub enum Storage {
     Own,
     /// As core/v1 Event; converted when read and written.
     CoreEvent,
+    /// As another version of a custom kind; converted when read and written.
+    OtherVersion,
 }
 
 /// One row: a resource in one version.
@@ -94,7 +107,7 @@ pub struct Resource {
     /// Generation rule.
     pub generation: Generation,
     /// Extra field selectors.
-    pub fields: &'static [SelectableField],
+    pub fields: Cow<'static, [SelectableField]>,
     /// Whether an unknown field selector is told in the words of types with extra fields.
     pub own_field_labels: bool,
     /// Answer of `DELETE`.
@@ -109,6 +122,8 @@ pub struct Resource {
     pub garbage_collected: bool,
     /// How objects are kept.
     pub storage: Storage,
+    /// What a CustomResourceDefinition says about the kind; `None` for built-in kinds.
+    pub custom: Option<Arc<Custom>>,
 }
 
 impl Resource {
@@ -125,7 +140,7 @@ impl Resource {
     /// Group and kind, as validation names it: those it is kept as.
     pub fn named_kind(&self) -> Qualified<'_> {
         let group: &str = match self.storage {
-            Storage::Own => &self.group,
+            Storage::Own | Storage::OtherVersion => &self.group,
             Storage::CoreEvent => "",
         };
         Qualified { group, name: &self.kind }
@@ -134,6 +149,21 @@ impl Resource {
     /// The subresource of that name.
     pub fn subresource(&self, name: &str) -> Option<&'static Subresource> {
         self.subresources.iter().find(|sub| sub.name == name)
+    }
+
+    /// Kind of what is read and written at `part`.
+    pub fn kind_at(&self, part: &Subresource) -> &str {
+        if part.kind.is_empty() { &self.kind } else { part.kind }
+    }
+
+    /// Kind of a list of objects.
+    pub fn list_kind(&self) -> String {
+        self.custom.as_ref().map_or_else(|| format!("{}List", self.kind), |custom| custom.list_kind.clone())
+    }
+
+    /// Whether this is the built-in kind of that name: custom kinds may be named like one.
+    pub fn is(&self, kind: &str) -> bool {
+        self.custom.is_none() && self.kind == kind
     }
 
     /// Whether `status` is written apart from the rest.
@@ -149,6 +179,17 @@ pub struct Registered {
     pub resource: Resource,
     /// The objects, shared with other versions of the same kind.
     pub store: Arc<TypeStore>,
+    /// Whether requests find it: definitions can have versions that only storage knows.
+    pub served: bool,
+    /// Cancelled when the row is replaced or goes: watches end then.
+    pub retired: CancellationToken,
+}
+
+impl Registered {
+    /// A row that is served, with its objects.
+    pub fn new(resource: Resource, store: Arc<TypeStore>) -> Self {
+        Self { resource, store, served: true, retired: CancellationToken::new() }
+    }
 }
 
 /// A group as discovery shows it.
@@ -168,9 +209,39 @@ pub struct Registry {
 
 #[derive(Debug, Default)]
 struct Served {
+    /// Built-in ones in the order of the table, then those that only custom kinds have, by name.
     groups: Vec<Group>,
     /// By group, version and plural.
     resources: BTreeMap<(String, String, String), Arc<Registered>>,
+}
+
+impl Served {
+    /// Brings the groups up to date with the resources: those of built-in kinds stay where they are.
+    fn regroup(&mut self) {
+        let mut found: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for ((group, version, _), _) in self.resources.iter().filter(|(_, row)| row.served) {
+            let versions = found.entry(group).or_default();
+            if !versions.contains(&version.as_str()) {
+                versions.push(version);
+            }
+        }
+        let built_in =
+            |group: &str| self.resources.values().any(|row| row.resource.group == group && row.resource.custom.is_none());
+        let mut groups: Vec<Group> = self.groups.iter().filter(|group| built_in(&group.name)).cloned().collect();
+        for (name, mut versions) in found {
+            versions.sort_by(|a, b| version::compare(a, b));
+            let versions = versions.into_iter().map(str::to_owned);
+            match groups.iter_mut().find(|group| group.name == name) {
+                Some(group) => {
+                    group.versions.retain(|known| versions.clone().any(|version| version == *known));
+                    let new: Vec<String> = versions.filter(|version| !group.versions.contains(version)).collect();
+                    group.versions.extend(new);
+                }
+                None => groups.push(Group { name: name.to_owned(), versions: versions.collect() }),
+            }
+        }
+        self.groups = groups;
+    }
 }
 
 impl Registry {
@@ -190,16 +261,38 @@ impl Registry {
                 let events = self.find("", "v1", "events").expect("core events precede their other version in the table");
                 events.store.clone()
             }
-            Storage::Own => Arc::new(TypeStore::new(&resource)),
+            Storage::Own | Storage::OtherVersion => Arc::new(TypeStore::new(&resource)),
         };
-        let mut served = self.served.write().expect("no writer panics while it holds the lock");
+        let mut served = self.write();
         match served.groups.iter_mut().find(|group| group.name == resource.group) {
             Some(group) if group.versions.iter().any(|version| *version == resource.version) => {}
             Some(group) => group.versions.push(resource.version.to_string()),
             None => served.groups.push(Group { name: resource.group.to_string(), versions: vec![resource.version.to_string()] }),
         }
         let key = (resource.group.to_string(), resource.version.to_string(), resource.plural.to_string());
-        served.resources.insert(key, Arc::new(Registered { resource, store }));
+        served.resources.insert(key, Arc::new(Registered::new(resource, store)));
+    }
+
+    /// Serves `rows` instead of the custom rows that `plural` of `group` has so far; without any, it is gone. Built-in rows stay.
+    pub(crate) fn replace_custom(&self, group: &str, plural: &str, rows: Vec<Registered>) {
+        let mut served = self.write();
+        served.resources.retain(|_, row| {
+            let replaced = row.resource.custom.is_some() && row.resource.group == group && row.resource.plural == plural;
+            if replaced {
+                row.retired.cancel();
+            }
+            !replaced
+        });
+        for row in rows {
+            let key = (row.resource.group.to_string(), row.resource.version.to_string(), row.resource.plural.to_string());
+            served.resources.entry(key).or_insert_with(|| Arc::new(row));
+        }
+        served.regroup();
+    }
+
+    /// The rows of custom kinds, served or not.
+    pub(crate) fn custom(&self) -> Vec<Arc<Registered>> {
+        self.read(|served| served.resources.values().filter(|row| row.resource.custom.is_some()).cloned().collect())
     }
 
     /// The same resources with the same objects, and from now on apart; all as they were at the revision in the answer.
@@ -220,7 +313,8 @@ impl Registry {
                 found.expect("every store was copied").1.clone()
             };
             let resources = served.resources.iter().map(|(key, entry)| {
-                (key.clone(), Arc::new(Registered { resource: entry.resource.clone(), store: copy_of(&entry.store) }))
+                let row = Registered::new(entry.resource.clone(), copy_of(&entry.store));
+                (key.clone(), Arc::new(Registered { served: entry.served, ..row }))
             });
             let served = Served { groups: served.groups.clone(), resources: resources.collect() };
             (Self { served: RwLock::new(served) }, Revisions::starting_at(revision))
@@ -230,18 +324,23 @@ impl Registry {
     /// The resource of that group, version and plural name.
     pub fn find(&self, group: &str, version: &str, plural: &str) -> Option<Arc<Registered>> {
         let key = (group.to_owned(), version.to_owned(), plural.to_owned());
-        self.read(|served| served.resources.get(&key).cloned())
+        self.read(|served| served.resources.get(&key).filter(|entry| entry.served).cloned())
     }
 
-    /// The resource of that plural name in whatever group has it, core first.
+    /// The resource of that plural name in whatever group has it: built-in ones first, of these core first.
     pub fn find_plural(&self, plural: &str) -> Option<Arc<Registered>> {
-        self.read(|served| served.resources.values().find(|entry| entry.resource.plural == plural).cloned())
+        self.read(|served| {
+            let named = served.resources.values().filter(|entry| entry.served && entry.resource.plural == plural);
+            named.min_by_key(|entry| entry.resource.custom.is_some()).cloned()
+        })
     }
 
     /// The resource that serves objects of that `apiVersion` and kind.
     pub fn find_kind(&self, api_version: &str, kind: &str) -> Option<Arc<Registered>> {
         self.read(|served| {
-            let is_it = |entry: &&Arc<Registered>| entry.resource.kind == kind && entry.resource.api_version() == api_version;
+            let is_it = |entry: &&Arc<Registered>| {
+                entry.served && entry.resource.kind == kind && entry.resource.api_version() == api_version
+            };
             served.resources.values().find(is_it).cloned()
         })
     }
@@ -262,9 +361,14 @@ impl Registry {
     /// Resources of one group version, by plural name.
     pub fn resources(&self, group: &str, version: &str) -> Vec<Arc<Registered>> {
         self.read(|served| {
-            let of_version = |entry: &&Arc<Registered>| entry.resource.group == group && entry.resource.version == version;
+            let of_version =
+                |entry: &&Arc<Registered>| entry.served && entry.resource.group == group && entry.resource.version == version;
             served.resources.values().filter(of_version).cloned().collect()
         })
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Served> {
+        self.served.write().expect("no writer panics while it holds the lock")
     }
 
     fn read<T>(&self, look: impl FnOnce(&Served) -> T) -> T {

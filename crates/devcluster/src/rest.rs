@@ -2,7 +2,7 @@
 //!
 //! user -> route -> fault rules -> verb -> (decode -> admission -> defaults -> validation -> store) -> view -> response
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use http::header::{
@@ -26,6 +26,7 @@ mod apply;
 mod body;
 mod create;
 mod decode;
+mod definitions;
 mod delete;
 mod discovery;
 mod duplicates;
@@ -71,6 +72,8 @@ pub struct Server {
     pub log: RequestLog,
     pub(crate) users: Users,
     addresses: Addresses,
+    /// Held by whoever brings what is served in line with the stored definitions.
+    settling: Mutex<()>,
     /// Whether entries of managed fields begin with creation, rather than with the first apply.
     pub(crate) tracks_creations: bool,
 }
@@ -150,6 +153,7 @@ impl Server {
             log: RequestLog::default(),
             users: Users::new(),
             addresses: Addresses::default(),
+            settling: Mutex::default(),
             tracks_creations,
         };
         server.create_system_namespaces();
@@ -169,6 +173,7 @@ impl Server {
             log: RequestLog::default(),
             users: self.users.fork(),
             addresses: self.addresses.clone(),
+            settling: Mutex::default(),
             tracks_creations: self.tracks_creations,
         }
     }
@@ -237,6 +242,7 @@ impl Server {
         let target = match Route::parse(&self.registry, parts.uri.path()) {
             Route::Objects(target) => target,
             Route::Nothing => return Ok(Some(text(404, "404 page not found\n"))),
+            Route::NoSuchPart(target) => return Err(Status::not_found(target.resource().named(), &target.name)),
             Route::NoSuchResource => return Err(Status::no_such_resource()),
             _ if !matches!(parts.method.as_str(), "GET" | "HEAD") => return Err(Status::method_not_allowed()),
             other => return self.about_itself(&other, parts, &query).map(Some),
@@ -259,7 +265,12 @@ impl Server {
         }
         let content_type = header(parts, &CONTENT_TYPE);
         let call = Call { target: &target, query: &query, content_type, user_agent, user, body, form };
-        let mut answer = self.dispatch(verb, &call).await?;
+        let answer = self.dispatch(verb, &call).await;
+        self.settle_after(verb, &target);
+        let mut answer = answer?;
+        if let Some(warning) = target.resource().custom.as_ref().and_then(|custom| custom.deprecation()) {
+            answer.warnings.push(warning.to_owned());
+        }
         if target.resource().plural == "endpoints" {
             answer.warnings.push("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice".to_owned());
         }

@@ -224,6 +224,19 @@ impl TypeStore {
         Ok(new)
     }
 
+    /// Reads all objects anew, as the rules for `resource` are now. What changes by that keeps its revision, and nobody is told: it is
+    /// not a write, but how a newer schema reads what an older one stored.
+    pub(crate) fn reread(&self, resource: &Resource, read: impl Fn(Value) -> Value) {
+        let mut inner = self.write();
+        for object in Arc::make_mut(&mut inner.objects).values_mut() {
+            let stored = object.to_value();
+            let now = read(stored.clone());
+            if now != stored {
+                *object = Arc::new(Object::unstored(resource, &object.key, &now));
+            }
+        }
+    }
+
     /// Events after `revision`, at most `limit` of them, oldest first; and the revision up to which that is everything.
     pub fn events_after(&self, revisions: &Revisions, revision: u64, limit: usize) -> Result<(Vec<Arc<Event>>, u64), Compacted> {
         let inner = self.read();

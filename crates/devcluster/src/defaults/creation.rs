@@ -5,8 +5,9 @@ use serde_json::{Map, Value, json};
 use super::{apply, qos_class};
 
 /// Kinds whose status a create request cannot set.
-const STATUS_SUBRESOURCE: [&str; 15] = [
+const STATUS_SUBRESOURCE: [&str; 16] = [
     "CronJob",
+    "CustomResourceDefinition",
     "DaemonSet",
     "Deployment",
     "HorizontalPodAutoscaler",
@@ -26,11 +27,13 @@ const STATUS_SUBRESOURCE: [&str; 15] = [
 /// Metadata a client cannot start with.
 const DISCARDED: [&str; 3] = ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"];
 
-/// What admission adds on updates through the main endpoint: tolerations of pods that lost theirs. To be called after [`apply`], before
+/// What updates through the main endpoint add: tolerations of pods that lost theirs, the storage version of definitions. To be called after [`apply`], before
 /// validation.
 pub fn on_update(kind: &str, object: &mut Value) {
-    if kind == "Pod" {
-        tolerate_node_loss(object);
+    match kind {
+        "CustomResourceDefinition" => stored_version(object),
+        "Pod" => tolerate_node_loss(object),
+        _ => {}
     }
 }
 
@@ -51,6 +54,7 @@ pub fn on_create(kind: &str, object: &mut Value, defaulted: impl FnOnce(&mut Val
     apply(kind, object);
     defaulted(object);
     match kind {
+        "CustomResourceDefinition" => stored_version(object),
         "DaemonSet" => template_generation(object),
         "Job" => job_identity(object),
         "Namespace" => namespace(object),
@@ -60,6 +64,21 @@ pub fn on_create(kind: &str, object: &mut Value, defaulted: impl FnOnce(&mut Val
         _ => return,
     }
     apply(kind, object);
+}
+
+/// From now on there may be objects in the storage version.
+fn stored_version(definition: &mut Value) {
+    let versions = definition["spec"]["versions"].as_array();
+    let stored = versions.and_then(|versions| versions.iter().find(|version| version["storage"] == true));
+    let Some(name) = stored.map(|version| version["name"].clone()) else { return };
+    let status = object_at(definition, &["status"]);
+    let known = status.entry("storedVersions").or_insert(Value::Null);
+    if !known.is_array() {
+        *known = json!([]);
+    }
+    if let Some(known) = known.as_array_mut().filter(|known| !known.contains(&name)) {
+        known.push(name);
+    }
 }
 
 /// The object at `path`, made if it is missing.

@@ -9,6 +9,7 @@ type Fields = Map<String, Value>;
 /// What is more than a constant for the type called `type_name`.
 pub(super) fn apply(type_name: &str, fields: &mut Fields) {
     match type_name {
+        "apiextensions.CustomResourceDefinitionSpec" => definition_names(fields),
         "batch.Job" => labels_from_template(fields),
         "batch.JobSpec" => job_spec(fields),
         "core.Container" | "core.EphemeralContainer" => image_pull_policy(fields),
@@ -28,6 +29,19 @@ pub(super) fn apply(type_name: &str, fields: &mut Fields) {
         "core.Volume" => empty_volume(fields),
         "networking.NetworkPolicySpec" => policy_types(fields),
         _ => {}
+    }
+}
+
+/// Names that follow from the kind.
+fn definition_names(fields: &mut Fields) {
+    set_if_unset(fields, "conversion", json!({"strategy": "None"}));
+    let Some(names) = fields.get_mut("names").and_then(Value::as_object_mut) else {
+        return;
+    };
+    let kind = names.get("kind").and_then(Value::as_str).unwrap_or_default().to_owned();
+    if !kind.is_empty() {
+        set_if_unset(names, "singular", json!(kind.to_lowercase()));
+        set_if_unset(names, "listKind", json!(format!("{kind}List")));
     }
 }
 

@@ -2,11 +2,11 @@
 
 use serde_json::Value;
 
-use super::compare::{Changes, compare, zero};
+use super::compare::{Changes, compare};
 use super::managed::{Author, Entry, Managed, Operation};
 use super::merge::{merge, remove, with_holders};
 use super::set::FieldSet;
-use super::shape::Shape;
+use crate::kinds::Resource;
 
 /// Manager of what was there before the first apply, where plain writes were not recorded.
 const BEFORE: &str = "before-first-apply";
@@ -19,7 +19,7 @@ const KUBECTL: &str = "kubectl";
 
 /// A configuration to apply.
 pub(crate) struct Applied<'a> {
-    pub(crate) kind: &'a str,
+    pub(crate) resource: &'a Resource,
     pub(crate) config: &'a Value,
     /// What [`super::declared`] found in it, less what the endpoint does not let it change.
     pub(crate) set: FieldSet,
@@ -59,12 +59,11 @@ impl Conflicts {
 
 /// The object that `live` becomes, and its entries.
 pub(crate) fn apply(live: &Value, managed: &Managed, applied: &Applied<'_>) -> Result<(Value, Managed), Conflicts> {
-    let kind = applied.kind;
-    let shape = Shape::of_object(kind, applied.config);
+    let shape = applied.resource.shape(applied.config);
     let mut managed = managed.clone();
     if managed.is_empty() && live.get("metadata").and_then(|metadata| metadata.get("uid")).is_some() {
         let author = Author { manager: BEFORE.to_owned(), operation: Operation::Update, ..applied.author.clone() };
-        managed.update(author, &compare(kind, &zero(kind, live), live), Some(applied.time.clone()));
+        managed.update(author, &compare(shape, &applied.resource.zero(live), live), Some(applied.time.clone()));
     }
 
     let mut object = merge(shape, live, applied.config);
@@ -79,7 +78,7 @@ pub(crate) fn apply(live: &Value, managed: &Managed, applied: &Applied<'_>) -> R
         remove(shape, &mut object, &dropped);
     }
 
-    let changes = compare(kind, live, &object);
+    let changes = compare(shape, live, &object);
     let conflicts = conflicts(&managed, &changes, live, applied);
     if !applied.force && !conflicts.0.is_empty() {
         return Err(conflicts);
@@ -91,7 +90,7 @@ pub(crate) fn apply(live: &Value, managed: &Managed, applied: &Applied<'_>) -> R
 }
 
 fn conflicts(managed: &Managed, changes: &Changes, live: &Value, applied: &Applied<'_>) -> Conflicts {
-    let allowed = if applied.author.manager == KUBECTL { last_applied(applied.kind, live) } else { None };
+    let allowed = if applied.author.manager == KUBECTL { last_applied(applied.resource, live) } else { None };
     let mut conflicts = Vec::new();
     for entry in &managed.0 {
         let mut set = entry.set.intersection(&changes.touched);
@@ -107,10 +106,10 @@ fn conflicts(managed: &Managed, changes: &Changes, live: &Value, applied: &Appli
 }
 
 /// Fields that client-side apply wrote and nobody changed since.
-fn last_applied(kind: &str, live: &Value) -> Option<FieldSet> {
+fn last_applied(resource: &Resource, live: &Value) -> Option<FieldSet> {
     let config: Value = serde_json::from_str(live["metadata"]["annotations"][LAST_APPLIED].as_str()?).ok()?;
-    let mut set = super::declared(kind, &config).ok()?;
-    let changes = compare(kind, live, &config);
+    let mut set = super::declared(resource.shape(&config), &config).ok()?;
+    let changes = compare(resource.shape(&config), live, &config);
     set.subtract(&changes.touched);
     set.subtract(&changes.removed);
     Some(set)

@@ -4,7 +4,6 @@ use serde_json::{Map, Value};
 
 use super::set::FieldSet;
 use super::shape::Shape;
-use crate::schema;
 
 /// The server's own part of the metadata, which nobody manages.
 const UNMANAGED: &[&str] =
@@ -30,21 +29,15 @@ impl Changes {
     }
 }
 
-/// An object of `kind` before anybody wrote anything into it.
-pub(crate) fn zero(kind: &str, object: &Value) -> Value {
-    schema::of_object(kind, object).map_or_else(|| Value::Object(Map::new()), schema::Struct::zero)
-}
-
-/// What became of `old` in `new`, both objects of `kind`.
-pub(crate) fn compare(kind: &str, old: &Value, new: &Value) -> Changes {
-    let shape = Shape::of_object(kind, new);
+/// What became of `old` in `new`, both whole objects of this shape.
+pub(crate) fn compare(shape: Shape<'_>, old: &Value, new: &Value) -> Changes {
     let mut changes = compare_maps(shape, old, new, &["kind", "apiVersion", "metadata"]);
-    let shape = shape.child("metadata");
-    changes.put(|| "f:metadata".to_owned(), compare_maps(shape, &old["metadata"], &new["metadata"], UNMANAGED));
+    let metadata = || compare_maps(Shape::metadata(), &old["metadata"], &new["metadata"], UNMANAGED);
+    changes.put(|| "f:metadata".to_owned(), metadata());
     changes
 }
 
-fn compare_values(shape: Shape, old: Option<&Value>, new: Option<&Value>) -> Changes {
+fn compare_values(shape: Shape<'_>, old: Option<&Value>, new: Option<&Value>) -> Changes {
     if old == new {
         return Changes::default();
     }
@@ -75,7 +68,7 @@ fn compare_values(shape: Shape, old: Option<&Value>, new: Option<&Value>) -> Cha
 }
 
 /// An absent value is of the other one's form.
-fn is_map(shape: Shape, old: Option<&Value>, new: Option<&Value>) -> bool {
+fn is_map(shape: Shape<'_>, old: Option<&Value>, new: Option<&Value>) -> bool {
     [old, new].into_iter().flatten().all(|value| shape.is_map(value))
 }
 
@@ -88,7 +81,7 @@ fn is_empty(value: &Value) -> bool {
     }
 }
 
-fn compare_maps(shape: Shape, old: &Value, new: &Value, skip: &[&str]) -> Changes {
+fn compare_maps(shape: Shape<'_>, old: &Value, new: &Value, skip: &[&str]) -> Changes {
     let empty = Map::new();
     let (old, new) = (old.as_object().unwrap_or(&empty), new.as_object().unwrap_or(&empty));
     let mut changes = Changes::default();
@@ -107,7 +100,7 @@ fn compare_maps(shape: Shape, old: &Value, new: &Value, skip: &[&str]) -> Change
 }
 
 /// `None` when an element has no name, and the list can only be seen as a whole.
-fn compare_lists(shape: Shape, old: &Value, new: &Value) -> Option<Changes> {
+fn compare_lists(shape: Shape<'_>, old: &Value, new: &Value) -> Option<Changes> {
     let (old, new) = (shape.elements(old)?, shape.elements(new)?);
     let mut changes = Changes::default();
     for (name, after) in &new {
@@ -120,14 +113,13 @@ fn compare_lists(shape: Shape, old: &Value, new: &Value) -> Option<Changes> {
     Some(changes)
 }
 
-/// The fields that `config`, an object of `kind`, says something about; or what in it no object of the kind can have.
-pub(crate) fn declared(kind: &str, config: &Value) -> Result<FieldSet, String> {
-    let shape = Shape::of_object(kind, config);
+/// The fields that `config`, a whole object of this shape, says something about; or what in it no such object can have.
+pub(crate) fn declared(shape: Shape<'_>, config: &Value) -> Result<FieldSet, String> {
     let mut errors = Vec::new();
     let mut set = FieldSet::default();
     declare_map(shape, config, "", &["kind", "apiVersion", "metadata"], &mut set, &mut errors);
     let mut metadata = FieldSet::default();
-    declare_map(shape.child("metadata"), &config["metadata"], ".metadata", UNMANAGED, &mut metadata, &mut errors);
+    declare_map(Shape::metadata(), &config["metadata"], ".metadata", UNMANAGED, &mut metadata, &mut errors);
     set.put(|| "f:metadata".to_owned(), metadata);
     match errors.len() {
         0 => Ok(set),
@@ -136,7 +128,7 @@ pub(crate) fn declared(kind: &str, config: &Value) -> Result<FieldSet, String> {
     }
 }
 
-fn declare(shape: Shape, value: &Value, path: &str, errors: &mut Vec<String>) -> FieldSet {
+fn declare(shape: Shape<'_>, value: &Value, path: &str, errors: &mut Vec<String>) -> FieldSet {
     let mut set = FieldSet::default();
     if is_empty(value) {
         set.include_here();
@@ -150,32 +142,25 @@ fn declare(shape: Shape, value: &Value, path: &str, errors: &mut Vec<String>) ->
     set
 }
 
-fn declare_map(shape: Shape, value: &Value, path: &str, skip: &[&str], set: &mut FieldSet, errors: &mut Vec<String>) {
+fn declare_map(shape: Shape<'_>, value: &Value, path: &str, skip: &[&str], set: &mut FieldSet, errors: &mut Vec<String>) {
     for (key, value) in value.as_object().into_iter().flatten().filter(|(key, _)| !skip.contains(&key.as_str())) {
         let path = format!("{path}.{key}");
-        let known = match shape {
-            Shape::Struct(shape) => shape.field(key).is_some(),
-            _ => true,
-        };
-        if !known {
+        if !shape.knows(key) {
             errors.push(format!("{path}: field not declared in schema"));
             continue;
         }
         let mut below = declare(shape.child(key), value, &path, errors);
-        if !matches!(shape, Shape::Struct(_)) {
+        if !shape.is_field(key) {
             below.include_here();
         }
         set.put(|| format!("f:{key}"), below);
     }
 }
 
-fn declare_list(shape: Shape, list: &Value, path: &str, set: &mut FieldSet, errors: &mut Vec<String>) {
+fn declare_list(shape: Shape<'_>, list: &Value, path: &str, set: &mut FieldSet, errors: &mut Vec<String>) {
     for (index, item) in list.as_array().into_iter().flatten().enumerate() {
         let Some(name) = shape.element(item) else {
-            let key = match shape {
-                Shape::Keyed(keys, _) => keys.iter().find(|key| item.get(key).is_none()).copied().unwrap_or_default(),
-                _ => "",
-            };
+            let key = shape.missing_key(item);
             errors.push(format!(
                 "{path}: element {index}: associative list with keys has an element that omits key field \"{key}\" (and doesn't \
                  have default value)"

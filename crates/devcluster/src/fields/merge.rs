@@ -6,7 +6,7 @@ use super::set::FieldSet;
 use super::shape::Shape;
 
 /// `live` with everything that `config` says.
-pub(super) fn merge(shape: Shape, live: &Value, config: &Value) -> Value {
+pub(super) fn merge(shape: Shape<'_>, live: &Value, config: &Value) -> Value {
     if shape.is_map(live) && shape.is_map(config) {
         let mut merged = live.as_object().cloned().unwrap_or_default();
         for (key, value) in config.as_object().into_iter().flatten() {
@@ -28,7 +28,7 @@ pub(super) fn merge(shape: Shape, live: &Value, config: &Value) -> Value {
 }
 
 /// Elements of both lists are in the order of the configuration, those of the live list alone keep their place between them.
-fn merge_lists(shape: Shape, live: &[(String, &Value)], config: &[(String, &Value)]) -> Vec<Value> {
+fn merge_lists(shape: Shape<'_>, live: &[(String, &Value)], config: &[(String, &Value)]) -> Vec<Value> {
     let find = |list: &[(String, &Value)], name: &str| list.iter().position(|(known, _)| known == name);
     let mut shared = config.iter().filter(|(name, _)| find(live, name).is_some()).map(|(name, _)| name).peekable();
     let mut merged = Vec::with_capacity(live.len().max(config.len()));
@@ -76,7 +76,7 @@ fn merge_lists(shape: Shape, live: &[(String, &Value)], config: &[(String, &Valu
 }
 
 /// Takes the fields of `set` out of `value`, and containers that are left empty by that.
-pub(super) fn remove(shape: Shape, value: &mut Value, set: &FieldSet) {
+pub(super) fn remove(shape: Shape<'_>, value: &mut Value, set: &FieldSet) {
     match value {
         Value::Object(fields) if !matches!(shape, Shape::Leaf) => {
             let old = std::mem::replace(fields, Map::new());
@@ -86,7 +86,7 @@ pub(super) fn remove(shape: Shape, value: &mut Value, set: &FieldSet) {
                 }
             }
         }
-        Value::Array(items) if matches!(shape, Shape::Set | Shape::Keyed(..)) => {
+        Value::Array(items) if shape.names_elements() => {
             items.retain_mut(|item| {
                 let below = shape.element(item).and_then(|name| set.child(&name));
                 keep(shape.item(), item, below)
@@ -96,7 +96,7 @@ pub(super) fn remove(shape: Shape, value: &mut Value, set: &FieldSet) {
     }
 }
 
-fn keep(shape: Shape, value: &mut Value, set: Option<&FieldSet>) -> bool {
+fn keep(shape: Shape<'_>, value: &mut Value, set: Option<&FieldSet>) -> bool {
     let Some(set) = set else { return true };
     if set.is_member() {
         return false;
@@ -110,20 +110,16 @@ fn keep(shape: Shape, value: &mut Value, set: Option<&FieldSet>) -> bool {
 }
 
 /// Adds the fields of structs that lead to something in the set.
-pub(super) fn with_holders(shape: Shape, set: &FieldSet) -> FieldSet {
+pub(super) fn with_holders(shape: Shape<'_>, set: &FieldSet) -> FieldSet {
     let mut full = set.clone();
     add_holders(shape, &mut full);
     full
 }
 
-fn add_holders(shape: Shape, set: &mut FieldSet) {
+fn add_holders(shape: Shape<'_>, set: &mut FieldSet) {
     for (element, child) in set.children_mut() {
         let below = shape.below(element);
-        let is_field = match shape {
-            Shape::Struct(shape) => element.strip_prefix("f:").is_some_and(|key| shape.field(key).is_some()),
-            _ => false,
-        };
-        if is_field {
+        if element.strip_prefix("f:").is_some_and(|key| shape.is_field(key)) {
             child.include_here();
         }
         add_holders(below, child);

@@ -11,5 +11,6 @@ mod set;
 mod shape;
 
 pub(crate) use apply::{Applied, Conflicts, apply};
-pub(crate) use compare::{compare, declared, zero};
+pub(crate) use compare::{compare, declared};
 pub(crate) use managed::{Author, Managed, Operation, is_reset};
+pub(crate) use shape::Shape;

@@ -45,7 +45,7 @@ const ACCOUNT_PARTS: &[Subresource] =
 const NAMESPACE_PARTS: &[Subresource] = &[sub("finalize", "Namespace", &["update"]), sub("status", "Namespace", READ_WRITE)];
 
 const fn field(label: &'static str, pointer: &'static str, absent: &'static str) -> SelectableField {
-    SelectableField { label, pointer, absent }
+    SelectableField { label: Cow::Borrowed(label), pointer: Cow::Borrowed(pointer), absent }
 }
 
 const POD_FIELDS: &[SelectableField] = &[
@@ -96,7 +96,7 @@ fn row(group: &'static str, version: &'static str, kind: &'static str, plural: &
         verbs: ALL,
         subresources: &[],
         generation: Generation::Unmanaged,
-        fields: &[],
+        fields: Cow::Borrowed(&[]),
         own_field_labels: false,
         delete_answer: DeleteAnswer::Status,
         create_on_update: false,
@@ -104,6 +104,7 @@ fn row(group: &'static str, version: &'static str, kind: &'static str, plural: &
         orphans_by_default: false,
         garbage_collected: true,
         storage: Storage::Own,
+        custom: None,
     }
 }
 
@@ -134,7 +135,7 @@ impl Resource {
     }
 
     fn fields(mut self, fields: &'static [SelectableField]) -> Self {
-        self.fields = fields;
+        self.fields = Cow::Borrowed(fields);
         self.own_field_labels = true;
         self
     }
@@ -302,6 +303,7 @@ fn the_rest() -> Vec<Resource> {
             .short(&["crd", "crds"])
             .in_category("api-extensions")
             .parts(status_of!("CustomResourceDefinition"))
-            .generation(Spec),
+            .generation(Spec)
+            .needs_version(),
     ]
 }

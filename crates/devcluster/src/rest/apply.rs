@@ -12,7 +12,6 @@ use crate::fielderror::{FieldError, Problem};
 use crate::fields::{self, Applied, Author, Conflicts, Managed, Operation};
 use crate::kinds::{Resource, Storage};
 use crate::status::Status;
-use crate::validate;
 
 pub(super) const MEDIA_TYPE: &str = "application/apply-patch+yaml";
 
@@ -28,19 +27,19 @@ impl Server {
         }
         let author = Author { operation: Operation::Apply, ..call.author(OPTIONS)? };
         let config = parse(resource, &call.body)?;
-        let set = fields::declared(&resource.kind, &config).map_err(|why| untyped(resource, &config, &why))?;
+        let set = fields::declared(resource.shape(&config), &config).map_err(|why| untyped(resource, &config, &why))?;
         let part = target.subresource.map(|part| part.name);
         let set = set.limited(|field| writable(resource, part, field));
         let force = call.query.flag("force").unwrap_or(false);
-        let applied = Applied { kind: &resource.kind, config: &config, set, author, force, time: self.time() };
+        let applied = Applied { resource, config: &config, set, author, force, time: self.time() };
 
-        let warnings = validate::warnings(&resource.kind, &config);
+        let warnings = resource.warnings(&config);
         loop {
             if target.entry.store.get(&target.key()).is_some() {
                 let writing = Writing { dry_run, uid_is_precondition: false, tracking: Tracking::Decided };
                 let written = self.rewrite(target, writing, |_, old| {
                     let live = match resource.storage {
-                        Storage::Own => old.clone(),
+                        Storage::Own | Storage::OtherVersion => old.clone(),
                         Storage::CoreEvent => event_view::from_core(old.clone()),
                     };
                     let mut object = apply_to(resource, &live, &applied)?;

@@ -56,8 +56,8 @@ impl Body {
         }
     }
 
-    /// A typed list: `head`, the objects without kind and apiVersion, and the closing brackets.
-    pub(super) fn list(head: String, objects: Vec<Arc<Object>>) -> Self {
+    /// A list: `head`, the objects, which carry no kind and apiVersion in a `typed` one, and the closing brackets.
+    pub(super) fn list(head: String, objects: Vec<Arc<Object>>, typed: bool) -> Self {
         let mut objects = objects.into_iter();
         let mut head = Some(head);
         let mut first = true;
@@ -76,9 +76,15 @@ impl Body {
                     ended = true;
                     break;
                 };
-                piece.put_slice(if first { b"{" } else { b",{" });
-                first = false;
-                piece.put_slice(object.untyped_tail());
+                if !std::mem::replace(&mut first, false) {
+                    piece.put_slice(b",");
+                }
+                if typed {
+                    piece.put_slice(b"{");
+                    piece.put_slice(object.untyped_tail());
+                } else {
+                    piece.put_slice(&object.json());
+                }
             }
             Some(piece.freeze())
         })))

@@ -4,15 +4,13 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
+use super::decode::Strictness;
+use super::managers::Tracking;
+use super::route::Target;
 use super::{Answer, Call, Server, decode, event_view, managers, metadata};
 use crate::kinds::{Generation, Resource, Storage};
 use crate::status::Status;
 use crate::store::{Change, Object, Raced};
-use crate::{defaults, validate};
-
-use super::decode::Strictness;
-use super::managers::Tracking;
-use super::route::Target;
 
 /// Names tried for an object with `generateName`.
 const NAME_ATTEMPTS: usize = 8;
@@ -35,7 +33,7 @@ impl Server {
         }
         self.check_escalation(call.user, target, None, &object)?;
         let mut warnings = warnings;
-        warnings.extend(validate::warnings(&resource.kind, &object));
+        warnings.extend(resource.warnings(&object));
         let created = self.create_object(target, object, dry_run, Tracking::Update(&author))?;
         Ok(Answer::object(201, created).warn(warnings))
     }
@@ -49,6 +47,7 @@ impl Server {
         tracking: Tracking<'_>,
     ) -> Result<Arc<Object>, Status> {
         let resource = target.resource();
+        Self::admit_kind(resource)?;
         place(target, &mut object)?;
         let prefix = metadata::text(&object, "generateName").to_owned();
         let generated = metadata::text(&object, "name").is_empty() && !prefix.is_empty();
@@ -68,7 +67,8 @@ impl Server {
                 if dry_run {
                     return Ok(Arc::new(Object::unstored(resource, &key, &candidate)));
                 }
-                match target.entry.store.commit(resource, &self.revisions, &key, None, Change::Put(candidate)) {
+                match target.entry.store.commit(resource, &self.revisions, &key, None, Change::Put(resource.to_stored(candidate)))
+                {
                     Ok(created) => return Ok(created),
                     Err(Raced) if generated && attempts > 0 => continue,
                     Err(Raced) => {}
@@ -117,14 +117,14 @@ impl Server {
         {
             fields.remove("status");
         }
-        if resource.kind == "Namespace" {
+        if resource.is("Namespace") {
             label_namespace(object);
         }
-        defaults::on_create(&resource.kind, object, |object| self.manage_new(resource, object, given, tracking));
-        if resource.kind == "Service" {
+        resource.complete_new(object, |object| self.manage_new(resource, object, given, tracking));
+        if resource.is("Service") {
             self.addresses.assign(object);
         }
-        let mut errors = validate::create(&resource.kind, object);
+        let mut errors = resource.errors(object);
         if resource.storage == Storage::CoreEvent {
             errors.extend(event_view::new_style_errors(object));
         }

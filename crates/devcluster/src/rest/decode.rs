@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::query::{Query, invalid_options};
-use super::{duplicates, event_view};
+use super::{duplicates, event_view, metadata};
 use crate::fielderror::{FieldError, Problem};
 use crate::kinds::{Resource, Storage};
 use crate::schema;
@@ -16,6 +16,9 @@ const ACCEPTED: &[&str] = &["application/json", "application/yaml", PROTOBUF];
 
 /// Bytes of a body without kind that its refusal shows.
 const SHOWN_BYTES: usize = 30;
+
+/// Characters of one that is text.
+const SHOWN_CHARACTERS: usize = 30;
 
 /// The media type without its parameters.
 pub(super) fn media_type(content_type: &str) -> &str {
@@ -60,7 +63,10 @@ pub(super) fn object(
     strictness: Strictness,
 ) -> Result<(Value, Vec<String>), Status> {
     let (mut value, twice) = parse_twice(&resource.kind, content_type, body)?;
-    check_kind(resource, &value)?;
+    match resource.custom {
+        Some(_) => check_custom_kind(resource, &value, body)?,
+        None => check_kind(resource, &value)?,
+    }
     let unknown = complete(resource, &mut value)?;
     let complaints = unknown.iter().map(unknown_field).chain(twice.iter().map(duplicate_field)).collect();
     let warnings = strictness.judge(complaints, |errors| {
@@ -116,7 +122,7 @@ pub(super) fn duplicate_field(path: &String) -> String {
 /// The form objects of `resource` are kept in.
 pub(super) fn stored(resource: &Resource, value: Value) -> Value {
     match resource.storage {
-        Storage::Own => value,
+        Storage::Own | Storage::OtherVersion => value,
         Storage::CoreEvent => event_view::to_core(value),
     }
 }
@@ -135,7 +141,7 @@ pub(super) fn complete(resource: &Resource, value: &mut Value) -> Result<Vec<Str
     if !value["metadata"].is_object() {
         return Err(cannot("json: cannot unmarshal metadata into Go value of type v1.ObjectMeta"));
     }
-    schema::decode::decode_check(&resource.kind, value).map_err(Status::bad_request)?;
+    resource.decode_check(value).map_err(Status::bad_request)?;
     Ok(drop_unknown(resource, value))
 }
 
@@ -155,7 +161,7 @@ pub(super) fn arrange(resource: &Resource, value: &mut Value) {
 
 /// Drops the fields the kind does not know, and tells them.
 pub(super) fn drop_unknown(resource: &Resource, value: &mut Value) -> Vec<String> {
-    let unknown = schema::shape::prune_unknown(&resource.kind, value);
+    let unknown = resource.drop_unknown(value);
     if let Some(metadata) = value["metadata"].as_object_mut() {
         metadata.remove("selfLink");
     }
@@ -180,6 +186,32 @@ fn check_kind(resource: &Resource, value: &Value) -> Result<(), Status> {
             "{own} in version \"{version}\" cannot be handled as a {own}: no kind \"{own}\" is registered for version \
              \"{api_version}\" in scheme \"pkg/api/legacyscheme/scheme.go:30\""
         )));
+    }
+    Ok(())
+}
+
+/// Custom kinds must be named, in the version of the request.
+fn check_custom_kind(resource: &Resource, value: &Value, body: &[u8]) -> Result<(), Status> {
+    let expected = resource.api_version();
+    let kind = value["kind"].as_str().unwrap_or_default();
+    let api_version = value["apiVersion"].as_str().unwrap_or_default();
+    if kind.is_empty() {
+        let body = String::from_utf8_lossy(body);
+        let start: String = body.chars().take(SHOWN_CHARACTERS).collect();
+        return Err(Status::bad_request(format!(
+            "the object provided is unrecognized (must be of type {}): Object 'Kind' is missing in '{body}' ({start} ...)",
+            resource.kind
+        )));
+    }
+    if api_version != expected {
+        return Err(Status::bad_request(format!(
+            "the API version in the data ({api_version}) does not match the expected API version ({expected})"
+        )));
+    }
+    if kind != resource.kind {
+        let problem = Problem::Invalid(kind.into(), format!("must be {}", resource.kind));
+        let error = FieldError { field: "kind".to_owned(), problem };
+        return Err(Status::invalid(resource.named_kind(), metadata::text(value, "name"), &[error]));
     }
     Ok(())
 }

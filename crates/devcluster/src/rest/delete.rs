@@ -136,7 +136,7 @@ impl Server {
             let accepted = !deleted.gone && options.orphan_dependents == Some(false);
             Answer::object(if accepted { 202 } else { 200 }, deleted.object)
         };
-        if resource.kind == "Job" && options.policy.is_none() && options.orphan_dependents.is_none() {
+        if resource.is("Job") && options.policy.is_none() && options.orphan_dependents.is_none() {
             answer.warnings.push(
                 "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set \
                  propagationPolicy=Orphan to suppress this warning"
@@ -170,8 +170,10 @@ impl Server {
             let Some(current) = target.entry.store.get(&target.key()) else {
                 return Err(Status::not_found(resource.named(), &target.name));
             };
-            let outcome = if resource.kind == "Namespace" {
+            let outcome = if resource.is("Namespace") {
                 self.delete_namespace(target, &current, options)
+            } else if resource.is("CustomResourceDefinition") && !current.deleting {
+                self.delete_definition(target, &current, options)
             } else {
                 check_preconditions(target, &current, options)
                     .map_err(NotWritten::from)
@@ -190,10 +192,7 @@ impl Server {
         let old = current.to_value();
         let mut new = old.clone();
         let now = self.clock.now_seconds();
-        let grace = match &*resource.kind {
-            "Pod" => pod_grace(&old, options),
-            _ => Grace::None,
-        };
+        let grace = if resource.is("Pod") { pod_grace(&old, options) } else { Grace::None };
         if let Grace::Pending = grace {
             return Ok(Deleted { object: current.clone(), gone: false });
         }
@@ -220,7 +219,7 @@ impl Server {
     }
 
     /// A change that deletion makes; unlike an update it never removes the object by itself.
-    fn store_deletion(
+    pub(super) fn store_deletion(
         &self,
         target: &Target,
         current: &Arc<Object>,
@@ -251,21 +250,10 @@ impl Server {
 
     /// A namespace first becomes Terminating; it goes when its content and its finalizers are gone.
     fn delete_namespace(&self, target: &Target, current: &Arc<Object>, options: &DeleteOptions) -> Result<Deleted, NotWritten> {
-        let resource = target.resource().named();
         if PROTECTED_NAMESPACES.contains(&&*target.name) {
-            return Err(Status::forbidden(resource, &target.name, "this namespace may not be deleted").into());
+            return Err(Status::forbidden(target.resource().named(), &target.name, "this namespace may not be deleted").into());
         }
-        let differs = |what: &str, wanted: &str, found: &str| {
-            let why = format!("Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}");
-            Status::conflict(resource, &target.name, &why)
-        };
-        if let Some(uid) = options.uid.as_deref().filter(|uid| *uid != &*current.uid) {
-            return Err(differs("UID", uid, &current.uid).into());
-        }
-        let found = current.revision.to_string();
-        if let Some(revision) = options.revision.as_deref().filter(|revision| *revision != found) {
-            return Err(differs("ResourceVersion", revision, &found).into());
-        }
+        check_plural_preconditions(target, current, options)?;
         let old = current.to_value();
         if current.deleting {
             if old["spec"]["finalizers"].as_array().is_some_and(|list| !list.is_empty()) {
@@ -285,6 +273,22 @@ impl Server {
         let object = self.store_deletion(target, current, &old, new, options.dry_run)?;
         Ok(Deleted { object, gone: false })
     }
+}
+
+/// The preconditions of kinds that upstream checks by hand, and words otherwise.
+pub(super) fn check_plural_preconditions(target: &Target, current: &Object, options: &DeleteOptions) -> Result<(), Status> {
+    let differs = |what: &str, wanted: &str, found: &str| {
+        let why = format!("Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}");
+        Status::conflict(target.resource().named(), &target.name, &why)
+    };
+    if let Some(uid) = options.uid.as_deref().filter(|uid| *uid != &*current.uid) {
+        return Err(differs("UID", uid, &current.uid));
+    }
+    let found = current.revision.to_string();
+    if let Some(revision) = options.revision.as_deref().filter(|revision| *revision != found) {
+        return Err(differs("ResourceVersion", revision, &found));
+    }
+    Ok(())
 }
 
 fn check_preconditions(target: &Target, current: &Object, options: &DeleteOptions) -> Result<(), Status> {

@@ -233,7 +233,7 @@ fn part_entry(entry: &Registered, part: &Subresource) -> Value {
         fields.insert("group".to_owned(), json!(group));
         fields.insert("version".to_owned(), json!(version));
     }
-    fields.insert("kind".to_owned(), json!(part.kind));
+    fields.insert("kind".to_owned(), json!(resource.kind_at(part)));
     fields.insert("verbs".to_owned(), json!(part.verbs));
     Value::from(fields)
 }
@@ -253,7 +253,7 @@ fn aggregated_entry(entry: &Registered) -> Value {
         .iter()
         .map(|part| {
             let (group, version) = part.group_version.unwrap_or_default();
-            let kind = json!({"group": group, "version": version, "kind": part.kind});
+            let kind = json!({"group": group, "version": version, "kind": resource.kind_at(part)});
             json!({"subresource": part.name, "responseKind": kind, "verbs": part.verbs})
         })
         .collect();

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::query::invalid_options;
 use super::{Call, Server, metadata};
 use crate::fielderror::{FieldError, Problem};
-use crate::fields::{Author, Managed, Operation, compare, is_reset, zero};
+use crate::fields::{Author, Managed, Operation, compare, is_reset};
 use crate::kinds::Resource;
 use crate::status::Status;
 
@@ -67,7 +67,7 @@ impl Server {
             Tracking::Update(author) => {
                 let mut managed = given.as_ref().and_then(Managed::parse).unwrap_or_default();
                 if self.tracks_creations || !managed.is_empty() {
-                    let changes = compare(&resource.kind, &zero(&resource.kind, object), object);
+                    let changes = compare(resource.shape(object), &resource.zero(object), object);
                     managed.update(author.clone(), &changes, Some(self.time()));
                 }
                 managed.to_value()
@@ -108,7 +108,7 @@ impl Server {
         if given.is_none() && before.is_none() {
             return None;
         }
-        let changes = compare(&resource.kind, old, new);
+        let changes = compare(resource.shape(new), old, new);
         if given.is_none() && changes.is_empty() {
             return before.cloned();
         }

@@ -81,9 +81,10 @@ pub(super) fn generation_grows(resource: &Resource, new: &Value, old: &Value) ->
         Generation::SpecAndAnnotations => {
             new.get("spec") != old.get("spec") || new["metadata"].get("annotations") != old["metadata"].get("annotations")
         }
-        Generation::Content => {
+        Generation::Content | Generation::ContentAndStatus => {
+            let with_status = resource.generation == Generation::ContentAndStatus;
             let content = |value: &Value| -> Map<String, Value> {
-                let aside = |key: &str| matches!(key, "kind" | "apiVersion" | "metadata" | "status");
+                let aside = |key: &str| matches!(key, "kind" | "apiVersion" | "metadata") || (key == "status" && !with_status);
                 let fields = value.as_object().into_iter().flatten();
                 fields.filter(|(key, _)| !aside(key)).map(|(key, value)| (key.clone(), value.clone())).collect()
             };
@@ -137,7 +138,9 @@ pub(super) fn is_finished(object: &Value) -> bool {
     metadata.get("deletionTimestamp").is_some()
         && metadata["deletionGracePeriodSeconds"].as_i64().unwrap_or(0) == 0
         && finalizers(object).is_empty()
-        && (object["kind"] != "Namespace" || object["spec"]["finalizers"].as_array().is_none_or(Vec::is_empty))
+        && (object["kind"] != "Namespace"
+            || object["apiVersion"] != "v1"
+            || object["spec"]["finalizers"].as_array().is_none_or(Vec::is_empty))
 }
 
 #[cfg(test)]

@@ -13,6 +13,9 @@ use crate::status::{Qualified, Status};
 const PATCHES: &[&str] =
     &["application/json-patch+json", "application/merge-patch+json", "application/strategic-merge-patch+json"];
 
+/// Kinds of patches for custom resources, whose merge keys strategic patches do not know.
+const CUSTOM_PATCHES: &[&str] = &["application/json-patch+json", "application/merge-patch+json", "application/apply-patch+yaml"];
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Json,
@@ -46,6 +49,9 @@ impl Patch {
     }
 
     pub(super) fn apply(&self, resource: &Resource, object: &mut Value) -> Result<(), Status> {
+        if self.kind == Kind::Strategic && resource.custom.is_some() {
+            return Err(Status::unsupported_body(CUSTOM_PATCHES));
+        }
         let applied = match self.kind {
             Kind::Json => patch::json(object, &self.patch),
             Kind::Merge => {
@@ -75,7 +81,7 @@ impl Patch {
         }
         let error = match self.kind {
             Kind::Strategic => schema::decode::restore_error(&resource.kind, result),
-            Kind::Json | Kind::Merge => schema::decode::decode_error(&resource.kind, result),
+            Kind::Json | Kind::Merge => resource.decode_error(result),
         };
         error.map_or(Ok(()), |why| Err(self.invalid(result, &why)))
     }

@@ -157,13 +157,21 @@ impl Server {
                 Ok(Answer::value(200, list))
             }
             View::Full | View::Discovery => {
-                let (kind, version) = (&resource.kind, resource.api_version());
-                let head = format!("{{\"kind\":\"{kind}List\",\"apiVersion\":\"{version}\",\"metadata\":{metadata},\"items\":[");
+                let (kind, version) = (resource.list_kind(), resource.api_version());
+                let mut metadata = metadata;
+                if resource.custom.is_some() && metadata.get("continue").is_none() {
+                    // Upstream's lists without a type say that there is nothing to continue with.
+                    metadata["continue"] = Value::from("");
+                }
+                let head = format!("{{\"kind\":\"{kind}\",\"apiVersion\":\"{version}\",\"metadata\":{metadata},\"items\":[");
                 let objects = match resource.storage {
                     Storage::Own => page.objects,
-                    Storage::CoreEvent => page.objects.iter().map(|object| in_view(call, object)).collect(),
+                    Storage::CoreEvent | Storage::OtherVersion => {
+                        page.objects.iter().map(|object| in_view(call, object)).collect()
+                    }
                 };
-                Ok(Answer::body(Body::list(head, objects)))
+                let typed = resource.custom.is_none();
+                Ok(Answer::body(Body::list(head, objects, typed)))
             }
         }
     }

@@ -135,6 +135,8 @@ pub enum Route {
     Health(String),
     /// No API at all: upstream answers plain text.
     Nothing,
+    /// A part that objects of a custom resource do not have.
+    NoSuchPart(Target),
     /// Below a known group, but not served.
     NoSuchResource,
 }
@@ -172,11 +174,16 @@ impl Route {
         if rest.is_empty() {
             return Self::GroupVersion(group.to_owned(), version.to_owned());
         }
-        target(registry, group, version, rest).map_or(Self::NoSuchResource, Self::Objects)
+        match target(registry, group, version, rest) {
+            Some((target, "")) => Self::Objects(target),
+            Some((target, _)) if target.resource().custom.is_some() => Self::NoSuchPart(target),
+            _ => Self::NoSuchResource,
+        }
     }
 }
 
-fn target(registry: &Registry, group: &str, version: &str, rest: &[&str]) -> Option<Target> {
+/// What the path names, and the part of it that the resource does not have.
+fn target<'a>(registry: &Registry, group: &str, version: &str, rest: &[&'a str]) -> Option<(Target, &'a str)> {
     let (legacy_watch, rest) = match rest {
         ["watch", rest @ ..] if !rest.is_empty() => (true, rest),
         rest => (false, rest),
@@ -190,10 +197,10 @@ fn target(registry: &Registry, group: &str, version: &str, rest: &[&str]) -> Opt
         [] => return None,
     };
     let entry = registry.find(group, version, plural)?;
-    let (name, subresource) = match rest {
-        [] => ("", None),
-        [name] => (*name, None),
-        [name, part] => (*name, Some(entry.resource.subresource(part)?)),
+    let (name, part) = match rest {
+        [] => ("", ""),
+        [name] => (*name, ""),
+        [name, part] => (*name, *part),
         _ => return None,
     };
     let namespaced = entry.resource.namespaced;
@@ -201,7 +208,9 @@ fn target(registry: &Registry, group: &str, version: &str, rest: &[&str]) -> Opt
         return None;
     }
     let decode = |text: &str| percent_decode(text);
-    Some(Target { namespace: decode(namespace), name: decode(name), subresource, legacy_watch, entry })
+    let subresource = entry.resource.subresource(part);
+    let unknown = if subresource.is_none() { part } else { "" };
+    Some((Target { namespace: decode(namespace), name: decode(name), subresource, legacy_watch, entry }, unknown))
 }
 
 pub(crate) fn percent_decode(text: &str) -> String {

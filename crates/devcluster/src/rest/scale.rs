@@ -4,10 +4,21 @@ use serde_json::{Map, Value, json};
 
 use super::metadata;
 use crate::fielderror::{FieldError, Problem};
+use crate::kinds::Resource;
 use crate::status::{Qualified, Status};
 
-/// The scale of a workload object.
-pub(super) fn of(object: &Value) -> Value {
+/// The scale of an object of `resource`.
+pub(super) fn of(resource: &Resource, object: &Value) -> Result<Value, Status> {
+    let (replicas, found, selector) = match resource.custom.as_ref().and_then(|custom| custom.scale()) {
+        Some(scale) => {
+            scale.read(object).map_err(|path| Status::internal(format!("the spec replicas field {path:?} does not exist")))?
+        }
+        None => (
+            object["spec"]["replicas"].as_i64().unwrap_or(0),
+            object["status"]["replicas"].as_i64().unwrap_or(0),
+            selector_text(&object["spec"]["selector"]),
+        ),
+    };
     let source = &object["metadata"];
     let mut metadata = Map::new();
     for field in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
@@ -16,20 +27,24 @@ pub(super) fn of(object: &Value) -> Value {
         }
     }
     let mut spec = Map::new();
-    match object["spec"]["replicas"].as_i64() {
-        // The field is left out at zero, as upstream's type declares it.
-        None | Some(0) => {}
-        Some(replicas) => {
-            spec.insert("replicas".to_owned(), Value::from(replicas));
-        }
+    // The field is left out at zero, as upstream's type declares it.
+    if replicas != 0 {
+        spec.insert("replicas".to_owned(), Value::from(replicas));
     }
     let mut status = Map::new();
-    status.insert("replicas".to_owned(), Value::from(object["status"]["replicas"].as_i64().unwrap_or(0)));
-    let selector = selector_text(&object["spec"]["selector"]);
+    status.insert("replicas".to_owned(), Value::from(found));
     if !selector.is_empty() {
         status.insert("selector".to_owned(), Value::from(selector));
     }
-    json!({"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata, "spec": spec, "status": status})
+    Ok(json!({"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata, "spec": spec, "status": status}))
+}
+
+/// Asks an object of `resource` for that many replicas.
+pub(super) fn write(resource: &Resource, object: &mut Value, replicas: i64) {
+    match resource.custom.as_ref().and_then(|custom| custom.scale()) {
+        Some(scale) => scale.write(object, replicas),
+        None => object["spec"]["replicas"] = Value::from(replicas),
+    }
 }
 
 /// The replicas that a scale asks for; 422 when negative.

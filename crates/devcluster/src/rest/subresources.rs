@@ -68,14 +68,14 @@ impl Server {
             let scale = match &input {
                 Input::Scale(scale) => scale.clone(),
                 Input::Patch(patch) => {
-                    let mut scale = scale::of(old);
+                    let mut scale = scale::of(target.resource(), old)?;
                     patch.apply(target.resource(), &mut scale)?;
                     scale
                 }
             };
             check_name(target, &scale)?;
             let mut new = old.clone();
-            new["spec"]["replicas"] = Value::from(scale::replicas(&scale)?);
+            scale::write(target.resource(), &mut new, scale::replicas(&scale)?);
             for field in ["resourceVersion", "uid"] {
                 match scale["metadata"].get(field) {
                     Some(value) => metadata::of(&mut new).insert(field.to_owned(), value.clone()),
@@ -88,7 +88,8 @@ impl Server {
     }
 
     fn show_scale(&self, call: &Call<'_>, object: &Object) -> Result<Answer, Status> {
-        let scale = scale::of(&object.to_value());
+        let resource = call.target.resource();
+        let scale = scale::of(resource, &resource.shown(object.to_value()))?;
         Ok(Answer::value(200, self.show_value(call, "Scale", scale)?))
     }
 

@@ -15,7 +15,6 @@ use crate::fielderror::{FieldError, Problem};
 use crate::kinds::{Resource, Storage};
 use crate::status::Status;
 use crate::store::{Change, Object, Raced};
-use crate::{defaults, validate};
 
 /// How one write is to be done.
 #[derive(Debug, Clone, Copy)]
@@ -58,7 +57,7 @@ impl Server {
             self.check_escalation(call.user, target, None, &object)?;
             return Ok(Answer::object(201, self.create_object(target, object, dry_run, tracking)?).warn(warnings));
         }
-        warnings.extend(validate::warnings(&resource.kind, &object));
+        warnings.extend(resource.warnings(&object));
         let writing = Writing { dry_run, uid_is_precondition: true, tracking };
         let written = self.rewrite(target, writing, |_, old| {
             self.check_escalation(call.user, target, Some(old), &object)?;
@@ -85,7 +84,7 @@ impl Server {
         let mut warnings = Vec::new();
         let written = self.rewrite(target, writing, |_, old| {
             let mut object = match resource.storage {
-                Storage::Own => old.clone(),
+                Storage::Own | Storage::OtherVersion => old.clone(),
                 Storage::CoreEvent => event_view::from_core(old.clone()),
             };
             patch.apply(resource, &mut object)?;
@@ -118,7 +117,7 @@ impl Server {
             let Some(current) = target.entry.store.get(&target.key()) else {
                 return Err(Status::not_found(resource.named(), &target.name));
             };
-            let old = current.to_value();
+            let old = resource.shown(current.to_value());
             let new = make(&current, &old)?;
             match self.replace(target, &current, &old, new, writing) {
                 Ok(object) => return Ok(object),
@@ -142,15 +141,15 @@ impl Server {
         let given = managers::take(&mut new);
         metadata::carry_over(&mut new, old);
         isolate(resource, part, &mut new, old);
-        defaults::apply(&resource.kind, &mut new);
-        if resource.kind == "Namespace" {
+        resource.complete(&mut new);
+        if resource.is("Namespace") {
             label_namespace(&mut new);
         }
         self.manage_change(resource, &mut new, old, given, writing.tracking);
         if part.is_none() {
-            defaults::on_update(&resource.kind, &mut new);
+            resource.complete_change(&mut new);
         }
-        let mut errors = validate::update(&resource.kind, part, &new, old);
+        let mut errors = resource.update_errors(part, &new, old);
         if let Some(error) = metadata::new_finalizers_while_deleting(&new, old)
             && !errors.contains(&error)
         {
@@ -195,7 +194,7 @@ impl Server {
         if dry_run {
             return Ok(Arc::new(Object::unstored(resource, &current.key, &new)));
         }
-        commit(Change::Put(new))
+        commit(Change::Put(resource.to_stored(new)))
     }
 }
 
@@ -239,6 +238,7 @@ fn check_identity(target: &Target, new: &Value, old: &Value, writing: Writing<'_
 /// Keeps an endpoint from changing what belongs to another one.
 fn isolate(resource: &Resource, part: Option<&str>, new: &mut Value, old: &Value) {
     match part {
+        Some("status") if resource.custom.is_some() => keep_all_but(new, old, &["status"]),
         Some("status") => {
             keep_all_but(new, old, &["metadata", "status"]);
             match &*resource.kind {
@@ -258,7 +258,7 @@ fn isolate(resource: &Resource, part: Option<&str>, new: &mut Value, old: &Value
             keep_all_but(new, old, &["metadata"]);
             keep_in_spec(new, "containers", containers);
         }
-        _ if resource.kind == "Namespace" => {
+        _ if resource.is("Namespace") => {
             keep(new, old, "spec");
             keep(new, old, "status");
         }

@@ -42,6 +42,7 @@ pub(super) fn full(resource: &Resource, object: &Object) -> Bytes {
     match resource.storage {
         Storage::Own => object.json(),
         Storage::CoreEvent => Bytes::from(event_view::from_core(object.to_value()).to_string()),
+        Storage::OtherVersion => Bytes::from(resource.shown(object.to_value()).to_string()),
     }
 }
 
@@ -78,7 +79,8 @@ impl Server {
             View::Table => {
                 let include = RowObject::parse(call.query.text("includeObject"))?;
                 let metadata = json!({"resourceVersion": value["metadata"]["resourceVersion"]});
-                let row = self.row(kind, value, include, |value| value);
+                let cells = tables::cells(kind, &value, self.clock.now());
+                let row = row(cells, None, value, include);
                 in_table(metadata, Value::from(tables::columns(kind)), vec![row])
             }
         })
@@ -93,27 +95,37 @@ impl Server {
         include: RowObject,
         columns: bool,
     ) -> Value {
-        let view = |value| match resource.storage {
-            Storage::Own => value,
-            Storage::CoreEvent => event_view::from_core(value),
-        };
-        let rows = objects.iter().map(|object| self.row(&resource.kind, object.to_value(), include, view)).collect();
-        let columns = if columns { Value::from(tables::columns(&resource.kind)) } else { Value::Null };
+        let rows = objects.iter().map(|object| self.row(resource, object.to_value(), include)).collect();
+        let columns = if columns { Value::from(resource.columns()) } else { Value::Null };
         in_table(metadata, columns, rows)
     }
 
-    fn row(&self, kind: &str, value: Value, include: RowObject, view: impl FnOnce(Value) -> Value) -> Value {
-        let mut row = json!({"cells": tables::cells(kind, &value, self.clock.now())});
-        if let Some(conditions) = tables::row_conditions(kind, &value) {
-            row["conditions"] = conditions;
-        }
-        row["object"] = match include {
-            RowObject::None => Value::Null,
-            RowObject::Full => view(value),
-            RowObject::Metadata => partial(&value),
+    fn row(&self, resource: &Resource, stored: Value, include: RowObject) -> Value {
+        // Cells of events are made of their stored form, whatever form they are shown in.
+        let (cells, conditions) = match resource.storage {
+            Storage::Own | Storage::CoreEvent => (resource.cells(&stored, self.clock.now()), resource.row_conditions(&stored)),
+            Storage::OtherVersion => (resource.cells(&resource.shown(stored.clone()), self.clock.now()), None),
         };
-        row
+        let shown = match (include, resource.storage) {
+            (RowObject::Full, Storage::CoreEvent) => event_view::from_core(stored),
+            (RowObject::Full, Storage::OtherVersion) => resource.shown(stored),
+            _ => stored,
+        };
+        row(cells, conditions, shown, include)
     }
+}
+
+fn row(cells: Vec<Value>, conditions: Option<Value>, object: Value, include: RowObject) -> Value {
+    let mut row = json!({"cells": cells});
+    if let Some(conditions) = conditions {
+        row["conditions"] = conditions;
+    }
+    row["object"] = match include {
+        RowObject::None => Value::Null,
+        RowObject::Full => object,
+        RowObject::Metadata => partial(&object),
+    };
+    row
 }
 
 fn partial(object: &Value) -> Value {

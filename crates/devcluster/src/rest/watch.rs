@@ -186,6 +186,9 @@ impl Watch {
                 if self.take_events() {
                     continue;
                 }
+                if self.entry.retired.is_cancelled() {
+                    return None;
+                }
             }
             let bookmark = self.bookmarks && !silent;
             let wake = self.paused_until.into_iter().chain(self.expires).min();
@@ -193,6 +196,7 @@ impl Watch {
                 biased;
                 changed = self.faults.changed() => changed.ok()?,
                 changed = self.committed.changed(), if !silent => changed.ok()?,
+                () = self.entry.retired.cancelled(), if !silent => {}
                 () = tokio::time::sleep_until(wake.unwrap_or(self.ends)), if wake.is_some() => {}
                 () = tokio::time::sleep_until(self.ends) => return None,
                 () = tokio::time::sleep_until(self.next_bookmark), if bookmark => {

@@ -27,6 +27,24 @@ pub fn decode_error(kind: &str, object: &Value) -> Option<String> {
     }
 }
 
+/// What [`decode_check`] is for kinds of which only the metadata has a shape.
+pub(crate) fn metadata_check(kind: &str, object: &Value) -> Result<(), String> {
+    let error = metadata_error(object);
+    error.map_or(Ok(()), |why| {
+        let version = object.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
+        let version = version.rsplit('/').next().unwrap_or(version);
+        Err(format!("{kind} in version {version:?} cannot be handled as a {kind}: {why}"))
+    })
+}
+
+/// What [`decode_error`] is for the metadata of any object.
+pub(crate) fn metadata_error(object: &Value) -> Option<String> {
+    match &object["metadata"] {
+        metadata @ Value::Object(_) => check_struct(super::metadata(), metadata, "metadata"),
+        other => Some(format!("json: cannot unmarshal {} into Go value of type v1.ObjectMeta", json_type(other))),
+    }
+}
+
 /// What [`decode_error`] is for strategic merge patches, whose result upstream reads with another decoder: it has its own words for
 /// lists, maps and structs.
 pub fn restore_error(kind: &str, object: &Value) -> Option<String> {

@@ -98,6 +98,12 @@ pub(crate) fn of(kind: &str) -> Option<&'static Struct> {
     SCHEMA.kinds.get(kind).map(|index| &SCHEMA.types[*index])
 }
 
+/// The type of `metadata`, which is the same for all kinds.
+pub(crate) fn metadata() -> &'static Struct {
+    static METADATA: LazyLock<Option<&'static Struct>> = LazyLock::new(|| of("ConfigMap")?.field("metadata")?.ty.as_struct());
+    METADATA.expect("the table has the metadata of a ConfigMap")
+}
+
 /// The type of `object` of `kind`: two groups have an `Event`, told apart by `apiVersion`.
 pub(crate) fn of_object(kind: &str, object: &Value) -> Option<&'static Struct> {
     let group = object.get("apiVersion").and_then(Value::as_str).and_then(|version| version.split_once('/'));

@@ -17,6 +17,22 @@ pub fn prune_unknown(kind: &str, object: &mut Value) -> Vec<String> {
     unknown
 }
 
+/// The same for the metadata of any object.
+pub(crate) fn prune_metadata(metadata: &mut Value, path: &str) -> Vec<String> {
+    let mut unknown = Vec::new();
+    if let Some(fields) = metadata.as_object_mut() {
+        prune_struct(super::metadata(), fields, path, &mut unknown);
+    }
+    unknown
+}
+
+/// Brings the metadata of any object into the form the server would write it in.
+pub(crate) fn normalize_metadata(metadata: &mut Value) {
+    if let Some(fields) = metadata.as_object_mut() {
+        normalize_struct(super::metadata(), fields);
+    }
+}
+
 /// Brings `object` of built-in kind `kind` into the form the server would write it in: nulls and empty optional fields go, fields that
 /// are always written appear with their zero value, quantities and times get their canonical text, fields their order. Values of the wrong type stay for
 /// [`super::decode::decode_check`] to report, unknown fields for [`prune_unknown`]. Idempotent.
@@ -84,7 +100,7 @@ fn normalize_struct(shape: &Struct, fields: &mut Map<String, Value>) {
 fn is_omitted(field: &Field, value: &Value) -> bool {
     match value {
         // Storage does not tell an empty list from none.
-        Value::Array(items) => items.is_empty(),
+        Value::Array(items) => items.is_empty() && field.ty != Type::Any,
         Value::Object(entries) => entries.is_empty() && matches!(field.ty, Type::Map(_)),
         _ if field.nullable || field.always => false,
         Value::String(text) => text.is_empty() && field.ty != Type::IntOrString,

@@ -80,7 +80,7 @@ impl Object {
             revision,
             deleting: metadata.get("deletionTimestamp").is_some(),
             labels: labels.unwrap_or_default(),
-            fields: resource.fields.iter().map(|field| text_at(value, field.pointer, field.absent)).collect(),
+            fields: resource.fields.iter().map(|field| text_at(value, &field.pointer, field.absent)).collect(),
             frame: Bytes::from(frame),
             kind_of_frame: kind,
             start,

@@ -51,16 +51,19 @@ pub fn columns(kind: &str) -> Vec<Value> {
         Some(_) => ("string", text("@age")),
         None => ("date", "Custom resource definition column (in JSONPath format): .metadata.creationTimestamp".to_owned()),
     };
-    vec![
-        json!({"name": "Name", "type": "string", "format": "name", "description": text("@name"), "priority": 0}),
-        json!({"name": "Age", "type": age_type, "format": "", "description": age_text, "priority": 0}),
-    ]
+    vec![name_column(), json!({"name": "Age", "type": age_type, "format": "", "description": age_text, "priority": 0})]
+}
+
+/// The column with the name, which comes first for almost all kinds.
+pub(crate) fn name_column() -> Value {
+    json!({"name": "Name", "type": "string", "format": "name", "description": COLUMNS.shared.get("@name"), "priority": 0})
 }
 
 /// The cells of one object, one per column.
 pub fn cells(kind: &str, object: &Value, now: Timestamp) -> Vec<Value> {
     match kind {
         "ConfigMap" => objects::config_map(object, now),
+        "CustomResourceDefinition" => vec![name(object), json!(text(object, "/metadata/creationTimestamp"))],
         "DaemonSet" => workloads::daemon_set(object, now),
         "Deployment" => workloads::deployment(object, now),
         "Endpoints" => objects::endpoints(object, now),

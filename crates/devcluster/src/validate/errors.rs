@@ -6,30 +6,30 @@ use crate::fielderror::{FieldError, Problem};
 
 /// The errors found so far, in order.
 #[derive(Default)]
-pub(super) struct Errors(Vec<FieldError>);
+pub(crate) struct Errors(Vec<FieldError>);
 
 /// The value at a dotted path; null when there is none.
-pub(super) fn at<'a>(object: &'a Value, path: &str) -> &'a Value {
+pub(crate) fn at<'a>(object: &'a Value, path: &str) -> &'a Value {
     const NONE: &Value = &Value::Null;
     path.split('.').fold(object, |at, step| at.get(step).unwrap_or(NONE))
 }
 
 /// The text at a dotted path; empty when there is none.
-pub(super) fn text<'a>(object: &'a Value, path: &str) -> &'a str {
+pub(crate) fn text<'a>(object: &'a Value, path: &str) -> &'a str {
     at(object, path).as_str().unwrap_or("")
 }
 
 /// The list at a dotted path; empty when there is none.
-pub(super) fn list<'a>(object: &'a Value, path: &str) -> &'a [Value] {
+pub(crate) fn list<'a>(object: &'a Value, path: &str) -> &'a [Value] {
     at(object, path).as_array().map(Vec::as_slice).unwrap_or_default()
 }
 
 impl Errors {
-    pub(super) fn into_list(self) -> Vec<FieldError> {
+    pub(crate) fn into_list(self) -> Vec<FieldError> {
         self.0
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 
@@ -37,58 +37,66 @@ impl Errors {
         self.0.push(FieldError { field: field.into(), problem });
     }
 
-    pub(super) fn required(&mut self, field: impl Into<String>, detail: &str) {
+    pub(crate) fn required(&mut self, field: impl Into<String>, detail: &str) {
         self.add(field, Problem::Required(detail.to_owned()));
     }
 
-    pub(super) fn invalid(&mut self, field: impl Into<String>, value: impl Into<Value>, detail: impl Into<String>) {
+    pub(crate) fn invalid(&mut self, field: impl Into<String>, value: impl Into<Value>, detail: impl Into<String>) {
         self.add(field, Problem::Invalid(value.into(), detail.into()));
     }
 
-    pub(super) fn not_supported(&mut self, field: impl Into<String>, value: impl Into<Value>, supported: &[&str]) {
+    pub(crate) fn not_supported(&mut self, field: impl Into<String>, value: impl Into<Value>, supported: &[&str]) {
         let supported = supported.iter().map(|&s| s.to_owned()).collect();
         self.add(field, Problem::NotSupported(value.into(), supported));
     }
 
-    pub(super) fn forbidden(&mut self, field: impl Into<String>, detail: impl Into<String>) {
+    pub(crate) fn forbidden(&mut self, field: impl Into<String>, detail: impl Into<String>) {
         self.add(field, Problem::Forbidden(detail.into()));
     }
 
-    pub(super) fn not_found(&mut self, field: impl Into<String>, value: &str) {
+    pub(crate) fn not_found(&mut self, field: impl Into<String>, value: &str) {
         self.add(field, Problem::NotFound(json!(value)));
     }
 
-    pub(super) fn duplicate(&mut self, field: impl Into<String>, value: impl Into<Value>) {
+    pub(crate) fn duplicate(&mut self, field: impl Into<String>, value: impl Into<Value>) {
         self.add(field, Problem::Duplicate(value.into()));
     }
 
-    pub(super) fn too_long(&mut self, field: impl Into<String>, bytes: usize) {
+    pub(crate) fn too_long(&mut self, field: impl Into<String>, bytes: usize) {
         self.add(field, Problem::TooLong(bytes));
     }
 
+    pub(crate) fn too_many(&mut self, field: impl Into<String>, found: usize, max: usize) {
+        self.add(field, Problem::TooMany(found, max));
+    }
+
+    pub(crate) fn extend(&mut self, errors: Vec<FieldError>) {
+        self.0.extend(errors);
+    }
+
     /// One error per complaint about `value`.
-    pub(super) fn complaints(&mut self, field: &str, value: &str, complaints: Vec<String>) {
+    pub(crate) fn complaints(&mut self, field: &str, value: &str, complaints: Vec<String>) {
         for complaint in complaints {
             self.invalid(field, value, complaint);
         }
     }
 
     /// The number at `path`, which is also the name of the field, must not be below zero.
-    pub(super) fn non_negative(&mut self, object: &Value, path: &str) {
+    pub(crate) fn non_negative(&mut self, object: &Value, path: &str) {
         if let Some(number) = at(object, path).as_i64().filter(|number| *number < 0) {
             self.invalid(path, number, "must be greater than or equal to 0");
         }
     }
 
     /// What is at `path` must stay as it was.
-    pub(super) fn immutable(&mut self, new: &Value, old: &Value, path: &str) {
+    pub(crate) fn immutable(&mut self, new: &Value, old: &Value, path: &str) {
         if at(new, path) != at(old, path) {
             self.invalid(path, at(new, path).clone(), "field is immutable");
         }
     }
 
     /// `text` must be one of `supported`.
-    pub(super) fn one_of(&mut self, field: impl Into<String>, text: &str, supported: &[&str]) {
+    pub(crate) fn one_of(&mut self, field: impl Into<String>, text: &str, supported: &[&str]) {
         if !supported.contains(&text) {
             self.not_supported(field, text, supported);
         }

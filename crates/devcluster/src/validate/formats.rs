@@ -1,6 +1,7 @@
 //! Formats of names, labels and the like: each function returns what is wrong with a text.
 
 const LABEL_1123: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
+const LABEL_1035: &str = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')";
 const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
 const NAME_PART: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
 const LABEL_VALUE: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
@@ -30,11 +31,11 @@ fn is_label(text: &str) -> bool {
     is_framed(text, is_lower, b"-")
 }
 
-fn is_subdomain(text: &str) -> bool {
+pub(crate) fn is_subdomain(text: &str) -> bool {
     text.split('.').all(is_label)
 }
 
-pub(super) fn label(text: &str) -> Vec<String> {
+pub(crate) fn label(text: &str) -> Vec<String> {
     let mut complaints = Vec::new();
     if text.len() > 63 {
         complaints.push(too_long(63));
@@ -46,7 +47,7 @@ pub(super) fn label(text: &str) -> Vec<String> {
     complaints
 }
 
-pub(super) fn subdomain(text: &str) -> Vec<String> {
+pub(crate) fn subdomain(text: &str) -> Vec<String> {
     let mut complaints = Vec::new();
     if text.len() > 253 {
         complaints.push(too_long(253));
@@ -57,8 +58,20 @@ pub(super) fn subdomain(text: &str) -> Vec<String> {
     complaints
 }
 
+/// Names that are also part of identifiers: labels that start with a letter.
+pub(crate) fn dns_label(text: &str) -> Vec<String> {
+    let mut complaints = Vec::new();
+    if text.len() > 63 {
+        complaints.push(too_long(63));
+    }
+    if !is_label(text) || text.starts_with(|letter: char| letter.is_ascii_digit()) {
+        complaints.push(LABEL_1035.to_owned());
+    }
+    complaints
+}
+
 /// Names that only have to fit into a URL, as those of RBAC objects.
-pub(super) fn path_segment(text: &str) -> Vec<String> {
+pub(crate) fn path_segment(text: &str) -> Vec<String> {
     if text == "." || text == ".." {
         return vec![format!("may not be '{text}'")];
     }

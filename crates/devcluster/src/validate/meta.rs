@@ -21,7 +21,7 @@ fn name_format(kind: &str) -> Format {
     }
 }
 
-/// Metadata of any object.
+/// Metadata of any object; `kind` is empty for custom ones, which may have the names of built-in ones.
 pub(super) fn check(kind: &str, object: &Value, errors: &mut Errors) {
     let metadata = at(object, "metadata");
     let format = name_format(kind);
@@ -42,7 +42,8 @@ pub(super) fn check(kind: &str, object: &Value, errors: &mut Errors) {
     labels("metadata.labels", at(metadata, "labels"), errors);
     annotations("metadata.annotations", at(metadata, "annotations"), errors);
     owners(at(metadata, "ownerReferences"), errors);
-    finalizers("metadata.finalizers", list(metadata, "finalizers"), errors);
+    let with_domain = !matches!(kind, "" | "CustomResourceDefinition");
+    finalizers("metadata.finalizers", list(metadata, "finalizers"), with_domain, errors);
 }
 
 /// A generated name may end in what a name may not.
@@ -106,12 +107,13 @@ pub(super) fn annotations(field: &str, annotations: &Value, errors: &mut Errors)
     }
 }
 
-pub(super) fn finalizers(field: &str, finalizers: &[Value], errors: &mut Errors) {
+/// `with_domain`: those that Kubernetes does not know must have a domain.
+pub(super) fn finalizers(field: &str, finalizers: &[Value], with_domain: bool, errors: &mut Errors) {
     for (index, finalizer) in finalizers.iter().enumerate() {
         let finalizer = finalizer.as_str().unwrap_or("");
         let field = format!("{field}[{index}]");
         let complaints = formats::qualified_name(finalizer);
-        if complaints.is_empty() && !finalizer.contains('/') && !STANDARD_FINALIZERS.contains(&finalizer) {
+        if with_domain && complaints.is_empty() && !finalizer.contains('/') && !STANDARD_FINALIZERS.contains(&finalizer) {
             errors.invalid(&field, finalizer, "name is neither a standard finalizer name nor is it fully qualified");
         }
         errors.complaints(&field, finalizer, complaints);

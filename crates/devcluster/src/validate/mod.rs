@@ -5,10 +5,11 @@
 
 use serde_json::Value;
 
+use crate::custom;
 use crate::fielderror::FieldError;
 
-mod errors;
-mod formats;
+pub(crate) mod errors;
+pub(crate) mod formats;
 mod meta;
 mod pod;
 mod pod_spec;
@@ -50,6 +51,22 @@ pub fn update(kind: &str, subresource: Option<&str>, new: &Value, old: &Value) -
     errors.into_list()
 }
 
+/// Errors in the metadata of a new object of a custom kind.
+pub(crate) fn metadata(object: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    meta::check("", object, &mut errors);
+    errors.into_list()
+}
+
+/// Errors in the metadata of `new`, which replaces `old`, found as often as upstream finds them.
+pub(crate) fn metadata_update(new: &Value, old: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    meta::check("", new, &mut errors);
+    meta::check_update(new, old, &mut errors);
+    meta::check_update(new, old, &mut errors);
+    errors.into_list()
+}
+
 /// What the server accepts with a word of warning (the text of a `Warning` header each).
 pub fn warnings(kind: &str, object: &Value) -> Vec<String> {
     match kind {
@@ -66,6 +83,7 @@ fn content(kind: &str, object: &Value, errors: &mut Errors) {
     match kind {
         "ConfigMap" => small::config_map(object, errors),
         "CronJob" => workload::cron_job(object, errors),
+        "CustomResourceDefinition" => custom::definition::check(object, errors),
         "DaemonSet" => workload::daemon_set(object, errors),
         "Deployment" => workload::deployment(object, errors),
         "Event" => small::event(object, errors),
@@ -99,6 +117,7 @@ fn spec_update(kind: &str, new: &Value, old: &Value, errors: &mut Errors) {
             content(kind, new, errors);
             return small::node_update(new, old, errors);
         }
+        "CustomResourceDefinition" => custom::definition::check_update(new, old, errors),
         "Service" => small::cluster_ip_unchanged(new, old, errors),
         "StatefulSet" => return workload::stateful_set_update(new, old, errors),
         _ => {}

@@ -69,7 +69,7 @@ pub(super) fn lease(object: &Value, errors: &mut Errors) {
 
 pub(super) fn namespace_update(subresource: Option<&str>, new: &Value, errors: &mut Errors) {
     match subresource {
-        Some("finalize") => meta::finalizers("spec.finalizers", list(new, "spec.finalizers"), errors),
+        Some("finalize") => meta::finalizers("spec.finalizers", list(new, "spec.finalizers"), true, errors),
         Some(_) => {
             let (phase, terminating) = (text(new, "status.phase"), !at(new, "metadata.deletionTimestamp").is_null());
             if terminating && phase != "Terminating" {

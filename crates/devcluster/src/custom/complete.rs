@@ -1,0 +1,125 @@
+//! Pruning and defaulting: what of an object stays, and what is added.
+
+use serde_json::{Map, Value};
+
+use super::schema::Schema;
+use crate::schema::shape;
+
+/// The fields that every object has, whatever its schema says.
+const META_FIELDS: [&str; 3] = ["apiVersion", "kind", "metadata"];
+
+/// Drops from a whole object what its schema does not know, and tells the paths (`spec.list[0].field`), sorted.
+pub(super) fn prune(schema: &Schema, object: &mut Value) -> Vec<String> {
+    let mut unknown = Vec::new();
+    prune_fields(schema, object, "", &mut unknown, true);
+    if let Some(metadata) = object.get_mut("metadata") {
+        unknown.extend(shape::prune_metadata(metadata, "metadata"));
+    }
+    unknown.sort();
+    unknown
+}
+
+/// The same for a value somewhere in an object.
+pub(super) fn prune_part(schema: &Schema, value: &mut Value) -> Vec<String> {
+    let mut unknown = Vec::new();
+    prune_value(Some(schema), value, "", &mut unknown);
+    unknown
+}
+
+fn prune_value(schema: Option<&Schema>, value: &mut Value, path: &str, unknown: &mut Vec<String>) {
+    match (schema, &mut *value) {
+        (Some(schema), Value::Object(_)) => prune_fields(schema, value, path, unknown, schema.embedded_resource),
+        // Without a schema of the elements there is nothing to know about them.
+        (Some(schema), Value::Array(_)) if schema.item().is_none() && schema.preserves_unknown() => {}
+        (Some(schema), Value::Array(items)) => {
+            for (index, item) in items.iter_mut().enumerate() {
+                prune_value(schema.item(), item, &format!("{path}[{index}]"), unknown);
+            }
+        }
+        (None, Value::Object(fields)) => {
+            unknown.extend(fields.keys().map(|name| format!("{path}.{name}")));
+            fields.clear();
+        }
+        (None, Value::Array(items)) => {
+            for (index, item) in items.iter_mut().enumerate() {
+                prune_value(None, item, &format!("{path}[{index}]"), unknown);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn prune_fields(schema: &Schema, object: &mut Value, path: &str, unknown: &mut Vec<String>, is_resource: bool) {
+    let Some(fields) = object.as_object_mut() else { return };
+    fields.retain(|name, value| {
+        let here = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+        if is_resource && META_FIELDS.contains(&name.as_str()) {
+            if name == "metadata" && !path.is_empty() {
+                unknown.extend(shape::prune_metadata(value, &here));
+                shape::normalize_metadata(value);
+            }
+            return true;
+        }
+        match schema.child(name) {
+            Some(child) => prune_value(Some(child), value, &here, unknown),
+            None if schema.preserves_unknown() => {}
+            None => {
+                unknown.push(here);
+                return false;
+            }
+        }
+        true
+    });
+}
+
+/// Drops nulls that nothing allows, and fills in defaults. Idempotent.
+pub(super) fn complete(schema: &Schema, object: &mut Value) {
+    if let Some(metadata) = object.get_mut("metadata") {
+        shape::normalize_metadata(metadata);
+    }
+    fill(schema, object);
+}
+
+fn fill(schema: &Schema, value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            drop_nulls(schema, fields);
+            for (name, property) in &schema.properties {
+                if let Some(default) = &property.default
+                    && fields.get(name).is_none_or(|value| value.is_null() && !property.nullable)
+                {
+                    fields.insert(name.clone(), default.clone());
+                }
+            }
+            for (name, value) in fields {
+                if let Some(child) = schema.child(name) {
+                    fill_place(child, value);
+                }
+            }
+        }
+        Value::Array(items) => {
+            if let Some(item) = schema.item() {
+                items.iter_mut().for_each(|value| fill_place(item, value));
+            }
+        }
+        _ => {}
+    }
+}
+
+/// A null without meaning reads as the default.
+fn fill_place(schema: &Schema, value: &mut Value) {
+    if value.is_null()
+        && !schema.nullable
+        && let Some(default) = &schema.default
+    {
+        *value = default.clone();
+    }
+    fill(schema, value);
+}
+
+fn drop_nulls(schema: &Schema, fields: &mut Map<String, Value>) {
+    fields.retain(|name, value| {
+        let child = schema.child(name).filter(|_| value.is_null());
+        child.is_none_or(|child| child.nullable || child.default.is_some())
+    });
+}

@@ -1,0 +1,276 @@
+//! Whether an object fits the schema of its kind, in the words of upstream's validator.
+
+use serde_json::{Number, Value};
+
+use super::formats;
+use super::schema::{Additional, ListType, Schema};
+use crate::fielderror::{FieldError, Problem};
+
+/// What is wrong with `value`, which is at `path` (empty for a whole object). What an update leaves as it was in `old` is not asked
+/// about again.
+pub(super) fn check(schema: &Schema, value: &Value, old: Option<&Value>, path: &str) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    // Upstream has no path to name for errors of several schemas together but the one validation began with.
+    let start = if path.is_empty() { "<nil>" } else { path };
+    Check { start, errors: &mut errors }.value(schema, value, old, path);
+    errors
+}
+
+struct Check<'a> {
+    start: &'a str,
+    errors: &'a mut Vec<FieldError>,
+}
+
+impl Check<'_> {
+    fn add(&mut self, path: &str, problem: Problem) {
+        self.errors.push(FieldError { field: path.to_owned(), problem });
+    }
+
+    fn invalid(&mut self, path: &str, value: &Value, why: &str) {
+        self.add(path, Problem::Invalid(value.clone(), format!("{path} in body should {why}")));
+    }
+
+    fn value(&mut self, schema: &Schema, value: &Value, old: Option<&Value>, path: &str) {
+        if old == Some(value) {
+            return;
+        }
+        self.kind(schema, value, path);
+        if !value.is_null() {
+            self.alternatives(schema, value, path);
+            match value {
+                Value::String(text) => self.text(schema, value, text, path),
+                Value::Number(number) => self.number(schema, value, number, path),
+                Value::Array(items) => self.list(schema, items, old, path),
+                _ => {}
+            }
+        }
+        let allowed = schema.allowed.is_empty() || schema.allowed.contains(value) || (value.is_null() && schema.nullable);
+        if !allowed {
+            let supported =
+                schema.allowed.iter().map(|allowed| allowed.as_str().map_or_else(|| allowed.to_string(), str::to_owned));
+            self.add(path, Problem::NotSupported(value.clone(), supported.collect()));
+        }
+        if value.is_object() {
+            self.object(schema, value, old, path);
+        }
+    }
+
+    fn kind(&mut self, schema: &Schema, value: &Value, path: &str) {
+        let expected = if schema.int_or_string { "integer,string" } else { &schema.kind };
+        let found = type_of(value);
+        let fits = expected.is_empty()
+            || expected.split(',').any(|kind| kind == found || (kind == "number" && found == "integer"))
+            || (value.is_null() && schema.nullable);
+        if !fits {
+            let why = format!("{path} in body must be of type {expected}: \"{found}\"");
+            self.add(path, Problem::TypeInvalid(Value::from(found), why));
+        }
+    }
+
+    fn text(&mut self, schema: &Schema, value: &Value, text: &str, path: &str) {
+        let length = text.chars().count();
+        if let Some(max) = schema.max_length.filter(|max| length > *max) {
+            self.add(path, Problem::TooLong(max));
+        }
+        if let Some(min) = schema.min_length.filter(|min| length < *min) {
+            self.invalid(path, value, &format!("be at least {min} chars long"));
+        }
+        if !schema.pattern.is_empty() && !schema.matches(text) {
+            self.invalid(path, value, &format!("match '{}'", schema.pattern));
+        }
+        if !formats::fits(&schema.format, text) {
+            let why = format!("{path} in body must be of type {}: {value}", schema.format);
+            self.add(path, Problem::TypeInvalid(value.clone(), why));
+        }
+    }
+
+    fn number(&mut self, schema: &Schema, value: &Value, number: &Number, path: &str) {
+        let exceeds = |limit: &Option<Number>, beyond: &dyn Fn(f64, f64) -> bool| {
+            limit
+                .as_ref()
+                .filter(|limit| number.as_f64().zip(limit.as_f64()).is_some_and(|(found, limit)| beyond(found, limit)))
+                .cloned()
+        };
+        if let Some(factor) = exceeds(&schema.multiple_of, &|found, factor| (found / factor).fract() != 0.0) {
+            self.invalid(path, value, &format!("be a multiple of {factor}"));
+        }
+        let or_equal = |exclusive: bool| if exclusive { "" } else { " or equal to" };
+        let than = |exclusive: bool, words: &str, limit: &Number| match exclusive {
+            true => format!("be {words} {}", shown(limit)),
+            false => format!("be {words}{} {}", or_equal(exclusive), shown(limit)),
+        };
+        let exclusive = schema.exclusive_maximum;
+        if let Some(max) = exceeds(&schema.maximum, &|found, max| found > max || (exclusive && found >= max)) {
+            self.invalid(path, value, &than(exclusive, "less than", &max));
+        }
+        let exclusive = schema.exclusive_minimum;
+        if let Some(min) = exceeds(&schema.minimum, &|found, min| found < min || (exclusive && found <= min)) {
+            self.invalid(path, value, &than(exclusive, "greater than", &min));
+        }
+    }
+
+    fn list(&mut self, schema: &Schema, items: &[Value], old: Option<&Value>, path: &str) {
+        if let Some(item) = schema.item() {
+            for (index, value) in items.iter().enumerate() {
+                let before = old.and_then(|old| same_element(schema, old, value));
+                self.value(item, value, before, &format!("{path}[{index}]"));
+            }
+        }
+        let count = items.len();
+        if let Some(min) = schema.min_items.filter(|min| count < *min) {
+            self.invalid(path, &Value::from(count), &format!("have at least {min} items"));
+        }
+        if let Some(max) = schema.max_items.filter(|max| count > *max) {
+            self.add(path, Problem::TooMany(count, max));
+        }
+    }
+
+    fn object(&mut self, schema: &Schema, value: &Value, old: Option<&Value>, path: &str) {
+        let Some(fields) = value.as_object() else { return };
+        let count = fields.len();
+        let below = |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
+        if let Some(min) = schema.min_properties.filter(|min| count < *min) {
+            self.invalid(path, &Value::from(count), &format!("have at least {min} properties"));
+        }
+        if let Some(max) = schema.max_properties.filter(|max| count > *max) {
+            self.add(path, Problem::TooMany(count, max));
+        }
+        for (name, value) in fields {
+            let forbidden = matches!(schema.additional_properties, Some(Additional::Allowed(false)));
+            match schema.child(name) {
+                Some(child) => self.value(child, value, old.and_then(|old| old.get(name)), &below(name)),
+                None if forbidden => {
+                    let why = format!("{} in body is a forbidden property", below(name));
+                    self.add(path, Problem::Invalid(Value::from(""), why));
+                }
+                None => {}
+            }
+        }
+        for name in schema.required.iter().filter(|name| !fields.contains_key(*name)) {
+            self.add(&below(name), Problem::Required(String::new()));
+        }
+    }
+
+    /// `anyOf`, `oneOf`, `allOf` and `not`.
+    fn alternatives(&mut self, schema: &Schema, value: &Value, path: &str) {
+        let start = self.start;
+        let errors_of = |schema: &Schema| {
+            let mut errors = Vec::new();
+            Check { start, errors: &mut errors }.value(schema, value, None, path);
+            errors
+        };
+        let together = |why: String| FieldError { field: start.to_owned(), problem: Problem::Invalid(Value::from(""), why) };
+        if !schema.any_of.is_empty() {
+            let failures: Vec<_> = schema.any_of.iter().map(errors_of).collect();
+            if failures.iter().all(|errors| !errors.is_empty()) {
+                self.errors.push(together(format!("\"{path}\" must validate at least one schema (anyOf)")));
+                self.errors.extend(failures.into_iter().next().unwrap_or_default());
+            }
+        }
+        if !schema.one_of.is_empty() {
+            let failures: Vec<_> = schema.one_of.iter().map(errors_of).collect();
+            let valid = failures.iter().filter(|errors| errors.is_empty()).count();
+            if valid != 1 {
+                let found = if valid == 0 { "Found none valid".to_owned() } else { format!("Found {valid} valid alternatives") };
+                self.errors.push(together(format!("\"{path}\" must validate one and only one schema (oneOf). {found}")));
+                if valid == 0 {
+                    self.errors.extend(failures.into_iter().next().unwrap_or_default());
+                }
+            }
+        }
+        if !schema.all_of.is_empty() {
+            let failures: Vec<_> = schema.all_of.iter().map(errors_of).collect();
+            let valid = failures.iter().filter(|errors| errors.is_empty()).count();
+            self.errors.extend(failures.into_iter().flatten());
+            if valid != schema.all_of.len() {
+                let none = if valid == 0 { ". None validated" } else { "" };
+                self.errors.push(together(format!("\"{path}\" must validate all the schemas (allOf){none}")));
+            }
+        }
+        if let Some(not) = &schema.not
+            && errors_of(not).is_empty()
+        {
+            self.errors.push(together(format!("\"{path}\" must not validate the schema (not)")));
+        }
+    }
+}
+
+/// The type of a value, as messages name it. Whole numbers are integers, however they are written.
+fn type_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(number) if number.is_f64() && number.as_f64().is_some_and(|number| number.fract() != 0.0) => "number",
+        Value::Number(_) => "integer",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+/// A limit as Go prints it: `9`, not `9.0`.
+fn shown(number: &Number) -> String {
+    match number.as_f64() {
+        Some(float) if number.is_f64() && float.fract() == 0.0 && float.abs() < 1e15 => format!("{float:.0}"),
+        _ => number.to_string(),
+    }
+}
+
+/// The element of `old` that `value` is a new state of: lists of keyed elements have one, all others do not tell.
+fn same_element<'a>(schema: &Schema, old: &'a Value, value: &Value) -> Option<&'a Value> {
+    let same = |old: &&Value| schema.list_keys().all(|key| old.get(key) == value.get(key));
+    (schema.list_type == ListType::Map).then(|| old.as_array()?.iter().find(same))?
+}
+
+/// Elements that are in a set or a keyed list twice.
+pub(super) fn duplicates(schema: &Schema, value: &Value, path: &str) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    match value {
+        Value::Array(items) => {
+            duplicates_in(schema, items, path, &mut errors);
+            if let Some(item) = schema.item() {
+                let of_item = |(index, value)| duplicates(item, value, &format!("{path}[{index}]"));
+                errors.extend(items.iter().enumerate().flat_map(of_item));
+            }
+        }
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                let below = match (path, schema.property(name)) {
+                    ("", Some(_)) => name.clone(),
+                    (_, Some(_)) => format!("{path}.{name}"),
+                    (_, None) => format!("{path}[{name}]"),
+                };
+                if let Some(child) = schema.child(name) {
+                    errors.extend(duplicates(child, value, &below));
+                }
+            }
+        }
+        _ => {}
+    }
+    errors
+}
+
+fn duplicates_in(schema: &Schema, items: &[Value], path: &str, errors: &mut Vec<FieldError>) {
+    let at = |index: usize| format!("{path}[{index}]");
+    if schema.list_type == ListType::Map
+        && let Some((index, value)) = items.iter().enumerate().find(|(_, item)| !item.is_object() && !item.is_null())
+    {
+        let why = "must be an object for an array of list-type map".to_owned();
+        return errors.push(FieldError { field: at(index), problem: Problem::Invalid(value.clone(), why) });
+    }
+    let name = |item: &Value| -> Value {
+        let key = |key: &str| item.get(key).map(|value| (key.to_owned(), value.clone()));
+        schema.list_keys().filter_map(key).collect::<serde_json::Map<_, _>>().into()
+    };
+    let names: Vec<Value> = match schema.list_type {
+        ListType::Atomic => return,
+        ListType::Set => items.to_vec(),
+        ListType::Map => items.iter().map(name).collect(),
+    };
+    for (index, name) in names.iter().enumerate() {
+        // Of several the second one is told.
+        if names[..index].iter().filter(|earlier| *earlier == name).count() == 1 {
+            errors.push(FieldError { field: at(index), problem: Problem::Duplicate(name.clone()) });
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! The structural schema of a custom kind, read from the `openAPIV3Schema` of its definition.
+
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
+
+use regex::Regex;
+use serde::Deserialize;
+use serde_json::{Number, Value};
+
+/// One node: what a value at this place may be. Which of the fields a place can have follows from upstream's structural schemas.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Schema {
+    #[serde(rename = "type")]
+    pub(super) kind: String,
+    pub(super) nullable: bool,
+    pub(super) format: String,
+    pub(super) default: Option<Value>,
+    pub(super) properties: BTreeMap<String, Schema>,
+    pub(super) additional_properties: Option<Additional>,
+    pub(super) items: Option<Box<Schema>>,
+    pub(super) required: Vec<String>,
+    #[serde(rename = "enum")]
+    pub(super) allowed: Vec<Value>,
+    pub(super) maximum: Option<Number>,
+    pub(super) exclusive_maximum: bool,
+    pub(super) minimum: Option<Number>,
+    pub(super) exclusive_minimum: bool,
+    pub(super) multiple_of: Option<Number>,
+    pub(super) max_length: Option<usize>,
+    pub(super) min_length: Option<usize>,
+    pub(super) pattern: String,
+    pub(super) max_items: Option<usize>,
+    pub(super) min_items: Option<usize>,
+    pub(super) max_properties: Option<usize>,
+    pub(super) min_properties: Option<usize>,
+    pub(super) all_of: Vec<Schema>,
+    pub(super) any_of: Vec<Schema>,
+    pub(super) one_of: Vec<Schema>,
+    pub(super) not: Option<Box<Schema>>,
+    #[serde(rename = "x-kubernetes-preserve-unknown-fields")]
+    pub(super) preserve_unknown: bool,
+    #[serde(rename = "x-kubernetes-embedded-resource")]
+    pub(super) embedded_resource: bool,
+    #[serde(rename = "x-kubernetes-int-or-string")]
+    pub(super) int_or_string: bool,
+    #[serde(rename = "x-kubernetes-list-type")]
+    pub(crate) list_type: ListType,
+    #[serde(rename = "x-kubernetes-list-map-keys")]
+    pub(super) list_map_keys: Vec<String>,
+    #[serde(rename = "x-kubernetes-map-type")]
+    pub(super) map_type: String,
+    #[serde(skip)]
+    compiled: OnceLock<Option<Regex>>,
+}
+
+/// How elements of a list are told apart.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum ListType {
+    #[default]
+    Atomic,
+    Set,
+    Map,
+}
+
+/// `additionalProperties`: whether there may be others, or what they look like.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+pub(super) enum Additional {
+    Allowed(bool),
+    Like(Box<Schema>),
+}
+
+impl Schema {
+    /// Reads a schema; validation of definitions makes sure that it can be read.
+    pub(super) fn parse(document: &Value) -> Result<Self, serde_json::Error> {
+        Self::deserialize(document)
+    }
+
+    /// Whether values are objects with fields or keys.
+    pub(crate) fn is_object(&self) -> bool {
+        self.kind == "object" && !(self.properties.is_empty() && self.additional_properties.is_none() && self.preserve_unknown)
+    }
+
+    /// Whether an object has one owner as a whole.
+    pub(crate) fn is_atomic_map(&self) -> bool {
+        self.map_type == "atomic"
+    }
+
+    /// Whether fields without a schema are kept.
+    pub(crate) fn preserves_unknown(&self) -> bool {
+        self.preserve_unknown || matches!(self.additional_properties, Some(Additional::Allowed(true)))
+    }
+
+    /// The schema of a named field.
+    pub(crate) fn property(&self, name: &str) -> Option<&Schema> {
+        self.properties.get(name)
+    }
+
+    /// The schema of what is not named.
+    pub(super) fn additional(&self) -> Option<&Schema> {
+        match &self.additional_properties {
+            Some(Additional::Like(schema)) => Some(schema),
+            _ => None,
+        }
+    }
+
+    /// The schema of the value under `key`.
+    pub(crate) fn child(&self, key: &str) -> Option<&Schema> {
+        self.property(key).or_else(|| self.additional())
+    }
+
+    /// The schema of the elements of a list.
+    pub(crate) fn item(&self) -> Option<&Schema> {
+        self.items.as_deref()
+    }
+
+    /// The fields that tell elements of a list apart.
+    pub(crate) fn list_keys(&self) -> impl Iterator<Item = &str> {
+        self.list_map_keys.iter().map(String::as_str)
+    }
+
+    /// What an absent value reads as.
+    pub(crate) fn default_value(&self) -> Option<&Value> {
+        self.default.as_ref()
+    }
+
+    /// Whether `text` matches the pattern; a pattern that is none matches everything.
+    pub(super) fn matches(&self, text: &str) -> bool {
+        let compiled = self.compiled.get_or_init(|| Regex::new(&self.pattern).ok());
+        compiled.as_ref().is_none_or(|pattern| pattern.is_match(text))
+    }
+}

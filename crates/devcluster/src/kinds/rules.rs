@@ -1,0 +1,152 @@
+//! What the server does with the objects of a row: by the tables of built-in kinds, or by the schema of a custom one.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::{Resource, Storage};
+use crate::custom::Custom;
+use crate::fielderror::FieldError;
+use crate::fields::Shape;
+use crate::{defaults, schema, tables, validate};
+
+impl Resource {
+    fn custom(&self) -> Option<&Custom> {
+        self.custom.as_deref()
+    }
+
+    /// The 400 text for an object with a field of a type that cannot be read.
+    pub(crate) fn decode_check(&self, object: &Value) -> Result<(), String> {
+        match self.custom() {
+            Some(_) => schema::decode::metadata_check(&self.kind, object),
+            None => schema::decode::decode_check(&self.kind, object),
+        }
+    }
+
+    /// The same, in the words of a patch.
+    pub(crate) fn decode_error(&self, object: &Value) -> Option<String> {
+        match self.custom() {
+            Some(_) => schema::decode::metadata_error(object),
+            None => schema::decode::decode_error(&self.kind, object),
+        }
+    }
+
+    /// Drops the fields that the kind does not know, and tells their paths.
+    pub(crate) fn drop_unknown(&self, object: &mut Value) -> Vec<String> {
+        match self.custom() {
+            Some(custom) => custom.prune(object),
+            None => schema::shape::prune_unknown(&self.kind, object),
+        }
+    }
+
+    /// Completes an object.
+    pub(crate) fn complete(&self, object: &mut Value) {
+        match self.custom() {
+            Some(custom) => custom.complete(object),
+            None => defaults::apply(&self.kind, object),
+        }
+    }
+
+    /// Completes a new object; `manage` records who made it before the server adds what nobody asked for.
+    pub(crate) fn complete_new(&self, object: &mut Value, manage: impl FnOnce(&mut Value)) {
+        match self.custom() {
+            Some(custom) => {
+                custom.complete(object);
+                manage(object);
+            }
+            None => defaults::on_create(&self.kind, object, manage),
+        }
+    }
+
+    /// What a change adds on top of [`Self::complete`].
+    pub(crate) fn complete_change(&self, object: &mut Value) {
+        if self.custom.is_none() {
+            defaults::on_update(&self.kind, object);
+        }
+    }
+
+    /// What is wrong with a complete new object.
+    pub(crate) fn errors(&self, object: &Value) -> Vec<FieldError> {
+        match self.custom() {
+            Some(custom) => custom.errors(self, object),
+            None => validate::create(&self.kind, object),
+        }
+    }
+
+    /// What is wrong with replacing `old` by `new` through the main endpoint or `part`.
+    pub(crate) fn update_errors(&self, part: Option<&str>, new: &Value, old: &Value) -> Vec<FieldError> {
+        match self.custom() {
+            Some(custom) => custom.update_errors(self, part, new, old),
+            None => validate::update(&self.kind, part, new, old),
+        }
+    }
+
+    /// What is accepted with a word of warning.
+    pub(crate) fn warnings(&self, object: &Value) -> Vec<String> {
+        match self.custom() {
+            // Their deprecation is told with every answer, and there is nothing else.
+            Some(_) => Vec::new(),
+            None => validate::warnings(&self.kind, object),
+        }
+    }
+
+    /// What of an object can have an owner of its own.
+    pub(crate) fn shape(&self, object: &Value) -> Shape<'_> {
+        match self.custom() {
+            Some(custom) => custom.shape(),
+            None => Shape::of_object(&self.kind, object),
+        }
+    }
+
+    /// An object before anybody wrote anything into it.
+    pub(crate) fn zero(&self, object: &Value) -> Value {
+        let built_in = if self.custom.is_none() { schema::of_object(&self.kind, object) } else { None };
+        built_in.map_or_else(|| Value::Object(serde_json::Map::new()), schema::Struct::zero)
+    }
+
+    /// `columnDefinitions` of a Table.
+    pub(crate) fn columns(&self) -> Vec<Value> {
+        match self.custom() {
+            Some(custom) => custom.columns(),
+            None => tables::columns(&self.kind),
+        }
+    }
+
+    /// The cells of one row of a Table.
+    pub(crate) fn cells(&self, object: &Value, now: Timestamp) -> Vec<Value> {
+        match self.custom() {
+            Some(custom) => custom.cells(object, now),
+            None => tables::cells(&self.kind, object, now),
+        }
+    }
+
+    /// `conditions` of a row of a Table.
+    pub(crate) fn row_conditions(&self, object: &Value) -> Option<Value> {
+        if self.custom.is_none() { tables::row_conditions(&self.kind, object) } else { None }
+    }
+
+    /// A stored object as this version shows it, where both differ in nothing but the version's own schema.
+    pub(crate) fn shown(&self, object: Value) -> Value {
+        if self.storage == Storage::OtherVersion { self.reread(object) } else { object }
+    }
+
+    /// A stored object as its storage version reads it: pruned and completed by a schema that may be newer than the object.
+    pub(crate) fn reread(&self, mut object: Value) -> Value {
+        object["apiVersion"] = Value::from(self.api_version());
+        self.drop_unknown(&mut object);
+        self.complete(&mut object);
+        object
+    }
+
+    /// An object of this version as it is kept.
+    pub(crate) fn to_stored(&self, mut object: Value) -> Value {
+        if let (Storage::OtherVersion, Some(custom)) = (self.storage, self.custom.as_ref()) {
+            let storage: &Arc<Custom> = custom.storage.as_ref().unwrap_or(custom);
+            object["apiVersion"] = Value::from(format!("{}/{}", self.group, storage.version));
+            storage.prune(&mut object);
+            storage.complete(&mut object);
+        }
+        object
+    }
+}

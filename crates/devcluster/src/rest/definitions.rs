@@ -1,0 +1,258 @@
+//! CustomResourceDefinitions: which of them are served, what their status tells, and how they go.
+//!
+//! After each write that can matter, [`Server::settle_definitions`] brings everything in line with what is stored: names -> conditions
+//! -> rows of the table of kinds; for a definition that goes: its objects -> finalizer -> rows.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::delete::{DeleteOptions, Deleted, check_plural_preconditions};
+use super::managers::Tracking;
+use super::route::Target;
+use super::subresources::set_condition;
+use super::update::{NotWritten, Writing};
+use super::{Server, Verb, metadata};
+use crate::custom::{self, names};
+use crate::fields::{Author, Operation};
+use crate::kinds::{Registered, Resource};
+use crate::status::Status;
+use crate::store::{Object, TypeStore};
+
+/// The finalizer of definitions whose objects have to go first.
+const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
+
+/// Who writes the status of definitions.
+const MANAGER: &str = "kube-apiserver";
+
+impl Resource {
+    /// Whether a write to an object of the resource can change what is served.
+    fn concerns_definitions(&self) -> bool {
+        self.is("CustomResourceDefinition") || self.custom.as_ref().is_some_and(|custom| custom.terminating)
+    }
+}
+
+impl Server {
+    /// Settles definitions if a request to `target` can have changed what is served.
+    pub(super) fn settle_after(&self, verb: Verb, target: &Target) {
+        if !matches!(verb, Verb::Get | Verb::List | Verb::Watch) && target.resource().concerns_definitions() {
+            self.settle_definitions();
+        }
+    }
+
+    /// Brings what is served in line with the stored definitions. Nothing changes when it is already.
+    pub(crate) fn settle_definitions(&self) {
+        let _turn = self.settling.lock().expect("nobody panics while settling");
+        loop {
+            let definitions = self.definitions();
+            let written = definitions.iter().filter(|definition| self.settle(definition, &definitions)).count();
+            if written == 0 {
+                self.withdraw_all_but(&definitions);
+                return;
+            }
+        }
+    }
+
+    fn definition_kind(&self) -> Arc<Registered> {
+        let found = self.registry.find("apiextensions.k8s.io", "v1", "customresourcedefinitions");
+        found.expect("definitions are built in")
+    }
+
+    fn definitions(&self) -> Vec<Value> {
+        let stored = self.definition_kind().store.list(&self.revisions, "");
+        stored.objects.iter().map(|object| object.to_value()).collect()
+    }
+
+    /// One step for one definition; true when it wrote something that other definitions have to know.
+    fn settle(&self, definition: &Value, all: &[Value]) -> bool {
+        if is_terminating(definition) {
+            self.serve(definition);
+            return metadata::finalizers(definition).contains(&CLEANUP) && self.clean_up(definition);
+        }
+        let same_group = |other: &&Value| {
+            other["spec"]["group"] == definition["spec"]["group"]
+                && metadata::text(other, "name") != metadata::text(definition, "name")
+        };
+        let others: Vec<Value> = all.iter().filter(same_group).cloned().collect();
+        let (accepted, conditions) = names::decide(definition, &others);
+        let known = |condition: &Value| {
+            let kind = condition["type"].as_str().unwrap_or_default();
+            let same = |found: &Value| ["status", "reason", "message"].iter().all(|field| found[*field] == condition[*field]);
+            names::condition(definition, kind).is_some_and(same)
+        };
+        if definition["status"]["acceptedNames"] == accepted && conditions.iter().all(known) {
+            self.serve(definition);
+            return false;
+        }
+        self.write_status(definition, |new| {
+            new["status"]["acceptedNames"] = accepted.clone();
+            for condition in &conditions {
+                self.put_condition(new, condition.clone());
+            }
+        })
+    }
+
+    /// Serves the versions of an established definition, unless it is served like that already.
+    fn serve(&self, definition: &Value) {
+        let (group, plural) = (text(&definition["spec"], "group"), text(&definition["spec"]["names"], "plural"));
+        if !names::is_established(definition) {
+            return self.registry.replace_custom(group, plural, Vec::new());
+        }
+        let current = self.rows_of(group, plural);
+        let uid = metadata::text(definition, "uid");
+        let same_definition =
+            current.first().filter(|row| row.resource.custom.as_ref().is_some_and(|custom| custom.source.uid == uid));
+        let store = match same_definition {
+            Some(row) if row.resource.custom.as_ref().is_some_and(|custom| custom.source == custom::Source::of(definition)) => {
+                return;
+            }
+            Some(row) => row.store.clone(),
+            None => {
+                let Some(row) = custom::stored_row(definition) else { return };
+                let store = TypeStore::new(&row);
+                // There is nothing to tell of the time before.
+                store.compact(&self.revisions);
+                Arc::new(store)
+            }
+        };
+        let rows = custom::rows(definition, &store);
+        if let Some(row) = rows.first() {
+            store.reread(&row.resource, |object| row.resource.reread(object));
+        }
+        self.registry.replace_custom(group, plural, rows);
+    }
+
+    /// The rows of a definition, that of the storage version first.
+    fn rows_of(&self, group: &str, plural: &str) -> Vec<Arc<Registered>> {
+        let mut rows = self.registry.custom();
+        rows.retain(|row| row.resource.group == group && row.resource.plural == plural);
+        rows.sort_by_key(|row| row.resource.custom.as_ref().is_some_and(|custom| custom.storage.is_some()));
+        rows
+    }
+
+    /// Serves nothing that no definition asks for.
+    fn withdraw_all_but(&self, definitions: &[Value]) {
+        for row in self.registry.custom() {
+            let (group, plural) = (&*row.resource.group, &*row.resource.plural);
+            let name = format!("{plural}.{group}");
+            if !definitions.iter().any(|definition| metadata::text(definition, "name") == name) {
+                self.registry.replace_custom(group, plural, Vec::new());
+            }
+        }
+    }
+
+    /// Deletes the objects of a terminating definition, and lets go of it when there are none left.
+    fn clean_up(&self, definition: &Value) -> bool {
+        let (group, plural) = (text(&definition["spec"], "group"), text(&definition["spec"]["names"], "plural"));
+        let rows = self.rows_of(group, plural);
+        let Some(row) = rows.first() else {
+            return self.let_go(definition, "NeverEstablished", "resource was never established");
+        };
+        let in_progress = names::condition(definition, "Terminating")
+            .is_some_and(|condition| condition["reason"] == "InstanceDeletionInProgress");
+        if !in_progress {
+            let condition = terminating("True", "InstanceDeletionInProgress", "CustomResource deletion is in progress");
+            return self.write_status(definition, |new| self.put_condition(new, condition.clone()));
+        }
+        for object in row.store.list(&self.revisions, "").objects.iter().filter(|object| !object.deleting) {
+            let target = Target {
+                entry: row.clone(),
+                namespace: object.namespace().to_owned(),
+                name: object.name().to_owned(),
+                subresource: None,
+                legacy_watch: false,
+            };
+            if let Err(status) = self.delete_object(&target, &DeleteOptions::default())
+                && status.code != 404
+            {
+                tracing::warn!(object = %object.key, resource = plural, error = %status.message, "deleting a custom resource");
+            }
+        }
+        row.store.is_empty() && self.let_go(definition, "InstanceDeletionCompleted", "removed all instances")
+    }
+
+    fn let_go(&self, definition: &Value, reason: &str, message: &str) -> bool {
+        self.write_status(definition, |new| {
+            self.put_condition(new, terminating("False", reason, message));
+            let kept = metadata::finalizers(new).into_iter().filter(|name| *name != CLEANUP).map(str::to_owned).collect();
+            metadata::set_finalizers(new, kept);
+        })
+    }
+
+    fn put_condition(&self, definition: &mut Value, mut condition: Value) {
+        condition["lastTransitionTime"] = metadata::time(self.clock.now());
+        set_condition(definition, condition);
+    }
+
+    /// Writes the status of a definition, as the server itself; false when that was not possible.
+    fn write_status(&self, definition: &Value, change: impl Fn(&mut Value)) -> bool {
+        let entry = self.definition_kind();
+        let author = Author {
+            manager: MANAGER.to_owned(),
+            operation: Operation::Update,
+            api_version: entry.resource.api_version(),
+            subresource: "status".into(),
+        };
+        let target = Target {
+            subresource: entry.resource.subresource("status"),
+            namespace: String::new(),
+            name: metadata::text(definition, "name").to_owned(),
+            legacy_watch: false,
+            entry,
+        };
+        let writing = Writing { dry_run: false, uid_is_precondition: true, tracking: Tracking::Update(&author) };
+        let written = self.rewrite(&target, writing, |_, old| {
+            let mut new = old.clone();
+            change(&mut new);
+            Ok(new)
+        });
+        if let Err(status) = &written {
+            tracing::warn!(definition = target.name, error = %status.message, "writing the status of a definition");
+        }
+        written.is_ok()
+    }
+
+    /// The first deletion of a definition: its objects come first.
+    pub(super) fn delete_definition(
+        &self,
+        target: &Target,
+        current: &Arc<Object>,
+        options: &DeleteOptions,
+    ) -> Result<Deleted, NotWritten> {
+        check_plural_preconditions(target, current, options)?;
+        let old = current.to_value();
+        let mut new = old.clone();
+        let now = metadata::time(self.clock.now());
+        metadata::of(&mut new).insert("deletionTimestamp".to_owned(), now);
+        let mut finalizers: Vec<String> = metadata::finalizers(&old).into_iter().map(str::to_owned).collect();
+        if !finalizers.iter().any(|name| name == CLEANUP) {
+            finalizers.push(CLEANUP.to_owned());
+        }
+        metadata::set_finalizers(&mut new, finalizers);
+        let message = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon";
+        self.put_condition(&mut new, terminating("True", "InstanceDeletionPending", message));
+        let object = self.store_deletion(target, current, &old, new, options.dry_run)?;
+        Ok(Deleted { object, gone: false })
+    }
+
+    /// 405 for a new object of a kind that goes.
+    pub(super) fn admit_kind(resource: &Resource) -> Result<(), Status> {
+        if resource.custom.as_ref().is_some_and(|custom| custom.terminating) {
+            let message = "create not allowed while custom resource definition is terminating".to_owned();
+            return Err(Status { message, ..Status::method_not_allowed() });
+        }
+        Ok(())
+    }
+}
+
+fn is_terminating(definition: &Value) -> bool {
+    definition["metadata"].get("deletionTimestamp").is_some()
+}
+
+fn terminating(status: &str, reason: &str, message: &str) -> Value {
+    json!({"type": "Terminating", "status": status, "reason": reason, "message": message})
+}
+
+fn text<'a>(value: &'a Value, field: &str) -> &'a str {
+    value[field].as_str().unwrap_or_default()
+}

@@ -1,0 +1,201 @@
+//! Custom resources: what a CustomResourceDefinition brings, and what goes with it.
+
+#![allow(clippy::unwrap_used)]
+
+use futures::{StreamExt, TryStreamExt};
+use http::Method;
+use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, WatchEvent, WatchParams};
+use serde_json::{Value, json};
+use steersman_devcluster::DevCluster;
+use steersman_devcluster::status::Status;
+use steersman_runtime::clock::Clock;
+
+const DEFINITION: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.example.com";
+const WIDGETS: &str = "/apis/example.com/v1/namespaces/default/widgets";
+
+fn cluster() -> DevCluster {
+    DevCluster::with_managed_fields(Clock::runtime("2026-01-01T00:00:00Z".parse().unwrap()))
+}
+
+/// A definition of widgets with these versions.
+fn definition(versions: Value) -> Value {
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "widgets.example.com"},
+        "spec": {
+            "group": "example.com",
+            "scope": "Namespaced",
+            "names": {"plural": "widgets", "kind": "Widget", "shortNames": ["wd"]},
+            "versions": versions,
+        },
+    })
+}
+
+fn version(name: &str, spec: Value) -> Value {
+    json!({
+        "name": name, "served": true, "storage": name == "v1", "subresources": {"status": {}},
+        "schema": {"openAPIV3Schema": {"type": "object", "properties": {
+            "spec": {"type": "object", "properties": spec},
+            "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+        }}},
+    })
+}
+
+/// A cluster that serves widgets with these fields in their spec.
+async fn with_widgets(spec: Value) -> DevCluster {
+    let cluster = cluster();
+    cluster.create(definition(json!([version("v1", spec)]))).await.unwrap();
+    cluster
+}
+
+fn widget(spec: Value) -> Value {
+    json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w", "namespace": "default"}, "spec": spec})
+}
+
+fn message(refused: Result<Value, Status>) -> String {
+    refused.unwrap_err().message
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_definition_that_goes_takes_its_objects_along() {
+    let cluster = with_widgets(json!({"size": {"type": "integer"}})).await;
+    let mut kept = widget(json!({"size": 1}));
+    kept["metadata"]["finalizers"] = json!(["example.com/hold"]);
+    cluster.create(kept).await.unwrap();
+    let mut other = widget(json!({"size": 2}));
+    other["metadata"]["name"] = json!("other");
+    cluster.create(other.clone()).await.unwrap();
+
+    let going = cluster.delete(DEFINITION).await.unwrap();
+    assert_eq!(going["metadata"]["finalizers"], json!(["customresourcecleanup.apiextensions.k8s.io"]));
+    assert_eq!(cluster.objects("widgets").len(), 1, "only what has a finalizer is still there");
+    let refused = cluster.create(other).await.unwrap_err();
+    assert_eq!(
+        (refused.code, refused.message.as_str()),
+        (405, "create not allowed while custom resource definition is terminating")
+    );
+    let definition = cluster.get(DEFINITION).await.unwrap();
+    assert_eq!(definition["status"]["conditions"][2]["reason"], "InstanceDeletionInProgress");
+
+    cluster.patch(&format!("{WIDGETS}/w"), json!({"metadata": {"finalizers": null}})).await.unwrap();
+    assert_eq!(cluster.get(DEFINITION).await.unwrap_err().code, 404);
+    assert_eq!(cluster.get(WIDGETS).await.unwrap_err().code, 404);
+    let groups = cluster.get("/apis").await.unwrap();
+    assert!(!groups.to_string().contains("example.com"), "{groups}");
+
+    cluster.create(definition_again()).await.unwrap();
+    assert_eq!(cluster.get(WIDGETS).await.unwrap()["items"], json!([]), "a new definition starts with nothing");
+}
+
+fn definition_again() -> Value {
+    definition(json!([version("v1", json!({}))]))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_tells_of_deletions_and_ends_when_its_kind_goes() {
+    let cluster = with_widgets(json!({})).await;
+    cluster.create(widget(json!({}))).await.unwrap();
+    let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("example.com", "v1", "Widget"));
+    let widgets: Api<DynamicObject> = Api::default_namespaced_with(cluster.client(), &kind);
+    let watch = widgets.watch(&WatchParams::default(), "0").await.unwrap();
+    cluster.delete(DEFINITION).await.unwrap();
+    let events: Vec<WatchEvent<DynamicObject>> = watch.boxed().try_collect().await.unwrap();
+    let kinds: Vec<&str> = events
+        .iter()
+        .filter_map(|event| match event {
+            WatchEvent::Added(_) => Some("added"),
+            WatchEvent::Deleted(_) => Some("deleted"),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(kinds, ["added", "deleted"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_served_version_shows_the_same_objects() {
+    let cluster = cluster();
+    let mut old = version("v1beta1", json!({"size": {"type": "integer"}, "old": {"type": "string", "default": "yes"}}));
+    let new = version("v1", json!({"size": {"type": "integer"}}));
+    let mut hidden = version("v1alpha1", json!({}));
+    hidden["served"] = json!(false);
+    old["deprecated"] = json!(true);
+    cluster.create(definition(json!([old, new, hidden]))).await.unwrap();
+
+    let beta = "/apis/example.com/v1beta1/namespaces/default/widgets";
+    let mut created = widget(json!({"size": 1}));
+    created["apiVersion"] = json!("example.com/v1beta1");
+    let created = cluster.call(Method::POST, beta, "application/json", created.to_string()).await.unwrap();
+    assert_eq!(created["apiVersion"], "example.com/v1beta1");
+    assert_eq!(created["spec"], json!({"size": 1, "old": "yes"}), "by the schema of the request's version");
+    let stored = cluster.get(&format!("{WIDGETS}/w")).await.unwrap();
+    assert_eq!((&stored["apiVersion"], &stored["spec"]), (&json!("example.com/v1"), &json!({"size": 1})));
+    let listed = cluster.get(beta).await.unwrap();
+    assert_eq!(listed["items"][0]["apiVersion"], "example.com/v1beta1");
+    let patched = cluster.patch(&format!("{beta}/w"), json!({"spec": {"size": 5}})).await.unwrap();
+    assert_eq!((&patched["apiVersion"], &patched["metadata"]["generation"]), (&json!("example.com/v1beta1"), &json!(2)));
+    assert_eq!(cluster.get(&format!("{WIDGETS}/w")).await.unwrap()["spec"]["size"], 5);
+
+    assert_eq!(message(cluster.get("/apis/example.com/v1alpha1").await), "the server could not find the requested resource");
+    let group = cluster.get("/apis/example.com").await.unwrap();
+    assert_eq!(group["preferredVersion"]["version"], "v1");
+    assert_eq!(group["versions"].as_array().unwrap().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_schema_is_how_old_objects_are_read() {
+    let cluster = with_widgets(json!({"size": {"type": "integer"}, "gone": {"type": "string"}})).await;
+    let before = cluster.create(widget(json!({"size": 1, "gone": "x"}))).await.unwrap();
+    let versions = json!([version("v1", json!({"size": {"type": "integer"}, "color": {"type": "string", "default": "red"}}))]);
+    cluster.patch(DEFINITION, json!({"spec": {"versions": versions}})).await.unwrap();
+    let after = cluster.get(&format!("{WIDGETS}/w")).await.unwrap();
+    assert_eq!(after["spec"], json!({"size": 1, "color": "red"}));
+    assert_eq!(after["metadata"]["resourceVersion"], before["metadata"]["resourceVersion"], "reading is no write");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_custom_kind_may_be_named_like_a_built_in_one() {
+    let cluster = cluster();
+    let mut service = definition(json!([version("v1", json!({"image": {"type": "string"}}))]));
+    service["metadata"]["name"] = json!("services.serving.example.com");
+    service["spec"]["group"] = json!("serving.example.com");
+    service["spec"]["names"] = json!({"plural": "services", "kind": "Service"});
+    cluster.create(service).await.unwrap();
+    let created = cluster
+        .create(json!({
+            "apiVersion": "serving.example.com/v1", "kind": "Service", "metadata": {"name": "a.b", "namespace": "default"},
+            "spec": {"image": "web"},
+        }))
+        .await
+        .unwrap();
+    assert_eq!(created["spec"], json!({"image": "web"}), "no cluster address, and a name that no built-in service can have");
+    assert_eq!(cluster.path("services", "default", ""), "/api/v1/namespaces/default/services");
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_two_definitions_the_later_one_does_not_get_the_name() {
+    let cluster = with_widgets(json!({})).await;
+    let mut second = definition_again();
+    second["metadata"]["name"] = json!("others.example.com");
+    second["spec"]["names"] = json!({"plural": "others", "kind": "Other", "shortNames": ["wd"]});
+    cluster.create(second).await.unwrap();
+    let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/others.example.com";
+    let refused = cluster.get(path).await.unwrap();
+    assert_eq!(refused["status"]["conditions"][0]["message"], "\"wd\" is already in use");
+    assert_eq!(cluster.get("/apis/example.com/v1/others").await.unwrap_err().code, 404);
+
+    cluster.delete(DEFINITION).await.unwrap();
+    let accepted = cluster.get(path).await.unwrap();
+    assert_eq!(accepted["status"]["acceptedNames"]["shortNames"], json!(["wd"]), "what is free again goes to who waits for it");
+    assert_eq!(cluster.get("/apis/example.com/v1/others").await.unwrap()["items"], json!([]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fork_serves_its_own_custom_resources() {
+    let cluster = with_widgets(json!({})).await;
+    cluster.create(widget(json!({}))).await.unwrap();
+    let fork = cluster.fork();
+    fork.delete(DEFINITION).await.unwrap();
+    assert_eq!(fork.get(WIDGETS).await.unwrap_err().code, 404);
+    assert_eq!(cluster.objects("widgets").len(), 1);
+}

@@ -1,15 +1,17 @@
 //! The way to the API server: a connection and one for the election, clients over it, and the checks made before anything else.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use prometheus::Registry;
-use steersman_runtime::client::{self, ApiClient, ApiError, ClientMetrics, ClientSettings, Target, user_agent};
+use steersman_runtime::client::{self, ApiClient, ApiError, ClientMetrics, ClientSettings, Target, WriteGate, user_agent};
 use steersman_runtime::resource::LEASES;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::config::{Access, Config, ElectionSettings, Serving};
 use crate::manager::RunError;
+use crate::service_accounts;
 
 /// How long the API server may take to say that it is healthy, and how often it is asked.
 const WAIT: Duration = Duration::from_secs(10);
@@ -22,6 +24,8 @@ pub struct Connection {
     pub client: kube::Client,
     /// Sends those of the election, best over a connection of its own: a renewal must not wait behind the work.
     pub election: kube::Client,
+    /// Shows no credentials of its own; for controllers that have some.
+    pub anonymous: kube::Client,
     /// What metrics call the API server, such as `10.0.0.1:6443`.
     pub host: String,
     /// Who is asked about users; without one, nobody is but those whose certificates files vouch for.
@@ -46,6 +50,9 @@ impl Connection {
         let loaded = client::load_config(config.kubeconfig.as_deref(), config.master.as_deref())?;
         let mut connection = Self::in_process(client::connect(&loaded)?, client::host(&loaded));
         connection.election = client::connect(&loaded)?;
+        if config.service_account_credentials {
+            connection.anonymous = client::connect(&client::anonymous(&loaded))?;
+        }
         if let Some(Serving { access: Access::Delegated(settings), .. }) = &config.serving {
             connection.authentication =
                 connection.delegate(config, settings.authentication.kubeconfig.as_deref(), "authentication")?;
@@ -75,7 +82,8 @@ impl Connection {
 
     /// Through one client for everything, which has no connection that could be busy. Nobody is asked about clients.
     pub fn in_process(client: kube::Client, host: impl Into<String>) -> Self {
-        Self { election: client.clone(), client, host: host.into(), authentication: None, authorization: None }
+        let (election, anonymous) = (client.clone(), client.clone());
+        Self { election, anonymous, client, host: host.into(), authentication: None, authorization: None }
     }
 }
 
@@ -92,16 +100,30 @@ pub(crate) struct Clients {
     metrics: ClientMetrics,
     qps: f32,
     burst: u32,
+    service_account_credentials: bool,
 }
 
 impl Clients {
     pub(crate) fn new(connection: Connection, config: &Config, registry: &Registry) -> Result<Self, prometheus::Error> {
         let metrics = ClientMetrics::register(registry)?.for_host(&connection.host);
-        Ok(Self { connection, metrics, qps: config.qps, burst: config.burst })
+        let (qps, burst, service_account_credentials) = (config.qps, config.burst, config.service_account_credentials);
+        Ok(Self { connection, metrics, qps, burst, service_account_credentials })
     }
 
     pub(crate) fn make(&self, identity: &str, timeout: Duration) -> ApiClient {
         self.over(&self.connection.client, identity, timeout)
+    }
+
+    /// For a controller, which writes while `gate` is open: in the manager's name or, where that is wished, in its own.
+    pub(crate) fn make_for_controller(&self, identity: &str, timeout: Duration, gate: &Arc<dyn WriteGate>) -> ApiClient {
+        let client = if self.service_account_credentials {
+            let accounts = self.make("controller-manager", timeout).fenced(Arc::clone(gate));
+            let base = service_accounts::client(self.connection.anonymous.clone(), accounts, identity);
+            self.over(&base, &format!("system:serviceaccount:{}:{identity}", service_accounts::NAMESPACE), timeout)
+        } else {
+            self.make(identity, timeout)
+        };
+        client.fenced(Arc::clone(gate))
     }
 
     pub(crate) fn make_for_election(&self, timeout: Duration) -> ApiClient {

@@ -23,6 +23,7 @@ mod process;
 pub mod registry;
 mod reload;
 pub mod server;
+mod service_accounts;
 mod signals;
 mod tls;
 pub mod version;

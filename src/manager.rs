@@ -373,7 +373,7 @@ impl Manager {
 
     fn context(&self, term: &Term, informers: &InformerFactory) -> ControllerContext {
         let (base, gate) = (self.clients.clone(), term.gates.writes());
-        let clients: ClientFactory = Arc::new(move |identity| base.make(identity, REQUEST_TIMEOUT).fenced(Arc::clone(&gate)));
+        let clients: ClientFactory = Arc::new(move |identity| base.make_for_controller(identity, REQUEST_TIMEOUT, &gate));
         let mut context = ControllerContext::new(ContextParts {
             informers: informers.clone(),
             clients,

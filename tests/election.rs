@@ -32,15 +32,19 @@ pub(crate) fn cluster() -> DevCluster {
     DevCluster::new(Clock::runtime("2026-01-01T00:00:00Z".parse().unwrap()))
 }
 
-/// A whole manager without a port.
+/// A whole manager without a port, as the admin.
 pub(crate) fn start(cluster: &DevCluster, flags: &[(&str, &str)]) -> Running {
+    start_over(cluster, Connection::in_process(cluster.client(), "devcluster"), flags)
+}
+
+/// The same over another connection.
+pub(crate) fn start_over(cluster: &DevCluster, connection: Connection, flags: &[(&str, &str)]) -> Running {
     let registry = ControllerRegistry::builtin();
     let mut options = Options::default();
     for (flag, value) in [("secure-port", "0")].iter().chain(flags) {
         options.set(flag, value).unwrap();
     }
     let config = Config::new(options, &registry).unwrap();
-    let connection = Connection::in_process(cluster.client(), "devcluster");
     let manager = Manager::new(config, connection, cluster.clock().clone()).unwrap();
     let stop = CancellationToken::new();
     let health = manager.health();

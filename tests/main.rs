@@ -15,4 +15,5 @@ mod parity;
 mod program;
 mod readme;
 mod replicas;
+mod service_accounts;
 mod support;

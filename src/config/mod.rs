@@ -24,6 +24,8 @@ pub struct Config {
     pub qps: f32,
     /// Requests that each client may send at once.
     pub burst: u32,
+    /// Whether each controller works in the name of a service account of its own.
+    pub service_account_credentials: bool,
     /// Leader election; `None` starts the controllers at once.
     pub election: Option<ElectionSettings>,
     /// Which controllers to run.
@@ -191,6 +193,7 @@ impl Config {
             master: Some(options.text("master")).filter(|url| !url.is_empty()),
             qps: options.float32("kube-api-qps"),
             burst: u32::try_from(options.int("kube-api-burst")).unwrap_or(0),
+            service_account_credentials: options.bool("use-service-account-credentials"),
             election: options.bool("leader-elect").then(|| election(&options)),
             controllers,
             start_interval: options.duration("controller-start-interval").to_std(),

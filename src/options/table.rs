@@ -51,7 +51,7 @@ pub(super) const SECTIONS: &[(&str, &[Flag])] = &[
         flag("min-resync-period", Duration, "12h0m0s", Live, "lower bound of the informer resync period; the real one is drawn from 1x to 2x of this"),
         flag("node-monitor-period", Duration, "5s", Of("node-lifecycle-controller"), "how often node-lifecycle looks at Node health"),
         flag("route-reconciliation-period", Duration, "10s", Moot, "cloud route sync period; inert"),
-        flag("use-service-account-credentials", Bool, "false", Inert, "give each controller its own service account identity"),
+        flag("use-service-account-credentials", Bool, "false", Live, "give each controller its own service account identity"),
     ]),
     ("Service-lb-controller", &[
         flag("concurrent-service-syncs", Int32, "1", Moot, "workers of the cloud load balancer controller; inert"),

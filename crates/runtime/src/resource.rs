@@ -69,6 +69,8 @@ pub static REPLICA_SETS: ResourceType = ResourceType::builtin("apps", "ReplicaSe
 pub static LEASES: ResourceType = ResourceType::builtin("coordination.k8s.io", "Lease", "leases", true);
 /// core/v1 configmaps.
 pub static CONFIG_MAPS: ResourceType = ResourceType::builtin("", "ConfigMap", "configmaps", true);
+/// core/v1 serviceaccounts.
+pub static SERVICE_ACCOUNTS: ResourceType = ResourceType::builtin("", "ServiceAccount", "serviceaccounts", true);
 /// authentication.k8s.io/v1 tokenreviews.
 pub static TOKEN_REVIEWS: ResourceType = ResourceType::builtin("authentication.k8s.io", "TokenReview", "tokenreviews", false);
 /// authorization.k8s.io/v1 subjectaccessreviews.

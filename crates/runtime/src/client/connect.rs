@@ -154,6 +154,13 @@ pub fn host(config: &kube::Config) -> String {
     config.cluster_url.authority().map(|a| a.as_str().to_owned()).unwrap_or_default()
 }
 
+/// The same API server, asked without credentials: for a client that shows some of its own.
+pub fn anonymous(config: &kube::Config) -> kube::Config {
+    let mut anonymous = config.clone();
+    anonymous.auth_info = kube::config::AuthInfo::default();
+    anonymous
+}
+
 /// A plugin's output holds tokens, and a parser quotes what it could not read.
 fn without_secrets(error: &kube::Error) -> String {
     match error {

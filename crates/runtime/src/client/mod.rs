@@ -24,7 +24,7 @@ use http::{HeaderValue, Method};
 use serde::Serialize;
 use tokio::time::Instant;
 
-pub use connect::{ConnectError, connect, host};
+pub use connect::{ConnectError, anonymous, connect, host};
 pub use error::ApiError;
 pub use load::{ConfigError, load_config};
 pub use metrics::ClientMetrics;

@@ -1,0 +1,155 @@
+//! A service account for each controller: `--use-service-account-credentials`.
+//!
+//! request -> token at hand, or a new one (service account made where it is missing -> TokenRequest) -> request with the token
+//!
+//! Upstream: `DynamicControllerClientBuilder`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::header::AUTHORIZATION;
+use http::{HeaderValue, Request, Response, StatusCode};
+use kube::client::Body;
+use serde::Deserialize;
+use serde_json::json;
+use steersman_runtime::client::{ApiClient, ApiError, Target};
+use steersman_runtime::resource::SERVICE_ACCOUNTS;
+use tokio::sync::Mutex;
+use tokio::time::{Instant, sleep};
+use tower::BoxError;
+
+/// Where the accounts are: a namespace that no ordinary user can look into.
+pub(crate) const NAMESPACE: &str = "kube-system";
+/// For how long a token is asked for.
+const LIFETIME: Duration = Duration::from_secs(3600);
+/// A shorter life is taken for this long: the clocks of two machines may differ.
+const SHORTEST: Duration = Duration::from_secs(600);
+/// A token is used for this part of its life.
+const USED: f64 = 0.8;
+/// Attempts at a token in all, and the pause after the first, which doubles.
+const ATTEMPTS: u32 = 4;
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// Why there is no token.
+#[derive(Debug, thiserror::Error)]
+#[error("failed to get token for {NAMESPACE}/{account}: {source}")]
+struct TokenError {
+    account: String,
+    #[source]
+    source: ApiError,
+}
+
+/// A token as a header, and until when it is shown.
+struct Held {
+    header: HeaderValue,
+    until: Instant,
+}
+
+/// The tokens of one account, one after the other.
+struct Tokens {
+    account: String,
+    /// With the manager's own credentials.
+    accounts: ApiClient,
+    held: Mutex<Option<Held>>,
+}
+
+/// A client that shows tokens of the service account `account`, which `accounts` gets, over `anonymous`, which must show no
+/// credentials of its own: a client certificate would count before any token.
+pub(crate) fn client(anonymous: kube::Client, accounts: ApiClient, account: &str) -> kube::Client {
+    let tokens = Arc::new(Tokens { account: account.to_owned(), accounts, held: Mutex::default() });
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let (anonymous, tokens) = (anonymous.clone(), Arc::clone(&tokens));
+        async move { tokens.send(&anonymous, request).await }
+    });
+    kube::Client::new(service, "default")
+}
+
+impl Tokens {
+    async fn send(&self, anonymous: &kube::Client, mut request: Request<Body>) -> Result<Response<Body>, BoxError> {
+        let header = self.header().await?;
+        request.headers_mut().insert(AUTHORIZATION, header.clone());
+        let response = anonymous.send(request).await?;
+        if response.status() == StatusCode::UNAUTHORIZED {
+            self.forget(&header).await;
+        }
+        Ok(response)
+    }
+
+    /// Who comes while a token is on its way waits for that one.
+    async fn header(&self) -> Result<HeaderValue, TokenError> {
+        let mut held = self.held.lock().await;
+        if let Some(held) = held.as_ref().filter(|held| Instant::now() < held.until) {
+            return Ok(held.header.clone());
+        }
+        let mut pause = PAUSE;
+        for attempt in 1.. {
+            match self.request().await {
+                Ok(new) => return Ok(held.insert(new).header.clone()),
+                Err(source) if attempt == ATTEMPTS => return Err(TokenError { account: self.account.clone(), source }),
+                Err(error) => tracing::warn!(account = self.account, %error, "get token failed"),
+            }
+            sleep(pause).await;
+            pause *= 2;
+        }
+        unreachable!("the last attempt returns")
+    }
+
+    /// The account may have been made anew: its next request gets another token.
+    async fn forget(&self, header: &HeaderValue) {
+        let mut held = self.held.lock().await;
+        if held.as_ref().is_some_and(|held| held.header == header) {
+            *held = None;
+        }
+    }
+
+    async fn request(&self) -> Result<Held, ApiError> {
+        let account =
+            Target { resource: &SERVICE_ACCOUNTS, namespace: Some(NAMESPACE), name: Some(&self.account), subresource: None };
+        match self.accounts.get(account).await {
+            Err(error) if error.is_not_found() => self.make().await?,
+            read => drop(read?),
+        }
+        let wanted = json!({
+            "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
+            "spec": {"expirationSeconds": LIFETIME.as_secs()},
+        });
+        let began = Instant::now();
+        let answer = self.accounts.create(Target { subresource: Some("token"), ..account }, &wanted).await?;
+        let unusable = |source: BoxError| ApiError::Decode { request: format!("token of {}", self.account), source };
+        let Granted { spec, status } = serde_json::from_slice(&answer).map_err(|error| unusable(error.into()))?;
+        let mut header = HeaderValue::try_from(format!("Bearer {}", status.token)).map_err(|error| unusable(error.into()))?;
+        header.set_sensitive(true);
+        let lifetime = Duration::from_secs(spec.expiration_seconds).max(SHORTEST);
+        Ok(Held { header, until: began + lifetime.mul_f64(USED) })
+    }
+
+    async fn make(&self) -> Result<(), ApiError> {
+        let collection = Target { resource: &SERVICE_ACCOUNTS, namespace: Some(NAMESPACE), name: None, subresource: None };
+        let account = json!({
+            "apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"namespace": NAMESPACE, "name": self.account},
+        });
+        match self.accounts.create(collection, &account).await {
+            // The other manager was quicker.
+            Err(error) if error.is_already_exists() => Ok(()),
+            made => made.map(drop),
+        }
+    }
+}
+
+/// A TokenRequest that was granted, perhaps for another time than was asked for.
+#[derive(Deserialize)]
+struct Granted {
+    spec: GrantedSpec,
+    status: GrantedStatus,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct GrantedSpec {
+    expiration_seconds: u64,
+}
+
+#[derive(Deserialize)]
+struct GrantedStatus {
+    token: String,
+}

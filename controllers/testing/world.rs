@@ -1,17 +1,22 @@
 //! A whole cluster for stories: API server, simulated nodes and the controllers under test, on paused time.
+//!
+//! Each controller works as a user who may do what its descriptor says and nothing else, and so do the shared informers. A story in
+//! which any of them is denied something fails at its end.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use prometheus::Registry;
-use serde_json::Value;
+use serde_json::{Value, json};
 use steersman_devcluster::DevCluster;
+use steersman_devcluster::auth::User;
 use steersman_devcluster::nodes::{self, NodesConfig};
 use steersman_runtime::client::{ApiClient, ClientMetrics, ClientSettings};
 use steersman_runtime::clock::Clock;
 use steersman_runtime::controller::{ClientFactory, ContextParts, ControllerContext, Descriptor};
 use steersman_runtime::informer::InformerFactory;
+use steersman_runtime::rbac::Rule;
 use steersman_runtime::tasks::{CancellationToken, Tasks};
 use steersman_runtime::workqueue::QueueMetrics;
 
@@ -82,11 +87,17 @@ impl World {
     fn on(cluster: DevCluster) -> Self {
         let clock = cluster.clock().clone();
         let metrics = ClientMetrics::register(&Registry::new()).unwrap();
-        let base = cluster.client();
+        let users = cluster.clone();
+        for descriptor in crate::ALL {
+            allow(&cluster, descriptor.identity, descriptor.rules);
+        }
+        allow(&cluster, INFORMERS, &watched_by(crate::ALL));
         let clients: ClientFactory = Arc::new(move |identity: &str| {
+            let is_confined = identity == INFORMERS || crate::ALL.iter().any(|descriptor| descriptor.identity == identity);
+            let base = if is_confined { users.client_as(User::new(user_name(identity), [""; 0])) } else { users.client() };
             let user_agent = format!("kube-controller-manager/v1.36.2 (linux/amd64) kubernetes/0000000/{identity}");
             let settings = ClientSettings { user_agent, qps: 0.0, burst: 0, timeout: Duration::from_secs(30) };
-            ApiClient::new(base.clone(), settings, metrics.clone())
+            ApiClient::new(base, settings, metrics.clone())
         });
         let context = context(&clients, &clock);
         let (informers, registry) = (context.informers, context.registry);
@@ -111,6 +122,7 @@ impl World {
     ) {
         self.controllers.stop.cancel();
         self.controllers.tasks.join(Duration::from_secs(60)).await;
+        allow(&self.cluster, INFORMERS, &watched_by(controllers));
         let context = configure(context(&self.clients, &self.clock));
         (self.informers, self.registry) = (context.informers.clone(), context.registry.clone());
         self.controllers = run(controllers, &context).await;
@@ -176,11 +188,55 @@ impl World {
     }
 }
 
+impl Drop for World {
+    fn drop(&mut self) {
+        let requests = self.cluster.requests().into_iter().filter(|r| r.denied && r.user.starts_with(USERS));
+        let denied: Vec<_> = requests.map(|r| format!("{} may not {} {}", r.user, r.verb, r.path)).collect();
+        assert!(denied.is_empty() || std::thread::panicking(), "rules of a descriptor are missing: {denied:#?}");
+    }
+}
+
+/// What the names of users that controllers work as begin with.
+const USERS: &str = "confined:";
+
+/// The client of the shared informers.
+const INFORMERS: &str = "shared-informers";
+
+fn user_name(identity: &str) -> String {
+    format!("{USERS}{identity}")
+}
+
+/// What shared informers may do for these controllers.
+fn watched_by(controllers: &[Descriptor]) -> Vec<Rule> {
+    controllers.iter().flat_map(|controller| controller.rules).filter_map(Rule::of_informers).collect()
+}
+
+/// Lets the user who stands for `identity` do what `rules` say, and nothing else.
+fn allow(cluster: &DevCluster, identity: &str, rules: &[Rule]) {
+    let name = user_name(identity);
+    let group = "rbac.authorization.k8s.io";
+    let api_version = format!("{group}/v1");
+    let role = json!({"apiVersion": api_version, "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules});
+    let binding = json!({
+        "apiVersion": api_version, "kind": "ClusterRoleBinding", "metadata": {"name": name},
+        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": name},
+        "subjects": [{"apiGroup": group, "kind": "User", "name": name}],
+    });
+    for (plural, object) in [("clusterroles", role), ("clusterrolebindings", binding)] {
+        // A story may count revisions.
+        let is_there =
+            |known: &Value| known["metadata"]["name"] == object["metadata"]["name"] && known["rules"] == object["rules"];
+        if !cluster.objects(plural).iter().any(is_there) {
+            cluster.load(object).unwrap();
+        }
+    }
+}
+
 /// What new controllers are built from.
 fn context(clients: &ClientFactory, clock: &Clock) -> ControllerContext {
     let registry = Registry::new();
     ControllerContext::new(ContextParts {
-        informers: InformerFactory::new(clients("shared-informers"), Duration::ZERO, &registry).unwrap(),
+        informers: InformerFactory::new(clients(INFORMERS), Duration::ZERO, &registry).unwrap(),
         clients: Arc::clone(clients),
         clock: clock.clone(),
         queue_metrics: QueueMetrics::register(&registry).unwrap(),

@@ -26,6 +26,8 @@ pub struct RequestRecord {
     pub user: String,
     /// HTTP status; of a watch, the status it was opened with.
     pub status: u16,
+    /// Whether no role of the user allowed it.
+    pub denied: bool,
     /// Address of the HTTPS door it came through; `None` is the in-process one.
     pub door: Option<SocketAddr>,
     /// What was said, while contents are kept.

@@ -196,6 +196,7 @@ impl Server {
             user_agent: header(&parts, &USER_AGENT).to_owned(),
             user: user.name.clone(),
             status: 0,
+            denied: false,
             door: parts.extensions.get().map(|Through(address)| *address),
             content: None,
         };
@@ -288,6 +289,7 @@ impl Server {
         if decision.allowed {
             return Ok(());
         }
+        record.denied = true;
         if let Wanted::Resource(object) = &wanted.object {
             wanted.verb.clone_into(&mut record.verb);
             record.resource = object.full_name();

@@ -6,16 +6,16 @@
 //! asks the API server first. An owner that is referenced but was never seen is a *virtual* node, whose coordinates are those of some
 //! reference to it.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
+use std::hash::{BuildHasher, RandomState};
 
+use hashbrown::HashTable;
 use steersman_runtime::intern::Sym;
 use steersman_runtime::object::{Meta, OwnerReference, Owners, Uid};
 
 use super::absent::AbsentOwners;
 use super::coordinates::Coordinates;
-
-/// Place of a node in the table; a third of what a UID takes, and there is one for each end of each reference.
-type Slot = u32;
+use super::dependents::{Dependents, Slot};
 
 /// Names a node in the queues. When a virtual node turns out to be someone else, its key changes with it, and so does its back-off.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -78,9 +78,7 @@ pub(super) struct NodeView {
 struct Node {
     coordinates: Coordinates,
     owners: Owners,
-    /// `None` while there are none, as for most objects.
-    #[expect(clippy::box_collection, reason = "most nodes have none, and a set is six words even then")]
-    dependents: Option<Box<HashSet<Slot>>>,
+    dependents: Dependents,
     incarnation: u32,
     is_virtual: bool,
     being_deleted: bool,
@@ -90,7 +88,15 @@ struct Node {
 impl Node {
     fn new(coordinates: Coordinates, owners: Owners, incarnation: u32) -> Self {
         let (being_deleted, deleting_dependents) = (false, false);
-        Self { coordinates, owners, dependents: None, incarnation, is_virtual: false, being_deleted, deleting_dependents }
+        Self {
+            coordinates,
+            owners,
+            dependents: Dependents::default(),
+            incarnation,
+            is_virtual: false,
+            being_deleted,
+            deleting_dependents,
+        }
     }
 
     fn key(&self) -> NodeKey {
@@ -126,7 +132,9 @@ impl Node {
 pub(super) struct Graph {
     nodes: Vec<Option<Box<Node>>>,
     free: Vec<Slot>,
-    slots: HashMap<Uid, Slot>,
+    /// Slots by the UID of their node, which only the node holds: a UID takes as much as six slots.
+    slots: HashTable<Slot>,
+    hasher: RandomState,
     incarnations: u32,
     /// Owners proven absent.
     pub(super) absent: AbsentOwners,
@@ -136,7 +144,7 @@ impl Graph {
     /// An object was added or updated; `old` is what its informer showed before.
     pub(super) fn observe(&mut self, seen: Seen<'_>, old: Option<&Meta>) -> Effects {
         let (meta, mut effects) = (seen.meta, Effects::default());
-        let slot = match self.slots.get(&meta.uid).copied() {
+        let slot = match self.slot(&meta.uid) {
             Some(slot) => {
                 self.identify(slot, seen.coordinates(), &mut effects);
                 self.change_owners(slot, &meta.owners, &mut effects);
@@ -157,7 +165,7 @@ impl Graph {
     /// An informer no longer shows an object.
     pub(super) fn removed(&mut self, seen: Seen<'_>) -> Effects {
         let mut effects = Effects::default();
-        if let Some(slot) = self.slots.get(&seen.meta.uid).copied() {
+        if let Some(slot) = self.slot(&seen.meta.uid) {
             self.identify(slot, seen.coordinates(), &mut effects);
             self.remove(slot, seen.coordinates(), &mut effects);
         }
@@ -167,7 +175,7 @@ impl Graph {
     /// The API server has said that there is no object with these coordinates.
     pub(super) fn proven_absent(&mut self, gone: &Coordinates) -> Effects {
         let mut effects = Effects::default();
-        let Some(slot) = self.slots.get(&gone.uid).copied() else { return effects };
+        let Some(slot) = self.slot(&gone.uid) else { return effects };
         let (matching, differing) = self.partition(slot, gone);
         let node = self.node(slot);
         let is_this = node.coordinates == *gone;
@@ -210,24 +218,29 @@ impl Graph {
 
     /// Whether there are dependents, and whether one of them waits for its own dependents.
     pub(super) fn about_dependents(&self, uid: &Uid) -> (bool, bool) {
-        let Some(node) = self.slots.get(uid).map(|slot| self.node(*slot)) else { return (false, false) };
-        let mut dependents = node.dependents.iter().flat_map(|set| set.iter());
-        (node.dependents.is_some(), dependents.any(|slot| self.node(*slot).deleting_dependents))
+        let Some(node) = self.slot(uid).map(|slot| self.node(slot)) else { return (false, false) };
+        let one_waits = node.dependents.iter().any(|slot| self.node(slot).deleting_dependents);
+        (!node.dependents.is_empty(), one_waits)
     }
 
     /// Every node with its owners, in no order.
     pub(super) fn iter(&self) -> impl Iterator<Item = (NodeView, &Owners, bool)> {
-        self.nodes.iter().flatten().map(|node| (node.view(), &node.owners, node.dependents.is_some()))
+        self.nodes.iter().flatten().map(|node| (node.view(), &node.owners, !node.dependents.is_empty()))
     }
 
     fn found(&self, key: &NodeKey) -> Option<&Node> {
-        let slot = self.slots.get(&key.uid)?;
-        Some(self.node(*slot)).filter(|node| node.incarnation == key.incarnation)
+        let slot = self.slot(&key.uid)?;
+        Some(self.node(slot)).filter(|node| node.incarnation == key.incarnation)
     }
 
     fn dependents_where(&self, key: &NodeKey, wanted: impl Fn(&Node) -> bool) -> Vec<NodeView> {
-        let Some(dependents) = self.found(key).and_then(|node| node.dependents.as_ref()) else { return Vec::new() };
-        dependents.iter().map(|slot| self.node(*slot)).filter(|node| wanted(node)).map(Node::view).collect()
+        let Some(node) = self.found(key) else { return Vec::new() };
+        node.dependents.iter().map(|slot| self.node(slot)).filter(|node| wanted(node)).map(Node::view).collect()
+    }
+
+    fn slot(&self, uid: &Uid) -> Option<Slot> {
+        let is_it = |slot: &Slot| self.node(*slot).coordinates.uid == *uid;
+        self.slots.find(self.hasher.hash_one(uid), is_it).copied()
     }
 
     fn node(&self, slot: Slot) -> &Node {
@@ -255,13 +268,18 @@ impl Graph {
                 Slot::try_from(self.nodes.len() - 1).expect("four thousand million objects do not fit any memory")
             }
         };
-        self.slots.insert(uid, slot);
+        let Self { nodes, slots, hasher, .. } = self;
+        // Slots are in the table exactly while they hold a node.
+        let hash = |slot: &Slot| nodes[*slot as usize].as_ref().map_or(0, |node| hasher.hash_one(&node.coordinates.uid));
+        slots.insert_unique(hasher.hash_one(&uid), slot, hash);
         slot
     }
 
     fn free(&mut self, slot: Slot) -> Box<Node> {
         let node = self.nodes[slot as usize].take().expect("slots in use hold a node");
-        self.slots.remove(&node.coordinates.uid);
+        if let Ok(entry) = self.slots.find_entry(self.hasher.hash_one(&node.coordinates.uid), |known| *known == slot) {
+            entry.remove();
+        }
         self.free.push(slot);
         node
     }
@@ -291,13 +309,13 @@ impl Graph {
     /// Dependents by whether they mean `owner`; one with several references to its UID can be on both sides.
     fn partition(&self, slot: Slot, owner: &Coordinates) -> (Vec<Slot>, Vec<Slot>) {
         let (mut matching, mut differing) = (Vec::new(), Vec::new());
-        for dependent in self.node(slot).dependents.iter().flat_map(|set| set.iter()) {
-            let (agrees, differs) = self.node(*dependent).agreement(owner);
+        for dependent in self.node(slot).dependents.iter() {
+            let (agrees, differs) = self.node(dependent).agreement(owner);
             if agrees {
-                matching.push(*dependent);
+                matching.push(dependent);
             }
             if differs {
-                differing.push(*dependent);
+                differing.push(dependent);
             }
         }
         (matching, differing)
@@ -329,8 +347,8 @@ impl Graph {
                 removed.insert(owner.uid.clone());
             }
         }
-        let waiting = unblocked.iter().filter_map(|uid| self.slots.get(uid));
-        effects.delete.extend(waiting.map(|slot| self.node(*slot).key()));
+        let waiting = unblocked.iter().filter_map(|uid| self.slot(uid));
+        effects.delete.extend(waiting.map(|slot| self.node(slot).key()));
         let mut added: Vec<OwnerReference> = Vec::new();
         for owner in new.iter().filter(|owner| !old.iter().any(|before| before.uid == owner.uid)) {
             added.push(owner.clone());
@@ -345,8 +363,8 @@ impl Graph {
         let mut doubtful = false;
         for owner in owners {
             let namespace = self.node(slot).coordinates.namespace.clone();
-            let (owner_slot, is_new) = match self.slots.get(&owner.uid) {
-                Some(found) => (*found, false),
+            let (owner_slot, is_new) = match self.slot(&owner.uid) {
+                Some(found) => (found, false),
                 None => {
                     let incarnation = self.next_incarnation();
                     let mut node = Node::new(Coordinates::of_owner(owner, &namespace), Owners::new(&[]), incarnation);
@@ -355,7 +373,7 @@ impl Graph {
                     (self.insert(node), true)
                 }
             };
-            self.node_mut(owner_slot).dependents.get_or_insert_default().insert(slot);
+            self.node_mut(owner_slot).dependents.insert(slot);
             if is_new || doubtful {
                 continue;
             }
@@ -377,15 +395,10 @@ impl Graph {
 
     /// Ends a dependence. An owner only heard of goes with the last one who spoke of it.
     fn unlink(&mut self, slot: Slot, owner: &Uid) {
-        let Some(owner_slot) = self.slots.get(owner).copied() else { return };
+        let Some(owner_slot) = self.slot(owner) else { return };
         let node = self.node_mut(owner_slot);
-        if let Some(dependents) = &mut node.dependents {
-            dependents.remove(&slot);
-            if dependents.is_empty() {
-                node.dependents = None;
-            }
-        }
-        if node.is_virtual && node.dependents.is_none() {
+        node.dependents.remove(slot);
+        if node.is_virtual && node.dependents.is_empty() {
             self.free(owner_slot);
         }
     }
@@ -399,8 +412,7 @@ impl Graph {
             effects.orphan.push(self.node(slot).key());
         } else if began(|meta| meta.finalizers.foreground) {
             self.node_mut(slot).deleting_dependents = true;
-            let dependents = self.node(slot).dependents.iter().flat_map(|set| set.iter());
-            effects.delete.extend(dependents.map(|dependent| self.node(*dependent).key()));
+            effects.delete.extend(self.node(slot).dependents.iter().map(|dependent| self.node(dependent).key()));
             effects.delete.push(self.node(slot).key());
         }
     }
@@ -408,13 +420,13 @@ impl Graph {
     /// Takes a node out. Its dependents are looked at, and so are those of its owners that wait for dependents to go.
     fn remove(&mut self, slot: Slot, coordinates: Coordinates, effects: &mut Effects) {
         let node = self.free(slot);
-        if let Some(dependents) = &node.dependents {
+        if !node.dependents.is_empty() {
             self.absent.insert(coordinates);
             // A node may be its own owner.
-            effects.delete.extend(dependents.iter().filter(|other| **other != slot).map(|other| self.node(*other).key()));
+            effects.delete.extend(node.dependents.iter().filter(|other| *other != slot).map(|other| self.node(other).key()));
         }
         for owner in node.owners.iter() {
-            if let Some(found) = self.slots.get(&owner.uid).map(|slot| self.node(*slot))
+            if let Some(found) = self.slot(&owner.uid).map(|slot| self.node(slot))
                 && found.deleting_dependents
             {
                 effects.delete.push(found.key());

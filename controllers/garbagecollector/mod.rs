@@ -14,6 +14,7 @@ mod absent;
 mod attempt_to_delete;
 mod config;
 mod coordinates;
+mod dependents;
 mod dump;
 mod error;
 mod foreground;

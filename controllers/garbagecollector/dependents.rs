@@ -1,0 +1,84 @@
+//! Sets of nodes, small where few are in them.
+
+use std::collections::HashSet;
+
+/// Place of a node in the graph's table; a sixth of what a UID takes, and there is one for each end of each reference.
+pub(super) type Slot = u32;
+
+/// So many are found by looking at all of them.
+const FEW: usize = 16;
+
+/// The nodes that refer to one node: most have none, many a few, and some have thousands.
+#[derive(Debug)]
+pub(super) enum Dependents {
+    Few(Vec<Slot>),
+    #[expect(clippy::box_collection, reason = "it is rare, and a set is six words")]
+    Many(Box<HashSet<Slot>>),
+}
+
+impl Default for Dependents {
+    fn default() -> Self {
+        Self::Few(Vec::new())
+    }
+}
+
+impl Dependents {
+    pub(super) fn insert(&mut self, slot: Slot) {
+        match self {
+            Self::Few(few) if few.contains(&slot) => {}
+            Self::Few(few) if few.len() < FEW => few.push(slot),
+            Self::Few(few) => *self = Self::Many(Box::new(few.drain(..).chain([slot]).collect())),
+            Self::Many(many) => drop(many.insert(slot)),
+        }
+    }
+
+    /// A set that this empties takes no memory.
+    pub(super) fn remove(&mut self, slot: Slot) {
+        match self {
+            Self::Few(few) => few.retain(|known| *known != slot),
+            Self::Many(many) => drop(many.remove(&slot)),
+        }
+        if self.is_empty() {
+            *self = Self::default();
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        match self {
+            Self::Few(few) => few.is_empty(),
+            Self::Many(many) => many.is_empty(),
+        }
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = Slot> {
+        let (few, many) = match self {
+            Self::Few(few) => (Some(few), None),
+            Self::Many(many) => (None, Some(many)),
+        };
+        few.into_iter().flatten().chain(many.into_iter().flat_map(|many| many.iter())).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_set_holds_each_once_however_many_there_are() {
+        let mut dependents = Dependents::default();
+        for count in 1..4 * FEW {
+            let slot = Slot::try_from(count).unwrap();
+            dependents.insert(slot);
+            dependents.insert(slot);
+            let mut all: Vec<Slot> = dependents.iter().collect();
+            all.sort_unstable();
+            assert!(all.iter().copied().eq(1..=slot), "{all:?}");
+        }
+        for count in 1..4 * FEW {
+            assert!(!dependents.is_empty());
+            dependents.remove(Slot::try_from(count).unwrap());
+            dependents.remove(0);
+        }
+        assert!(dependents.is_empty() && matches!(dependents, Dependents::Few(_)), "nothing is kept of a large set");
+    }
+}

@@ -1,0 +1,101 @@
+//! What an object in the graph costs, beyond the name and references that it has in common with the cache of its informer, and with
+//! them. Linux only, and only when asked for, as other tests in the process would be measured, too:
+//! `cargo test --release -p steersman-controllers -- --ignored what_an_object_in_the_graph_costs --nocapture`.
+
+use std::sync::Arc;
+
+use steersman_runtime::intern::Sym;
+use steersman_runtime::labels::Labels;
+use steersman_runtime::object::{CollectorFinalizers, Meta, OwnerReference, Owners, Uid};
+
+use super::model::Dice;
+use crate::garbagecollector::graph::{Graph, Seen};
+
+const OBJECTS: usize = 100_000;
+
+/// Bytes that an object may cost beyond what the cache holds.
+const LIMIT: usize = 400;
+
+/// How many others have the same owners, as the pods of a ReplicaSet do.
+const SIBLINGS: usize = 20;
+
+/// Bytes of this process in memory.
+fn resident() -> usize {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+    statm.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
+}
+
+fn uid(number: usize) -> Uid {
+    Uid::new(&format!("{number:08x}-1111-4222-8333-{number:012x}"))
+}
+
+fn name(number: usize) -> String {
+    format!("application-{:03}-{:09x}-{number:05x}", number % 1000, number * 2_654_435_761 % 0xf_ffff_ffff)
+}
+
+fn object(number: usize, owners: &[usize]) -> Meta {
+    let references: Vec<OwnerReference> = owners
+        .iter()
+        .map(|&owner| OwnerReference {
+            api_version: Sym::new("apps/v1"),
+            kind: Sym::new("ReplicaSet"),
+            name: Sym::new(&name(owner)),
+            uid: uid(owner),
+            controller: true,
+            block_owner_deletion: true,
+        })
+        .collect();
+    Meta {
+        namespace: Sym::new(&format!("team-{}", number % 100)),
+        name: Arc::from(name(number)),
+        uid: uid(number),
+        resource_version: 1,
+        generation: 0,
+        created: None,
+        deleted: None,
+        labels: Labels::default(),
+        owners: Owners::new(&references),
+        finalizers: CollectorFinalizers::default(),
+    }
+}
+
+#[test]
+#[ignore = "measures memory"]
+fn what_an_object_in_the_graph_costs() {
+    let mut dice = Dice(1);
+    let mut up_to_three = |number: usize| -> Vec<usize> {
+        let mut owners: Vec<usize> = (0..dice.roll(4).min(number)).map(|_| dice.roll(number)).collect();
+        owners.sort_unstable();
+        owners.dedup();
+        owners
+    };
+    let alike = |number: usize| vec![number / SIBLINGS * SIBLINGS].into_iter().filter(|owner| *owner != number).collect();
+    let ways: [(&str, &mut dyn FnMut(usize) -> Vec<usize>); 2] =
+        [("at most 3 owners each, at random", &mut up_to_three), ("pods of ReplicaSets", &mut { alike })];
+    for (way, (what, owners_of)) in ways.into_iter().enumerate() {
+        // Other names and UIDs than before, none of which is known to an interner.
+        let first = way * OBJECTS;
+        let (api_version, kind) = (Sym::new("apps/v1"), Sym::new("ReplicaSet"));
+        let empty = resident();
+        let cached: Vec<Meta> = (0..OBJECTS)
+            .map(|number| {
+                let owners: Vec<usize> = owners_of(number).into_iter().map(|owner| first + owner).collect();
+                object(first + number, &owners)
+            })
+            .collect();
+        let edges: usize = cached.iter().map(|meta| meta.owners.len()).sum();
+        let before = resident();
+        let mut graph = Graph::default();
+        for meta in &cached {
+            graph.observe(Seen { api_version: &api_version, kind: &kind, meta }, None);
+        }
+        let each = (resident() - before) / OBJECTS;
+        let shared = (before - empty) / OBJECTS - size_of::<Meta>();
+        let average = edges as f64 / OBJECTS as f64;
+        println!("{what}: {each} bytes per object, {} with name and references, {average:.1} owners on average", each + shared);
+        assert_eq!(graph.iter().count(), OBJECTS);
+        assert!(each <= LIMIT, "{what}");
+        // What is freed would be used again, and the next measurement would see nothing.
+        std::mem::forget((graph, cached));
+    }
+}

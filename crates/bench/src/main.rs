@@ -178,7 +178,7 @@ impl Bench<'_> {
         self.phase("idle with pods", 0, idle(pause)).await?;
 
         self.phase("delete", deployments * replicas, async {
-            world.delete_all(true).await?;
+            world.delete_deployments().await?;
             world.empty().await
         })
         .await

@@ -9,7 +9,7 @@ use steersman_devcluster::requests::RequestCounts;
 use steersman_runtime::client::{ApiClient, PatchKind, Target};
 use steersman_runtime::informer::{InformerFactory, SharedInformer};
 use steersman_runtime::object::{Deployment, Identity, ObjectKey, Pod};
-use steersman_runtime::resource::{DEPLOYMENTS, PODS, REPLICA_SETS};
+use steersman_runtime::resource::{DEPLOYMENTS, PODS, REPLICA_SETS, ResourceType};
 use tokio::sync::Notify;
 
 /// Namespace of everything the benchmark makes.
@@ -61,13 +61,15 @@ impl World {
         self.wait(|| deployments.resource_version() >= version).await.context("the patches do not become visible")
     }
 
-    /// Deletes every Deployment and ReplicaSet, and with `pods` every pod: what a garbage collector would do, where none runs.
-    pub(crate) async fn delete_all(&self, pods: bool) -> Result<()> {
+    /// Deletes every Deployment, and leaves the rest to the garbage collector.
+    pub(crate) async fn delete_deployments(&self) -> Result<()> {
+        self.delete_all(&DEPLOYMENTS).await
+    }
+
+    async fn delete_all(&self, resource: &ResourceType) -> Result<()> {
         let options = json!({ "propagationPolicy": "Background" });
-        for resource in [Some(&DEPLOYMENTS), Some(&REPLICA_SETS), pods.then_some(&PODS)].into_iter().flatten() {
-            let all = Target { resource, namespace: Some(NAMESPACE), name: None, subresource: None };
-            self.client.delete(all, &options).await.with_context(|| format!("delete all {resource}"))?;
-        }
+        let all = Target { resource, namespace: Some(NAMESPACE), name: None, subresource: None };
+        self.client.delete(all, &options).await.with_context(|| format!("delete all {resource}"))?;
         Ok(())
     }
 
@@ -93,21 +95,23 @@ impl World {
         })
     }
 
-    /// Waits until no Deployment and no pod is left.
-    ///
-    /// A manager that hears of the pods before it hears of their ReplicaSet replaces some, so every few seconds what is left is
-    /// deleted again, as a garbage collector would.
+    /// Waits until no Deployment and no pod is left. Where no garbage collector runs, what one would delete is deleted here.
     pub(crate) async fn empty(&self) -> Result<()> {
         let (deployments, pods) = (self.deployments.store(), self.pods.store());
-        let again = async {
+        let collect = async {
+            let mut before = pods.len();
             loop {
                 tokio::time::sleep(Duration::from_secs(5)).await;
-                self.delete_all(true).await?;
+                if pods.len() == before {
+                    self.delete_all(&REPLICA_SETS).await?;
+                    self.delete_all(&PODS).await?;
+                }
+                before = pods.len();
             }
         };
         tokio::select! {
             waited = self.wait(|| deployments.is_empty() && pods.is_empty()) => waited.context("objects are left"),
-            failed = again => failed,
+            failed = collect => failed,
         }
     }
 

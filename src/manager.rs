@@ -395,6 +395,10 @@ impl Manager {
         for descriptor in &self.config.controllers.enabled {
             let controller = (descriptor.init)(context)
                 .inspect_err(|error| tracing::error!(controller = descriptor.name, %error, "Error initializing a controller"))?;
+            if controller.is_switched_off() {
+                tracing::info!(controller = descriptor.name, "Warning: skipping controller");
+                continue;
+            }
             built.push((descriptor.name, controller));
         }
         Ok(built)

@@ -66,3 +66,14 @@ async fn a_watch_that_stays_down_is_reported_and_fails_readiness_only_where_that
         manager.stop().await.unwrap();
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_controller_that_its_own_flag_switches_off_is_no_part_of_the_checks() {
+    for (enabled, listed) in [("true", true), ("false", false)] {
+        let cluster = cluster();
+        let manager = start(&cluster, &[("enable-garbage-collector", enabled)]);
+        let body = wait_for(&manager.health, Probe::Readyz, "[+]namespace-controller ok").await;
+        assert_eq!(body.contains("[+]garbage-collector-controller ok\n"), listed, "{body}");
+        manager.stop().await.unwrap();
+    }
+}

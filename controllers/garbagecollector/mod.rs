@@ -122,12 +122,15 @@ impl Controller for GarbageCollector {
     }
 }
 
-/// In the place of a collector that is switched off.
+/// In the place of a collector that `--enable-garbage-collector=false` switches off.
 struct Disabled;
 
 impl Controller for Disabled {
     fn run(self: Box<Self>, stop: CancellationToken) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-        tracing::warn!(controller = NAME, "Warning: skipping controller");
         Box::pin(async move { stop.cancelled().await })
+    }
+
+    fn is_switched_off(&self) -> bool {
+        true
     }
 }

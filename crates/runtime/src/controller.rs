@@ -53,6 +53,12 @@ pub struct InitError {
 pub trait Controller: Send + 'static {
     /// Works until `stop`, then finishes the writes in flight and returns. Called once, with its informers synced.
     fn run(self: Box<Self>, stop: CancellationToken) -> Pin<Box<dyn Future<Output = ()> + Send>>;
+
+    /// Whether its own flags say that it shall not work: it is then left out, and out of the health checks, as if it had not been
+    /// built.
+    fn is_switched_off(&self) -> bool {
+        false
+    }
 }
 
 /// Makes the API client of a controller identity, such as `deployment-controller`.

@@ -1,6 +1,7 @@
 //! Stories of the garbage collector on a test cluster: ConfigMaps and Secrets that own each other.
 
 mod conflicting;
+mod custom;
 mod memory;
 mod model;
 mod ported;

@@ -1,0 +1,116 @@
+//! Custom resources as owners and dependents: upstream's integration tests, and definitions that come and go.
+
+use super::*;
+
+const DEFINITION: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.example.com";
+
+/// Longer than it takes the collector to find a type that is new.
+const A_LOOK_AT_DISCOVERY: Duration = Duration::from_secs(35);
+
+impl World {
+    /// Serves widgets.
+    async fn define(&self) {
+        let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
+        let version = json!({"name": "v1", "served": true, "storage": true, "schema": schema});
+        let definition = json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": "widgets.example.com"},
+            "spec": {
+                "group": "example.com", "scope": "Namespaced", "names": {"plural": "widgets", "kind": "Widget"},
+                "versions": [version],
+            },
+        });
+        self.create(definition).await;
+    }
+
+    async fn widget(&self, name: &str, owners: &[(&Value, bool)]) -> Value {
+        let references = owned(name, owners)["metadata"]["ownerReferences"].clone();
+        let metadata = json!({"name": name, "namespace": NAMESPACE, "ownerReferences": references});
+        self.create(json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": metadata})).await
+    }
+
+    /// Names of all widgets and ConfigMaps.
+    fn left(&self) -> Vec<String> {
+        let objects = [self.cluster.objects("widgets"), self.cluster.objects("configmaps")].concat();
+        objects.iter().map(|object| object["metadata"]["name"].as_str().unwrap().to_owned()).collect()
+    }
+
+    async fn until_left(&self, expected: &[&str]) {
+        self.until(&format!("left with {expected:?}"), |_| self.left() == expected).await;
+    }
+
+    /// Watches of widgets that the collector opened so far.
+    fn watches_of_widgets(&self) -> usize {
+        self.cluster.requests().iter().filter(|r| r.verb == "watch" && r.resource == "widgets" && r.status == 200).count()
+    }
+}
+
+/// Upstream: `TestCustomResourceCascadingDeletion`, `TestMixedRelationships`.
+#[tokio::test(start_paused = true)]
+async fn custom_resources_own_and_are_owned() {
+    let world = World::collected().await;
+    world.define().await;
+    let owner = world.widget("owner", &[]).await;
+    world.widget("dependent", &[(&owner, true)]).await;
+    world.map("core-dependent", &[(&owner, true)]).await;
+    let core = world.map("core-owner", &[]).await;
+    world.widget("dependent-of-core", &[(&core, true)]).await;
+    tokio::time::sleep(A_LOOK_AT_DISCOVERY).await;
+    world.delete_as("widgets", "owner", json!({"propagationPolicy": "Foreground"})).await;
+    world.until_left(&["dependent-of-core", "core-owner"]).await;
+    world.delete_with("core-owner", "Foreground").await;
+    world.until_left(&[]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn custom_resources_are_orphaned_and_deleted_in_the_background() {
+    let world = World::collected().await;
+    world.define().await;
+    let (a, b) = (world.widget("a", &[]).await, world.widget("b", &[]).await);
+    world.widget("of-a", &[(&a, true)]).await;
+    world.widget("of-both", &[(&a, true), (&b, true)]).await;
+    tokio::time::sleep(A_LOOK_AT_DISCOVERY).await;
+    world.delete_as("widgets", "a", json!({"propagationPolicy": "Orphan"})).await;
+    world.until_left(&["b", "of-a", "of-both"]).await;
+    assert_eq!(world.find("widgets", "of-a").unwrap()["metadata"]["ownerReferences"], Value::Null);
+    world.delete_as("widgets", "b", json!({"propagationPolicy": "Background"})).await;
+    world.until_left(&["of-a"]).await;
+}
+
+/// Upstream: `TestCRDDeletionCascading`, both passes.
+#[tokio::test(start_paused = true)]
+async fn what_instances_owned_goes_with_their_definition_each_time() {
+    let world = World::collected().await;
+    for pass in 1..=2 {
+        world.define().await;
+        let owner = world.widget("owner", &[]).await;
+        world.map("dependent", &[(&owner, false)]).await;
+        tokio::time::sleep(A_LOOK_AT_DISCOVERY).await;
+        assert_eq!(world.watches_of_widgets(), pass, "one more in each pass");
+        world.until_left(&["owner", "dependent"]).await;
+        world.cluster.delete(DEFINITION).await.unwrap();
+        world.until_left(&[]).await;
+        tokio::time::sleep(A_LOOK_AT_DISCOVERY).await;
+        assert_eq!(world.watches_of_widgets(), pass, "nobody watches what is not served");
+    }
+}
+
+/// All controllers together: whoever needs a type, it is listed and watched once.
+#[tokio::test(start_paused = true)]
+async fn there_is_one_watch_per_type_however_many_controllers_use_it() {
+    let mut world = World::bare().await;
+    world.define().await;
+    world.cluster.clear_requests();
+    world.restart(crate::ALL).await;
+    tokio::time::sleep(A_WHILE).await;
+    let counts = world.cluster.request_counts("kube-controller-manager");
+    let of = |verb: &str| -> Vec<(String, u64)> {
+        counts.iter().filter(|((found, _), _)| found == verb).map(|((_, resource), count)| (resource.clone(), *count)).collect()
+    };
+    let watches = of("watch");
+    for needed in ["pods", "nodes", "replicasets", "deployments", "namespaces", "secrets", "widgets"] {
+        assert!(watches.iter().any(|(resource, _)| resource == needed), "{needed} in {watches:?}");
+    }
+    assert!(watches.iter().all(|(_, count)| *count == 1), "{watches:?}");
+    assert!(of("list").iter().all(|(_, count)| *count <= 1), "{:?}", of("list"));
+}

@@ -199,3 +199,82 @@ async fn a_fork_serves_its_own_custom_resources() {
     assert_eq!(fork.get(WIDGETS).await.unwrap_err().code, 404);
     assert_eq!(cluster.objects("widgets").len(), 1);
 }
+
+/// A definition that is right, with one value set anew.
+fn broken(pointer: &str, value: Value) -> Value {
+    let mut definition = definition(json!([version("v1", json!({"size": {"type": "integer"}}))]));
+    let (holder, field) = pointer.rsplit_once('/').unwrap();
+    definition.pointer_mut(holder).unwrap()[field] = value;
+    definition
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_definition_that_cannot_be_served_is_refused() {
+    const SCHEMA: &str = "/spec/versions/0/schema/openAPIV3Schema";
+    let size = format!("{SCHEMA}/properties/spec/properties/size");
+    // (pointer, value, words)
+    let cases = [
+        ("/spec/group", json!("example"), "spec.group: Invalid value: \"example\": should be a domain with at least one dot"),
+        (
+            "/spec/scope",
+            json!("Galaxy"),
+            "spec.scope: Unsupported value: \"Galaxy\": supported values: \"Cluster\", \"Namespaced\"",
+        ),
+        ("/spec/names/plural", json!("Widgets"), "spec.names.plural: Invalid value: \"Widgets\": a DNS-1035 label must consist"),
+        ("/spec/versions/0/storage", json!(false), "must have exactly one version marked as storage version"),
+        ("/spec/versions/0/name", json!("1"), "spec.versions[0].name: Invalid value: \"1\""),
+        (
+            "/spec/versions/0/additionalPrinterColumns",
+            json!([{"name": "x", "type": "text", "jsonPath": ".spec"}]),
+            "spec.versions[0].additionalPrinterColumns[0].type: Invalid value: \"text\": must be one of boolean,date,integer,number,string",
+        ),
+        (
+            "/spec/versions/0/selectableFields",
+            json!([{"jsonPath": ".spec.color"}]),
+            "spec.versions[0].selectableFields[0].jsonPath: Invalid value: \".spec.color\": is an invalid path",
+        ),
+        (SCHEMA, json!({"type": "string"}), "openAPIV3Schema.type: Invalid value: \"string\": must be object at the root"),
+        (&size, json!({}), "properties[size].type: Required value: must not be empty for specified object fields"),
+        (
+            &size,
+            json!({"type": "list"}),
+            "properties[size].type: Unsupported value: \"list\": supported values: \"array\", \"boolean\"",
+        ),
+        (&size, json!({"type": "array"}), "properties[size].items: Required value: must be specified"),
+        (
+            &size,
+            json!({"type": "string", "pattern": "("}),
+            "properties[size].pattern: Invalid value: \"(\": must be a valid regular",
+        ),
+        (&size, json!({"type": "integer", "default": "x"}), "properties[size].default: Invalid value: \"string\""),
+        (
+            &size,
+            json!({"type": "integer", "anyOf": [{"type": "integer"}]}),
+            "anyOf[0].type: Forbidden: must be empty to be structural",
+        ),
+        (
+            &size,
+            json!({"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"],
+                "items": {"type": "object", "properties": {"k": {"type": "string"}}}}),
+            "must have a default or be a required property",
+        ),
+    ];
+    let cluster = cluster();
+    for (pointer, value, words) in cases {
+        let refused = cluster.create(broken(pointer, value)).await.unwrap_err();
+        assert!(refused.code == 422 && refused.message.contains(words), "{pointer}: {}", refused.message);
+    }
+    assert_eq!(cluster.count("customresourcedefinitions"), 0);
+
+    cluster.create(broken("/spec/names/shortNames", json!(["wd"]))).await.unwrap();
+    let refused = cluster.patch(DEFINITION, json!({"spec": {"scope": "Cluster"}})).await.unwrap_err();
+    assert!(refused.message.contains("spec.scope: Invalid value: \"Cluster\": field is immutable"), "{}", refused.message);
+    let other = json!([version("v2", json!({}))]).to_string().replace("\"storage\":false", "\"storage\":true");
+    let other: Value = serde_json::from_str(&other).unwrap();
+    let refused = cluster.patch(DEFINITION, json!({"spec": {"versions": other}})).await.unwrap_err();
+    assert!(
+        refused.message.contains("status.storedVersions[0]: Invalid value: \"v1\": missing from spec.versions"),
+        "{}",
+        refused.message
+    );
+}

@@ -274,3 +274,103 @@ fn duplicates_in(schema: &Schema, items: &[Value], path: &str, errors: &mut Vec<
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn told(schema: Value, value: Value) -> Vec<String> {
+        let schema = Schema::parse(&schema).unwrap();
+        let mut errors = check(&schema, &value, None, "");
+        errors.extend(duplicates(&schema, &value, ""));
+        errors.iter().map(ToString::to_string).collect()
+    }
+
+    fn spec(schema: Value) -> Value {
+        json!({"type": "object", "properties": {"a": schema}})
+    }
+
+    #[test]
+    fn what_does_not_fit_is_told_in_upstreams_words() {
+        let text = |more: Value| {
+            let mut schema = more;
+            schema["type"] = json!("string");
+            spec(schema)
+        };
+        let keyed = json!({"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"],
+            "items": {"type": "object", "properties": {"k": {"type": "string"}}}});
+        // (schema, value of a, error)
+        let cases = [
+            (
+                spec(json!({"type": "integer"})),
+                json!(1.5),
+                "a: Invalid value: \"number\": a in body must be of type integer: \"number\"",
+            ),
+            (
+                spec(json!({"type": "object"})),
+                json!([]),
+                "a: Invalid value: \"array\": a in body must be of type object: \"array\"",
+            ),
+            (
+                spec(json!({"x-kubernetes-int-or-string": true})),
+                json!(true),
+                "a: Invalid value: \"boolean\": a in body must be of type integer,string: \"boolean\"",
+            ),
+            (text(json!({"maxLength": 2})), json!("abc"), "a: Too long: may not be more than 2 bytes"),
+            (text(json!({"minLength": 2})), json!("a"), "a: Invalid value: \"a\": a in body should be at least 2 chars long"),
+            (text(json!({"pattern": "^b$"})), json!("a"), "a: Invalid value: \"a\": a in body should match '^b$'"),
+            (
+                text(json!({"format": "date-time"})),
+                json!("now"),
+                "a: Invalid value: \"now\": a in body must be of type date-time: \"now\"",
+            ),
+            (
+                spec(json!({"type": "number", "minimum": 2, "exclusiveMinimum": true})),
+                json!(2),
+                "a: Invalid value: 2: a in body should be greater than 2",
+            ),
+            (
+                spec(json!({"type": "integer", "multipleOf": 2})),
+                json!(3),
+                "a: Invalid value: 3: a in body should be a multiple of 2",
+            ),
+            (spec(json!({"type": "array", "maxItems": 1})), json!([1, 2]), "a: Too many: 2: must have at most 1 item"),
+            (
+                spec(json!({"type": "object", "additionalProperties": {"type": "string"}})),
+                json!({"x": 1}),
+                "a.x: Invalid value: \"integer\": a.x in body must be of type string: \"integer\"",
+            ),
+            (
+                spec(json!({"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "integer"}})),
+                json!([1, 2, 1, 1]),
+                "a[2]: Duplicate value: 1",
+            ),
+            (spec(keyed), json!([{"k": "x"}, {"k": "y"}, {"k": "x"}]), "a[2]: Duplicate value: {\"k\":\"x\"}"),
+            (
+                spec(json!({"type": "integer", "not": {"enum": [1]}})),
+                json!(1),
+                "<nil>: Invalid value: \"\": \"a\" must not validate the schema (not)",
+            ),
+        ];
+        for (schema, value, error) in cases {
+            assert_eq!(told(schema, json!({"a": value})), [error]);
+        }
+        let alternatives = spec(json!({"type": "integer", "oneOf": [{"minimum": 5}, {"maximum": 7}]}));
+        let both = "<nil>: Invalid value: \"\": \"a\" must validate one and only one schema (oneOf). Found 2 valid alternatives";
+        assert_eq!(told(alternatives.clone(), json!({"a": 6})), [both]);
+        assert_eq!(told(alternatives, json!({"a": 8})), [""; 0]);
+        assert_eq!(told(spec(json!({"type": "string", "nullable": true, "enum": ["x"]})), json!({"a": null})), [""; 0]);
+    }
+
+    #[test]
+    fn an_update_may_leave_what_was_wrong_before() {
+        let schema =
+            spec(json!({"type": "object", "properties": {"n": {"type": "integer", "maximum": 1}, "m": {"type": "integer"}}}));
+        let schema = Schema::parse(&schema).unwrap();
+        let old = json!({"a": {"n": 5, "m": 1}});
+        assert!(check(&schema, &json!({"a": {"n": 5, "m": 2}}), Some(&old), "").is_empty());
+        assert_eq!(check(&schema, &json!({"a": {"n": 6, "m": 1}}), Some(&old), "").len(), 1);
+    }
+}

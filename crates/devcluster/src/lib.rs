@@ -12,6 +12,7 @@ pub mod https;
 pub mod kinds;
 pub mod manifests;
 pub mod nodes;
+mod openapi;
 pub mod patch;
 pub mod requests;
 pub mod rest;

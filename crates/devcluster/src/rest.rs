@@ -16,6 +16,7 @@ use steersman_runtime::clock::Clock;
 use crate::auth::{Attributes, ResourceRequest, User, Users, Wanted};
 use crate::faults::{Fate, Faults, Seen, Verdict};
 use crate::kinds::Registry;
+use crate::openapi;
 use crate::requests::{Content as Said, RequestLog, RequestRecord, Through};
 use crate::status::Status;
 use crate::store::{Object, Revisions};
@@ -370,10 +371,10 @@ impl Server {
                 let (kind, document) = discovery::openapi_v2(header(parts, &ACCEPT));
                 Ok(respond(200, kind, Body::whole(document)))
             }
-            Route::OpenApi(rest) => self
-                .openapi(rest)
-                .map(|document| respond(200, "application/json", Body::whole(document.to_string())))
-                .ok_or_else(Status::no_such_resource),
+            Route::OpenApi(path) if path.is_empty() => {
+                Ok(respond(200, "application/json", Body::whole(openapi::index(&self.registry).to_string())))
+            }
+            Route::OpenApi(path) => self.openapi(path, parts, query),
             _ => {
                 let form = Form::negotiate(header(parts, &ACCEPT))?;
                 let aggregated = form.view == View::Discovery;

@@ -278,3 +278,40 @@ async fn a_definition_that_cannot_be_served_is_refused() {
         refused.message
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn documents_describe_built_in_and_custom_kinds() {
+    let cluster = with_widgets(json!({"size": {"type": "integer", "description": "How large it is."}})).await;
+    let index = cluster.get("/openapi/v3").await.unwrap();
+    let address = index["paths"]["apis/example.com/v1"]["serverRelativeURL"].as_str().unwrap().to_owned();
+    let document = cluster.get(&address).await.unwrap();
+    let widget = &document["components"]["schemas"]["com.example.v1.Widget"];
+    assert_eq!(widget["properties"]["spec"]["properties"]["size"]["description"], "How large it is.");
+    assert_eq!(widget["x-kubernetes-group-version-kind"][0]["kind"], "Widget");
+
+    let document = cluster.get("/openapi/v3/apis/apps/v1").await.unwrap();
+    let schemas = document["components"]["schemas"].as_object().unwrap();
+    let pod = &schemas["io.k8s.api.core.v1.PodSpec"]["properties"];
+    assert_eq!(pod["containers"]["x-kubernetes-patch-merge-key"], "name");
+    assert_eq!(pod["containers"]["x-kubernetes-list-map-keys"], json!(["name"]));
+    assert_eq!(pod["volumes"]["x-kubernetes-patch-strategy"], "merge,retainKeys");
+    let dangling: Vec<&str> = references(&document).into_iter().filter(|name| !schemas.contains_key(*name)).collect();
+    assert_eq!(dangling, [""; 0], "every reference leads to a schema");
+
+    let versions = json!([version("v1", json!({"size": {"type": "integer"}}))]);
+    cluster.patch(DEFINITION, json!({"spec": {"versions": versions}})).await.unwrap();
+    let index = cluster.get("/openapi/v3").await.unwrap();
+    assert_ne!(index["paths"]["apis/example.com/v1"]["serverRelativeURL"], address, "another schema has another address");
+}
+
+/// The schemas that a document refers to.
+fn references(value: &Value) -> Vec<&str> {
+    match value {
+        Value::Object(fields) => {
+            let own = fields.get("$ref").and_then(Value::as_str).and_then(|text| text.rsplit('/').next());
+            own.into_iter().chain(fields.values().flat_map(references)).collect()
+        }
+        Value::Array(items) => items.iter().flat_map(references).collect(),
+        _ => Vec::new(),
+    }
+}

@@ -49,6 +49,8 @@ pub struct Custom {
     pub(crate) terminating: bool,
     /// The version that objects are kept in, when it is another one.
     pub(crate) storage: Option<Arc<Custom>>,
+    /// The schema as the definition has it.
+    pub(crate) document: Value,
     schema: Schema,
     has_status: bool,
     scale: Option<Scale>,
@@ -94,6 +96,7 @@ impl Custom {
             list_kind: text(&definition["status"]["acceptedNames"], "listKind").to_owned(),
             terminating: definition["metadata"].get("deletionTimestamp").is_some(),
             storage,
+            document: document.clone(),
             schema,
             has_status: version["subresources"]["status"].is_object(),
             scale: Scale::parse(&version["subresources"]["scale"]),

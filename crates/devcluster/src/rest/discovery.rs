@@ -1,12 +1,17 @@
-//! What the server says about itself: groups, resources, version, and enough OpenAPI for kubectl to leave validation to the server.
+//! What the server says about itself: groups, resources, version, and its types as OpenAPI.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
+use http::Response;
+use http::header::{CACHE_CONTROL, ETAG, HeaderValue, IF_NONE_MATCH};
+use http::request::Parts;
 use serde_json::{Map, Value, json};
 
-use super::{Route, Server};
+use super::query::Query;
+use super::{Body, Route, Server};
 use crate::kinds::{Group, Registered, Subresource};
+use crate::openapi;
 use crate::status::Status;
 
 /// Media type of the aggregated form; clients fall back to the other form when it is not echoed like this.
@@ -143,46 +148,22 @@ impl Server {
         self.registry.resources(group, version)
     }
 
-    /// `/openapi/v3` and below: per kind one operation that says that the server validates fields.
-    pub(super) fn openapi(&self, rest: &str) -> Option<Value> {
-        if rest.is_empty() {
-            let mut paths = Map::new();
-            for group in self.registry.groups() {
-                for version in &group.versions {
-                    let path =
-                        if group.name.is_empty() { format!("api/{version}") } else { format!("apis/{}/{version}", group.name) };
-                    let url = format!("/openapi/v3/{path}?hash={}", self.registry.resources(&group.name, version).len());
-                    paths.insert(path, json!({"serverRelativeURL": url}));
-                }
-            }
-            return Some(json!({"paths": paths}));
-        }
-        let (group, version) = match rest.split('/').collect::<Vec<_>>().as_slice() {
-            ["api", version] => ("", *version),
-            ["apis", group, version] => (*group, *version),
-            _ => return None,
+    /// The document of a group version. Who asks for the state that it has may keep it.
+    pub(super) fn openapi(&self, path: &str, parts: &Parts, query: &Query) -> Result<Response<Body>, Status> {
+        let document = openapi::document(&self.registry, path).ok_or_else(Status::no_such_resource)?;
+        let tag = format!("\"{}\"", document.hash);
+        let mut response = if super::header(parts, &IF_NONE_MATCH) == tag {
+            super::respond(304, "application/json", Body::Whole(None))
+        } else {
+            super::respond(200, "application/json", Body::whole(document.json.to_string()))
         };
-        let entries = self.registry.resources(group, version);
-        if entries.is_empty() {
-            return None;
+        let headers = response.headers_mut();
+        headers.insert(ETAG, HeaderValue::try_from(tag).expect("a quoted number is a header value"));
+        if query.text("hash") == document.hash {
+            headers.insert(CACHE_CONTROL, HeaderValue::from_static("public, immutable, max-age=31536000"));
         }
-        let paths: Map<String, Value> = entries.iter().map(|entry| openapi_path(entry, rest)).collect();
-        Some(json!({"openapi": "3.0.0", "info": {"title": "Kubernetes", "version": "v1.36.2"}, "paths": paths}))
+        Ok(response)
     }
-}
-
-fn openapi_path(entry: &Registered, prefix: &str) -> (String, Value) {
-    let resource = &entry.resource;
-    let namespace = if resource.namespaced { "/namespaces/{namespace}" } else { "" };
-    let parameter = |name: &str| json!({"name": name, "in": "query", "schema": {"type": "string", "uniqueItems": true}});
-    let parameters = ["dryRun", "fieldManager", "fieldValidation"].map(parameter);
-    let operation = json!({"patch": {
-        "parameters": parameters,
-        "responses": {"200": {"description": "OK"}},
-        "x-kubernetes-action": "patch",
-        "x-kubernetes-group-version-kind": {"group": resource.group, "kind": resource.kind, "version": resource.version},
-    }});
-    (format!("/{prefix}{namespace}/{}/{{name}}", resource.plural), operation)
 }
 
 fn group_version(group: &str, version: &str) -> String {

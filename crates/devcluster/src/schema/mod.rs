@@ -12,7 +12,10 @@ pub mod protobuf;
 pub mod quantity;
 pub mod shape;
 
-static SCHEMA: LazyLock<Schema> = LazyLock::new(|| Schema::parse(include_str!("types.txt")));
+/// The facts.
+pub(crate) const TABLE: &str = include_str!("types.txt");
+
+static SCHEMA: LazyLock<Schema> = LazyLock::new(|| Schema::parse(TABLE));
 
 struct Schema {
     kinds: HashMap<&'static str, usize>,
@@ -89,8 +92,18 @@ pub(crate) enum Topology {
 pub(crate) struct PatchMeta {
     pub(crate) merge: bool,
     pub(crate) replace: bool,
+    /// Clients that change the field say which of its keys stay.
+    pub(crate) retain_keys: bool,
     /// Absent for lists of scalars.
     pub(crate) merge_key: Option<&'static str>,
+}
+
+impl PatchMeta {
+    /// The strategies by their names.
+    pub(crate) fn strategies(self) -> impl Iterator<Item = &'static str> {
+        let all = [(self.merge, "merge"), (self.replace, "replace"), (self.retain_keys, "retainKeys")];
+        all.into_iter().filter(|(set, _)| *set).map(|(_, name)| name)
+    }
 }
 
 /// The type of built-in kind `kind`; `None` for all others.
@@ -224,7 +237,7 @@ impl Field {
             nullable: ty.starts_with('*'),
             number: after('=').map_or_else(FieldNumber::default, FieldNumber::parse),
             ty: Type::parse(ty_text, index),
-            patch: PatchMeta { merge: has("merge"), replace: has("replace"), merge_key },
+            patch: PatchMeta { merge: has("merge"), replace: has("replace"), retain_keys: has("retainKeys"), merge_key },
             topology,
         }
     }
@@ -291,9 +304,12 @@ mod tests {
             }
             at.field(last).unwrap().patch
         };
-        let merge = |key| PatchMeta { merge: true, replace: false, merge_key: key };
+        let merge = |key| PatchMeta { merge: true, merge_key: key, ..PatchMeta::default() };
         assert_eq!(path("Deployment", &["spec", "template", "spec", "containers", "env"]), merge(Some("name")));
-        assert_eq!(path("CronJob", &["spec", "jobTemplate", "spec", "template", "spec", "volumes"]), merge(Some("name")));
+        assert_eq!(
+            path("CronJob", &["spec", "jobTemplate", "spec", "template", "spec", "volumes"]),
+            PatchMeta { retain_keys: true, ..merge(Some("name")) }
+        );
         assert_eq!(path("Pod", &["metadata", "finalizers"]), merge(None));
         assert_eq!(path("Pod", &["spec", "tolerations"]), PatchMeta::default());
         assert!(path("PodDisruptionBudget", &["spec", "selector"]).replace);

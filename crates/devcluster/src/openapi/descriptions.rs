@@ -1,0 +1,91 @@
+//! What the published types say about themselves and their fields, as the build script found it.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+/// One type after the other; see `build.rs` for the form.
+pub(super) const TEXT: &str = include_str!(concat!(env!("OUT_DIR"), "/descriptions.txt"));
+
+static TYPES: LazyLock<HashMap<&'static str, Described>> = LazyLock::new(|| parse(TEXT));
+
+/// A type.
+#[derive(Debug)]
+pub(super) struct Described {
+    /// Its name in OpenAPI, such as `io.k8s.api.apps.v1.DeploymentSpec`.
+    pub(super) definition: &'static str,
+    text: &'static str,
+    fields: HashMap<&'static str, (bool, &'static str)>,
+}
+
+/// The type of that name in the table of types, such as `apps.DeploymentSpec`.
+pub(super) fn of(name: &str) -> Option<&'static Described> {
+    TYPES.get(name)
+}
+
+impl Described {
+    /// What the type is.
+    pub(super) fn text(&self) -> String {
+        unescaped(self.text)
+    }
+
+    /// What a field is.
+    pub(super) fn field(&self, name: &str) -> Option<String> {
+        self.fields.get(name).map(|(_, text)| unescaped(text)).filter(|text| !text.is_empty())
+    }
+
+    /// Whether objects must have the field.
+    pub(super) fn requires(&self, name: &str) -> bool {
+        self.fields.get(name).is_some_and(|(required, _)| *required)
+    }
+}
+
+fn parse(text: &'static str) -> HashMap<&'static str, Described> {
+    let mut types = HashMap::new();
+    let mut current = "";
+    for line in text.lines() {
+        let mut words = line.splitn(3, ' ');
+        let (Some(name), Some(second)) = (words.next(), words.next()) else { continue };
+        let text = words.next().unwrap_or_default();
+        if let Some(name) = name.strip_prefix('=') {
+            current = name;
+            types.insert(name, Described { definition: second, text, fields: HashMap::new() });
+        } else if let Some(holder) = types.get_mut(current) {
+            holder.fields.insert(name, (second == "!", text));
+        }
+    }
+    types
+}
+
+fn unescaped(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    let mut letters = text.chars();
+    while let Some(letter) = letters.next() {
+        match letter {
+            '\\' => plain.push(if letters.next() == Some('n') { '\n' } else { '\\' }),
+            letter => plain.push(letter),
+        }
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_and_fields_tell_what_they_are() {
+        let deployment = of("apps.DeploymentSpec").expect("k8s-openapi has it");
+        assert_eq!(deployment.definition, "io.k8s.api.apps.v1.DeploymentSpec");
+        assert!(deployment.field("minReadySeconds").unwrap().starts_with("Minimum number of seconds"));
+        assert!(deployment.requires("selector") && !deployment.requires("replicas"));
+        assert!(of("core.ContainerPort").unwrap().field("hostPort").unwrap().contains("0 < x < 65536"));
+        assert!(of("resource.Quantity").unwrap().text().contains("\n"));
+    }
+
+    #[test]
+    fn every_type_of_the_table_is_described() {
+        let missing: Vec<&str> =
+            crate::schema::all().map(crate::schema::Struct::name).filter(|name| of(name).is_none()).collect();
+        assert_eq!(missing, [""; 0]);
+    }
+}

@@ -1,0 +1,106 @@
+//! `/openapi/v3`: what the server knows about its types, for `kubectl explain` and for clients that merge by it.
+//!
+//! table of types + descriptions -> `schemas`; custom kinds bring their own; rows of the table of kinds -> paths.
+
+use std::sync::LazyLock;
+
+use serde_json::{Map, Value, json};
+
+use crate::kinds::{Registered, Registry, Resource};
+
+mod descriptions;
+mod schemas;
+
+use schemas::Schemas;
+
+/// Whatever built-in documents are made of.
+static BUILT_IN: LazyLock<u64> =
+    LazyLock::new(|| fingerprint([descriptions::TEXT, crate::schema::TABLE, env!("CARGO_PKG_VERSION")].into_iter()));
+
+/// The group versions that there are documents for, each with the address of its present state.
+pub(crate) fn index(registry: &Registry) -> Value {
+    let mut paths = Map::new();
+    for group in registry.groups() {
+        for version in &group.versions {
+            let path = if group.name.is_empty() { format!("api/{version}") } else { format!("apis/{}/{version}", group.name) };
+            let url = format!("/openapi/v3/{path}?hash={}", hash(&registry.resources(&group.name, version)));
+            paths.insert(path, json!({"serverRelativeURL": url}));
+        }
+    }
+    json!({"paths": paths})
+}
+
+/// A document and the hash of its state.
+pub(crate) struct Document {
+    pub(crate) hash: String,
+    pub(crate) json: Value,
+}
+
+/// The document of a group version, such as `apis/apps/v1`.
+pub(crate) fn document(registry: &Registry, path: &str) -> Option<Document> {
+    let (group, version) = match path.split('/').collect::<Vec<_>>().as_slice() {
+        ["api", version] => ("", *version),
+        ["apis", group, version] => (*group, *version),
+        _ => return None,
+    };
+    let entries = registry.resources(group, version);
+    if entries.is_empty() {
+        return None;
+    }
+    let mut schemas = Schemas::default();
+    let mut paths = Map::new();
+    for entry in &entries {
+        let definition = schemas.add_kind(&entry.resource);
+        let (path, operations) = operations(&entry.resource, path, &definition);
+        paths.insert(path, operations);
+    }
+    let json = json!({
+        "openapi": "3.0.0",
+        "info": {"title": "Kubernetes", "version": "v1.36.2"},
+        "paths": paths,
+        "components": {"schemas": schemas.into_value()},
+    });
+    Some(Document { hash: hash(&entries), json })
+}
+
+/// Changes whenever the document does.
+fn hash(entries: &[std::sync::Arc<Registered>]) -> String {
+    let custom = entries.iter().filter_map(|entry| Some((&entry.resource, entry.resource.custom.as_ref()?)));
+    let texts: Vec<String> = custom.map(|(resource, custom)| format!("{}{}", resource.kind, custom.document)).collect();
+    let own = fingerprint(texts.iter().map(String::as_str));
+    format!("{:016X}{:016X}", *BUILT_IN ^ entries.len() as u64, own)
+}
+
+/// FNV-1a.
+fn fingerprint<'a>(texts: impl Iterator<Item = &'a str>) -> u64 {
+    texts
+        .flat_map(str::bytes)
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3))
+}
+
+/// What can be done with one object: kubectl looks for the kinds of patches, and whether the server validates fields.
+fn operations(resource: &Resource, prefix: &str, definition: &str) -> (String, Value) {
+    let namespace = if resource.namespaced { "/namespaces/{namespace}" } else { "" };
+    let parameter = |name: &str| json!({"name": name, "in": "query", "schema": {"type": "string", "uniqueItems": true}});
+    let parameters = ["dryRun", "fieldManager", "fieldValidation"].map(parameter);
+    let mut patches = vec!["application/apply-patch+yaml", "application/json-patch+json", "application/merge-patch+json"];
+    if resource.custom.is_none() {
+        patches.push("application/strategic-merge-patch+json");
+    }
+    let patch = json!({"schema": {"$ref": schemas::reference("io.k8s.apimachinery.pkg.apis.meta.v1.Patch")}});
+    let content: Map<String, Value> = patches.into_iter().map(|kind| (kind.to_owned(), patch.clone())).collect();
+    let answer = json!({"application/json": {"schema": {"$ref": schemas::reference(definition)}}});
+    let kind = json!({"group": resource.group, "kind": resource.kind, "version": resource.version});
+    let operation = |action: &str| {
+        json!({
+            "responses": {"200": {"description": "OK", "content": answer}},
+            "x-kubernetes-action": action,
+            "x-kubernetes-group-version-kind": kind,
+        })
+    };
+    let mut patching = operation("patch");
+    patching["parameters"] = json!(parameters);
+    patching["requestBody"] = json!({"content": content, "required": true});
+    let path = format!("/{prefix}{namespace}/{}/{{name}}", resource.plural);
+    (path, json!({"get": operation("get"), "patch": patching}))
+}

@@ -120,7 +120,9 @@ impl Cluster {
 
     /// `get <what> -o jsonpath=<path>`.
     pub(crate) fn get(&self, what: &str, path: &str) -> String {
-        self.kubectl(&format!("get {what} -o jsonpath={path}"))
+        let path = format!("jsonpath={path}");
+        let words: Vec<&str> = ["get"].into_iter().chain(what.split_whitespace()).chain(["-o", &path]).collect();
+        self.kubectl_words(&words)
     }
 
     /// Waits until `kubectl <words>` prints what `is_right` accepts; prints the objects when it does not within the limit.

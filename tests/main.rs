@@ -3,6 +3,7 @@
 
 mod apiserver;
 mod cli;
+mod custom;
 mod dev;
 mod election;
 mod failover;

@@ -1,0 +1,192 @@
+//! Custom resources and explanations, as people meet them with kubectl.
+
+use crate::harness::Cluster;
+
+/// A definition of widgets in a group that only this test has: definitions belong to the whole cluster.
+fn definition(group: &str) -> String {
+    format!(
+        r#"
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {{name: widgets.{group}}}
+spec:
+  group: {group}
+  scope: Namespaced
+  names: {{plural: widgets, singular: widget, kind: Widget, shortNames: [wdg], categories: [all]}}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    subresources:
+      status: {{}}
+      scale: {{specReplicasPath: .spec.size, statusReplicasPath: .status.size}}
+    selectableFields: [{{jsonPath: .spec.color}}]
+    additionalPrinterColumns:
+    - {{name: Size, type: integer, jsonPath: .spec.size}}
+    - {{name: Color, type: string, jsonPath: .spec.color, priority: 1}}
+    - {{name: Ready, type: string, jsonPath: '.status.conditions[?(@.type=="Ready")].status'}}
+    schema:
+      openAPIV3Schema:
+        type: object
+        description: A widget is what this test is about.
+        required: [spec]
+        properties:
+          spec:
+            type: object
+            required: [size]
+            properties:
+              size: {{type: integer, minimum: 1, maximum: 9, description: How large the widget is.}}
+              color: {{type: string, enum: [red, blue], default: red}}
+              parts:
+                type: array
+                x-kubernetes-list-type: map
+                x-kubernetes-list-map-keys: [name]
+                items:
+                  type: object
+                  required: [name]
+                  properties: {{name: {{type: string}}, weight: {{type: integer}}}}
+          status: {{type: object, x-kubernetes-preserve-unknown-fields: true}}
+"#
+    )
+}
+
+fn widget(group: &str, name: &str, spec: &str) -> String {
+    format!("apiVersion: {group}/v1\nkind: Widget\nmetadata: {{name: {name}}}\nspec: {spec}\n")
+}
+
+/// A cluster that serves widgets, and the group they are in.
+fn with_widgets() -> Option<(Cluster, String)> {
+    let cluster = Cluster::start()?;
+    let group = format!("{}.example.com", cluster.namespace());
+    cluster.apply(&definition(&group));
+    cluster.kubectl(&format!("wait --for=condition=Established --timeout=60s crd/widgets.{group}"));
+    Some((cluster, group))
+}
+
+#[test]
+fn a_custom_resource_is_created_shown_scaled_patched_replaced_and_deleted() {
+    let Some((cluster, group)) = with_widgets() else { return };
+    let widgets = format!("widgets.{group}");
+    cluster.apply(&widget(&group, "small", "{size: 2}"));
+    cluster.apply(&widget(&group, "large", "{size: 9, color: blue}"));
+
+    let table = cluster.kubectl(&format!("get {widgets}"));
+    let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(words(table.lines().next().unwrap()), ["NAME", "SIZE", "READY"], "{table}");
+    assert_eq!(words(table.lines().nth(1).unwrap()), ["large", "9"], "{table}");
+    let wide = cluster.kubectl(&format!("get {widgets} small -o wide --no-headers"));
+    assert_eq!(words(&wide), ["small", "2", "red"], "{wide}");
+    assert_eq!(cluster.get(&format!("{widgets} --field-selector spec.color=blue"), "{.items[*].metadata.name}"), "large");
+    assert!(cluster.kubectl("get all").contains("widget"), "the category all has them");
+
+    cluster.kubectl(&format!("scale {widgets} small --replicas=5"));
+    assert_eq!(cluster.get(&format!("{widgets} small"), "{.spec.size} {.metadata.generation}"), "5 2");
+    let ready = r#"{"status":{"size":5,"conditions":[{"type":"Ready","status":"True"}]}}"#;
+    cluster.kubectl_words(&["patch", &widgets, "small", "--subresource=status", "--type=merge", "-p", ready]);
+    cluster.kubectl(&format!("wait --for=condition=Ready --timeout=60s {widgets}/small"));
+    assert!(cluster.kubectl(&format!("get {widgets} small --no-headers")).contains("True"));
+    cluster.kubectl_words(&[
+        "patch",
+        &widgets,
+        "small",
+        "--type=json",
+        "-p",
+        r#"[{"op":"replace","path":"/spec/size","value":6}]"#,
+    ]);
+
+    // As kubectl edit does: the whole object, with its version.
+    let read = cluster.kubectl(&format!("get {widgets} small -o yaml"));
+    let replaced = cluster.kubectl_file("replace -f", &read.replace("color: red", "color: blue"));
+    assert!(replaced.status.success(), "{}", String::from_utf8_lossy(&replaced.stderr));
+    assert_eq!(cluster.get(&format!("{widgets} small"), "{.spec.color} {.spec.size} {.status.size}"), "blue 6 5");
+    let stale = cluster.kubectl_file("replace -f", &read);
+    assert!(String::from_utf8_lossy(&stale.stderr).contains("the object has been modified"));
+
+    // (why, manifest, words)
+    let cases = [
+        ("range", widget(&group, "bad", "{size: 10}"), "spec.size in body should be less than or equal to 9"),
+        ("enum", widget(&group, "bad", "{size: 1, color: pink}"), "supported values: \"red\", \"blue\""),
+        ("missing", widget(&group, "bad", "{}"), "spec.size: Required value"),
+        ("type", widget(&group, "bad", "{size: many}"), "spec.size in body must be of type integer: \"string\""),
+        ("unknown", widget(&group, "bad", "{size: 1, sise: 2}"), "unknown field \"spec.sise\""),
+        ("twice", widget(&group, "bad", "{size: 1, parts: [{name: a}, {name: a}]}"), "Duplicate value: {\"name\":\"a\"}"),
+    ];
+    for (why, manifest, words) in cases {
+        let refused = cluster.kubectl_file("apply -f", &manifest);
+        let error = String::from_utf8_lossy(&refused.stderr);
+        assert!(!refused.status.success() && error.contains(words), "{why}: {error}");
+    }
+
+    cluster.kubectl(&format!("delete crd {widgets}"));
+    let gone = cluster.try_kubectl(&format!("get {widgets}"));
+    assert!(String::from_utf8_lossy(&gone.stderr).contains("the server doesn't have a resource type"));
+}
+
+#[test]
+fn server_side_apply_merges_custom_resources_by_their_schema() {
+    let Some((cluster, group)) = with_widgets() else { return };
+    let widgets = format!("widgets.{group}");
+    let apply = |manager: &str, spec: &str| {
+        cluster.kubectl_file(&format!("apply --server-side --field-manager={manager} -f"), &widget(&group, "w", spec))
+    };
+    let ok = |output: std::process::Output| assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    ok(apply("one", "{size: 1, parts: [{name: a, weight: 1}]}"));
+    ok(apply("two", "{size: 1, parts: [{name: b, weight: 2}]}"));
+    assert_eq!(cluster.get(&format!("{widgets} w"), "{.spec.parts[*].name}"), "a b");
+    let conflict = apply("two", "{size: 3, parts: [{name: b}]}");
+    assert!(String::from_utf8_lossy(&conflict.stderr).contains("conflict with \"one\": .spec.size"), "{conflict:?}");
+    ok(apply("one", "{size: 1}"));
+    assert_eq!(cluster.get(&format!("{widgets} w"), "{.spec.parts[*].name}"), "b", "what nobody applies any more is gone");
+
+    let wanted = widget(&group, "w", "{size: 1, color: blue}");
+    let differs = cluster.kubectl_file("diff --server-side --force-conflicts -f", &wanted);
+    let shown = String::from_utf8_lossy(&differs.stdout);
+    assert!(differs.status.code() == Some(1) && shown.contains("+  color: blue"), "{differs:?}");
+    cluster.kubectl(&format!("delete crd {widgets}"));
+}
+
+#[test]
+fn what_there_is_is_explained() {
+    let Some((cluster, group)) = with_widgets() else { return };
+    // (what, words)
+    let cases = [
+        ("deployment.spec.strategy", "Rolling update config params"),
+        ("deployment.spec.strategy", "<DeploymentStrategy>"),
+        ("deployment.spec", "-required-"),
+        ("pod --recursive", "livenessProbe"),
+        ("pod.spec.containers.resources", "<map[string]Quantity>"),
+        ("services --api-version=v1", "VERSION:    v1"),
+        ("crd.spec.versions.schema", "openAPIV3Schema"),
+        // kubectl looks for what it does not know in what it keeps of the server, and only then anew: short names come after names.
+        ("widgets", "A widget is what this test is about."),
+        ("wdg.spec.size", "How large the widget is."),
+        ("wdg.spec.parts.weight", "<integer>"),
+    ];
+    for (what, words) in cases {
+        let said = cluster.kubectl(&format!("explain {what}"));
+        assert!(said.contains(words), "explain {what}: {said}");
+    }
+    cluster.kubectl(&format!("delete crd widgets.{group}"));
+}
+
+#[test]
+fn client_side_apply_merges_by_the_published_keys() {
+    let Some(cluster) = Cluster::start() else { return };
+    let pod = |containers: &str| {
+        format!(
+            "apiVersion: apps/v1\nkind: Deployment\nmetadata: {{name: web}}\nspec:\n  replicas: 0\n  selector: {{matchLabels: {{a: b}}}}\n  template:\n    metadata: {{labels: {{a: b}}}}\n    spec: {{containers: {containers}}}\n"
+        )
+    };
+    cluster.apply(&pod("[{name: main, image: a}, {name: side, image: b}]"));
+    // Somebody else adds a container, which an apply has to leave alone.
+    let more = r#"{"spec":{"template":{"spec":{"containers":[{"name":"more","image":"c"}]}}}}"#;
+    cluster.kubectl_words(&["patch", "deployment", "web", "-p", more]);
+    cluster.apply(&pod("[{name: main, image: z}]"));
+    let names = cluster.get("deployment web", "{.spec.template.spec.containers[*].name}");
+    let mut names: Vec<&str> = names.split(' ').collect();
+    names.sort_unstable();
+    assert_eq!(names, ["main", "more"]);
+    let differs = cluster.kubectl_file("diff -f", &pod("[{name: main, image: other}]"));
+    let shown = String::from_utf8_lossy(&differs.stdout);
+    assert!(differs.status.code() == Some(1) && shown.contains("image: other"), "{differs:?}");
+}

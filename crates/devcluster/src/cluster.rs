@@ -174,6 +174,12 @@ impl DevCluster {
         self.server.users.authority().client_certificate(user)
     }
 
+    /// The certificate of a proxy that may tell, in `X-Remote-User`, `X-Remote-Group` and so on, who its clients are: kube-aggregator's.
+    /// Who else is to believe it finds the authority in the ConfigMap `kube-system/extension-apiserver-authentication`.
+    pub fn front_proxy_certificate(&self) -> Result<ClientCertificate, CertificateError> {
+        self.server.users.authority().front_proxy_certificate()
+    }
+
     /// Serves HTTPS (HTTP/1.1 and HTTP/2) on `address`; port 0 picks one.
     pub async fn serve_https(&self, address: SocketAddr) -> std::io::Result<HttpsDoor> {
         HttpsDoor::open(self.server.clone(), address).await

@@ -21,7 +21,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::auth::{Authority, ClientCertificate, User, user_of_certificate};
+use crate::auth::{Authority, ClientCertificate, Peer, User};
 use crate::requests::Through;
 use crate::rest::{Body, Server, refusal};
 use crate::status::Status;
@@ -63,6 +63,7 @@ impl HttpsDoor {
             stop: CancellationToken::new(),
             tasks: TaskTracker::new(),
         };
+        server.publish(door.address);
         server.users.add_token(door.token.clone(), User::admin());
         let listening = Listening {
             server,
@@ -184,12 +185,12 @@ impl Listening {
             Ok(Err(error)) => return tracing::debug!(%error, "TLS handshake failed"),
             Err(_) => return tracing::debug!("TLS handshake took too long"),
         };
-        // The verifier lets no certificate through but those of our authority.
+        // The verifier lets no certificate through but those of our authorities.
         let certificate = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
-        let certified = certificate.and_then(user_of_certificate).map(Arc::new);
+        let peer = certificate.and_then(Peer::of);
         let service = service_fn(|request| {
-            let (listening, certified) = (self.clone(), certified.clone());
-            async move { listening.answer(request, certified.as_ref()).await }
+            let (listening, peer) = (self.clone(), peer.clone());
+            async move { listening.answer(request, peer.as_ref()).await }
         });
         let mut builder = auto::Builder::new(OwnedTasks(self.tasks.clone()));
         builder.http1().timer(TokioTimer::new());
@@ -212,10 +213,10 @@ impl Listening {
     }
 
     /// An error closes the connection (HTTP/1.1) or resets the stream (HTTP/2).
-    async fn answer(&self, request: Request<Incoming>, certified: Option<&Arc<User>>) -> io::Result<Response<Body>> {
+    async fn answer(&self, request: Request<Incoming>, peer: Option<&Peer>) -> io::Result<Response<Body>> {
         let (mut parts, body) = request.into_parts();
         parts.extensions.insert(Through(self.address));
-        let user = match self.server.authenticate(&parts.headers, certified) {
+        let user = match self.server.authenticate(&parts.headers, peer) {
             Ok(user) => user,
             Err(status) => return Ok(refusal(&status)),
         };
@@ -247,7 +248,9 @@ where
 fn tls(authority: &Authority, host: IpAddr) -> Result<ServerConfig, Box<dyn std::error::Error + Send + Sync>> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut roots = RootCertStore::empty();
-    roots.add(authority.der())?;
+    for root in authority.client_roots() {
+        roots.add(root)?;
+    }
     let verifier =
         WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone()).allow_unauthenticated().build()?;
     let (certificate, key) = authority.server_certificate(&host.to_string())?;

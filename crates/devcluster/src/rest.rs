@@ -42,6 +42,7 @@ mod reviews;
 mod route;
 mod scale;
 mod subresources;
+mod system;
 mod token_request;
 mod update;
 mod view;
@@ -157,8 +158,7 @@ impl Server {
             settling: Mutex::default(),
             tracks_creations,
         };
-        server.create_system_namespaces();
-        server.create_system_roles();
+        server.create_system_objects();
         server
     }
 

@@ -10,7 +10,7 @@ use kube::api::{Api, ListParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::{Value, json};
 use steersman_devcluster::DevCluster;
-use steersman_devcluster::auth::User;
+use steersman_devcluster::auth::{ClientCertificate, User};
 use steersman_runtime::clock::Clock;
 use tower::Service;
 
@@ -295,5 +295,23 @@ async fn certificates_and_tokens_tell_users_over_https() {
     assert!(matches!(refused, kube::Error::Api(status) if status.code == 401));
 
     assert!(cluster.client_certificate(&User::new("jane", ["a", "b"])).is_err());
+
+    // A proxy is believed, others who say the same are not.
+    let proxied = |certificate: ClientCertificate| {
+        let kubeconfig = Kubeconfig::from_yaml(&door.kubeconfig_of("proxy", &certificate)).unwrap();
+        async move {
+            let request = Request::post("/apis/authentication.k8s.io/v1/selfsubjectreviews")
+                .header("content-type", "application/json")
+                .header("x-remote-user", "joe")
+                .header("x-remote-group", "readers");
+            let request = request.body(b"{}".to_vec()).unwrap();
+            client(kubeconfig).await.request::<Value>(request).await.unwrap()["status"]["userInfo"].clone()
+        }
+    };
+    let told = proxied(cluster.front_proxy_certificate().unwrap()).await;
+    assert_eq!(told, json!({"username": "joe", "groups": ["readers", "system:authenticated"]}));
+    assert_eq!(proxied(certificate).await["username"], "jane");
+    let trust = cluster.get("/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication").await.unwrap();
+    assert_eq!(trust["data"]["client-ca-file"], door.authority_pem());
     door.stop().await;
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 
-use super::User;
+use super::{Peer, User};
 use crate::rest::Server;
 use crate::status::Status;
 
@@ -24,11 +24,11 @@ pub(crate) struct KnownToken {
 }
 
 impl Server {
-    /// The user of a request: the one its certificate names, else the one its token is of, else anonymous. A token that is not valid
-    /// is refused with 401.
-    pub(crate) fn authenticate(&self, headers: &HeaderMap, certified: Option<&Arc<User>>) -> Result<Arc<User>, Status> {
-        if let Some(user) = certified {
-            return Ok(user.clone());
+    /// The user of a request: the one that the certificate of its `peer` tells, else the one its token is of, else anonymous. A token
+    /// that is not valid is refused with 401.
+    pub(crate) fn authenticate(&self, headers: &HeaderMap, peer: Option<&Peer>) -> Result<Arc<User>, Status> {
+        if let Some(user) = peer.and_then(|peer| peer.user(headers)) {
+            return Ok(user);
         }
         match bearer_token(headers) {
             Some(token) => match self.user_of_token(token, &[AUDIENCE]) {

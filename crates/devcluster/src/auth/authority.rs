@@ -1,4 +1,4 @@
-//! The certificate authority of a cluster: it vouches for the server to clients, and for clients to the server.
+//! The certificate authorities of a cluster: they vouch for the server to clients, and for clients to the server.
 
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
@@ -7,6 +7,7 @@ use rcgen::{
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use super::User;
+use super::certificate::{FRONT_PROXY, FRONT_PROXY_CA};
 use super::user::AUTHENTICATED;
 
 /// Names that the server's certificate is for, besides the address of its door.
@@ -38,32 +39,37 @@ pub enum CertificateError {
     Signature(#[from] rcgen::Error),
 }
 
-/// Signs certificates. Its own never changes while the cluster lives.
-pub(crate) struct Authority(CertifiedIssuer<'static, KeyPair>);
+/// Signs certificates: one authority for users and servers, and one for proxies that tell users on. Neither changes while the cluster
+/// lives.
+pub(crate) struct Authority {
+    users: CertifiedIssuer<'static, KeyPair>,
+    proxies: CertifiedIssuer<'static, KeyPair>,
+}
 
 impl std::fmt::Debug for Authority {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Authority").finish_non_exhaustive()
+        f.debug_struct("Authority").finish_non_exhaustive()
     }
 }
 
 impl Authority {
     pub(crate) fn generate() -> Result<Self, rcgen::Error> {
-        let mut params = CertificateParams::new(Vec::new())?;
-        params.distinguished_name = named("steersman-dev-ca", None);
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
-        Ok(Self(CertifiedIssuer::self_signed(params, KeyPair::generate()?)?))
+        Ok(Self { users: issuer("steersman-dev-ca")?, proxies: issuer(FRONT_PROXY_CA)? })
     }
 
-    /// Its certificate as PEM.
+    /// The certificate of the authority for users and servers, as PEM.
     pub(crate) fn pem(&self) -> String {
-        self.0.pem()
+        self.users.pem()
     }
 
-    /// Its certificate.
-    pub(crate) fn der(&self) -> CertificateDer<'static> {
-        CertificateDer::from(self.0.der().to_vec())
+    /// The certificate of the authority for proxies, as PEM.
+    pub(crate) fn front_proxy_pem(&self) -> String {
+        self.proxies.pem()
+    }
+
+    /// The certificates of both authorities, whose clients are believed.
+    pub(crate) fn client_roots(&self) -> [CertificateDer<'static>; 2] {
+        [&self.users, &self.proxies].map(|issuer| CertificateDer::from(issuer.der().to_vec()))
     }
 
     /// A certificate for a server at `host`, and its key.
@@ -79,7 +85,7 @@ impl Authority {
         params.distinguished_name = named("kube-apiserver", None);
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         let key = KeyPair::generate()?;
-        let certificate = params.signed_by(&key, &self.0)?;
+        let certificate = params.signed_by(&key, &self.users)?;
         Ok((certificate.der().clone(), PrivateKeyDer::try_from(key.serialize_der())?))
     }
 
@@ -90,13 +96,30 @@ impl Authority {
         if groups.next().is_some() {
             return Err(CertificateError::Groups(user.name.clone()));
         }
-        let mut params = CertificateParams::new(Vec::new())?;
-        params.distinguished_name = named(&user.name, group);
-        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-        let key = KeyPair::generate()?;
-        let certificate = params.signed_by(&key, &self.0)?;
-        Ok(ClientCertificate { certificate_pem: certificate.pem(), key_pem: key.serialize_pem() })
+        Ok(client(named(&user.name, group), &self.users)?)
     }
+
+    /// The certificate of the proxy that may tell who its clients are.
+    pub(crate) fn front_proxy_certificate(&self) -> Result<ClientCertificate, CertificateError> {
+        Ok(client(named(FRONT_PROXY, None), &self.proxies)?)
+    }
+}
+
+fn issuer(name: &str) -> Result<CertifiedIssuer<'static, KeyPair>, rcgen::Error> {
+    let mut params = CertificateParams::new(Vec::new())?;
+    params.distinguished_name = named(name, None);
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
+    CertifiedIssuer::self_signed(params, KeyPair::generate()?)
+}
+
+fn client(name: DistinguishedName, issuer: &CertifiedIssuer<'static, KeyPair>) -> Result<ClientCertificate, rcgen::Error> {
+    let mut params = CertificateParams::new(Vec::new())?;
+    params.distinguished_name = name;
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+    let key = KeyPair::generate()?;
+    let certificate = params.signed_by(&key, issuer)?;
+    Ok(ClientCertificate { certificate_pem: certificate.pem(), key_pem: key.serialize_pem() })
 }
 
 fn named(common_name: &str, organization: Option<&str>) -> DistinguishedName {

@@ -1,21 +1,79 @@
-//! The user that a client certificate names.
+//! What a client certificate tells: a user, or a proxy that tells the user itself.
 
+use std::sync::Arc;
+
+use http::HeaderMap;
 use rustls::pki_types::CertificateDer;
 use x509_parser::prelude::{FromDer, X509Certificate};
+use x509_parser::x509::X509Name;
 
 use super::User;
 use super::tokens::CREDENTIAL;
+use crate::rest::percent_decode;
 
-/// Common name and organizations as name and groups; nothing for a certificate without a common name. Who signed it has been checked
-/// already.
-pub(crate) fn user_of(certificate: &CertificateDer<'_>) -> Option<User> {
-    let digest = ring::digest::digest(&ring::digest::SHA256, certificate);
-    let fingerprint: String = digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
-    let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
-    let subject = certificate.subject();
-    let name = subject.iter_common_name().next()?.as_str().ok().filter(|name| !name.is_empty())?;
-    let groups = subject.iter_organization().filter_map(|group| group.as_str().ok());
-    let mut user = User::new(name, groups);
-    user.extra.insert(CREDENTIAL.to_owned(), vec![format!("X509SHA256={fingerprint}")]);
+/// The authority whose certificates are those of proxies.
+pub(super) const FRONT_PROXY_CA: &str = "steersman-dev-front-proxy-ca";
+/// The one name that a proxy may have.
+pub(crate) const FRONT_PROXY: &str = "front-proxy-client";
+
+/// Where a proxy tells the user's name.
+pub(crate) const USER_HEADER: &str = "X-Remote-User";
+/// Where a proxy tells the user's UID.
+pub(crate) const UID_HEADER: &str = "X-Remote-Uid";
+/// Where a proxy tells the user's groups.
+pub(crate) const GROUP_HEADER: &str = "X-Remote-Group";
+/// What the headers start with in which a proxy tells more about the user.
+pub(crate) const EXTRA_HEADERS: &str = "X-Remote-Extra-";
+
+/// Who is at the other end of a connection.
+#[derive(Debug, Clone)]
+pub(crate) enum Peer {
+    /// A user.
+    User(Arc<User>),
+    /// A proxy that is believed when it tells the user of a request.
+    FrontProxy,
+}
+
+impl Peer {
+    /// Common name and organizations as name and groups; nothing for a certificate without a common name. Who signed it has been
+    /// checked already.
+    pub(crate) fn of(certificate: &CertificateDer<'_>) -> Option<Self> {
+        let digest = ring::digest::digest(&ring::digest::SHA256, certificate);
+        let fingerprint: String = digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+        let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
+        let subject = certificate.subject();
+        let name = common_name(subject)?;
+        if common_name(certificate.issuer()) == Some(FRONT_PROXY_CA) {
+            return (name == FRONT_PROXY).then_some(Self::FrontProxy);
+        }
+        let groups = subject.iter_organization().filter_map(|group| group.as_str().ok());
+        let mut user = User::new(name, groups);
+        user.extra.insert(CREDENTIAL.to_owned(), vec![format!("X509SHA256={fingerprint}")]);
+        Some(Self::User(Arc::new(user)))
+    }
+
+    /// The user of a request, if it tells one.
+    pub(super) fn user(&self, headers: &HeaderMap) -> Option<Arc<User>> {
+        match self {
+            Self::User(user) => Some(user.clone()),
+            Self::FrontProxy => told_by_proxy(headers).map(Arc::new),
+        }
+    }
+}
+
+fn common_name<'a>(name: &'a X509Name<'_>) -> Option<&'a str> {
+    name.iter_common_name().next()?.as_str().ok().filter(|name| !name.is_empty())
+}
+
+fn told_by_proxy(headers: &HeaderMap) -> Option<User> {
+    let texts = |name: &str| headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
+    let name = texts(USER_HEADER).next().filter(|name| !name.is_empty())?;
+    let mut user = User::new(name, texts(GROUP_HEADER)).with_uid(texts(UID_HEADER).next().unwrap_or_default());
+    let prefix = EXTRA_HEADERS.to_lowercase();
+    for (header, value) in headers {
+        if let (Some(key), Ok(value)) = (header.as_str().strip_prefix(&prefix), value.to_str()) {
+            user.extra.entry(percent_decode(key)).or_default().push(value.to_owned());
+        }
+    }
     Some(user)
 }

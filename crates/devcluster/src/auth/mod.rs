@@ -27,7 +27,7 @@ pub use user::User;
 pub(crate) use authenticate::{AUDIENCE, bearer_token};
 pub(crate) use authority::Authority;
 pub(crate) use bootstrap::objects as bootstrap_objects;
-pub(crate) use certificate::user_of as user_of_certificate;
+pub(crate) use certificate::{EXTRA_HEADERS, FRONT_PROXY, GROUP_HEADER, Peer, UID_HEADER, USER_HEADER};
 pub(crate) use policy::Decision;
 pub(crate) use rules::Rule;
 pub(crate) use tokens::Claims;

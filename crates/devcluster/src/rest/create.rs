@@ -2,20 +2,18 @@
 
 use std::sync::Arc;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::decode::Strictness;
 use super::managers::Tracking;
 use super::route::Target;
 use super::{Answer, Call, Server, decode, event_view, managers, metadata};
-use crate::kinds::{Generation, Resource, Storage};
+use crate::kinds::{Resource, Storage};
 use crate::status::Status;
 use crate::store::{Change, Object, Raced};
 
 /// Names tried for an object with `generateName`.
 const NAME_ATTEMPTS: usize = 8;
-
-const SYSTEM_NAMESPACES: &[&str] = &["default", "kube-node-lease", "kube-public", "kube-system"];
 
 impl Server {
     pub(super) fn create(&self, call: &Call<'_>) -> Result<Answer, Status> {
@@ -135,43 +133,6 @@ impl Server {
             return Err(Status::unclassified("resourceVersion should not be set on objects to be created"));
         }
         Ok(())
-    }
-
-    /// The roles and bindings that upstream makes sure of when it starts.
-    pub(super) fn create_system_roles(&self) {
-        for mut object in crate::auth::bootstrap_objects() {
-            let (api_version, kind) = ("rbac.authorization.k8s.io/v1", object["kind"].as_str().unwrap_or_default());
-            let entry = self.registry.find_kind(api_version, kind).expect("roles and bindings are built in");
-            metadata::begin(&entry.resource, &mut object, self.clock.now());
-            let key = match metadata::text(&object, "namespace") {
-                "" => metadata::text(&object, "name").to_owned(),
-                namespace => format!("{namespace}/{}", metadata::text(&object, "name")),
-            };
-            let committed = entry.store.commit(&entry.resource, &self.revisions, &key, None, Change::Put(object));
-            committed.expect("nobody else sees the server yet");
-        }
-    }
-
-    pub(super) fn create_system_namespaces(&self) {
-        let namespaces = self.registry.find("", "v1", "namespaces").expect("namespaces are built in");
-        let now = metadata::time(self.clock.now());
-        for name in SYSTEM_NAMESPACES {
-            debug_assert_eq!(namespaces.resource.generation, Generation::Unmanaged);
-            let namespace = json!({
-                "kind": "Namespace",
-                "apiVersion": "v1",
-                "metadata": {
-                    "name": name,
-                    "uid": uuid::Uuid::new_v4().to_string(),
-                    "creationTimestamp": now,
-                    "labels": {"kubernetes.io/metadata.name": name},
-                },
-                "spec": {"finalizers": ["kubernetes"]},
-                "status": {"phase": "Active"},
-            });
-            let committed = namespaces.store.commit(&namespaces.resource, &self.revisions, name, None, Change::Put(namespace));
-            committed.expect("nobody else sees the server yet");
-        }
     }
 }
 

@@ -1,0 +1,102 @@
+//! What every cluster begins with: namespaces and roles; and, once it can be reached, how.
+
+use std::net::SocketAddr;
+
+use serde_json::{Value, json};
+
+use super::{Server, metadata};
+use crate::auth;
+use crate::store::{Change, Raced};
+
+/// The first address of the range for services, 10.96.0.0/16.
+const FIRST_SERVICE_ADDRESS: &str = "10.96.0.1";
+
+const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
+
+impl Server {
+    pub(super) fn create_system_objects(&self) {
+        for name in NAMESPACES {
+            self.create_system_object(json!({
+                "kind": "Namespace",
+                "apiVersion": "v1",
+                "metadata": {"name": name, "labels": {"kubernetes.io/metadata.name": name}},
+                "spec": {"finalizers": ["kubernetes"]},
+                "status": {"phase": "Active"},
+            }));
+        }
+        auth::bootstrap_objects().into_iter().for_each(|object| self.create_system_object(object));
+    }
+
+    /// Publishes that the server can be reached at `address`, and whom to believe, unless that has been published before.
+    pub(crate) fn publish(&self, address: SocketAddr) {
+        self.create_system_object(self.trust());
+        for object in self.service(address) {
+            self.create_system_object(object);
+        }
+    }
+
+    /// The Service through which pods reach the API, and where it leads.
+    fn service(&self, address: SocketAddr) -> [Value; 2] {
+        let family = if address.is_ipv4() { "IPv4" } else { "IPv6" };
+        let port = address.port();
+        let service = json!({
+            "kind": "Service",
+            "apiVersion": "v1",
+            "metadata": {
+                "name": "kubernetes", "namespace": "default", "labels": {"component": "apiserver", "provider": "kubernetes"},
+            },
+            "spec": {
+                "ports": [{"name": "https", "protocol": "TCP", "port": 443, "targetPort": port}],
+                "clusterIP": FIRST_SERVICE_ADDRESS,
+                "clusterIPs": [FIRST_SERVICE_ADDRESS],
+                "type": "ClusterIP",
+                "sessionAffinity": "None",
+                "ipFamilies": ["IPv4"],
+                "ipFamilyPolicy": "SingleStack",
+                "internalTrafficPolicy": "Cluster",
+            },
+            "status": {"loadBalancer": {}},
+        });
+        let slice = json!({
+            "kind": "EndpointSlice",
+            "apiVersion": "discovery.k8s.io/v1",
+            "metadata": {"name": "kubernetes", "namespace": "default", "labels": {"kubernetes.io/service-name": "kubernetes"}},
+            "addressType": family,
+            "endpoints": [{"addresses": [address.ip()], "conditions": {"ready": true}}],
+            "ports": [{"name": "https", "protocol": "TCP", "port": port}],
+        });
+        [service, slice]
+    }
+
+    /// Where other servers of the cluster read whose certificates tell users.
+    fn trust(&self) -> Value {
+        let authority = self.users.authority();
+        let list = |text: &str| json!([text]).to_string();
+        json!({
+            "kind": "ConfigMap",
+            "apiVersion": "v1",
+            "metadata": {"name": "extension-apiserver-authentication", "namespace": "kube-system"},
+            "data": {
+                "client-ca-file": authority.pem(),
+                "requestheader-allowed-names": list(auth::FRONT_PROXY),
+                "requestheader-client-ca-file": authority.front_proxy_pem(),
+                "requestheader-extra-headers-prefix": list(auth::EXTRA_HEADERS),
+                "requestheader-group-headers": list(auth::GROUP_HEADER),
+                "requestheader-uid-headers": list(auth::UID_HEADER),
+                "requestheader-username-headers": list(auth::USER_HEADER),
+            },
+        })
+    }
+
+    fn create_system_object(&self, mut object: Value) {
+        let text = |field: &str| object[field].as_str().unwrap_or_default();
+        let entry = self.registry.find_kind(text("apiVersion"), text("kind")).expect("kinds of system objects are built in");
+        metadata::begin(&entry.resource, &mut object, self.clock.now());
+        let key = match metadata::text(&object, "namespace") {
+            "" => metadata::text(&object, "name").to_owned(),
+            namespace => format!("{namespace}/{}", metadata::text(&object, "name")),
+        };
+        // Where there is one already, it stays.
+        let _: Result<_, Raced> = entry.store.commit(&entry.resource, &self.revisions, &key, None, Change::Put(object));
+    }
+}

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use futures::{StreamExt, stream};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::Map;
 use serde_json::value::RawValue;
 use steersman_runtime::client::{ApiClient, ApiError, Target};
@@ -12,6 +12,7 @@ use steersman_runtime::clock::Clock;
 use steersman_runtime::events::{EventRecorder, EventType};
 use steersman_runtime::informer::{SharedInformer, Store};
 use steersman_runtime::labels::Selector;
+use steersman_runtime::live::{self, Live, LiveError};
 use steersman_runtime::object::{
     DecodeError, Document, Identity, Object, ObjectKey, ObjectReference, Pod, ReplicaSetStatus, Uid,
 };
@@ -38,7 +39,7 @@ pub(super) enum SyncError {
     Claim(#[source] ClaimError),
     /// The cache is in doubt, and the API server did not say what there is.
     #[error("check pods: {0}")]
-    Check(#[source] CheckError),
+    Check(#[source] LiveError),
     /// Pods could not be created or deleted.
     #[error("scale: {0}")]
     Scale(#[source] ScaleError),
@@ -52,9 +53,10 @@ impl SyncError {
     fn is_fenced(&self) -> bool {
         match self {
             Self::Claim(error) => error.is_fenced(),
-            Self::Check(CheckError::Request(error)) | Self::Status(StatusError::Request(error)) => error.is_fenced(),
+            Self::Check(error) => error.request().is_some_and(ApiError::is_fenced),
             Self::Scale(error) => error.is_fenced(),
-            Self::Check(_) | Self::Status(_) => false,
+            Self::Status(StatusError::Request(error)) => error.is_fenced(),
+            Self::Status(_) => false,
         }
     }
 }
@@ -75,17 +77,6 @@ impl ScaleError {
     fn is_fenced(&self) -> bool {
         matches!(self, Self::Create(error) | Self::Delete(error) if error.is_fenced())
     }
-}
-
-/// Why pods or their owner could not be read from the API server.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum CheckError {
-    #[error("{0}")]
-    Request(#[source] ApiError),
-    #[error("{0}")]
-    List(#[source] serde_json::Error),
-    #[error("{0}")]
-    Object(#[source] DecodeError),
 }
 
 /// Why a status could not be written.
@@ -247,35 +238,17 @@ impl<O: PodOwner> ReplicaController<O> {
 
     /// Whether the API server has `owner` as the cache has it; asked only where the cache may lack work of the leader before us. What
     /// it lacks puts the key on the queue when it comes.
-    async fn is_current(&self, owner: &O) -> Result<bool, CheckError> {
-        if self.owners.resource_version() >= self.since {
-            return Ok(true);
-        }
-        let meta = owner.meta();
-        let target =
-            Target { resource: O::RESOURCE, namespace: Some(&meta.namespace), name: Some(&meta.name), subresource: None };
-        match self.client.get(target).await {
-            Ok(live) => Ok(Identity::decode(&live).map_err(CheckError::Object)?.resource_version == meta.resource_version),
-            Err(error) if error.is_not_found() => Ok(false),
-            Err(error) => Err(CheckError::Request(error)),
-        }
+    async fn is_current(&self, owner: &O) -> Result<bool, LiveError> {
+        Ok(self.owners.resource_version() >= self.since || live::is_current::<O>(&self.client, owner.meta()).await?)
     }
 
     /// Reads the pods of `owner` from the API server. True when they are those in the cache; otherwise the next sync waits until
     /// the cache has caught up with what was read.
-    async fn confirm(&self, key: &ObjectKey, owner: &O, selector: &Selector, cached: &[Arc<Pod>]) -> Result<bool, CheckError> {
+    async fn confirm(&self, key: &ObjectKey, owner: &O, selector: &Selector, cached: &[Arc<Pod>]) -> Result<bool, LiveError> {
         let meta = owner.meta();
-        let target = Target { resource: &resource::PODS, namespace: Some(&meta.namespace), name: None, subresource: None };
-        let answer = self.client.list(target, &label_query(selector)).await.map_err(CheckError::Request)?;
-        let list: PodList = serde_json::from_slice(&answer).map_err(CheckError::List)?;
-        let version = Identity::decode(&answer).map_err(CheckError::Object)?.resource_version;
-        let mut live = HashMap::new();
-        for item in list.items {
-            let pod = Pod::decode(item.get().as_bytes()).map_err(CheckError::Object)?;
-            if pod.is_active() && pod.meta.is_controlled_by(&meta.uid) {
-                live.insert(pod.meta.uid, pod.meta.resource_version);
-            }
-        }
+        let Live { objects, version } = live::matching::<Pod>(&self.client, &meta.namespace, selector).await?;
+        let ours = objects.into_iter().filter(|pod| pod.is_active() && pod.meta.is_controlled_by(&meta.uid));
+        let mut live: HashMap<Uid, u64> = ours.map(|pod| (pod.meta.uid, pod.meta.resource_version)).collect();
         self.guard.checked(key);
         // Pods adopted in this very sync are controlled by us in both, whatever the cached copy says.
         let mut gone = false;
@@ -435,24 +408,6 @@ impl<O: PodOwner> ReplicaController<O> {
 /// Name of the pod cache, for the guard and its metric.
 fn pods_cache() -> &'static str {
     &resource::PODS.plural
-}
-
-/// The query that lists what `selector` matches.
-fn label_query(selector: &Selector) -> String {
-    let mut query = String::from("labelSelector=");
-    for byte in selector.to_string().bytes() {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => query.push(char::from(byte)),
-            _ => query.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    query
-}
-
-#[derive(Deserialize)]
-struct PodList<'a> {
-    #[serde(borrow)]
-    items: Vec<&'a RawValue>,
 }
 
 /// Deletes this very object, not a namesake. Upstream sends no precondition.

@@ -16,6 +16,7 @@ pub mod informer;
 pub mod intern;
 pub mod labels;
 pub mod leader;
+pub mod live;
 pub mod metrics;
 pub mod object;
 pub mod owner;

@@ -2,6 +2,7 @@
 
 use steersman_runtime::client::ApiError;
 use steersman_runtime::labels::SelectorError;
+use steersman_runtime::live::LiveError;
 use steersman_runtime::object::ObjectKey;
 use steersman_runtime::owner::ClaimError;
 use steersman_runtime::workers::Retry;
@@ -32,13 +33,19 @@ pub(super) enum SyncError {
     Status(#[source] ApiError),
     #[error("update deployment for rollback: {0}")]
     Rollback(#[source] ApiError),
+    #[error("check replica sets: {0}")]
+    Check(#[source] LiveError),
+    /// The caches lack what the leader before us did. No failure: what they lack wakes the key when it comes.
+    #[error("the cache is behind the API server")]
+    Behind,
 }
 
 impl SyncError {
     /// The request that failed, where one did.
     fn api(&self) -> Option<&ApiError> {
         match self {
-            Self::Selector { .. } | Self::Strategy(_) | Self::Limit(_) => None,
+            Self::Selector { .. } | Self::Strategy(_) | Self::Limit(_) | Self::Behind => None,
+            Self::Check(error) => error.request(),
             Self::Claim(error) => error.source.as_ref(),
             Self::Create { source, .. } | Self::UpdateReplicaSet { source, .. } | Self::Delete { source, .. } => Some(source),
             Self::Status(source) | Self::Rollback(source) => Some(source),

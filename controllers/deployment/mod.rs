@@ -14,6 +14,7 @@
 //! * A failed resize of an old ReplicaSet is retried; upstream waits for another event.
 //! * A scaling event that asks for no change does not hold up a rollout (upstream: one ReplicaSet of the right size with a stale
 //!   `desired-replicas` does, for ever).
+//! * A new leader whose caches may be older than its term asks the API server before it writes ReplicaSets.
 //! * The last pod of a Recreate Deployment is found in the cache, and a missed deadline is awaited without polling.
 
 mod annotations;
@@ -117,6 +118,7 @@ fn build(ctx: &ControllerContext) -> Arc<DeploymentController> {
         recorder: ctx.recorder(NAME, client.clone()),
         writer: Writer::new(client),
         clock: ctx.clock.clone(),
+        since: ctx.since,
     })
 }
 

@@ -43,6 +43,8 @@ pub(super) struct DeploymentController {
     pub(super) recorder: EventRecorder,
     pub(super) writer: Writer,
     pub(super) clock: Clock,
+    /// Caches older than this may lack what the leader before us did.
+    pub(super) since: u64,
 }
 
 impl Syncer for DeploymentController {
@@ -57,7 +59,8 @@ impl Syncer for DeploymentController {
             self.deleting.forget(key);
             return Ok(Requeue::Never);
         };
-        match (Work { controller: self, key, deployment, sets: ReplicaSets::default() }).run().await {
+        match (Work { controller: self, key, deployment, sets: ReplicaSets::default(), checked: false }).run().await {
+            Err(SyncError::Behind) => Ok(Requeue::Never),
             Err(error) if error.is_namespace_terminating() => Ok(Requeue::Never),
             outcome => outcome,
         }
@@ -95,6 +98,8 @@ struct Work<'a> {
     /// As cached, the new one also as we created it or brought it in line. Resizes do not show here, so that the status tells
     /// what the ReplicaSets report and not what they were just asked for, as upstream's does.
     sets: ReplicaSets,
+    /// Whether both are known to be those of the API server.
+    checked: bool,
 }
 
 impl Work<'_> {
@@ -186,9 +191,9 @@ impl Work<'_> {
     /// Brings the new ReplicaSet, where there is one, in line with the Deployment, and the Deployment's revision with it.
     async fn sync_new(&mut self) -> Result<(), SyncError> {
         if let Some(object) = new_replica_set::update(&self.deployment, &self.sets)
-            && let Some(rs) = &self.sets.new
+            && let Some(rs) = self.sets.new.clone()
         {
-            self.sets.new = Some(self.put_replica_set(rs, &object).await?);
+            self.sets.new = Some(self.put_replica_set(&rs, &object).await?);
         }
         let Some(rs) = &self.sets.new else { return Ok(()) };
         let revision = rs.annotations.get(REVISION).cloned();
@@ -202,6 +207,7 @@ impl Work<'_> {
     }
 
     async fn create_new(&mut self) -> Result<(), SyncError> {
+        self.check().await?;
         let (writer, d) = (&self.controller.writer, Arc::clone(&self.deployment));
         let hash = |template: &_| template::hash(template, d.status.collision_count);
         let new = new_replica_set::build(&d, &self.sets, hash)?;
@@ -306,6 +312,7 @@ impl Work<'_> {
     }
 
     async fn roll_back(&mut self, revision: i64) -> Result<Requeue, SyncError> {
+        self.check().await?;
         let (kind, reason, message, template) = match rollback::decide(&self.deployment, &self.sets, revision) {
             Rollback::NotFound(why) => (EventType::Warning, "DeploymentRollbackRevisionNotFound", why.to_owned(), None),
             Rollback::Unchanged => {
@@ -328,6 +335,9 @@ impl Work<'_> {
     /// Deletes the old ReplicaSets beyond the history limit.
     async fn clean_history(&mut self) -> Result<(), SyncError> {
         let superfluous = cleanup::superfluous(&self.deployment, &self.sets.old);
+        if !superfluous.is_empty() {
+            self.check().await?;
+        }
         let deleting = &self.controller.deleting;
         if superfluous.is_empty() || !deleting.satisfied(self.key) {
             return Ok(());
@@ -368,14 +378,30 @@ impl Work<'_> {
     }
 
     async fn put_replica_set(
-        &self,
+        &mut self,
         rs: &ReplicaSet,
         object: &serde_json::Map<String, serde_json::Value>,
     ) -> Result<Arc<ReplicaSet>, SyncError> {
+        self.check().await?;
         let failed = |source| SyncError::UpdateReplicaSet { name: rs.meta.name.to_string(), source };
         let rs = self.controller.writer.put_replica_set(rs, object).await.map_err(failed)?;
         self.controller.own_writes.record(self.key, REPLICA_SETS, rs.meta.resource_version);
         Ok(Arc::new(rs))
+    }
+
+    /// Stops a sync that is about to write ReplicaSets on the strength of caches that lack what the leader before us did. What else
+    /// a stale cache could lead to, the versions in our writes prevent; but one ReplicaSet too few in the sums means pods too many.
+    async fn check(&mut self) -> Result<(), SyncError> {
+        let caches = &self.controller.caches;
+        let reached = caches.deployments.resource_version().min(caches.replica_sets.resource_version());
+        if self.checked || reached >= self.controller.since {
+            return Ok(());
+        }
+        if !self.controller.writer.is_current(&self.deployment, &self.sets).await.map_err(SyncError::Check)? {
+            return Err(SyncError::Behind);
+        }
+        self.checked = true;
+        Ok(())
     }
 
     async fn write_plain_status(&mut self) -> Result<Requeue, SyncError> {

@@ -1,11 +1,15 @@
 //! The requests of the Deployment controller. Each write answers with the object as stored, to be carried on.
 
+use std::collections::HashSet;
+
 use serde_json::{Map, Value, json};
 use steersman_runtime::client::{ApiClient, ApiError, Target};
+use steersman_runtime::live::{self, LiveError};
 use steersman_runtime::object::{Deployment, DeploymentStatus, Meta, Object, ReplicaSet};
 
 use super::annotations::REVISION;
 use super::document::set_annotations;
+use super::replica_sets::ReplicaSets;
 
 /// Sends writes as `deployment-controller`.
 pub(super) struct Writer {
@@ -55,6 +59,18 @@ impl Writer {
         let seen = json!({"uid": rs.meta.uid.to_string(), "resourceVersion": rs.meta.resource_version.to_string()});
         let options = json!({"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": seen});
         self.client.delete(named::<ReplicaSet>(&rs.meta), &options).await.map(drop)
+    }
+
+    /// Whether the API server has `d` and its ReplicaSets just as they are here, no more and no fewer.
+    pub(super) async fn is_current(&self, d: &Deployment, sets: &ReplicaSets) -> Result<bool, LiveError> {
+        let Ok(selector) = &d.spec.selector else { return Ok(false) };
+        if !live::is_current::<Deployment>(&self.client, &d.meta).await? {
+            return Ok(false);
+        }
+        let live = live::matching::<ReplicaSet>(&self.client, &d.meta.namespace, selector).await?;
+        let ours = live.objects.iter().filter(|rs| rs.meta.is_controlled_by(&d.meta.uid));
+        let versions: HashSet<_> = ours.map(|rs| (&rs.meta.uid, rs.meta.resource_version)).collect();
+        Ok(versions == sets.all().map(|rs| (&rs.meta.uid, rs.meta.resource_version)).collect())
     }
 
     async fn put<T: Object>(&self, target: Target<'_>, object: &Map<String, Value>) -> Result<T, ApiError> {

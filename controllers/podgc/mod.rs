@@ -3,8 +3,9 @@
 //!
 //! every 20 s: caches -> (terminated, out_of_service, orphaned, unscheduled) -> patch of the status -> delete
 //!
-//! Upstream: `pkg/controller/podgc`. Difference: deletions carry the pod's UID as precondition, so that a pod which took the name
-//! meanwhile stays; the refusal counts as an error, as a pod not found does.
+//! Upstream: `pkg/controller/podgc`. Differences: deletions carry the pod's UID as precondition, so that a pod which took the name
+//! meanwhile stays; the refusal counts as an error, as a pod not found does. A pod that was removed is left alone until the cache
+//! shows what became of it.
 
 mod config;
 mod metrics;
@@ -13,13 +14,13 @@ mod out_of_service;
 mod patch;
 mod terminated;
 
-use std::collections::HashMap;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::{StreamExt, stream};
@@ -29,7 +30,7 @@ use steersman_runtime::clock::Clock;
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
 use steersman_runtime::informer::{InformerFactory, Store};
 use steersman_runtime::intern::Sym;
-use steersman_runtime::object::{Node, Object, Pod};
+use steersman_runtime::object::{Identity, Node, Object, Pod, Uid};
 use steersman_runtime::rbac::Rule;
 use steersman_runtime::resource;
 use steersman_runtime::tasks::CancellationToken;
@@ -76,6 +77,12 @@ fn watches(informers: &InformerFactory) {
 }
 
 fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
+    let removed = Arc::<Removed>::default();
+    // A restored server may never come to these versions.
+    ctx.informers.shared::<Pod>().on_rewind({
+        let removed = Arc::clone(&removed);
+        move || removed.versions().clear()
+    });
     let metrics =
         PodGcMetrics::register(&ctx.registry).map_err(|source| InitError { controller: NAME, source: Box::new(source) })?;
     Ok(Box::new(PodGc {
@@ -85,8 +92,19 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
         clock: ctx.clock.clone(),
         quarantine: WorkQueue::new("orphaned_pods_nodes", &ctx.queue_metrics),
         threshold: ctx.config::<PodGcConfig>().terminated_pod_gc_threshold,
+        removed: Arc::clone(&removed),
         metrics,
     }))
+}
+
+/// The versions that our removals produced, by pod.
+#[derive(Default)]
+struct Removed(Mutex<HashMap<Uid, u64>>);
+
+impl Removed {
+    fn versions(&self) -> MutexGuard<'_, HashMap<Uid, u64>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// The nodes of one cycle, by name.
@@ -123,6 +141,7 @@ struct PodGc {
     clock: Clock,
     quarantine: WorkQueue<Sym>,
     threshold: i32,
+    removed: Arc<Removed>,
     metrics: PodGcMetrics,
 }
 
@@ -142,9 +161,12 @@ impl Controller for PodGc {
 }
 
 impl PodGc {
-    /// Looks at all pods once. The steps see the same pods, so that a pod may be removed for more than one reason. No removal
-    /// starts after `stop`.
+    /// Looks at all pods once. The steps see the same pods; a pod that one of them removed is nothing to the next. No removal starts
+    /// after `stop`.
     async fn cycle(&self, stop: &CancellationToken) {
+        // Asked before the pods are listed, so that the list is no older than this says.
+        let seen = self.pods.resource_version();
+        self.removed.versions().retain(|_, version| *version > seen);
         let (pods, nodes) = (self.pods.list(), by_name(self.nodes.list()));
 
         let terminated = terminated::surplus(&pods, self.threshold);
@@ -169,7 +191,7 @@ impl PodGc {
         let remove = |pod: &Arc<Pod>| {
             let pod = Arc::clone(pod);
             async move {
-                if !stop.is_cancelled() {
+                if !stop.is_cancelled() && !self.removed.versions().contains_key(&pod.meta.uid) {
                     self.remove(&pod, reason).await;
                 }
             }
@@ -204,7 +226,12 @@ impl PodGc {
             self.client.patch(status, PatchKind::Strategic, &patch).await?;
         }
         let options = json!({"gracePeriodSeconds": 0, "preconditions": {"uid": pod.meta.uid.to_string()}});
-        self.client.delete(target, &options).await.map(drop)
+        let answer = self.client.delete(target, &options).await?;
+        // A Status in place of the pod has no version; then the next cycle finds out.
+        if let Ok(Identity { resource_version: version @ 1.., .. }) = Identity::decode(&answer) {
+            self.removed.versions().insert(pod.meta.uid.clone(), version);
+        }
+        Ok(())
     }
 }
 

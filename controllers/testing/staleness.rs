@@ -1,0 +1,342 @@
+//! Caches that lag behind the controllers' own writes, for minutes: nothing is done twice meanwhile, and work goes on when they have
+//! caught up.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use steersman_devcluster::faults::{Matcher, RequestFault};
+use steersman_devcluster::requests::RequestRecord;
+use steersman_runtime::controller::Descriptor;
+
+use super::world::World;
+use crate::{deployment, podgc, replicaset, replicationcontroller};
+
+/// Between two reasons to sync.
+const A_WHILE: Duration = Duration::from_secs(30);
+
+/// More than twice what expectations last.
+const WAKE_UPS: usize = 24;
+
+fn template(image: &str) -> Value {
+    json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "main", "image": image}]}})
+}
+
+/// A kind that keeps pods, with its controller.
+struct Kind {
+    plural: &'static str,
+    controller: Descriptor,
+    counts_skips: bool,
+    new: fn(i32) -> Value,
+}
+
+const KINDS: [Kind; 2] = [
+    Kind {
+        plural: "replicasets",
+        controller: replicaset::DESCRIPTOR,
+        counts_skips: true,
+        new: |replicas| {
+            let selector = json!({"matchLabels": {"app": "web"}});
+            let spec = json!({"replicas": replicas, "selector": selector, "template": template("one")});
+            json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "web"}, "spec": spec})
+        },
+    },
+    Kind {
+        plural: "replicationcontrollers",
+        controller: replicationcontroller::DESCRIPTOR,
+        counts_skips: false,
+        new: |replicas| {
+            let spec = json!({"replicas": replicas, "selector": {"app": "web"}, "template": template("one")});
+            json!({"apiVersion": "v1", "kind": "ReplicationController", "metadata": {"name": "web"}, "spec": spec})
+        },
+    },
+];
+
+impl Kind {
+    async fn world(&self) -> World {
+        let mut world = World::bare().await;
+        world.restart(&[self.controller]).await;
+        world
+    }
+
+    fn status(&self, world: &World) -> Value {
+        world.find(self.plural, "web").unwrap()["status"].take()
+    }
+
+    async fn settled_at(&self, world: &World, count: usize) {
+        let settled = |_: &_| active(world).len() == count && self.status(world)["replicas"] == json!(count);
+        world.until(&format!("{count} pods of {}", self.plural), settled).await;
+    }
+
+    /// Syncs skipped because the cache `resource` was behind.
+    fn skips(&self, world: &World, resource: &str) -> u64 {
+        let families = world.registry.gather();
+        let family = families.iter().find(|family| family.name() == "replicaset_controller_stale_sync_skips_total");
+        let counters = family.map(|family| family.get_metric()).unwrap_or_default();
+        let of_cache = counters.iter().filter(|counter| counter.get_label().iter().any(|label| label.value() == resource));
+        of_cache.map(|counter| counter.get_counter().get_value() as u64).sum()
+    }
+}
+
+fn active(world: &World) -> Vec<Value> {
+    let mut pods = world.cluster.objects("pods");
+    pods.retain(|pod| pod["metadata"]["deletionTimestamp"].is_null());
+    pods
+}
+
+fn name(object: &Value) -> String {
+    object["metadata"]["name"].as_str().unwrap().to_owned()
+}
+
+/// Requests of the controllers with this verb and resource, failed ones included.
+fn sent(world: &World, verb: &str, resource: &str) -> usize {
+    let is_controller =
+        |r: &RequestRecord| r.user_agent.ends_with("-controller") || r.user_agent.ends_with("/pod-garbage-collector");
+    world.cluster.requests().iter().filter(|r| r.verb == verb && r.resource == resource && is_controller(r)).count()
+}
+
+/// Changes an annotation of an object now and then, each time a reason to sync.
+async fn keep_touching(world: &World, plural: &str, name: &str) {
+    for touch in 0..WAKE_UPS {
+        world.patch(plural, name, json!({"metadata": {"annotations": {"touch": touch.to_string()}}})).await;
+        tokio::time::sleep(A_WHILE).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cache_of_pods_that_lags_makes_no_pod_twice_and_deletes_none_twice() {
+    for kind in KINDS {
+        let world = kind.world().await;
+        let faults = world.cluster.faults();
+        faults.stall_watches("pods");
+        world.create((kind.new)(5)).await;
+        world.until("5 pods", |_| active(&world).len() == 5).await;
+        keep_touching(&world, kind.plural, "web").await;
+        assert_eq!((sent(&world, "create", "pods"), sent(&world, "delete", "pods")), (5, 0), "{}", kind.plural);
+        let skips = kind.skips(&world, "pods");
+        assert_eq!(skips > 0, kind.counts_skips, "{}: {skips}", kind.plural);
+        faults.resume_watches("pods");
+        kind.settled_at(&world, 5).await;
+        world.kill(&name(&active(&world)[0])).await;
+        world.until("a replacement", |_| sent(&world, "create", "pods") == 6).await;
+        kind.settled_at(&world, 5).await;
+
+        faults.stall_watches("pods");
+        world.patch(kind.plural, "web", json!({"spec": {"replicas": 3}})).await;
+        world.until("3 pods", |_| active(&world).len() == 3).await;
+        keep_touching(&world, kind.plural, "web").await;
+        assert_eq!((sent(&world, "create", "pods"), sent(&world, "delete", "pods")), (6, 2), "{}", kind.plural);
+        faults.resume_watches("pods");
+        kind.settled_at(&world, 3).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cache_of_owners_that_lags_writes_no_status_twice() {
+    for kind in KINDS {
+        let world = kind.world().await;
+        world.create((kind.new)(2)).await;
+        kind.settled_at(&world, 2).await;
+        world.at_rest().await;
+        let pods = active(&world);
+        let status = format!("{}/status", kind.plural);
+        world.cluster.faults().stall_watches(kind.plural);
+        let before = sent(&world, "update", &status);
+        world.make_ready(&name(&pods[0])).await;
+        world.until("1 ready", |_| kind.status(&world)["readyReplicas"] == 1).await;
+        keep_touching(&world, "pods", &name(&pods[0])).await;
+        assert_eq!(sent(&world, "update", &status) - before, 1, "{}", kind.plural);
+        assert_eq!(kind.skips(&world, kind.plural) > 0, kind.counts_skips, "{}", kind.plural);
+        world.make_ready(&name(&pods[1])).await;
+        world.cluster.faults().resume_watches(kind.plural);
+        world.until("2 ready", |_| kind.status(&world)["readyReplicas"] == 2).await;
+        assert_eq!((sent(&world, "create", "pods"), sent(&world, "delete", "pods")), (2, 0), "{}", kind.plural);
+    }
+}
+
+/// Neither expectations nor versions know of a write whose answer was lost.
+#[tokio::test(start_paused = true)]
+async fn nothing_is_created_again_before_the_server_was_asked() {
+    for kind in KINDS {
+        let world = kind.world().await;
+        let faults = world.cluster.faults();
+        faults.stall_watches("pods");
+        let lost = faults.on_request(Matcher::new("create", "pods"), RequestFault::LoseAnswer, Some(1));
+        world.create((kind.new)(3)).await;
+        keep_touching(&world, kind.plural, "web").await;
+        assert_eq!(faults.hits(lost), 1, "{}", kind.plural);
+        assert_eq!((active(&world).len(), sent(&world, "create", "pods")), (1, 1), "{}", kind.plural);
+        assert!(sent(&world, "list", "pods") > 0, "{}: the server was asked", kind.plural);
+        faults.resume_watches("pods");
+        kind.settled_at(&world, 3).await;
+        assert_eq!(sent(&world, "create", "pods"), 3, "{}", kind.plural);
+    }
+}
+
+/// What was expected has run out of time, and the cache shows as little as before.
+#[tokio::test(start_paused = true)]
+async fn when_expectations_run_out_the_server_is_asked_before_a_pod_is_created() {
+    for kind in KINDS {
+        let world = kind.world().await;
+        let faults = world.cluster.faults();
+        faults.stall_watches("pods");
+        world.create((kind.new)(2)).await;
+        world.until("2 pods", |_| active(&world).len() == 2).await;
+        // They come and go while the watch says nothing, and the history that tells of them is compacted.
+        for pod in active(&world) {
+            world.kill(&name(&pod)).await;
+        }
+        world.cluster.compact("pods");
+        faults.resume_watches("pods");
+        tokio::time::sleep(Duration::from_secs(290)).await;
+        assert_eq!(sent(&world, "create", "pods"), 2, "{}: still expected", kind.plural);
+        let lists = sent(&world, "list", "pods");
+        // From now on the cache lacks what others do, too.
+        faults.stall_watches("pods");
+        let mut pod = template("one");
+        (pod["apiVersion"], pod["kind"], pod["metadata"]["name"]) = (json!("v1"), json!("Pod"), json!("there"));
+        let owner = world.find(kind.plural, "web").unwrap();
+        let reference = json!([{"apiVersion": owner["apiVersion"], "kind": owner["kind"], "name": "web",
+            "uid": owner["metadata"]["uid"], "controller": true}]);
+        pod["metadata"]["ownerReferences"] = reference;
+        world.create(pod).await;
+        tokio::time::sleep(Duration::from_secs(600)).await;
+        assert_eq!(sent(&world, "create", "pods"), 2, "{}: the cache is known to be behind", kind.plural);
+        assert_eq!(sent(&world, "list", "pods"), lists + 1, "{}", kind.plural);
+        faults.resume_watches("pods");
+        kind.settled_at(&world, 2).await;
+        assert_eq!(sent(&world, "create", "pods"), 3, "{}", kind.plural);
+    }
+}
+
+const ROLLOUT: [Descriptor; 2] = [deployment::DESCRIPTOR, replicaset::DESCRIPTOR];
+
+fn web(replicas: i32) -> Value {
+    let selector = json!({"matchLabels": {"app": "web"}});
+    let spec = json!({"replicas": replicas, "selector": selector, "template": template("one"), "revisionHistoryLimit": 0});
+    json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": spec})
+}
+
+fn is_rolled_out(world: &World, image: &str, replicas: i64) -> bool {
+    let state = world.state();
+    let status = &state.deployment("web")["status"];
+    let all = ["replicas", "updatedReplicas", "availableReplicas"].iter().all(|field| status[field] == replicas);
+    all && state.with_image(image).any(|rs| rs["status"]["availableReplicas"] == replicas)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deployment_does_nothing_twice_while_a_cache_lags() {
+    for lagging in ["replicasets", "deployments"] {
+        let world = World::with(&ROLLOUT).await;
+        world.create(web(4)).await;
+        world.until("rolled out", |_| is_rolled_out(&world, "one", 4)).await;
+        world.at_rest().await;
+        world.cluster.clear_requests();
+        let faults = world.cluster.faults();
+        let old = name(world.state().replica_set("one"));
+        let change = json!({"spec": {"replicas": 5, "template": template("two")}});
+        if lagging == "replicasets" {
+            faults.stall_watches(lagging);
+            world.patch("deployments", "web", change).await;
+            keep_touching(&world, "deployments", "web").await;
+            assert_eq!(sent(&world, "update", "deployments/status"), 1, "that the ReplicaSet was created");
+        } else {
+            // The change itself is to be seen.
+            world.patch("deployments", "web", change).await;
+            world.until("an event", |_| sent(&world, "create", "replicasets") == 1).await;
+            faults.stall_watches(lagging);
+            let before = sent(&world, "update", "deployments/status");
+            keep_touching(&world, "replicasets", &old).await;
+            assert!(sent(&world, "update", "deployments/status") <= before + 1, "one, and no other before it is seen");
+        }
+        faults.resume_watches(lagging);
+        world.until("rolled out", |_| is_rolled_out(&world, "two", 5)).await;
+        world.at_rest().await;
+        assert_eq!((sent(&world, "create", "replicasets"), sent(&world, "delete", "replicasets")), (1, 1), "{lagging}");
+        assert_eq!(world.state().deployment("web")["status"].get("collisionCount"), None, "{lagging}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replica_set_whose_creation_was_not_answered_is_found_again() {
+    let world = World::with(&ROLLOUT).await;
+    let faults = world.cluster.faults();
+    faults.stall_watches("replicasets");
+    faults.on_request(Matcher::new("create", "replicasets"), RequestFault::LoseAnswer, Some(1));
+    world.create(web(2)).await;
+    keep_touching(&world, "deployments", "web").await;
+    assert_eq!(world.cluster.count("replicasets"), 1, "its name is taken, and nobody can say by what");
+    faults.resume_watches("replicasets");
+    world.until("rolled out", |_| is_rolled_out(&world, "one", 2)).await;
+    let state = world.at_rest().await;
+    assert_eq!(state.replica_sets.len(), 1);
+    assert_eq!(state.deployment("web")["status"].get("collisionCount"), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_pod_garbage_collector_removes_no_pod_twice() {
+    let mut world = World::bare().await;
+    let pod = |name: &str, finalizers: Value| {
+        let mut pod = template("one");
+        (pod["apiVersion"], pod["kind"]) = (json!("v1"), json!("Pod"));
+        pod["metadata"] = json!({"name": name, "finalizers": finalizers});
+        pod["spec"]["nodeName"] = json!("gone");
+        pod
+    };
+    world.create(pod("orphan", json!([]))).await;
+    world.create(pod("held", json!(["example.com/hold"]))).await;
+    world.restart(&[podgc::DESCRIPTOR]).await;
+    world.cluster.faults().stall_watches("pods");
+    tokio::time::sleep(Duration::from_secs(720)).await;
+    // One status each, and one deletion.
+    assert_eq!((sent(&world, "patch", "pods/status"), sent(&world, "delete", "pods")), (2, 2));
+    let errors = world.registry.gather();
+    assert!(errors.iter().all(|family| family.name() != "pod_gc_collector_force_delete_pod_errors_total"), "{errors:?}");
+    world.cluster.faults().resume_watches("pods");
+    world.until("another try", |_| sent(&world, "delete", "pods") == 3).await;
+    assert_eq!(sent(&world, "patch", "pods/status"), 2, "it has failed already");
+}
+
+/// The leader before us rolled out another template just before its end, and our cache of ReplicaSets does not show it.
+#[tokio::test(start_paused = true)]
+async fn a_new_leader_rolls_nothing_out_before_it_knows_all_replica_sets() {
+    for strategy in ["RollingUpdate", "Recreate"] {
+        let mut world = World::with(&ROLLOUT).await;
+        let mut d = web(4);
+        d["spec"]["strategy"] = json!({"type": strategy});
+        world.create(d).await;
+        world.until("rolled out", |_| is_rolled_out(&world, "one", 4)).await;
+        world.at_rest().await;
+        // Our term begins at a revision that no cache will have reached.
+        let since = world.cluster.revision() + 1_000_000;
+        world
+            .restart_with(&ROLLOUT, |mut context| {
+                context.since = since;
+                context
+            })
+            .await;
+        world.cluster.faults().stall_watches("replicasets");
+        let mut between = world.state().replica_set("one").clone();
+        between["metadata"]["name"] = json!("web-between");
+        between["metadata"]["uid"] = json!("between");
+        let labels = json!({"app": "web", "pod-template-hash": "between"});
+        between["metadata"]["labels"] = labels.clone();
+        between["spec"]["selector"]["matchLabels"] = labels.clone();
+        between["spec"]["template"] = template("two");
+        between["spec"]["template"]["metadata"]["labels"] = labels;
+        between["spec"]["replicas"] = json!(1);
+        between["status"] = json!({"replicas": 0});
+        world.cluster.load(between).unwrap();
+        world.cluster.clear_requests();
+        let change = json!({"spec": {"replicas": 5, "template": template("three")}});
+        world.patch("deployments", "web", change).await;
+        keep_touching(&world, "deployments", "web").await;
+        assert!(sent(&world, "list", "replicasets") > 0, "{strategy}: the API server was asked");
+        let writes = ["create", "update"].map(|verb| sent(&world, verb, "replicasets"));
+        assert_eq!(writes, [0, 0], "{strategy}: {:?}", world.writes());
+
+        world.cluster.faults().resume_watches("replicasets");
+        world.until("rolled out", |_| is_rolled_out(&world, "three", 5)).await;
+        let state = world.at_rest().await;
+        assert_eq!(state.pods.len(), 5, "{strategy}");
+    }
+}

@@ -2,15 +2,19 @@
 //!
 //! pods, nodes (informers) -> stage of each pod -> queue, after the stage's latency -> one write
 //!
-//! Works over any API server, through a client like everybody else's. What a pod does is decided by the annotation
-//! [`BEHAVIOUR`]; see [`stages::Behaviour`].
+//! Works over any API server, through a client like everybody else's. What a pod does is decided by a table of [`Stages`], whose
+//! built-in rows go by the annotation [`BEHAVIOUR`].
 
 mod pod;
 mod register;
 mod scheduler;
 mod stages;
 mod status;
+#[cfg(test)]
+mod tests;
 
+use std::collections::HashSet;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,16 +22,16 @@ use prometheus::Registry;
 use steersman_runtime::client::{ApiClient, ApiError, PatchKind, Target};
 use steersman_runtime::clock::Clock;
 use steersman_runtime::informer::{Change, InformerFactory, SharedInformer, Store};
-use steersman_runtime::object::{Object, ObjectKey};
+use steersman_runtime::object::{Object, ObjectKey, Uid};
 use steersman_runtime::resource::PODS;
 use steersman_runtime::tasks::{CancellationToken, Tasks};
 use steersman_runtime::workers::{Requeue, Retry, Syncer, run_workers};
 use steersman_runtime::workqueue::{QueueMetrics, WorkQueue};
 
 use pod::SimPod;
-pub use register::SimNode;
-use stages::{Action, Stage};
-pub use stages::{Behaviour, Latency};
+use register::SimNode;
+use stages::Action;
+pub use stages::{Latency, Stages, StagesError};
 
 /// Annotation on a pod (or pod template) that says what its simulated containers do.
 pub const BEHAVIOUR: &str = "simulate.steersman.dev/behaviour";
@@ -35,20 +39,36 @@ pub const BEHAVIOUR: &str = "simulate.steersman.dev/behaviour";
 /// Pod writes in flight at once.
 const WORKERS: usize = 64;
 
-/// How many nodes there are and how fast things happen on them.
+/// How many nodes there are and what happens on them.
 #[derive(Debug, Clone)]
 pub struct NodesConfig {
     /// Number of nodes.
     pub count: usize,
     /// First part of their names: `node-0`, `node-1`, ...
     pub prefix: String,
-    /// How long each stage of a pod's life takes.
+    /// How long the built-in stages of a pod's life take.
     pub latency: Latency,
+    /// What happens to pods, and when.
+    pub stages: Stages,
+    /// Which pods they look after.
+    pub pods: Pods,
+}
+
+/// Which pods the simulated nodes look after.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pods {
+    /// All: nobody else is there. Unscheduled pods are bound to any node that is ready.
+    All,
+    /// Those that are bound to one of these nodes; others have a scheduler and kubelets of their own.
+    OfOwnNodes,
+    /// The same, and unscheduled pods are bound to these nodes: the cluster has no scheduler.
+    OfOwnNodesAndUnscheduled,
 }
 
 impl Default for NodesConfig {
     fn default() -> Self {
-        Self { count: 3, prefix: "node-".to_owned(), latency: Latency::default() }
+        let (latency, stages) = (Latency::default(), Stages::default());
+        Self { count: 3, prefix: "node-".to_owned(), latency, stages, pods: Pods::All }
     }
 }
 
@@ -64,6 +84,9 @@ pub enum NodesError {
         #[source]
         source: ApiError,
     },
+    /// Somebody else's node has the name.
+    #[error("node {0} exists and is not simulated; choose another prefix")]
+    Taken(String),
     /// The machinery could not be set up.
     #[error("set up simulated nodes: {0}")]
     Metrics(#[from] prometheus::Error),
@@ -77,63 +100,107 @@ pub async fn start(
     tasks: &Tasks,
     stop: &CancellationToken,
 ) -> Result<(), NodesError> {
-    for index in 0..config.count {
-        let node = format!("{}{index}", config.prefix);
-        register::register(&client, &node, index, &clock).await.map_err(|source| NodesError::Register { node, source })?;
-    }
+    let names: Arc<[String]> = (0..config.count).map(|index| format!("{}{index}", config.prefix)).collect();
+    register::register_all(&client, &names, &clock).await?;
 
     let registry = Registry::new();
     let queue = WorkQueue::new("simulated_pods", &QueueMetrics::register(&registry)?);
     let informers = InformerFactory::new(client.clone(), Duration::ZERO, &registry)?;
     let pods = informers.shared::<SimPod>();
     let nodes = informers.shared::<SimNode>();
-    let kubelet = Arc::new(Kubelet {
-        client: client.clone(),
-        clock: clock.clone(),
-        pods: pods.store(),
-        nodes: nodes.store(),
-        scheduler: scheduler::Scheduler::default(),
-        addresses: status::Addresses::default(),
-    });
-    enqueue_on_new_stages(&pods, &queue, &config.latency);
-    enqueue_unscheduled_on_new_nodes(&nodes, &pods.store(), &queue);
+    let scheduler = scheduler::Scheduler::default();
+    let own = (config.pods != Pods::All).then(|| names.iter().map(|name| Box::from(name.as_str())).collect());
+    let duties = Arc::new(Duties { own, binds: config.pods != Pods::OfOwnNodes, stages: config.stages, latency: config.latency });
+    enqueue_on_new_stages(&pods, &queue, &duties);
+    schedule_on_new_nodes(&nodes, &pods.store(), &queue, &scheduler, &duties);
+    let (pods, addresses) = (pods.store(), status::Addresses::default());
+    let kubelet = Kubelet { client: client.clone(), clock: clock.clone(), pods, scheduler, addresses, duties };
 
     informers.start(tasks, stop);
-    tasks.spawn("simulated nodes", run_workers("simulated-nodes", queue, WORKERS, kubelet, stop.clone()));
-    tasks.spawn("node leases", register::renew_leases(client, clock, nodes.store(), config.prefix, stop.clone()));
+    tasks.spawn("simulated nodes", run_workers("simulated-nodes", queue, WORKERS, Arc::new(kubelet), stop.clone()));
+    tasks.spawn("node leases", register::renew_leases(client, clock, names, stop.clone()));
     Ok(())
 }
 
-/// A pod that entered a stage is due after that stage's latency.
-fn enqueue_on_new_stages(pods: &SharedInformer<SimPod>, queue: &WorkQueue<ObjectKey>, latency: &Latency) {
-    let (queue, latency) = (queue.clone(), latency.clone());
+/// A pod whose time in a stage is over.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Due {
+    key: ObjectKey,
+    uid: Uid,
+    /// Position in the table. A pod that left the stage early is not acted on when the time of that stage is over.
+    stage: usize,
+}
+
+impl fmt::Display for Due {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.key.fmt(f)
+    }
+}
+
+/// What is to be done, and for which pods.
+struct Duties {
+    /// Names of the nodes whose pods count; all count without it.
+    own: Option<HashSet<Box<str>>>,
+    /// Whether unscheduled pods count.
+    binds: bool,
+    stages: Stages,
+    latency: Latency,
+}
+
+impl Duties {
+    fn has_node(&self, name: &str) -> bool {
+        self.own.as_ref().is_none_or(|own| own.contains(name))
+    }
+
+    /// What `pod` is due for, if it is our business.
+    fn due(&self, pod: &SimPod) -> Option<Due> {
+        let ours = pod.pod.node.as_deref().map_or(self.binds, |node| self.has_node(node));
+        let stage = if ours { self.stages.find(pod) } else { None }?;
+        Some(Due { key: pod.key(), uid: pod.meta().uid.clone(), stage })
+    }
+}
+
+/// A pod that entered a stage is due after that stage's time.
+fn enqueue_on_new_stages(pods: &SharedInformer<SimPod>, queue: &WorkQueue<Due>, duties: &Arc<Duties>) {
+    let (queue, duties) = (queue.clone(), Arc::clone(duties));
     pods.add_handler(move |change| {
         let (pod, before) = match change {
             Change::Added { object, .. } => (object, None),
-            Change::Updated { old, new } if old.meta().uid == new.meta().uid => (new, Some(Stage::of(old))),
-            Change::Updated { new, .. } => (new, None),
+            Change::Updated { old, new } => (new, duties.due(old)),
             Change::Deleted { .. } => return,
         };
-        let stage = Stage::of(pod);
-        if Some(stage) != before
-            && let Some(delay) = latency.of(stage)
+        let due = duties.due(pod);
+        if due != before
+            && let Some(due) = due
         {
-            queue.add_after(pod.key(), delay);
+            let delay = duties.stages.delay(due.stage, &duties.latency, rand::random());
+            queue.add_after(due, delay);
         }
     });
 }
 
-/// Pods wait for a node only until one can take them.
-fn enqueue_unscheduled_on_new_nodes(nodes: &SharedInformer<SimNode>, pods: &Store<SimPod>, queue: &WorkQueue<ObjectKey>) {
-    let (pods, queue) = (Store::clone(pods), queue.clone());
+/// Keeps the scheduler's nodes, and wakes the pods that wait for one when one can take them.
+fn schedule_on_new_nodes(
+    nodes: &SharedInformer<SimNode>,
+    pods: &Store<SimPod>,
+    queue: &WorkQueue<Due>,
+    scheduler: &scheduler::Scheduler,
+    duties: &Arc<Duties>,
+) {
+    let (pods, queue, scheduler, duties) = (Store::clone(pods), queue.clone(), scheduler.clone(), Arc::clone(duties));
     nodes.add_handler(move |change| {
-        let usable = match change {
-            Change::Added { object, .. } => object.is_usable(),
-            Change::Updated { old, new } => new.is_usable() && !old.is_usable(),
-            Change::Deleted { .. } => false,
+        let (node, usable, was_usable) = match change {
+            Change::Added { object, .. } => (object, object.is_usable(), false),
+            Change::Updated { old, new } => (new, new.is_usable(), old.is_usable()),
+            Change::Deleted { object, .. } => (object, false, true),
         };
-        if usable {
-            pods.list().iter().filter(|pod| Stage::of(pod) == Stage::Unscheduled).for_each(|pod| queue.add(pod.key()));
+        if !duties.binds || !duties.has_node(&node.meta().name) {
+            return;
+        }
+        scheduler.note(&node.meta().name, usable);
+        if usable && !was_usable {
+            let unscheduled = |pod: &&Arc<SimPod>| pod.pod.node.is_none();
+            pods.list().iter().filter(unscheduled).filter_map(|pod| duties.due(pod)).for_each(|due| queue.add(due));
         }
     });
 }
@@ -143,26 +210,30 @@ struct Kubelet {
     client: ApiClient,
     clock: Clock,
     pods: Store<SimPod>,
-    nodes: Store<SimNode>,
     scheduler: scheduler::Scheduler,
     addresses: status::Addresses,
+    duties: Arc<Duties>,
 }
 
-impl Syncer for Kubelet {
+impl Syncer<Due> for Kubelet {
     type Error = ApiError;
 
-    async fn sync(&self, key: &ObjectKey) -> Result<Requeue, ApiError> {
-        let Some(pod) = self.pods.get(key) else { return Ok(Requeue::Never) };
-        let target = Target { resource: &PODS, namespace: Some(&key.namespace), name: Some(&key.name), subresource: None };
-        let result = match stages::next(&pod) {
+    async fn sync(&self, due: &Due) -> Result<Requeue, ApiError> {
+        let Some(pod) = self.pods.get(&due.key).filter(|pod| self.duties.due(pod).as_ref() == Some(due)) else {
+            return Ok(Requeue::Never);
+        };
+        let (namespace, name) = (Some(due.key.namespace.as_str()), Some(&*due.key.name));
+        let target = Target { resource: &PODS, namespace, name, subresource: None };
+        let stage = self.duties.stages.row(due.stage);
+        let result = match stage.then {
             Action::Nothing => return Ok(Requeue::Never),
             Action::Bind => {
-                let Some(node) = self.scheduler.pick(&self.nodes.list()) else { return Ok(Requeue::Never) };
+                let Some(node) = self.scheduler.pick() else { return Ok(Requeue::Never) };
                 let at = Target { subresource: Some("binding"), ..target };
                 self.client.create(at, &scheduler::binding(&pod, &node)).await
             }
             Action::Report(health) => {
-                let body = status::report(&pod, health, &self.addresses, self.clock.now_seconds());
+                let body = status::report(&pod, health, stage, &self.addresses, self.clock.now_seconds());
                 self.client.patch(Target { subresource: Some("status"), ..target }, PatchKind::Strategic, &body).await
             }
             Action::Remove => self.client.delete(target, &stages::remove_options(&pod)).await,
@@ -170,12 +241,16 @@ impl Syncer for Kubelet {
         match result {
             Ok(_) => Ok(Requeue::Never),
             // Somebody else was faster; the next event tells what is left to do.
-            Err(error) if error.is_not_found() || error.is_conflict() || error.is_invalid() => Ok(Requeue::Never),
+            Err(error) if error.is_not_found() || error.is_conflict() => Ok(Requeue::Never),
             Err(error) => Err(error),
         }
     }
 
-    fn retry(&self, _error: &ApiError, failures: u32) -> Retry {
-        if failures < 10 { Retry::Quietly } else { Retry::BackOff }
+    fn retry(&self, error: &ApiError, failures: u32) -> Retry {
+        match failures {
+            _ if error.is_invalid() => Retry::Drop,
+            0..10 => Retry::Quietly,
+            _ => Retry::BackOff,
+        }
     }
 }

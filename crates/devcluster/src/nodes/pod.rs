@@ -1,29 +1,33 @@
 //! Pods as a kubelet reads them.
 
 use serde::Deserialize;
+use serde_json::Value;
 use steersman_runtime::object::{DecodeError, Meta, Object, Pod};
 use steersman_runtime::resource::{self, ResourceType};
 
 use super::BEHAVIOUR;
-use super::stages::Behaviour;
 
 /// What the simulation reads of a pod.
 #[derive(Debug)]
 pub(super) struct SimPod {
     /// The part that controllers read too.
     pub(super) pod: Pod,
-    /// What its containers do.
-    pub(super) behaviour: Behaviour,
+    /// What its containers do, after the annotation; empty without it.
+    pub(super) behaviour: Box<str>,
     /// Containers, in order.
     pub(super) containers: Vec<Container>,
     /// Init containers, in order.
     pub(super) init_containers: Vec<Container>,
-    /// Whether ended containers stay ended.
-    pub(super) never_restarts: bool,
+    /// Whether ended containers start again.
+    pub(super) restart_policy: Box<str>,
     /// Whether something else decides when it may be scheduled.
     pub(super) gated: bool,
     /// Whether a container waits with a reason, as one that crash-loops or cannot be pulled.
     pub(super) waiting: bool,
+    /// What was reported of its containers so far.
+    pub(super) reported: Vec<Reported>,
+    /// Its address, once it has one.
+    pub(super) address: Option<Box<str>>,
 }
 
 /// One container.
@@ -32,6 +36,32 @@ pub(super) struct Container {
     pub(super) name: String,
     #[serde(default)]
     pub(super) image: String,
+}
+
+/// What was reported of a container so far.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Reported {
+    name: Box<str>,
+    /// How often it was started again.
+    pub(super) restart_count: i32,
+    /// How it ended before its latest restart.
+    #[serde(deserialize_with = "unless_empty")]
+    pub(super) last_state: Option<Value>,
+    state: StateWire,
+}
+
+impl Reported {
+    /// Since when it runs.
+    pub(super) fn running_since(&self) -> Option<&str> {
+        self.state.running.as_ref()?.started_at.as_deref()
+    }
+}
+
+/// Nearly all containers never ended, which should not cost memory.
+fn unless_empty<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
+    let value = Option::<Value>::deserialize(deserializer)?;
+    Ok(value.filter(|value| value.as_object().is_some_and(|fields| !fields.is_empty())))
 }
 
 #[derive(Deserialize)]
@@ -46,7 +76,7 @@ struct Wire {
 #[derive(Deserialize)]
 struct MetaWire {
     #[serde(default)]
-    annotations: std::collections::HashMap<String, String>,
+    annotations: std::collections::HashMap<String, Box<str>>,
 }
 
 #[derive(Deserialize, Default)]
@@ -54,26 +84,36 @@ struct MetaWire {
 struct SpecWire {
     containers: Vec<Container>,
     init_containers: Vec<Container>,
-    restart_policy: String,
+    restart_policy: Box<str>,
     scheduling_gates: Vec<serde::de::IgnoredAny>,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
 struct StatusWire {
-    container_statuses: Vec<ContainerStatusWire>,
+    container_statuses: Vec<Reported>,
+    #[serde(rename = "podIP")]
+    pod_ip: Option<Box<str>>,
 }
 
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct ContainerStatusWire {
-    state: StateWire,
-}
-
-#[derive(Deserialize, Default)]
+#[derive(Debug, Deserialize, Default)]
 #[serde(default)]
 struct StateWire {
     waiting: Option<serde::de::IgnoredAny>,
+    running: Option<RunningWire>,
+}
+
+#[derive(Debug, Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct RunningWire {
+    started_at: Option<Box<str>>,
+}
+
+impl SimPod {
+    /// What was reported of a container so far.
+    pub(super) fn reported_of(&self, container: &str) -> Option<&Reported> {
+        self.reported.iter().find(|reported| *reported.name == *container)
+    }
 }
 
 impl Object for SimPod {
@@ -81,15 +121,17 @@ impl Object for SimPod {
 
     fn decode(json: &[u8]) -> Result<Self, DecodeError> {
         let pod = Pod::decode(json)?;
-        let wire: Wire = serde_json::from_slice(json).map_err(|source| DecodeError::Json { kind: "Pod", source })?;
+        let mut wire: Wire = serde_json::from_slice(json).map_err(|source| DecodeError::Json { kind: "Pod", source })?;
         Ok(Self {
             pod,
-            behaviour: wire.metadata.annotations.get(BEHAVIOUR).map_or(Behaviour::Run, |text| Behaviour::parse(text)),
+            behaviour: wire.metadata.annotations.remove(BEHAVIOUR).unwrap_or_default(),
             containers: wire.spec.containers,
             init_containers: wire.spec.init_containers,
-            never_restarts: wire.spec.restart_policy == "Never",
+            restart_policy: wire.spec.restart_policy,
             gated: !wire.spec.scheduling_gates.is_empty(),
             waiting: wire.status.container_statuses.iter().any(|status| status.state.waiting.is_some()),
+            reported: wire.status.container_statuses,
+            address: wire.status.pod_ip,
         })
     }
 

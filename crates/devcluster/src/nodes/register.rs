@@ -1,25 +1,33 @@
 //! Node objects and the Leases that show they are alive.
 
+use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
+use futures::{StreamExt, TryStreamExt, stream};
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use steersman_runtime::client::{ApiClient, ApiError, PatchKind, Target};
+use steersman_runtime::client::{ApiClient, PatchKind, Target};
 use steersman_runtime::clock::Clock;
-use steersman_runtime::informer::Store;
 use steersman_runtime::object::{DecodeError, Meta, Node, Object};
 use steersman_runtime::resource::{LEASES, NODES, ResourceType};
 use steersman_runtime::tasks::CancellationToken;
 
+use super::NodesError;
+
 /// Namespace of node Leases.
 const LEASE_NAMESPACE: &str = "kube-node-lease";
+/// The label of every simulated node.
+const SIMULATED: &str = "simulate.steersman.dev/node";
+/// Requests in flight at once.
+const AT_ONCE: usize = 16;
 /// A kubelet's default renewal period.
 const RENEW_EVERY: Duration = Duration::from_secs(10);
 
 /// What the simulated scheduler reads of a node.
 #[derive(Debug)]
-pub struct SimNode {
+pub(super) struct SimNode {
     node: Node,
     unschedulable: bool,
 }
@@ -62,37 +70,58 @@ fn lease_target(name: Option<&str>) -> Target<'_> {
     Target { resource: &LEASES, namespace: Some(LEASE_NAMESPACE), name, subresource: None }
 }
 
-/// Creates the Node with its status and Lease; one that exists already is taken over.
-pub(super) async fn register(client: &ApiClient, name: &str, index: usize, clock: &Clock) -> Result<(), ApiError> {
-    let existing_is_fine = |result: Result<_, ApiError>| match result {
-        Err(error) if !error.is_already_exists() => Err(error),
-        _ => Ok(()),
-    };
-    existing_is_fine(client.create(node_target(None), &node(name, index)).await)?;
-    let status = Target { subresource: Some("status"), ..node_target(Some(name)) };
-    client.patch(status, PatchKind::Strategic, &node_status(name, index, clock.now_seconds())).await?;
-    existing_is_fine(client.create(lease_target(None), &lease(name, clock.now())).await)
+/// Registers nodes with these names.
+pub(super) async fn register_all(client: &ApiClient, names: &[String], clock: &Clock) -> Result<(), NodesError> {
+    let registered = names.iter().enumerate().map(|(index, name)| register(client, name, index, clock));
+    stream::iter(registered).buffer_unordered(AT_ONCE).try_collect().await
 }
 
-/// Renews the Leases of all nodes whose name starts with `prefix` until `stop`.
-pub(super) async fn renew_leases(
-    client: ApiClient,
-    clock: Clock,
-    nodes: Store<SimNode>,
-    prefix: String,
-    stop: CancellationToken,
-) {
-    while stop.run_until_cancelled(tokio::time::sleep(RENEW_EVERY)).await.is_some() {
-        for node in nodes.list() {
-            let name = &*node.meta().name;
-            if !name.starts_with(&prefix) {
-                continue;
-            }
-            let renewal = json!({ "spec": { "renewTime": micro_time(clock.now()) } });
-            if let Err(error) = client.patch(lease_target(Some(name)), PatchKind::Merge, &renewal).await {
-                tracing::warn!(node = name, %error, request = error.request(), "node lease not renewed");
+/// Creates the Node with its status and Lease; a simulated one that exists already is taken over.
+async fn register(client: &ApiClient, name: &str, index: usize, clock: &Clock) -> Result<(), NodesError> {
+    let failed = |source| NodesError::Register { node: name.to_owned(), source };
+    match client.create(node_target(None), &node(name, index)).await {
+        Err(error) if error.is_already_exists() => {
+            let found = client.get(node_target(Some(name))).await.map_err(failed)?;
+            if !is_simulated(&found) {
+                return Err(NodesError::Taken(name.to_owned()));
             }
         }
+        created => drop(created.map_err(failed)?),
+    }
+    let status = Target { subresource: Some("status"), ..node_target(Some(name)) };
+    client.patch(status, PatchKind::Strategic, &node_status(name, index, clock.now_seconds())).await.map_err(failed)?;
+    match client.create(lease_target(None), &lease(name, clock.now())).await {
+        Err(error) if !error.is_already_exists() => Err(failed(error)),
+        _ => Ok(()),
+    }
+}
+
+fn is_simulated(node: &[u8]) -> bool {
+    #[derive(Deserialize)]
+    struct Wire {
+        metadata: Labelled,
+    }
+    #[derive(Deserialize)]
+    struct Labelled {
+        #[serde(default)]
+        labels: HashMap<String, String>,
+    }
+    serde_json::from_slice::<Wire>(node).is_ok_and(|node| node.metadata.labels.contains_key(SIMULATED))
+}
+
+/// Renews the Leases of these nodes until `stop`. The Lease of a node that is gone is left alone.
+pub(super) async fn renew_leases(client: ApiClient, clock: Clock, names: Arc<[String]>, stop: CancellationToken) {
+    while stop.run_until_cancelled(tokio::time::sleep(RENEW_EVERY)).await.is_some() {
+        let renewals = stream::iter(names.iter()).for_each_concurrent(AT_ONCE, async |name| {
+            let renewal = json!({ "spec": { "renewTime": micro_time(clock.now()) } });
+            match client.patch(lease_target(Some(name)), PatchKind::Merge, &renewal).await {
+                Err(error) if !error.is_not_found() => {
+                    tracing::warn!(node = name, %error, request = error.request(), "node lease not renewed");
+                }
+                _ => {}
+            }
+        });
+        renewals.await;
     }
 }
 
@@ -106,7 +135,7 @@ fn node(name: &str, index: usize) -> Value {
                 "kubernetes.io/arch": "amd64",
                 "kubernetes.io/hostname": name,
                 "kubernetes.io/os": "linux",
-                "simulate.steersman.dev/node": "true"
+                SIMULATED: "true"
             }
         },
         "spec": { "podCIDR": format!("10.244.{}.0/24", index % 256), "podCIDRs": [format!("10.244.{}.0/24", index % 256)] }
@@ -142,8 +171,9 @@ fn node_status(name: &str, index: usize, now: Timestamp) -> Value {
     }})
 }
 
+/// Addresses repeat from node 64,000 on.
 pub(super) fn node_address(index: usize) -> String {
-    format!("10.0.{}.{}", index / 250, index % 250 + 1)
+    format!("10.0.{}.{}", index / 250 % 256, index % 250 + 1)
 }
 
 fn lease(name: &str, now: Timestamp) -> Value {

@@ -1,27 +1,43 @@
 //! Binds pods to nodes in turn.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::collections::BTreeSet;
+use std::ops::Bound::{Excluded, Unbounded};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Value, json};
 use steersman_runtime::object::Object;
 
 use super::pod::SimPod;
-use super::register::SimNode;
 
-/// Round robin over the usable nodes; resources and affinity do not count in a simulation.
+/// Round robin over the usable nodes; resources and affinity do not count in a simulation. Clones share the nodes.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Scheduler(Arc<Mutex<Nodes>>);
+
 #[derive(Debug, Default)]
-pub(super) struct Scheduler {
-    turn: AtomicUsize,
+struct Nodes {
+    usable: BTreeSet<Arc<str>>,
+    /// The node that got the latest pod.
+    last: Option<Arc<str>>,
 }
 
 impl Scheduler {
-    /// Name of the node whose turn it is.
-    pub(super) fn pick(&self, nodes: &[Arc<SimNode>]) -> Option<String> {
-        let mut usable: Vec<&str> = nodes.iter().filter(|node| node.is_usable()).map(|node| &*node.meta().name).collect();
-        usable.sort_unstable();
-        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
-        usable.get(turn.checked_rem(usable.len())?).map(|&name| name.to_owned())
+    /// Notes whether a node can take pods.
+    pub(super) fn note(&self, node: &str, usable: bool) {
+        let mut nodes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if usable {
+            nodes.usable.insert(node.into());
+        } else {
+            nodes.usable.remove(node);
+        }
+    }
+
+    /// Name of the node whose turn it is, in the order of their names.
+    pub(super) fn pick(&self) -> Option<Arc<str>> {
+        let mut nodes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let after = |last: &str| nodes.usable.range::<str, _>((Excluded(last), Unbounded)).next();
+        let picked = nodes.last.as_deref().and_then(after).or_else(|| nodes.usable.first()).cloned();
+        nodes.last.clone_from(&picked);
+        picked
     }
 }
 
@@ -34,4 +50,22 @@ pub(super) fn binding(pod: &SimPod, node: &str) -> Value {
         "metadata": { "name": &*meta.name, "namespace": meta.namespace.as_str(), "uid": meta.uid.to_string() },
         "target": { "apiVersion": "v1", "kind": "Node", "name": node }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_take_turns_and_unusable_ones_are_left_out() {
+        let scheduler = Scheduler::default();
+        assert_eq!(scheduler.pick(), None);
+        for node in ["b", "a", "c"] {
+            scheduler.note(node, true);
+        }
+        let picks = |count: usize| (0..count).filter_map(|_| scheduler.pick()).collect::<Vec<_>>().concat();
+        assert_eq!(picks(4), "abca");
+        scheduler.note("b", false);
+        assert_eq!(picks(3), "cac");
+    }
 }

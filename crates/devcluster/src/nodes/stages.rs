@@ -1,42 +1,19 @@
-//! The stages of a simulated pod's life, how long each lasts, and what ends it.
+//! The stages of a simulated pod's life, as a table: which pods a row is for, how long it takes, and what the node does then.
 //!
-//! Unscheduled -bind-> Starting -run-> Running -probe-> Settled; Terminating -remove-> gone, from anywhere.
+//! unscheduled -bind-> pending -running-> running -ready-> ready; terminating -remove-> gone, from anywhere
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::SignedDuration;
+use serde::Deserialize;
 use serde_json::{Value, json};
-use steersman_runtime::object::Phase;
+use steersman_runtime::object::{Object, Phase};
 
 use super::pod::SimPod;
 
-/// What the containers of a pod do, as its annotation says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Behaviour {
-    /// Start, get ready, stay so: pods without the annotation, or with an unknown value.
-    Run,
-    /// `fail`: exit with an error; crash-loops, or ends as Failed where restartPolicy is Never.
-    Fail,
-    /// `hang`: never start.
-    Hang,
-    /// `never-ready`: run, but the readiness probe never passes.
-    NeverReady,
-    /// `complete`: run, then exit with success.
-    Complete,
-}
-
-impl Behaviour {
-    pub(super) fn parse(text: &str) -> Self {
-        match text {
-            "fail" => Self::Fail,
-            "hang" => Self::Hang,
-            "never-ready" => Self::NeverReady,
-            "complete" => Self::Complete,
-            _ => Self::Run,
-        }
-    }
-}
-
-/// How long a pod stays in each stage before the node acts.
+/// How long the built-in stages take.
 #[derive(Debug, Clone)]
 pub struct Latency {
     /// From creation to binding.
@@ -62,54 +39,79 @@ impl Latency {
         Self { schedule: Duration::ZERO, start: total / 2, ready: total / 2, terminate: total }
     }
 
-    /// How long `stage` lasts; `None` where nothing follows.
-    pub(super) fn of(&self, stage: Stage) -> Option<Duration> {
-        match stage {
-            Stage::Unscheduled => Some(self.schedule),
-            Stage::Starting => Some(self.start),
-            Stage::Running => Some(self.ready),
-            Stage::Terminating => Some(self.terminate),
-            Stage::Settled => None,
+    fn of(&self, state: State) -> Duration {
+        match state {
+            State::Unscheduled => self.schedule,
+            State::Pending | State::Creating => self.start,
+            State::Running => self.ready,
+            State::Terminating => self.terminate,
+            State::Ready | State::Waiting | State::Ended => Duration::ZERO,
         }
     }
 }
 
 /// Where a pod is in its life.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stage {
-    /// No node yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum State {
+    /// No node yet, and nothing holds its scheduling up.
     Unscheduled,
-    /// Bound, containers not started.
-    Starting,
-    /// Containers run, outcome open.
+    /// Bound, nothing reported.
+    Pending,
+    /// Bound, and reported as being created.
+    Creating,
+    /// Containers run, but are not ready.
     Running,
-    /// Nothing more to do.
-    Settled,
-    /// Deletion has begun.
+    /// Running and ready.
+    Ready,
+    /// A container waits for its restart.
+    Waiting,
+    /// Deletion has begun; it has a node.
     Terminating,
+    /// Succeeded or failed; or nobody's business yet.
+    Ended,
 }
 
-impl Stage {
-    pub(super) fn of(pod: &SimPod) -> Self {
-        let (view, behaviour) = (&pod.pod, pod.behaviour);
-        if view.meta.is_terminating() {
-            return Self::Terminating;
-        }
+impl State {
+    fn of(pod: &SimPod) -> Self {
+        let view = &pod.pod;
         match view.phase {
-            Phase::Succeeded | Phase::Failed => Self::Settled,
+            _ if view.meta.is_terminating() => {
+                if view.node.is_some() {
+                    Self::Terminating
+                } else {
+                    Self::Ended
+                }
+            }
+            Phase::Succeeded | Phase::Failed => Self::Ended,
             _ if view.node.is_none() => {
                 if pod.gated {
-                    Self::Settled
+                    Self::Ended
                 } else {
                     Self::Unscheduled
                 }
             }
-            Phase::Running if behaviour == Behaviour::NeverReady || view.is_ready() || pod.waiting => Self::Settled,
+            Phase::Running if pod.waiting => Self::Waiting,
+            Phase::Running if view.is_ready() => Self::Ready,
             Phase::Running => Self::Running,
-            _ if behaviour == Behaviour::Hang && view.condition_types.len() > 1 => Self::Settled,
-            _ => Self::Starting,
+            _ if pod.waiting => Self::Creating,
+            _ => Self::Pending,
         }
     }
+}
+
+/// What a node does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(from = "Word")]
+pub(super) enum Action {
+    /// Nothing: rows further down do not count.
+    Nothing,
+    /// Binds the pod to a node.
+    Bind,
+    /// Writes its status.
+    Report(Health),
+    /// Removes it.
+    Remove,
 }
 
 /// The state of the containers to report.
@@ -129,27 +131,140 @@ pub(super) enum Health {
     Succeeded,
 }
 
-/// One write.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Action {
+/// An action as tables name it.
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Word {
     Nothing,
     Bind,
-    Report(Health),
+    Creating,
+    Running,
+    Ready,
+    CrashLoop,
+    Failed,
+    Succeeded,
     Remove,
 }
 
-/// What ends the stage `pod` is in.
-pub(super) fn next(pod: &SimPod) -> Action {
-    match (Stage::of(pod), pod.behaviour) {
-        (Stage::Unscheduled, _) => Action::Bind,
-        (Stage::Starting, Behaviour::Hang) => Action::Report(Health::Creating),
-        (Stage::Starting, _) => Action::Report(Health::Unready),
-        (Stage::Running, Behaviour::Fail) if pod.never_restarts => Action::Report(Health::Failed),
-        (Stage::Running, Behaviour::Fail) => Action::Report(Health::CrashLooping),
-        (Stage::Running, Behaviour::Complete) => Action::Report(Health::Succeeded),
-        (Stage::Running, _) => Action::Report(Health::Ready),
-        (Stage::Terminating, _) if pod.pod.node.is_some() => Action::Remove,
-        (Stage::Terminating | Stage::Settled, _) => Action::Nothing,
+impl From<Word> for Action {
+    fn from(word: Word) -> Self {
+        match word {
+            Word::Nothing => Self::Nothing,
+            Word::Bind => Self::Bind,
+            Word::Creating => Self::Report(Health::Creating),
+            Word::Running => Self::Report(Health::Unready),
+            Word::Ready => Self::Report(Health::Ready),
+            Word::CrashLoop => Self::Report(Health::CrashLooping),
+            Word::Failed => Self::Report(Health::Failed),
+            Word::Succeeded => Self::Report(Health::Succeeded),
+            Word::Remove => Self::Remove,
+        }
+    }
+}
+
+/// One row.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct Stage {
+    /// What people call it.
+    name: String,
+    state: State,
+    /// The annotation; any without it.
+    behaviour: Option<String>,
+    /// Labels that the pod has.
+    #[serde(default)]
+    selector: BTreeMap<String, String>,
+    restart_policy: Option<String>,
+    #[serde(default, deserialize_with = "duration")]
+    after: Option<Duration>,
+    /// At most this is added at random.
+    #[serde(default, deserialize_with = "duration")]
+    jitter: Option<Duration>,
+    pub(super) then: Action,
+    /// In place of the usual reason why a container ended, or is not created yet.
+    pub(super) reason: Option<String>,
+    /// In place of the usual message of a container that waits.
+    pub(super) message: Option<String>,
+}
+
+fn duration<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    let parsed: Result<SignedDuration, _> = text.parse();
+    let fits = parsed.ok().and_then(|duration| Duration::try_from(duration).ok());
+    fits.map(Some).ok_or_else(|| serde::de::Error::custom(format!("{text:?} is no duration such as 500ms or 1m30s")))
+}
+
+impl Stage {
+    fn fits(&self, state: State, pod: &SimPod) -> bool {
+        self.state == state
+            && self.behaviour.as_ref().is_none_or(|wanted| **wanted == *pod.behaviour)
+            && self.restart_policy.as_ref().is_none_or(|wanted| **wanted == *pod.restart_policy)
+            && self.selector.iter().all(|(key, value)| pod.meta().labels.get(key).is_some_and(|found| found.as_str() == value))
+    }
+}
+
+/// The table. Clones share it.
+#[derive(Debug, Clone)]
+pub struct Stages(Arc<[Stage]>);
+
+/// A table cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[error("table of stages: {0}")]
+pub struct StagesError(String);
+
+impl Default for Stages {
+    fn default() -> Self {
+        Self::parse(include_str!("stages.yaml")).map(|rows| Self(rows.into())).expect("the built-in table is tested")
+    }
+}
+
+impl Stages {
+    /// The rows of a YAML document, before the built-in ones. `docs/devcluster.md` describes the format.
+    ///
+    /// ```
+    /// use steersman_devcluster::nodes::Stages;
+    ///
+    /// let flaky = "stages: [{name: crash-later, state: ready, behaviour: flaky, after: 1m, then: crash-loop, reason: OOMKilled}]";
+    /// assert!(Stages::with(flaky).is_ok());
+    /// assert!(Stages::with("stages: [{name: x, state: asleep, then: ready}]").is_err());
+    /// ```
+    pub fn with(yaml: &str) -> Result<Self, StagesError> {
+        let mut rows = Self::parse(yaml)?;
+        rows.extend(Self::default().0.iter().cloned());
+        Ok(Self(rows.into()))
+    }
+
+    fn parse(yaml: &str) -> Result<Vec<Stage>, StagesError> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Document {
+            stages: Vec<Stage>,
+        }
+        let document: Document =
+            serde_saphyr::from_str(yaml).map_err(|error| StagesError(error.without_snippet().to_string()))?;
+        Ok(document.stages)
+    }
+
+    /// Position of the row that is for `pod` now, if any.
+    pub(super) fn find(&self, pod: &SimPod) -> Option<usize> {
+        let state = State::of(pod);
+        self.0.iter().position(|stage| stage.fits(state, pod)).filter(|&row| self.0[row].then != Action::Nothing)
+    }
+
+    /// The row at a position.
+    pub(super) fn row(&self, position: usize) -> &Stage {
+        &self.0[position]
+    }
+
+    /// How long the row at a position takes. `random` is from 0 up to 1.
+    pub(super) fn delay(&self, position: usize, latency: &Latency, random: f64) -> Duration {
+        let row = &self.0[position];
+        row.after.unwrap_or_else(|| latency.of(row.state)) + row.jitter.unwrap_or_default().mul_f64(random)
+    }
+
+    /// Names of the rows, in order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|stage| stage.name.as_str())
     }
 }
 
@@ -160,13 +275,11 @@ pub(super) fn remove_options(pod: &SimPod) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use steersman_runtime::object::Object;
-
     use super::*;
 
-    fn pod(annotation: Option<&str>, node: Option<&str>, phase: &str, extra: Value) -> SimPod {
+    fn pod(annotation: Option<&str>, node: Option<&str>, phase: &str, extra: &Value) -> SimPod {
         let mut json = json!({
-            "metadata": { "name": "p", "namespace": "d", "uid": "u", "annotations": {} },
+            "metadata": { "name": "p", "namespace": "d", "uid": "u", "annotations": {}, "labels": { "app": "db" } },
             "spec": { "containers": [{ "name": "c", "image": "i" }] },
             "status": { "phase": phase }
         });
@@ -176,43 +289,87 @@ mod tests {
         if let Some(node) = node {
             json["spec"]["nodeName"] = node.into();
         }
-        json_patch::merge(&mut json, &extra);
+        json_patch::merge(&mut json, extra);
         SimPod::decode(json.to_string().as_bytes()).unwrap()
     }
 
+    fn next(stages: &Stages, pod: &SimPod) -> Action {
+        stages.find(pod).map_or(Action::Nothing, |row| stages.row(row).then)
+    }
+
     #[test]
-    fn each_stage_leads_to_one_action() {
+    fn each_state_leads_to_one_action() {
         let ready = json!({ "status": { "conditions": [{ "type": "Ready", "status": "True" }] } });
         let gone = json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z" } });
         let waiting = json!({ "status": { "containerStatuses": [{ "name": "c", "state": { "waiting": { "reason": "CrashLoopBackOff" } } }] } });
-        let (n, none) = (Some("n"), json!({}));
+        let gated = json!({ "spec": { "schedulingGates": [{ "name": "g" }] } });
+        let never = json!({ "spec": { "restartPolicy": "Never" } });
+        let (n, none) = (Some("n"), &json!({}));
         // (why, annotation, node, phase, extra, action)
         let cases = [
-            ("new", None, None, "Pending", none.clone(), Action::Bind),
-            ("gated", None, None, "Pending", json!({ "spec": { "schedulingGates": [{ "name": "g" }] } }), Action::Nothing),
-            ("bound", None, n, "Pending", none.clone(), Action::Report(Health::Unready)),
-            ("running", None, n, "Running", none.clone(), Action::Report(Health::Ready)),
-            ("ready", None, n, "Running", ready, Action::Nothing),
-            ("failing", Some("fail"), n, "Running", none.clone(), Action::Report(Health::CrashLooping)),
-            (
-                "failing for good",
-                Some("fail"),
-                n,
-                "Running",
-                json!({ "spec": { "restartPolicy": "Never" } }),
-                Action::Report(Health::Failed),
-            ),
-            ("crash-looping", Some("fail"), n, "Running", waiting, Action::Nothing),
-            ("hanging", Some("hang"), n, "Pending", none.clone(), Action::Report(Health::Creating)),
-            ("never ready", Some("never-ready"), n, "Running", none.clone(), Action::Nothing),
-            ("completing", Some("complete"), n, "Running", none.clone(), Action::Report(Health::Succeeded)),
-            ("complete", Some("complete"), n, "Succeeded", none.clone(), Action::Nothing),
-            ("going", None, n, "Running", gone.clone(), Action::Remove),
-            ("going before it was bound", None, None, "Pending", gone, Action::Nothing),
+            ("new", None, None, "Pending", none, Action::Bind),
+            ("gated", None, None, "Pending", &gated, Action::Nothing),
+            ("bound", None, n, "Pending", none, Action::Report(Health::Unready)),
+            ("running", None, n, "Running", none, Action::Report(Health::Ready)),
+            ("ready", None, n, "Running", &ready, Action::Nothing),
+            ("failing", Some("fail"), n, "Running", none, Action::Report(Health::CrashLooping)),
+            ("failing for good", Some("fail"), n, "Running", &never, Action::Report(Health::Failed)),
+            ("crash-looping", Some("fail"), n, "Running", &waiting, Action::Nothing),
+            ("hanging", Some("hang"), n, "Pending", none, Action::Report(Health::Creating)),
+            ("said to hang", Some("hang"), n, "Pending", &waiting, Action::Nothing),
+            ("no longer said to hang", None, n, "Pending", &waiting, Action::Report(Health::Unready)),
+            ("never ready", Some("never-ready"), n, "Running", none, Action::Nothing),
+            ("completing", Some("complete"), n, "Running", none, Action::Report(Health::Succeeded)),
+            ("complete", Some("complete"), n, "Succeeded", none, Action::Nothing),
+            ("going", None, n, "Running", &gone, Action::Remove),
+            ("going before it was bound", None, None, "Pending", &gone, Action::Nothing),
             ("unknown behaviour", Some("dance"), n, "Running", none, Action::Report(Health::Ready)),
         ];
         for (why, annotation, node, phase, extra, expected) in cases {
-            assert_eq!(next(&pod(annotation, node, phase, extra)), expected, "{why}");
+            assert_eq!(next(&Stages::default(), &pod(annotation, node, phase, extra)), expected, "{why}");
+        }
+    }
+
+    #[test]
+    fn rows_of_the_user_come_first_and_only_for_their_pods() {
+        let stages = Stages::with(
+            "stages:\n- {name: slow, state: running, behaviour: slow, after: 1m30s, jitter: 10s, then: ready}\n\
+             - {name: hold, state: running, selector: {app: db}, then: nothing}\n",
+        )
+        .unwrap();
+        assert_eq!(stages.names().take(3).collect::<Vec<_>>(), ["slow", "hold", "hang"]);
+        let other = json!({ "metadata": { "labels": { "app": "web" } } });
+        // (annotation, extra, action)
+        let cases = [
+            (None, &json!({}), Action::Nothing),
+            (None, &other, Action::Report(Health::Ready)),
+            (Some("slow"), &json!({}), Action::Report(Health::Ready)),
+        ];
+        for (annotation, extra, expected) in cases {
+            assert_eq!(next(&stages, &pod(annotation, Some("n"), "Running", extra)), expected, "{annotation:?} {extra}");
+        }
+        let latency = Latency::default();
+        assert_eq!(stages.delay(0, &latency, 0.5), Duration::from_secs(95));
+        let start = stages.find(&pod(None, Some("n"), "Pending", &other)).unwrap();
+        assert_eq!(stages.delay(start, &latency, 0.5), latency.start);
+    }
+
+    #[test]
+    fn a_wrong_table_is_told_with_the_place() {
+        // (table, what the error says)
+        let cases = [
+            ("stages: [{name: a, state: asleep, then: ready}]", "unknown variant `asleep`"),
+            ("stages: [{name: a, state: ready, then: dance}]", "unknown variant `dance`"),
+            ("stages: [{name: a, state: ready}]", "missing field `then`"),
+            ("stages: [{name: a, state: ready, then: ready, color: red}]", "unknown field `color`"),
+            ("stages: [{name: a, state: ready, then: ready, after: soon}]", "\"soon\" is no duration such as 500ms or 1m30s"),
+            ("stages: [{name: a, state: ready, then: ready, after: -1s}]", "\"-1s\" is no duration"),
+            ("stages: [", "table of stages: "),
+        ];
+        for (table, expected) in cases {
+            let error = Stages::with(table).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+            assert!(error.contains("line 1"), "{error}");
         }
     }
 }

@@ -6,8 +6,8 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use steersman_runtime::object::Object;
 
-use super::pod::{Container, SimPod};
-use super::stages::Health;
+use super::pod::{Container, Reported, SimPod};
+use super::stages::{Health, Stage};
 
 /// Hands out pod addresses from 10.244.0.0/16, over again when they run out.
 #[derive(Debug, Default)]
@@ -22,19 +22,20 @@ impl Addresses {
     }
 }
 
-/// The body of a strategic merge PATCH of `pods/<name>/status` that reports `health`.
-pub(super) fn report(pod: &SimPod, health: Health, addresses: &Addresses, now: Timestamp) -> Value {
+/// The body of a strategic merge PATCH of `pods/<name>/status` that reports `health`, in the words of `stage`.
+pub(super) fn report(pod: &SimPod, health: Health, stage: &Stage, addresses: &Addresses, now: Timestamp) -> Value {
     let meta = pod.meta();
     let started = health != Health::Creating;
     let mut status = Map::new();
     status.insert("observedGeneration".into(), meta.generation.into());
     status.insert("phase".into(), phase(health).into());
     status.insert("conditions".into(), conditions(pod, health, now));
-    let containers: Vec<Value> = pod.containers.iter().map(|c| container(c, health, now)).collect();
+    let containers: Vec<Value> =
+        pod.containers.iter().map(|c| container(c, health, pod.reported_of(&c.name), stage, now)).collect();
     status.insert("containerStatuses".into(), containers.into());
     if !pod.init_containers.is_empty() {
         let outcome = if started { Health::Succeeded } else { Health::Creating };
-        let containers: Vec<Value> = pod.init_containers.iter().map(|c| container(c, outcome, now)).collect();
+        let containers: Vec<Value> = pod.init_containers.iter().map(|c| container(c, outcome, None, stage, now)).collect();
         status.insert("initContainerStatuses".into(), containers.into());
     }
     if matches!(health, Health::Creating | Health::Unready) {
@@ -44,7 +45,7 @@ pub(super) fn report(pod: &SimPod, health: Health, addresses: &Addresses, now: T
             status.insert("hostIPs".into(), json!([{ "ip": host_address(node) }]));
         }
     }
-    if health == Health::Unready {
+    if health == Health::Unready && pod.address.is_none() {
         let address = addresses.next();
         status.insert("podIPs".into(), json!([{ "ip": address }]));
         status.insert("podIP".into(), address.into());
@@ -94,18 +95,29 @@ fn conditions(pod: &SimPod, health: Health, now: Timestamp) -> Value {
     ])
 }
 
-fn container(container: &Container, health: Health, now: Timestamp) -> Value {
+fn container(container: &Container, health: Health, before: Option<&Reported>, stage: &Stage, now: Timestamp) -> Value {
     let id = format!("simulated://{}", container.name);
-    let ended = |code: i32, reason: &str| json!({ "terminated": { "exitCode": code, "reason": reason, "startedAt": now, "finishedAt": now, "containerID": id } });
+    let in_words_of = |own: &Option<String>, usual: String| own.clone().unwrap_or(usual);
+    let ended = |code: i32, reason: String| json!({ "terminated": { "exitCode": code, "reason": reason, "startedAt": now, "finishedAt": now, "containerID": id } });
+    let failed = || ended(1, in_words_of(&stage.reason, "Error".to_owned()));
     let state = match health {
-        Health::Creating => json!({ "waiting": { "reason": "ContainerCreating" } }),
-        Health::Unready | Health::Ready => json!({ "running": { "startedAt": now } }),
+        Health::Creating => {
+            let mut waiting = json!({ "reason": in_words_of(&stage.reason, "ContainerCreating".to_owned()) });
+            if let Some(message) = &stage.message {
+                waiting["message"] = message.as_str().into();
+            }
+            json!({ "waiting": waiting })
+        }
+        Health::Unready | Health::Ready => match before.and_then(Reported::running_since) {
+            Some(since) => json!({ "running": { "startedAt": since } }),
+            None => json!({ "running": { "startedAt": now } }),
+        },
         Health::CrashLooping => json!({ "waiting": {
             "reason": "CrashLoopBackOff",
-            "message": format!("back-off 5m0s restarting failed container={}", container.name)
+            "message": in_words_of(&stage.message, format!("back-off 5m0s restarting failed container={}", container.name))
         }}),
-        Health::Failed => ended(1, "Error"),
-        Health::Succeeded => ended(0, "Completed"),
+        Health::Failed => failed(),
+        Health::Succeeded => ended(0, in_words_of(&stage.reason, "Completed".to_owned())),
     };
     let crashed = health == Health::CrashLooping;
     json!({
@@ -115,9 +127,9 @@ fn container(container: &Container, health: Health, now: Timestamp) -> Value {
         "containerID": if health == Health::Creating { "" } else { &id },
         "ready": health == Health::Ready,
         "started": matches!(health, Health::Unready | Health::Ready),
-        "restartCount": i32::from(crashed),
+        "restartCount": before.map_or(0, |before| before.restart_count) + i32::from(crashed),
         "state": state,
-        "lastState": if crashed { ended(1, "Error") } else { json!({}) }
+        "lastState": if crashed { failed() } else { before.and_then(|before| before.last_state.clone()).unwrap_or_else(|| json!({})) }
     })
 }
 

@@ -1,0 +1,65 @@
+//! Lives of pods, under paused time.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep_until};
+
+use super::{NodesConfig, Stages};
+use crate::DevCluster;
+
+const PATH: &str = "/api/v1/namespaces/default/pods/p";
+
+async fn cluster(table: &str) -> DevCluster {
+    let stages = Stages::with(table).unwrap();
+    DevCluster::builder().simulated_nodes(NodesConfig { count: 1, stages, ..NodesConfig::default() }).start().await.unwrap()
+}
+
+fn pod(app: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "labels": {"app": app}},
+        "spec": {"containers": [{"name": "c", "image": "i"}]}
+    })
+}
+
+/// Seconds from now until the pod is running, to the tenth.
+async fn seconds_until_running(cluster: &DevCluster) -> f64 {
+    let began = Instant::now();
+    cluster.wait_for("pods", Duration::from_secs(600), |pods| pods[0]["status"]["phase"] == "Running").await.unwrap();
+    began.elapsed().as_secs_f64().floor()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_left_its_stage_is_not_moved_when_the_time_of_that_stage_is_over() {
+    let cluster = cluster(
+        "stages:\n- {name: a, state: pending, selector: {app: a}, after: 60s, then: running}\n\
+         - {name: b, state: pending, selector: {app: b}, after: 100s, then: running}\n",
+    )
+    .await;
+    // (what happens to the pod after 50 seconds, how long it takes to run from then on)
+    let cases = [("nothing", 10.0), ("other label", 100.0), ("made anew", 60.0)];
+    for (event, expected) in cases {
+        cluster.create(pod("a")).await.unwrap();
+        sleep_until(Instant::now() + Duration::from_secs(50)).await;
+        match event {
+            "other label" => drop(cluster.patch(PATH, json!({"metadata": {"labels": {"app": "b"}}})).await.unwrap()),
+            "made anew" => {
+                cluster.delete_with(PATH, json!({"gracePeriodSeconds": 0})).await.unwrap();
+                cluster.create(pod("a")).await.unwrap();
+            }
+            _ => {}
+        }
+        assert_eq!(seconds_until_running(&cluster).await, expected, "{event}");
+        cluster.delete_with(PATH, json!({"gracePeriodSeconds": 0})).await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_readiness_of_a_container_does_not_move_its_start() {
+    let cluster = cluster("stages: [{name: slow, state: running, after: 30s, then: ready}]").await;
+    cluster.create(pod("a")).await.unwrap();
+    let ready = |pods: &[Value]| pods[0]["status"]["containerStatuses"][0]["ready"] == true;
+    let pods = cluster.wait_for("pods", Duration::from_secs(600), ready).await.unwrap();
+    let status = &pods[0]["status"];
+    assert_eq!(status["containerStatuses"][0]["state"]["running"]["startedAt"], status["startTime"]);
+}

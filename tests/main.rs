@@ -12,6 +12,7 @@ mod health;
 mod kubectl;
 mod library;
 mod lifecycle;
+mod nodes;
 mod parity;
 mod program;
 mod readme;

@@ -4,6 +4,7 @@ mod apiserver;
 mod display;
 mod embedded;
 mod kubeconfig;
+mod nodes;
 mod outcome;
 mod parent;
 mod playground;
@@ -25,6 +26,7 @@ pub fn subcommand(name: &str) -> Option<Subcommand> {
     match name {
         "apiserver" => Some(apiserver::run),
         "dev" => Some(playground::run),
+        "nodes" => Some(nodes::run),
         _ => None,
     }
 }

@@ -80,6 +80,7 @@ impl DeploymentController {
             _ => self.caches.replica_sets.resource_version(),
         };
         let Some((cache, version)) = self.own_writes.behind(key, seen) else { return false };
+        self.queue.count_put_off(cache);
         let (queue, key) = (self.queue.clone(), key.clone());
         match cache {
             DEPLOYMENTS => self.deployments.when_seen(version, move || queue.add(key)),

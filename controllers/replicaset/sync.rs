@@ -174,6 +174,7 @@ impl<O: PodOwner> ReplicaController<O> {
             self.owner_informer.when_seen(version, requeue);
             &*O::RESOURCE.group
         };
+        self.queue.count_put_off(cache);
         if O::COUNTS_STALE_SYNCS {
             self.metrics.stale_sync_skips.with_label_values(&[group, cache]).inc();
         }

@@ -106,7 +106,10 @@ impl<K: Key, S: Syncer<K>> Worker<K, S> {
     }
 
     async fn process(&self, key: &K, stop: &CancellationToken) {
-        let retry = match AssertUnwindSafe(self.sync(key)).catch_unwind().await {
+        let began = Instant::now();
+        let outcome = AssertUnwindSafe(self.sync(key)).catch_unwind().await;
+        self.queue.metrics().synced(self.controller, result_of(&outcome), began.elapsed());
+        let retry = match outcome {
             Ok(Ok(requeue)) => {
                 self.queue.forget(key);
                 if let Requeue::After(delay) = requeue {
@@ -153,6 +156,19 @@ impl<K: Key, S: Syncer<K>> Worker<K, S> {
             let retry = self.syncer.retry(&error, self.queue.failures(key));
             (error, retry)
         })
+    }
+}
+
+/// The label of a metric for what came of a sync.
+fn result_of<E, P>(outcome: &Result<Result<Requeue, (E, Retry)>, P>) -> &'static str {
+    match outcome {
+        Ok(Ok(Requeue::Never)) => "success",
+        Ok(Ok(Requeue::After(_))) => "requeue",
+        Ok(Err((_, Retry::BackOff))) => "error",
+        Ok(Err((_, Retry::Quietly))) => "conflict",
+        Ok(Err((_, Retry::Drop))) => "dropped",
+        Ok(Err((_, Retry::After(_)))) => "wait",
+        Err(_) => "panic",
     }
 }
 
@@ -299,6 +315,11 @@ mod tests {
         let families = running.registry.gather();
         let panics = families.iter().find(|f| f.name() == "steersman_sync_panics_total").unwrap();
         assert_eq!(panics.get_metric()[0].get_counter().get_value(), 1.0);
+        let syncs = families.iter().find(|f| f.name() == "steersman_reconcile_duration_seconds").unwrap();
+        let mut results: Vec<_> =
+            syncs.get_metric().iter().map(|m| (m.get_label()[1].value(), m.get_histogram().get_sample_count())).collect();
+        results.sort_unstable();
+        assert_eq!(results, [("panic", 1), ("success", 2)]);
     }
 
     #[tokio::test(start_paused = true)]

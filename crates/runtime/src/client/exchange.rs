@@ -267,6 +267,11 @@ impl Exchange {
         sleep(wait).await;
         std::mem::forget(unused);
         self.metrics.throttled(call.method.as_str(), wait);
+        if !wait.is_zero() {
+            // What a user agent ends with is the name of its client.
+            let agent = &self.settings.user_agent;
+            self.metrics.waited(agent.rsplit_once('/').map_or(&**agent, |(_, client)| client), wait);
+        }
         if wait <= LONG_WAIT {
             return;
         }

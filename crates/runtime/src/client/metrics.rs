@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, Opts, Registry};
+use prometheus::{CounterVec, HistogramOpts, HistogramVec, IntCounterVec, Opts, Registry};
 
 const SECONDS: &[f64] = &[0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0];
 const SIZES: &[f64] = &[64.0, 256.0, 512.0, 1024.0, 4096.0, 16384.0, 65536.0, 262_144.0, 1_048_576.0, 4_194_304.0, 16_777_216.0];
@@ -17,6 +17,7 @@ pub struct ClientMetrics {
     sent: HistogramVec,
     received: HistogramVec,
     retries: IntCounterVec,
+    waits: CounterVec,
 }
 
 impl ClientMetrics {
@@ -66,6 +67,15 @@ impl ClientMetrics {
                 "[ALPHA] Number of request retries, partitioned by status code, verb, and host.",
                 &["code", "host", "verb"],
             )?,
+            waits: {
+                let opts = Opts::new(
+                    "steersman_client_throttle_wait_seconds_total",
+                    "[ALPHA] Time that requests of a client waited for its throttle (--kube-api-qps, --kube-api-burst).",
+                );
+                let family = CounterVec::new(opts, &["client"])?;
+                registry.register(Box::new(family.clone()))?;
+                family
+            },
         })
     }
 
@@ -89,6 +99,11 @@ impl ClientMetrics {
 
     pub(super) fn throttled(&self, method: &str, time: Duration) {
         self.throttled.with_label_values(&[&self.host, method]).observe(time.as_secs_f64());
+    }
+
+    /// A request of `client` waited for its throttle.
+    pub(super) fn waited(&self, client: &str, time: Duration) {
+        self.waits.with_label_values(&[client]).inc_by(time.as_secs_f64());
     }
 
     pub(super) fn sent(&self, method: &str, bytes: usize) {

@@ -25,7 +25,7 @@ pub(super) struct InformerMetrics {
     relists: IntCounterVec,
     events: IntCounterVec,
     panics: IntCounterVec,
-    ages: WatchAges,
+    caches: Caches,
 }
 
 /// The same for one resource.
@@ -36,7 +36,8 @@ pub(super) struct ResourceMetrics {
     relists: IntCounter,
     events: IntCounter,
     panics: IntCounter,
-    contact: Arc<Contact>,
+    resource: String,
+    caches: Caches,
 }
 
 impl InformerMetrics {
@@ -61,12 +62,12 @@ impl InformerMetrics {
             )?,
             events: counter("steersman_informer_watch_events_total", "[ALPHA] Watch events received, bookmarks included.")?,
             panics: counter("steersman_informer_handler_panics_total", "[ALPHA] Panics caught in handlers of changes.")?,
-            ages: WatchAges::new(ours)?,
+            caches: Caches::new(ours)?,
         };
         registry.register(Box::new(metrics.queued.clone()))?;
         registry.register(Box::new(metrics.latency.clone()))?;
         registry.register(Box::new(metrics.objects.clone()))?;
-        registry.register(Box::new(metrics.ages.clone()))?;
+        registry.register(Box::new(metrics.caches.clone()))?;
         for family in [&metrics.relists, &metrics.events, &metrics.panics] {
             registry.register(Box::new(family.clone()))?;
         }
@@ -89,8 +90,6 @@ impl InformerMetrics {
 
     fn with_latency(&self, resource: &ResourceType, latency: Option<Histogram>) -> ResourceMetrics {
         let resource = resource.to_string();
-        let contact = Arc::default();
-        self.ages.watch(&resource, &contact);
         let ours = [resource.as_str()];
         ResourceMetrics {
             latency,
@@ -98,15 +97,16 @@ impl InformerMetrics {
             relists: self.relists.with_label_values(&ours),
             events: self.events.with_label_values(&ours),
             panics: self.panics.with_label_values(&ours),
-            contact,
+            caches: self.caches.clone(),
+            resource,
         }
     }
 }
 
 impl ResourceMetrics {
-    /// Where the informer notes what it hears.
-    pub(super) fn contact(&self) -> Arc<Contact> {
-        Arc::clone(&self.contact)
+    /// Asks `cache` how it is whenever metrics are gathered.
+    pub(super) fn watch(&self, cache: Weak<dyn Cache>) {
+        self.caches.watched.lock().unwrap_or_else(PoisonError::into_inner).push((self.resource.clone(), cache));
     }
 
     pub(super) fn event(&self) {
@@ -129,44 +129,55 @@ impl ResourceMetrics {
     }
 }
 
-/// A resource and when its informer, which may be gone, last heard of it.
-type Watched = (String, Weak<Contact>);
+/// What can be asked of an informer at any time.
+pub(super) trait Cache: Send + Sync {
+    /// When it last heard from its server.
+    fn contact(&self) -> &Contact;
 
-/// How long each watch has been silent, computed when it is read. Informers that are not running have no series.
+    /// Bytes of the objects it holds, about.
+    fn bytes(&self) -> usize;
+}
+
+/// A resource and its informer, which may be gone.
+type Watched = (String, Weak<dyn Cache>);
+
+/// How long each watch has been silent and what each cache weighs, computed when it is read. Informers that are not running have no
+/// age.
 #[derive(Clone)]
-struct WatchAges {
-    gauge: GaugeVec,
+struct Caches {
+    ages: GaugeVec,
+    bytes: IntGaugeVec,
     watched: Arc<Mutex<Vec<Watched>>>,
 }
 
-impl WatchAges {
+impl Caches {
     fn new(labels: &[&str]) -> Result<Self, prometheus::Error> {
-        let opts = Opts::new(
+        let ages = Opts::new(
             "steersman_informer_watch_age_seconds",
             "[ALPHA] Seconds since anything was last received for this resource, bookmarks included.",
         );
-        Ok(Self { gauge: GaugeVec::new(opts, labels)?, watched: Arc::default() })
-    }
-
-    fn watch(&self, resource: &str, contact: &Arc<Contact>) {
-        let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
-        watched.push((resource.to_owned(), Arc::downgrade(contact)));
+        let bytes = Opts::new(
+            "steersman_informer_bytes",
+            "[ALPHA] Estimated memory of the objects in the cache, without what they share.",
+        );
+        Ok(Self { ages: GaugeVec::new(ages, labels)?, bytes: IntGaugeVec::new(bytes, labels)?, watched: Arc::default() })
     }
 }
 
-impl Collector for WatchAges {
+impl Collector for Caches {
     fn desc(&self) -> Vec<&Desc> {
-        self.gauge.desc()
+        [self.ages.desc(), self.bytes.desc()].concat()
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
         let watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
-        self.gauge.reset();
-        for (resource, contact) in &*watched {
-            if let Some(age) = contact.upgrade().and_then(|contact| contact.age()) {
-                self.gauge.with_label_values(&[resource]).set(age.as_secs_f64());
+        self.ages.reset();
+        for (resource, cache) in watched.iter().filter_map(|(resource, cache)| Some((resource, cache.upgrade()?))) {
+            if let Some(age) = cache.contact().age() {
+                self.ages.with_label_values(&[resource]).set(age.as_secs_f64());
             }
+            self.bytes.with_label_values(&[resource]).set(i64::try_from(cache.bytes()).unwrap_or(i64::MAX));
         }
-        self.gauge.collect()
+        [self.ages.collect(), self.bytes.collect()].concat()
     }
 }

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -13,12 +13,12 @@ use tokio::time::{self, Instant};
 use tracing::error;
 
 use super::contact::Contact;
-use super::metrics::ResourceMetrics;
+use super::metrics::{Cache, ResourceMetrics};
 use super::reflector;
 use super::source::ListWatch;
 use super::store::{Objects, Store};
 use super::{Change, IndexKey};
-use crate::object::{Meta, Object};
+use crate::object::{Meta, Object, ObjectKey};
 use crate::resource::ResourceType;
 use crate::tasks::CancellationToken;
 
@@ -43,7 +43,10 @@ impl<T: Object> SharedInformer<T> {
 
     /// An informer over `resource`, whose objects are seen as `T`.
     pub(super) fn of(resource: Cow<'static, ResourceType>, metrics: ResourceMetrics) -> Self {
-        Self { shared: Arc::new(Shared::new(resource, metrics)) }
+        let shared = Arc::new(Shared::new(resource, metrics));
+        let cache: Weak<Shared<T>> = Arc::downgrade(&shared);
+        shared.metrics.watch(cache);
+        Self { shared }
     }
 
     /// The cache.
@@ -140,7 +143,7 @@ impl<T: Object> Shared<T> {
             waiting: Mutex::default(),
             rewound: Mutex::default(),
             synced: watch::Sender::new(false),
-            contact: metrics.contact(),
+            contact: Arc::default(),
             metrics,
         }
     }
@@ -293,6 +296,18 @@ impl<T: Object> Shared<T> {
             self.metrics.panic();
             error!(resource = %self.resource, panic = panic_message(&*panic), "handler panicked");
         }
+    }
+}
+
+impl<T: Object> Cache for Shared<T> {
+    fn contact(&self) -> &Contact {
+        &self.contact
+    }
+
+    fn bytes(&self) -> usize {
+        // Its key and its place in the map, about.
+        let place = size_of::<ObjectKey>() + 2 * size_of::<usize>();
+        self.store.list().iter().map(|object| place + size_of::<T>() + object.heap_size()).sum()
     }
 }
 

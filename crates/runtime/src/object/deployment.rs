@@ -149,6 +149,10 @@ impl Object for Deployment {
     fn meta(&self) -> &Meta {
         &self.meta
     }
+
+    fn heap_size(&self) -> usize {
+        self.meta.name.len() + self.document.len()
+    }
 }
 
 #[derive(Deserialize)]

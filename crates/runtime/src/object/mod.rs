@@ -68,6 +68,11 @@ pub trait Object: Send + Sync + Sized + 'static {
     /// Its metadata.
     fn meta(&self) -> &Meta;
 
+    /// Bytes of the heap that belong to it alone, about: texts that many objects share are not counted.
+    fn heap_size(&self) -> usize {
+        self.meta().name.len()
+    }
+
     /// Namespace and name.
     fn key(&self) -> ObjectKey {
         let meta = self.meta();

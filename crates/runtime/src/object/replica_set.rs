@@ -79,6 +79,10 @@ impl Object for ReplicaSet {
     fn meta(&self) -> &Meta {
         &self.meta
     }
+
+    fn heap_size(&self) -> usize {
+        self.meta.name.len() + self.document.len()
+    }
 }
 
 /// What is decoded of every kind that keeps a number of equal pods.

@@ -33,6 +33,10 @@ impl Object for ReplicationController {
     fn meta(&self) -> &Meta {
         &self.meta
     }
+
+    fn heap_size(&self) -> usize {
+        self.meta.name.len() + self.document.len()
+    }
 }
 
 #[cfg(test)]

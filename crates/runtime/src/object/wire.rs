@@ -238,6 +238,11 @@ impl Document {
         Self(Value::Object(object).to_string().into())
     }
 
+    /// Bytes of its text.
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// A copy to change and write.
     pub fn to_object(&self) -> Map<String, Value> {
         serde_json::from_str(&self.0).expect("a document is made from a JSON object")

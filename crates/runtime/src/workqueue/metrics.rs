@@ -24,6 +24,8 @@ pub struct QueueMetrics {
     panics: IntCounterVec,
     queue_duration: HistogramVec,
     work_duration: HistogramVec,
+    syncs: HistogramVec,
+    skips: IntCounterVec,
     work: InProcessCollector,
 }
 
@@ -63,8 +65,24 @@ impl QueueMetrics {
                 "workqueue_work_duration_seconds",
                 "[BETA] How long in seconds processing an item from workqueue takes.",
             )?,
+            syncs: {
+                let opts = HistogramOpts::new(
+                    "steersman_reconcile_duration_seconds",
+                    "[ALPHA] Time of one sync of one key, by what came of it.",
+                );
+                HistogramVec::new(opts.buckets(exponential_buckets(0.000_1, 4.0, 10)?), &["controller", "result"])?
+            },
+            skips: IntCounterVec::new(
+                Opts::new(
+                    "steersman_own_write_skips_total",
+                    "[ALPHA] Syncs put off because the cache of this resource had not seen our own writes yet.",
+                ),
+                &["name", "resource"],
+            )?,
             work: InProcessCollector::new()?,
         };
+        registry.register(Box::new(metrics.syncs.clone()))?;
+        registry.register(Box::new(metrics.skips.clone()))?;
         registry.register(Box::new(metrics.depth.clone()))?;
         registry.register(Box::new(metrics.adds.clone()))?;
         registry.register(Box::new(metrics.retries.clone()))?;
@@ -89,7 +107,18 @@ impl QueueMetrics {
 
     /// The metrics of work that upstream queues under this name and that is done here the moment it arises.
     pub fn immediate(&self, name: &str) -> ImmediateQueue {
+        self.work.unfinished.with_label_values(&[name]).set(0.0);
+        self.work.longest.with_label_values(&[name]).set(0.0);
         ImmediateQueue(self.handles(name))
+    }
+
+    /// A key of `controller` was synced, with this result.
+    pub(crate) fn synced(&self, controller: &str, result: &str, took: Duration) {
+        self.syncs.with_label_values(&[controller, result]).observe(took.as_secs_f64());
+    }
+
+    pub(super) fn put_off(&self, queue: &str, resource: &str) {
+        self.skips.with_label_values(&[queue, resource]).inc();
     }
 
     /// Asks `queue` for the ages of its work whenever metrics are gathered.

@@ -39,6 +39,7 @@ struct Shared<K> {
     /// One permit per queued key; closed on shut-down.
     queued: Semaphore,
     metrics: Handles,
+    all: QueueMetrics,
     runtime: Handle,
     /// Tells the timer that the earliest deadline has changed.
     rearm: Arc<Notify>,
@@ -85,6 +86,7 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
             state: Mutex::new(state),
             queued: Semaphore::new(0),
             metrics: metrics.handles(name),
+            all: metrics.clone(),
             runtime: Handle::current(),
             rearm: Arc::default(),
         });
@@ -179,9 +181,19 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
         self.len() == 0
     }
 
+    /// Counts a key whose sync was put off, because the cache of `resource` lacks what was written for it.
+    pub fn count_put_off(&self, resource: &str) {
+        self.shared.all.put_off(&self.shared.name, resource);
+    }
+
     /// Counts a sync that panicked.
     pub(crate) fn count_panic(&self) {
         self.shared.metrics.panics.inc();
+    }
+
+    /// Metrics of all queues.
+    pub(crate) fn metrics(&self) -> &QueueMetrics {
+        &self.shared.all
     }
 }
 

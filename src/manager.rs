@@ -333,8 +333,8 @@ impl Manager {
         }
         let context = self.context(term, informers);
         let built = self.build(&context)?;
-        for (name, _) in &built {
-            self.health.add(*name, Scope::All, Arc::new(|| Ok(())));
+        for &(name, _) in &built {
+            self.health.add(name, Scope::All, controller_check(name, &self.queue_metrics));
         }
         informers.start(tasks, background);
 
@@ -452,6 +452,15 @@ impl Drop for End {
             let _ = self.ends.send(self.name);
         }
     }
+}
+
+/// Reports work of a controller that does not move, and panics.
+fn controller_check(name: &'static str, queues: &QueueMetrics) -> Check {
+    let queues = queues.clone();
+    Arc::new(move || match &queues.troubles(name)[..] {
+        [] => Ok(()),
+        troubles => Err(Finding::Degraded(troubles.join(", "))),
+    })
 }
 
 /// Fails from the moment the process was asked to end.

@@ -62,6 +62,7 @@ pub async fn run_workers<K: Key, S: Syncer<K>>(
     syncer: Arc<S>,
     stop: CancellationToken,
 ) {
+    queue.assign(controller);
     let worker = Arc::new(Worker { controller, queue: queue.clone(), syncer, error_pace: ErrorPace::default() });
     let mut tasks = JoinSet::new();
     for _ in 0..workers {
@@ -225,6 +226,7 @@ mod tests {
             self.busy.fetch_add(1, Ordering::Relaxed);
             tokio::time::sleep(match &*key.name {
                 "slow" => 1000 * MS,
+                "endless" => Duration::MAX,
                 _ => Duration::ZERO,
             })
             .await;
@@ -320,6 +322,21 @@ mod tests {
             syncs.get_metric().iter().map(|m| (m.get_label()[1].value(), m.get_histogram().get_sample_count())).collect();
         results.sort_unstable();
         assert_eq!(results, [("panic", 1), ("success", 2)]);
+        assert_eq!(running.queue.metrics().troubles("test"), ["a sync of queue test panicked 1s ago"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn work_that_does_not_move_is_trouble() {
+        let running = start(1);
+        let troubles = || running.queue.metrics().troubles("test");
+        running.queue.add(key("endless"));
+        tokio::time::sleep(400 * MS).await;
+        running.queue.add(key("fine"));
+        tokio::time::sleep(Duration::from_secs(600)).await;
+        assert_eq!(troubles(), ["a sync of queue test has been going on for 600s"]);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(troubles(), ["a sync of queue test has been going on for 601s", "queue test has not moved for 601s"]);
+        assert_eq!(running.queue.metrics().troubles("other"), [""; 0]);
     }
 
     #[tokio::test(start_paused = true)]

@@ -121,6 +121,22 @@ impl QueueMetrics {
         self.skips.with_label_values(&[queue, resource]).inc();
     }
 
+    /// Notes that `queue` is the work of `controller`.
+    pub(crate) fn assign(&self, controller: &'static str, queue: Weak<dyn Ages>) {
+        let mut work = self.work.controllers.lock().unwrap_or_else(PoisonError::into_inner);
+        work.retain(|(_, queue)| queue.strong_count() > 0);
+        work.push((controller, queue));
+    }
+
+    /// What is wrong with the work of `controller`, one sentence each: a sync that does not end, keys that nobody takes, a panic not
+    /// long ago.
+    pub fn troubles(&self, controller: &str) -> Vec<String> {
+        let work = self.work.controllers.lock().unwrap_or_else(PoisonError::into_inner);
+        let queues = work.iter().filter(|(name, _)| *name == controller).filter_map(|(_, queue)| queue.upgrade());
+        let now = Instant::now();
+        queues.flat_map(|queue| queue.troubles(now)).collect()
+    }
+
     /// Asks `queue` for the ages of its work whenever metrics are gathered.
     pub(super) fn watch(&self, name: &str, queue: Weak<dyn Ages>) {
         let mut queues = self.work.queues.lock().unwrap_or_else(PoisonError::into_inner);
@@ -147,15 +163,18 @@ impl ImmediateQueue {
 }
 
 /// A queue that can tell how long its keys have been in process.
-pub(super) trait Ages: Send + Sync {
+pub(crate) trait Ages: Send + Sync {
     fn in_process(&self, now: Instant) -> InProcess;
+
+    /// What is wrong, one sentence each.
+    fn troubles(&self, now: Instant) -> Vec<String>;
 }
 
 /// Ages of the keys in process.
 #[derive(Debug, Default, Clone, Copy)]
-pub(super) struct InProcess {
+pub(crate) struct InProcess {
     sum: Duration,
-    longest: Duration,
+    pub(super) longest: Duration,
 }
 
 impl InProcess {
@@ -168,6 +187,9 @@ impl InProcess {
 /// A queue under its name, which outlives it.
 type Named = (String, Weak<dyn Ages>);
 
+/// A controller and a queue of its.
+type Assigned = (&'static str, Weak<dyn Ages>);
+
 /// Upstream's two gauges of work in process, computed when they are read. Upstream sets them every 0.5 s; without that timer an
 /// idle process stays asleep.
 #[derive(Clone)]
@@ -175,6 +197,7 @@ struct InProcessCollector {
     unfinished: GaugeVec,
     longest: GaugeVec,
     queues: Arc<Mutex<Vec<Named>>>,
+    controllers: Arc<Mutex<Vec<Assigned>>>,
 }
 
 impl InProcessCollector {
@@ -193,6 +216,7 @@ impl InProcessCollector {
             unfinished: GaugeVec::new(unfinished, LABELS)?,
             longest: GaugeVec::new(longest, LABELS)?,
             queues: Arc::default(),
+            controllers: Arc::default(),
         })
     }
 }

@@ -28,6 +28,10 @@ pub use metrics::{ImmediateQueue, QueueMetrics};
 /// The longest back-off of one key with upstream's default limiter.
 const MAX_BACKOFF: Duration = Duration::from_secs(1000);
 
+/// Work that does not move for so long is stuck: every request of a sync, its retries included, has ended by then. A panic is worth a
+/// report for as long.
+const STUCK: Duration = Duration::from_secs(600);
+
 /// A queue of keys. Cheap to clone; all clones are one queue.
 pub struct WorkQueue<K> {
     shared: Arc<Shared<K>>,
@@ -53,6 +57,9 @@ struct State<K> {
     backoff: Backoff<K>,
     /// The task that moves due keys; it runs only while keys are delayed.
     timer: Option<AbortHandle>,
+    /// When a key was last taken.
+    moved: Instant,
+    panicked: Option<Instant>,
     shutting_down: bool,
 }
 
@@ -79,6 +86,8 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
             delays: Delays::default(),
             backoff: Backoff::new(max),
             timer: None,
+            moved: Instant::now(),
+            panicked: None,
             shutting_down: false,
         };
         let shared = Arc::new(Shared {
@@ -152,6 +161,7 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
         let marks = state.marks.entry(key.clone()).or_default();
         marks.taken = Some(now);
         let added = marks.added.take();
+        state.moved = now;
         drop(state);
         self.shared.metrics.depth.dec();
         if let Some(added) = added {
@@ -189,6 +199,13 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
     /// Counts a sync that panicked.
     pub(crate) fn count_panic(&self) {
         self.shared.metrics.panics.inc();
+        self.shared.lock().panicked = Some(Instant::now());
+    }
+
+    /// Notes that this is the work of `controller`, for its health check.
+    pub(crate) fn assign(&self, controller: &'static str) {
+        let queue: Weak<Shared<K>> = Arc::downgrade(&self.shared);
+        self.shared.all.assign(controller, queue);
     }
 
     /// Metrics of all queues.
@@ -295,11 +312,29 @@ impl<K: Clone + Eq + Hash + Send + Sync> Done<K> for Shared<K> {
     }
 }
 
-impl<K: Send + Sync> Ages for Shared<K> {
+impl<K: Eq + Hash + Send + Sync> Ages for Shared<K> {
     fn in_process(&self, now: Instant) -> InProcess {
         let state = self.lock();
         let ages = state.marks.values().filter_map(|marks| Some(now.saturating_duration_since(marks.taken?)));
         ages.fold(InProcess::default(), InProcess::with)
+    }
+
+    fn troubles(&self, now: Instant) -> Vec<String> {
+        let mut troubles = Vec::new();
+        let longest = self.in_process(now).longest;
+        if longest > STUCK {
+            troubles.push(format!("a sync of queue {} has been going on for {}s", self.name, longest.as_secs()));
+        }
+        let state = self.lock();
+        let oldest = state.queue.front().and_then(|key| state.marks.get(key)?.added);
+        let still = oldest.map(|added| now.saturating_duration_since(added.max(state.moved)));
+        if let Some(still) = still.filter(|still| *still > STUCK && !state.shutting_down) {
+            troubles.push(format!("queue {} has not moved for {}s", self.name, still.as_secs()));
+        }
+        if let Some(ago) = state.panicked.map(|at| now.saturating_duration_since(at)).filter(|ago| *ago < STUCK) {
+            troubles.push(format!("a sync of queue {} panicked {}s ago", self.name, ago.as_secs()));
+        }
+        troubles
     }
 }
 

@@ -76,11 +76,12 @@ pub(super) fn run(arguments: Vec<String>) -> ExitCode {
 }
 
 async fn serve(args: ApiServerArgs, config: Config) -> Result<(), ApiServerError> {
+    let parent_gone = parent::gone();
     let mut signals = Signals::listen_on_terminal().map_err(ApiServerError::Signals)?;
     let asked_to_end = async {
         tokio::select! {
             () = signals.next() => {}
-            () = parent::gone(), if !args.outlive_parent => {}
+            () = parent_gone, if !args.outlive_parent => {}
         }
     };
     let manifests = args.embedded.manifests()?;

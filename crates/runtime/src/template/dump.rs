@@ -42,7 +42,7 @@ impl<W: Write> Dump<'_, W> {
             Kind::Quantity => self.quantity(value),
             Kind::IntOrString => self.int_or_string(value),
             Kind::Time => self.time(value),
-            Kind::Raw => write!(self.out, "{{Raw:([]uint8){}}}", value.unwrap_or(&Value::Null)),
+            Kind::Raw => self.raw(value),
             Kind::Pointer(target) if value.is_some() => self.bare(*target, value),
             Kind::List(element) => match value.and_then(Value::as_array).filter(|list| !list.is_empty()) {
                 Some(list) => self.list(*element, list),
@@ -114,6 +114,15 @@ impl<W: Write> Dump<'_, W> {
             Some(number) => write!(self.out, "{{Type:(intstr.Type)0 IntVal:(int32){number} StrVal:(string)}}"),
             None => self.out.write_str("{Type:(intstr.Type)0 IntVal:(int32)0 StrVal:(string)}"),
         }
+    }
+
+    /// The bytes of the JSON.
+    fn raw(&mut self, value: Option<&Value>) -> fmt::Result {
+        self.out.write_str("{Raw:([]uint8)")?;
+        for (n, byte) in value.unwrap_or(&Value::Null).to_string().bytes().enumerate() {
+            write!(self.out, "{}{byte}", if n == 0 { "[" } else { " " })?;
+        }
+        self.out.write_str("]}")
     }
 
     /// Upstream dumps the time zone tables of its host with a set time, which nobody can reproduce; ours is at least stable.

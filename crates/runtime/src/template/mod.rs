@@ -6,6 +6,10 @@
 mod big;
 mod canonical;
 mod dump;
+#[cfg(test)]
+mod generated;
+#[cfg(test)]
+mod plain;
 mod quantity;
 #[cfg(test)]
 mod tests;

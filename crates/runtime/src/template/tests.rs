@@ -30,6 +30,8 @@ fn every_recorded_hash_is_reproduced() {
             assert_eq!(&dumped(&case.template), text, "{}", case.name);
         }
         assert_eq!(hash(&case.template, case.collision_count), case.hash, "{}: {}", case.name, dumped(&case.template));
+        let plain = plain::Lines::new().text(&case.template);
+        assert_eq!(plain::hash(&plain, case.collision_count), case.hash, "{}, by the plain text", case.name);
     }
 }
 

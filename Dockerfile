@@ -1,0 +1,27 @@
+# The manager in an image with nothing else in it, not even a shell.
+#   docker buildx build --build-arg STEERSMAN_COMMIT="$(git rev-parse HEAD)" \
+#     --build-arg SOURCE_DATE_EPOCH="$(git log -1 --format=%ct)" \
+#     --output type=image,name=registry.example.com/steersman:0.1.0,rewrite-timestamp=true,push=true .
+# The same commit gives the same binary, and with these arguments the same image, as long as the image of the compiler stays the same.
+# scripts/image.sh does the same without a container engine.
+FROM rust:1.95-alpine AS build
+RUN apk add --no-cache musl-dev
+WORKDIR /src
+COPY . .
+ARG STEERSMAN_COMMIT=""
+RUN scripts/build-static.sh /out
+
+FROM scratch
+ARG STEERSMAN_COMMIT=""
+ARG VERSION="0.1.0"
+LABEL org.opencontainers.image.title="steersman" \
+      org.opencontainers.image.description="The Kubernetes controller manager, in Rust" \
+      org.opencontainers.image.version="${VERSION}" \
+      org.opencontainers.image.revision="${STEERSMAN_COMMIT}" \
+      org.opencontainers.image.licenses="Apache-2.0"
+COPY --from=build /out/ /usr/local/bin/
+ENV PATH=/usr/local/bin
+# Nobody in particular; a number, so that runAsNonRoot can be checked without a list of users.
+USER 65532:65532
+EXPOSE 10257
+ENTRYPOINT ["/usr/local/bin/steersman"]

@@ -9,6 +9,8 @@
 //! when everything that writes has stopped.
 
 mod lease;
+#[cfg(test)]
+mod simulation;
 mod standing;
 mod state;
 #[cfg(test)]

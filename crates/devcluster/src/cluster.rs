@@ -24,7 +24,7 @@ use crate::rest::{Body, Server};
 use crate::running::Running;
 use crate::snapshot::Snapshot;
 use crate::status::Status;
-use crate::store::Change;
+use crate::store::{Change, Compacted, Event};
 
 /// A Kubernetes API server in this process. Clones share the same state.
 ///
@@ -229,6 +229,18 @@ impl DevCluster {
     /// How many objects of a plural resource there are.
     pub fn count(&self, plural: &str) -> usize {
         self.server.registry.find_plural(plural).map_or(0, |entry| entry.store.len())
+    }
+
+    /// Every change after a revision, to objects of all types and in the order they happened, while the histories reach back that far; each
+    /// with the plural name of its resource.
+    pub fn changes(&self, after: u64) -> Result<Vec<(String, Arc<Event>)>, Compacted> {
+        let mut changes = Vec::new();
+        for entry in self.server.registry.stored() {
+            let (events, _) = entry.store.events_after(&self.server.revisions, after, usize::MAX)?;
+            changes.extend(events.into_iter().map(|event| (entry.resource.plural.to_string(), event)));
+        }
+        changes.sort_by_key(|(_, event)| event.revision);
+        Ok(changes)
     }
 
     /// Forgets the history of a plural resource, as compaction does: watches from before now are answered with 410.

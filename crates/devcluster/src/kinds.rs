@@ -321,6 +321,19 @@ impl Registry {
         })
     }
 
+    /// One resource per store: of a kind with several versions the first.
+    pub fn stored(&self) -> Vec<Arc<Registered>> {
+        self.read(|served| {
+            let mut found: Vec<Arc<Registered>> = Vec::new();
+            for entry in served.resources.values() {
+                if !found.iter().any(|known| Arc::ptr_eq(&known.store, &entry.store)) {
+                    found.push(entry.clone());
+                }
+            }
+            found
+        })
+    }
+
     /// The resource of that group, version and plural name.
     pub fn find(&self, group: &str, version: &str, plural: &str) -> Option<Arc<Registered>> {
         let key = (group.to_owned(), version.to_owned(), plural.to_owned());

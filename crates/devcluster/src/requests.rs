@@ -32,6 +32,9 @@ pub struct RequestRecord {
     pub door: Option<SocketAddr>,
     /// What was said, while contents are kept.
     pub content: Option<Arc<Content>>,
+    /// The revision of the latest change in the server when it was answered. Where one request is handled at a time, the changes
+    /// since the record before are those of this request.
+    pub revision: u64,
 }
 
 /// What a request and its answer said.

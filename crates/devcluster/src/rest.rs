@@ -200,6 +200,7 @@ impl Server {
             denied: false,
             door: parts.extensions.get().map(|Through(address)| *address),
             content: None,
+            revision: 0,
         };
         let said = self.log.keeps_contents().then(|| (body.clone(), self.stored_at(parts.uri.path())));
         let mut fate = Fate::Answered;
@@ -214,6 +215,7 @@ impl Server {
             };
             Arc::new(Said { content_type, body, before, answer })
         });
+        record.revision = self.revisions.current();
         self.log.add(record);
         match (response, fate) {
             (Some(response), Fate::Answered) => Ok(response),

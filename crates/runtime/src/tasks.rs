@@ -94,6 +94,14 @@ impl Tasks {
         self.shared.panics.0.clone()
     }
 
+    /// Ends all of them where they wait, as the end of the process would.
+    pub fn abort(&self) {
+        let running: Vec<_> = self.shared.lock().running.values_mut().filter_map(|r| r.abort.take()).collect();
+        for task in running {
+            task.abort();
+        }
+    }
+
     /// Waits until all have ended. Every `report_every` the names of those that still run are logged.
     pub async fn join(&self, report_every: Duration) {
         loop {
@@ -110,10 +118,7 @@ impl Tasks {
 
 impl Drop for Tasks {
     fn drop(&mut self) {
-        let running: Vec<_> = self.shared.lock().running.values_mut().filter_map(|r| r.abort.take()).collect();
-        for task in running {
-            task.abort();
-        }
+        self.abort();
     }
 }
 

@@ -1,0 +1,152 @@
+//! Everything that happened in a cluster, from the server's own log, and the state after each change.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::Value;
+use steersman_devcluster::DevCluster;
+use steersman_devcluster::requests::RequestRecord;
+use steersman_devcluster::store::EventKind;
+
+/// Resources that are no part of the story: they tell of time passing.
+const ASIDE: &[&str] = &["events", "leases"];
+
+/// The objects at one instant, by plural resource and `namespace/name`.
+#[derive(Debug, Clone, Default)]
+pub struct State(BTreeMap<(Arc<str>, Arc<str>), Arc<Value>>);
+
+/// `namespace/name`, or the name of an object without a namespace.
+pub fn key_of(object: &Value) -> String {
+    let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
+    match (text("namespace"), text("name")) {
+        ("", name) => name.to_owned(),
+        (namespace, name) => format!("{namespace}/{name}"),
+    }
+}
+
+impl State {
+    /// All objects of a plural resource.
+    pub fn all<'a>(&'a self, plural: &'a str) -> impl Iterator<Item = &'a Value> {
+        self.0
+            .range((Arc::from(plural), Arc::from(""))..)
+            .take_while(move |((of, _), _)| **of == *plural)
+            .map(|(_, object)| &**object)
+    }
+
+    /// The object with that `namespace/name`.
+    pub fn get(&self, plural: &str, key: &str) -> Option<&Value> {
+        self.0.get(&(Arc::from(plural), Arc::from(key))).map(|object| &**object)
+    }
+
+    /// All objects with their resources.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Value)> {
+        self.0.iter().map(|((plural, _), object)| (&**plural, &**object))
+    }
+
+    pub(crate) fn apply(&mut self, frame: &Frame) {
+        let id = (Arc::clone(&frame.plural), Arc::clone(&frame.key));
+        match frame.happened {
+            Happened::Deleted => drop(self.0.remove(&id)),
+            Happened::Created | Happened::Changed => drop(self.0.insert(id, Arc::clone(&frame.object))),
+        }
+    }
+}
+
+/// What became of an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Happened {
+    /// It appeared.
+    Created,
+    /// It changed.
+    Changed,
+    /// It went away.
+    Deleted,
+}
+
+/// One change.
+#[derive(Debug, Clone)]
+pub struct Frame {
+    /// Its revision.
+    pub revision: u64,
+    /// Plural resource.
+    pub plural: Arc<str>,
+    /// `namespace/name`.
+    pub key: Arc<str>,
+    /// What became of the object.
+    pub happened: Happened,
+    /// The object before.
+    pub before: Option<Arc<Value>>,
+    /// The object afterwards; its last state when it was deleted.
+    pub object: Arc<Value>,
+    /// The `User-Agent` of who did it; empty when that is not known.
+    pub by: String,
+}
+
+impl Frame {
+    /// Whether a client with this last part of its `User-Agent` did it.
+    pub fn is_by(&self, identity: &str) -> bool {
+        self.by.rsplit('/').next() == Some(identity)
+    }
+
+    /// Whether it began the end of the object: it was marked for deletion, or went away unmarked.
+    pub fn begins_deletion(&self) -> bool {
+        let marked = |object: &Value| !object["metadata"]["deletionTimestamp"].is_null();
+        let before = self.before.as_deref().is_some_and(marked);
+        !before && (self.happened == Happened::Deleted || marked(&self.object))
+    }
+}
+
+/// A film under way.
+#[derive(Default)]
+pub(crate) struct Film {
+    position: u64,
+    pub(crate) state: State,
+    pub(crate) frames: Vec<Frame>,
+}
+
+impl Film {
+    /// Takes what happened since the last time; whether anything did.
+    pub(crate) fn advance(&mut self, cluster: &DevCluster) -> bool {
+        let taken = self.frames.len();
+        let changes = cluster.changes(self.position).expect("a story is shorter than the history of the server");
+        for (plural, event) in changes {
+            self.position = event.revision;
+            if ASIDE.contains(&&*plural) {
+                continue;
+            }
+            let id: (Arc<str>, Arc<str>) = (Arc::from(plural), Arc::clone(&event.object().key));
+            let frame = Frame {
+                revision: event.revision,
+                happened: match event.kind {
+                    EventKind::Added => Happened::Created,
+                    EventKind::Modified => Happened::Changed,
+                    EventKind::Deleted => Happened::Deleted,
+                },
+                before: self.state.0.get(&id).cloned(),
+                object: Arc::new(event.object().to_value()),
+                by: String::new(),
+                plural: id.0,
+                key: id.1,
+            };
+            self.state.apply(&frame);
+            self.frames.push(frame);
+        }
+        self.frames.len() > taken
+    }
+
+    /// Writes down who did what, as far as the log of requests goes back.
+    pub(crate) fn attribute(&mut self, requests: &[RequestRecord]) {
+        let writes: Vec<&RequestRecord> = requests.iter().filter(|request| is_write(request)).collect();
+        for frame in &mut self.frames {
+            let at = writes.partition_point(|request| request.revision < frame.revision);
+            let before = at.checked_sub(1).and_then(|before| writes.get(before));
+            if let Some(request) = writes.get(at).filter(|_| before.is_some()) {
+                request.user_agent.clone_into(&mut frame.by);
+            }
+        }
+    }
+}
+
+pub(crate) fn is_write(request: &RequestRecord) -> bool {
+    matches!(&*request.verb, "create" | "update" | "patch" | "delete" | "deletecollection")
+}

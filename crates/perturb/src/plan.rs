@@ -1,0 +1,317 @@
+//! What goes wrong in one run, and where: data with a name that can be typed.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use rand::rngs::StdRng;
+use rand::seq::SliceRandom;
+use rand::{Rng, SeedableRng};
+use steersman_devcluster::faults::{self, EventFault, Matcher, RequestFault};
+
+use crate::manager::AGENT;
+use crate::run::Recording;
+
+/// Points of one kind that are tried at most.
+const POINTS: usize = 120;
+/// Runs with random delays.
+const SHUFFLES: u64 = 40;
+/// How many revisions the view of a restarted manager lags.
+const BEHIND: [u64; 4] = [1, 2, 5, 12];
+
+/// Around a write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum When {
+    /// It never reaches the server.
+    Before,
+    /// It is stored, and its answer never read.
+    After,
+}
+
+/// What goes wrong, and where. Writes, requests and events are counted from 1 and are those of managers.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Plan {
+    /// Nothing.
+    Nothing,
+    /// The manager crashes at a write and starts anew, once for each point; later points count from the restart.
+    Crash(Vec<(When, usize)>),
+    /// The leader loses its Lease at a write, and a standby takes over.
+    Failover(When, usize),
+    /// The manager crashes after a write and starts anew with a view that lags this many revisions, for a while.
+    Stale(usize, u64),
+    /// Something happens to an event of a watch.
+    Event(String, usize, EventPlan),
+    /// A request is answered badly, or not at all.
+    Answer(usize, Answer),
+    /// Every request and event takes a random time.
+    Shuffle(u64),
+}
+
+macro_rules! named {
+    ($(#[$doc:meta])* $name:ident { $($variant:ident = $text:literal),+ $(,)? }) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+        #[allow(missing_docs, reason = "the texts say it")]
+        pub enum $name { $($variant),+ }
+
+        impl $name {
+            const ALL: &[(Self, &str)] = &[$((Self::$variant, $text)),+];
+
+            fn text(self) -> &'static str {
+                Self::ALL.iter().find(|(known, _)| *known == self).map_or("", |(_, text)| text)
+            }
+
+            fn parse(text: &str) -> Option<Self> {
+                Self::ALL.iter().find(|(_, known)| *known == text).map(|(found, _)| *found)
+            }
+        }
+    };
+}
+
+named! {
+    /// What happens to an event.
+    EventPlan { Drop = "drop", Coalesce = "coalesce", Close = "close", Expire = "expire", Delay = "delay", Stall = "stall" }
+}
+
+named! {
+    /// What becomes of a request.
+    Answer {
+        Conflict = "409", Expired = "410", Throttled = "429", Internal = "500", Lost = "lost", Reset = "reset", Timeout = "timeout",
+        LateTimeout = "timeout-after",
+    }
+}
+
+impl EventPlan {
+    fn fault(self) -> EventFault {
+        match self {
+            Self::Drop => EventFault::Drop { repaired_after: Duration::from_secs(2) },
+            Self::Coalesce => EventFault::Coalesce(Duration::from_secs(2)),
+            Self::Close => EventFault::Close,
+            Self::Expire => EventFault::Expire,
+            Self::Delay => EventFault::Delay(Duration::from_secs(1)),
+            Self::Stall => EventFault::Delay(Duration::from_secs(40)),
+        }
+    }
+}
+
+impl Answer {
+    fn fault(self) -> RequestFault {
+        match self {
+            Self::Conflict => RequestFault::Reject(faults::conflict()),
+            Self::Expired => RequestFault::Reject(faults::expired()),
+            Self::Throttled => RequestFault::Reject(faults::throttled(2)),
+            Self::Internal => RequestFault::Reject(faults::internal_error()),
+            Self::Lost => RequestFault::LoseAnswer,
+            Self::Reset => RequestFault::Reset,
+            Self::Timeout => RequestFault::Hang,
+            Self::LateTimeout => RequestFault::HangAfterwards,
+        }
+    }
+}
+
+impl When {
+    pub(crate) fn fault(self) -> RequestFault {
+        match self {
+            Self::Before => RequestFault::Hang,
+            Self::After => RequestFault::HangAfterwards,
+        }
+    }
+
+    fn text(self) -> &'static str {
+        match self {
+            Self::Before => "before",
+            Self::After => "after",
+        }
+    }
+}
+
+/// A rule to be in force from the start.
+pub(crate) enum Fault {
+    Request(Matcher, RequestFault, Option<usize>),
+    Event(Matcher, EventFault, Option<usize>),
+}
+
+/// The writes of managers that count.
+pub(crate) fn writes() -> Matcher {
+    Matcher::writes().client(AGENT).except("events").except("leases")
+}
+
+/// All requests of managers that count.
+pub(crate) fn requests() -> Matcher {
+    Matcher::default().client(AGENT).except("events").except("leases")
+}
+
+/// The events of a resource that managers are told.
+pub(crate) fn events(plural: &str) -> Matcher {
+    Matcher::new("watch", plural).client(AGENT)
+}
+
+impl Plan {
+    /// The pattern it belongs to, for tables.
+    pub fn pattern(&self) -> &'static str {
+        match self {
+            Self::Nothing => "nothing",
+            Self::Crash(points) if points.len() > 1 => "crash twice",
+            Self::Crash(_) => "crash",
+            Self::Failover(..) => "failover",
+            Self::Stale(..) => "stale view",
+            Self::Event(..) => "unobserved event",
+            Self::Answer(..) => "faulty answer",
+            Self::Shuffle(_) => "reordering",
+        }
+    }
+
+    /// What is broken from the start.
+    pub(crate) fn faults(&self, watched: &BTreeMap<String, usize>) -> Vec<Fault> {
+        let at_write = |when: When, nth: usize| vec![Fault::Request(writes().nth(nth), when.fault(), Some(1))];
+        match self {
+            Self::Nothing => Vec::new(),
+            Self::Crash(points) => points.first().map(|(when, nth)| at_write(*when, *nth)).unwrap_or_default(),
+            Self::Failover(when, nth) => at_write(*when, *nth),
+            Self::Stale(nth, _) => at_write(When::After, *nth),
+            Self::Event(plural, nth, fault) => vec![Fault::Event(events(plural).nth(*nth), fault.fault(), Some(1))],
+            Self::Answer(nth, answer) => vec![Fault::Request(requests().nth(*nth), answer.fault(), Some(1))],
+            Self::Shuffle(_) => {
+                let slow = RequestFault::DelayUpTo(Duration::from_millis(200));
+                let late =
+                    |plural: &String| Fault::Event(events(plural), EventFault::DelayUpTo(Duration::from_millis(300)), None);
+                std::iter::once(Fault::Request(requests(), slow, None)).chain(watched.keys().map(late)).collect()
+            }
+        }
+    }
+
+    /// Every plan that the reference run suggests, in a fixed order.
+    pub fn derived(recording: &Recording) -> Vec<Self> {
+        let mut plans = Vec::new();
+        let both = [When::Before, When::After];
+        let at_writes: Vec<(When, usize)> =
+            points(recording.writes).into_iter().flat_map(|nth| both.map(|when| (when, nth))).collect();
+        plans.extend(at_writes.iter().map(|point| Self::Crash(vec![*point])));
+        plans.extend(at_writes.iter().map(|(when, nth)| Self::Failover(*when, *nth)));
+        let mut random = StdRng::seed_from_u64(recording.writes as u64);
+        plans.extend(at_writes.iter().map(|first| {
+            let second = (both[random.random_range(0..2)], random.random_range(1..=recording.writes.clamp(1, 6)));
+            Self::Crash(vec![*first, second])
+        }));
+        plans.extend(points(recording.writes).into_iter().flat_map(|nth| BEHIND.map(|behind| Self::Stale(nth, behind))));
+        for (plural, count) in &recording.events {
+            let faults = |nth: usize| EventPlan::ALL.iter().map(move |(fault, _)| (nth, *fault));
+            plans.extend(points(*count).into_iter().flat_map(faults).map(|(nth, fault)| Self::Event(plural.clone(), nth, fault)));
+        }
+        let answers = |nth: usize| Answer::ALL.iter().map(move |(answer, _)| Self::Answer(nth, *answer));
+        plans.extend(points(recording.requests).into_iter().flat_map(answers));
+        plans.extend((0..SHUFFLES).map(Self::Shuffle));
+        plans
+    }
+
+    /// At most `limit` of them, of every pattern as many as of the others as far as there are so many; the same ones each time.
+    pub fn sample(mut plans: Vec<Self>, limit: usize, seed: u64) -> Vec<Self> {
+        if plans.len() <= limit {
+            return plans;
+        }
+        plans.shuffle(&mut StdRng::seed_from_u64(seed));
+        let mut patterns: BTreeMap<&str, Vec<Self>> = BTreeMap::new();
+        for plan in plans {
+            patterns.entry(plan.pattern()).or_default().push(plan);
+        }
+        let mut chosen = Vec::new();
+        while chosen.len() < limit {
+            let left = limit - chosen.len();
+            chosen.extend(patterns.values_mut().filter_map(Vec::pop).take(left));
+        }
+        chosen.sort();
+        chosen
+    }
+}
+
+/// The numbers up to `count`, thinned out evenly where there are many.
+fn points(count: usize) -> Vec<usize> {
+    let shown = count.min(POINTS);
+    (0..shown).map(|at| 1 + at * count / shown).collect()
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Nothing => f.write_str("nothing"),
+            Self::Crash(points) => {
+                f.write_str("crash")?;
+                points.iter().try_for_each(|(when, nth)| write!(f, ":{}:{nth}", when.text()))
+            }
+            Self::Failover(when, nth) => write!(f, "failover:{}:{nth}", when.text()),
+            Self::Stale(nth, behind) => write!(f, "stale:{nth}:{behind}"),
+            Self::Event(plural, nth, fault) => write!(f, "event:{plural}:{nth}:{}", fault.text()),
+            Self::Answer(nth, answer) => write!(f, "answer:{nth}:{}", answer.text()),
+            Self::Shuffle(seed) => write!(f, "shuffle:{seed}"),
+        }
+    }
+}
+
+impl FromStr for Plan {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let unknown = || format!("no plan is called {text:?}");
+        let number = |text: &str| text.parse::<usize>().map_err(|_| unknown());
+        let when = |text: &str| match text {
+            "before" => Ok(When::Before),
+            "after" => Ok(When::After),
+            _ => Err(unknown()),
+        };
+        let parts: Vec<&str> = text.split(':').collect();
+        match parts[..] {
+            ["nothing"] => Ok(Self::Nothing),
+            ["crash", ref points @ ..] if !points.is_empty() && points.len() % 2 == 0 => {
+                let point = |pair: &[&str]| Ok((when(pair[0])?, number(pair[1])?));
+                points.chunks(2).map(point).collect::<Result<_, String>>().map(Self::Crash)
+            }
+            ["failover", at, nth] => Ok(Self::Failover(when(at)?, number(nth)?)),
+            ["stale", nth, behind] => Ok(Self::Stale(number(nth)?, number(behind)? as u64)),
+            ["event", plural, nth, fault] => {
+                Ok(Self::Event(plural.to_owned(), number(nth)?, EventPlan::parse(fault).ok_or_else(unknown)?))
+            }
+            ["answer", nth, answer] => Ok(Self::Answer(number(nth)?, Answer::parse(answer).ok_or_else(unknown)?)),
+            ["shuffle", seed] => Ok(Self::Shuffle(number(seed)? as u64)),
+            _ => Err(unknown()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn recording() -> Recording {
+        Recording { writes: 12, requests: 300, events: BTreeMap::from([("pods".to_owned(), 9)]), ..Recording::default() }
+    }
+
+    #[test]
+    fn every_plan_has_a_name_of_its_own_that_leads_back_to_it() {
+        let mut plans = Plan::derived(&recording());
+        assert!(plans.len() > 1000, "{}", plans.len());
+        for plan in &plans {
+            assert_eq!(plan.to_string().parse::<Plan>().as_ref(), Ok(plan));
+        }
+        let all = plans.len();
+        plans.sort();
+        plans.dedup();
+        assert_eq!(plans.len(), all);
+        for wrong in ["", "crash", "crash:1", "crash:before:x", "event:pods:1:eat", "answer:1:418", "stale:1"] {
+            assert!(wrong.parse::<Plan>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_sample_has_every_pattern_and_is_the_same_each_time() {
+        let plans = Plan::derived(&recording());
+        let sample = Plan::sample(plans.clone(), 30, 7);
+        assert_eq!(sample.len(), 30);
+        assert_eq!(sample, Plan::sample(plans.clone(), 30, 7));
+        let mut patterns: Vec<_> = sample.iter().map(Plan::pattern).collect();
+        patterns.sort_unstable();
+        patterns.dedup();
+        assert_eq!(patterns.len(), 7);
+        assert_eq!(Plan::sample(plans.clone(), usize::MAX, 7).len(), plans.len());
+    }
+}

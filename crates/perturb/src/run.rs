@@ -1,0 +1,347 @@
+//! One run: the story is told while the plan breaks something, and the end is judged.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use http::Method;
+use jiff::Timestamp;
+use steersman_devcluster::DevCluster;
+use steersman_devcluster::faults::{Matcher, RequestFault, RuleId};
+use steersman_runtime::clock::Clock;
+use steersman_runtime::tasks::CancellationToken;
+
+use crate::film::{Film, State, is_write};
+use crate::logs::Logs;
+use crate::manager::{AGENT, Manager};
+use crate::mask::{Masked, difference, masked};
+use crate::oracle::{self, Counts};
+use crate::plan::{self, Fault, Plan};
+use crate::scenario::{Scenario, Step};
+
+/// When every story begins.
+const BEGIN: i64 = 1_700_000_000;
+/// How often somebody who waits looks.
+const LOOK: Duration = Duration::from_millis(100);
+/// How long a user waits for something to become so, and everybody for the end.
+const PATIENCE: Duration = Duration::from_secs(30 * 60);
+/// How long nothing may be written for a reference run to have come to its end.
+const QUIET: Duration = Duration::from_secs(90);
+/// Longer than anything that a plan breaks stays broken.
+const SETTLE: Duration = Duration::from_secs(90);
+/// How long nothing may be written after the end.
+const STABLE: Duration = Duration::from_secs(600);
+/// How long a view lags.
+const LAG: Duration = Duration::from_secs(20);
+/// How long a process needs to come back after a crash.
+const RESTART: Duration = Duration::from_secs(1);
+/// Between the end of one leadership and the start of the next.
+const TAKEOVER: Duration = Duration::from_secs(15);
+
+/// What a run without faults does.
+#[derive(Debug, Default)]
+pub struct Recording {
+    /// Writes of the manager.
+    pub writes: usize,
+    /// All of its requests.
+    pub requests: usize,
+    /// Events it was told, by resource.
+    pub events: BTreeMap<String, usize>,
+    pub(crate) end: Masked,
+    pub(crate) counts: Counts,
+}
+
+/// What came of a run.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// What was wrong; empty when nothing was.
+    pub violations: Vec<String>,
+    /// Whether the story came to the point where the plan breaks something.
+    pub met: bool,
+    /// Time as the story counts it.
+    pub virtual_time: Duration,
+    /// Time as everybody else does.
+    pub real_time: Duration,
+}
+
+/// Tells the story without faults, twice: the second time it is known which watches there are.
+///
+/// # Errors
+/// The violations of a story that has no stable end of its own.
+pub fn record(scenario: &'static Scenario) -> Result<Recording, Vec<String>> {
+    let first = stage(scenario, &Plan::Nothing, None)?;
+    let second = stage(scenario, &Plan::Nothing, Some(&first.recording))?;
+    let violations = second.outcome.violations;
+    if violations.is_empty() { Ok(second.recording) } else { Err(violations) }
+}
+
+/// Tells the story under a plan.
+pub fn run(scenario: &'static Scenario, plan: &Plan, reference: &Recording) -> Outcome {
+    match stage(scenario, plan, Some(reference)) {
+        Ok(told) => told.outcome,
+        Err(violations) => Outcome { violations, ..Outcome::default() },
+    }
+}
+
+struct Told {
+    outcome: Outcome,
+    recording: Recording,
+}
+
+fn stage(scenario: &'static Scenario, plan: &Plan, reference: Option<&Recording>) -> Result<Told, Vec<String>> {
+    let (logs, begun) = (Logs::collect(), Instant::now());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
+    let runtime = runtime.map_err(|error| vec![format!("no runtime: {error}")])?;
+    let play = std::panic::AssertUnwindSafe(|| runtime.block_on(Play::tell(scenario, plan, reference)));
+    let told = std::panic::catch_unwind(play).map_err(|_| vec!["panic in the story itself".to_owned()])?;
+    let mut told = told?;
+    told.outcome.violations.extend(oracle::unexpected(scenario, plan, logs.take()));
+    told.outcome.real_time = begun.elapsed();
+    Ok(told)
+}
+
+/// A cluster with a manager, and whoever perturbs them.
+struct Play<'a> {
+    scenario: &'static Scenario,
+    plan: &'a Plan,
+    cluster: DevCluster,
+    /// The revision the story began at; nobody sees anything older.
+    begin: u64,
+    leader: Option<Manager>,
+    managers: usize,
+    panics: usize,
+    /// Set when nothing more is to be broken.
+    over: CancellationToken,
+}
+
+impl<'a> Play<'a> {
+    async fn tell(scenario: &'static Scenario, plan: &'a Plan, reference: Option<&Recording>) -> Result<Told, Vec<String>> {
+        let begun = tokio::time::Instant::now();
+        let clock = Clock::runtime(Timestamp::from_second(BEGIN).expect("a time of our era"));
+        let builder = DevCluster::builder().clock(clock).managed_fields(false).nodes(scenario.nodes);
+        let cluster = builder.start().await.map_err(|error| vec![error.to_string()])?;
+        let watched = reference.map(|reference| reference.events.clone()).unwrap_or_default();
+        let counters = Counters::new(&cluster, watched.keys());
+        let faults: Vec<RuleId> = plan.faults(&watched).into_iter().map(|fault| arm(&cluster, fault)).collect();
+
+        let over = CancellationToken::new();
+        let begin = cluster.revision();
+        let mut play =
+            Play { scenario, plan, cluster: cluster.clone(), begin, leader: None, managers: 0, panics: 0, over: over.clone() };
+        let mut film = Film::default();
+        let standby = matches!(plan, Plan::Failover(..)).then(|| Manager::standby(&cluster, scenario, 2));
+        let story = async {
+            let told = tell(&cluster, scenario, reference, &mut film).await;
+            over.cancel();
+            told
+        };
+        let (told, ()) = tokio::join!(story, play.perturb(faults.first().copied(), standby));
+        if let Some(leader) = play.leader.take() {
+            play.panics += leader.stop().await;
+        }
+        film.advance(&cluster);
+        let requests = cluster.requests();
+        film.attribute(&requests);
+        cluster.stop().await;
+
+        let recording = counters.read(&cluster, &requests, &film);
+        let mut outcome = Outcome { virtual_time: begun.elapsed(), ..Outcome::default() };
+        outcome.met = faults.is_empty() || faults.iter().any(|rule| cluster.faults().hits(*rule) > 0);
+        outcome.violations.extend(told.err());
+        outcome.violations.extend((play.panics > 0).then(|| format!("{} panics", play.panics)));
+        outcome.violations.extend(oracle::unsafe_instants(scenario, &film));
+        outcome.violations.extend(oracle::two_leaders(&requests));
+        if let Some(reference) = reference.filter(|reference| !reference.end.is_empty()) {
+            outcome.violations.extend(oracle::churn(scenario, &reference.counts, &recording.counts));
+        }
+        Ok(Told { outcome, recording })
+    }
+
+    async fn perturb(&mut self, rule: Option<RuleId>, standby: Option<Manager>) {
+        self.start().await;
+        match (self.plan, rule) {
+            (Plan::Crash(points), Some(mut rule)) => {
+                for at in 0..points.len() {
+                    if !self.met(rule).await {
+                        break;
+                    }
+                    self.crash().await;
+                    tokio::time::sleep(RESTART).await;
+                    if let Some((when, nth)) = points.get(at + 1) {
+                        rule = self.cluster.faults().on_request(plan::writes().nth(*nth), when.fault(), Some(1));
+                    }
+                    self.start().await;
+                }
+            }
+            (Plan::Failover(..), Some(rule)) if self.met(rule).await => {
+                if let Some(leader) = &self.leader {
+                    leader.lose_lease();
+                }
+                tokio::time::sleep(RESTART).await;
+                self.crash().await;
+                tokio::time::sleep(TAKEOVER).await;
+                self.managers += 1;
+                if let Some(mut next) = standby {
+                    next.lead(self.cluster.revision()).await;
+                    self.leader = Some(next);
+                }
+            }
+            (Plan::Stale(_, behind), Some(rule)) if self.met(rule).await => {
+                self.crash().await;
+                let revision = self.cluster.revision().saturating_sub(*behind).max(self.begin);
+                let view = self.cluster.faults().hold_view(Matcher::default().client(AGENT), revision);
+                let cluster = self.cluster.clone();
+                let catch_up = async {
+                    tokio::time::sleep(LAG).await;
+                    cluster.faults().remove(view);
+                };
+                tokio::join!(self.start(), catch_up);
+            }
+            _ => {}
+        }
+        self.over.cancelled().await;
+    }
+
+    /// Whether the rule is met before the story is over.
+    async fn met(&self, rule: RuleId) -> bool {
+        self.over.run_until_cancelled(self.cluster.faults().met(rule)).await.is_some()
+    }
+
+    async fn start(&mut self) {
+        self.managers += 1;
+        let mut manager = Manager::standby(&self.cluster, self.scenario, self.managers);
+        // Whoever starts to lead has just written its Lease.
+        let since = self.cluster.revision();
+        // A manager that cannot fill its caches is one that never leads.
+        let over = self.over.clone();
+        if over.run_until_cancelled(manager.lead(since)).await.is_some() {
+            self.leader = Some(manager);
+        }
+    }
+
+    async fn crash(&mut self) {
+        if let Some(leader) = self.leader.take() {
+            self.panics += leader.crash().await;
+        }
+    }
+}
+
+fn arm(cluster: &DevCluster, fault: Fault) -> RuleId {
+    match fault {
+        Fault::Request(matcher, fault, times) => cluster.faults().on_request(matcher, fault, times),
+        Fault::Event(matcher, fault, times) => cluster.faults().on_event(matcher, fault, times),
+    }
+}
+
+/// The user, and whoever waits for the end. An error is what never happened.
+async fn tell(cluster: &DevCluster, scenario: &Scenario, reference: Option<&Recording>, film: &mut Film) -> Result<(), String> {
+    for step in (scenario.steps)() {
+        let done = match step {
+            Step::Create(object) => cluster.create(object).await,
+            Step::Load(object) => cluster.load(object).map(|()| serde_json::Value::Null),
+            Step::Patch(path, patch) => cluster.patch(&path, patch).await,
+            Step::Delete(path, options) => cluster.call(Method::DELETE, &path, "application/json", options.to_string()).await,
+            Step::Until(what, holds) => {
+                until(cluster, film, PATIENCE, |state| holds(state)).await.map_err(|()| format!("progress: never {what}"))?;
+                continue;
+            }
+            Step::Sleep(time) => {
+                tokio::time::sleep(time).await;
+                continue;
+            }
+        };
+        done.map_err(|status| format!("a user was refused: {}", status.message))?;
+    }
+    match reference.filter(|reference| !reference.end.is_empty()) {
+        Some(reference) => {
+            // Twice: what is still under way, such as an event that comes late, may lead away from the end for a moment.
+            for settle in [SETTLE, Duration::ZERO] {
+                let ended = until(cluster, film, PATIENCE, |state| masked(state) == reference.end).await;
+                ended.map_err(|()| format!("progress: another end\n{}", difference(&reference.end, &masked(&film.state))))?;
+                tokio::time::sleep(settle).await;
+                film.advance(cluster);
+            }
+        }
+        None => rest(cluster).await?,
+    }
+    let (writes, end) = (written(cluster).len(), masked(&film.state));
+    tokio::time::sleep(STABLE).await;
+    let later = written(cluster);
+    film.advance(cluster);
+    let moved = difference(&end, &masked(&film.state));
+    match (later.get(writes..), &*moved) {
+        (Some([]), "") => Ok(()),
+        (Some(later), _) => Err(format!("stability: after the end {later:?}\n{moved}")),
+        (None, _) => Err("stability: the log of requests is too short".to_owned()),
+    }
+}
+
+async fn until(cluster: &DevCluster, film: &mut Film, limit: Duration, holds: impl Fn(&State) -> bool) -> Result<(), ()> {
+    let limit = tokio::time::Instant::now() + limit;
+    let mut news = true;
+    while tokio::time::Instant::now() < limit {
+        news |= film.advance(cluster);
+        if std::mem::take(&mut news) && holds(&film.state) {
+            return Ok(());
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+    Err(())
+}
+
+/// Waits until the manager has not written for a while.
+async fn rest(cluster: &DevCluster) -> Result<(), String> {
+    let limit = tokio::time::Instant::now() + PATIENCE;
+    loop {
+        let before = written(cluster).len();
+        tokio::time::sleep(QUIET).await;
+        let writes = written(cluster);
+        if writes.len() == before {
+            return Ok(());
+        }
+        if tokio::time::Instant::now() > limit {
+            return Err(format!("progress: still writing: {:?}", writes.last()));
+        }
+    }
+}
+
+/// The writes of managers so far, Events aside.
+fn written(cluster: &DevCluster) -> Vec<String> {
+    let requests = cluster.requests();
+    let ours = requests.iter().filter(|request| is_write(request) && request.user_agent.contains(AGENT));
+    ours.filter(|request| !request.resource.starts_with("events"))
+        .map(|request| format!("{} {} {}", request.verb, request.path, request.status))
+        .collect()
+}
+
+/// Rules that break nothing and count.
+struct Counters {
+    writes: RuleId,
+    requests: RuleId,
+    events: Vec<(String, RuleId)>,
+}
+
+impl Counters {
+    fn new<'a>(cluster: &DevCluster, watched: impl Iterator<Item = &'a String>) -> Self {
+        let faults = cluster.faults();
+        let count = |matcher| faults.on_request(matcher, RequestFault::Delay(Duration::ZERO), None);
+        let events = watched.map(|plural| {
+            let nothing = steersman_devcluster::faults::EventFault::Delay(Duration::ZERO);
+            (plural.clone(), faults.on_event(plan::events(plural), nothing, None))
+        });
+        Self { writes: count(plan::writes()), requests: count(plan::requests()), events: events.collect() }
+    }
+
+    fn read(self, cluster: &DevCluster, requests: &[steersman_devcluster::requests::RequestRecord], film: &Film) -> Recording {
+        let faults = cluster.faults();
+        let watches = requests.iter().filter(|request| request.verb == "watch" && request.user_agent.contains(AGENT));
+        let mut events: BTreeMap<String, usize> = watches.map(|request| (request.resource.clone(), 0)).collect();
+        events.extend(self.events.into_iter().map(|(plural, rule)| (plural, faults.hits(rule))));
+        Recording {
+            writes: faults.hits(self.writes),
+            requests: faults.hits(self.requests),
+            events,
+            end: masked(&film.state),
+            counts: oracle::counts(film),
+        }
+    }
+}

@@ -1,0 +1,302 @@
+//! The suite: all scenarios under their plans, on several threads, and a table of what came of it.
+
+use std::collections::VecDeque;
+use std::fmt::Write as _;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::plan::Plan;
+use crate::run::{Outcome, record, run};
+use crate::scenario::Scenario;
+
+const USAGE: &str = "\
+options: --plans N (per scenario) | --nightly | --all, --threads N, --write FILE, --replay SCENARIO PLAN [--times N], --scenarios
+any other argument selects the scenarios whose name contains it";
+
+/// Plans per scenario where nothing else is asked for: what continuous integration can wait for.
+const SAMPLE: usize = 8;
+/// Violations of one run that are shown.
+const SHOWN: usize = 5;
+/// Plans per scenario of a nightly run.
+const NIGHTLY: usize = 200;
+
+/// What was asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Arguments {
+    plans: usize,
+    threads: usize,
+    write: Option<PathBuf>,
+    replay: Option<(String, String)>,
+    times: usize,
+    list: bool,
+    only: Vec<String>,
+}
+
+impl Arguments {
+    /// Reads the command line. Options of Rust's own test harness are passed over, as `cargo test` gives them to every test program.
+    ///
+    /// # Errors
+    /// What is missing or no number, with the usage.
+    pub fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Self, String> {
+        let mut parsed = Self { plans: SAMPLE, threads: 2, write: None, replay: None, times: 1, list: false, only: Vec::new() };
+        let missing = |of: &str| format!("{of} needs a value\n{USAGE}");
+        let number = |of: &str, text: Option<String>| {
+            text.and_then(|text| text.parse::<usize>().ok()).ok_or_else(|| format!("{of} needs a number\n{USAGE}"))
+        };
+        while let Some(argument) = arguments.next() {
+            match &*argument {
+                "--plans" => parsed.plans = number("--plans", arguments.next())?,
+                "--nightly" => parsed.plans = NIGHTLY,
+                "--all" => parsed.plans = usize::MAX,
+                "--threads" => parsed.threads = number("--threads", arguments.next())?.max(1),
+                "--times" => parsed.times = number("--times", arguments.next())?.max(1),
+                "--write" => parsed.write = Some(arguments.next().ok_or_else(|| missing("--write"))?.into()),
+                "--replay" => {
+                    let scenario = arguments.next().ok_or_else(|| missing("--replay"))?;
+                    parsed.replay = Some((scenario, arguments.next().ok_or_else(|| missing("--replay"))?));
+                }
+                "--scenarios" => parsed.list = true,
+                "--help" => return Err(USAGE.to_owned()),
+                // Rust's harness.
+                "--test-threads" | "--skip" | "--format" | "--color" => drop(arguments.next()),
+                option if option.starts_with('-') => {}
+                _ => parsed.only.push(argument),
+            }
+        }
+        Ok(parsed)
+    }
+
+    fn selects(&self, scenario: &Scenario) -> bool {
+        self.only.is_empty() || self.only.iter().any(|part| scenario.id().contains(part.as_str()))
+    }
+}
+
+/// Runs what the command line asks for. `known` are plans that once found something: they are run each time, whatever the sample.
+pub fn main(scenarios: &'static [Scenario], known: &[(&str, &str)]) -> ExitCode {
+    let arguments = match Arguments::parse(std::env::args().skip(1)) {
+        Ok(arguments) => arguments,
+        Err(usage) => {
+            println!("{usage}");
+            return ExitCode::FAILURE;
+        }
+    };
+    if arguments.list {
+        scenarios.iter().for_each(|scenario| println!("{}", scenario.id()));
+        return ExitCode::SUCCESS;
+    }
+    if let Some((scenario, plan)) = &arguments.replay {
+        return replay(scenarios, scenario, plan, arguments.times);
+    }
+    let (begun, chosen) = (Instant::now(), scenarios.iter().filter(|scenario| arguments.selects(scenario)).collect::<Vec<_>>());
+    let recorded = in_parallel(&chosen, arguments.threads, |scenario| (*scenario, record(scenario)));
+    let mut jobs = Vec::new();
+    let mut table = Table::default();
+    for (scenario, recording) in &recorded {
+        match recording {
+            Ok(recording) => {
+                let all = Plan::derived(recording);
+                table.row(scenario).derived += all.len();
+                let mut plans = Plan::sample(all, arguments.plans, seed_of(&scenario.id()));
+                let again = known.iter().filter(|(of, _)| *of == scenario.id());
+                plans.extend(again.map(|(_, plan)| plan.parse::<Plan>().unwrap_or_else(|error| panic!("{error}"))));
+                jobs.extend(plans.into_iter().map(|plan| (*scenario, recording, plan)));
+            }
+            Err(violations) => {
+                let failed = Outcome { violations: violations.clone(), ..Outcome::default() };
+                table.add(scenario, &Plan::Nothing, &failed);
+            }
+        }
+    }
+    let outcomes = in_parallel(&jobs, arguments.threads, |(scenario, recording, plan)| run(scenario, plan, recording));
+    for ((scenario, _, plan), outcome) in jobs.iter().zip(&outcomes) {
+        table.add(scenario, plan, outcome);
+    }
+    let text = table.text(begun.elapsed());
+    print!("{text}");
+    if let Some(path) = &arguments.write
+        && let Err(error) = write_between_marks(path, &text)
+    {
+        eprintln!("{}: {error}", path.display());
+        return ExitCode::FAILURE;
+    }
+    if table.failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn replay(scenarios: &'static [Scenario], id: &str, plan: &str, times: usize) -> ExitCode {
+    let Some(scenario) = scenarios.iter().find(|scenario| scenario.id() == id) else {
+        eprintln!("no scenario is called {id:?}; --scenarios lists them");
+        return ExitCode::FAILURE;
+    };
+    let (plan, recording) = match (plan.parse::<Plan>(), record(scenario)) {
+        (Ok(plan), Ok(recording)) => (plan, recording),
+        (Err(error), _) => {
+            eprintln!("{error}");
+            return ExitCode::FAILURE;
+        }
+        (_, Err(violations)) => {
+            eprintln!("the story fails without faults:\n{}", violations.join("\n"));
+            return ExitCode::FAILURE;
+        }
+    };
+    let failed: Vec<Outcome> =
+        (0..times).map(|_| run(scenario, &plan, &recording)).filter(|outcome| !outcome.violations.is_empty()).collect();
+    for outcome in failed.iter().take(3) {
+        println!("{}", outcome.violations.join("\n"));
+    }
+    println!("{id} {plan}: {} of {times} runs failed", failed.len());
+    if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// The answers of `work`, in the order of `jobs`.
+fn in_parallel<J: Sync, T: Send>(jobs: &[J], threads: usize, work: impl Fn(&J) -> T + Sync) -> Vec<T> {
+    let queue: Mutex<VecDeque<(usize, &J)>> = Mutex::new(jobs.iter().enumerate().collect());
+    let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+    let mut answers: Vec<(usize, T)> = std::thread::scope(|scope| {
+        let run = || std::iter::from_fn(next).map(|(at, job)| (at, work(job))).collect::<Vec<_>>();
+        let running: Vec<_> = (0..threads).map(|_| scope.spawn(run)).collect();
+        running.into_iter().flat_map(|thread| thread.join().expect("runs catch their panics")).collect()
+    });
+    answers.sort_by_key(|(at, _)| *at);
+    answers.into_iter().map(|(_, answer)| answer).collect()
+}
+
+fn seed_of(text: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// What came of the runs, by controller.
+#[derive(Default)]
+struct Table {
+    rows: Vec<Row>,
+    failures: usize,
+    /// Of each failure, the command that repeats it and what was wrong.
+    stories: String,
+}
+
+#[derive(Default)]
+struct Row {
+    controller: &'static str,
+    scenarios: Vec<&'static str>,
+    derived: usize,
+    plans: usize,
+    met: usize,
+    violations: usize,
+    virtual_time: Duration,
+    real_time: Duration,
+}
+
+impl Table {
+    fn row(&mut self, scenario: &Scenario) -> &mut Row {
+        let at = self.rows.iter().position(|row| row.controller == scenario.controller).unwrap_or_else(|| {
+            self.rows.push(Row { controller: scenario.controller, ..Row::default() });
+            self.rows.len() - 1
+        });
+        let row = &mut self.rows[at];
+        if !row.scenarios.contains(&scenario.name) {
+            row.scenarios.push(scenario.name);
+        }
+        row
+    }
+
+    fn add(&mut self, scenario: &Scenario, plan: &Plan, outcome: &Outcome) {
+        let failed = !outcome.violations.is_empty();
+        let row = self.row(scenario);
+        row.plans += 1;
+        row.met += usize::from(outcome.met);
+        row.violations += usize::from(failed);
+        row.virtual_time += outcome.virtual_time;
+        row.real_time += outcome.real_time;
+        if failed {
+            self.failures += 1;
+            let id = scenario.id();
+            let _ = writeln!(self.stories, "\ncargo test -p steersman-perturb --test suite -- --replay {id} {plan}");
+            for violation in outcome.violations.iter().take(SHOWN) {
+                let _ = writeln!(self.stories, "    {violation}");
+            }
+        }
+    }
+
+    fn text(&self, wall: Duration) -> String {
+        let mut text = String::from(
+            "| controller | scenarios | plans known | plans run | fault met | violations | virtual hours | real seconds |\n\
+             |---|---|---|---|---|---|---|---|\n",
+        );
+        let mut total = Row { controller: "all", ..Row::default() };
+        let mut line = |row: &Row, scenarios: usize| {
+            let (hours, seconds) = (row.virtual_time.as_secs_f64() / 3600.0, row.real_time.as_secs_f64());
+            let _ = writeln!(
+                text,
+                "| {} | {scenarios} | {} | {} | {} | {} | {hours:.0} | {seconds:.0} |",
+                row.controller, row.derived, row.plans, row.met, row.violations
+            );
+        };
+        let mut scenarios = 0;
+        for row in &self.rows {
+            line(row, row.scenarios.len());
+            scenarios += row.scenarios.len();
+            total.derived += row.derived;
+            total.plans += row.plans;
+            total.met += row.met;
+            total.violations += row.violations;
+            total.virtual_time += row.virtual_time;
+            total.real_time += row.real_time;
+        }
+        line(&total, scenarios);
+        let _ = writeln!(text, "\n{:.0} s in all.", wall.as_secs_f64());
+        text + &self.stories
+    }
+}
+
+/// Puts the text between the marks of a document, in place of what is there.
+fn write_between_marks(path: &std::path::Path, text: &str) -> std::io::Result<()> {
+    const MARKS: (&str, &str) = ("<!-- table: written by the suite -->", "<!-- end -->");
+    let document = std::fs::read_to_string(path)?;
+    let parts = document.split_once(MARKS.0).and_then(|(before, rest)| Some((before, rest.split_once(MARKS.1)?.1)));
+    let Some((before, after)) = parts else {
+        return Err(std::io::Error::other(format!("no {} and {} to write between", MARKS.0, MARKS.1)));
+    };
+    std::fs::write(path, format!("{before}{}\n\n{}\n{}{after}", MARKS.0, text.trim_end(), MARKS.1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Arguments, String> {
+        Arguments::parse(line.split_whitespace().map(str::to_owned))
+    }
+
+    #[test]
+    fn arguments_of_the_usual_harness_do_not_disturb() {
+        let plain = parse("").unwrap();
+        assert_eq!(parse("--nocapture --test-threads 1 -q").unwrap(), plain);
+        assert_eq!(parse("roll").unwrap().only, ["roll"]);
+        assert_eq!(parse("--nightly").unwrap().plans, NIGHTLY);
+        assert_eq!(parse("--replay a/b crash:before:1").unwrap().replay, Some(("a/b".into(), "crash:before:1".into())));
+        assert!(parse("--replay a/b").is_err() && parse("--plans many").is_err());
+    }
+
+    #[test]
+    fn answers_come_in_the_order_of_the_questions() {
+        let questions: Vec<usize> = (0..100).collect();
+        assert_eq!(in_parallel(&questions, 3, |n| n * 2), (0..100).map(|n| n * 2).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn only_what_is_between_the_marks_is_written() {
+        let path = std::env::temp_dir().join(format!("marks-{}", std::process::id()));
+        std::fs::write(&path, "a\n<!-- table: written by the suite -->\nold\n<!-- end -->\nb\n").unwrap();
+        write_between_marks(&path, "new\n").unwrap();
+        let written = std::fs::read_to_string(&path).unwrap();
+        std::fs::write(&path, "nothing").unwrap();
+        let refused = write_between_marks(&path, "new");
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(written, "a\n<!-- table: written by the suite -->\n\nnew\n<!-- end -->\nb\n");
+        assert!(refused.is_err());
+    }
+}

@@ -1,0 +1,129 @@
+//! Roll-outs.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use steersman_controllers::{deployment, replicaset};
+use steersman_perturb::rules::{self, is_ready};
+use steersman_perturb::{Churn, Rule, Scenario, State, Step};
+use steersman_runtime::controller::Descriptor;
+
+use crate::objects::{BLANK, count, has_condition, patch, template};
+
+const CONTROLLERS: &[Descriptor] = &[deployment::DESCRIPTOR, replicaset::DESCRIPTOR];
+const RULES: &[Rule] = &[rules::NO_SURPLUS, rules::NO_SHORTAGE, rules::SURGE, rules::AVAILABLE, rules::RECREATE];
+const BASE: Scenario = Scenario { controller: "deployment", controllers: CONTROLLERS, nodes: 2, rules: RULES, ..BLANK };
+/// What a change of mind may cost: the pods of the template that nobody wants any more.
+const CHANGED_MIND: Churn = Churn::UpTo(8);
+
+pub(crate) fn scenarios() -> Vec<Scenario> {
+    vec![
+        Scenario { name: "create", steps: || vec![create(4), rolled_out()], ..BASE },
+        Scenario { name: "roll", steps: || vec![create(4), rolled_out(), image("web:2"), rolled_out()], ..BASE },
+        Scenario { name: "rollover", churn: CHANGED_MIND, steps: rollover, ..BASE },
+        Scenario { name: "scale-during-roll", churn: CHANGED_MIND, steps: scale_during_roll, ..BASE },
+        Scenario { name: "undo", steps: undo, ..BASE },
+        Scenario { name: "pause", churn: CHANGED_MIND, steps: pause, ..BASE },
+        Scenario { name: "recreate", steps: recreate, ..BASE },
+        Scenario { name: "history", steps: history, ..BASE },
+        Scenario { name: "adopt", steps: adopt, ..BASE },
+        Scenario { name: "deadline", steps: deadline, ..BASE },
+    ]
+}
+
+fn web(replicas: usize) -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"},
+        "spec": {
+            "replicas": replicas, "selector": {"matchLabels": {"app": "web"}}, "template": template("web", "web:1"),
+            "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 1}},
+        },
+    })
+}
+
+fn create(replicas: usize) -> Step {
+    Step::Create(web(replicas))
+}
+
+fn spec(changes: Value) -> Step {
+    patch("deployments", "web", json!({ "spec": changes }))
+}
+
+fn image(image: &str) -> Step {
+    spec(json!({ "template": template("web", image) }))
+}
+
+/// As `kubectl rollout status` waits.
+fn rolled_out() -> Step {
+    Step::until("rolled out", |state| {
+        let Some(web) = state.get("deployments", "default/web") else { return false };
+        let (wanted, status) = (&web["spec"]["replicas"], &web["status"]);
+        status["observedGeneration"] == web["metadata"]["generation"]
+            && ["replicas", "updatedReplicas", "availableReplicas"].iter().all(|field| status[*field] == *wanted)
+    })
+}
+
+fn of_image<'a>(state: &'a State, image: &'a str) -> impl Iterator<Item = &'a Value> {
+    state.all("pods").filter(move |pod| pod["spec"]["containers"][0]["image"] == image)
+}
+
+fn first_pod_of(image: &'static str) -> Step {
+    Step::until("on its way", move |state| of_image(state, image).next().is_some())
+}
+
+fn first_ready_pod_of(image: &'static str) -> Step {
+    Step::until("half-way", move |state| of_image(state, image).any(is_ready))
+}
+
+fn rollover() -> Vec<Step> {
+    vec![create(4), rolled_out(), image("web:2"), first_pod_of("web:2"), image("web:3"), rolled_out()]
+}
+
+fn scale_during_roll() -> Vec<Step> {
+    let scale = spec(json!({"replicas": 6}));
+    vec![create(4), rolled_out(), image("web:2"), first_ready_pod_of("web:2"), scale, rolled_out()]
+}
+
+fn undo() -> Vec<Step> {
+    vec![create(3), rolled_out(), image("web:2"), rolled_out(), image("web:1"), rolled_out()]
+}
+
+fn pause() -> Vec<Step> {
+    let wait = Step::Sleep(Duration::from_secs(5));
+    let (pause, resume) = (spec(json!({"paused": true})), spec(json!({"paused": null})));
+    vec![create(4), rolled_out(), image("web:2"), first_pod_of("web:2"), pause, wait, image("web:3"), resume, rolled_out()]
+}
+
+fn recreate() -> Vec<Step> {
+    let mut first = web(3);
+    first["spec"]["strategy"] = json!({"type": "Recreate"});
+    vec![Step::Create(first), rolled_out(), image("web:2"), rolled_out()]
+}
+
+fn history() -> Vec<Step> {
+    let mut first = web(2);
+    first["spec"]["revisionHistoryLimit"] = json!(1);
+    let trimmed = Step::until("down to its history", |state| count(state, "replicasets") == 2);
+    vec![Step::Create(first), rolled_out(), image("web:2"), rolled_out(), image("web:3"), rolled_out(), trimmed]
+}
+
+fn adopt() -> Vec<Step> {
+    let mut labelled = template("web", "web:0");
+    labelled["metadata"]["labels"]["set"] = json!("old");
+    let old = json!({
+        "apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "old", "labels": {"app": "web", "set": "old"}},
+        "spec": {"replicas": 2, "selector": {"matchLabels": {"app": "web", "set": "old"}}, "template": labelled},
+    });
+    let there = Step::until("there", |state| count(state, "pods") == 2);
+    vec![Step::Create(old), there, create(3), rolled_out()]
+}
+
+fn deadline() -> Vec<Step> {
+    let mut broken = template("web", "web:2");
+    broken["metadata"]["annotations"] = json!({"simulate.steersman.dev/behaviour": "never-ready"});
+    let stuck = Step::until("given up", |state| {
+        let web = state.get("deployments", "default/web");
+        web.is_some_and(|web| has_condition(web, "Progressing", "False", "ProgressDeadlineExceeded"))
+    });
+    vec![create(3), rolled_out(), spec(json!({"progressDeadlineSeconds": 10, "template": broken})), stuck]
+}

@@ -1,0 +1,115 @@
+//! What goes with its owner, and what stays.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use steersman_controllers::{deployment, garbagecollector, replicaset};
+use steersman_perturb::rules;
+use steersman_perturb::{Churn, Scenario, Step};
+
+use crate::objects::{BLANK, config_map, count, delete, is_gone, patch, template};
+
+const BASE: Scenario =
+    Scenario { controller: "garbagecollector", controllers: &[garbagecollector::DESCRIPTOR], rules: &[rules::OWNED], ..BLANK };
+
+pub(crate) fn scenarios() -> Vec<Scenario> {
+    vec![
+        Scenario { name: "background", steps: || cascade("Background"), ..BASE },
+        Scenario { name: "foreground", steps: || cascade("Foreground"), ..BASE },
+        Scenario { name: "orphan", steps: orphan, ..BASE },
+        Scenario { name: "two-owners", steps: two_owners, ..BASE },
+        Scenario { name: "absent-owner", steps: absent_owner, ..BASE },
+        Scenario { name: "held-dependent", steps: held_dependent, ..BASE },
+        Scenario {
+            name: "deployment",
+            controllers: &[garbagecollector::DESCRIPTOR, deployment::DESCRIPTOR, replicaset::DESCRIPTOR],
+            nodes: 1,
+            churn: Churn::UpTo(4),
+            steps: whole_deployment,
+            ..BASE
+        },
+    ]
+}
+
+/// UIDs are drawn by the server, so owners are loaded with one that dependents can know beforehand.
+fn uid(name: &str) -> String {
+    format!("00000000-0000-4000-8000-{:012x}", name.bytes().fold(0_u64, |sum, byte| sum * 256 + u64::from(byte)))
+}
+
+fn named(name: &str) -> Step {
+    let mut map = config_map(name);
+    (map["metadata"]["uid"], map["metadata"]["namespace"]) = (json!(uid(name)), json!("default"));
+    Step::Load(map)
+}
+
+fn reference(owner: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "name": owner, "uid": uid(owner), "blockOwnerDeletion": true})
+}
+
+fn owned(name: &str, owners: &[&str]) -> Step {
+    let mut map = config_map(name);
+    (map["metadata"]["uid"], map["metadata"]["namespace"]) = (json!(uid(name)), json!("default"));
+    map["metadata"]["ownerReferences"] = owners.iter().map(|owner| reference(owner)).collect();
+    Step::Load(map)
+}
+
+fn end(name: &str, policy: &str) -> Step {
+    delete("configmaps", name, json!({ "propagationPolicy": policy }))
+}
+
+fn left(maps: usize) -> Step {
+    Step::until("down to the rest", move |state| count(state, "configmaps") == maps)
+}
+
+/// Time for the collector to see what there is.
+fn look() -> Step {
+    Step::Sleep(Duration::from_secs(5))
+}
+
+/// a, which owns b and c; b owns d, and d owns e. Nobody owns f.
+fn cascade(policy: &str) -> Vec<Step> {
+    let mut story = vec![named("a"), named("f")];
+    story.extend([("b", "a"), ("c", "a"), ("d", "b"), ("e", "d")].map(|(name, owner)| owned(name, &[owner])));
+    story.extend([look(), end("a", policy), left(1)]);
+    story
+}
+
+fn orphan() -> Vec<Step> {
+    let free = Step::until("free", |state| {
+        let maps = ["default/b", "default/c"].map(|key| state.get("configmaps", key).cloned().unwrap_or_default());
+        maps.iter().all(|map| map["metadata"].get("ownerReferences").is_none_or(|owners| owners == &json!([])))
+    });
+    let begin = vec![named("a"), owned("b", &["a"]), owned("c", &["a"]), owned("d", &["c"]), look()];
+    begin.into_iter().chain([end("a", "Orphan"), is_gone("configmaps", "default/a"), free]).collect()
+}
+
+fn two_owners() -> Vec<Step> {
+    let lost_one = Step::until("with one owner", |state| {
+        let map = state.get("configmaps", "default/both");
+        map.is_some_and(|map| map["metadata"]["ownerReferences"].as_array().is_some_and(|owners| owners.len() == 1))
+    });
+    let begin = vec![named("a"), named("b"), owned("both", &["a", "b"]), owned("one", &["a"]), look()];
+    begin.into_iter().chain([end("a", "Background"), lost_one, end("b", "Background"), left(0)]).collect()
+}
+
+fn absent_owner() -> Vec<Step> {
+    vec![named("here"), owned("kept", &["here"]), owned("lost", &["nobody"]), owned("next", &["lost"]), left(2)]
+}
+
+fn held_dependent() -> Vec<Step> {
+    let hold = patch("configmaps", "b", json!({"metadata": {"finalizers": ["example.com/hold"]}}));
+    let release = patch("configmaps", "b", json!({"metadata": {"finalizers": null}}));
+    let marked = Step::until("on its way", |state| state.get("configmaps", "default/b").is_some_and(rules::is_terminating));
+    let begin = vec![named("a"), owned("b", &["a"]), owned("c", &["b"]), hold, look()];
+    begin.into_iter().chain([end("a", "Foreground"), marked, release, left(0)]).collect()
+}
+
+fn whole_deployment() -> Vec<Step> {
+    let web = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"},
+        "spec": {"replicas": 2, "selector": {"matchLabels": {"app": "web"}}, "template": template("web", "web:1")},
+    });
+    let there = Step::until("there", |state| state.all("pods").filter(|pod| rules::is_ready(pod)).count() == 2);
+    let gone = Step::until("gone", |state| ["deployments", "replicasets", "pods"].iter().all(|plural| count(state, plural) == 0));
+    vec![Step::Create(web), there, look(), delete("deployments", "web", json!({"propagationPolicy": "Foreground"})), gone]
+}

@@ -1,0 +1,111 @@
+//! Namespaces that end with everything in them.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use steersman_controllers::{deployment, garbagecollector, namespace, replicaset};
+use steersman_perturb::rules;
+use steersman_perturb::{Churn, Scenario, Step};
+
+use crate::objects::{BLANK, config_map, count, has_condition, is_gone, path_in, template};
+
+const BASE: Scenario = Scenario {
+    controller: "namespace",
+    controllers: &[namespace::DESCRIPTOR],
+    // Upstream says so, too, as long as something is left.
+    errors: &["unexpected items still remain in namespace"],
+    rules: &[rules::EMPTY],
+    ..BLANK
+};
+
+pub(crate) fn scenarios() -> Vec<Scenario> {
+    vec![
+        Scenario { name: "empty", steps: || vec![shop("shop"), close("shop"), is_gone("namespaces", "shop")], ..BASE },
+        Scenario { name: "content", steps: content, ..BASE },
+        Scenario { name: "finalizers", steps: finalizers, ..BASE },
+        Scenario { name: "pods", nodes: 1, steps: pods, ..BASE },
+        Scenario { name: "two", steps: two, ..BASE },
+        Scenario { name: "again", steps: again, ..BASE },
+        Scenario {
+            name: "workload",
+            controllers: &[namespace::DESCRIPTOR, deployment::DESCRIPTOR, replicaset::DESCRIPTOR, garbagecollector::DESCRIPTOR],
+            nodes: 1,
+            churn: Churn::UpTo(6),
+            steps: workload,
+            ..BASE
+        },
+    ]
+}
+
+fn shop(name: &str) -> Step {
+    Step::Create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}))
+}
+
+fn close(name: &str) -> Step {
+    Step::Delete(format!("/api/v1/namespaces/{name}"), json!({}))
+}
+
+fn inside(namespace: &str, mut object: Value) -> Step {
+    object["metadata"]["namespace"] = json!(namespace);
+    Step::Create(object)
+}
+
+fn secret(name: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}})
+}
+
+fn content() -> Vec<Step> {
+    let mut story = vec![shop("shop")];
+    story.extend(["a", "b", "c"].map(|name| inside("shop", config_map(name))));
+    story.extend(["a", "b"].map(|name| inside("shop", secret(name))));
+    story.extend([inside("default", config_map("kept")), close("shop"), is_gone("namespaces", "shop")]);
+    story
+}
+
+fn finalizers() -> Vec<Step> {
+    let mut held = config_map("held");
+    held["metadata"]["finalizers"] = json!(["example.com/hold"]);
+    let stuck = Step::until("stuck", |state| {
+        let shop = state.get("namespaces", "shop");
+        shop.is_some_and(|shop| has_condition(shop, "NamespaceFinalizersRemaining", "True", ""))
+    });
+    let release = Step::Patch(path_in("shop", "configmaps", "held"), json!({"metadata": {"finalizers": null}}));
+    let begin = vec![shop("shop"), inside("shop", held), inside("shop", secret("a")), close("shop"), stuck];
+    begin.into_iter().chain([release, is_gone("namespaces", "shop")]).collect()
+}
+
+fn pods() -> Vec<Step> {
+    let pod = |name: &str| {
+        let mut pod = template("web", "web:1");
+        (pod["apiVersion"], pod["kind"], pod["metadata"]["name"]) = (json!("v1"), json!("Pod"), json!(name));
+        inside("shop", pod)
+    };
+    let running = Step::until("running", |state| state.all("pods").filter(|pod| rules::is_ready(pod)).count() == 2);
+    vec![shop("shop"), pod("a"), pod("b"), running, close("shop"), is_gone("namespaces", "shop")]
+}
+
+fn two() -> Vec<Step> {
+    let mut story = vec![shop("one"), shop("two")];
+    story.extend(["one", "two"].map(|name| inside(name, config_map("a"))));
+    story.extend([close("one"), close("two"), is_gone("namespaces", "one"), is_gone("namespaces", "two")]);
+    story
+}
+
+fn again() -> Vec<Step> {
+    let round = || vec![shop("shop"), inside("shop", config_map("a")), inside("shop", secret("b"))];
+    let mut story = round();
+    story.extend([close("shop"), is_gone("namespaces", "shop")]);
+    story.extend(round());
+    story.push(Step::Sleep(Duration::from_secs(30)));
+    story
+}
+
+fn workload() -> Vec<Step> {
+    let web = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"},
+        "spec": {"replicas": 2, "selector": {"matchLabels": {"app": "web"}}, "template": template("web", "web:1")},
+    });
+    let there = Step::until("there", |state| state.all("pods").filter(|pod| rules::is_ready(pod)).count() == 2);
+    let empty = Step::until("empty", |state| count(state, "pods") + count(state, "replicasets") == 0);
+    vec![shop("shop"), inside("shop", web), there, close("shop"), is_gone("namespaces", "shop"), empty]
+}

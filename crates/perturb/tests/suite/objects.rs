@@ -1,0 +1,72 @@
+//! What users write, and what they wait for.
+
+use serde_json::{Value, json};
+use steersman_perturb::{Churn, Scenario, State, Step};
+
+/// A scenario with the controllers of its file, in which nothing runs on nodes and nothing differs.
+pub(crate) const BLANK: Scenario = Scenario {
+    controller: "",
+    name: "",
+    controllers: &[],
+    configure: |context| context,
+    nodes: 0,
+    steps: Vec::new,
+    churn: Churn::None,
+    errors: &[],
+    rules: &[],
+};
+
+pub(crate) fn path(plural: &str, name: &str) -> String {
+    path_in("default", plural, name)
+}
+
+pub(crate) fn path_in(namespace: &str, plural: &str, name: &str) -> String {
+    let root = match plural {
+        "deployments" | "replicasets" => "/apis/apps/v1",
+        _ => "/api/v1",
+    };
+    format!("{root}/namespaces/{namespace}/{plural}/{name}")
+}
+
+pub(crate) fn patch(plural: &str, name: &str, patch: Value) -> Step {
+    Step::Patch(path(plural, name), patch)
+}
+
+pub(crate) fn delete(plural: &str, name: &str, options: Value) -> Step {
+    Step::Delete(path(plural, name), options)
+}
+
+/// Containers of this image in pods of this application.
+pub(crate) fn template(app: &str, image: &str) -> Value {
+    json!({
+        "metadata": {"labels": {"app": app}},
+        "spec": {"terminationGracePeriodSeconds": 1, "containers": [{"name": "main", "image": image}]},
+    })
+}
+
+/// A config map with owners, by name and UID.
+pub(crate) fn config_map(name: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}})
+}
+
+pub(crate) fn pod_on(name: &str, node: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": "web"}},
+        "spec": {"nodeName": node, "restartPolicy": "Never", "containers": [{"name": "main", "image": "web:1"}]},
+    })
+}
+
+pub(crate) fn count(state: &State, plural: &str) -> usize {
+    state.all(plural).count()
+}
+
+pub(crate) fn is_gone(plural: &'static str, key: &'static str) -> Step {
+    Step::until("gone", move |state| state.get(plural, key).is_none())
+}
+
+/// Whether the condition of type `kind` has this status and reason.
+pub(crate) fn has_condition(object: &Value, kind: &str, status: &str, reason: &str) -> bool {
+    let conditions = object["status"]["conditions"].as_array();
+    let is_it = |c: &Value| c["type"] == kind && c["status"] == status && (reason.is_empty() || c["reason"] == reason);
+    conditions.is_some_and(|all| all.iter().any(is_it))
+}

@@ -1,0 +1,109 @@
+//! Pods that nobody else removes.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use steersman_controllers::podgc::{self, PodGcConfig};
+use steersman_perturb::rules;
+use steersman_perturb::{Scenario, Step};
+use steersman_runtime::controller::ControllerContext;
+
+use crate::objects::{BLANK, count, delete, is_gone, patch, pod_on};
+
+const BASE: Scenario = Scenario {
+    controller: "podgc",
+    controllers: &[podgc::DESCRIPTOR],
+    configure: with_threshold,
+    rules: &[rules::HOSTED],
+    ..BLANK
+};
+
+pub(crate) fn scenarios() -> Vec<Scenario> {
+    vec![
+        Scenario { name: "orphaned", steps: orphaned, ..BASE },
+        Scenario { name: "node-lost", steps: node_lost, ..BASE },
+        Scenario { name: "node-returns", steps: node_returns, ..BASE },
+        Scenario { name: "terminated", nodes: 2, steps: terminated, ..BASE },
+        Scenario { name: "out-of-service", steps: out_of_service, ..BASE },
+        Scenario { name: "unscheduled", steps: unscheduled, ..BASE },
+        Scenario { name: "held", steps: held, ..BASE },
+    ]
+}
+
+fn with_threshold(context: ControllerContext) -> ControllerContext {
+    context.with_config(PodGcConfig { terminated_pod_gc_threshold: 3 })
+}
+
+fn node(name: &str) -> Step {
+    Step::Create(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}))
+}
+
+fn pods_on(node: &str, names: &[&str]) -> Vec<Step> {
+    names.iter().map(|name| Step::Create(pod_on(name, node))).collect()
+}
+
+fn story(parts: impl IntoIterator<Item = Vec<Step>>) -> Vec<Step> {
+    parts.into_iter().flatten().collect()
+}
+
+fn left(pods: usize) -> Step {
+    Step::until("down to the rest", move |state| count(state, "pods") == pods)
+}
+
+fn orphaned() -> Vec<Step> {
+    story([vec![node("here")], pods_on("here", &["a", "b"]), pods_on("nowhere", &["c", "d", "e"]), vec![left(2)]])
+}
+
+fn node_lost() -> Vec<Step> {
+    let lost = Step::Delete("/api/v1/nodes/one".to_owned(), json!({}));
+    let wait = Step::Sleep(Duration::from_secs(30));
+    let begin = vec![node("one"), node("two")];
+    story([begin, pods_on("one", &["a", "b", "c"]), pods_on("two", &["d"]), vec![wait, lost, left(1)]])
+}
+
+fn node_returns() -> Vec<Step> {
+    let soon = Step::Sleep(Duration::from_secs(15));
+    let later = Step::Sleep(Duration::from_secs(120));
+    story([pods_on("late", &["a", "b"]), vec![soon, node("late"), later], pods_on("nowhere", &["c"]), vec![left(2)]])
+}
+
+fn terminated() -> Vec<Step> {
+    let complete = |name: &str| {
+        let mut pod = pod_on(name, "node-0");
+        pod["metadata"]["annotations"] = json!({"simulate.steersman.dev/behaviour": "complete"});
+        Step::Create(pod)
+    };
+    // Oldest first: seconds tell ages apart.
+    let pods = ["a", "b", "c", "d", "e", "f"].map(|name| vec![complete(name), Step::Sleep(Duration::from_secs(2))]);
+    story(pods.into_iter().chain([vec![left(3)]]))
+}
+
+fn out_of_service() -> Vec<Step> {
+    let condition = json!([{"type": "Ready", "status": "False"}]);
+    let taint = json!([{"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute"}]);
+    let fail = Step::Patch("/api/v1/nodes/bad/status".to_owned(), json!({"status": {"conditions": condition}}));
+    let mark = Step::Patch("/api/v1/nodes/bad".to_owned(), json!({"spec": {"taints": taint}}));
+    let end = ["a", "b"].map(|name| delete("pods", name, json!({"gracePeriodSeconds": 30})));
+    story([vec![node("bad")], pods_on("bad", &["a", "b", "c"]), end.to_vec(), vec![fail, mark, left(1)]])
+}
+
+fn hold(mut pod: Value) -> Step {
+    pod["metadata"]["finalizers"] = json!(["example.com/hold"]);
+    Step::Create(pod)
+}
+
+fn unscheduled() -> Vec<Step> {
+    let mut pod = pod_on("a", "");
+    pod["spec"]["schedulingGates"] = json!([{"name": "example.com/later"}]);
+    let release = patch("pods", "a", json!({"metadata": {"finalizers": null}}));
+    vec![hold(pod), delete("pods", "a", json!({})), Step::Sleep(Duration::from_secs(60)), release, is_gone("pods", "default/a")]
+}
+
+fn held() -> Vec<Step> {
+    let failed = Step::until("marked", |state| {
+        let pod = state.get("pods", "default/a");
+        pod.is_some_and(|pod| pod["status"]["phase"] == "Failed" && !pod["metadata"]["deletionTimestamp"].is_null())
+    });
+    let release = patch("pods", "a", json!({"metadata": {"finalizers": null}}));
+    vec![hold(pod_on("a", "nowhere")), Step::Create(pod_on("b", "nowhere")), failed, release, left(0)]
+}

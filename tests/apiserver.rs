@@ -7,7 +7,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use serde_json::Value;
 use steersman_runtime::client::connect;
 
-use crate::support::{LIMIT, Program, output, steersman, wait};
+use crate::support::{LIMIT, Program, output, python, steersman, wait};
 
 /// A process that prints the line of a server that is ready. Killed when dropped.
 struct Started {
@@ -146,20 +146,9 @@ fn wrong_input_is_one_error_and_no_ready_line() {
     }
 }
 
-/// A Python with the `kubernetes` package, or `None` with a line that says how to get it.
-fn python() -> Option<PathBuf> {
-    let named = std::env::var_os("PYTHON").map(PathBuf::from);
-    let local = Path::new(env!("CARGO_MANIFEST_DIR")).join(".venv/bin/python");
-    let found = named.or_else(|| local.exists().then_some(local));
-    if found.is_none() {
-        eprintln!("skipped: no Python with the kubernetes package; scripts/test.sh brings one, PYTHON names one");
-    }
-    found
-}
-
 #[test]
 fn the_client_of_python_watches_patches_deletes_and_waits_for_a_rollout() {
-    let Some(python) = python() else { return };
+    let Some(python) = python("kubernetes") else { return };
     let story = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients/python_client.py");
     let program = Program::spawn(Command::new(python).arg(story).arg(env!("CARGO_BIN_EXE_steersman")));
     let (status, said) = program.end_with_log();

@@ -32,6 +32,22 @@ pub(crate) fn output(arguments: &[&str]) -> Output {
     Output { status, stdout: stdout.join().unwrap(), stderr: stderr.join().unwrap() }
 }
 
+/// A Python that has `module`, or `None` with a line that says how to get it.
+pub(crate) fn python(module: &str) -> Option<PathBuf> {
+    let named = std::env::var_os("PYTHON").map(PathBuf::from);
+    let local = Path::new(env!("CARGO_MANIFEST_DIR")).join(".venv/bin/python");
+    let python = named.or_else(|| local.exists().then_some(local));
+    let has_it = |python: &PathBuf| {
+        let tried = Command::new(python).args(["-c", &format!("import {module}")]).stderr(Stdio::null()).status();
+        tried.is_ok_and(|status| status.success())
+    };
+    let found = python.filter(has_it);
+    if found.is_none() {
+        eprintln!("skipped: no Python with the package {module}; scripts/test.sh brings one, PYTHON names one");
+    }
+    found
+}
+
 fn drain(mut pipe: impl Read + Send + 'static) -> std::thread::JoinHandle<Vec<u8>> {
     std::thread::spawn(move || {
         let mut bytes = Vec::new();

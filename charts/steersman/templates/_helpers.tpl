@@ -1,0 +1,112 @@
+{{/* Name of the objects. */}}
+{{- define "steersman.fullname" -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 63 | trimSuffix "-" -}}
+{{- else if contains .Chart.Name .Release.Name -}}
+{{- .Release.Name | trunc 63 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name .Chart.Name | trunc 63 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "steersman.selectorLabels" -}}
+app.kubernetes.io/name: {{ .Chart.Name }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{- define "steersman.labels" -}}
+{{ include "steersman.selectorLabels" . }}
+app.kubernetes.io/component: controller-manager
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- end -}}
+
+{{- define "steersman.serviceAccountName" -}}
+{{- .Values.serviceAccount.name | default (include "steersman.fullname" .) -}}
+{{- end -}}
+
+{{/* The subjects of a binding: the managers. */}}
+{{- define "steersman.subject" }}
+subjects:
+  - kind: ServiceAccount
+    name: {{ include "steersman.serviceAccountName" . }}
+    namespace: {{ .Release.Namespace }}
+{{- end -}}
+
+{{- define "steersman.image" -}}
+{{- if .Values.image.digest -}}
+{{- printf "%s@%s" .Values.image.repository .Values.image.digest -}}
+{{- else -}}
+{{- printf "%s:%s" .Values.image.repository (.Values.image.tag | default .Chart.AppVersion) -}}
+{{- end -}}
+{{- end -}}
+
+
+{{- define "steersman.leaseName" -}}
+{{- $default := ternary "kube-controller-manager" (include "steersman.fullname" .) (eq .Values.mode "replace") -}}
+{{- .Values.leaderElection.leaseName | default $default -}}
+{{- end -}}
+
+{{- define "steersman.leaseNamespace" -}}
+{{- $default := ternary "kube-system" .Release.Namespace (eq .Values.mode "replace") -}}
+{{- .Values.leaderElection.leaseNamespace | default $default -}}
+{{- end -}}
+
+{{/* The label job of what Prometheus scrapes. */}}
+{{- define "steersman.job" -}}
+{{- $default := ternary "kube-controller-manager" (include "steersman.fullname" .) (eq .Values.mode "replace") -}}
+{{- .Values.serviceMonitor.jobName | default $default -}}
+{{- end -}}
+
+{{/*
+The controllers that run, as entries of files/controllers.yaml under the key `items`. Of the items of .Values.controllers, the first that
+names a controller decides; `*` decides for the rest.
+*/}}
+{{- define "steersman.controllers" -}}
+{{- $known := .Files.Get "files/controllers.yaml" | fromYamlArray -}}
+{{- $wanted := .Values.controllers -}}
+{{- if not $wanted -}}
+  {{- if ne .Values.mode "replace" -}}
+    {{- fail "mode beside: say in `controllers` which ones Steersman runs, such as {deployment,replicaset}; kube-controller-manager must be told to run them no more" -}}
+  {{- end -}}
+  {{- $wanted = list "*" -}}
+{{- end -}}
+{{- $names := list "*" -}}
+{{- range $known }}{{ $names = concat $names (list .name) .aliases }}{{ end -}}
+{{- if ne .Values.mode "replace" -}}
+  {{- range $wanted -}}
+    {{- if not (has (trimPrefix "-" .) $names) -}}
+      {{- fail (printf "mode beside: %q in `controllers` is not one of %s" . (join ", " $names)) -}}
+    {{- end -}}
+  {{- end -}}
+{{- end -}}
+{{- $items := list -}}
+{{- range $controller := $known -}}
+  {{- $own := append .aliases .name -}}
+  {{- $decision := "" -}}
+  {{- range $wanted -}}
+    {{- if and (not $decision) (has (trimPrefix "-" .) $own) -}}
+      {{- $decision = ternary "off" "on" (hasPrefix "-" .) -}}
+    {{- end -}}
+  {{- end -}}
+  {{- if or (eq $decision "on") (and (not $decision) .enabledByDefault (has "*" $wanted)) -}}
+    {{- $items = append $items $controller -}}
+  {{- end -}}
+{{- end -}}
+{{- if not $items -}}
+  {{- fail "`controllers` leaves none to run" -}}
+{{- end -}}
+{{- dict "items" $items | toJson -}}
+{{- end -}}
+
+{{/* The value of --controllers. Beside kube-controller-manager it names them all: one that a later version adds is not to run in both. */}}
+{{- define "steersman.controllersFlag" -}}
+{{- if eq .Values.mode "replace" -}}
+{{- .Values.controllers | default (list "*") | join "," -}}
+{{- else -}}
+{{- $names := list -}}
+{{- range (include "steersman.controllers" . | fromJson).items }}{{ $names = append $names .name }}{{ end -}}
+{{- $names | join "," -}}
+{{- end -}}
+{{- end -}}

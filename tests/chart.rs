@@ -1,0 +1,170 @@
+//! The chart: what of it is made from the code and from its values is current, and the real Helm installs it.
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::{Value, json};
+use steersman_runtime::rbac::Rule;
+
+use crate::support::{Program, python};
+
+fn path(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
+}
+
+fn read(name: &str) -> String {
+    std::fs::read_to_string(path(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+/// Checks that the file says `wanted`, or writes it where that is asked for.
+fn keep_current(name: &str, wanted: &str) {
+    if std::env::var_os("UPDATE_CHART").is_some() {
+        std::fs::write(path(name), wanted).unwrap();
+        return;
+    }
+    let found = read(name);
+    for (at, (found, wanted)) in found.lines().zip(wanted.lines()).enumerate() {
+        assert_eq!(found, wanted, "line {} of {name} is not current, scripts/chart.sh renews it", at + 1);
+    }
+    assert!(found == wanted, "{name} is not current, scripts/chart.sh renews it");
+}
+
+/// What templates have to know of the controllers. The values are JSON, which YAML contains.
+fn controllers() -> String {
+    let mut text = "# What the templates know of the controllers. Made from their registry by scripts/chart.sh.\n".to_owned();
+    let list = |text: &mut String, key: &str, rules: &[Rule]| {
+        writeln!(text, "  {key}:{}", if rules.is_empty() { " []" } else { "" }).unwrap();
+        for rule in rules {
+            writeln!(text, "    - {}", serde_json::to_string(rule).unwrap()).unwrap();
+        }
+    };
+    for controller in steersman_controllers::ALL {
+        writeln!(text, "- name: {}", controller.name).unwrap();
+        writeln!(text, "  aliases: {}", json!(controller.aliases)).unwrap();
+        writeln!(text, "  enabledByDefault: {}", controller.enabled_by_default).unwrap();
+        writeln!(text, "  identity: {}", controller.identity).unwrap();
+        list(&mut text, "rules", controller.rules);
+        let of_informers: Vec<Rule> = controller.rules.iter().filter_map(Rule::of_informers).collect();
+        list(&mut text, "informerRules", &of_informers);
+    }
+    text
+}
+
+#[test]
+fn the_chart_knows_the_controllers_there_are_and_what_they_may_do() {
+    keep_current("charts/steersman/files/controllers.yaml", &controllers());
+}
+
+/// A value of the chart: its key with those around it, its default as written, and the text above it.
+struct ChartValue {
+    key: String,
+    default: String,
+    meaning: String,
+}
+
+/// The values, each with the text above it.
+fn values(yaml: &str) -> Vec<ChartValue> {
+    let mut values: Vec<ChartValue> = Vec::new();
+    let (mut group, mut meaning) = (String::new(), Vec::new());
+    for line in yaml.lines() {
+        if let Some(text) = line.trim_start().strip_prefix('#') {
+            meaning.push(text.trim());
+        } else if line.is_empty() {
+            meaning.clear();
+        } else if line.trim_start().starts_with("- ") {
+            let last = values.last_mut().unwrap();
+            last.default = format!("[{}]", line.trim_start().trim_start_matches("- "));
+        } else {
+            let (key, default) = line.split_once(':').unwrap_or_else(|| panic!("not a value: {line}"));
+            let (is_nested, key, default) = (key.starts_with(' '), key.trim(), default.trim());
+            if !is_nested && default.is_empty() {
+                group = key.to_owned();
+            }
+            let key = if is_nested { format!("{group}.{key}") } else { key.to_owned() };
+            values.push(ChartValue { key, default: default.to_owned(), meaning: std::mem::take(&mut meaning).join(" ") });
+        }
+    }
+    // What only holds others together needs no row.
+    let holds = |key: &str| yaml.contains(&format!("\n{key}:\n  ")) && !yaml.contains(&format!("\n{key}:\n  - "));
+    values.retain(|value| !holds(&value.key));
+    values
+}
+
+/// The README of the chart with its table of values renewed.
+fn readme() -> String {
+    let readme = read("charts/steersman/README.md");
+    let (begin, end) = ("<!-- values: made by scripts/chart.sh -->\n", "<!-- end -->");
+    let (before, rest) = readme.split_once(begin).unwrap();
+    let (_, after) = rest.split_once(end).unwrap();
+    let mut table = "| value | default | meaning |\n|---|---|---|\n".to_owned();
+    for ChartValue { key, default, meaning } in values(&read("charts/steersman/values.yaml")) {
+        assert!(!meaning.is_empty(), "{key} has no text above it");
+        writeln!(table, "| `{key}` | `{default}` | {meaning} |").unwrap();
+    }
+    format!("{before}{begin}{table}{end}{after}")
+}
+
+#[test]
+fn the_readme_of_the_chart_lists_its_values() {
+    keep_current("charts/steersman/README.md", &readme());
+}
+
+/// The keys of a schema or of values, with those around them.
+fn keys(value: &Value, of: impl Fn(&Value) -> Option<Value> + Copy, within: &str, all: &mut Vec<String>) {
+    for (key, inner) in value.as_object().unwrap() {
+        let key = format!("{within}{key}");
+        match of(inner) {
+            Some(inner) => keys(&inner, of, &format!("{key}."), all),
+            None => all.push(key),
+        }
+    }
+}
+
+#[test]
+fn every_value_is_in_the_schema_and_the_other_way_round() {
+    let schema: Value = serde_json::from_str(&read("charts/steersman/values.schema.json")).unwrap();
+    let mut known = Vec::new();
+    keys(&schema["properties"], |inner| inner.get("properties").cloned(), "", &mut known);
+    known.sort();
+    let mut listed: Vec<String> = values(&read("charts/steersman/values.yaml")).into_iter().map(|value| value.key).collect();
+    // Helm's own, and one that nobody needs a default for.
+    listed.extend(["global", "resources.claims"].map(str::to_owned));
+    listed.sort();
+    assert_eq!(known, listed);
+}
+
+#[test]
+fn the_chart_and_the_image_have_the_version_of_the_program() {
+    let version = env!("CARGO_PKG_VERSION");
+    let chart = read("charts/steersman/Chart.yaml");
+    for line in [format!("\nversion: {version}\n"), format!("\nappVersion: {version}\n")] {
+        assert!(chart.contains(&line), "{line:?} is not in:\n{chart}");
+    }
+    let dockerfile = read("Dockerfile");
+    assert!(dockerfile.contains(&format!("\nARG VERSION=\"{version}\"\n")), "{dockerfile}");
+}
+
+/// Runs one class of the tests in Python.
+fn helm(stories: &str) {
+    let Some(python) = python("helm_python") else { return };
+    let mut command = Command::new(python);
+    command.arg(path("tests/chart/stories.py")).args(["-v", stories]).env("STEERSMAN", env!("CARGO_BIN_EXE_steersman"));
+    let (status, said) = Program::spawn(&mut command).end_with_log();
+    assert_eq!(status, Some(0), "{said}");
+}
+
+#[test]
+fn helm_renders_the_chart() {
+    helm("Renderings");
+}
+
+#[test]
+fn helm_installs_upgrades_rolls_back_and_removes_the_chart() {
+    helm("Releases");
+}
+
+#[test]
+fn the_manager_does_its_work_as_the_chart_runs_it() {
+    helm("Managers");
+}

@@ -1,0 +1,410 @@
+"""The chart in the hands of the real Helm. STEERSMAN is the program; UPDATE_CHART=1 renews the golden renderings.
+
+    STEERSMAN=target/debug/steersman python stories.py -v [Renderings | Releases | Managers]
+"""
+
+import http.client
+import json
+import os
+import pathlib
+import re
+import shutil
+import socket
+import ssl
+import subprocess
+import tempfile
+import time
+import unittest
+
+import helm_python as helm
+import yaml
+from kubernetes import client, config
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+CHART = ROOT / "charts/steersman"
+GOLDEN = ROOT / "tests/golden/chart"
+LIMIT = 90
+
+EVERYTHING = {
+    "mode": "replace",
+    "replicaCount": 3,
+    "fullnameOverride": "kcm",
+    "useServiceAccountCredentials": True,
+    "image": {"repository": "registry.example.com/steersman", "digest": "sha256:" + "0" * 64},
+    "imagePullSecrets": ["registry"],
+    "extraArgs": ["--concurrent-deployment-syncs=10"],
+    "serviceAccount": {"annotations": {"example.com/why": "because"}},
+    "tls": {"secretName": "kcm-tls"},
+    "nodeSelector": {"kubernetes.io/os": "linux"},
+    "affinity": {"nodeAffinity": {}},
+    "podLabels": {"team": "platform"},
+    "podAnnotations": {"example.com/note": "yes"},
+    "networkPolicy": {
+        "enabled": True,
+        "ingressFrom": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}],
+        "apiServerCIDRs": ["10.0.0.0/24"],
+        "extraEgress": [{"ports": [{"port": 4317}]}],
+    },
+    "serviceMonitor": {"enabled": True, "interval": "30s", "scraper": "monitoring/prometheus"},
+    "prometheusRule": {"enabled": True, "labels": {"release": "prometheus"}},
+}
+
+
+def rendered(values, namespace="steersman"):
+    """The manifests, as one text in the order of their files."""
+    with helm.Chart.load(CHART) as chart:
+        files = chart.render(values, name="steersman", namespace=namespace, is_install=True)
+    texts = [text.strip("\n") for name, text in sorted(files.items()) if text.strip() and not name.endswith("NOTES.txt")]
+    return "\n---\n".join(texts) + "\n"
+
+
+def objects(values, **named):
+    return {(o["kind"], o["metadata"]["name"]): o for o in yaml.safe_load_all(rendered(values, **named)) if o}
+
+
+class Renderings(unittest.TestCase):
+    def test_lint_finds_nothing(self):
+        for values in ({"controllers": ["*"]}, {"mode": "replace"}, EVERYTHING, {**EVERYTHING, "grafanaDashboard": {"enabled": True}}):
+            report = helm.lint(CHART, values, strict=True)
+            worse = [message for message in report["messages"] if message["severity"] > 1]
+            self.assertEqual((worse, report["errors"]), ([], []), report)
+
+    def test_renderings_are_as_written_down(self):
+        cases = {
+            "beside": {"controllers": ["deployment", "replicaset-controller"]},
+            "replace": {"mode": "replace"},
+            "everything": EVERYTHING,
+        }
+        for name, values in cases.items():
+            with self.subTest(name):
+                found, file = rendered(values), GOLDEN / f"{name}.yaml"
+                if "UPDATE_CHART" in os.environ:
+                    file.write_text(found)
+                self.assertEqual(found, file.read_text(), "scripts/chart.sh renews it")
+
+    def test_wrong_values_are_refused_with_what_is_wrong(self):
+        cases = [
+            ({"mode": "instead"}, "'/mode': value must be one of 'beside', 'replace'"),
+            ({"replicaCount": "two"}, "'/replicaCount': got string, want integer"),
+            ({"replicaCount": 0}, "'/replicaCount': minimum: got 0, want 1"),
+            ({"replicas": 3}, "additional properties 'replicas' not allowed"),
+            ({"image": {"repo": "x"}}, "'/image': additional properties 'repo' not allowed"),
+            ({"image": {"digest": "latest"}}, "'/image/digest': 'latest' does not match pattern"),
+            ({"leaderElection": {"leaseDuration": 15}}, "'/leaderElection/leaseDuration': got number, want string"),
+            ({"leaderElection": {"retryPeriod": "2"}}, "'/leaderElection/retryPeriod': '2' does not match pattern"),
+            ({"controllers": "deployment"}, "'/controllers': got string, want array"),
+            ({"verbosity": 11}, "'/verbosity': maximum: got 11, want 10"),
+            ({"logFormat": "xml"}, "'/logFormat': value must be one of 'text', 'json'"),
+            ({"extraArgs": ["v=2"]}, "'/extraArgs/0': 'v=2' does not match pattern"),
+            ({"networkPolicy": {"apiServerPorts": []}}, "'/networkPolicy/apiServerPorts': minItems: got 0, want 1"),
+            ({"serviceMonitor": {"scraper": "prometheus"}}, "'/serviceMonitor/scraper': 'prometheus' does not match pattern"),
+            ({"podLabels": {"tier": 1}}, "'/podLabels/tier': got number, want string"),
+        ]
+        with helm.Chart.load(CHART) as chart:
+            for values, message in cases:
+                with self.subTest(message), self.assertRaises(helm.HelmValuesError) as refused:
+                    chart.validate_schema({"controllers": ["*"], **values})
+                self.assertIn(message, str(refused.exception))
+
+    def test_a_split_that_cannot_be_is_refused(self):
+        cases = [
+            ({}, "mode beside: say in `controllers` which ones Steersman runs"),
+            ({"controllers": ["deployment", "sandwich"]}, 'mode beside: "sandwich" in `controllers` is not one of *, '),
+            ({"controllers": ["-deployment"]}, "`controllers` leaves none to run"),
+        ]
+        for values, message in cases:
+            with self.subTest(message), self.assertRaises(helm.HelmError) as refused:
+                rendered(values)
+            self.assertIn(message, str(refused.exception))
+
+    def test_the_first_item_that_names_a_controller_decides(self):
+        every = [controller["name"] for controller in yaml.safe_load((CHART / "files/controllers.yaml").read_text())]
+        cases = [
+            (["*"], every),
+            (["replicaset", "deployment"], ["deployment-controller", "replicaset-controller"]),
+            (["*", "-garbagecollector"], [name for name in every if name != "garbage-collector-controller"]),
+            (["deployment", "-deployment-controller"], ["deployment-controller"]),
+            (["-podgc", "podgc", "namespace"], ["namespace-controller"]),
+        ]
+        for items, names in cases:
+            with self.subTest(items):
+                flags = arguments(objects({"controllers": items}))
+                self.assertEqual(flags["controllers"].split(","), names)
+
+    def test_pods_are_as_the_standard_restricted_wants_them(self):
+        for values in ({"controllers": ["*"]}, EVERYTHING):
+            pod = objects(values)[("Deployment", values.get("fullnameOverride", "steersman"))]["spec"]["template"]["spec"]
+            self.assertLessEqual({"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}.items(), pod["securityContext"].items())
+            self.assertFalse({"hostNetwork", "hostPID", "hostIPC"} & pod.keys())
+            self.assertLessEqual({kind for volume in pod.get("volumes", []) for kind in volume}, {"name", "secret"})
+            (container,) = pod["containers"]
+            confined = {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}}
+            self.assertEqual(container["securityContext"], confined)
+            self.assertNotIn("hostPort", container["ports"][0])
+
+    def test_the_dashboard_is_the_one_in_the_file(self):
+        values = {"controllers": ["*"], "grafanaDashboard": {"enabled": True}}
+        made = objects(values)[("ConfigMap", "steersman-dashboard")]
+        self.assertEqual(made["metadata"]["labels"]["grafana_dashboard"], "1")
+        self.assertEqual(json.loads(made["data"]["steersman.json"]), json.loads((CHART / "files/dashboard.json").read_text()))
+
+    @unittest.skipUnless(shutil.which("promtool"), "no promtool")
+    def test_prometheus_understands_the_alerts(self):
+        rule = objects(EVERYTHING)[("PrometheusRule", "kcm")]
+        with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
+            yaml.safe_dump({"groups": rule["spec"]["groups"]}, file)
+            file.flush()
+            checked = subprocess.run(["promtool", "check", "rules", file.name], capture_output=True, text=True)
+        self.assertEqual(checked.returncode, 0, checked.stdout + checked.stderr)
+
+    def test_only_controllers_that_run_have_rights(self):
+        def rules(**values):
+            return objects(values)[("ClusterRole", "steersman")]["rules"]
+
+        pods = [rule for rule in rules(controllers=["podgc"]) if rule["resources"] == ["pods"]]
+        self.assertEqual(pods, [{"apiGroups": [""], "resources": ["pods"], "verbs": ["delete", "list", "watch"]}])
+        self.assertNotIn("*", json.dumps(rules(controllers=["deployment", "replicaset", "podgc"])))
+        for rule in rules(controllers=["*"], useServiceAccountCredentials=True):
+            self.assertEqual(rule["verbs"], ["list", "watch"])
+
+    def test_the_flags_are_those_of_the_program(self):
+        for values in ({"controllers": ["*"]}, EVERYTHING):
+            flags = [f"--{name}={value}" for name, value in arguments(objects(values)).items()]
+            said = subprocess.run([os.environ["STEERSMAN"], *flags, "--version"], capture_output=True, text=True)
+            self.assertEqual((said.returncode, said.stdout), (0, "Kubernetes v1.36.2\n"), said.stderr)
+
+
+def arguments(manifests):
+    deployment = next(o for (kind, _), o in manifests.items() if kind == "Deployment")
+    container = deployment["spec"]["template"]["spec"]["containers"][0]
+    return dict(argument.removeprefix("--").split("=", 1) for argument in container["args"])
+
+
+class Cluster(unittest.TestCase):
+    """An embedded cluster for each test."""
+
+    controllers = "*"
+
+    def setUp(self):
+        command = [os.environ["STEERSMAN"], "apiserver", f"--controllers={self.controllers}"]
+        self.server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        self.addCleanup(self.stop_server)
+        self.kubeconfig = json.loads(self.server.stdout.readline())["kubeconfig"]
+        api = config.new_client_from_config(self.kubeconfig)
+        self.api, self.core, self.apps = api, client.CoreV1Api(api), client.AppsV1Api(api)
+        self.helm = helm.Config(kubeconfig_path=self.kubeconfig, namespace="steersman")
+        self.addCleanup(self.helm.close)
+
+    def stop_server(self):
+        self.server.terminate()
+        self.server.wait(LIMIT)
+        self.server.stdout.close()
+
+    def deployment(self):
+        return self.apps.read_namespaced_deployment("steersman", "steersman")
+
+    def eventually(self, what, is_so):
+        limit = time.monotonic() + LIMIT
+        while not is_so():
+            self.assertLess(time.monotonic(), limit, f"still not {what}")
+            time.sleep(0.1)
+
+    def is_available(self):
+        live = self.deployment()
+        wanted = live.spec.replicas
+        status = live.status
+        seen = status.observed_generation == live.metadata.generation
+        return seen and (status.updated_replicas, status.available_replicas, status.replicas) == (wanted,) * 3
+
+
+class Releases(Cluster):
+    def test_install_upgrade_roll_back_uninstall(self):
+        beside = {"controllers": ["deployment", "replicaset"]}
+        release = self.helm.install(CHART, "steersman", beside, create_namespace=True, wait="watcher", timeout=LIMIT)
+        self.assertEqual((release["revision"], release["status"]), (1, "deployed"))
+        self.assertTrue(self.is_available())
+        self.assertEqual(self.deployment().status.available_replicas, 2)
+
+        values = {"controllers": ["*"], "replicaCount": 3, "verbosity": 2}
+        release = self.helm.upgrade(CHART, "steersman", values, wait="watcher", timeout=LIMIT)
+        self.assertEqual((release["revision"], release["status"]), (2, "deployed"))
+        self.assertTrue(self.is_available())
+        running = self.core.list_namespaced_pod("steersman", field_selector="status.phase=Running").items
+        running = [pod for pod in running if not pod.metadata.deletion_timestamp]
+        self.assertEqual(len(running), 3)
+        self.assertTrue(all("--v=2" in pod.spec.containers[0].args for pod in running))
+
+        self.helm.rollback("steersman", version=1, wait="watcher", timeout=LIMIT)
+        self.assertEqual(self.deployment().spec.replicas, 2)
+        self.assertTrue(self.is_available())
+
+        self.helm.uninstall("steersman", wait="watcher", timeout=LIMIT)
+        self.assertEqual(self.helm.list(all_states=True), [])
+        label = {"label_selector": "app.kubernetes.io/instance=steersman"}
+        rbac, policy = client.RbacAuthorizationV1Api(self.api), client.PolicyV1Api(self.api)
+        lists = [
+            self.apps.list_deployment_for_all_namespaces, self.core.list_service_for_all_namespaces,
+            self.core.list_service_account_for_all_namespaces, policy.list_pod_disruption_budget_for_all_namespaces,
+            rbac.list_cluster_role, rbac.list_cluster_role_binding,
+            rbac.list_role_for_all_namespaces, rbac.list_role_binding_for_all_namespaces,
+        ]
+        for listed in lists:
+            self.assertEqual([o.metadata.name for o in listed(**label).items], [], listed.__name__)
+        # The garbage collector takes these.
+        self.eventually("gone", lambda: not self.core.list_namespaced_pod("steersman", **label).items)
+
+    def test_a_release_that_never_gets_ready_is_an_error(self):
+        values = {"controllers": ["*"], "podAnnotations": {"simulate.steersman.dev/behaviour": "never-ready"}}
+        with self.assertRaises(helm.HelmError):
+            self.helm.install(CHART, "steersman", values, create_namespace=True, wait="watcher", timeout=3)
+        self.assertEqual(self.helm.status("steersman")["status"], "failed")
+
+
+class Managers(Cluster):
+    """No controllers but those of a manager that runs as the chart says, with the account that the chart makes."""
+
+    controllers = ""
+
+    def setUp(self):
+        super().setUp()
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def credentials(self, namespace, account):
+        """A kubeconfig with a token of this account, and nothing else."""
+        token = self.core.create_namespaced_service_account_token(
+            account, namespace, client.AuthenticationV1TokenRequest(spec=client.V1TokenRequestSpec(audiences=[]))
+        ).status.token
+        text = yaml.safe_load(pathlib.Path(self.kubeconfig).read_text())
+        text["users"] = [{"name": text["users"][0]["name"], "user": {"token": token}}]
+        file = self.folder / account
+        file.write_text(yaml.safe_dump(text))
+        return str(file), token
+
+    def manager(self):
+        """Starts the program with the arguments of the Deployment, and what the kubelet would do for a pod."""
+        container = self.deployment().spec.template.spec.containers[0]
+        kubeconfig, _ = self.credentials("steersman", "steersman")
+        doors = [f"--{flag}={kubeconfig}" for flag in ("kubeconfig", "authentication-kubeconfig", "authorization-kubeconfig")]
+        where = ["--bind-address=127.0.0.1", f"--secure-port={free_port()}", f"--cert-dir={self.folder / 'certificates'}"]
+        log = open(self.folder / "log", "w+")
+        self.addCleanup(log.close)
+        manager = subprocess.Popen([os.environ["STEERSMAN"], *container.args, *doors, *where], stderr=log)
+        self.addCleanup(manager.wait, LIMIT)
+        self.addCleanup(manager.terminate)
+        return manager, where[1].removeprefix("--secure-port=")
+
+    def work(self, values):
+        """Installs, lets a manager work on what Helm made, and gives what its metrics say at the end."""
+        for plural, kind in (("servicemonitors", "ServiceMonitor"), ("prometheusrules", "PrometheusRule")):
+            client.ApiextensionsV1Api(self.api).create_custom_resource_definition(definition(plural, kind))
+        toggles = ("serviceMonitor", "prometheusRule", "grafanaDashboard", "networkPolicy")
+        values = {**values, **{toggle: {"enabled": True} for toggle in toggles}}
+        values["serviceMonitor"]["scraper"] = "monitoring/prometheus"
+        self.helm.install(CHART, "steersman", values, create_namespace=True)
+        manager, port = self.manager()
+        self.eventually("available", self.is_available)
+        self.helm.upgrade(CHART, "steersman", {**values, "replicaCount": 3}, wait="watcher", timeout=LIMIT)
+        self.assertTrue(self.is_available())
+        # Deletes what the account may delete, pods through their owner.
+        self.apps.create_namespaced_replica_set("default", replica_set("web", 2))
+        self.eventually("there", lambda: len(self.core.list_namespaced_pod("default").items) == 2)
+        self.apps.delete_namespaced_replica_set("web", "default", propagation_policy="Background")
+        self.eventually("collected", lambda: not self.core.list_namespaced_pod("default").items)
+        self.assertEqual(ask(port, "/readyz")[0], 200)
+        self.assertEqual(ask(port, "/metrics")[0], 403)
+        self.core.create_namespace(client.V1Namespace(metadata=client.V1ObjectMeta(name="monitoring")))
+        self.core.create_namespaced_service_account("monitoring", account("prometheus"))
+        _, token = self.credentials("monitoring", "prometheus")
+        metrics = "".join(body for status, body in (ask(port, path, token) for path in ("/metrics", "/metrics/slis")))
+        manager.terminate()
+        self.assertEqual(manager.wait(LIMIT), 0)
+        return metrics
+
+    def assert_within_its_rights(self, metrics):
+        refused = [line for line in metrics.splitlines() if re.match(r'rest_client_requests_total\{code="40[13]"', line)]
+        log = (self.folder / "log").read_text()
+        self.assertEqual(refused, [], log)
+        self.assertIn('rest_client_requests_total{code="201"', metrics)
+        self.assertNotIn("forbidden", log)
+        self.assertIn('steersman_health_check_degraded{name="informer-sync"} 0', metrics)
+
+    def test_in_place_with_one_account(self):
+        values = {"mode": "replace"}
+        metrics = self.work(values)
+        self.assert_within_its_rights(metrics)
+        lease = client.CoordinationV1Api(self.api).read_namespaced_lease("kube-controller-manager", "kube-system")
+        self.assertEqual(lease.spec.holder_identity, "", "given up at the end")
+        # Families without a sample have no series, but these all have one.
+        known = set(re.findall(r"^# TYPE (\S+) ", metrics, re.MULTILINE)) | {"up"}
+        used = names_in_expressions(objects({**values, "prometheusRule": {"enabled": True}}))
+        self.assertGreater(len(used), 10)
+        self.assertEqual(used - known, set(), "not exported")
+
+    def test_beside_with_an_account_for_each_controller(self):
+        names = ["deployment", "replicaset", "garbagecollector"]
+        metrics = self.work({"controllers": names, "useServiceAccountCredentials": True})
+        self.assert_within_its_rights(metrics)
+        accounts = {made.metadata.name for made in self.core.list_namespaced_service_account("kube-system").items}
+        self.assertLessEqual({"deployment-controller", "replicaset-controller", "generic-garbage-collector"}, accounts)
+        client.CoordinationV1Api(self.api).read_namespaced_lease("steersman", "steersman")
+
+
+def names_in_expressions(manifests):
+    """The metrics that the alerts and the dashboard ask for."""
+    rule = next(o for (kind, _), o in manifests.items() if kind == "PrometheusRule")
+    expressions = [rule["expr"] for group in rule["spec"]["groups"] for rule in group["rules"]]
+    dashboard = json.loads((CHART / "files/dashboard.json").read_text())
+    expressions += [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+    names = set()
+    for expression in expressions:
+        names |= {name.removesuffix("_bucket") for name in re.findall(r"[a-z_]+(?=\{)", expression)}
+    return names
+
+
+def replica_set(name, replicas):
+    labels = {"app": name}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "main", "image": "web:1"}]}}
+    return {
+        "metadata": {"name": name},
+        "spec": {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template},
+    }
+
+
+def definition(plural, kind):
+    """A kind of the Prometheus Operator, of which everything passes."""
+    group, schema = "monitoring.coreos.com", {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    return {
+        "metadata": {"name": f"{plural}.{group}"},
+        "spec": {
+            "group": group,
+            "names": {"plural": plural, "kind": kind},
+            "scope": "Namespaced",
+            "versions": [version],
+        },
+    }
+
+
+def account(name):
+    return client.V1ServiceAccount(metadata=client.V1ObjectMeta(name=name))
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return listener.getsockname()[1]
+
+
+def ask(port, path, token=None):
+    """Status and body of an answer of the manager."""
+    connection = http.client.HTTPSConnection("127.0.0.1", int(port), timeout=LIMIT, context=ssl._create_unverified_context())
+    connection.request("GET", path, headers={"Authorization": f"Bearer {token}"} if token else {})
+    answer = connection.getresponse()
+    body = answer.read().decode()
+    connection.close()
+    return answer.status, body
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -32,6 +32,8 @@ pub struct Connection {
     pub authentication: Option<Delegate>,
     /// Who is asked about permissions; without one, there are none but those of flags.
     pub authorization: Option<Delegate>,
+    /// How many connections all these are.
+    pub connections: usize,
 }
 
 /// An API server that is asked about clients of ours, with credentials for that.
@@ -50,8 +52,10 @@ impl Connection {
         let loaded = client::load_config(config.kubeconfig.as_deref(), config.master.as_deref())?;
         let mut connection = Self::in_process(client::connect(&loaded)?, client::host(&loaded));
         connection.election = client::connect(&loaded)?;
+        connection.connections += 1;
         if config.service_account_credentials {
             connection.anonymous = client::connect(&client::anonymous(&loaded))?;
+            connection.connections += 1;
         }
         if let Some(Serving { access: Access::Delegated(settings), .. }) = &config.serving {
             connection.authentication =
@@ -63,7 +67,7 @@ impl Connection {
     }
 
     /// The API server that `kubeconfig` names, else that of the pod; `None` where there is neither.
-    fn delegate(&self, config: &Config, kubeconfig: Option<&Path>, what: &'static str) -> Result<Option<Delegate>, RunError> {
+    fn delegate(&mut self, config: &Config, kubeconfig: Option<&Path>, what: &'static str) -> Result<Option<Delegate>, RunError> {
         if kubeconfig.is_some() && kubeconfig == config.kubeconfig.as_deref() && config.master.is_none() {
             // The same server and credentials need no connection of their own.
             return Ok(Some(Delegate { client: self.client.clone(), host: self.host.clone() }));
@@ -77,13 +81,14 @@ impl Connection {
             }
             Err(source) => return Err(RunError::DelegateKubeconfig { what, source }),
         };
+        self.connections += 1;
         Ok(Some(Delegate { client: client::connect(&loaded)?, host: client::host(&loaded) }))
     }
 
     /// Through one client for everything, which has no connection that could be busy. Nobody is asked about clients.
     pub fn in_process(client: kube::Client, host: impl Into<String>) -> Self {
         let (election, anonymous) = (client.clone(), client.clone());
-        Self { election, anonymous, client, host: host.into(), authentication: None, authorization: None }
+        Self { election, anonymous, client, host: host.into(), authentication: None, authorization: None, connections: 1 }
     }
 }
 
@@ -106,6 +111,7 @@ pub(crate) struct Clients {
 impl Clients {
     pub(crate) fn new(connection: Connection, config: &Config, registry: &Registry) -> Result<Self, prometheus::Error> {
         let metrics = ClientMetrics::register(registry)?.for_host(&connection.host);
+        metrics.connected(connection.connections);
         let (qps, burst, service_account_credentials) = (config.qps, config.burst, config.service_account_credentials);
         Ok(Self { connection, metrics, qps, burst, service_account_credentials })
     }
@@ -134,6 +140,7 @@ impl Clients {
     pub(crate) fn make_for(&self, delegate: &Delegate, identity: &str) -> ApiClient {
         let (qps, burst, timeout) = (REVIEW_QPS, REVIEW_BURST, REVIEW_TIMEOUT);
         let settings = ClientSettings { user_agent: user_agent(identity), qps, burst, timeout };
+        self.metrics.shared_connection();
         ApiClient::new(delegate.client.clone(), settings, self.metrics.for_host(&delegate.host))
     }
 
@@ -143,6 +150,7 @@ impl Clients {
 
     fn over(&self, base: &kube::Client, identity: &str, timeout: Duration) -> ApiClient {
         let settings = ClientSettings { user_agent: user_agent(identity), qps: self.qps, burst: self.burst, timeout };
+        self.metrics.shared_connection();
         ApiClient::new(base.clone(), settings, self.metrics.clone())
     }
 }

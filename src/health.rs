@@ -69,6 +69,7 @@ pub struct HealthChecks {
     strict: bool,
     /// Names of the checks that found something when they last ran, so that the log has it once.
     troubled: Arc<Mutex<BTreeSet<String>>>,
+    start: GaugeVec,
     state: GaugeVec,
     runs: IntCounterVec,
     degraded: GaugeVec,
@@ -84,21 +85,26 @@ pub struct Report {
 }
 
 impl HealthChecks {
-    /// No checks yet. The metrics of `/metrics/slis` go to `slis`, our own to `metrics`.
-    pub fn new(slis: &Registry, metrics: &Registry, strict: bool) -> Result<Self, prometheus::Error> {
+    /// No checks yet. The metrics of `/metrics/slis` go to `slis`, with when the process started, in Unix seconds; our own go to
+    /// `metrics`.
+    pub fn new(slis: &Registry, metrics: &Registry, started: i64, strict: bool) -> Result<Self, prometheus::Error> {
+        let start = Opts::new("process_start_time_seconds", "[ALPHA] Start time of the process since unix epoch in seconds.");
         let state = Opts::new("kubernetes_healthcheck", "[STABLE] This metric records the result of a single healthcheck.");
         let runs = Opts::new("kubernetes_healthchecks_total", "[STABLE] This metric records the results of all healthcheck.");
         let degraded = Opts::new(
             "steersman_health_check_degraded",
             "[ALPHA] Whether a health check found something wrong when it last ran, also where that fails no probe.",
         );
+        let start = GaugeVec::new(start, &[])?;
+        start.with_label_values::<&str>(&[]).set(started as f64);
         let state = GaugeVec::new(state, &["name", "type"])?;
         let runs = IntCounterVec::new(runs, &["name", "status", "type"])?;
         let degraded = GaugeVec::new(degraded, &["name"])?;
+        slis.register(Box::new(start.clone()))?;
         slis.register(Box::new(state.clone()))?;
         slis.register(Box::new(runs.clone()))?;
         metrics.register(Box::new(degraded.clone()))?;
-        Ok(Self { checks: Arc::default(), strict, troubled: Arc::default(), state, runs, degraded })
+        Ok(Self { checks: Arc::default(), strict, troubled: Arc::default(), start, state, runs, degraded })
     }
 
     /// Adds a check behind those that are there.
@@ -180,8 +186,9 @@ impl HealthChecks {
         failed
     }
 
-    /// Forgets the metrics of all checks.
+    /// Forgets the metrics of all checks, and as upstream does, when the process started.
     pub(crate) fn reset_metrics(&self) {
+        self.start.reset();
         self.state.reset();
         self.runs.reset();
     }
@@ -243,7 +250,7 @@ mod tests {
     type List = &'static [(&'static str, Found)];
 
     fn none() -> HealthChecks {
-        HealthChecks::new(&Registry::new(), &Registry::new(), false).unwrap()
+        HealthChecks::new(&Registry::new(), &Registry::new(), 0, false).unwrap()
     }
 
     fn check(found: Found) -> Check {
@@ -301,7 +308,7 @@ mod tests {
             (true, "[-]a failed: reason withheld\nlivez check failed\n"),
         ] {
             let metrics = Registry::new();
-            let checks = HealthChecks::new(&Registry::new(), &metrics, strict).unwrap();
+            let checks = HealthChecks::new(&Registry::new(), &metrics, 0, strict).unwrap();
             checks.add("a", Scope::All, check(Odd));
             let report = checks.report(Probe::Livez, "verbose");
             assert_eq!((report.healthy, report.body.as_str()), (!strict, body));

@@ -145,7 +145,8 @@ impl Manager {
         metrics::register(&registry)?;
         let clients = Clients::new(connection, &config, &registry)?;
         let queue_metrics = QueueMetrics::register(&registry)?;
-        let health = HealthChecks::new(&slis, &registry, config.strict_health_checks)?;
+        let started = clock.now().as_second();
+        let health = HealthChecks::new(&slis, &registry, started, config.strict_health_checks)?;
         let debug = DebugPages::default();
         let mut address = None;
         let server = match &config.serving {
@@ -160,7 +161,7 @@ impl Manager {
                     disabled_metrics: config.disabled_metrics.clone().into(),
                     configz: config.configz().into(),
                     debug: debug.clone(),
-                    started: clock.now().as_second(),
+                    started,
                 };
                 Some((server, endpoints))
             }

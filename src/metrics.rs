@@ -1,13 +1,43 @@
-//! Metrics of the process and the build; those of the machinery are registered where they are counted.
+//! Metrics of the process, the build and the metrics themselves; those of the machinery are registered where they are counted.
 
-use prometheus::{GaugeVec, Opts, Registry};
+use prometheus::core::Collector;
+use prometheus::proto::MetricFamily;
+use prometheus::{GaugeVec, IntCounter, IntCounterVec, Opts, PullingGauge, Registry};
+use tokio::runtime::Handle;
 
 use crate::process::Process;
 use crate::version;
 
-/// Adds what every manager shows, leader or not.
+/// Upstream's feature gates with a meaning here: name, stage, and whether this manager does what it stands for. No flag changes that.
+const FEATURES: &[(&str, &str, bool)] = &[
+    ("ComponentFlagz", "BETA", true),
+    ("ComponentStatusz", "BETA", true),
+    ("ControllerManagerReleaseLeaderElectionLockOnExit", "ALPHA", true),
+    ("CoordinatedLeaderElection", "BETA", false),
+    ("DeploymentReplicaSetTerminatingReplicas", "BETA", true),
+    ("LogarithmicScaleDown", "", true),
+    ("OrderedNamespaceDeletion", "", true),
+    ("PodDeletionCost", "BETA", true),
+    ("StaleControllerConsistencyReplicaSet", "BETA", true),
+    ("WatchListClient", "BETA", true),
+];
+
+/// Adds what every manager shows, leader or not. Must be called inside a runtime.
 pub(crate) fn register(registry: &Registry) -> Result<(), prometheus::Error> {
     registry.register(Box::new(Process::new()?))?;
+    let runtime = Handle::current().metrics();
+    registry.register(Box::new(PullingGauge::new(
+        // Where Go has goroutines we have tasks, and dashboards know them by this name.
+        "go_goroutines",
+        "Number of tasks that currently exist.",
+        Box::new(move || runtime.num_alive_tasks() as f64),
+    )?))?;
+    let features = Opts::new("kubernetes_feature_enabled", "[BETA] Whether this manager has a feature, by name and stage.");
+    let features = GaugeVec::new(features, &["name", "stage"])?;
+    for (name, stage, enabled) in FEATURES {
+        features.with_label_values(&[name, stage]).set(if *enabled { 1.0 } else { 0.0 });
+    }
+    registry.register(Box::new(features))?;
     let platform = version::platform();
     constant(
         registry,
@@ -39,6 +69,38 @@ pub(crate) fn register(registry: &Registry) -> Result<(), prometheus::Error> {
     )
 }
 
+/// Takes away the families called one of `disabled`, and adds those that tell how many there are.
+pub(crate) fn with_census(mut families: Vec<MetricFamily>, disabled: &[String]) -> Result<Vec<MetricFamily>, prometheus::Error> {
+    let opts = Opts::new(
+        "registered_metrics_total",
+        "[BETA] The count of registered metrics by stability level and deprecation version.",
+    );
+    let registered = IntCounterVec::new(opts, &["deprecated_version", "stability_level"])?;
+    let all = families.len();
+    families.retain(|family| !disabled.iter().any(|name| name == family.name()));
+    let off = IntCounter::new("disabled_metrics_total", "[BETA] The count of disabled metrics.")?;
+    off.inc_by((all - families.len()) as u64);
+    let hidden = IntCounter::new("hidden_metrics_total", "[BETA] The count of hidden metrics.")?;
+    let unexpected = IntCounter::new(
+        "cardinality_enforcement_unexpected_categorizations_total",
+        "[ALPHA] The count of unexpected categorizations during cardinality enforcement.",
+    )?;
+    families.extend([off.collect(), hidden.collect(), unexpected.collect()].into_iter().flatten());
+    // Itself included.
+    registered.with_label_values(&["", "BETA"]).inc();
+    for family in &families {
+        registered.with_label_values(&["", stability(family.help())]).inc();
+    }
+    families.extend(registered.collect());
+    families.sort_by(|a, b| a.name().cmp(b.name()));
+    Ok(families)
+}
+
+/// What stands in brackets before the text.
+fn stability(help: &str) -> &str {
+    help.strip_prefix('[').and_then(|rest| rest.split_once(']')).map_or("", |(level, _)| level)
+}
+
 /// A gauge that is 1 for ever.
 fn constant(registry: &Registry, name: &str, help: &str, labels: &[(&str, &str)]) -> Result<(), prometheus::Error> {
     let (names, values): (Vec<&str>, Vec<&str>) = labels.iter().copied().unzip();
@@ -52,8 +114,8 @@ mod tests {
     use super::*;
     use crate::exposition;
 
-    #[test]
-    fn build_and_process_are_shown() {
+    #[tokio::test]
+    async fn build_and_process_are_shown() {
         let registry = Registry::new();
         register(&registry).unwrap();
         let text = exposition::encode(&registry.gather());
@@ -62,5 +124,25 @@ mod tests {
         for part in [build, "\nprocess_resident_memory_bytes ", "\nprocess_start_time_seconds 1."] {
             assert!(text.contains(part), "{part:?} is missing in:\n{text}");
         }
+    }
+
+    #[tokio::test]
+    async fn families_are_counted_by_stability_and_those_that_are_off_apart() {
+        let registry = Registry::new();
+        register(&registry).unwrap();
+        let shown = with_census(registry.gather(), &["version_info".to_owned(), "nobody".to_owned()]).unwrap();
+        assert!(shown.is_sorted_by_key(|family| family.name().to_owned()));
+        let text = exposition::encode(&shown);
+        for line in [
+            "disabled_metrics_total 1",
+            "hidden_metrics_total 0",
+            // Those of the build and of features, and three of these.
+            "registered_metrics_total{deprecated_version=\"\",stability_level=\"BETA\"} 5",
+            "registered_metrics_total{deprecated_version=\"\",stability_level=\"ALPHA\"} 2",
+            "registered_metrics_total{deprecated_version=\"\",stability_level=\"\"} 10",
+        ] {
+            assert!(text.lines().any(|l| l == line), "{line} in\n{text}");
+        }
+        assert!(!text.contains("\nversion_info{"), "{text}");
     }
 }

@@ -34,6 +34,7 @@ use crate::access::{Access, NOSNIFF, Peer, text};
 use crate::config::Serving;
 use crate::exposition;
 use crate::health::{HealthChecks, Probe};
+use crate::metrics::with_census;
 use crate::tls::{self, Resolver, TlsError};
 use crate::version;
 
@@ -292,9 +293,12 @@ async fn version() -> Response {
 }
 
 async fn metrics(State(endpoints): State<Endpoints>) -> Response {
-    let mut families = endpoints.metrics.gather();
-    families.retain(|family| !endpoints.disabled_metrics.iter().any(|name| name == family.name()));
-    exposition(&endpoints, &families)
+    match with_census(endpoints.metrics.gather(), &endpoints.disabled_metrics) {
+        Ok(families) => exposition(&endpoints, &families),
+        Err(error) => {
+            text(StatusCode::INTERNAL_SERVER_ERROR, format!("An error has occurred while gathering metrics: {error}\n"))
+        }
+    }
 }
 
 async fn slis(State(endpoints): State<Endpoints>, request: Request) -> Response {
@@ -322,7 +326,7 @@ mod tests {
         let metrics = Registry::new();
         crate::metrics::register(&metrics).unwrap();
         Endpoints {
-            health: HealthChecks::new(&slis, &metrics, false).unwrap(),
+            health: HealthChecks::new(&slis, &metrics, 7, false).unwrap(),
             metrics,
             slis,
             disabled_metrics: Arc::new(["version_info".to_owned()]),

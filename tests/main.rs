@@ -13,6 +13,7 @@ mod health;
 mod kubectl;
 mod library;
 mod lifecycle;
+mod metrics;
 mod nodes;
 mod parity;
 mod program;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use prometheus::{CounterVec, HistogramOpts, HistogramVec, IntCounterVec, Opts, Registry};
+use prometheus::{CounterVec, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, Opts, Registry};
 
 const SECONDS: &[f64] = &[0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0];
 const SIZES: &[f64] = &[64.0, 256.0, 512.0, 1024.0, 4096.0, 16384.0, 65536.0, 262_144.0, 1_048_576.0, 4_194_304.0, 16_777_216.0];
@@ -17,12 +17,13 @@ pub struct ClientMetrics {
     sent: HistogramVec,
     received: HistogramVec,
     retries: IntCounterVec,
+    transports: IntGauge,
+    transport_calls: IntCounterVec,
     waits: CounterVec,
 }
 
 impl ClientMetrics {
-    /// Registers the families of clients. The transport and plugin families of upstream have no counterpart here: there is one
-    /// connection per process.
+    /// Registers the families of clients. Upstream's families of credential plugins have no counterpart here.
     pub fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
         let histogram = |name: &str, help: &str, buckets: &[f64]| {
             let opts = HistogramOpts::new(name, help).buckets(buckets.to_vec());
@@ -67,6 +68,19 @@ impl ClientMetrics {
                 "[ALPHA] Number of request retries, partitioned by status code, verb, and host.",
                 &["code", "host", "verb"],
             )?,
+            transports: {
+                let family = IntGauge::new(
+                    "rest_client_transport_cache_entries",
+                    "[ALPHA] Number of transport entries in the internal cache.",
+                )?;
+                registry.register(Box::new(family.clone()))?;
+                family
+            },
+            transport_calls: counter(
+                "rest_client_transport_create_calls_total",
+                "[ALPHA] Number of calls to get a new transport, partitioned by the result of the operation.",
+                &["result"],
+            )?,
             waits: {
                 let opts = Opts::new(
                     "steersman_client_throttle_wait_seconds_total",
@@ -99,6 +113,17 @@ impl ClientMetrics {
 
     pub(super) fn throttled(&self, method: &str, time: Duration) {
         self.throttled.with_label_values(&[&self.host, method]).observe(time.as_secs_f64());
+    }
+
+    /// There are `connections` to API servers, each made for the first client that asked for it.
+    pub fn connected(&self, connections: usize) {
+        self.transports.add(connections as i64);
+        self.transport_calls.with_label_values(&["miss"]).inc_by(connections as u64);
+    }
+
+    /// A client was made over a connection that is there.
+    pub fn shared_connection(&self) {
+        self.transport_calls.with_label_values(&["hit"]).inc();
     }
 
     /// A request of `client` waited for its throttle.

@@ -63,6 +63,11 @@ impl Cluster {
         !matches!(self.made, Made::Nothing)
     }
 
+    /// Whether somebody counts quotas and makes accounts: where only our manager runs, upstream's controllers for it are missing.
+    pub(crate) fn has_accounts_and_quotas(&self) -> bool {
+        !matches!(self.made, Made::Real { .. })
+    }
+
     fn run(&self, why: &'static str) -> Run<'_> {
         Run { cluster: self, why }
     }

@@ -308,7 +308,7 @@ fn objects_are_created_without_manifests() {
             "{.spec.rules[0].http.paths[0].backend.service.port.number}",
             "80",
         ),
-        ("create quota few --hard=pods=100,cpu=1500m", "quota/few", "{.spec.hard.cpu}", "1500m"),
+        ("create quota few --hard=pods=100,services=1k", "quota/few", "{.spec.hard.services}", "1k"),
         ("create priorityclass low-story --value=-5", "priorityclass/low-story", "{.value}", "-5"),
         ("create namespace story-made", "namespace/story-made", "{.status.phase}", "Active"),
     ];

@@ -11,6 +11,7 @@ mod failover;
 mod harness;
 mod health;
 mod kubectl;
+mod kubectl_access;
 mod library;
 mod lifecycle;
 mod metrics;

@@ -103,7 +103,7 @@ impl Embedded {
     pub(super) async fn start(args: &EmbeddedArgs, latency: Latency, config: Config) -> Result<Self, EmbeddedError> {
         let (tasks, stop) = (Tasks::default(), CancellationToken::new());
         let clock = Clock::system();
-        let cluster = DevCluster::with_managed_fields(clock.clone());
+        let cluster = DevCluster::full(clock.clone());
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, args.port));
         let door = cluster.serve_https(address).await;
         let door = door.map_err(|source| EmbeddedError::Listen { port: args.port, source })?;

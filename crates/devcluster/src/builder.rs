@@ -12,6 +12,7 @@ use steersman_runtime::clock::Clock;
 use steersman_runtime::controller::{Descriptor, InitError};
 
 use crate::DevCluster;
+use crate::admission::Admission;
 use crate::manifests::{self, ManifestError};
 use crate::nodes::{NodesConfig, NodesError};
 use crate::rest::Server;
@@ -25,6 +26,7 @@ pub struct Builder {
     clock: Option<Clock>,
     managed_fields: bool,
     snapshot: Option<Snapshot>,
+    admission: Option<Admission>,
     objects: Vec<Source>,
     nodes: NodesConfig,
     controllers: Vec<Descriptor>,
@@ -83,6 +85,7 @@ impl Default for Builder {
             clock: None,
             managed_fields: true,
             snapshot: None,
+            admission: None,
             objects: Vec::new(),
             nodes: NodesConfig { count: 0, ..NodesConfig::default() },
             controllers: Vec::new(),
@@ -104,6 +107,12 @@ impl Builder {
     /// recording begins with the first server-side apply to an object, and writes are faster.
     pub fn managed_fields(mut self, recorded: bool) -> Self {
         self.managed_fields = recorded;
+        self
+    }
+
+    /// What happens to new pods beyond limits and quotas; nothing without it, or what happened where the snapshot was taken.
+    pub fn admission(mut self, admission: Admission) -> Self {
+        self.admission = Some(admission);
         self
     }
 
@@ -193,10 +202,13 @@ impl Builder {
             return Err(unknown);
         }
         let clock = self.clock.unwrap_or_else(|| Clock::runtime(Timestamp::now()));
-        let server = match &self.snapshot {
+        let mut server = match &self.snapshot {
             Some(snapshot) => snapshot.server(clock, self.managed_fields),
             None => Server::new(clock, self.managed_fields),
         };
+        if let Some(admission) = self.admission {
+            server.set_admission(admission);
+        }
         let mut cluster = DevCluster::over(Arc::new(server));
         for source in self.objects {
             source.bring_in(&cluster).await?;

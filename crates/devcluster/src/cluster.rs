@@ -14,6 +14,7 @@ use serde_json::Value;
 use steersman_runtime::clock::Clock;
 use tower::Service;
 
+use crate::admission::Admission;
 use crate::auth::{CertificateError, ClientCertificate, User, bearer_token};
 use crate::builder::Builder;
 use crate::faults::Faults;
@@ -140,6 +141,13 @@ impl DevCluster {
     /// as long with that, so it is a choice; without it recording begins with the first server-side apply.
     pub fn with_managed_fields(clock: Clock) -> Self {
         Self::over(Arc::new(Server::new(clock, true)))
+    }
+
+    /// The same with all of [`Admission`], as in a cluster of kubeadm's: what `steersman dev` and `steersman apiserver` serve.
+    pub fn full(clock: Clock) -> Self {
+        let mut server = Server::new(clock, true);
+        server.set_admission(Admission::FULL);
+        Self::over(Arc::new(server))
     }
 
     /// A client that talks to the server without a network. Must be called inside a Tokio runtime.

@@ -348,6 +348,12 @@ impl Registry {
         })
     }
 
+    /// The resource of that group and plural name, in whatever version.
+    pub fn find_in_group(&self, group: &str, plural: &str) -> Option<Arc<Registered>> {
+        let is_it = |entry: &&Arc<Registered>| entry.resource.group == group && entry.resource.plural == plural;
+        self.read(|served| served.resources.values().find(is_it).cloned())
+    }
+
     /// The resource that serves objects of that `apiVersion` and kind.
     pub fn find_kind(&self, api_version: &str, kind: &str) -> Option<Arc<Registered>> {
         self.read(|served| {

@@ -24,11 +24,13 @@ pub mod tables;
 pub mod transcript;
 pub mod validate;
 
+mod admission;
 mod builder;
 mod cluster;
 mod running;
 mod snapshot;
 
+pub use admission::Admission;
 pub use builder::{Builder, StartError};
 pub use cluster::DevCluster;
 pub use snapshot::Snapshot;

@@ -13,6 +13,7 @@ use http::{Request, Response};
 use serde_json::Value;
 use steersman_runtime::clock::Clock;
 
+use crate::admission::Admission;
 use crate::auth::{Attributes, ResourceRequest, User, Users, Wanted};
 use crate::faults::{Fate, Faults, Seen, Verdict};
 use crate::kinds::Registry;
@@ -25,6 +26,7 @@ mod accept;
 mod address;
 mod apply;
 mod body;
+mod commit;
 mod create;
 mod decode;
 mod definitions;
@@ -49,6 +51,7 @@ mod view;
 mod watch;
 
 pub use body::Body;
+pub(crate) use metadata::generated_name;
 pub(crate) use route::percent_decode;
 pub use route::{Route, Target, Verb};
 
@@ -73,6 +76,10 @@ pub struct Server {
     /// The latest requests.
     pub log: RequestLog,
     pub(crate) users: Users,
+    /// What happens to new pods.
+    pub(crate) admission: Admission,
+    /// Held while quotas are checked and used up.
+    pub(crate) quota_lock: Mutex<()>,
     addresses: Addresses,
     /// Held by whoever brings what is served in line with the stored definitions.
     settling: Mutex<()>,
@@ -154,6 +161,8 @@ impl Server {
             faults: Faults::default(),
             log: RequestLog::default(),
             users: Users::new(),
+            admission: Admission::default(),
+            quota_lock: Mutex::default(),
             addresses: Addresses::default(),
             settling: Mutex::default(),
             tracks_creations,
@@ -173,6 +182,8 @@ impl Server {
             faults: Faults::default(),
             log: RequestLog::default(),
             users: self.users.fork(),
+            admission: self.admission,
+            quota_lock: Mutex::default(),
             addresses: self.addresses.clone(),
             settling: Mutex::default(),
             tracks_creations: self.tracks_creations,

@@ -8,7 +8,7 @@ use super::decode::Strictness;
 use super::managers::Tracking;
 use super::route::Target;
 use super::{Answer, Call, Server, decode, event_view, managers, metadata};
-use crate::kinds::{Resource, Storage};
+use crate::kinds::Storage;
 use crate::status::Status;
 use crate::store::{Change, Object, Raced};
 
@@ -58,15 +58,19 @@ impl Server {
             }
             let name = metadata::text(&candidate, "name").to_owned();
             self.admit_creation(target, &name)?;
-            self.prepare(resource, &mut candidate, tracking)?;
+            let shown = if generated { &prefix } else { &name };
+            self.prepare(target, shown, &mut candidate, tracking)?;
             let key = target.key_of(&name);
             let taken = target.entry.store.get(&key);
             if taken.is_none() {
+                let charge = self.charge(target, &candidate, None)?;
                 if dry_run {
                     return Ok(Arc::new(Object::unstored(resource, &key, &candidate)));
                 }
-                match target.entry.store.commit(resource, &self.revisions, &key, None, Change::Put(resource.to_stored(candidate)))
-                {
+                let change = Change::Put(resource.to_stored(candidate));
+                let committed = self.commit(&target.entry, &key, None, change);
+                drop(charge);
+                match committed {
                     Ok(created) => return Ok(created),
                     Err(Raced) if generated && attempts > 0 => continue,
                     Err(Raced) => {}
@@ -105,8 +109,9 @@ impl Server {
         }
     }
 
-    /// Everything between decoding and storing.
-    fn prepare(&self, resource: &Resource, object: &mut Value, tracking: Tracking<'_>) -> Result<(), Status> {
+    /// Everything between decoding and storing. `name` is what refusals before validation call the object.
+    fn prepare(&self, target: &Target, name: &str, object: &mut Value, tracking: Tracking<'_>) -> Result<(), Status> {
+        let resource = target.resource();
         let given = managers::take(object);
         let versioned = !metadata::text(object, "resourceVersion").is_empty();
         metadata::begin(resource, object, self.clock.now());
@@ -118,7 +123,12 @@ impl Server {
         if resource.is("Namespace") {
             label_namespace(object);
         }
-        resource.complete_new(object, |object| self.manage_new(resource, object, given, tracking));
+        let mut admitted = Ok(());
+        resource.complete_new(object, |object| {
+            self.manage_new(resource, object, given, tracking);
+            admitted = self.admit(target, name, object);
+        });
+        admitted?;
         if resource.is("Service") {
             self.addresses.assign(object);
         }
@@ -132,7 +142,7 @@ impl Server {
         if versioned {
             return Err(Status::unclassified("resourceVersion should not be set on objects to be created"));
         }
-        Ok(())
+        self.permit(target, object)
     }
 }
 

@@ -235,7 +235,7 @@ impl Server {
             return Ok(Arc::new(Object::unstored(resource, &current.key, &new)));
         }
         let change = Change::Put(new);
-        let committed = target.entry.store.commit(resource, &self.revisions, &current.key, Some(current), change);
+        let committed = self.commit(&target.entry, &current.key, Some(current), change);
         committed.map_err(|Raced| NotWritten::Raced)
     }
 
@@ -243,8 +243,7 @@ impl Server {
         if dry_run {
             return Ok(Deleted { object: current.clone(), gone: true });
         }
-        let resource = target.resource();
-        let last = target.entry.store.commit(resource, &self.revisions, &current.key, Some(current), Change::Remove);
+        let last = self.commit(&target.entry, &current.key, Some(current), Change::Remove);
         last.map(|object| Deleted { object, gone: true }).map_err(|Raced| NotWritten::Raced)
     }
 

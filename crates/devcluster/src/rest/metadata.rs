@@ -29,7 +29,7 @@ pub(super) fn text<'a>(object: &'a Value, field: &str) -> &'a str {
 }
 
 /// A name that starts with `prefix`.
-pub(super) fn generated_name(prefix: &str) -> String {
+pub(crate) fn generated_name(prefix: &str) -> String {
     let mut random = rand::rng();
     let letters = (0..SUFFIX_LENGTH).map(|_| char::from(SUFFIX_LETTERS[random.random_range(0..SUFFIX_LETTERS.len())]));
     let cut = prefix.char_indices().nth(MAX_PREFIX).map_or(prefix, |(end, _)| &prefix[..end]);

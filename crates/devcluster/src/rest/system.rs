@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use serde_json::{Value, json};
 
 use super::{Server, metadata};
+use crate::admission::{Admission, system_classes};
 use crate::auth;
 use crate::store::{Change, Raced};
 
@@ -24,6 +25,7 @@ impl Server {
                 "status": {"phase": "Active"},
             }));
         }
+        system_classes().for_each(|object| self.create_system_object(object));
         auth::bootstrap_objects().into_iter().for_each(|object| self.create_system_object(object));
     }
 
@@ -88,7 +90,17 @@ impl Server {
         })
     }
 
-    fn create_system_object(&self, mut object: Value) {
+    /// Has the server do what it does not do of itself. To be called before anybody uses it.
+    pub(crate) fn set_admission(&mut self, admission: Admission) {
+        self.admission = admission;
+        if admission.service_accounts {
+            let namespaces = self.registry.find("", "v1", "namespaces").expect("namespaces are built in");
+            let present = namespaces.store.list(&self.revisions, "").objects;
+            present.iter().for_each(|namespace| self.furnish(namespace.name()));
+        }
+    }
+
+    pub(super) fn create_system_object(&self, mut object: Value) {
         let text = |field: &str| object[field].as_str().unwrap_or_default();
         let entry = self.registry.find_kind(text("apiVersion"), text("kind")).expect("kinds of system objects are built in");
         metadata::begin(&entry.resource, &mut object, self.clock.now());

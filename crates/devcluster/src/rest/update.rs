@@ -164,6 +164,7 @@ impl Server {
         if part != Some("status") && metadata::generation_grows(resource, &new, old) {
             metadata::grow_generation(&mut new);
         }
+        let _charge = self.charge(target, &new, Some(old))?;
         self.store(target, current, old, new, writing.dry_run)
     }
 
@@ -179,7 +180,7 @@ impl Server {
         let resource = target.resource();
         metadata::of(&mut new).insert("resourceVersion".to_owned(), Value::from(current.revision.to_string()));
         let commit = |change| {
-            let committed = target.entry.store.commit(resource, &self.revisions, &current.key, Some(current), change);
+            let committed = self.commit(&target.entry, &current.key, Some(current), change);
             committed.map_err(|Raced| NotWritten::Raced)
         };
         if metadata::is_finished(&new) {

@@ -56,6 +56,27 @@ impl Quantity {
         Some(Quantity { nanos: if negative { -nanos } else { nanos }, format })
     }
 
+    /// A number of things.
+    pub fn whole(number: i64) -> Quantity {
+        Quantity { nanos: i128::from(number) * NANOS, format: Format::Decimal }
+    }
+
+    /// The sum, written as `self` is unless that is nothing.
+    pub fn plus(self, other: Quantity) -> Quantity {
+        let format = if self.is_zero() { other.format } else { self.format };
+        Quantity { nanos: self.nanos.saturating_add(other.nanos), format }
+    }
+
+    /// What there is of this beyond `other`; nothing rather than less than nothing.
+    pub fn beyond(self, other: Quantity) -> Quantity {
+        Quantity { nanos: self.nanos.saturating_sub(other.nanos).max(0), format: self.format }
+    }
+
+    /// About as much.
+    pub fn to_f64(self) -> f64 {
+        self.nanos as f64 / NANOS as f64
+    }
+
     /// Below zero.
     pub fn is_negative(&self) -> bool {
         self.nanos < 0

@@ -75,6 +75,7 @@ pub fn cells(kind: &str, object: &Value, now: Timestamp) -> Vec<Value> {
         "Pod" => pod::cells(object, now),
         "PodDisruptionBudget" => objects::disruption_budget(object, now),
         "ReplicaSet" | "ReplicationController" => workloads::replica_set(object, now),
+        "ResourceQuota" => objects::quota(object, now),
         "Scale" => workloads::scale(object, now),
         "Secret" => objects::secret(object, now),
         "Service" => objects::service(object, now),

@@ -26,6 +26,20 @@ pub(super) fn namespace(object: &Value, now: Timestamp) -> Vec<Value> {
     vec![name(object), json!(text(object, "/status/phase")), age_cell(object, now)]
 }
 
+/// What is used of what there is, apart for limits of containers.
+pub(super) fn quota(object: &Value, now: Timestamp) -> Vec<Value> {
+    let hard = object.pointer("/status/hard").and_then(Value::as_object).into_iter().flatten();
+    let mut hard: Vec<_> = hard.map(|(name, amount)| (name.as_str(), amount.as_str().unwrap_or("0"))).collect();
+    hard.sort_unstable();
+    let (limits, requests): (Vec<_>, Vec<_>) = hard.into_iter().partition(|(name, _)| name.starts_with("limits."));
+    let shown = |part: Vec<(&str, &str)>| {
+        let used = |name: &str| object["status"]["used"][name].as_str().unwrap_or("0");
+        let shown: Vec<String> = part.iter().map(|(name, hard)| format!("{name}: {}/{hard}", used(name))).collect();
+        json!(shown.join(", "))
+    };
+    vec![name(object), shown(requests), shown(limits), age_cell(object, now)]
+}
+
 pub(super) fn disruption_budget(object: &Value, now: Timestamp) -> Vec<Value> {
     let limit = |pointer: &str| match object.pointer(pointer) {
         None | Some(Value::Null) => json!("N/A"),
@@ -244,6 +258,13 @@ mod tests {
             let cells = event(&object, now());
             assert_eq!((&cells[0], &cells[7], &cells[8]), (&json!(last), &json!(first), &json!(count)), "{object}");
         }
+    }
+
+    #[test]
+    fn quotas_show_limits_apart() {
+        let hard = json!({"pods": "2", "limits.cpu": "4", "cpu": "1"});
+        let object = json!({"status": {"hard": hard, "used": {"pods": "1", "cpu": "500m"}}});
+        assert_eq!(quota(&object, now())[1..3], [json!("cpu: 500m/1, pods: 1/2"), json!("limits.cpu: 0/4")]);
     }
 
     #[test]

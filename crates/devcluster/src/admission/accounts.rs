@@ -1,0 +1,111 @@
+//! ServiceAccounts of pods: every pod has one, and mounts a token of it unless somebody does not want that.
+
+use serde_json::{Value, json};
+
+use crate::rest::{Server, generated_name};
+
+/// The account of pods that name none.
+const DEFAULT: &str = "default";
+/// Where containers find the token.
+const MOUNT_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+const VOLUME_PREFIX: &str = "kube-api-access-";
+/// How long the token is valid; see `token_request` for what is special about this number.
+const TOKEN_SECONDS: i64 = 3_607;
+/// The annotation of pods that a kubelet mirrors from files, which have no account.
+const MIRROR: &str = "kubernetes.io/config.mirror";
+
+impl Server {
+    /// Completes a new pod, or says what is wrong with its account.
+    pub(super) fn give_account(&self, namespace: &str, pod: &mut Value) -> Result<(), String> {
+        if !pod["metadata"]["annotations"][MIRROR].is_null() {
+            return match pod["spec"]["serviceAccountName"].as_str() {
+                None | Some("") => Ok(()),
+                Some(_) => Err("a mirror pod may not reference service accounts".to_owned()),
+            };
+        }
+        let spec = &mut pod["spec"];
+        let name = spec["serviceAccountName"].as_str().filter(|name| !name.is_empty()).unwrap_or(DEFAULT).to_owned();
+        spec["serviceAccountName"] = Value::from(name.as_str());
+        spec["serviceAccount"] = Value::from(name.as_str());
+        let found = self.find_object("serviceaccounts", &format!("{namespace}/{name}"));
+        let account = found
+            .ok_or_else(|| format!("error looking up service account {namespace}/{name}: serviceaccount {name:?} not found"))?;
+        let account = account.to_value();
+        let wanted = |object: &Value| object["automountServiceAccountToken"].as_bool();
+        if wanted(spec).or_else(|| wanted(&account)).unwrap_or(true) {
+            mount_token(spec);
+        }
+        let has_secrets = spec["imagePullSecrets"].as_array().is_some_and(|secrets| !secrets.is_empty());
+        if let (false, Some(secrets)) =
+            (has_secrets, account["imagePullSecrets"].as_array().filter(|secrets| !secrets.is_empty()))
+        {
+            spec["imagePullSecrets"] = Value::from(secrets.clone());
+        }
+        Ok(())
+    }
+}
+
+fn mount_token(spec: &mut Value) {
+    let volumes = spec["volumes"].as_array().into_iter().flatten().filter_map(|volume| volume["name"].as_str());
+    let known = volumes.into_iter().find(|name| name.starts_with(VOLUME_PREFIX)).map(str::to_owned);
+    let is_new = known.is_none();
+    let volume = known.unwrap_or_else(|| generated_name(VOLUME_PREFIX));
+    let mut mounted = false;
+    for list in ["initContainers", "containers"] {
+        for container in spec[list].as_array_mut().into_iter().flatten() {
+            let mounts = &mut container["volumeMounts"];
+            if mounts.as_array().into_iter().flatten().any(|mount| mount["mountPath"] == MOUNT_PATH) {
+                continue;
+            }
+            if !mounts.is_array() {
+                *mounts = json!([]);
+            }
+            if let Some(mounts) = mounts.as_array_mut() {
+                mounts.push(json!({"name": volume, "readOnly": true, "mountPath": MOUNT_PATH}));
+                mounted = true;
+            }
+        }
+    }
+    if is_new && mounted {
+        if !spec["volumes"].is_array() {
+            spec["volumes"] = json!([]);
+        }
+        if let Some(volumes) = spec["volumes"].as_array_mut() {
+            volumes.push(token_volume(&volume));
+        }
+    }
+}
+
+fn token_volume(name: &str) -> Value {
+    json!({"name": name, "projected": {"defaultMode": 420, "sources": [
+        {"serviceAccountToken": {"expirationSeconds": TOKEN_SECONDS, "path": "token"}},
+        {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+        {"downwardAPI": {"items": [
+            {"path": "namespace", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}},
+        ]}},
+    ]}})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_mounted_once_where_nothing_else_is() {
+        let taken = json!({"name": "own", "mountPath": MOUNT_PATH});
+        let mut spec = json!({
+            "initContainers": [{"name": "i"}],
+            "containers": [{"name": "a", "volumeMounts": [taken]}, {"name": "b"}],
+        });
+        mount_token(&mut spec);
+        let volume = spec["volumes"][0]["name"].as_str().unwrap().to_owned();
+        assert!(volume.starts_with(VOLUME_PREFIX) && volume.len() == VOLUME_PREFIX.len() + 5, "{volume}");
+        assert_eq!(spec["containers"][0]["volumeMounts"], json!([taken]));
+        for container in [&spec["initContainers"][0], &spec["containers"][1]] {
+            assert_eq!(container["volumeMounts"][0]["name"], volume.as_str());
+        }
+        let before = spec.clone();
+        mount_token(&mut spec);
+        assert_eq!(spec, before);
+    }
+}

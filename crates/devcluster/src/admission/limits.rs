@@ -1,0 +1,203 @@
+//! LimitRanges: what containers ask for when they do not say, and the least and the most that they may.
+
+use serde_json::{Map, Value};
+
+use super::amounts::{Amounts, of_pod};
+use crate::rest::Server;
+use crate::schema::quantity::Quantity;
+
+const ANNOTATION: &str = "kubernetes.io/limit-ranger";
+
+impl Server {
+    /// The items of all LimitRanges of a namespace.
+    pub(super) fn limits_of(&self, namespace: &str) -> Vec<Value> {
+        let entry = self.registry.find("", "v1", "limitranges").expect("limit ranges are built in");
+        if entry.store.is_empty() {
+            return Vec::new();
+        }
+        let ranges = entry.store.list(&self.revisions, &format!("{namespace}/")).objects;
+        ranges.iter().flat_map(|range| range.to_value()["spec"]["limits"].as_array().cloned().unwrap_or_default()).collect()
+    }
+}
+
+/// Gives containers of a pod what they do not ask for themselves, and notes it on the pod.
+pub(super) fn complete(pod: &mut Value, limits: &[Value]) {
+    let mut notes = Vec::new();
+    for limit in limits.iter().filter(|limit| limit["type"] == "Container") {
+        for (list, what) in [("containers", "container"), ("initContainers", "init container")] {
+            for container in pod["spec"][list].as_array_mut().into_iter().flatten() {
+                for (side, defaults, word) in [("requests", "defaultRequest", "request"), ("limits", "default", "limit")] {
+                    let set = fill(container, side, &limit[defaults]);
+                    if !set.is_empty() {
+                        let name = container["name"].as_str().unwrap_or_default();
+                        notes.push(format!("{} {word} for {what} {name}", set.join(", ")));
+                    }
+                }
+            }
+        }
+    }
+    if !notes.is_empty() {
+        pod["metadata"]["annotations"][ANNOTATION] = Value::from(format!("LimitRanger plugin set: {}", notes.join("; ")));
+    }
+}
+
+/// The names of resources that were filled in.
+fn fill(container: &mut Value, side: &str, defaults: &Value) -> Vec<String> {
+    let Some(defaults) = defaults.as_object() else { return Vec::new() };
+    let given = container["resources"][side].as_object().cloned().unwrap_or_else(Map::new);
+    let mut names: Vec<String> = defaults.keys().filter(|name| !given.contains_key(*name)).cloned().collect();
+    names.sort();
+    for name in &names {
+        container["resources"][side][name] = defaults[name].clone();
+    }
+    names
+}
+
+/// What is wrong with a pod or claim under these limits, in one line.
+pub(super) fn violations(kind: &str, object: &Value, limits: &[Value]) -> Option<String> {
+    let mut problems = Vec::new();
+    let spec = &object["spec"];
+    for limit in limits {
+        let asked = |resources: &Value| (Amounts::parse(&resources["requests"]), Amounts::parse(&resources["limits"]));
+        match (kind, limit["type"].as_str().unwrap_or_default()) {
+            ("Pod", "Container") => {
+                for container in
+                    ["containers", "initContainers"].iter().flat_map(|list| spec[*list].as_array().into_iter().flatten())
+                {
+                    check(limit, asked(&container["resources"]), &mut problems);
+                }
+            }
+            ("Pod", "Pod") => check(limit, (of_pod(spec, "requests"), of_pod(spec, "limits")), &mut problems),
+            ("PersistentVolumeClaim", "PersistentVolumeClaim") => check_claim(limit, &asked(&spec["resources"]).0, &mut problems),
+            _ => {}
+        }
+    }
+    match problems.len() {
+        0 | 1 => problems.pop(),
+        _ => {
+            let mut seen = Vec::new();
+            problems.retain(|problem| {
+                !seen.contains(problem) && {
+                    seen.push(problem.clone());
+                    true
+                }
+            });
+            Some(if problems.len() == 1 { problems.remove(0) } else { format!("[{}]", problems.join(", ")) })
+        }
+    }
+}
+
+fn check(limit: &Value, (requests, limits): (Amounts, Amounts), problems: &mut Vec<String>) {
+    let of = limit["type"].as_str().unwrap_or_default();
+    for (name, least) in Amounts::parse(&limit["min"]).0 {
+        let (request, most) = (requests.get(&name), limits.get(&name));
+        problems.extend(too_little(of, &name, &least, request, most));
+    }
+    for (name, most) in Amounts::parse(&limit["max"]).0 {
+        let rule = format!("maximum {name} usage per {of} is {}", most.canonical());
+        match (requests.get(&name), limits.get(&name)) {
+            (_, None) => problems.push(format!("{rule}.  No limit is specified")),
+            (_, Some(limit)) if *limit > most => problems.push(format!("{rule}, but limit is {}", limit.canonical())),
+            (Some(request), _) if *request > most => problems.push(format!("{rule}, but request is {}", request.canonical())),
+            _ => {}
+        }
+    }
+    for (name, most) in Amounts::parse(&limit["maxLimitRequestRatio"]).0 {
+        let rule = format!("{name} max limit to request ratio per {of} is {}", most.canonical());
+        let given = |amounts: &Amounts| amounts.get(&name).filter(|amount| !amount.is_zero()).copied();
+        match (given(&requests), given(&limits)) {
+            (None, _) => problems.push(format!("{rule}, but no request is specified or request is 0")),
+            (_, None) => problems.push(format!("{rule}, but no limit is specified or limit is 0")),
+            (Some(request), Some(limit)) => {
+                let ratio = limit.to_f64() / request.to_f64();
+                if ratio > most.to_f64() {
+                    problems.push(format!("{rule}, but provided ratio is {ratio:.6}"));
+                }
+            }
+        }
+    }
+}
+
+fn check_claim(limit: &Value, requests: &Amounts, problems: &mut Vec<String>) {
+    for (name, least) in Amounts::parse(&limit["min"]).0 {
+        problems.extend(too_little("PersistentVolumeClaim", &name, &least, requests.get(&name), None));
+    }
+    for (name, most) in Amounts::parse(&limit["max"]).0 {
+        let rule = format!("maximum {name} usage per PersistentVolumeClaim is {}", most.canonical());
+        match requests.get(&name) {
+            None => problems.push(format!("{rule}.  No request is specified")),
+            Some(request) if *request > most => problems.push(format!("{rule}, but request is {}", request.canonical())),
+            Some(_) => {}
+        }
+    }
+}
+
+fn too_little(of: &str, name: &str, least: &Quantity, request: Option<&Quantity>, limit: Option<&Quantity>) -> Option<String> {
+    let rule = format!("minimum {name} usage per {of} is {}", least.canonical());
+    match (request, limit) {
+        (None, _) => Some(format!("{rule}.  No request is specified")),
+        (Some(request), _) if request < least => Some(format!("{rule}, but request is {}", request.canonical())),
+        (_, Some(limit)) if limit < least => Some(format!("{rule}, but limit is {}", limit.canonical())),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn containers_get_what_they_do_not_ask_for() {
+        let limit = json!({"type": "Container", "default": {"cpu": "1", "memory": "1Gi"}, "defaultRequest": {"cpu": "100m"}});
+        let mut pod = json!({
+            "metadata": {},
+            "spec": {"containers": [{"name": "a"}, {"name": "b", "resources": {"limits": {"cpu": "2"}, "requests": {"cpu": "2"}}}]},
+        });
+        complete(&mut pod, &[limit]);
+        let resources = |index: usize| pod["spec"]["containers"][index]["resources"].clone();
+        assert_eq!(resources(0), json!({"requests": {"cpu": "100m"}, "limits": {"cpu": "1", "memory": "1Gi"}}));
+        assert_eq!(resources(1), json!({"requests": {"cpu": "2"}, "limits": {"cpu": "2", "memory": "1Gi"}}));
+        let note = "LimitRanger plugin set: cpu request for container a; cpu, memory limit for container a; memory limit for container b";
+        assert_eq!(pod["metadata"]["annotations"][ANNOTATION], note);
+    }
+
+    #[test]
+    fn what_is_too_little_or_too_much_is_told() {
+        let pod = |requests: Value, limits: Value| json!({"spec": {"containers": [{"name": "c", "resources": {"requests": requests, "limits": limits}}]}});
+        let limit = |field: &str, cpu: &str| json!({"type": "Container", field: {"cpu": cpu}});
+        let cases = [
+            (limit("min", "100m"), json!({"cpu": "100m"}), json!({}), None),
+            (
+                limit("min", "100m"),
+                json!({}),
+                json!({}),
+                Some("minimum cpu usage per Container is 100m.  No request is specified"),
+            ),
+            (
+                limit("min", "100m"),
+                json!({"cpu": "50m"}),
+                json!({}),
+                Some("minimum cpu usage per Container is 100m, but request is 50m"),
+            ),
+            (limit("max", "1"), json!({}), json!({}), Some("maximum cpu usage per Container is 1.  No limit is specified")),
+            (
+                limit("max", "1"),
+                json!({}),
+                json!({"cpu": "1500m"}),
+                Some("maximum cpu usage per Container is 1, but limit is 1500m"),
+            ),
+            (
+                limit("maxLimitRequestRatio", "2"),
+                json!({"cpu": "1"}),
+                json!({"cpu": "3"}),
+                Some("cpu max limit to request ratio per Container is 2, but provided ratio is 3.000000"),
+            ),
+        ];
+        for (limit, requests, limits, expected) in cases {
+            let found = violations("Pod", &pod(requests, limits), std::slice::from_ref(&limit));
+            assert_eq!(found.as_deref(), expected, "{limit}");
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! Changes and what follows from them at once.
+
+use std::sync::Arc;
+
+use serde_json::json;
+
+use super::Server;
+use crate::admission::matters;
+use crate::kinds::{Registered, Resource};
+use crate::store::{Change, Object, Raced};
+
+impl Server {
+    /// Replaces `expected` under `key`, and lets everything follow that upstream's controllers would do where this server stands in for
+    /// them.
+    pub(super) fn commit(
+        &self,
+        entry: &Registered,
+        key: &str,
+        expected: Option<&Arc<Object>>,
+        change: Change,
+    ) -> Result<Arc<Object>, Raced> {
+        let resource = &entry.resource;
+        let removed = matches!(change, Change::Remove);
+        let committed = entry.store.commit(resource, &self.revisions, key, expected, change)?;
+        if self.admission.service_accounts {
+            match expected {
+                None if resource.is("Namespace") => self.furnish(key),
+                Some(_) if removed && is_furniture(resource, committed.name()) => self.furnish(committed.namespace()),
+                _ => {}
+            }
+        }
+        let namespace = committed.namespace();
+        if self.is_counted(resource, namespace)
+            && expected.is_none_or(|old| removed || matters(resource, &old.to_value(), &committed.to_value()))
+        {
+            self.recount(namespace);
+        }
+        Ok(committed)
+    }
+
+    /// Gives a namespace, unless it is going, the account and the certificate that pods in it need.
+    pub(super) fn furnish(&self, namespace: &str) {
+        let namespaces = self.registry.find("", "v1", "namespaces").expect("namespaces are built in");
+        if namespaces.store.get(namespace).is_none_or(|namespace| namespace.deleting) {
+            return;
+        }
+        self.create_system_object(json!({
+            "kind": "ServiceAccount",
+            "apiVersion": "v1",
+            "metadata": {"name": ACCOUNT, "namespace": namespace},
+        }));
+        self.create_system_object(json!({
+            "kind": "ConfigMap",
+            "apiVersion": "v1",
+            "metadata": {
+                "name": CERTIFICATE,
+                "namespace": namespace,
+                "annotations": {"kubernetes.io/description": ROOT_CERTIFICATE},
+            },
+            "data": {"ca.crt": self.users.authority().pem()},
+        }));
+    }
+}
+
+fn is_furniture(resource: &Resource, name: &str) -> bool {
+    (resource.is("ServiceAccount") && name == ACCOUNT) || (resource.is("ConfigMap") && name == CERTIFICATE)
+}
+
+const ACCOUNT: &str = "default";
+const CERTIFICATE: &str = "kube-root-ca.crt";
+/// What upstream's publisher tells about the certificate.
+const ROOT_CERTIFICATE: &str = "Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such as \
+                                the internal service IP or kubernetes.default.svc. No other usage is guaranteed across distributions of \
+                                Kubernetes clusters.";

@@ -141,8 +141,16 @@ fn the_chart_and_the_image_have_the_version_of_the_program() {
     for line in [format!("\nversion: {version}\n"), format!("\nappVersion: {version}\n")] {
         assert!(chart.contains(&line), "{line:?} is not in:\n{chart}");
     }
-    let dockerfile = read("Dockerfile");
-    assert!(dockerfile.contains(&format!("\nARG VERSION=\"{version}\"\n")), "{dockerfile}");
+    for (name, part) in [
+        ("Dockerfile", format!("\nARG VERSION=\"{version}\"\n")),
+        ("Dockerfile", format!("/steersman:{version},")),
+        ("README.md", format!("/steersman:{version} .\n")),
+        ("docs/replace.md", format!("/steersman:{version}|")),
+        ("docs/kubeadm/steersman.yaml", format!("/steersman:{version}\n")),
+        ("docs/kubeadm/kube-controller-manager.yaml", format!("/steersman:{version}\n")),
+    ] {
+        assert!(read(name).contains(&part), "{part:?} is not in {name}");
+    }
 }
 
 /// Runs one class of the tests in Python.

@@ -3,6 +3,7 @@
     STEERSMAN=target/debug/steersman python stories.py -v [Renderings | Releases | Managers]
 """
 
+import base64
 import http.client
 import json
 import os
@@ -72,7 +73,7 @@ class Renderings(unittest.TestCase):
     def test_renderings_are_as_written_down(self):
         cases = {
             "beside": {"controllers": ["deployment", "replicaset-controller"]},
-            "replace": {"mode": "replace"},
+            "replace": {"mode": "replace", "controllers": ["deployment", "replicaset", "garbagecollector"]},
             "everything": EVERYTHING,
         }
         for name, values in cases.items():
@@ -287,13 +288,16 @@ class Managers(Cluster):
         container = self.deployment().spec.template.spec.containers[0]
         kubeconfig, _ = self.credentials("steersman", "steersman")
         doors = [f"--{flag}={kubeconfig}" for flag in ("kubeconfig", "authentication-kubeconfig", "authorization-kubeconfig")]
-        where = ["--bind-address=127.0.0.1", f"--secure-port={free_port()}", f"--cert-dir={self.folder / 'certificates'}"]
-        log = open(self.folder / "log", "w+")
-        self.addCleanup(log.close)
-        manager = subprocess.Popen([os.environ["STEERSMAN"], *container.args, *doors, *where], stderr=log)
+        return self.start([*container.args, *doors, "--bind-address=127.0.0.1"])
+
+    def start(self, arguments):
+        """Starts the program on a free port, which it gives, too."""
+        port = free_port()
+        with open(self.folder / "log", "w") as log:
+            manager = subprocess.Popen([os.environ["STEERSMAN"], *arguments, f"--secure-port={port}"], stderr=log)
         self.addCleanup(manager.wait, LIMIT)
         self.addCleanup(manager.terminate)
-        return manager, where[1].removeprefix("--secure-port=")
+        return manager, port
 
     def work(self, values):
         """Installs, lets a manager work on what Helm made, and gives what its metrics say at the end."""
@@ -349,6 +353,35 @@ class Managers(Cluster):
         accounts = {made.metadata.name for made in self.core.list_namespaced_service_account("kube-system").items}
         self.assertLessEqual({"deployment-controller", "replicaset-controller", "generic-garbage-collector"}, accounts)
         client.CoordinationV1Api(self.api).read_namespaced_lease("steersman", "steersman")
+
+    def static_pod(self, manifest, lease):
+        """Starts what a static pod of docs/ would start on a kubeadm node: as kubeadm's user, with kubeadm's files."""
+        pod = yaml.safe_load((ROOT / "docs/kubeadm" / manifest).read_text())
+        (container,) = pod["spec"]["containers"]
+        credentials = yaml.safe_load(pathlib.Path(self.kubeconfig).read_text())
+        credentials["users"][0]["user"]["as"] = "system:kube-controller-manager"
+        (self.folder / "controller-manager.conf").write_text(yaml.safe_dump(credentials))
+        authority = base64.b64decode(credentials["clusters"][0]["cluster"]["certificate-authority-data"])
+        for name in ("ca.crt", "ca.key", "front-proxy-ca.crt", "sa.key"):
+            (self.folder / name).write_bytes(authority)
+        files = re.compile("/etc/kubernetes/(pki/)?")
+        arguments = [files.sub(f"{self.folder}/", argument) for argument in container["command"][1:]]
+        _, port = self.start(arguments)
+        self.apps.create_namespaced_replica_set("default", replica_set("web", 2))
+        self.eventually("there", lambda: len(self.core.list_namespaced_pod("default").items) == 2)
+        for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+            if probe in container:
+                path = container[probe]["httpGet"]["path"]
+                self.eventually("well", lambda: ask(port, path) == (200, "ok"))
+        held = client.CoordinationV1Api(self.api).read_namespaced_lease(lease, "kube-system")
+        self.assertTrue(held.spec.holder_identity)
+        self.assertNotIn("forbidden", (self.folder / "log").read_text())
+
+    def test_the_static_pod_beside(self):
+        self.static_pod("steersman.yaml", "steersman")
+
+    def test_the_static_pod_in_place(self):
+        self.static_pod("kube-controller-manager.yaml", "kube-controller-manager")
 
 
 def names_in_expressions(manifests):

@@ -6,7 +6,7 @@
 //! asks the API server first. An owner that is referenced but was never seen is a *virtual* node, whose coordinates are those of some
 //! reference to it.
 
-use std::collections::HashSet;
+use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 
 use hashbrown::HashTable;
@@ -152,7 +152,10 @@ impl Graph {
             }
             None => {
                 let incarnation = self.next_incarnation();
-                let slot = self.insert(Node::new(seen.coordinates(), meta.owners.clone(), incarnation));
+                let mut node = Node::new(seen.coordinates(), meta.owners.clone(), incarnation);
+                // Also when its deletion began while there was no such node.
+                node.deleting_dependents = meta.is_terminating() && meta.finalizers.foreground;
+                let slot = self.insert(node);
                 self.link(slot, &meta.owners.clone(), &mut effects);
                 slot
             }
@@ -333,29 +336,22 @@ impl Graph {
         if old == *new {
             return;
         }
-        // Of several references to one UID the last counts, as in upstream's maps.
-        let last = |owners: &Owners, uid: &Uid| owners.iter().rev().find(|owner| owner.uid == *uid).cloned();
-        let mut removed: HashSet<Uid> = HashSet::new();
-        let mut unblocked: HashSet<Uid> = HashSet::new();
-        for owner in old.iter() {
-            let now = last(new, &owner.uid);
-            let blocked = last(&old, &owner.uid).is_some_and(|before| before.block_owner_deletion);
-            if blocked && !now.as_ref().is_some_and(|now| now.block_owner_deletion) {
-                unblocked.insert(owner.uid.clone());
-            }
-            if now.is_none() {
-                removed.insert(owner.uid.clone());
+        // Of several references to one UID the last old and the first new one count, and the other new ones are added, as upstream has it.
+        let mut left: BTreeMap<&Uid, &OwnerReference> = old.iter().map(|owner| (&owner.uid, owner)).collect();
+        let (mut added, mut unblocked) = (Vec::new(), Vec::new());
+        for owner in new.iter() {
+            match left.remove(&owner.uid) {
+                Some(before) if before.block_owner_deletion && !owner.block_owner_deletion => unblocked.push(&owner.uid),
+                Some(_) => {}
+                None => added.push(owner.clone()),
             }
         }
-        let waiting = unblocked.iter().filter_map(|uid| self.slot(uid));
+        unblocked.extend(left.values().filter(|removed| removed.block_owner_deletion).map(|removed| &removed.uid));
+        let waiting = unblocked.into_iter().filter_map(|uid| self.slot(uid));
         effects.delete.extend(waiting.map(|slot| self.node(slot).key()));
-        let mut added: Vec<OwnerReference> = Vec::new();
-        for owner in new.iter().filter(|owner| !old.iter().any(|before| before.uid == owner.uid)) {
-            added.push(owner.clone());
-        }
         self.node_mut(slot).owners = new.clone();
         self.link(slot, &added, effects);
-        removed.iter().for_each(|uid| self.unlink(slot, uid));
+        left.into_keys().for_each(|uid| self.unlink(slot, uid));
     }
 
     /// Makes a node a dependent of its owners. One with a doubtful reference is looked at.

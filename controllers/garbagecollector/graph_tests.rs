@@ -176,6 +176,37 @@ fn only_the_beginning_of_a_deletion_starts_something() {
 }
 
 #[test]
+fn an_owner_seen_again_in_the_middle_of_its_deletion_still_waits() {
+    let owner = deleting(meta("a", "owner", &[]), &["foregroundDeletion"]);
+    let child = meta("a", "child", &[reference("Pod", "owner", "owner", true)]);
+    let mut story = Story::default();
+    assert_eq!(story.change(Some(&owner), &owner), Effects::default(), "it began before");
+    story.see(&child);
+    assert_eq!(uids(&story.lose(&child).delete), ["owner"]);
+}
+
+#[test]
+fn of_several_references_to_one_uid_those_that_come_later_are_looked_at() {
+    let (right, wrong) = (reference("Pod", "owner", "owner", true), reference("Pod", "other", "owner", true));
+    // (before, after, looked at)
+    let cases: [(&[OwnerReference], &[OwnerReference], &[&str]); 4] = [
+        (std::slice::from_ref(&right), &[right.clone(), wrong.clone()], &["child"]),
+        (std::slice::from_ref(&right), &[right.clone(), right.clone()], &[]),
+        (&[right.clone(), wrong.clone()], std::slice::from_ref(&right), &[]),
+        (&[right.clone(), wrong.clone()], &[], &["owner"]),
+    ];
+    for (before, after, looked_at) in cases {
+        let mut story = Story::default();
+        story.see(&meta("a", "owner", &[]));
+        let old = meta("a", "child", before);
+        story.see(&old);
+        let effects = story.change(Some(&old), &meta("a", "child", after));
+        assert_eq!(uids(&effects.delete), looked_at, "{before:?} -> {after:?}");
+        assert_eq!(story.0.about_dependents(&Uid::new("owner")).0, !after.is_empty());
+    }
+}
+
+#[test]
 fn an_owner_that_waits_is_woken_when_a_reference_no_longer_blocks_it() {
     let blocking = || reference("Pod", "owner", "owner", true);
     let loose = || reference("Pod", "owner", "owner", false);

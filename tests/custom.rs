@@ -190,3 +190,60 @@ fn client_side_apply_merges_by_the_published_keys() {
     let shown = String::from_utf8_lossy(&differs.stdout);
     assert!(differs.status.code() == Some(1) && shown.contains("image: other"), "{differs:?}");
 }
+
+/// A ConfigMap that the widget `owner` owns and whose deletion it waits for.
+fn owned_map(cluster: &Cluster, group: &str, name: &str, owner: &str) -> String {
+    let uid = cluster.get(&format!("widgets.{group} {owner}"), "{.metadata.uid}");
+    format!(
+        "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {name}\n  ownerReferences:\n  - {{apiVersion: {group}/v1, kind: Widget, name: {owner}, uid: {uid}, blockOwnerDeletion: true}}\n"
+    )
+}
+
+#[test]
+fn custom_resources_are_deleted_before_after_or_without_what_they_own_and_with_their_definition() {
+    let Some((cluster, group)) = with_widgets() else { return };
+    let widgets = format!("widgets.{group}");
+    let is_empty = |text: &str| text.is_empty();
+    let left = "get configmaps --field-selector metadata.name=part -o jsonpath={.items[*].metadata.name}";
+    let assemble = || {
+        cluster.apply(&widget(&group, "whole", "{size: 1}"));
+        cluster.apply(&owned_map(&cluster, &group, "part", "whole"));
+    };
+    // The collector finds a new type within half a minute.
+    assemble();
+    cluster.kubectl(&format!("delete {widgets} whole --cascade=foreground --timeout=90s"));
+    assert_eq!(cluster.kubectl(left), "", "it went before");
+    assemble();
+    cluster.kubectl(&format!("delete {widgets} whole --cascade=background --timeout=60s"));
+    cluster.eventually(left, is_empty);
+    assemble();
+    cluster.kubectl(&format!("delete {widgets} whole --cascade=orphan --timeout=60s"));
+    assert_eq!(cluster.get("configmap part", "{.metadata.name} {.metadata.ownerReferences}"), "part ");
+    cluster.kubectl("delete configmap part");
+    assemble();
+    let said = cluster.kubectl(&format!("delete crd {widgets} --timeout=60s"));
+    assert!(said.contains("deleted"), "{said}");
+    cluster.eventually(left, is_empty);
+}
+
+#[test]
+fn a_namespace_says_which_custom_resources_hold_it_and_goes_with_them() {
+    let Some((cluster, group)) = with_widgets() else { return };
+    let (widgets, namespace) = (format!("widgets.{group}"), cluster.namespace().to_owned());
+    cluster.apply(&widget(&group, "loose", "{size: 1}"));
+    cluster.apply(&widget(&group, "held", "{size: 1}"));
+    let patch = |finalizers: &str| format!("{{\"metadata\":{{\"finalizers\":{finalizers}}}}}");
+    cluster.kubectl_words(&["patch", &widgets, "held", "--type=merge", "-p", &patch("[\"example.com/hold\"]")]);
+    cluster.kubectl(&format!("delete namespace {namespace} --wait=false"));
+    let message =
+        |kind: &str| format!("get namespace {namespace} -o jsonpath={{.status.conditions[?(@.type==\"{kind}\")].message}}");
+    let held = "Some content in the namespace has finalizers remaining: example.com/hold in 1 resource instances";
+    cluster.eventually(&message("NamespaceFinalizersRemaining"), |said| said == held);
+    let remaining = cluster.kubectl(&message("NamespaceContentRemaining"));
+    assert_eq!(remaining, format!("Some resources are remaining: {widgets} has 1 resource instances"));
+    let created = cluster.try_kubectl("create configmap late");
+    assert!(String::from_utf8_lossy(&created.stderr).contains("because it is being terminated"), "{created:?}");
+    cluster.kubectl_words(&["patch", &widgets, "held", "--type=merge", "-p", &patch("null")]);
+    cluster.kubectl(&format!("wait --for=delete namespace/{namespace} --timeout=60s"));
+    cluster.kubectl(&format!("delete crd {widgets}"));
+}

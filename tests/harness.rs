@@ -1,12 +1,15 @@
 //! What the black-box tests share: a cluster to talk to, kubectl to talk with, and waiting with a limit.
 
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use crate::support::control_plane::ControlPlane;
-use crate::support::{LIMIT, Program};
+use crate::support::script::{self, Ends, Step};
+use crate::support::{LIMIT, Program, output_of};
 
 /// A cluster for one test: one made of the programs in `KUBEBUILDER_ASSETS`, else the one `KUBECONFIG` names, else the embedded one.
 pub(crate) struct Cluster {
@@ -46,7 +49,7 @@ impl Cluster {
                 let control_plane = ControlPlane::start(Path::new(&folder), home.path(), &kubectl);
                 (control_plane.kubeconfig().to_owned(), Made::Real { _control_plane: Box::new(control_plane) })
             }
-            (None, Some(path)) => (PathBuf::from(path), Made::Nothing),
+            (None, Some(path)) => (std::path::absolute(path).expect("KUBECONFIG is a path"), Made::Nothing),
             (None, None) => dev_cluster(home.path()),
         };
         static NEXT: AtomicUsize = AtomicUsize::new(0);
@@ -56,6 +59,11 @@ impl Cluster {
             .run("create namespace")
             .arg_file("apply -f", &format!("apiVersion: v1\nkind: Namespace\nmetadata: {{name: {}}}\n", cluster.namespace));
         Some(cluster)
+    }
+
+    /// Whether this is the embedded cluster.
+    pub(crate) fn is_embedded(&self) -> bool {
+        matches!(self.made, Made::Dev { .. })
     }
 
     /// Whether annotations decide what becomes of pods.
@@ -96,21 +104,70 @@ impl Cluster {
     }
 
     fn try_kubectl_words(&self, words: &[&str]) -> Output {
-        Command::new(&self.kubectl)
+        output_of(&mut self.command(words))
+    }
+
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(&self.kubectl);
+        command
             .args(["--namespace", &self.namespace])
             .args(words)
+            .current_dir(self.home.path())
             .env("KUBECONFIG", &self.kubeconfig)
             .env("HOME", self.home.path())
-            .stdin(Stdio::null())
-            .output()
-            .expect("run kubectl")
+            .env("TMPDIR", self.home.path())
+            .stdin(Stdio::null());
+        command
     }
 
     /// Runs kubectl with `manifest` in a file as last argument.
     pub(crate) fn kubectl_file(&self, words: &str, manifest: &str) -> Output {
-        let file = self.home.path().join("manifest.yaml");
-        std::fs::write(&file, manifest).expect("write manifest");
-        self.try_kubectl(&format!("{words} {}", file.display()))
+        self.file("manifest.yaml", manifest);
+        self.try_kubectl(&format!("{words} manifest.yaml"))
+    }
+
+    /// Puts a file where kubectl runs.
+    pub(crate) fn file(&self, name: &str, content: &str) {
+        std::fs::write(self.home.path().join(name), content).expect("write a file");
+    }
+
+    /// Runs the commands of a script, see [`script`]. `NAMESPACE` stands for that of this test.
+    pub(crate) fn script(&self, script: &str) {
+        let script = script.replace("NAMESPACE", &self.namespace);
+        script::parse(&script).iter().for_each(|step| self.step(step));
+    }
+
+    fn step(&self, step: &Step<'_>) {
+        let (variables, words) = step.words();
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let started = Instant::now();
+        loop {
+            let output = output_of(self.command(&words).envs(variables.clone()));
+            let printed = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+            let wrong = if output.status.success() == (step.ends == Ends::Badly) {
+                Some(format!("ends with {}", output.status))
+            } else {
+                step.misses(&printed)
+            };
+            let Some(wrong) = wrong else { return };
+            assert!(
+                step.ends == Ends::WellAtLast && started.elapsed() < LIMIT,
+                "kubectl {}: {wrong}\n{printed}\n{}",
+                step.line,
+                self.kubectl("get deployments,replicasets,pods,events -o wide")
+            );
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+
+    /// Starts kubectl with these words, and lets it run.
+    pub(crate) fn watch(&self, words: &str) -> Watch {
+        let words: Vec<&str> = words.split_whitespace().collect();
+        let mut child = self.command(&words).stdout(Stdio::piped()).spawn().expect("run kubectl");
+        let lines = BufReader::new(child.stdout.take().expect("its output is piped")).lines();
+        let (sender, receiver) = mpsc::channel();
+        std::thread::spawn(move || lines.map_while(Result::ok).try_for_each(|line| sender.send(line)));
+        Watch { child, lines: receiver }
     }
 
     /// The namespace of this test.
@@ -147,6 +204,40 @@ impl Cluster {
             );
             std::thread::sleep(Duration::from_millis(100));
         }
+    }
+}
+
+/// kubectl that prints what happens. Ends when this is dropped.
+pub(crate) struct Watch {
+    child: Child,
+    lines: mpsc::Receiver<String>,
+}
+
+impl Watch {
+    /// Reads on to the next line that has all these words one after the other.
+    pub(crate) fn until(&self, words: &str) {
+        let wanted: Vec<&str> = words.split_whitespace().collect();
+        let mut seen = Vec::new();
+        loop {
+            match self.lines.recv_timeout(LIMIT) {
+                Ok(line) => {
+                    let is_it = line.split_whitespace().collect::<Vec<_>>().windows(wanted.len()).any(|part| part == wanted);
+                    if is_it {
+                        return;
+                    }
+                    seen.push(line);
+                }
+                Err(_) => panic!("the watch never printed {words:?}, but {seen:#?}"),
+            }
+        }
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 

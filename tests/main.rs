@@ -4,6 +4,7 @@
 mod apiserver;
 mod chart;
 mod cli;
+mod commands;
 mod custom;
 mod dev;
 mod election;

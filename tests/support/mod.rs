@@ -3,6 +3,7 @@
 pub(crate) mod cluster;
 pub(crate) mod control_plane;
 pub(crate) mod network;
+pub(crate) mod script;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -26,7 +27,12 @@ pub(crate) fn steersman(arguments: &[&str]) -> Command {
 
 /// Runs the program to its end.
 pub(crate) fn output(arguments: &[&str]) -> Output {
-    let mut child = steersman(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    output_of(&mut steersman(arguments))
+}
+
+/// Runs any program to its end.
+pub(crate) fn output_of(command: &mut Command) -> Output {
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let (stdout, stderr) = (drain(child.stdout.take().unwrap()), drain(child.stderr.take().unwrap()));
     let status = wait(&mut child);
     Output { status, stdout: stdout.join().unwrap(), stderr: stderr.join().unwrap() }

@@ -9,7 +9,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::api::Connection;
 use crate::config::{Config, join_errors};
-use crate::logs::{self, LogFormat};
+use crate::logs::{self, LogFormat, Verbosity};
 use crate::manager::{Manager, RunError};
 use crate::options::{self, Command, Options};
 use crate::registry::ControllerRegistry;
@@ -47,7 +47,7 @@ fn manage(options: Options, registry: &ControllerRegistry) -> ExitCode {
     // An unknown format is reported below with everything else that is wrong, as text.
     let format = LogFormat::from_flag(&options.text("logging-format")).unwrap_or(LogFormat::Text);
     let verbosity = options.int("v");
-    logs::init(format, verbosity);
+    let log = logs::init(format, verbosity);
     if verbosity >= 1 {
         for (name, value) in options.iter() {
             tracing::info!(target: logs::PLAIN, "FLAG: --{name}={value:?}");
@@ -73,7 +73,7 @@ fn manage(options: Options, registry: &ControllerRegistry) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let ended = runtime.block_on(serve(config, &runtime));
+    let ended = runtime.block_on(serve(config, log, &runtime));
     // Whatever still blocks a thread, such as the look-up of a name, must not hold up the exit.
     runtime.shutdown_timeout(Duration::ZERO);
     match ended {
@@ -103,11 +103,11 @@ fn describe(error: &dyn std::error::Error) -> String {
     text
 }
 
-async fn serve(config: Config, runtime: &Runtime) -> Result<(), RunError> {
+async fn serve(config: Config, log: Verbosity, runtime: &Runtime) -> Result<(), RunError> {
     let stop = CancellationToken::new();
     runtime.spawn(signals(stop.clone()));
     let connection = Connection::from_config(&config)?;
-    Manager::new(config, connection, Clock::system())?.run(stop).await
+    Manager::new(config, connection, Clock::system())?.with_verbosity(log).run(stop).await
 }
 
 /// The first SIGTERM or SIGINT asks to stop; a second one does not ask.

@@ -27,6 +27,7 @@ mod service_accounts;
 mod signals;
 mod tls;
 pub mod version;
+pub mod zpages;
 
 pub use api::{Connection, Delegate};
 pub use command::run;

@@ -1,6 +1,8 @@
 //! Logs: one line per event on standard error, as klog writes them, or as JSON.
 
 use std::fmt::{self, Write as _};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use serde_json::Value as Json;
 use steersman_runtime::clock::Clock;
@@ -13,6 +15,7 @@ use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, FormattedFields};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::reload;
 use tracing_subscriber::util::SubscriberInitExt;
 
 /// How a line looks.
@@ -42,19 +45,53 @@ pub(crate) const PLAIN: &str = "steersman::plain";
 #[cfg(feature = "dev")]
 pub(crate) const WARNINGS_ONLY: i64 = -1;
 
-/// Sends all events of the process to standard error: information at `verbosity` 0 and 1 (none below), details from 2, everything from 5; of
-/// foreign crates only warnings. Does nothing when somebody listens already.
-pub fn init(format: LogFormat, verbosity: i64) {
+/// How much is logged, which may change at any time: information at 0 and 1 (none below), details from 2, everything from 5; of foreign
+/// crates only warnings. Cheap to clone; clones are one.
+#[derive(Clone)]
+pub struct Verbosity {
+    level: Arc<AtomicI64>,
+    apply: Arc<dyn Fn(i64) + Send + Sync>,
+}
+
+impl Verbosity {
+    /// At `level`; whoever changes it has the log changed by `apply`.
+    pub fn new(level: i64, apply: impl Fn(i64) + Send + Sync + 'static) -> Self {
+        Self { level: Arc::new(level.into()), apply: Arc::new(apply) }
+    }
+
+    /// What it is now.
+    pub fn get(&self) -> i64 {
+        self.level.load(Ordering::Relaxed)
+    }
+
+    /// Changes it.
+    pub fn set(&self, level: i64) {
+        self.level.store(level, Ordering::Relaxed);
+        (self.apply)(level);
+    }
+}
+
+fn targets(verbosity: i64) -> Targets {
     let ours = match verbosity {
         ..=-1 => LevelFilter::WARN,
         0..=1 => LevelFilter::INFO,
         2..=4 => LevelFilter::DEBUG,
         5.. => LevelFilter::TRACE,
     };
-    let filter = Targets::new().with_default(LevelFilter::WARN).with_target("steersman", ours);
+    Targets::new().with_default(LevelFilter::WARN).with_target("steersman", ours)
+}
+
+/// Sends the events of the process to standard error, as many as `verbosity` wants, now and later. Does nothing when somebody listens
+/// already.
+pub fn init(format: LogFormat, verbosity: i64) -> Verbosity {
+    let (filter, handle) = reload::Layer::new(targets(verbosity));
     let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(false);
     let lines = lines.fmt_fields(Fields(format)).event_format(Lines { format, clock: Clock::system() });
     let _ = tracing_subscriber::registry().with(filter).with(lines).try_init();
+    Verbosity::new(verbosity, move |level| {
+        // An error says that the log is gone, with all that could be changed.
+        let _ = handle.reload(targets(level));
+    })
 }
 
 /// Writes the fields of an event or a span, each after a separator.
@@ -174,7 +211,7 @@ where
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, Mutex};
+    use std::sync::Mutex;
 
     use super::*;
 

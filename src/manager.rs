@@ -24,7 +24,9 @@ use crate::api::{Clients, Connection, Delegate, check_lock, wait_as_candidate, w
 use crate::config::{self, Config, ElectionSettings, Serving};
 use crate::gates::Gates;
 use crate::health::{Check, Finding, HealthChecks, Phase, Progress, Scope};
+use crate::logs::Verbosity;
 use crate::server::{Endpoints, ServeError, Server};
+use crate::zpages::Zpages;
 use crate::{controllers, metrics, version};
 
 /// Time for one attempt of a request of a controller.
@@ -160,7 +162,9 @@ impl Manager {
                     slis,
                     disabled_metrics: config.disabled_metrics.clone().into(),
                     configz: config.configz().into(),
+                    zpages: Zpages::new(config.options(), clock.clone()),
                     debug: debug.clone(),
+                    verbosity: None,
                     started,
                 };
                 Some((server, endpoints))
@@ -169,6 +173,15 @@ impl Manager {
         };
         let progress = Progress::checked_by(&health);
         Ok(Self { config, clients, clock, registry, queue_metrics, debug, health, progress, server, address })
+    }
+
+    /// Lets clients change `verbosity` at `/debug/flags/v`, unless `--profiling=false`.
+    #[must_use]
+    pub fn with_verbosity(mut self, verbosity: Verbosity) -> Self {
+        if let Some((_, endpoints)) = &mut self.server {
+            endpoints.verbosity = self.config.options().bool("profiling").then_some(verbosity);
+        }
+        self
     }
 
     /// Where health and metrics are served.

@@ -59,7 +59,7 @@ pub(crate) fn register(registry: &Registry) -> Result<(), prometheus::Error> {
         registry,
         "version_info",
         "[ALPHA] A constant 1 whose labels say which versions this component is, emulates and is compatible with.",
-        &[("binary", "1.36.2"), ("component", "kube"), ("emulation", "1.36"), ("min_compat", "1.35")],
+        &[("binary", version::BINARY), ("component", "kube"), ("emulation", version::EMULATION), ("min_compat", "1.35")],
     )?;
     constant(
         registry,

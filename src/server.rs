@@ -27,6 +27,7 @@ use steersman_runtime::tasks::CancellationToken;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 use tower::Service;
 
@@ -34,14 +35,18 @@ use crate::access::{Access, NOSNIFF, Peer, text};
 use crate::config::Serving;
 use crate::exposition;
 use crate::health::{HealthChecks, Probe};
+use crate::logs::Verbosity;
 use crate::metrics::with_census;
 use crate::tls::{self, Resolver, TlsError};
 use crate::version;
+use crate::zpages::{Page, Zpages};
 
 /// Time for a client to finish its TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 /// Time for a client to send the head of a request.
 const HEAD: Duration = Duration::from_secs(32);
+/// Largest body of a request that is read at all.
+const MAX_BODY: usize = 1024;
 /// Largest HTTP/2 frame, and what may be buffered per stream.
 const FRAME: u32 = 256 * 1024;
 
@@ -85,8 +90,12 @@ pub struct Endpoints {
     pub disabled_metrics: Arc<[String]>,
     /// `/configz`.
     pub configz: Arc<str>,
+    /// `/flagz` and `/statusz`.
+    pub zpages: Zpages,
     /// Debug pages of controllers.
     pub debug: DebugPages,
+    /// What `/debug/flags/v` sets; it is not there without.
+    pub verbosity: Option<Verbosity>,
     /// When the process started, in Unix seconds.
     pub started: i64,
 }
@@ -241,7 +250,12 @@ fn router(endpoints: Endpoints, access: Arc<Access>) -> Router {
         .route("/metrics", any(metrics))
         .route("/metrics/slis", any(slis))
         .route("/configz", any(configz))
+        .route("/flagz", any(|state, request| zpage(Page::Flagz, state, request)))
+        .route("/statusz", any(|state, request| zpage(Page::Statusz, state, request)))
         .route("/version", any(version))
+        .route("/debug/flags", any(flags))
+        .route("/debug/flags/", any(flags))
+        .route("/debug/flags/v", any(set_verbosity))
         .fallback(not_found)
         .layer(middleware::from_fn_with_state(access, guard))
         .with_state(endpoints)
@@ -249,6 +263,7 @@ fn router(endpoints: Endpoints, access: Arc<Access>) -> Router {
 
 /// Lets pass who may, and sees that every answer carries upstream's headers and that a panic is an answer too.
 async fn guard(State(access): State<Arc<Access>>, request: Request, next: Next) -> Response {
+    let asked = tracing::enabled!(tracing::Level::DEBUG).then(|| Asked::of(&request));
     let path = request.uri().path().to_owned();
     let answer = AssertUnwindSafe(async {
         let (head, body) = request.into_parts();
@@ -263,7 +278,42 @@ async fn guard(State(access): State<Arc<Access>>, request: Request, next: Next) 
         text(StatusCode::INTERNAL_SERVER_ERROR, "This request caused apiserver to panic. Look in the logs for details.\n")
     });
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    if let Some(asked) = asked {
+        asked.answered(response.status());
+    }
     response
+}
+
+/// What the log says of a request when it has been answered.
+struct Asked {
+    verb: Method,
+    uri: String,
+    agent: String,
+    from: String,
+    at: Instant,
+}
+
+impl Asked {
+    fn of(request: &Request) -> Self {
+        let agent = request.headers().get(header::USER_AGENT).and_then(|agent| agent.to_str().ok()).unwrap_or_default();
+        let from = request.extensions().get::<Peer>().map(|peer| peer.address.to_string()).unwrap_or_default();
+        let (verb, uri) = (request.method().clone(), request.uri().to_string());
+        Self { verb, uri, agent: agent.to_owned(), from, at: Instant::now() }
+    }
+
+    /// One line with upstream's names.
+    fn answered(self, status: StatusCode) {
+        let (verb, latency) = (self.verb.as_str(), self.at.elapsed());
+        tracing::debug!(
+            verb,
+            URI = self.uri,
+            ?latency,
+            userAgent = self.agent,
+            srcIP = self.from,
+            resp = status.as_u16(),
+            "HTTP"
+        );
+    }
 }
 
 async fn not_found(State(endpoints): State<Endpoints>, request: Request) -> Response {
@@ -286,6 +336,37 @@ async fn probe(probe: Probe, State(endpoints): State<Endpoints>, request: Reques
 
 async fn configz(State(endpoints): State<Endpoints>) -> Response {
     ([(header::CONTENT_TYPE, "application/json"), NOSNIFF], endpoints.configz.to_string()).into_response()
+}
+
+async fn zpage(page: Page, State(endpoints): State<Endpoints>, request: Request) -> Response {
+    endpoints.zpages.answer(page, &request.into_parts().0)
+}
+
+async fn flags(state: State<Endpoints>, request: Request) -> Response {
+    if state.verbosity.is_none() {
+        return not_found(state, request).await;
+    }
+    let page = "<html><head><title>/debug/flags/</title></head><body>flags:<br><a href=\"/debug/flags/v\">v</a></body></html>\n";
+    ([(header::CONTENT_TYPE, "text/html; charset=utf-8"), NOSNIFF], page).into_response()
+}
+
+async fn set_verbosity(state: State<Endpoints>, request: Request) -> Response {
+    let Some(verbosity) = state.verbosity.clone() else { return not_found(state, request).await };
+    if request.method() != Method::PUT {
+        return text(StatusCode::NOT_ACCEPTABLE, "unsupported http method");
+    }
+    let Ok(body) = axum::body::to_bytes(request.into_body(), MAX_BODY).await else {
+        return text(StatusCode::PAYLOAD_TOO_LARGE, format!("a number is expected, of no more than {MAX_BODY} bytes"));
+    };
+    let typed = String::from_utf8_lossy(&body);
+    match typed.parse::<i32>() {
+        Ok(level) => {
+            verbosity.set(level.into());
+            tracing::info!(level, "log verbosity changed");
+            text(StatusCode::OK, format!("successfully set klog.logging.verbosity to {typed}"))
+        }
+        Err(reason) => text(StatusCode::BAD_REQUEST, format!("failed set klog.logging.verbosity {typed}: {reason}")),
+    }
 }
 
 async fn version() -> Response {
@@ -320,6 +401,7 @@ mod tests {
     use http_body_util::BodyExt;
 
     use super::*;
+    use crate::options::Options;
 
     fn endpoints() -> Endpoints {
         let slis = Registry::new();
@@ -331,7 +413,9 @@ mod tests {
             slis,
             disabled_metrics: Arc::new(["version_info".to_owned()]),
             configz: "{}".into(),
+            zpages: Zpages::new(&Options::default(), Clock::system()),
             debug: debug_pages(),
+            verbosity: None,
             started: 7,
         }
     }
@@ -344,9 +428,12 @@ mod tests {
     }
 
     async fn ask(method: &str, path: &str) -> (u16, http::HeaderMap, String) {
-        let mut request = http::Request::builder().method(method).uri(path).body(axum::body::Body::empty()).unwrap();
+        send(endpoints(), http::Request::builder().method(method).uri(path).body(axum::body::Body::empty()).unwrap()).await
+    }
+
+    async fn send(endpoints: Endpoints, mut request: Request) -> (u16, http::HeaderMap, String) {
         request.extensions_mut().insert(Peer { address: SocketAddr::from(([192, 0, 2, 1], 4000)), certificates: Arc::default() });
-        let response = router(endpoints(), Arc::new(Access::Open)).call(request).await.unwrap();
+        let response = router(endpoints, Arc::new(Access::Open)).call(request).await.unwrap();
         let (head, body) = response.into_parts();
         let body = body.collect().await.unwrap().to_bytes();
         (head.status.as_u16(), head.headers, String::from_utf8(body.to_vec()).unwrap())
@@ -367,6 +454,11 @@ mod tests {
             ("GET", "/readyz?verbose", 200, text, Some("[+]ping ok\nreadyz check passed\n")),
             ("GET", "/readyz/", 404, text, Some("404 page not found\n")),
             ("GET", "/version", 200, "application/json", None),
+            ("GET", "/flagz", 200, text, None),
+            ("POST", "/statusz", 200, text, None),
+            ("GET", "/flagz/", 404, text, Some("404 page not found\n")),
+            ("PUT", "/debug/flags/v", 404, text, Some("404 page not found\n")),
+            ("GET", "/debug/flags", 404, text, Some("404 page not found\n")),
             ("GET", "/version/", 404, text, Some("404 page not found\n")),
             ("GET", "/configz", 200, "application/json", Some("{}")),
             ("PUT", "/metrics", 200, exposition::CONTENT_TYPE, None),
@@ -389,6 +481,32 @@ mod tests {
                 assert_eq!(answer.2, body, "{method} {path}");
             }
         }
+    }
+
+    #[tokio::test]
+    async fn the_verbosity_is_set_by_a_put_of_a_number() {
+        let verbosity = Verbosity::new(0, |_| {});
+        let endpoints = Endpoints { verbosity: Some(verbosity.clone()), ..endpoints() };
+        let long = "1".repeat(MAX_BODY + 1);
+        let too_long = format!("a number is expected, of no more than {MAX_BODY} bytes");
+        // (method, body, status, answer, verbosity then)
+        let cases = [
+            ("PUT", "4", 200, "successfully set klog.logging.verbosity to 4", 4),
+            ("PUT", "-1", 200, "successfully set klog.logging.verbosity to -1", -1),
+            ("PUT", "much", 400, "failed set klog.logging.verbosity much: invalid digit found in string", -1),
+            ("PUT", long.as_str(), 413, too_long.as_str(), -1),
+            ("GET", "", 406, "unsupported http method", -1),
+            ("POST", "2", 406, "unsupported http method", -1),
+        ];
+        for (method, body, status, answer, level) in cases {
+            let request = http::Request::builder().method(method).uri("/debug/flags/v").body(body.to_owned().into()).unwrap();
+            let (found, _, said) = send(endpoints.clone(), request).await;
+            assert_eq!((found, said.as_str(), verbosity.get()), (status, answer, level), "{method} {body:.10}");
+        }
+        let request = http::Request::builder().uri("/debug/flags").body(axum::body::Body::empty()).unwrap();
+        let (status, headers, body) = send(endpoints, request).await;
+        assert_eq!((status, &headers[header::CONTENT_TYPE]), (200, &HeaderValue::from_static("text/html; charset=utf-8")));
+        assert!(body.contains("/debug/flags/v"), "{body}");
     }
 
     #[tokio::test]

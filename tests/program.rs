@@ -11,7 +11,7 @@ use steersman_devcluster::https::HttpsDoor;
 use steersman_runtime::clock::Clock;
 
 use crate::support::cluster::{deployment, held, wait_for_count, wait_for_lease};
-use crate::support::{Clients, LIMIT, Program, api_server, free_port, get, kubeconfig, split, tls};
+use crate::support::{Clients, LIMIT, Program, api_server, ask, free_port, get, kubeconfig, split, tls};
 
 /// A manager without controllers in front of an API server that says it is well, once it serves and runs.
 pub(crate) struct Serving {
@@ -68,6 +68,29 @@ fn health_metrics_and_configuration_are_served_over_tls() {
     plain.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
     let (head, body) = split(plain);
     assert_eq!((head.as_str(), body.as_str()), ("HTTP/1.0 400 Bad Request", "Client sent an HTTP request to an HTTPS server.\n"));
+}
+
+#[test]
+fn what_is_logged_can_be_changed_at_run_time_unless_that_is_switched_off() {
+    let directory = tempfile::tempdir().unwrap();
+    let put = |serving: &Serving| {
+        let head = "PUT /debug/flags/v HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: 1\r\n\r\n2";
+        ask(serving.address, serving.master(), head)
+    };
+    let mut serving = start(directory.path(), &[]);
+    get(serving.address, serving.nobody(), "/healthz?quietly");
+    let (head, body) = put(&serving);
+    assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
+    assert_eq!(body, "successfully set klog.logging.verbosity to 2");
+    get(serving.address, serving.nobody(), "/healthz?loudly");
+    serving.program.wait_for_line(r#""HTTP" verb="GET" URI="/healthz?loudly""#);
+    serving.program.signal("TERM");
+    let (_, log) = serving.program.end_with_log();
+    assert!(!log.contains("quietly"), "{log}");
+
+    let serving = start(directory.path(), &["--profiling=false"]);
+    let (head, _) = put(&serving);
+    assert!(head.starts_with("HTTP/1.1 404 Not Found\r\n"), "{head}");
 }
 
 #[test]

@@ -47,6 +47,12 @@ pub(super) fn forbidden(request: &Parts, user: &str, verb: &str, reason: &str) -
     ([NOSNIFF], failure.response(request)).into_response()
 }
 
+/// What is there cannot be had in the form that was asked for.
+pub(crate) fn not_acceptable(request: &Parts, message: &str) -> Response {
+    let failure = Failure { code: StatusCode::NOT_ACCEPTABLE, reason: "NotAcceptable", message, details: false };
+    failure.response(request)
+}
+
 /// Nobody can tell whether the user may.
 pub(super) fn internal_error(uri: &Uri, error: &str) -> Response {
     let uri = uri.path_and_query().map_or_else(|| uri.path(), |whole| whole.as_str());

@@ -30,7 +30,7 @@ use steersman_runtime::tasks::CancellationToken;
 use steersman_runtime::workqueue::QueueMetrics;
 use tokio::time::Instant;
 
-pub(crate) use answers::{NOSNIFF, text};
+pub(crate) use answers::{NOSNIFF, not_acceptable, text};
 pub(crate) use certificates::AnyClient;
 pub(crate) use metrics::AccessMetrics;
 

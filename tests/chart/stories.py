@@ -338,13 +338,27 @@ class Managers(Cluster):
         values = {"mode": "replace"}
         metrics = self.work(values)
         self.assert_within_its_rights(metrics)
+        self.assert_answers(metrics, values)
         lease = client.CoordinationV1Api(self.api).read_namespaced_lease("kube-controller-manager", "kube-system")
         self.assertEqual(lease.spec.holder_identity, "", "given up at the end")
-        # Families without a sample have no series, but these all have one.
-        known = set(re.findall(r"^# TYPE (\S+) ", metrics, re.MULTILINE)) | {"up"}
-        used = names_in_expressions(objects({**values, "prometheusRule": {"enabled": True}}))
-        self.assertGreater(len(used), 10)
-        self.assertEqual(used - known, set(), "not exported")
+        self.assertIn('leader_election_master_status{name="kube-controller-manager"} 1', metrics)
+
+    def assert_answers(self, metrics, values):
+        """What alerts and dashboard ask for is exported, with the labels that they go by."""
+        exported = {name: set() for name in re.findall(r"^# TYPE (\S+) ", metrics, re.MULTILINE)}
+        for name, labels in re.findall(r"^([a-z_]+)\{(.*)\} ", metrics, re.MULTILINE):
+            exported.setdefault(name, set()).update(re.findall(r'(\w+)="', labels))
+        found = expressions(objects({**values, "prometheusRule": {"enabled": True}}))
+        self.assertGreater(len(found), 20)
+        for expression in found:
+            labels = set(re.findall(r"(\w+)(?:=|!=|=~|!~)\"", expression))
+            for grouping in re.findall(r"by \(([^)]*)\)", expression):
+                labels |= set(re.split(", *", grouping))
+            for name in set(re.findall(r"[a-z_]+(?=\{)", expression)) - {"up"}:
+                with self.subTest(expression):
+                    self.assertIn(name, exported)
+                    # Prometheus adds these two itself.
+                    self.assertEqual(labels - exported[name] - {"instance", "job"}, set())
 
     def test_beside_with_an_account_for_each_controller(self):
         names = ["deployment", "replicaset", "garbagecollector"]
@@ -384,16 +398,12 @@ class Managers(Cluster):
         self.static_pod("kube-controller-manager.yaml", "kube-controller-manager")
 
 
-def names_in_expressions(manifests):
-    """The metrics that the alerts and the dashboard ask for."""
+def expressions(manifests):
+    """Of the alerts and the dashboard."""
     rule = next(o for (kind, _), o in manifests.items() if kind == "PrometheusRule")
-    expressions = [rule["expr"] for group in rule["spec"]["groups"] for rule in group["rules"]]
+    alerts = [rule["expr"] for group in rule["spec"]["groups"] for rule in group["rules"]]
     dashboard = json.loads((CHART / "files/dashboard.json").read_text())
-    expressions += [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
-    names = set()
-    for expression in expressions:
-        names |= {name.removesuffix("_bucket") for name in re.findall(r"[a-z_]+(?=\{)", expression)}
-    return names
+    return alerts + [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
 
 
 def replica_set(name, replicas):

@@ -9,6 +9,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::api::Connection;
 use crate::config::{Config, join_errors};
+use crate::limits;
 use crate::logs::{self, LogFormat, Verbosity};
 use crate::manager::{Manager, RunError};
 use crate::options::{self, Command, Options};
@@ -60,6 +61,7 @@ fn manage(options: Options, registry: &ControllerRegistry) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
+    limits::raise_open_files();
     tracing::info!(version = version::GIT_VERSION, steersman = version::STEERSMAN, "Starting");
     if !config.without_effect.is_empty() {
         tracing::warn!(names = config.without_effect.join(" "), "these are accepted but have no effect yet");

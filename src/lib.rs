@@ -15,6 +15,7 @@ pub mod duration;
 mod exposition;
 mod gates;
 pub mod health;
+mod limits;
 pub mod logs;
 pub mod manager;
 mod metrics;

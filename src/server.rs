@@ -4,7 +4,9 @@
 //!
 //! `/version`, `/livez` and `/readyz` are ours: upstream's manager has none of them, though its API server does.
 
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+mod connection;
+
+use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,19 +19,15 @@ use axum::routing::any;
 use futures::FutureExt;
 use http::header::{self, HeaderName, HeaderValue};
 use http::{Method, StatusCode};
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto;
 use prometheus::Registry;
-use rustls::pki_types::CertificateDer;
 use steersman_runtime::clock::Clock;
 use steersman_runtime::controller::{DebugAnswer, DebugPages};
 use steersman_runtime::tasks::CancellationToken;
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
-use tokio_rustls::TlsAcceptor;
-use tower::Service;
+
+use connection::{HEAD, Terms, listen};
 
 use crate::access::{Access, NOSNIFF, Peer, text};
 use crate::config::Serving;
@@ -37,19 +35,12 @@ use crate::exposition;
 use crate::health::{HealthChecks, Probe};
 use crate::logs::Verbosity;
 use crate::metrics::with_census;
-use crate::tls::{self, Resolver, TlsError};
+use crate::tls::TlsError;
 use crate::version;
 use crate::zpages::{Page, Zpages};
 
-/// Time for a client to finish its TLS handshake.
-const HANDSHAKE: Duration = Duration::from_secs(10);
-/// Time for a client to send the head of a request.
-const HEAD: Duration = Duration::from_secs(32);
 /// Largest body of a request that is read at all.
 const MAX_BODY: usize = 1024;
-/// Largest HTTP/2 frame, and what may be buffered per stream.
-const FRAME: u32 = 256 * 1024;
-
 /// The server cannot start. The texts are upstream's.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
@@ -103,33 +94,16 @@ pub struct Endpoints {
 /// A bound server that does not answer yet.
 pub struct Server {
     listener: TcpListener,
-    tls: Option<Tls>,
-    builder: auto::Builder<TokioExecutor>,
+    terms: Terms,
     access: Arc<Access>,
-}
-
-#[derive(Clone)]
-struct Tls {
-    acceptor: TlsAcceptor,
-    certificates: Arc<Resolver>,
 }
 
 impl Server {
     /// Takes the address of `serving` and prepares its certificate.
     pub(crate) fn bind(serving: &Serving, access: Access, clock: &Clock) -> Result<Self, ServeError> {
-        let tls = match &serving.tls {
-            Some(tls) => {
-                let (config, certificates) = tls::server_config(tls, clock, access.wants_certificates())?;
-                Some(Tls { acceptor: TlsAcceptor::from(Arc::new(config)), certificates })
-            }
-            None => None,
-        };
-        let mut builder = auto::Builder::new(TokioExecutor::new());
-        builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD);
-        let streams = serving.tls.as_ref().map_or(100, |tls| tls.max_streams);
-        builder.http2().max_concurrent_streams(streams).max_frame_size(FRAME).initial_stream_window_size(FRAME);
+        let terms = Terms::new(serving, clock, access.wants_certificates())?;
         let listener = listen(serving).map_err(|source| ServeError::Listen { address: serving.address, source })?;
-        Ok(Self { listener, tls, builder, access: Arc::new(access) })
+        Ok(Self { listener, terms, access: Arc::new(access) })
     }
 
     /// The address taken, with its port.
@@ -146,7 +120,7 @@ impl Server {
     pub async fn run(self, endpoints: Endpoints, stop: CancellationToken) {
         let router = router(endpoints, self.access());
         if let Ok(address) = self.local_addr() {
-            tracing::info!(%address, "{}", if self.tls.is_some() { "Serving securely" } else { "Serving without TLS" });
+            tracing::info!(%address, "{}", if self.terms.are_secure() { "Serving securely" } else { "Serving without TLS" });
         }
         let mut connections = JoinSet::new();
         loop {
@@ -157,8 +131,7 @@ impl Server {
             };
             match accepted {
                 Ok((stream, peer)) => {
-                    let connection = connection(stream, peer, self.tls.clone(), self.builder.clone(), router.clone());
-                    connections.spawn(connection);
+                    connections.spawn(self.terms.clone().serve(stream, peer, router.clone()));
                 }
                 Err(error) => {
                     // Out of file descriptors, most likely: some time has to pass before the next try can do better.
@@ -167,78 +140,6 @@ impl Server {
                 }
             }
         }
-    }
-}
-
-fn listen(serving: &Serving) -> std::io::Result<TcpListener> {
-    let bind = |address: SocketAddr| {
-        let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-        // As Go does: a restart must not wait for connections of the old process to be forgotten.
-        socket.set_reuseaddr(true)?;
-        #[cfg(unix)]
-        socket.set_reuseport(serving.share_port)?;
-        socket.bind(address)?;
-        socket.listen(1024)
-    };
-    let address = serving.address;
-    if address.ip() == IpAddr::from([0, 0, 0, 0]) {
-        // One socket for both families; where there is no IPv6, the address as given.
-        match bind(SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), address.port())) {
-            Err(error) if error.kind() != std::io::ErrorKind::AddrInUse => {}
-            bound => return bound,
-        }
-    }
-    bind(address)
-}
-
-async fn connection(
-    stream: TcpStream,
-    peer: SocketAddr,
-    tls: Option<Tls>,
-    builder: auto::Builder<TokioExecutor>,
-    router: Router,
-) {
-    let address = SocketAddr::new(peer.ip().to_canonical(), peer.port());
-    let mut peer = Peer { address, certificates: Arc::default() };
-    let Some(tls) = tls else { return serve(stream, peer, builder, router).await };
-    let mut stream = stream;
-    let handshake = async {
-        let mut first = [0];
-        // A handshake begins with 22; anything else is a client that does not know this is HTTPS.
-        if stream.peek(&mut first).await? == 1 && first[0] != 22 {
-            let answer = b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n";
-            stream.write_all(answer).await?;
-            stream.shutdown().await?;
-            return Err(std::io::Error::other("client sent an HTTP request to an HTTPS server"));
-        }
-        tls.certificates.refresh().await;
-        tls.acceptor.accept(stream).await
-    };
-    match tokio::time::timeout(HANDSHAKE, handshake).await {
-        Ok(Ok(stream)) => {
-            if let Some(certificates) = stream.get_ref().1.peer_certificates() {
-                peer.certificates = certificates.iter().cloned().map(CertificateDer::into_owned).collect();
-            }
-            serve(stream, peer, builder, router).await;
-        }
-        Ok(Err(error)) => tracing::debug!(%address, %error, "TLS handshake failed"),
-        Err(_) => tracing::debug!(%address, "TLS handshake timed out"),
-    }
-}
-
-async fn serve(
-    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    peer: Peer,
-    builder: auto::Builder<TokioExecutor>,
-    router: Router,
-) {
-    let address = peer.address;
-    let service = hyper::service::service_fn(move |mut request: http::Request<hyper::body::Incoming>| {
-        request.extensions_mut().insert(peer.clone());
-        router.clone().call(request)
-    });
-    if let Err(error) = builder.serve_connection(TokioIo::new(stream), service).await {
-        tracing::trace!(%address, error, "connection ended");
     }
 }
 
@@ -355,8 +256,10 @@ async fn set_verbosity(state: State<Endpoints>, request: Request) -> Response {
     if request.method() != Method::PUT {
         return text(StatusCode::NOT_ACCEPTABLE, "unsupported http method");
     }
-    let Ok(body) = axum::body::to_bytes(request.into_body(), MAX_BODY).await else {
-        return text(StatusCode::PAYLOAD_TOO_LARGE, format!("a number is expected, of no more than {MAX_BODY} bytes"));
+    let body = match tokio::time::timeout(HEAD, axum::body::to_bytes(request.into_body(), MAX_BODY)).await {
+        Ok(Ok(body)) => body,
+        Ok(Err(_)) => return text(StatusCode::PAYLOAD_TOO_LARGE, format!("a number of at most {MAX_BODY} bytes is expected")),
+        Err(_) => return text(StatusCode::REQUEST_TIMEOUT, "the number did not come in time"),
     };
     let typed = String::from_utf8_lossy(&body);
     match typed.parse::<i32>() {
@@ -399,6 +302,7 @@ fn exposition(endpoints: &Endpoints, families: &[prometheus::proto::MetricFamily
 #[cfg(test)]
 mod tests {
     use http_body_util::BodyExt;
+    use tower::Service;
 
     use super::*;
     use crate::options::Options;
@@ -488,7 +392,7 @@ mod tests {
         let verbosity = Verbosity::new(0, |_| {});
         let endpoints = Endpoints { verbosity: Some(verbosity.clone()), ..endpoints() };
         let long = "1".repeat(MAX_BODY + 1);
-        let too_long = format!("a number is expected, of no more than {MAX_BODY} bytes");
+        let too_long = format!("a number of at most {MAX_BODY} bytes is expected");
         // (method, body, status, answer, verbosity then)
         let cases = [
             ("PUT", "4", 200, "successfully set klog.logging.verbosity to 4", 4),

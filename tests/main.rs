@@ -11,6 +11,7 @@ mod election;
 mod failover;
 mod harness;
 mod health;
+mod hostile;
 mod kubectl;
 mod kubectl_access;
 mod library;

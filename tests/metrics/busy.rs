@@ -1,37 +1,27 @@
 //! A manager with work to do, in front of a cluster that sometimes fails it.
 
-use std::net::SocketAddr;
-use std::path::PathBuf;
-
 use serde_json::{Value, json};
 use steersman_devcluster::DevCluster;
 use steersman_devcluster::auth::User;
 use steersman_devcluster::faults::{Matcher, throttled};
-use steersman_devcluster::https::HttpsDoor;
 use steersman_devcluster::status::Status;
 use steersman_runtime::clock::Clock;
 
-use crate::support::cluster::{deployment, held, wait_for_lease};
-use crate::support::{Clients, LIMIT, Program, ask, free_port, tls};
+use crate::support::cluster::deployment;
+use crate::support::secured::Secured;
+use crate::support::{Identity, LIMIT};
 
 /// What scrapers show.
 pub(super) const TOKEN: &str = "scraper";
 
-/// A leader with a port, its cluster, and clients.
+/// A leader that a scraper may ask.
 pub(super) struct Busy {
-    pub(super) address: SocketAddr,
-    pub(super) home: tempfile::TempDir,
-    certificate: PathBuf,
-    clients: Clients,
-    cluster: DevCluster,
-    door: HttpsDoor,
-    _program: Program,
+    pub(super) secured: Secured,
 }
 
 impl Busy {
     /// Starts one, and waits until it leads.
     pub(super) async fn start() -> Self {
-        let home = tempfile::tempdir().unwrap();
         let cluster = DevCluster::new(Clock::system());
         cluster.add_token(TOKEN, User::new("prometheus", ["system:monitoring"]));
         for name in ["done-1", "done-2", "done-3"] {
@@ -46,32 +36,13 @@ impl Busy {
         faults.reject(Matcher::new("create", "replicasets"), throttled(1), Some(1));
         faults.reject(Matcher::new("create", "events"), Status::new(302, "Found", "elsewhere"), Some(1));
 
-        let door = cluster.serve_https(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
-        let kubeconfig = home.path().join("kubeconfig");
-        std::fs::write(&kubeconfig, door.kubeconfig()).unwrap();
-        let clients = Clients::new(home.path());
-        let port = free_port();
-        let flag = |name: &str, value: &std::path::Path| format!("--{name}={}", value.display());
-        let flags = [
-            flag("kubeconfig", &kubeconfig),
-            flag("authentication-kubeconfig", &kubeconfig),
-            flag("authorization-kubeconfig", &kubeconfig),
-            flag("client-ca-file", &clients.bundle),
-            flag("cert-dir", home.path()),
-            format!("--secure-port={port}"),
-        ];
-        let rest = ["--bind-address=127.0.0.1", "--terminated-pod-gc-threshold=1", "--kube-api-qps=50", "--kube-api-burst=2"];
-        let arguments: Vec<&str> = flags.iter().map(String::as_str).chain(rest).collect();
-        let program = Program::start(&arguments);
-        wait_for_lease(&cluster, held).await;
-        let certificate = home.path().join("kube-controller-manager.crt");
-        let address = SocketAddr::from(([127, 0, 0, 1], port));
-        Self { address, home, certificate, clients, cluster, door, _program: program }
+        let flags = ["--terminated-pod-gc-threshold=1", "--kube-api-qps=50", "--kube-api-burst=2"];
+        Self { secured: Secured::start(cluster, &flags).await }
     }
 
     /// Lets everything happen that has a metric.
     pub(super) async fn do_everything_once(&self) {
-        let Self { cluster, .. } = self;
+        let cluster = &self.secured.cluster;
         cluster.create(deployment("web", 3)).await.unwrap();
         // It has heard of its pods, and so expects none any more.
         let counted = |sets: &[Value]| sets.iter().any(|set| set["status"]["replicas"] == 3);
@@ -102,13 +73,13 @@ impl Busy {
     }
 
     async fn scale(&self, replicas: usize) {
-        let path = self.cluster.path("deployments", "default", "web");
-        self.cluster.patch(&path, json!({"spec": {"replicas": replicas}})).await.unwrap();
+        let path = self.secured.cluster.path("deployments", "default", "web");
+        self.secured.cluster.patch(&path, json!({"spec": {"replicas": replicas}})).await.unwrap();
     }
 
     async fn wait_for_pods(&self, count: usize) {
         let is_ours = |pod: &&Value| pod["metadata"]["labels"]["app"] == "web";
-        let waited = self.cluster.wait_for("pods", LIMIT, |pods| pods.iter().filter(is_ours).count() == count).await;
+        let waited = self.secured.cluster.wait_for("pods", LIMIT, |pods| pods.iter().filter(is_ours).count() == count).await;
         waited.unwrap_or_else(|pods| panic!("not {count} pods: {pods:#?}"));
     }
 
@@ -128,20 +99,17 @@ impl Busy {
     /// A page as Prometheus is given it, which must be there.
     pub(super) fn get(&self, path: &str) -> String {
         // Somebody with a certificate asks, too.
-        self.ask(path, Some(&self.clients.master()));
+        self.ask(path, Some(&self.secured.clients.master()));
         let (head, body) = self.ask(path, None);
         assert!(head.starts_with("HTTP/1.1 200"), "{head}\n{body}");
         body
     }
 
-    fn ask(&self, path: &str, identity: Option<&crate::support::Identity>) -> (String, String) {
-        let request =
-            format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {TOKEN}\r\nconnection: close\r\n\r\n");
-        tokio::task::block_in_place(|| ask(self.address, tls(&self.certificate, identity), &request))
+    fn ask(&self, path: &str, identity: Option<&Identity>) -> (String, String) {
+        self.secured.ask(&format!("GET {path}"), &format!("authorization: Bearer {TOKEN}\r\n"), "", identity)
     }
 
     pub(super) async fn stop(self) {
-        drop(self._program);
-        self.door.stop().await;
+        self.secured.stop().await;
     }
 }

@@ -89,7 +89,7 @@ impl Server {
                 "- job_name: {name}\n  scheme: https\n  metrics_path: {path}\n  tls_config: {{insecure_skip_verify: true}}\n  \
                  authorization: {{credentials: {TOKEN}}}\n  static_configs:\n  - targets: [\"{}\"]\n    \
                  labels: {{cluster: {CLUSTER}, job: kube-controller-manager}}\n",
-                busy.address
+                busy.secured.address
             )
         };
         let config = format!(
@@ -97,12 +97,12 @@ impl Server {
             job("metrics", "/metrics"),
             job("slis", "/metrics/slis")
         );
-        let file = busy.home.path().join("prometheus.yaml");
+        let file = busy.secured.home.path().join("prometheus.yaml");
         std::fs::write(&file, config).unwrap();
         let mut program = Program::spawn(
             Command::new(program)
                 .arg(format!("--config.file={}", file.display()))
-                .arg(format!("--storage.tsdb.path={}", busy.home.path().join("series").display()))
+                .arg(format!("--storage.tsdb.path={}", busy.secured.home.path().join("series").display()))
                 .arg(format!("--web.listen-address={address}")),
         );
         program.wait_until("ready", || get(address, "/-/ready").is_some_and(|(head, _)| head.contains(" 200 ")));

@@ -4,6 +4,7 @@ pub(crate) mod cluster;
 pub(crate) mod control_plane;
 pub(crate) mod network;
 pub(crate) mod script;
+pub(crate) mod secured;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -219,8 +220,14 @@ impl Clients {
 
     /// Somebody of this name and group.
     pub(crate) fn identity(&self, name: &str, group: &str) -> Identity {
+        self.identity_until(name, group, 4096)
+    }
+
+    /// The same, until that year.
+    pub(crate) fn identity_until(&self, name: &str, group: &str, year: i32) -> Identity {
         let key = rcgen::KeyPair::generate().unwrap();
         let mut params = rcgen::CertificateParams::default();
+        params.not_after = rcgen::date_time_ymd(year, 1, 1);
         params.distinguished_name = rcgen::DistinguishedName::new();
         params.distinguished_name.push(rcgen::DnType::CommonName, name);
         params.distinguished_name.push(rcgen::DnType::OrganizationName, group);

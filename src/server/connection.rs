@@ -1,0 +1,245 @@
+//! One connection: handshake, requests, and the end of those that bring none.
+//!
+//! Whatever a client does not do in time, its connection ends: a handshake, the head of a request, or anything at all.
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::pin::pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use axum::Router;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use rustls::pki_types::CertificateDer;
+use steersman_runtime::clock::Clock;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::time::{Instant, sleep_until, timeout};
+use tokio_rustls::TlsAcceptor;
+use tower::Service;
+
+use crate::access::Peer;
+use crate::config::Serving;
+use crate::tls::{self, Resolver, TlsError};
+
+/// Time for a client to finish its TLS handshake.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+/// Time for a client to send the head of a request.
+pub(super) const HEAD: Duration = Duration::from_secs(32);
+/// How long a connection may be without a request. With HTTP/1 the next one has to be there within [`HEAD`].
+const IDLE: Duration = Duration::from_secs(90);
+/// Time for a client to take note that its connection ends.
+const FAREWELL: Duration = Duration::from_secs(1);
+/// Largest HTTP/2 frame, and what may be buffered per stream.
+const FRAME: u32 = 256 * 1024;
+
+pub(super) fn listen(serving: &Serving) -> std::io::Result<TcpListener> {
+    let bind = |address: SocketAddr| {
+        let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+        // As Go does: a restart must not wait for connections of the old process to be forgotten.
+        socket.set_reuseaddr(true)?;
+        #[cfg(unix)]
+        socket.set_reuseport(serving.share_port)?;
+        socket.bind(address)?;
+        socket.listen(1024)
+    };
+    let address = serving.address;
+    if address.ip() == IpAddr::from([0, 0, 0, 0]) {
+        // One socket for both families; where there is no IPv6, the address as given.
+        match bind(SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), address.port())) {
+            Err(error) if error.kind() != std::io::ErrorKind::AddrInUse => {}
+            bound => return bound,
+        }
+    }
+    bind(address)
+}
+
+/// What all connections have in common. Cheap to clone.
+#[derive(Clone)]
+pub(super) struct Terms {
+    tls: Option<Tls>,
+    builder: auto::Builder<TokioExecutor>,
+}
+
+#[derive(Clone)]
+struct Tls {
+    acceptor: TlsAcceptor,
+    certificates: Arc<Resolver>,
+}
+
+impl Terms {
+    /// Those of `serving`; clients are asked for certificates, or not.
+    pub(super) fn new(serving: &Serving, clock: &Clock, ask_for_certificates: bool) -> Result<Self, TlsError> {
+        let tls = match &serving.tls {
+            Some(tls) => {
+                let (config, certificates) = tls::server_config(tls, clock, ask_for_certificates)?;
+                Some(Tls { acceptor: TlsAcceptor::from(Arc::new(config)), certificates })
+            }
+            None => None,
+        };
+        let mut builder = auto::Builder::new(TokioExecutor::new());
+        builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD);
+        let streams = serving.tls.as_ref().map_or(100, |tls| tls.max_streams);
+        builder.http2().max_concurrent_streams(streams).max_frame_size(FRAME).initial_stream_window_size(FRAME);
+        Ok(Self { tls, builder })
+    }
+
+    /// Whether there is TLS.
+    pub(super) fn are_secure(&self) -> bool {
+        self.tls.is_some()
+    }
+
+    /// Serves one client until its connection ends.
+    pub(super) async fn serve(self, stream: TcpStream, peer: SocketAddr, router: Router) {
+        let address = SocketAddr::new(peer.ip().to_canonical(), peer.port());
+        let mut peer = Peer { address, certificates: Arc::default() };
+        let Some(tls) = self.tls else { return answer(stream, peer, self.builder, router).await };
+        match timeout(HANDSHAKE, handshake(stream, &tls)).await {
+            Ok(Ok(stream)) => {
+                let session = stream.get_ref().1;
+                if let Some(certificates) = session.peer_certificates() {
+                    peer.certificates = certificates.iter().cloned().map(CertificateDer::into_owned).collect();
+                }
+                // Agreed on already, so there is no first byte to wait for.
+                let is_http2 = session.alpn_protocol() == Some(b"h2");
+                let builder = if is_http2 { self.builder.http2_only() } else { self.builder.http1_only() };
+                answer(stream, peer, builder, router).await;
+            }
+            Ok(Err(error)) => tracing::debug!(%address, %error, "TLS handshake failed"),
+            Err(_) => tracing::debug!(%address, "TLS handshake timed out"),
+        }
+    }
+}
+
+async fn handshake(mut stream: TcpStream, tls: &Tls) -> std::io::Result<tokio_rustls::server::TlsStream<TcpStream>> {
+    let mut first = [0];
+    // A handshake begins with 22; anything else is a client that does not know this is HTTPS.
+    if stream.peek(&mut first).await? == 1 && first[0] != 22 {
+        let answer = b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n";
+        stream.write_all(answer).await?;
+        stream.shutdown().await?;
+        return Err(std::io::Error::other("client sent an HTTP request to an HTTPS server"));
+    }
+    tls.certificates.refresh().await;
+    tls.acceptor.accept(stream).await
+}
+
+async fn answer(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    peer: Peer,
+    builder: auto::Builder<TokioExecutor>,
+    router: Router,
+) {
+    let address = peer.address;
+    let traffic = Arc::new(Traffic { requests: AtomicUsize::new(0), last: Mutex::new(Instant::now()) });
+    let noted = Arc::clone(&traffic);
+    let service = hyper::service::service_fn(move |mut request: http::Request<hyper::body::Incoming>| {
+        request.extensions_mut().insert(peer.clone());
+        let under_way = UnderWay::new(&noted);
+        let answer = router.clone().call(request);
+        async move {
+            let _under_way = under_way;
+            answer.await
+        }
+    });
+    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
+    let ended = tokio::select! {
+        ended = &mut connection => ended,
+        () = traffic.ceased() => {
+            connection.as_mut().graceful_shutdown();
+            timeout(FAREWELL, connection).await.unwrap_or(Ok(()))
+        }
+    };
+    if let Err(error) = ended {
+        tracing::trace!(%address, error, "connection ended");
+    }
+}
+
+/// What goes over a connection.
+struct Traffic {
+    requests: AtomicUsize,
+    /// When the last request ended.
+    last: Mutex<Instant>,
+}
+
+impl Traffic {
+    /// Waits until there has been no request for [`IDLE`].
+    async fn ceased(&self) {
+        loop {
+            let until = *self.last.lock().unwrap_or_else(PoisonError::into_inner) + IDLE;
+            let busy = self.requests.load(Ordering::Relaxed) > 0;
+            if Instant::now() >= until && !busy {
+                return;
+            }
+            sleep_until(if busy { Instant::now() + IDLE } else { until }).await;
+        }
+    }
+}
+
+/// A request that is being answered.
+struct UnderWay(Arc<Traffic>);
+
+impl UnderWay {
+    fn new(traffic: &Arc<Traffic>) -> Self {
+        traffic.requests.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(traffic))
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        *self.0.last.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        self.0.requests.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::routing::get;
+    use tokio::io::AsyncReadExt;
+
+    use super::*;
+    use crate::config::{Access, Tls as TlsSettings};
+
+    /// A server that answers `ok` once, and a client that has sent `sent`: what it gets, and how long the server waits for more.
+    async fn client(sent: &[u8], secure: bool) -> (String, Duration) {
+        let tls = secure.then(TlsSettings::default);
+        let serving = Serving { address: SocketAddr::from(([127, 0, 0, 1], 0)), tls, share_port: false, access: Access::Open };
+        let terms = Terms::new(&serving, &Clock::system(), false).unwrap();
+        let listener = listen(&serving).unwrap();
+        let mut stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (accepted, peer) = listener.accept().await.unwrap();
+        stream.write_all(sent).await.unwrap();
+        let start = Instant::now();
+        let serving = tokio::spawn(terms.serve(accepted, peer, Router::new().route("/", get(|| async { "ok" }))));
+        let mut got = Vec::new();
+        // A connection that is cut is an end, too.
+        let _ = stream.read_to_end(&mut got).await;
+        serving.await.unwrap();
+        (String::from_utf8_lossy(&got).into_owned(), start.elapsed())
+    }
+
+    /// Time stands still but for the server's own waiting, so what was waited is what it waits for.
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_is_slow_on_purpose_is_left() {
+        let request = "GET / HTTP/1.1\r\nhost: x\r\n\r\n";
+        let preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+        // (what it does, what it sends, over TLS, beginning of the answer, seconds until the end)
+        let cases = [
+            ("nothing, where a handshake is due", "", true, "", 10),
+            ("half of a handshake", "\x16\x03\x01\x02", true, "", 10),
+            ("half of a head", "GET / HTTP/1.1\r\nhost:", false, "", 32),
+            ("a request, and no other one", request, false, "HTTP/1.1 200 OK", 32),
+            ("nothing, where anything may come", "", false, "", 90),
+            ("half of what HTTP/2 begins with", "PRI * HT", false, "", 90),
+            ("HTTP/2 without a request", preface, false, "\0", 90),
+        ];
+        for (what, sent, secure, beginning, seconds) in cases {
+            let (got, waited) = client(sent.as_bytes(), secure).await;
+            assert!(got.starts_with(beginning) && got.is_empty() == beginning.is_empty(), "{what}: {got:?}");
+            let (least, most) = (Duration::from_secs(seconds), Duration::from_secs(seconds + 2));
+            assert!((least..most).contains(&waited), "{what}: {waited:?}");
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! A leader with a port, in front of a cluster that it asks about its clients.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use steersman_devcluster::DevCluster;
+use steersman_devcluster::https::HttpsDoor;
+
+use super::cluster::{held, wait_for_lease};
+use super::{Clients, Identity, Program, ask, free_port, tls};
+
+/// Everything of it ends when this is dropped.
+pub(crate) struct Secured {
+    pub(crate) program: Program,
+    pub(crate) address: SocketAddr,
+    pub(crate) home: tempfile::TempDir,
+    pub(crate) clients: Clients,
+    pub(crate) cluster: DevCluster,
+    certificate: PathBuf,
+    door: HttpsDoor,
+}
+
+impl Secured {
+    /// Starts one with more flags, and waits until it leads.
+    pub(crate) async fn start(cluster: DevCluster, flags: &[&str]) -> Self {
+        let home = tempfile::tempdir().unwrap();
+        let door = cluster.serve_https(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
+        let kubeconfig = home.path().join("kubeconfig");
+        std::fs::write(&kubeconfig, door.kubeconfig()).unwrap();
+        let clients = Clients::new(home.path());
+        let port = free_port();
+        let file = |name: &str, path: &Path| format!("--{name}={}", path.display());
+        let files = [
+            file("kubeconfig", &kubeconfig),
+            file("authentication-kubeconfig", &kubeconfig),
+            file("authorization-kubeconfig", &kubeconfig),
+            file("client-ca-file", &clients.bundle),
+            file("cert-dir", home.path()),
+            format!("--secure-port={port}"),
+            "--bind-address=127.0.0.1".to_owned(),
+        ];
+        let arguments: Vec<&str> = files.iter().map(String::as_str).chain(flags.iter().copied()).collect();
+        let program = Program::start(&arguments);
+        wait_for_lease(&cluster, held).await;
+        let certificate = home.path().join("kube-controller-manager.crt");
+        Self { program, address: SocketAddr::from(([127, 0, 0, 1], port)), home, clients, cluster, certificate, door }
+    }
+
+    /// Sends a request, the first line of which is `line` but for the version, with these headers and body.
+    pub(crate) fn ask(&self, line: &str, headers: &str, body: &str, identity: Option<&Identity>) -> (String, String) {
+        let request = format!("{line} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{headers}\r\n{body}");
+        tokio::task::block_in_place(|| ask(self.address, tls(&self.certificate, identity), &request))
+    }
+
+    /// Ends the program, and waits for the requests that are under way.
+    pub(crate) async fn stop(self) {
+        drop(self.program);
+        self.door.stop().await;
+    }
+}

@@ -228,7 +228,7 @@ fn refusals_equal_the_recorded_ones() {
                 let subresource = ["status", "finalize"].into_iter().find(|s| step.path.ends_with(&format!("/{s}")));
                 defaults::apply(kind, &mut new);
                 if subresource.is_none() {
-                    defaults::on_update(kind, &mut new);
+                    defaults::on_update(kind, &mut new, old);
                 }
                 validate::update(kind, subresource, &new, old)
             }
@@ -307,7 +307,7 @@ fn patched_objects_equal_the_recorded_ones() {
                     defaults::apply(kind, &mut object);
                     let only_status = step.path.ends_with("/status");
                     if !only_status {
-                        defaults::on_update(kind, &mut object);
+                        defaults::on_update(kind, &mut object, old);
                     }
                     let mut got = without_server_set(&object);
                     let mut wanted = without_server_set(&step.answer);

@@ -27,10 +27,14 @@ const STATUS_SUBRESOURCE: [&str; 16] = [
 /// Metadata a client cannot start with.
 const DISCARDED: [&str; 3] = ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"];
 
-/// What updates through the main endpoint add: tolerations of pods that lost theirs, the storage version of definitions. To be called after [`apply`], before
-/// validation.
-pub fn on_update(kind: &str, object: &mut Value) {
+/// The count of a DaemonSet's templates, which is a field no more and stands here.
+const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
+
+/// What updates of `old` through the main endpoint add: tolerations of pods that lost theirs, the storage version of definitions, the
+/// count of a DaemonSet's templates. To be called after [`apply`], before validation.
+pub fn on_update(kind: &str, object: &mut Value, old: &Value) {
     match kind {
+        "DaemonSet" => next_template_generation(object, old),
         "CustomResourceDefinition" => stored_version(object),
         "Pod" => tolerate_node_loss(object),
         _ => {}
@@ -55,7 +59,7 @@ pub fn on_create(kind: &str, object: &mut Value, defaulted: impl FnOnce(&mut Val
     defaulted(object);
     match kind {
         "CustomResourceDefinition" => stored_version(object),
-        "DaemonSet" => template_generation(object),
+        "DaemonSet" => set_template_generation(object, 1),
         "Job" => job_identity(object),
         "Namespace" => namespace(object),
         "PersistentVolume" | "PersistentVolumeClaim" => phase(object, "Pending"),
@@ -156,8 +160,15 @@ fn job_identity(job: &mut Value) {
     object_at(job, &["spec", "selector", "matchLabels"]).insert("batch.kubernetes.io/controller-uid".to_owned(), uid);
 }
 
-fn template_generation(daemon_set: &mut Value) {
-    object_at(daemon_set, &["metadata", "annotations"]).insert("deprecated.daemonset.template.generation".to_owned(), json!("1"));
+/// One more with every new template; what a client says is of no matter.
+fn next_template_generation(daemon_set: &mut Value, old: &Value) {
+    let before = old["metadata"]["annotations"][TEMPLATE_GENERATION].as_str().and_then(|count| count.parse().ok()).unwrap_or(0);
+    let is_new = daemon_set["spec"].get("template") != old["spec"].get("template");
+    set_template_generation(daemon_set, before + i64::from(is_new));
+}
+
+fn set_template_generation(daemon_set: &mut Value, count: i64) {
+    object_at(daemon_set, &["metadata", "annotations"]).insert(TEMPLATE_GENERATION.to_owned(), json!(count.to_string()));
 }
 
 fn cluster_ips(service: &mut Value) {

@@ -190,3 +190,24 @@ fn services_get_families_and_target_ports() {
     let external = created("Service", json!({"spec": {"type": "ExternalName", "externalName": "x"}}));
     assert_eq!(external["spec"], json!({"type": "ExternalName", "externalName": "x", "sessionAffinity": "None"}));
 }
+
+#[test]
+fn the_templates_of_a_daemon_set_are_counted() {
+    let old = created("DaemonSet", json!({"spec": {"template": {"spec": {"hostNetwork": false}}}}));
+    let count = |set: &Value| set["metadata"]["annotations"]["deprecated.daemonset.template.generation"].clone();
+    assert_eq!(count(&old), "1");
+    // (pointer, value, count)
+    let cases = [
+        ("/spec/minReadySeconds", json!(5), "1"),
+        ("/metadata/annotations", json!({"a": "b"}), "1"),
+        ("/metadata/annotations", json!({"deprecated.daemonset.template.generation": "7"}), "1"),
+        ("/spec/template/metadata", json!({"labels": {"a": "b"}}), "2"),
+    ];
+    for (pointer, value, expected) in cases {
+        let mut new = old.clone();
+        let (holder, field) = pointer.rsplit_once('/').unwrap();
+        new.pointer_mut(holder).unwrap()[field] = value;
+        on_update("DaemonSet", &mut new, &old);
+        assert_eq!(count(&new), expected, "{pointer}");
+    }
+}

@@ -59,10 +59,10 @@ impl Resource {
         }
     }
 
-    /// What a change adds on top of [`Self::complete`].
-    pub(crate) fn complete_change(&self, object: &mut Value) {
+    /// What a change of `old` adds on top of [`Self::complete`].
+    pub(crate) fn complete_change(&self, object: &mut Value, old: &Value) {
         if self.custom.is_none() {
-            defaults::on_update(&self.kind, object);
+            defaults::on_update(&self.kind, object, old);
         }
     }
 

@@ -147,7 +147,7 @@ impl Server {
         }
         self.manage_change(resource, &mut new, old, given, writing.tracking);
         if part.is_none() {
-            resource.complete_change(&mut new);
+            resource.complete_change(&mut new, old);
         }
         let mut errors = resource.update_errors(part, &new, old);
         if let Some(error) = metadata::new_finalizers_while_deleting(&new, old)

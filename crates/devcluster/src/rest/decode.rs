@@ -25,9 +25,14 @@ pub(super) fn media_type(content_type: &str) -> &str {
     content_type.split(';').next().unwrap_or_default().trim()
 }
 
-/// The JSON or YAML of a body.
+/// A body that is no object of its own, but one of these requests; 400 when something in it has the wrong type.
 pub(super) fn parse(kind: &str, content_type: &str, body: &[u8]) -> Result<Value, Status> {
-    parse_twice(kind, content_type, body).map(|(value, _)| value)
+    let (value, _) = parse_twice(kind, content_type, body)?;
+    let is_other = value["kind"].as_str().is_some_and(|named| !named.is_empty() && named != kind);
+    if !is_other {
+        schema::decode::decode_check(kind, &value).map_err(Status::bad_request)?;
+    }
+    Ok(value)
 }
 
 /// The same, and the paths of fields that are in it twice (in YAML a second one is an error).

@@ -132,3 +132,153 @@ async fn dropping_what_was_applied_removes_it_unless_another_wants_it() {
     let words = "errors:\n  .spec.a: field not declared in schema\n  .spec.b: field not declared in schema";
     assert!(refused.message.ends_with(words), "{}", refused.message);
 }
+
+/// One request to an object or its scale, and what becomes of it: how many replicas whose they are, or with whom it conflicts.
+struct Step {
+    what: &'static str,
+    method: Method,
+    content_type: &'static str,
+    /// What comes after the name of the object.
+    path: &'static str,
+    body: Value,
+    becomes: Result<(u64, &'static [&'static str]), &'static str>,
+}
+
+#[rustfmt::skip]
+fn scaling(object: &Value, name: &str) -> Vec<Step> {
+    const JSON: &str = "application/json";
+    let scale = |replicas| json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": name}, "spec": {"replicas": replicas}});
+    let step = |what, method, content_type, path, body, becomes| Step { what, method, content_type, path, body, becomes };
+    let (patch, put) = (Method::PATCH, Method::PUT);
+    let five = json!({"spec": {"replicas": 5}});
+    vec![
+        step("created", patch.clone(), APPLY, "?fieldManager=applier", object.clone(), Ok((1, &["applier"]))),
+        step("scaled", patch.clone(), MERGE, "/scale?fieldManager=scaler", five.clone(), Ok((5, &["scaler"]))),
+        step("a scale's status is nobody's", patch.clone(), MERGE, "/scale?fieldManager=x", json!({"status": {"replicas": 42}}), Ok((5, &["scaler"]))),
+        step("applied again", patch.clone(), APPLY, "?fieldManager=applier", object.clone(), Err("conflict with \"scaler\" with subresource \"scale\" using ")),
+        step("forced", patch.clone(), APPLY, "?fieldManager=applier&force=true", object.clone(), Ok((1, &["applier"]))),
+        step("scale applied", patch.clone(), APPLY, "/scale?fieldManager=scales", scale(17), Err("conflict with \"applier\": .spec.replicas")),
+        step("scale forced", patch.clone(), APPLY, "/scale?fieldManager=scales&force=true", scale(17), Ok((17, &["scales"]))),
+        step("scale replaced", put, JSON, "/scale?fieldManager=replacer", scale(7), Ok((7, &["replacer"]))),
+        step("of another mind", patch.clone(), APPLY, "/scale?fieldManager=other", scale(8), Err("conflict with \"replacer\" with subresource \"scale\" using autoscaling/v1: .spec.replicas")),
+        step("of one mind", patch.clone(), APPLY, "/scale?fieldManager=other", scale(7), Ok((7, &["other", "replacer"]))),
+        step("scaled by another", patch.clone(), MERGE, "/scale?fieldManager=scaler", five, Ok((5, &["scaler"]))),
+    ]
+}
+
+fn scalable_widgets() -> Value {
+    let any = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "widgets.example.com"},
+        "spec": {
+            "group": "example.com", "scope": "Namespaced", "names": {"plural": "widgets", "kind": "Widget"},
+            "versions": [{
+                "name": "v1", "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": any, "status": any}}},
+                "subresources": {"status": {}, "scale": {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}},
+            }],
+        },
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_replicas_belong_to_whoever_scaled_last() {
+    let cluster = DevCluster::with_managed_fields(clock());
+    cluster.create(scalable_widgets()).await.unwrap();
+    let cases = [
+        ("apps/v1", "Deployment", "deployments"),
+        ("apps/v1", "ReplicaSet", "replicasets"),
+        ("apps/v1", "StatefulSet", "statefulsets"),
+        ("v1", "ReplicationController", "replicationcontrollers"),
+        ("example.com/v1", "Widget", "widgets"),
+    ];
+    for (api_version, kind, plural) in cases {
+        let labels = json!({"app": "a"});
+        let selector = if api_version == "v1" { labels.clone() } else { json!({"matchLabels": labels}) };
+        let object = json!({
+            "apiVersion": api_version, "kind": kind, "metadata": {"name": "a"},
+            "spec": {"replicas": 1, "selector": selector, "template": {
+                "metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "i"}]}}},
+        });
+        let object_path = cluster.path(plural, "default", "a");
+        for step in scaling(&object, "a") {
+            let (kind, what) = (kind, step.what);
+            let answer =
+                cluster.call(step.method, &format!("{object_path}{}", step.path), step.content_type, step.body.to_string()).await;
+            match (answer, step.becomes) {
+                (Ok(_), Ok((replicas, owners))) => {
+                    let object = cluster.get(&object_path).await.unwrap();
+                    assert_eq!(object["spec"]["replicas"], replicas, "{kind} {what}");
+                    assert_eq!(owners_of_replicas(&object), owners, "{kind} {what}");
+                }
+                (Err(status), Err(words)) => {
+                    assert!(status.code == 409 && status.message.contains(words), "{kind} {what}: {status:?}")
+                }
+                (answer, becomes) => panic!("{kind} {what}: {answer:?} instead of {becomes:?}"),
+            }
+        }
+    }
+}
+
+fn owners_of_replicas(object: &Value) -> Vec<&str> {
+    let entries = object["metadata"]["managedFields"].as_array().into_iter().flatten();
+    let mut owners: Vec<&str> = entries
+        .filter(|entry| !entry["fieldsV1"]["f:spec"]["f:replicas"].is_null())
+        .map(|entry| entry["manager"].as_str().unwrap())
+        .collect();
+    owners.sort_unstable();
+    owners
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_apply_to_a_scale_says_what_is_wrong() {
+    let cluster = DevCluster::new(clock());
+    let deployment = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "a"},
+        "spec": {"replicas": 3, "selector": {"matchLabels": {"app": "a"}}, "template": {
+            "metadata": {"labels": {"app": "a"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}},
+    });
+    cluster.create(deployment).await.unwrap();
+    let apply = |query: &'static str, change: Value| {
+        let mut scale =
+            json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "a"}, "spec": {"replicas": 4}});
+        steersman_devcluster::patch::merge(&mut scale, &change);
+        let path = format!("/apis/apps/v1/namespaces/default/deployments/{query}");
+        let cluster = cluster.clone();
+        async move { cluster.call(Method::PATCH, &path, APPLY, scale.to_string()).await }
+    };
+    // (query, change to a scale that is right, code, words)
+    let cases = [
+        ("a/scale", json!({}), 422, "is required for apply patch"),
+        ("a/scale?fieldManager=m", json!({"kind": "Deployment"}), 400, "invalid object type: autoscaling/v1, Kind=Deployment"),
+        ("a/scale?fieldManager=m", json!({"metadata": {"name": "b"}}), 400, "does not match the name on the URL"),
+        ("a/scale?fieldManager=m", json!({"spec": {"size": 1}}), 500, ".spec.size: field not declared in schema"),
+        ("a/scale?fieldManager=m", json!({"spec": {"replicas": "many"}}), 400, "cannot unmarshal string into Go struct field"),
+        ("a/scale?fieldManager=m&force=true", json!({"spec": {"replicas": -1}}), 422, "must be greater than or equal to 0"),
+        ("a/scale?fieldManager=m&force=true", json!({"metadata": {"resourceVersion": "1"}}), 409, "the object has been modified"),
+        (
+            "a/scale?fieldManager=m&force=true",
+            json!({"metadata": {"uid": "u"}}),
+            409,
+            "Precondition failed: UID in precondition: u",
+        ),
+        ("b/scale?fieldManager=m", json!({"metadata": {"name": "b"}}), 404, "\"b\" not found"),
+        ("a/scale?fieldManager=m", json!({}), 409, "conflict with \"before-first-apply\" using autoscaling/v1: .spec.replicas"),
+    ];
+    for (query, change, code, words) in cases {
+        let refused = apply(query, change).await.unwrap_err();
+        assert!(refused.code == code && refused.message.contains(words), "{query}: {refused:?}");
+    }
+    let many = json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "a"}, "spec": {"replicas": "many"}});
+    for (method, content_type, code) in [(Method::PUT, "application/json", 400), (Method::PATCH, MERGE, 422)] {
+        let path = "/apis/apps/v1/namespaces/default/deployments/a/scale";
+        let refused = cluster.call(method, path, content_type, many.to_string()).await.unwrap_err();
+        assert!(refused.code == code && refused.message.contains("cannot unmarshal string"), "{refused:?}");
+    }
+    let dry = apply("a/scale?fieldManager=m&force=true&dryRun=All", json!({})).await.unwrap();
+    assert_eq!((&dry["kind"], &dry["spec"]["replicas"]), (&json!("Scale"), &json!(4)));
+    let applied = apply("a/scale?fieldManager=m&force=true", json!({})).await.unwrap();
+    assert_eq!(applied["spec"], json!({"replicas": 4}));
+    let none = apply("a/scale?fieldManager=m", json!({"spec": {"replicas": null}})).await.unwrap();
+    assert_eq!(none["spec"], json!({}), "nobody asks for any");
+}

@@ -64,6 +64,11 @@ impl Scale {
         Ok((wanted, number(&self.status).unwrap_or(0), selector.unwrap_or_default().to_owned()))
     }
 
+    /// The names on the way to the replicas that are asked for.
+    pub(crate) fn replicas_path(&self) -> impl DoubleEndedIterator<Item = &str> {
+        self.spec.names.iter().map(String::as_str)
+    }
+
     /// Asks for that many replicas.
     pub(crate) fn write(&self, object: &mut Value, replicas: i64) {
         let mut at = object;

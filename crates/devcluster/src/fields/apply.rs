@@ -23,6 +23,8 @@ pub(crate) struct Applied<'a> {
     pub(crate) config: &'a Value,
     /// What [`super::declared`] found in it, less what the endpoint does not let it change.
     pub(crate) set: FieldSet,
+    /// The fields that the endpoint shows, where it is not the whole object.
+    pub(crate) part: Option<FieldSet>,
     pub(crate) author: Author,
     pub(crate) force: bool,
     /// Now, as the API writes it.
@@ -34,6 +36,12 @@ pub(crate) struct Applied<'a> {
 pub(crate) struct Conflicts(Vec<(Author, FieldSet)>);
 
 impl Conflicts {
+    /// The same as the endpoint of one field shows it, in its own version and under its own path.
+    pub(crate) fn seen_as(self, api_version: &str, field: &FieldSet) -> Self {
+        let seen = |(author, _): (Author, FieldSet)| (Author { api_version: api_version.to_owned(), ..author }, field.clone());
+        Self(self.0.into_iter().map(seen).collect())
+    }
+
     /// One `conflict with ...` and its path for each field.
     pub(crate) fn causes(&self) -> Vec<(String, String)> {
         let paths = |(author, set): &(Author, FieldSet)| {
@@ -60,20 +68,32 @@ impl Conflicts {
 /// The object that `live` becomes, and its entries.
 pub(crate) fn apply(live: &Value, managed: &Managed, applied: &Applied<'_>) -> Result<(Value, Managed), Conflicts> {
     let shape = applied.resource.shape(applied.config);
+    let time = applied.author.time(applied.time.clone());
     let mut managed = managed.clone();
-    if managed.is_empty() && live.get("metadata").and_then(|metadata| metadata.get("uid")).is_some() {
-        let author = Author { manager: BEFORE.to_owned(), operation: Operation::Update, ..applied.author.clone() };
-        managed.update(author, &compare(shape, &applied.resource.zero(live), live), Some(applied.time.clone()));
+    let is_managed = managed.0.iter().any(|entry| match &applied.part {
+        Some(part) => !entry.set.intersection(part).is_empty(),
+        None => true,
+    });
+    if !is_managed && live.get("metadata").and_then(|metadata| metadata.get("uid")).is_some() {
+        let mut before = compare(shape, &applied.resource.zero(live), live);
+        if let Some(part) = &applied.part {
+            before.touched = before.touched.intersection(part);
+        }
+        let author =
+            Author { manager: BEFORE.to_owned(), operation: Operation::Update, subresource: "".into(), ..applied.author.clone() };
+        managed.update(author, &before, time.clone());
     }
 
     let mut object = merge(shape, live, applied.config);
     let at = managed.0.iter().position(|entry| entry.author == applied.author);
     let last = at.map(|at| managed.0.remove(at).set);
-    let entry = Entry { author: applied.author.clone(), time: Some(applied.time.clone()), set: applied.set.clone() };
+    let entry = Entry { author: applied.author.clone(), time, set: applied.set.clone() };
     if let Some(last) = &last {
-        let mut dropped = with_holders(shape, last);
+        // What holds a part of an object holds more than that part.
+        let whole = |set: &FieldSet| if applied.part.is_none() { with_holders(shape, set) } else { set.clone() };
+        let mut dropped = whole(last);
         for entry in managed.0.iter().chain([&entry]) {
-            dropped.subtract(&with_holders(shape, &entry.set));
+            dropped.subtract(&whole(&entry.set));
         }
         remove(shape, &mut object, &dropped);
     }
@@ -90,7 +110,9 @@ pub(crate) fn apply(live: &Value, managed: &Managed, applied: &Applied<'_>) -> R
 }
 
 fn conflicts(managed: &Managed, changes: &Changes, live: &Value, applied: &Applied<'_>) -> Conflicts {
-    let allowed = if applied.author.manager == KUBECTL { last_applied(applied.resource, live) } else { None };
+    // A part of an object does not show what was applied to the whole.
+    let allowed =
+        if applied.author.manager == KUBECTL && applied.part.is_none() { last_applied(applied.resource, live) } else { None };
     let mut conflicts = Vec::new();
     for entry in &managed.0 {
         let mut set = entry.set.intersection(&changes.touched);

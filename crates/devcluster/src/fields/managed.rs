@@ -52,6 +52,11 @@ pub(crate) fn is_reset(managed_fields: &Value) -> bool {
 }
 
 impl Author {
+    /// When an entry of this author was written; those of scales do not tell.
+    pub(crate) fn time(&self, now: String) -> Option<String> {
+        (self.subresource != "scale").then_some(now)
+    }
+
     /// As messages about conflicts show it.
     pub(super) fn shown(&self) -> String {
         let mut text = format!("{:?}", self.manager);
@@ -83,7 +88,7 @@ impl Managed {
         (!entries.is_empty()).then(|| entries.into_iter().map(Entry::to_value).collect())
     }
 
-    /// Gives what a write changed to `author`, at `time` (the entries of scales carry none).
+    /// Gives what a write changed to `author`, at `time`.
     pub(crate) fn update(&mut self, author: Author, changes: &Changes, time: Option<String>) {
         self.release(changes);
         if !changes.touched.is_empty() {

@@ -21,6 +21,15 @@ impl FieldSet {
         Self { member: true, children: BTreeMap::new() }
     }
 
+    /// The path of fields with these names.
+    pub(crate) fn path<'a>(names: impl DoubleEndedIterator<Item = &'a str>) -> Self {
+        names.rev().fold(Self::here(), |below, name| {
+            let mut holder = Self::default();
+            holder.put(|| format!("f:{name}"), below);
+            holder
+        })
+    }
+
     pub(super) fn include_here(&mut self) {
         self.member = true;
     }

@@ -1,37 +1,34 @@
 //! Server-side apply: a configuration in, the object that it and all other managers want out.
 
+use std::sync::Arc;
+
 use serde_json::{Map, Value, json};
 
 use super::create::place;
 use super::decode::{self, Strictness};
 use super::managers::{self, Tracking};
 use super::query::invalid_options;
+use super::route::Target;
 use super::update::{Writing, check_name};
-use super::{Answer, Call, Server, event_view, metadata};
+use super::{Answer, Call, Server, event_view, metadata, scale};
 use crate::fielderror::{FieldError, Problem};
-use crate::fields::{self, Applied, Author, Conflicts, Managed, Operation};
+use crate::fields::{self, Applied, Author, Conflicts, FieldSet, Managed, Operation, Shape};
 use crate::kinds::{Resource, Storage};
+use crate::schema;
 use crate::status::Status;
+use crate::store::Object;
 
 pub(super) const MEDIA_TYPE: &str = "application/apply-patch+yaml";
 
 impl Server {
     pub(super) fn apply(&self, call: &Call<'_>) -> Result<Answer, Status> {
-        const OPTIONS: &str = "PatchOptions";
         let (target, resource) = (call.target, call.target.resource());
-        let dry_run = call.query.dry_run(OPTIONS)?;
-        Strictness::parse(call.query, OPTIONS)?;
-        if call.query.text("fieldManager").is_empty() {
-            let problem = Problem::Required("is required for apply patch".to_owned());
-            return Err(invalid_options(OPTIONS, &[FieldError { field: "fieldManager".to_owned(), problem }]));
-        }
-        let author = Author { operation: Operation::Apply, ..call.author(OPTIONS)? };
-        let config = parse(resource, &call.body)?;
-        let set = fields::declared(resource.shape(&config), &config).map_err(|why| untyped(resource, &config, &why))?;
+        let Asked { dry_run, author, force } = Asked::of(call)?;
+        let config = parse(&resource.api_version(), &resource.kind, &call.body)?;
+        let set = fields::declared(resource.shape(&config), &config).map_err(|why| untyped(&config, &why))?;
         let part = target.subresource.map(|part| part.name);
         let set = set.limited(|field| writable(resource, part, field));
-        let force = call.query.flag("force").unwrap_or(false);
-        let applied = Applied { resource, config: &config, set, author, force, time: self.time() };
+        let applied = Applied { resource, config: &config, set, part: None, author, force, time: self.time() };
 
         let warnings = resource.warnings(&config);
         loop {
@@ -42,7 +39,7 @@ impl Server {
                         Storage::Own | Storage::OtherVersion => old.clone(),
                         Storage::CoreEvent => event_view::from_core(old.clone()),
                     };
-                    let mut object = apply_to(resource, &live, &applied)?;
+                    let mut object = completed(resource, apply_to(&live, &applied))?;
                     check_name(target, &object)?;
                     place(target, &mut object)?;
                     self.check_escalation(call.user, target, Some(old), &object)?;
@@ -61,7 +58,7 @@ impl Server {
             if !metadata::text(&config, "resourceVersion").is_empty() {
                 return Err(Status::modified(resource.named(), &target.name));
             }
-            let object = apply_to(resource, &json!({"metadata": {}}), &applied)?;
+            let object = completed(resource, apply_to(&json!({"metadata": {}}), &applied))?;
             check_name(target, &object)?;
             self.authorize_creation(call)?;
             self.check_escalation(call.user, target, None, &object)?;
@@ -71,15 +68,72 @@ impl Server {
             }
         }
     }
+
+    /// An apply to the scale of an object: of the object one field, under the name that it has there.
+    pub(super) fn apply_scale(&self, call: &Call<'_>) -> Result<Arc<Object>, Status> {
+        let resource = call.target.resource();
+        let Asked { dry_run, author, force } = Asked::of(call)?;
+        let config = parse(scale::API_VERSION, scale::KIND, &call.body)?;
+        let declared = fields::declared(Shape::of_object(scale::KIND, &config), &config).map_err(|why| untyped(&config, &why))?;
+        schema::decode::decode_check(scale::KIND, &config).map_err(Status::bad_request)?;
+        check_name(call.target, &config)?;
+        let replicas = scale::replicas(&config)?;
+
+        let part = scale::field_of(resource);
+        let mut object = json!({"apiVersion": resource.api_version(), "kind": &resource.kind, "metadata": {}});
+        for field in ["uid", "resourceVersion"] {
+            if let Some(value) = config["metadata"].get(field) {
+                object["metadata"][field] = value.clone();
+            }
+        }
+        let mut set = FieldSet::default();
+        if !declared.intersection(&scale::field()).is_empty() {
+            set = part.clone();
+            scale::write(resource, &mut object, replicas);
+        }
+        let applied = Applied { resource, config: &object, set, part: Some(part.clone()), author, force, time: self.time() };
+        let whole = Target { subresource: None, ..call.target.clone() };
+        let writing = Writing { dry_run, uid_is_precondition: true, tracking: Tracking::Decided };
+        self.rewrite(&whole, writing, |_, old| {
+            let seen = |conflicts: Conflicts| refused(&conflicts.seen_as(scale::API_VERSION, &scale::field()));
+            let mut new = apply_to(old, &applied).map_err(seen)?;
+            if fields::compare(resource.shape(&new), old, &new).removed.intersection(&part) == part {
+                // Nobody asks for any number any more.
+                scale::write(resource, &mut new, 0);
+            }
+            Ok(new)
+        })
+    }
 }
 
-/// The configuration of a request.
-fn parse(resource: &Resource, body: &[u8]) -> Result<Value, Status> {
+/// What a request says besides its configuration.
+struct Asked {
+    dry_run: bool,
+    author: Author,
+    force: bool,
+}
+
+impl Asked {
+    fn of(call: &Call<'_>) -> Result<Self, Status> {
+        const OPTIONS: &str = "PatchOptions";
+        let dry_run = call.query.dry_run(OPTIONS)?;
+        Strictness::parse(call.query, OPTIONS)?;
+        if call.query.text("fieldManager").is_empty() {
+            let problem = Problem::Required("is required for apply patch".to_owned());
+            return Err(invalid_options(OPTIONS, &[FieldError { field: "fieldManager".to_owned(), problem }]));
+        }
+        let author = Author { operation: Operation::Apply, ..call.author(OPTIONS)? };
+        Ok(Self { dry_run, author, force: call.query.flag("force").unwrap_or(false) })
+    }
+}
+
+/// The configuration of a request, which has to be of this kind.
+fn parse(wanted_version: &str, wanted_kind: &str, body: &[u8]) -> Result<Value, Status> {
     let undecodable = |why: &dyn std::fmt::Display| Status::bad_request(format!("error decoding YAML: {why}"));
     let text = std::str::from_utf8(body).map_err(|error| undecodable(&error))?;
     let mut config: Value = serde_saphyr::from_str(text).map_err(|error| undecodable(&error))?;
     let (api_version, kind) = (config["apiVersion"].as_str().unwrap_or_default(), config["kind"].as_str().unwrap_or_default());
-    if kind != resource.kind || api_version != resource.api_version() {
+    if kind != wanted_kind || api_version != wanted_version {
         let version = if api_version.is_empty() || api_version.contains('/') { "" } else { "/" };
         let version = if api_version.is_empty() { "/".to_owned() } else { format!("{version}{api_version}") };
         return Err(Status::bad_request(format!("invalid object type: {version}, Kind={kind}")));
@@ -97,11 +151,12 @@ fn parse(resource: &Resource, body: &[u8]) -> Result<Value, Status> {
     Ok(config)
 }
 
-fn untyped(resource: &Resource, config: &Value, why: &str) -> Status {
+fn untyped(config: &Value, why: &str) -> Status {
     let (namespace, name) = (metadata::text(config, "namespace"), metadata::text(config, "name"));
-    let (group, version, kind) = (&resource.group, &resource.version, &resource.kind);
+    let (api_version, kind) = (config["apiVersion"].as_str().unwrap_or_default(), config["kind"].as_str().unwrap_or_default());
+    let core = if api_version.contains('/') { "" } else { "/" };
     Status::unclassified(format!(
-        "failed to create typed patch object ({namespace}/{name}; {group}/{version}, Kind={kind}): {why}"
+        "failed to create typed patch object ({namespace}/{name}; {core}{api_version}, Kind={kind}): {why}"
     ))
 }
 
@@ -114,17 +169,22 @@ fn writable(resource: &Resource, part: Option<&str>, field: &str) -> bool {
     }
 }
 
-/// `live` with the configuration applied, in the form it is kept in, and its entries.
-fn apply_to(resource: &Resource, live: &Value, applied: &Applied<'_>) -> Result<Value, Status> {
+/// `live` with the configuration applied, and its entries.
+fn apply_to(live: &Value, applied: &Applied<'_>) -> Result<Value, Conflicts> {
     let mut live = live.clone();
     let managed = managers::take(&mut live).as_ref().and_then(Managed::parse).unwrap_or_default();
-    let (mut object, managed) = fields::apply(&live, &managed, applied).map_err(|conflicts| refused(&conflicts))?;
-    decode::complete(resource, &mut object)?;
-    let mut object = decode::stored(resource, object);
+    let (mut object, managed) = fields::apply(&live, &managed, applied)?;
     if let Some(managed_fields) = managed.to_value() {
         metadata::of(&mut object).insert("managedFields".to_owned(), managed_fields);
     }
     Ok(object)
+}
+
+/// An applied object in the form that it is kept in.
+fn completed(resource: &Resource, applied: Result<Value, Conflicts>) -> Result<Value, Status> {
+    let mut object = applied.map_err(|conflicts| refused(&conflicts))?;
+    decode::complete(resource, &mut object)?;
+    Ok(decode::stored(resource, object))
 }
 
 /// 409 that lists who manages what.

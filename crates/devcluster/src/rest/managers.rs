@@ -117,8 +117,7 @@ impl Server {
             return None;
         }
         if !changes.is_empty() {
-            let time = (author.subresource != "scale").then(|| self.time());
-            managed.update(author.clone(), &changes, time);
+            managed.update(author.clone(), &changes, author.time(self.time()));
         }
         managed.to_value()
     }

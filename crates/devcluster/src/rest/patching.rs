@@ -9,10 +9,6 @@ use crate::patch::{self, PatchError};
 use crate::schema;
 use crate::status::{Qualified, Status};
 
-/// Kinds of patches for built-in resources, as the refusal for a scale lists them.
-const PATCHES: &[&str] =
-    &["application/json-patch+json", "application/merge-patch+json", "application/strategic-merge-patch+json"];
-
 /// Kinds of patches for custom resources, whose merge keys strategic patches do not know.
 const CUSTOM_PATCHES: &[&str] = &["application/json-patch+json", "application/merge-patch+json", "application/apply-patch+yaml"];
 
@@ -37,7 +33,6 @@ impl Patch {
             "application/json-patch+json" => Kind::Json,
             "application/merge-patch+json" => Kind::Merge,
             "application/strategic-merge-patch+json" => Kind::Strategic,
-            "application/apply-patch+yaml" => return Err(Status::unsupported_body(PATCHES)),
             _ => return Err(Status::unsupported_patch()),
         };
         let (patch, twice) =

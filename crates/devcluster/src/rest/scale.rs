@@ -4,8 +4,25 @@ use serde_json::{Map, Value, json};
 
 use super::metadata;
 use crate::fielderror::{FieldError, Problem};
+use crate::fields::FieldSet;
 use crate::kinds::Resource;
 use crate::status::{Qualified, Status};
+
+pub(super) const API_VERSION: &str = "autoscaling/v1";
+pub(super) const KIND: &str = "Scale";
+
+/// The one field of a scale that clients write.
+pub(super) fn field() -> FieldSet {
+    FieldSet::path(["spec", "replicas"].into_iter())
+}
+
+/// The field of an object of `resource` that it stands for.
+pub(super) fn field_of(resource: &Resource) -> FieldSet {
+    match resource.custom.as_ref().and_then(|custom| custom.scale()) {
+        Some(scale) => FieldSet::path(scale.replicas_path()),
+        None => field(),
+    }
+}
 
 /// The scale of an object of `resource`.
 pub(super) fn of(resource: &Resource, object: &Value) -> Result<Value, Status> {
@@ -36,7 +53,7 @@ pub(super) fn of(resource: &Resource, object: &Value) -> Result<Value, Status> {
     if !selector.is_empty() {
         status.insert("selector".to_owned(), Value::from(selector));
     }
-    Ok(json!({"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata, "spec": spec, "status": status}))
+    Ok(json!({"kind": KIND, "apiVersion": API_VERSION, "metadata": metadata, "spec": spec, "status": status}))
 }
 
 /// Asks an object of `resource` for that many replicas.

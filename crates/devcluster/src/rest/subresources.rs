@@ -8,9 +8,10 @@ use super::managers::Tracking;
 use super::patching::Patch;
 use super::route::Target;
 use super::update::{NotWritten, Writing, check_name};
-use super::{Answer, Body, Call, Content, Server, decode, metadata, scale};
+use super::{Answer, Body, Call, Content, Server, apply, decode, metadata, scale};
 use crate::defaults;
 use crate::kinds::Subresource;
+use crate::schema;
 use crate::status::{self, Qualified, Status};
 use crate::store::Object;
 
@@ -47,7 +48,10 @@ impl Server {
         }
         let target = call.target;
         let put = decode::media_type(call.content_type);
-        let (input, options) = if put.ends_with("patch+json") || put.ends_with("patch+yaml") {
+        if put == apply::MEDIA_TYPE {
+            return self.show_scale(call, &*self.apply_scale(call)?);
+        }
+        let (input, options) = if put.ends_with("patch+json") {
             (Input::Patch(Patch::parse(call.content_type, &call.body)?), "PatchOptions")
         } else {
             let scale = decode::parse("Scale", call.content_type, &call.body)?;
@@ -70,6 +74,9 @@ impl Server {
                 Input::Patch(patch) => {
                     let mut scale = scale::of(target.resource(), old)?;
                     patch.apply(target.resource(), &mut scale)?;
+                    if let Some(why) = schema::decode::decode_error(scale::KIND, &scale) {
+                        return Err(patch.invalid(&scale, &why));
+                    }
                     scale
                 }
             };

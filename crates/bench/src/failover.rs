@@ -10,7 +10,7 @@ use steersman_devcluster::DevCluster;
 use steersman_devcluster::https::HttpsDoor;
 use steersman_runtime::clock::Clock;
 
-use crate::process::Manager;
+use crate::process::Program;
 
 /// How a leader ends, and what is said of it.
 const WAYS: [(&str, &str); 3] =
@@ -37,7 +37,7 @@ pub(crate) async fn measure(binary: &Path, arguments: &[String], rounds: usize, 
 
 /// One manager and the door that only it uses.
 struct Member {
-    manager: Manager,
+    manager: Program,
     door: HttpsDoor,
 }
 
@@ -65,7 +65,7 @@ async fn start(cluster: &DevCluster, binary: &Path, arguments: &[String], scratc
     std::fs::write(&kubeconfig, door.kubeconfig())?;
     let mut all = vec![format!("--kubeconfig={}", kubeconfig.display()), "--secure-port=0".to_owned()];
     all.extend(arguments.iter().cloned());
-    Ok(Member { manager: Manager::start(binary, &all, &log)?, door })
+    Ok(Member { manager: Program::start(binary, &all, &log)?, door })
 }
 
 /// Waits for an object of this resource that is as wanted.

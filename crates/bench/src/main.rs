@@ -1,9 +1,10 @@
 //! Measures a controller manager: wall time, CPU, memory and requests of creating, rolling, scaling and deleting Deployments; or,
-//! with `--failover`, how long the work stands still when the leader ends.
+//! with `--failover`, how long the work stands still when the leader ends; or, with `--apiserver`, the embedded API server itself.
 //!
 //! The API server and the nodes run in this process (or are those of `--kubeconfig`), the manager in one of its own, so that its
 //! CPU and memory are its alone.
 
+mod apiserver;
 mod failover;
 mod process;
 mod report;
@@ -26,7 +27,7 @@ use steersman_runtime::informer::InformerFactory;
 use steersman_runtime::metrics::Registry;
 use steersman_runtime::tasks::{CancellationToken, Tasks};
 
-use process::Manager;
+use process::Program;
 use report::{Phase, Table};
 use world::{World, since};
 
@@ -46,7 +47,7 @@ struct Args {
     /// How long to watch the idle manager, in seconds.
     #[arg(long, default_value_t = 10)]
     idle: u64,
-    /// The manager's binary.
+    /// The binary; with `--apiserver` one that has `steersman apiserver`.
     #[arg(long, default_value = "target/release/steersman")]
     manager: PathBuf,
     /// An API server with nodes to use in place of the embedded one.
@@ -55,6 +56,9 @@ struct Args {
     /// Measure how long a standby takes to act when the leader ends, so many times for each way to end, and nothing else.
     #[arg(long, value_name = "ROUNDS", conflicts_with = "kubeconfig")]
     failover: Option<usize>,
+    /// Measure the embedded API server, and nothing else.
+    #[arg(long, value_name = "WHAT", value_delimiter = ',', conflicts_with_all = ["kubeconfig", "failover"])]
+    apiserver: Vec<apiserver::What>,
     /// Further arguments of the manager.
     #[arg(last = true)]
     manager_args: Vec<String>,
@@ -70,6 +74,7 @@ async fn main() -> Result<()> {
     std::fs::create_dir_all(&scratch)?;
     let result = match args.failover {
         Some(rounds) => failover::measure(&args.manager, &args.manager_args, rounds, &scratch).await,
+        None if !args.apiserver.is_empty() => apiserver::measure(&args.manager, &args.apiserver, &scratch).await,
         None => run(&args, &scratch).await,
     };
     std::fs::remove_dir_all(&scratch).with_context(|| format!("remove {}", scratch.display()))?;
@@ -123,7 +128,7 @@ async fn run(args: &Args, scratch: &std::path::Path) -> Result<()> {
     manager_args.extend(THROTTLE.map(str::to_owned));
     manager_args.extend(args.manager_args.iter().cloned());
     let log = scratch.join("manager.log");
-    let mut manager = Manager::start(&args.manager, &manager_args, &log)?;
+    let mut manager = Program::start(&args.manager, &manager_args, &log)?;
     let mut bench = Bench { server: &server, manager: &mut manager, table: Table::default() };
     let result = bench.phases(args, &world).await;
     if result.is_err() {
@@ -143,7 +148,7 @@ async fn idle(pause: Duration) -> Result<()> {
 
 struct Bench<'a> {
     server: &'a Server,
-    manager: &'a mut Manager,
+    manager: &'a mut Program,
     table: Table,
 }
 

@@ -1,12 +1,13 @@
-//! The manager under measurement: a process of its own, read through /proc.
+//! The program under measurement: a process of its own, read through /proc.
 
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result};
 
-/// A running manager. Killed when dropped.
-pub(crate) struct Manager {
+/// A running program. Killed when dropped.
+pub(crate) struct Program {
     child: Child,
 }
 
@@ -21,18 +22,27 @@ pub(crate) struct Usage {
     pub(crate) peak: u64,
 }
 
-impl Manager {
-    /// Starts `binary` with `args`, its log going to `log`.
+impl Program {
+    /// Starts `binary` with `args`, all it says going to `log`.
     pub(crate) fn start(binary: &Path, args: &[String], log: &Path) -> Result<Self> {
-        let log = std::fs::File::create(log).with_context(|| format!("create {}", log.display()))?;
-        let child = Command::new(binary)
-            .args(args)
-            .stdin(Stdio::null())
-            .stdout(log.try_clone()?)
-            .stderr(log)
-            .spawn()
-            .with_context(|| format!("start {}", binary.display()))?;
-        Ok(Self { child })
+        let log = create(log)?;
+        Self::spawn(binary, args, log.try_clone()?.into(), log.into())
+    }
+
+    /// Starts `binary` with `args` and reads the first line that it says on standard output; what it says otherwise goes to `log`.
+    pub(crate) fn start_and_read(binary: &Path, args: &[String], log: &Path) -> Result<(Self, String)> {
+        let mut program = Self::spawn(binary, args, Stdio::piped(), create(log)?.into())?;
+        let mut line = String::new();
+        let output = program.child.stdout.take().context("standard output is a pipe")?;
+        BufReader::new(output).read_line(&mut line)?;
+        anyhow::ensure!(!line.is_empty(), "{} ended: {}", binary.display(), std::fs::read_to_string(log)?);
+        Ok((program, line))
+    }
+
+    fn spawn(binary: &Path, args: &[String], output: Stdio, errors: Stdio) -> Result<Self> {
+        let mut command = Command::new(binary);
+        let child = command.args(args).stdin(Stdio::null()).stdout(output).stderr(errors).spawn();
+        Ok(Self { child: child.with_context(|| format!("start {}", binary.display()))? })
     }
 
     /// Sends it a signal, such as `TERM`.
@@ -45,12 +55,32 @@ impl Manager {
     /// Reads its usage; an error when it has ended.
     pub(crate) fn usage(&mut self) -> Result<Usage> {
         if let Some(status) = self.child.try_wait()? {
-            anyhow::bail!("the manager ended: {status}");
+            anyhow::bail!("it ended: {status}");
         }
-        let pid = self.child.id();
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
-        let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
-        Ok(Usage {
+        Usage::of(&self.child.id().to_string())
+    }
+
+    /// Lets the highest resident memory count from now on.
+    pub(crate) fn reset_peak(&self) -> Result<()> {
+        let file = format!("/proc/{}/clear_refs", self.child.id());
+        std::fs::write(&file, "5").with_context(|| format!("write {file}"))
+    }
+}
+
+fn create(log: &Path) -> Result<std::fs::File> {
+    std::fs::File::create(log).with_context(|| format!("create {}", log.display()))
+}
+
+impl Usage {
+    /// Of this process.
+    pub(crate) fn own() -> Result<Self> {
+        Self::of("self")
+    }
+
+    fn of(process: &str) -> Result<Self> {
+        let stat = std::fs::read_to_string(format!("/proc/{process}/stat"))?;
+        let status = std::fs::read_to_string(format!("/proc/{process}/status"))?;
+        Ok(Self {
             cpu_seconds: cpu_seconds(&stat).context("unexpected /proc/<pid>/stat")?,
             resident: kibibytes(&status, "VmRSS:").context("no VmRSS in /proc/<pid>/status")? * 1024,
             peak: kibibytes(&status, "VmHWM:").context("no VmHWM in /proc/<pid>/status")? * 1024,
@@ -58,7 +88,7 @@ impl Manager {
     }
 }
 
-impl Drop for Manager {
+impl Drop for Program {
     fn drop(&mut self) {
         // Both fail only when it has ended already.
         let _ = self.child.kill();

@@ -1,0 +1,164 @@
+//! What is asked of the API server: pods that are created, patched, deleted and watched.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use futures::{StreamExt, TryStreamExt, stream};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use steersman_runtime::client::{ApiClient, ClientMetrics, ClientSettings, PatchKind, Target};
+use steersman_runtime::metrics::Registry;
+use steersman_runtime::resource::PODS;
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+
+/// Tasks that send requests; each waits for the answer.
+const TASKS: usize = 32;
+
+/// Bytes of a pod as it is stored, managed fields included.
+const SIZE: usize = 3_000;
+
+/// A client without a throttle.
+pub(super) fn client(base: kube::Client) -> Result<ApiClient> {
+    let settings = ClientSettings { user_agent: "bench".to_owned(), qps: 0.0, burst: 0, timeout: Duration::from_secs(600) };
+    Ok(ApiClient::new(base, settings, ClientMetrics::register(&Registry::new())?))
+}
+
+pub(super) fn pods(name: Option<&str>) -> Target<'_> {
+    Target { resource: &PODS, namespace: Some("default"), name, subresource: None }
+}
+
+fn name(index: usize) -> String {
+    format!("pod-{index:06}")
+}
+
+/// Pods like those that workloads make, each of [`SIZE`] bytes in the store.
+pub(super) struct Pods {
+    client: ApiClient,
+    /// What comes before and after the name in the manifest.
+    manifest: [String; 2],
+}
+
+impl Pods {
+    /// Finds out how large a pod becomes on this server.
+    pub(super) async fn on(client: ApiClient) -> Result<Arc<Self>> {
+        let probe = manifest("");
+        client.create(pods(None), &RawValue::from_string(probe.join("probe"))?).await.context("create a pod")?;
+        let stored = client.get(pods(Some("probe"))).await?.len();
+        let padding = SIZE.checked_sub(stored).with_context(|| format!("a pod has {stored} bytes already"))?;
+        client.delete(pods(Some("probe")), &json!({ "gracePeriodSeconds": 0 })).await?;
+        Ok(Arc::new(Self { client, manifest: manifest(&"x".repeat(padding)) }))
+    }
+
+    pub(super) async fn create(&self, index: usize) -> Result<()> {
+        let body = RawValue::from_string(self.manifest.join(&name(index)))?;
+        self.client.create(pods(None), &body).await.context("create a pod")?;
+        Ok(())
+    }
+
+    /// One pod from its creation to its end.
+    pub(super) async fn live(&self, index: usize) -> Result<()> {
+        self.create(index).await?;
+        let name = name(index);
+        let status = json!({ "status": { "phase": "Running", "conditions": [{ "type": "Ready", "status": "True" }] } });
+        let target = Target { subresource: Some("status"), ..pods(Some(&name)) };
+        self.client.patch(target, PatchKind::Merge, &status).await.context("patch a pod")?;
+        self.client.delete(pods(Some(&name)), &json!({ "gracePeriodSeconds": 0 })).await.context("delete a pod")?;
+        Ok(())
+    }
+
+    /// Creates the pods of these numbers.
+    pub(super) async fn create_all(self: &Arc<Self>, range: Range<usize>) -> Result<()> {
+        let next = Arc::new(AtomicUsize::new(range.start));
+        let mut tasks = JoinSet::new();
+        for _ in 0..TASKS {
+            let (pods, next, end) = (Arc::clone(self), Arc::clone(&next), range.end);
+            tasks.spawn(async move {
+                loop {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    if index >= end {
+                        return anyhow::Ok(());
+                    }
+                    pods.create(index).await?;
+                }
+            });
+        }
+        while let Some(ended) = tasks.join_next().await {
+            ended??;
+        }
+        Ok(())
+    }
+}
+
+/// A pod whose parts are what controllers and kubelets of ordinary clusters write.
+fn manifest(padding: &str) -> [String; 2] {
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {
+            "name": "NAME",
+            "labels": { "app.kubernetes.io/name": "web", "app.kubernetes.io/part-of": "bench", "pod-template-hash": "5d4f8c7b9d" },
+            "annotations": { "bench.steersman.dev/padding": padding },
+        },
+        "spec": { "containers": [{
+            "name": "main", "image": "registry.example/web:v1",
+            "env": (0..4).map(|n| json!({ "name": format!("SETTING_{n}"), "value": format!("value-{n}") })).collect::<Vec<Value>>(),
+            "ports": [{ "containerPort": 8080, "name": "http" }],
+            "resources": { "requests": { "cpu": "100m", "memory": "128Mi" }, "limits": { "memory": "512Mi" } },
+            "readinessProbe": { "httpGet": { "path": "/ready", "port": 8080 } },
+        }] },
+    });
+    let text = pod.to_string();
+    let (before, after) = text.split_once("NAME").expect("the name is in the manifest");
+    [before.to_owned(), after.to_owned()]
+}
+
+/// Open watches of all pods, and how many events they have got together.
+#[derive(Default)]
+pub(super) struct Watches {
+    tasks: JoinSet<()>,
+    counted: Arc<Counted>,
+}
+
+#[derive(Default)]
+struct Counted {
+    events: AtomicUsize,
+    changed: Notify,
+}
+
+impl Watches {
+    /// Opens this many from the latest state on, at most 64 at once.
+    pub(super) async fn open(client: &ApiClient, count: usize, query: &str) -> Result<Self> {
+        let list = client.list(pods(None), "limit=1").await?;
+        let list: Value = serde_json::from_slice(&list)?;
+        let version = list["metadata"]["resourceVersion"].as_str().context("a list has a version")?;
+        let query = format!("resourceVersion={version}{query}");
+        let opened = stream::iter(0..count).map(|_| client.watch(pods(None), &query)).buffer_unordered(64);
+        let mut watches = Self::default();
+        for mut frames in opened.try_collect::<Vec<_>>().await? {
+            let counted = Arc::clone(&watches.counted);
+            watches.tasks.spawn(async move {
+                while let Some(Ok(frame)) = frames.next().await {
+                    if frame.starts_with(b"{\"type\":\"ADDED\"") || frame.starts_with(b"{\"type\":\"MODIFIED\"") {
+                        counted.events.fetch_add(1, Ordering::Relaxed);
+                        counted.changed.notify_one();
+                    }
+                }
+            });
+        }
+        Ok(watches)
+    }
+
+    /// Waits until they have got so many events together.
+    pub(super) async fn got(&self, events: usize) -> Result<()> {
+        let all = async {
+            while self.counted.events.load(Ordering::Relaxed) < events {
+                self.counted.changed.notified().await;
+            }
+        };
+        let waited = tokio::time::timeout(Duration::from_secs(600), all).await;
+        waited.with_context(|| format!("{} of {events} events", self.counted.events.load(Ordering::Relaxed)))
+    }
+}

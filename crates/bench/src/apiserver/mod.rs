@@ -1,0 +1,267 @@
+//! What the embedded API server costs. Unless a row says otherwise, it is a process of its own, `steersman apiserver` without
+//! controllers, and the load comes from this process over HTTPS.
+
+mod load;
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+use steersman_devcluster::DevCluster;
+use steersman_devcluster::nodes::{self, Latency, NodesConfig};
+use steersman_runtime::client::{ApiClient, connect, load_config};
+use steersman_runtime::clock::Clock;
+use steersman_runtime::tasks::{CancellationToken, Tasks};
+use tokio::time::{MissedTickBehavior, interval};
+
+use crate::process::{Program, Usage};
+use load::{Pods, Watches, client, pods};
+
+const MIB: f64 = 1024.0 * 1024.0;
+
+/// What can be measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum What {
+    /// Everything but churn.
+    All,
+    /// How soon it is ready, and what it needs without objects.
+    Start,
+    /// Creations, in this process and over HTTPS with 10 watchers.
+    Creates,
+    /// Memory of 100,000 pods of 3 KB.
+    Pods,
+    /// A list of 10,000 pods.
+    List,
+    /// 1,000 idle watches.
+    Watches,
+    /// Pod transitions of simulated nodes.
+    Nodes,
+    /// Memory over ten minutes of churn.
+    Churn,
+}
+
+/// Prints a table of measurements, in Markdown.
+pub(crate) async fn measure(binary: &Path, wanted: &[What], scratch: &Path) -> Result<()> {
+    println!("| what | measured |\n|---|---|");
+    let bench = Bench { binary, scratch };
+    for what in wanted {
+        match what {
+            What::All => {
+                bench.start()?;
+                bench.creates().await?;
+                bench.pods().await?;
+                bench.list().await?;
+                bench.watches().await?;
+                bench.nodes().await?;
+            }
+            What::Start => bench.start()?,
+            What::Creates => bench.creates().await?,
+            What::Pods => bench.pods().await?,
+            What::List => bench.list().await?,
+            What::Watches => bench.watches().await?,
+            What::Nodes => bench.nodes().await?,
+            What::Churn => bench.churn().await?,
+        }
+    }
+    Ok(())
+}
+
+struct Bench<'a> {
+    binary: &'a Path,
+    scratch: &'a Path,
+}
+
+/// A server process and its client.
+struct Server {
+    program: Program,
+    kubeconfig: PathBuf,
+}
+
+impl Server {
+    /// A client with a connection of its own.
+    fn client(&self) -> Result<ApiClient> {
+        client(connect(&load_config(Some(&self.kubeconfig), None)?)?)
+    }
+}
+
+/// Wall and CPU time since a moment.
+struct Stopwatch {
+    began: Instant,
+    cpu_seconds: f64,
+}
+
+impl Stopwatch {
+    fn start(usage: Usage) -> Self {
+        Self { began: Instant::now(), cpu_seconds: usage.cpu_seconds }
+    }
+
+    /// So many per second of `things`, and what one costs.
+    fn rate(&self, things: usize, usage: Usage) -> String {
+        let (wall, cpu) = (self.began.elapsed().as_secs_f64(), usage.cpu_seconds - self.cpu_seconds);
+        let things = things as f64;
+        format!("{:.0} per second, {:.0} µs of CPU each", things / wall, cpu / things * 1e6)
+    }
+}
+
+fn row(what: &str, measured: &str) {
+    println!("| {what} | {measured} |");
+}
+
+fn mib(bytes: u64) -> f64 {
+    bytes as f64 / MIB
+}
+
+impl Bench<'_> {
+    fn server(&self) -> Result<Server> {
+        let kubeconfig = self.scratch.join("apiserver.kubeconfig");
+        let arguments = ["apiserver", "--nodes=0", "--controllers=", "--write-kubeconfig"].map(str::to_owned);
+        let arguments = [arguments.as_slice(), &[kubeconfig.display().to_string()]].concat();
+        let (program, _) = Program::start_and_read(self.binary, &arguments, &self.scratch.join("apiserver.log"))?;
+        Ok(Server { program, kubeconfig })
+    }
+
+    fn start(&self) -> Result<()> {
+        const ROUNDS: usize = 21;
+        let (mut ready, mut resident) = (Vec::new(), 0);
+        for _ in 0..ROUNDS {
+            let began = Instant::now();
+            let mut server = self.server()?;
+            ready.push(began.elapsed());
+            resident = server.program.usage()?.resident;
+        }
+        ready.sort();
+        row("ready", &format!("{:.0?} (best {:.0?}, worst {:.0?} of {ROUNDS})", ready[ROUNDS / 2], ready[0], ready[ROUNDS - 1]));
+        row("resident, empty", &format!("{:.1} MiB", mib(resident)));
+        Ok(())
+    }
+
+    async fn creates(&self) -> Result<()> {
+        const PODS: usize = 20_000;
+        for recorded in [false, true] {
+            let cluster = DevCluster::builder().clock(Clock::system()).managed_fields(recorded).start().await?;
+            let load = Pods::on(client(cluster.client())?).await?;
+            let watch = Stopwatch::start(Usage::own()?);
+            load.create_all(0..PODS).await?;
+            let fields = if recorded { "" } else { ", without managed fields" };
+            row(&format!("creates in one process{fields}"), &watch.rate(PODS, Usage::own()?));
+        }
+        for watchers in [0, 10] {
+            let mut server = self.server()?;
+            let load = Pods::on(server.client()?).await?;
+            let watches = Watches::open(&server.client()?, watchers, "").await?;
+            let watch = Stopwatch::start(server.program.usage()?);
+            load.create_all(0..PODS).await?;
+            watches.got(watchers * PODS).await?;
+            row(&format!("creates over HTTPS, seen by {watchers} watchers"), &watch.rate(PODS, server.program.usage()?));
+        }
+        Ok(())
+    }
+
+    async fn pods(&self) -> Result<()> {
+        const PODS: usize = 100_000;
+        let mut server = self.server()?;
+        let load = Pods::on(server.client()?).await?;
+        load.create_all(0..PODS).await?;
+        row("resident with 100,000 pods of 3 KB", &format!("{:.0} MiB", mib(server.program.usage()?.resident)));
+        Ok(())
+    }
+
+    async fn list(&self) -> Result<()> {
+        const PODS: usize = 10_000;
+        let mut server = self.server()?;
+        let client = server.client()?;
+        Pods::on(client.clone()).await?.create_all(0..PODS).await?;
+        server.program.reset_peak()?;
+        let (before, watch) = (server.program.usage()?, Stopwatch::start(server.program.usage()?));
+        let size = client.list(pods(None), "").await?.len();
+        let after = server.program.usage()?;
+        let grown = mib(after.peak.saturating_sub(before.resident));
+        let (wall, cpu) = (watch.began.elapsed(), after.cpu_seconds - watch.cpu_seconds);
+        let text =
+            format!("{:.1} MiB in {wall:.0?} ({cpu:.2} s of CPU), and at most {grown:.1} MiB more memory", mib(size as u64));
+        row("list of 10,000 pods", &text);
+        Ok(())
+    }
+
+    async fn watches(&self) -> Result<()> {
+        const WATCHES: usize = 1_000;
+        let mut server = self.server()?;
+        let client = server.client()?;
+        Pods::on(client.clone()).await?.create_all(0..1_000).await?;
+        let before = server.program.usage()?;
+        let _open = Watches::open(&client, WATCHES, "&allowWatchBookmarks=true").await?;
+        let after = server.program.usage()?;
+        let text = format!("{:.1} MiB more resident", mib(after.resident.saturating_sub(before.resident)));
+        row("1,000 idle watches", &text);
+        Ok(())
+    }
+
+    /// A pod is bound, runs and gets ready: three transitions.
+    async fn nodes(&self) -> Result<()> {
+        const PODS: usize = 10_000;
+        let cluster = DevCluster::builder().clock(Clock::system()).start().await?;
+        let client = client(cluster.client())?;
+        Pods::on(client.clone()).await?.create_all(0..PODS).await?;
+        let watches = Watches::open(&client, 1, "").await?;
+        let (tasks, stop) = (Tasks::default(), CancellationToken::new());
+        let watch = Stopwatch::start(Usage::own()?);
+        let config = NodesConfig { latency: Latency::total(Duration::ZERO), ..NodesConfig::default() };
+        nodes::start(config, client, Clock::system(), &tasks, &stop).await?;
+        watches.got(3 * PODS).await?;
+        row("pod transitions by simulated nodes in one process", &watch.rate(3 * PODS, Usage::own()?));
+        stop.cancel();
+        tasks.join(Duration::from_secs(5)).await;
+
+        let mut server = self.server()?;
+        let client = server.client()?;
+        Pods::on(client.clone()).await?.create_all(0..PODS).await?;
+        let watches = Watches::open(&client, 1, "").await?;
+        let arguments = ["nodes", "--latency=0s", "--schedule", "--count=100", "--kubeconfig"].map(str::to_owned);
+        let arguments = [arguments.as_slice(), &[server.kubeconfig.display().to_string()]].concat();
+        let watch = Stopwatch::start(server.program.usage()?);
+        let mut nodes = Program::start(self.binary, &arguments, &self.scratch.join("nodes.log"))?;
+        watches.got(3 * PODS).await?;
+        let text = watch.rate(3 * PODS, server.program.usage()?);
+        let per_pod = nodes.usage()?.cpu_seconds / (3 * PODS) as f64 * 1e6;
+        row("pod transitions by `steersman nodes`", &format!("{text} in the server, {per_pod:.0} µs in the nodes"));
+        Ok(())
+    }
+
+    async fn churn(&self) -> Result<()> {
+        const PODS: usize = 5_000;
+        /// Lives of pods per second: each is three writes.
+        const RATE: u32 = 300;
+        const MINUTES: u64 = 10;
+        let mut server = self.server()?;
+        let client = server.client()?;
+        let load = Pods::on(client.clone()).await?;
+        load.create_all(0..PODS).await?;
+        let _open = Watches::open(&client, 10, "").await?;
+        let (began, mut resident) = (Instant::now(), Vec::new());
+        let mut ticks = interval(Duration::from_secs(1) / RATE);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
+        let mut lives = tokio::task::JoinSet::new();
+        for index in PODS.. {
+            ticks.tick().await;
+            let load = load.clone();
+            lives.spawn(async move { load.live(index).await });
+            while let Some(ended) = lives.try_join_next() {
+                ended??;
+            }
+            let minutes = began.elapsed().as_secs() / 60;
+            if minutes as usize > resident.len() {
+                resident.push(server.program.usage()?.resident);
+                let list: Value = serde_json::from_slice(&client.list(pods(None), "limit=1").await?)?;
+                list["metadata"]["resourceVersion"].as_str().context("a list has a version")?;
+            }
+            if minutes == MINUTES {
+                break;
+            }
+        }
+        let minutes: Vec<String> = resident.iter().map(|bytes| format!("{:.1}", mib(*bytes))).collect();
+        let cpu = server.program.usage()?.cpu_seconds;
+        row("resident after each minute of churn", &format!("{} MiB; {cpu:.0} s of CPU", minutes.join(", ")));
+        Ok(())
+    }
+}

@@ -27,3 +27,15 @@ fn the_readme_lists_the_controllers_there_are() {
     }
     assert_eq!(found, wanted, "run this test with UPDATE_README=1 to mend it");
 }
+
+#[test]
+fn the_tests_shown_in_the_guide_are_those_of_the_example() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let guide = std::fs::read_to_string(root.join("docs/testing.md")).unwrap();
+    let tests = std::fs::read_to_string(root.join("examples/website/tests/website.rs")).unwrap();
+    let shown: Vec<&str> = guide.split("```rust\n").skip(1).map(|rest| rest.split_once("```").unwrap().0).collect();
+    assert!(!shown.is_empty());
+    for block in shown {
+        assert!(tests.contains(block), "examples/website/tests/website.rs has no\n{block}");
+    }
+}

@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use bytes::Bytes;
 use http::{Request, Response};
-use http_body_util::{BodyExt, Limited};
-use hyper::body::Incoming;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use hyper::body::{Body as _, Incoming};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
@@ -23,7 +24,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::auth::{Authority, ClientCertificate, Peer, User};
 use crate::requests::Through;
-use crate::rest::{Body, Server, refusal};
+use crate::rest::{self, Body, Server, refusal};
 use crate::status::Status;
 
 /// Watches are streams, and one client may hold hundreds of them on one connection.
@@ -33,8 +34,11 @@ const MAX_STREAMS: u32 = 4_096;
 const STREAM_WINDOW: u32 = 256 << 10;
 const CONNECTION_WINDOW: u32 = 100 * STREAM_WINDOW;
 /// A body may be a little larger than what the API accepts, so that the refusal can say why.
-const MAX_BODY: usize = 4 << 20;
+const MAX_READ: usize = rest::MAX_BODY + (1 << 20);
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
+/// Upstream's limit for requests that are no watches.
+const BODY_LIMIT: Duration = Duration::from_secs(60);
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// On stop watches end at once; requests get this long.
 const STOP_LIMIT: Duration = Duration::from_secs(2);
 
@@ -166,10 +170,11 @@ impl Listening {
                 Ok((stream, _)) => {
                     self.tasks.spawn(self.clone().serve(stream));
                 }
-                // A client that left already is nobody's problem; running out of files ends when connections do.
+                // A client that left already is nobody's problem; running out of files ends when connections do, and trying
+                // again at once would only take their time.
                 Err(error) => {
                     tracing::warn!(%error, "accepting a connection failed");
-                    tokio::task::yield_now().await;
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
             }
         }
@@ -220,13 +225,26 @@ impl Listening {
             Ok(user) => user,
             Err(status) => return Ok(refusal(&status)),
         };
-        match Limited::new(body, MAX_BODY).collect().await {
-            Ok(body) => {
-                let response = self.server.handle(Request::from_parts(parts, body.to_bytes()), &user).await?;
-                Ok(response.map(|body| body.until(self.stop.clone().cancelled_owned())))
-            }
-            Err(error) => Ok(refusal(&Status::bad_request(format!("the request body cannot be read: {error}")))),
-        }
+        let body = match read(body).await {
+            Ok(body) => body,
+            Err(status) => return Ok(refusal(&status)),
+        };
+        let response = self.server.handle(Request::from_parts(parts, body), &user).await?;
+        Ok(response.map(|body| body.until(self.stop.clone().cancelled_owned())))
+    }
+}
+
+/// A whole body; what is announced to be too large is refused before it comes.
+async fn read(body: Incoming) -> Result<Bytes, Status> {
+    let too_large = || Status::body_too_large(rest::MAX_BODY);
+    if body.size_hint().lower() > MAX_READ as u64 {
+        return Err(too_large());
+    }
+    match tokio::time::timeout(BODY_LIMIT, Limited::new(body, MAX_READ).collect()).await {
+        Ok(Ok(body)) => Ok(body.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large()),
+        Ok(Err(error)) => Err(Status::bad_request(format!("the request body cannot be read: {error}"))),
+        Err(_) => Err(Status::new(504, "Timeout", "Timeout: request did not complete within the allotted timeout")),
     }
 }
 

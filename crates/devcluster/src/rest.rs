@@ -48,6 +48,7 @@ mod system;
 mod token_request;
 mod update;
 mod view;
+mod warnings;
 mod watch;
 
 pub use body::Body;
@@ -60,7 +61,7 @@ use address::Addresses;
 use query::Query;
 
 /// Larger request bodies are refused.
-const MAX_BODY: usize = 3 << 20;
+pub(crate) const MAX_BODY: usize = 3 << 20;
 
 /// The state behind both doors.
 #[derive(Debug)]
@@ -267,7 +268,7 @@ impl Server {
         record.resource = target.resource_name();
         let form = Form::negotiate(header(parts, &ACCEPT))?;
         if body.len() > MAX_BODY {
-            return Err(Status::new(413, "RequestEntityTooLarge", format!("Request entity too large: limit is {MAX_BODY}")));
+            return Err(Status::body_too_large(MAX_BODY));
         }
         let user_agent = header(parts, &USER_AGENT);
         match self.faults.check(&Seen::request(verb, &target, user_agent)).await {
@@ -364,11 +365,8 @@ impl Server {
         if answer.code == 204 {
             response.headers_mut().remove(CONTENT_TYPE);
         }
-        for warning in answer.warnings {
-            let quoted = warning.replace('\\', "\\\\").replace('"', "\\\"");
-            if let Ok(value) = HeaderValue::try_from(format!("299 - \"{quoted}\"")) {
-                response.headers_mut().append(WARNING, value);
-            }
+        for warning in warnings::headers(answer.warnings) {
+            response.headers_mut().append(WARNING, warning);
         }
         response
     }

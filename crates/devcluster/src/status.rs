@@ -170,6 +170,11 @@ impl Status {
             .with_details(Map::new())
     }
 
+    /// 413 for a request body beyond `limit` bytes.
+    pub fn body_too_large(limit: usize) -> Self {
+        Self::new(413, "RequestEntityTooLarge", format!("Request entity too large: limit is {limit}"))
+    }
+
     /// 415 for a request body.
     pub fn unsupported_body(accepted: &[&str]) -> Self {
         let message =

@@ -14,6 +14,8 @@ const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 /// Media types of request bodies, as the refusal lists them.
 const ACCEPTED: &[&str] = &["application/json", "application/yaml", PROTOBUF];
 
+const MAX_COMPLAINTS: usize = 100;
+
 /// Bytes of a body without kind that its refusal shows.
 const SHOWN_BYTES: usize = 30;
 
@@ -35,6 +37,22 @@ pub(super) fn parse(kind: &str, content_type: &str, body: &[u8]) -> Result<Value
     Ok(value)
 }
 
+/// The same for what is written to a part of an object: 400 when it is of another kind than `kind` of `group`.
+pub(super) fn part(group: &str, kind: &str, content_type: &str, body: &[u8]) -> Result<Value, Status> {
+    let value = parse(kind, content_type, body)?;
+    match value["kind"].as_str().filter(|given| !given.is_empty() && *given != kind) {
+        Some(given) => Err(no_conversion(given, value["apiVersion"].as_str().unwrap_or_default(), group, kind)),
+        None => Ok(value),
+    }
+}
+
+fn no_conversion(given: &str, api_version: &str, group: &str, kind: &str) -> Status {
+    let from = api_version.rsplit('/').next().unwrap_or_default();
+    Status::bad_request(format!(
+        "{given} in version \"{from}\" cannot be handled as a {kind}: converting ({from}.{given}) to ({group}.{kind}): unknown conversion"
+    ))
+}
+
 /// The same, and the paths of fields that are in it twice (in YAML a second one is an error).
 fn parse_twice(kind: &str, content_type: &str, body: &[u8]) -> Result<(Value, Vec<String>), Status> {
     let unrecognized = |error: &dyn std::fmt::Display| {
@@ -45,7 +63,7 @@ fn parse_twice(kind: &str, content_type: &str, body: &[u8]) -> Result<(Value, Ve
         ))
     };
     match media_type(content_type) {
-        "application/json" | "" | "*/*" => duplicates::parse(body)
+        "application/json" | "" | "*/*" => duplicates::parse(&String::from_utf8_lossy(body))
             .map_err(|error| if error.is_eof() { unrecognized(&"unexpected end of JSON input") } else { unrecognized(&error) }),
         "application/yaml" => {
             let text = std::str::from_utf8(body).map_err(|error| unrecognized(&error))?;
@@ -106,8 +124,9 @@ impl Strictness {
         }
     }
 
-    /// The complaints as warnings, or the refusal made of them.
-    pub(super) fn judge(self, complaints: Vec<String>, refuse: impl FnOnce(&str) -> Status) -> Result<Vec<String>, Status> {
+    /// The complaints as warnings, or the refusal made of them; no more than upstream's decoder collects.
+    pub(super) fn judge(self, mut complaints: Vec<String>, refuse: impl FnOnce(&str) -> Status) -> Result<Vec<String>, Status> {
+        complaints.truncate(MAX_COMPLAINTS);
         match self {
             Self::Strict if !complaints.is_empty() => Err(refuse(&complaints.join(", "))),
             Self::Ignore => Ok(Vec::new()),
@@ -180,11 +199,8 @@ fn check_kind(resource: &Resource, value: &Value) -> Result<(), Status> {
     let expected = resource.api_version();
     let (own, version) = (&resource.kind, &resource.version);
     if !kind.is_empty() && kind != own {
-        let from = api_version.rsplit('/').next().unwrap_or_default();
         let group = if resource.group.is_empty() { "core" } else { resource.group.split('.').next().unwrap_or_default() };
-        return Err(Status::bad_request(format!(
-            "{kind} in version \"{from}\" cannot be handled as a {own}: converting ({from}.{kind}) to ({group}.{own}): unknown conversion"
-        )));
+        return Err(no_conversion(kind, api_version, group, own));
     }
     if !api_version.is_empty() && api_version != expected {
         return Err(Status::bad_request(format!(

@@ -72,7 +72,7 @@ impl DeleteOptions {
         })
     }
 
-    fn check(&self) -> Result<(), Status> {
+    pub(super) fn check(&self) -> Result<(), Status> {
         let field = "propagationPolicy".to_owned();
         let problem = match (self.policy.as_deref(), self.orphan_dependents) {
             (Some(policy), Some(_)) => {
@@ -290,7 +290,7 @@ pub(super) fn check_plural_preconditions(target: &Target, current: &Object, opti
     Ok(())
 }
 
-fn check_preconditions(target: &Target, current: &Object, options: &DeleteOptions) -> Result<(), Status> {
+pub(super) fn check_preconditions(target: &Target, current: &Object, options: &DeleteOptions) -> Result<(), Status> {
     // Upstream names the kind here, where everything else names the resource.
     let kind = target.resource().named_kind();
     if let Some(uid) = options.uid.as_deref().filter(|uid| *uid != &*current.uid) {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::delete::DeleteOptions;
+use super::delete::{DeleteOptions, check_preconditions};
 use super::route::Target;
 use super::subresources::set_condition;
 use super::update::NotWritten;
@@ -20,11 +20,17 @@ const BEHIND_RETRY_SECONDS: u32 = 10;
 
 impl Server {
     pub(super) fn evict(&self, call: &Call<'_>) -> Result<Answer, Status> {
-        let eviction = decode::parse("Eviction", call.content_type, &call.body)?;
+        let eviction = decode::part("policy", "Eviction", call.content_type, &call.body)?;
+        if metadata::text(&eviction, "name") != call.target.name {
+            return Err(Status::bad_request("name in URL does not match name in Eviction object"));
+        }
         let mut options = DeleteOptions::from_value(&eviction["deleteOptions"])?;
+        // Upstream finds out about wrong options and preconditions only after it has written the condition.
+        options.check()?;
         options.dry_run |= call.query.dry_run("CreateOptions")?;
         let pod = Target { subresource: None, ..call.target.clone() };
         let current = self.parent(call)?;
+        check_preconditions(&pod, &current, &options)?;
         let value = current.to_value();
         let unguarded = current.deleting || matches!(value["status"]["phase"].as_str(), Some("Pending" | "Succeeded" | "Failed"));
         if !unguarded {

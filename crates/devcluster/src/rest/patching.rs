@@ -35,8 +35,8 @@ impl Patch {
             "application/strategic-merge-patch+json" => Kind::Strategic,
             _ => return Err(Status::unsupported_patch()),
         };
-        let (patch, twice) =
-            duplicates::parse(body).map_err(|error| Status::bad_request(format!("error decoding patch: {error}")))?;
+        let (patch, twice) = duplicates::parse(&String::from_utf8_lossy(body))
+            .map_err(|error| Status::bad_request(format!("error decoding patch: {error}")))?;
         if kind != Kind::Json {
             patch::check_object(&patch).map_err(status_of)?;
         }

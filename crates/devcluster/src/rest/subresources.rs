@@ -54,15 +54,7 @@ impl Server {
         let (input, options) = if put.ends_with("patch+json") {
             (Input::Patch(Patch::parse(call.content_type, &call.body)?), "PatchOptions")
         } else {
-            let scale = decode::parse("Scale", call.content_type, &call.body)?;
-            if let Some(kind) = scale["kind"].as_str().filter(|kind| *kind != "Scale") {
-                let version = scale["apiVersion"].as_str().and_then(|version| version.rsplit('/').next()).unwrap_or_default();
-                return Err(Status::bad_request(format!(
-                    "{kind} in version \"{version}\" cannot be handled as a Scale: converting ({version}.{kind}) to \
-                     (autoscaling.Scale): unknown conversion"
-                )));
-            }
-            (Input::Scale(scale), "UpdateOptions")
+            (Input::Scale(decode::part("autoscaling", "Scale", call.content_type, &call.body)?), "UpdateOptions")
         };
         let dry_run = call.query.dry_run(options)?;
         let author = call.author(options)?;
@@ -120,13 +112,16 @@ impl Server {
 
     /// Assigns a pod to a node.
     fn bind(&self, call: &Call<'_>) -> Result<Answer, Status> {
-        let binding = decode::parse("Binding", call.content_type, &call.body)?;
+        let binding = decode::part("core", "Binding", call.content_type, &call.body)?;
+        if metadata::text(&binding, "name") != call.target.name {
+            return Err(Status::bad_request("name in URL does not match name in Binding object"));
+        }
         self.bind_pod(call, call.target, &binding)
     }
 
     /// A binding posted to its own collection names the pod itself.
     pub(super) fn bind_any(&self, call: &Call<'_>) -> Result<Answer, Status> {
-        let binding = decode::parse("Binding", call.content_type, &call.body)?;
+        let binding = decode::part("core", "Binding", call.content_type, &call.body)?;
         let pods = self.registry.find("", "v1", "pods").expect("pods are built in");
         let pod = Target { entry: pods, name: metadata::text(&binding, "name").to_owned(), ..call.target.clone() };
         self.bind_pod(call, &pod, &binding)

@@ -1,0 +1,138 @@
+//! Connections that break off, stall or speak something else: they are closed, nothing is half done, and everybody else is served.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod support;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use steersman_devcluster::DevCluster;
+use steersman_devcluster::https::HttpsDoor;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use support::{ask, both_doors, clock};
+
+/// More than any of this should take, under load as well.
+const LIMIT: Duration = Duration::from_secs(120);
+
+async fn connect(door: &HttpsDoor) -> TlsStream<TcpStream> {
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(door.authority_pem().as_bytes()).unwrap()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let config = config.with_root_certificates(roots).with_no_client_auth();
+    let stream = TcpStream::connect(door.address()).await.unwrap();
+    TlsConnector::from(Arc::new(config)).connect(ServerName::from(door.address().ip()), stream).await.unwrap()
+}
+
+/// What comes until the other side closes; how it closes does not matter.
+async fn rest(stream: &mut (impl AsyncReadExt + Unpin)) -> String {
+    let mut bytes = Vec::new();
+    let closed = tokio::time::timeout(LIMIT, stream.read_to_end(&mut bytes)).await;
+    let _ = closed.expect("the connection is closed");
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+fn post(door: &HttpsDoor, headers: &str) -> String {
+    let (path, token) = ("/api/v1/namespaces/default/configmaps", door.token());
+    format!("POST {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json\r\n{headers}\r\n")
+}
+
+/// Both doors still answer, and the store is at `revision`.
+async fn unharmed(cluster: &DevCluster, revision: u64) {
+    assert_eq!(cluster.revision(), revision);
+    let (doors, _open) = both_doors(cluster).await;
+    for (door, client) in &doors {
+        assert_eq!(ask(client, "GET", "/api/v1/namespaces/default", "", b"").await.code, 200, "{door}");
+    }
+}
+
+async fn opened() -> (DevCluster, HttpsDoor, u64) {
+    let cluster = DevCluster::new(clock());
+    let door = cluster.serve_https("127.0.0.1:0".parse().unwrap()).await.unwrap();
+    let revision = cluster.revision();
+    (cluster, door, revision)
+}
+
+#[tokio::test]
+async fn a_body_that_breaks_off_is_not_done() {
+    let (cluster, door, revision) = opened().await;
+    // All of an object is there, but more was announced.
+    let whole = "{\"metadata\":{\"name\":\"x\"}}";
+    for (headers, body) in
+        [("Content-Length: 4000\r\n", whole), ("Transfer-Encoding: chunked\r\n", "18\r\n{\"metadata\":{\"name\":\"x\"}}\r\n")]
+    {
+        let mut stream = connect(&door).await;
+        stream.write_all(format!("{}{body}", post(&door, headers)).as_bytes()).await.unwrap();
+        stream.shutdown().await.unwrap();
+        let answer = rest(&mut stream).await;
+        assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 400"), "{answer}");
+    }
+    unharmed(&cluster, revision).await;
+}
+
+#[tokio::test]
+async fn what_is_no_http_or_too_much_of_it_is_refused() {
+    let (cluster, door, revision) = opened().await;
+    let many: String = (0..2_000).map(|i| format!("X-{i}: y\r\n")).collect();
+    let long = format!("X: {}\r\n", "y".repeat(1 << 20));
+    let cases = [
+        ("no HTTP", "\0\x01\x02\x03 nothing\r\n\r\n".to_owned(), "400"),
+        ("a broken request line", "GET\r\n\r\n".to_owned(), "400"),
+        ("a broken header", "GET / HTTP/1.1\r\nHost x\r\n\r\n".to_owned(), "400"),
+        ("two lengths", post(&door, "Content-Length: 3\r\nContent-Length: 4\r\n"), "400"),
+        ("a length that is none", post(&door, "Content-Length: x\r\n"), "400"),
+        ("too many headers", post(&door, &many), "431"),
+        ("a long header", post(&door, &long), "431"),
+        ("a length of everything", format!("{}{{", post(&door, "Content-Length: 9000000000000\r\n")), "413"),
+    ];
+    for (why, sent, code) in cases {
+        let mut stream = connect(&door).await;
+        // The other side may close before it has read everything.
+        let _ = stream.write_all(sent.as_bytes()).await;
+        let answer = rest(&mut stream).await;
+        assert!(answer.is_empty() || answer.starts_with(&format!("HTTP/1.1 {code}")), "{why}: {answer}");
+    }
+    let mut plain = TcpStream::connect(door.address()).await.unwrap();
+    plain.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
+    assert!(!rest(&mut plain).await.starts_with("HTTP"), "no HTTP without TLS");
+    unharmed(&cluster, revision).await;
+}
+
+/// Time passes as soon as everybody waits.
+#[tokio::test(start_paused = true)]
+async fn who_says_nothing_is_not_waited_for() {
+    let (cluster, door, revision) = opened().await;
+    let mut silent = TcpStream::connect(door.address()).await.unwrap();
+    assert_eq!(rest(&mut silent).await, "", "no handshake");
+    let mut stalled = connect(&door).await;
+    stalled.write_all(format!("{}{{", post(&door, "Content-Length: 9\r\n")).as_bytes()).await.unwrap();
+    assert!(rest(&mut stalled).await.starts_with("HTTP/1.1 504"), "no body");
+    assert_eq!(cluster.revision(), revision);
+}
+
+/// Each holds a connection and asks for nothing more.
+#[tokio::test]
+async fn many_open_connections_keep_nobody_out() {
+    // Each connection has two ends in this process.
+    const CONNECTIONS: usize = 400;
+    let (cluster, door, revision) = opened().await;
+    let mut open = Vec::new();
+    for _ in 0..CONNECTIONS {
+        let mut stream = connect(&door).await;
+        stream.write_all(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+        let mut start = [0; 15];
+        stream.read_exact(&mut start).await.unwrap();
+        assert_eq!(&start, b"HTTP/1.1 200 OK");
+        open.push(stream);
+    }
+    unharmed(&cluster, revision).await;
+    tokio::time::timeout(LIMIT, door.stop()).await.expect("nobody who says nothing keeps the door open");
+}

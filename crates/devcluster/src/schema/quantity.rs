@@ -30,16 +30,7 @@ pub struct Quantity {
 impl Quantity {
     /// Reads `text`; `None` when it is no quantity. Fractions below 10^-9 are rounded away from zero.
     pub fn parse(text: &str) -> Option<Quantity> {
-        let (negative, unsigned) = match text.strip_prefix('-') {
-            Some(rest) => (true, rest),
-            None => (false, text.strip_prefix('+').unwrap_or(text)),
-        };
-        let end = unsigned.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(unsigned.len());
-        let (number, suffix) = unsigned.split_at(end);
-        let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-        if fraction.contains('.') || (whole.is_empty() && fraction.is_empty()) {
-            return None;
-        }
+        let Parts { negative, whole, fraction, suffix } = Parts::of(text)?;
         let digits: i128 = format!("0{whole}{fraction}").parse().ok()?;
         let scale = i32::try_from(fraction.len()).ok()?;
         let (exponent, factor, format) = unit(suffix)?;
@@ -51,9 +42,25 @@ impl Quantity {
                 scaled / divisor + i128::from(scaled % divisor != 0)
             }
         };
-        // Upstream caps at the largest int64.
-        let nanos = nanos.min(i128::from(i64::MAX) * NANOS);
+        // Upstream caps at the largest int64 what has a binary suffix, and nothing else.
+        let nanos = if format == Format::Binary { nanos.min(i128::from(i64::MAX) * NANOS) } else { nanos };
         Some(Quantity { nanos: if negative { -nanos } else { nanos }, format })
+    }
+
+    /// The text that a server stores for `text`: this very text where upstream takes it for canonical, which it does not look at
+    /// closely (`1234.567`, `1E3` and `+1` stay), else the canonical one. `None` when it is no quantity.
+    pub fn stored(text: &str) -> Option<String> {
+        let Parts { whole, fraction, suffix, .. } = Parts::of(text)?;
+        let (exponent, _, format) = unit(suffix)?;
+        let places = exponent - i32::try_from(fraction.len()).ok()?;
+        let digits = format!("{}{fraction}", if whole.is_empty() { "0" } else { whole });
+        let is_kept = format != Format::Binary
+            && digits.len() <= 18
+            && places >= -9
+            && places % 3 == 0
+            && !digits.starts_with('0')
+            && !digits.ends_with("000");
+        if is_kept { Some(text.to_owned()) } else { Some(Self::parse(text)?.canonical()) }
     }
 
     /// A number of things.
@@ -100,6 +107,31 @@ impl Quantity {
                 DECIMAL.iter().find(|(_, e)| *e == exponent).map_or_else(String::new, |(s, _)| (*s).to_owned())
             }),
         }
+    }
+}
+
+/// A quantity taken apart.
+struct Parts<'a> {
+    negative: bool,
+    /// Without leading zeros.
+    whole: &'a str,
+    fraction: &'a str,
+    suffix: &'a str,
+}
+
+impl<'a> Parts<'a> {
+    fn of(text: &'a str) -> Option<Self> {
+        let (negative, unsigned) = match text.strip_prefix('-') {
+            Some(rest) => (true, rest),
+            None => (false, text.strip_prefix('+').unwrap_or(text)),
+        };
+        let end = unsigned.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(unsigned.len());
+        let (number, suffix) = unsigned.split_at(end);
+        let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+        if fraction.contains('.') || (whole.is_empty() && fraction.is_empty()) {
+            return None;
+        }
+        Some(Self { negative, whole: whole.trim_start_matches('0'), fraction, suffix })
     }
 }
 
@@ -182,6 +214,18 @@ mod tests {
         ];
         for (text, canonical) in cases {
             assert_eq!(Quantity::parse(text).map(|q| q.canonical()).as_deref(), Some(canonical), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_upstream_takes_for_canonical_stays_as_it_is() {
+        let kept =
+            ["1234.567", "10E", "1E3", "+1", "007", "1500", "129e6", "100m", "9223372036854775808", "12345678901234567890"];
+        for text in kept {
+            assert_eq!(Quantity::stored(text).as_deref(), Some(text));
+        }
+        for (text, stored) in [("0.5", "500m"), ("1000m", "1"), ("16Ei", "9223372036854775807"), ("12e5", "1200e3")] {
+            assert_eq!(Quantity::stored(text).as_deref(), Some(stored), "{text}");
         }
     }
 

@@ -123,13 +123,13 @@ fn normalize_value(ty: &Type, value: &mut Value) {
             entries.values_mut().for_each(|value| normalize_item(item, value));
         }
         (Type::Quantity, Value::String(text)) => {
-            if let Some(quantity) = Quantity::parse(text) {
-                *text = quantity.canonical();
+            if let Some(quantity) = Quantity::stored(text) {
+                *text = quantity;
             }
         }
         (Type::Quantity, Value::Number(number)) => {
-            if let Some(quantity) = Quantity::parse(&number.to_string()) {
-                *value = Value::String(quantity.canonical());
+            if let Some(quantity) = Quantity::stored(&number.to_string()) {
+                *value = Value::String(quantity);
             }
         }
         (Type::Time, Value::String(text)) => rewrite_time(text, "%Y-%m-%dT%H:%M:%SZ"),

@@ -41,16 +41,25 @@ fn kubectl() -> Option<PathBuf> {
 impl Cluster {
     /// A running cluster with an empty namespace, or `None` where there is no kubectl.
     pub(crate) fn start() -> Option<Self> {
+        Self::start_with(true)
+    }
+
+    /// The same without a controller manager; in the cluster that `KUBECONFIG` names, nobody else may run one.
+    pub(crate) fn start_without_manager() -> Option<Self> {
+        Self::start_with(false)
+    }
+
+    fn start_with(manager: bool) -> Option<Self> {
         let kubectl = kubectl()?;
         let home = tempfile::tempdir().expect("temporary directory");
         let assets = std::env::var_os("KUBEBUILDER_ASSETS").filter(|folder| !folder.is_empty());
         let (kubeconfig, made) = match (assets, std::env::var_os("KUBECONFIG")) {
             (Some(folder), _) => {
-                let control_plane = ControlPlane::start(Path::new(&folder), home.path(), &kubectl);
+                let control_plane = ControlPlane::start(Path::new(&folder), home.path(), &kubectl, manager);
                 (control_plane.kubeconfig().to_owned(), Made::Real { _control_plane: Box::new(control_plane) })
             }
             (None, Some(path)) => (std::path::absolute(path).expect("KUBECONFIG is a path"), Made::Nothing),
-            (None, None) => dev_cluster(home.path()),
+            (None, None) => embedded_cluster(home.path(), manager),
         };
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let namespace = format!("story-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
@@ -74,6 +83,11 @@ impl Cluster {
     /// Whether somebody counts quotas and makes accounts: where only our manager runs, upstream's controllers for it are missing.
     pub(crate) fn has_accounts_and_quotas(&self) -> bool {
         !matches!(self.made, Made::Real { .. })
+    }
+
+    /// The administrator's.
+    pub(crate) fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
     }
 
     fn run(&self, why: &'static str) -> Run<'_> {
@@ -262,11 +276,12 @@ impl Drop for Cluster {
     }
 }
 
-/// `steersman dev`, with its kubeconfig.
-fn dev_cluster(home: &Path) -> (PathBuf, Made) {
+/// `steersman dev`, or the same without controllers, with its kubeconfig.
+fn embedded_cluster(home: &Path, manager: bool) -> (PathBuf, Made) {
     let kubeconfig = home.join("kubeconfig");
     let path = kubeconfig.to_str().expect("temporary directories have plain names");
-    let mut program = Program::start(&["dev", "--latency", "100ms", "--write-kubeconfig", path]);
+    let command: &[&str] = if manager { &["dev"] } else { &["apiserver", "--controllers="] };
+    let mut program = Program::start(&[command, &["--latency", "100ms", "--write-kubeconfig", path]].concat());
     // The file is put in place whole, once the server answers.
     program.wait_until("ready", || kubeconfig.exists());
     (kubeconfig, Made::Dev { _program: program })

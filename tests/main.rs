@@ -24,3 +24,4 @@ mod readme;
 mod replicas;
 mod service_accounts;
 mod support;
+mod takeover;

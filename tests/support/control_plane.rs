@@ -19,15 +19,16 @@ const TOKEN: &str = "steersman-story";
 /// Everything of it ends when this is dropped, in the order of the fields: first the clients, then what they talk to.
 pub(crate) struct ControlPlane {
     _nodes: Nodes,
-    _manager: Program,
+    _manager: Option<Program>,
     _api_server: Program,
     _etcd: Program,
     kubeconfig: PathBuf,
 }
 
 impl ControlPlane {
-    /// Starts `etcd` and `kube-apiserver` of the folder `assets`, with all their files in `home`, then the manager and the nodes.
-    pub(crate) fn start(assets: &Path, home: &Path, kubectl: &Path) -> Self {
+    /// Starts `etcd` and `kube-apiserver` of the folder `assets`, with all their files in `home`, then the manager, unless there is to
+    /// be none, and the nodes.
+    pub(crate) fn start(assets: &Path, home: &Path, kubectl: &Path, manager: bool) -> Self {
         let (etcd, store) = etcd(assets, home);
         let kubeconfig = home.join("kubeconfig");
         let mut api_server = api_server(assets, home, &store, &kubeconfig);
@@ -41,8 +42,11 @@ impl ControlPlane {
             asked.unwrap().status.success()
         });
         let path = kubeconfig.to_str().unwrap();
-        let mut manager = Program::start(&["--kubeconfig", path, "--secure-port=0", "--leader-elect=false"]);
-        manager.wait_for_line("Starting");
+        let manager = manager.then(|| {
+            let mut manager = Program::start(&["--kubeconfig", path, "--secure-port=0", "--leader-elect=false"]);
+            manager.wait_for_line("Starting");
+            manager
+        });
         let nodes = Nodes::start(path);
         Self { _nodes: nodes, _manager: manager, _api_server: api_server, _etcd: etcd, kubeconfig }
     }

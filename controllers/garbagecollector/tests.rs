@@ -11,6 +11,7 @@ mod stage;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use steersman_devcluster::faults::EVERY_GROUP;
 
 use super::DESCRIPTOR;
 use crate::testing::NAMESPACE;
@@ -217,4 +218,39 @@ async fn an_owner_in_another_namespace_is_none_and_an_event_says_so() {
     let message =
         format!("ownerRef [v1/ConfigMap, namespace: default, name: a, uid: {uid}] does not exist in namespace \"default\"");
     assert_eq!(events, [("OwnerRefInvalidNamespace".to_owned(), message)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_it_knows_is_shown_and_what_goes_wrong_is_counted() {
+    let mut world = World::bare().await;
+    let pages = std::cell::OnceCell::new();
+    world
+        .restart_with(&[DESCRIPTOR], |context| {
+            let _ = pages.set(context.debug.clone());
+            context
+        })
+        .await;
+    let graph = pages.get().unwrap().get("garbage-collector-controller/graph").unwrap();
+    let a = world.map("a", &[]).await;
+    let b = world.map("b", &[(&a, true)]).await;
+    world.map("alone", &[]).await;
+    tokio::time::sleep(A_WHILE).await;
+    let uid = |object: &Value| object["metadata"]["uid"].as_str().unwrap().to_owned();
+    let edge = format!("  {:?} -> {:?};\n", uid(&b), uid(&a));
+    for query in [String::new(), format!("uid={}", uid(&b))] {
+        let shown = graph(&query).body;
+        assert!(shown.contains(&edge) && shown.contains("ConfigMap.v1/a\\n") && !shown.contains("alone"), "{query}: {shown}");
+    }
+    assert_eq!(graph("uid=nobody").body, "strict digraph full {\n}\n");
+
+    let counted = |name: &str| {
+        let families = world.registry.gather();
+        let family = families.iter().find(|family| family.name() == name).unwrap();
+        family.get_metric()[0].get_counter().get_value()
+    };
+    const ERRORS: &str = "garbagecollector_controller_resources_sync_error_total";
+    assert!(counted(ERRORS) == 0.0);
+    world.cluster.faults().hide_from_discovery(EVERY_GROUP);
+    tokio::time::sleep(A_WHILE).await;
+    assert!(counted(ERRORS) >= 2.0, "one in 30 seconds");
 }

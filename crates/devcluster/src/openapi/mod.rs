@@ -13,6 +13,11 @@ mod schemas;
 
 use schemas::Schemas;
 
+/// What a field of a type of the table is, such as `replicas` of `apps.DeploymentSpec`.
+pub(crate) fn description(shape: &str, field: &str) -> Option<String> {
+    descriptions::of(shape)?.field(field)
+}
+
 /// Whatever built-in documents are made of.
 static BUILT_IN: LazyLock<u64> =
     LazyLock::new(|| fingerprint([descriptions::TEXT, crate::schema::TABLE, env!("CARGO_PKG_VERSION")].into_iter()));

@@ -9,11 +9,15 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::schema;
+use crate::{openapi, schema};
 
+mod access;
 mod age;
+mod network;
 mod objects;
 mod pod;
+mod scaling;
+mod volumes;
 mod workloads;
 
 pub use age::{age_since, human_age};
@@ -29,16 +33,25 @@ struct Columns {
     kinds: HashMap<String, Vec<Column>>,
 }
 
-/// Name, type, format, priority (1: only with `-o wide`), description or the key of a shared one.
+/// Name, type, format, priority (1: only with `-o wide`), description. In its place may stand the key of a shared one, or after an `@`
+/// type and field whose description it is.
 #[derive(Deserialize)]
 struct Column(String, String, String, i32, String);
 
 impl Column {
     fn definition(&self) -> Value {
         let Column(name, kind, format, priority, description) = self;
-        let description = COLUMNS.shared.get(description).unwrap_or(description);
+        let description = match description.strip_prefix('@') {
+            Some(field) => COLUMNS.shared.get(description).cloned().or_else(|| described(field)).unwrap_or_default(),
+            None => description.clone(),
+        };
         json!({"name": name, "type": kind, "format": format, "description": description, "priority": priority})
     }
+}
+
+fn described(field: &str) -> Option<String> {
+    let (shape, field) = field.rsplit_once('.')?;
+    openapi::description(shape, field)
 }
 
 /// `columnDefinitions` of a kind; Name and Age for kinds without an entry.
@@ -62,24 +75,41 @@ pub(crate) fn name_column() -> Value {
 /// The cells of one object, one per column.
 pub fn cells(kind: &str, object: &Value, now: Timestamp) -> Vec<Value> {
     match kind {
+        "ClusterRole" | "CustomResourceDefinition" | "LimitRange" | "Role" => {
+            vec![name(object), json!(text(object, "/metadata/creationTimestamp"))]
+        }
+        "ClusterRoleBinding" | "RoleBinding" => access::binding(object, now),
         "ConfigMap" => objects::config_map(object, now),
-        "CustomResourceDefinition" => vec![name(object), json!(text(object, "/metadata/creationTimestamp"))],
+        "ControllerRevision" => workloads::controller_revision(object, now),
+        "CronJob" => workloads::cron_job(object, now),
         "DaemonSet" => workloads::daemon_set(object, now),
         "Deployment" => workloads::deployment(object, now),
         "Endpoints" => objects::endpoints(object, now),
+        "EndpointSlice" => network::endpoint_slice(object, now),
         "Event" => objects::event(object, now),
+        "HorizontalPodAutoscaler" => scaling::autoscaler(object, now),
+        "Ingress" => network::ingress(object, now),
+        "IngressClass" => network::ingress_class(object, now),
         "Job" => workloads::job(object, now),
         "Lease" => objects::lease(object, now),
+        "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration" => access::webhooks(object, now),
         "Namespace" => objects::namespace(object, now),
+        "NetworkPolicy" => network::policy(object, now),
         "Node" => objects::node(object, now),
+        "PersistentVolume" => volumes::volume(object, now),
+        "PersistentVolumeClaim" => volumes::claim(object, now),
         "Pod" => pod::cells(object, now),
         "PodDisruptionBudget" => objects::disruption_budget(object, now),
+        "PodTemplate" => workloads::pod_template(object),
+        "PriorityClass" => objects::priority_class(object, now),
         "ReplicaSet" | "ReplicationController" => workloads::replica_set(object, now),
         "ResourceQuota" => objects::quota(object, now),
+        "RuntimeClass" => vec![name(object), json!(text(object, "/handler")), age_cell(object, now)],
         "Scale" => workloads::scale(object, now),
         "Secret" => objects::secret(object, now),
         "Service" => objects::service(object, now),
         "StatefulSet" => workloads::stateful_set(object, now),
+        "StorageClass" => volumes::class(object, now),
         _ => vec![name(object), age_cell(object, now)],
     }
 }
@@ -117,6 +147,20 @@ fn list<'a>(object: &'a Value, pointer: &str) -> &'a [Value] {
     object.pointer(pointer).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
 }
 
+/// The first of several texts, and how many more there are.
+fn shortened(texts: &[String], shown: usize, separator: &str) -> String {
+    match texts.len().checked_sub(shown) {
+        None | Some(0) => texts.join(separator),
+        Some(more) => format!("{} + {more} more...", texts[..shown].join(separator)),
+    }
+}
+
+/// The name, and whether it is the one that is taken where none is named.
+fn name_of_class(object: &Value, default_mark: &str) -> Value {
+    let is_default = object["metadata"]["annotations"][default_mark] == "true";
+    json!(format!("{}{}", text(object, "/metadata/name"), if is_default { " (default)" } else { "" }))
+}
+
 /// `text`, or `otherwise` when it is empty.
 fn or<'a>(text: &'a str, otherwise: &'a str) -> &'a str {
     if text.is_empty() { otherwise } else { text }
@@ -140,17 +184,26 @@ mod tests {
 
     #[test]
     fn every_kind_fills_all_its_columns() {
-        let kinds = COLUMNS.kinds.keys().map(String::as_str).chain(["Widget", "Role"]);
+        let kinds = COLUMNS.kinds.keys().map(String::as_str).chain(["Widget", "ServiceAccount"]);
         for kind in kinds {
             assert_eq!(columns(kind).len(), cells(kind, &json!({}), Timestamp::UNIX_EPOCH).len(), "{kind}");
         }
     }
 
     #[test]
+    fn every_column_is_described() {
+        let undescribed =
+            |kind: &&String| kind.as_str() != "RuntimeClass" && columns(kind).iter().any(|column| column["description"] == "");
+        assert_eq!(COLUMNS.kinds.keys().filter(undescribed).collect::<Vec<_>>(), [""; 0]);
+        let schedule = &columns("CronJob")[1]["description"];
+        assert!(schedule.as_str().unwrap().starts_with("The schedule in Cron format"), "{schedule}");
+    }
+
+    #[test]
     fn other_kinds_show_name_and_age() {
         let names = |kind: &str| columns(kind).iter().map(|c| (c["name"].clone(), c["type"].clone())).collect::<Vec<_>>();
         assert_eq!(names("Widget"), [(json!("Name"), json!("string")), (json!("Age"), json!("date"))]);
-        assert_eq!(names("Role")[1], (json!("Age"), json!("string")));
+        assert_eq!(names("Binding")[1], (json!("Age"), json!("string")));
         let object = json!({"metadata": {"name": "w", "creationTimestamp": "2024-01-01T00:00:00Z"}});
         assert_eq!(cells("Widget", &object, "2024-01-01T00:01:05Z".parse().unwrap()), [json!("w"), json!("65s")]);
     }

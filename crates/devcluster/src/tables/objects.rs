@@ -26,6 +26,12 @@ pub(super) fn namespace(object: &Value, now: Timestamp) -> Vec<Value> {
     vec![name(object), json!(text(object, "/status/phase")), age_cell(object, now)]
 }
 
+pub(super) fn priority_class(object: &Value, now: Timestamp) -> Vec<Value> {
+    let is_default = object["globalDefault"] == true;
+    let policy = json!(text(object, "/preemptionPolicy"));
+    vec![name(object), json!(number(object, "/value")), json!(is_default), age_cell(object, now), policy]
+}
+
 /// What is used of what there is, apart for limits of containers.
 pub(super) fn quota(object: &Value, now: Timestamp) -> Vec<Value> {
     let hard = object.pointer("/status/hard").and_then(Value::as_object).into_iter().flatten();

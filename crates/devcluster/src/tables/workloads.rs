@@ -98,17 +98,64 @@ fn job_duration(job: &Value, now: Timestamp) -> String {
     }
 }
 
+pub(super) fn cron_job(object: &Value, now: Timestamp) -> Vec<Value> {
+    let last = object.pointer("/status/lastScheduleTime").filter(|time| !time.is_null());
+    let suspend = match object.pointer("/spec/suspend").and_then(Value::as_bool) {
+        Some(true) => "True",
+        Some(false) => "False",
+        None => "<unset>",
+    };
+    let job = &object["spec"]["jobTemplate"];
+    let mut cells = vec![
+        name(object),
+        json!(text(object, "/spec/schedule")),
+        json!(or(text(object, "/spec/timeZone"), NONE)),
+        json!(suspend),
+        json!(list(object, "/status/active").len()),
+        json!(last.map_or_else(|| NONE.to_owned(), |time| age_since(Some(time), now))),
+        age_cell(object, now),
+    ];
+    cells.extend(template(job));
+    cells.push(selector(job));
+    cells
+}
+
+pub(super) fn pod_template(object: &Value) -> Vec<Value> {
+    let [names, images] = containers(object, "/template/spec/containers");
+    vec![name(object), names, images, json!(labels(object.pointer("/template/metadata/labels")))]
+}
+
+pub(super) fn controller_revision(object: &Value, now: Timestamp) -> Vec<Value> {
+    let controller = list(object, "/metadata/ownerReferences").iter().find(|owner| owner["controller"] == true);
+    let controller = controller.map_or_else(
+        || NONE.to_owned(),
+        |owner| {
+            let group = text(owner, "/apiVersion").split_once('/').map_or(String::new(), |(group, _)| format!(".{group}"));
+            format!("{}{group}/{}", text(owner, "/kind").to_lowercase(), text(owner, "/name"))
+        },
+    );
+    vec![name(object), json!(controller), json!(number(object, "/revision")), age_cell(object, now)]
+}
+
 /// Names and images of the containers of the template.
 fn template(object: &Value) -> [Value; 2] {
+    containers(object, "/spec/template/spec/containers")
+}
+
+fn containers(object: &Value, pointer: &str) -> [Value; 2] {
     ["/name", "/image"].map(|field| {
-        let values: Vec<&str> = list(object, "/spec/template/spec/containers").iter().map(|c| text(c, field)).collect();
+        let values: Vec<&str> = list(object, pointer).iter().map(|c| text(c, field)).collect();
         json!(values.join(","))
     })
 }
 
-/// The selector as kubectl takes it: requirements by key.
 fn selector(object: &Value) -> Value {
-    let Some(selector) = object.pointer("/spec/selector") else {
+    label_selector(object.pointer("/spec/selector"))
+}
+
+/// The selector as kubectl takes it: requirements by key.
+pub(super) fn label_selector(selector: Option<&Value>) -> Value {
+    let Some(selector) = selector else {
         return json!(NONE);
     };
     let is_label_selector =

@@ -70,6 +70,7 @@ fn a_custom_resource_is_created_shown_scaled_patched_replaced_and_deleted() {
     cluster.apply(&widget(&group, "small", "{size: 2}"));
     cluster.apply(&widget(&group, "large", "{size: 9, color: blue}"));
 
+    assert!(cluster.kubectl(&format!("get crd {widgets}")).contains("CREATED AT"));
     let table = cluster.kubectl(&format!("get {widgets}"));
     let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
     assert_eq!(words(table.lines().next().unwrap()), ["NAME", "SIZE", "READY"], "{table}");

@@ -2,13 +2,15 @@
 # What the Dockerfile does, without a container engine: the same build, and the binary started in a root of its own with nothing else
 # in it, as nobody in particular, against the embedded API server. Needs root, or user namespaces, for the chroot.
 #   scripts/image.sh [--quick]
-# --quick optimises less across crates, which takes a third of the time; the image itself is never built so.
+# --quick leaves out the optimisation across crates, which takes most of the time; the binary gets half as large again, and is measured
+# by that. The image itself is never built so.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 most_bytes=$((15 * 1024 * 1024))
 if [ "${1:-}" = --quick ]; then
   export CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16
+  most_bytes=$((most_bytes * 3 / 2))
 fi
 
 scratch=$(mktemp -d)

@@ -282,3 +282,43 @@ async fn an_apply_to_a_scale_says_what_is_wrong() {
     let none = apply("a/scale?fieldManager=m", json!({"spec": {"replicas": null}})).await.unwrap();
     assert_eq!(none["spec"], json!({}), "nobody asks for any");
 }
+
+#[tokio::test(start_paused = true)]
+async fn who_applies_to_a_status_owns_what_it_lets_them_write() {
+    let cluster = DevCluster::with_managed_fields(clock());
+    cluster.create(scalable_widgets()).await.unwrap();
+    let pod_spec = json!({"containers": [{"name": "c", "image": "i"}]});
+    let template = json!({"metadata": {"labels": {"app": "a"}}, "spec": pod_spec});
+    let workload = json!({"selector": {"matchLabels": {"app": "a"}}, "template": template});
+    // (version, kind, plural, spec, status, what is owned of the metadata)
+    let cases = [
+        ("apps/v1", "Deployment", "deployments", workload.clone(), json!({"replicas": 1}), json!({"f:annotations": {"f:a": {}}})),
+        (
+            "apps/v1",
+            "ReplicaSet",
+            "replicasets",
+            workload,
+            json!({"replicas": 1}),
+            json!({"f:annotations": {"f:a": {}}, "f:labels": {"f:a": {}}}),
+        ),
+        ("v1", "Pod", "pods", pod_spec, json!({"message": "m"}), json!({"f:annotations": {"f:a": {}}, "f:labels": {"f:a": {}}})),
+        ("example.com/v1", "Widget", "widgets", json!({}), json!({"replicas": 1}), Value::Null),
+    ];
+    for (version, kind, plural, spec, status, owned) in cases {
+        let mut object = json!({"apiVersion": version, "kind": kind, "metadata": {"name": "a"}, "spec": spec});
+        cluster.create(object.clone()).await.unwrap();
+        let owner = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "o", "uid": "u"});
+        object["metadata"] = json!({"name": "a", "labels": {"a": "b"}, "annotations": {"a": "b"}});
+        if kind == "Pod" {
+            object["metadata"]["ownerReferences"] = json!([owner]);
+        }
+        object["status"] = status;
+        let path = format!("{}/status?fieldManager=m", cluster.path(plural, "default", "a"));
+        let applied = cluster.call(Method::PATCH, &path, APPLY, object.to_string()).await.unwrap();
+        let entries = applied["metadata"]["managedFields"].as_array().unwrap();
+        let entry = entries.iter().find(|entry| entry["manager"] == "m").unwrap();
+        assert_eq!((&entry["subresource"], &entry["operation"]), (&json!("status"), &json!("Apply")), "{kind}");
+        assert_eq!(entry["fieldsV1"]["f:metadata"], owned, "{kind}");
+        assert!(entry["fieldsV1"]["f:spec"].is_null() && entry["fieldsV1"]["f:status"].is_object(), "{kind}: {entry}");
+    }
+}

@@ -59,6 +59,19 @@ impl FieldSet {
         self
     }
 
+    /// Takes out the path of fields with these names, and all that is below it.
+    pub(crate) fn forget(&mut self, names: &[&str]) {
+        let Some((name, rest)) = names.split_first() else { return };
+        let element = format!("f:{name}");
+        let is_left = self.children.get_mut(&element).is_some_and(|child| {
+            child.forget(rest);
+            !rest.is_empty() && !child.is_empty()
+        });
+        if !is_left {
+            self.children.remove(&element);
+        }
+    }
+
     pub(super) fn children_mut(&mut self) -> impl Iterator<Item = (&str, &mut FieldSet)> {
         self.children.iter_mut().map(|(element, child)| (element.as_str(), child))
     }

@@ -9,7 +9,7 @@ use super::decode::{self, Strictness};
 use super::managers::{self, Tracking};
 use super::query::invalid_options;
 use super::route::Target;
-use super::update::{Writing, check_name};
+use super::update::{Writing, check_name, kept_with_status};
 use super::{Answer, Call, Server, event_view, metadata, scale};
 use crate::fielderror::{FieldError, Problem};
 use crate::fields::{self, Applied, Author, Conflicts, FieldSet, Managed, Operation, Shape};
@@ -27,7 +27,10 @@ impl Server {
         let config = parse(&resource.api_version(), &resource.kind, &call.body)?;
         let set = fields::declared(resource.shape(&config), &config).map_err(|why| untyped(&config, &why))?;
         let part = target.subresource.map(|part| part.name);
-        let set = set.limited(|field| writable(resource, part, field));
+        let mut set = set.limited(|field| writable(resource, part, field));
+        if let Some(field) = kept_with_status(resource).filter(|_| part == Some("status")) {
+            set.forget(&["metadata", field]);
+        }
         let applied = Applied { resource, config: &config, set, part: None, author, force, time: self.time() };
 
         let warnings = resource.warnings(&config);
@@ -164,6 +167,7 @@ fn untyped(config: &Value, why: &str) -> Status {
 fn writable(resource: &Resource, part: Option<&str>, field: &str) -> bool {
     match part {
         None => field != "status" || !resource.has_status(),
+        Some("status") if resource.custom.is_some() => field == "status",
         Some("status") => matches!(field, "metadata" | "status"),
         Some(_) => field != "status",
     }

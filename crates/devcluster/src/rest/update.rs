@@ -242,10 +242,8 @@ fn isolate(resource: &Resource, part: Option<&str>, new: &mut Value, old: &Value
         Some("status") if resource.custom.is_some() => keep_all_but(new, old, &["status"]),
         Some("status") => {
             keep_all_but(new, old, &["metadata", "status"]);
-            match &*resource.kind {
-                "Deployment" => keep_metadata(new, old, "labels"),
-                "Pod" => keep_metadata(new, old, "ownerReferences"),
-                _ => {}
+            if let Some(field) = kept_with_status(resource) {
+                keep_metadata(new, old, field);
             }
         }
         Some("finalize") => keep(new, old, "status"),
@@ -265,6 +263,16 @@ fn isolate(resource: &Resource, part: Option<&str>, new: &mut Value, old: &Value
         }
         _ if resource.has_status() => keep(new, old, "status"),
         _ => {}
+    }
+}
+
+/// The field of the metadata that the status endpoint does not write.
+pub(super) fn kept_with_status(resource: &Resource) -> Option<&'static str> {
+    match &*resource.kind {
+        _ if resource.custom.is_some() => None,
+        "Deployment" => Some("labels"),
+        "Pod" => Some("ownerReferences"),
+        _ => None,
     }
 }
 

@@ -40,6 +40,8 @@ pub enum Plan {
     Failover(When, usize),
     /// The manager crashes after a write and starts anew with a view that lags this many revisions, for a while.
     Stale(usize, u64),
+    /// The same, after it was told of an event.
+    StaleEvent(String, usize, u64),
     /// Something happens to an event of a watch.
     Event(String, usize, EventPlan),
     /// A request is answered badly, or not at all.
@@ -156,6 +158,7 @@ impl Plan {
             Self::Crash(_) => "crash",
             Self::Failover(..) => "failover",
             Self::Stale(..) => "stale view",
+            Self::StaleEvent(..) => "stale view after an event",
             Self::Event(..) => "unobserved event",
             Self::Answer(..) => "faulty answer",
             Self::Shuffle(_) => "reordering",
@@ -170,6 +173,9 @@ impl Plan {
             Self::Crash(points) => points.first().map(|(when, nth)| at_write(*when, *nth)).unwrap_or_default(),
             Self::Failover(when, nth) => at_write(*when, *nth),
             Self::Stale(nth, _) => at_write(When::After, *nth),
+            Self::StaleEvent(plural, nth, _) => {
+                vec![Fault::Event(events(plural).nth(*nth), EventFault::Delay(Duration::ZERO), Some(1))]
+            }
             Self::Event(plural, nth, fault) => vec![Fault::Event(events(plural).nth(*nth), fault.fault(), Some(1))],
             Self::Answer(nth, answer) => vec![Fault::Request(requests().nth(*nth), answer.fault(), Some(1))],
             Self::Shuffle(_) => {
@@ -198,6 +204,8 @@ impl Plan {
         for (plural, count) in &recording.events {
             let faults = |nth: usize| EventPlan::ALL.iter().map(move |(fault, _)| (nth, *fault));
             plans.extend(points(*count).into_iter().flat_map(faults).map(|(nth, fault)| Self::Event(plural.clone(), nth, fault)));
+            let stale = |nth: usize| BEHIND.map(|behind| Self::StaleEvent(plural.clone(), nth, behind));
+            plans.extend(points(*count).into_iter().flat_map(stale));
         }
         let answers = |nth: usize| Answer::ALL.iter().map(move |(answer, _)| Self::Answer(nth, *answer));
         plans.extend(points(recording.requests).into_iter().flat_map(answers));
@@ -241,6 +249,7 @@ impl fmt::Display for Plan {
             }
             Self::Failover(when, nth) => write!(f, "failover:{}:{nth}", when.text()),
             Self::Stale(nth, behind) => write!(f, "stale:{nth}:{behind}"),
+            Self::StaleEvent(plural, nth, behind) => write!(f, "stale:{plural}:{nth}:{behind}"),
             Self::Event(plural, nth, fault) => write!(f, "event:{plural}:{nth}:{}", fault.text()),
             Self::Answer(nth, answer) => write!(f, "answer:{nth}:{}", answer.text()),
             Self::Shuffle(seed) => write!(f, "shuffle:{seed}"),
@@ -268,6 +277,7 @@ impl FromStr for Plan {
             }
             ["failover", at, nth] => Ok(Self::Failover(when(at)?, number(nth)?)),
             ["stale", nth, behind] => Ok(Self::Stale(number(nth)?, number(behind)? as u64)),
+            ["stale", plural, nth, behind] => Ok(Self::StaleEvent(plural.to_owned(), number(nth)?, number(behind)? as u64)),
             ["event", plural, nth, fault] => {
                 Ok(Self::Event(plural.to_owned(), number(nth)?, EventPlan::parse(fault).ok_or_else(unknown)?))
             }
@@ -297,7 +307,7 @@ mod tests {
         plans.sort();
         plans.dedup();
         assert_eq!(plans.len(), all);
-        for wrong in ["", "crash", "crash:1", "crash:before:x", "event:pods:1:eat", "answer:1:418", "stale:1"] {
+        for wrong in ["", "crash", "crash:1", "crash:before:x", "event:pods:1:eat", "answer:1:418", "stale:1", "stale:pods:1:x"] {
             assert!(wrong.parse::<Plan>().is_err(), "{wrong}");
         }
     }
@@ -311,7 +321,7 @@ mod tests {
         let mut patterns: Vec<_> = sample.iter().map(Plan::pattern).collect();
         patterns.sort_unstable();
         patterns.dedup();
-        assert_eq!(patterns.len(), 7);
+        assert_eq!(patterns.len(), 8);
         assert_eq!(Plan::sample(plans.clone(), usize::MAX, 7).len(), plans.len());
     }
 }

@@ -148,7 +148,7 @@ impl<'a> Play<'a> {
         outcome.met = faults.is_empty() || faults.iter().any(|rule| cluster.faults().hits(*rule) > 0);
         outcome.violations.extend(told.err());
         outcome.violations.extend((play.panics > 0).then(|| format!("{} panics", play.panics)));
-        outcome.violations.extend(oracle::unsafe_instants(scenario, &film));
+        outcome.violations.extend(oracle::unsafe_instants(scenario, plan, &film));
         outcome.violations.extend(oracle::two_leaders(&requests));
         if let Some(reference) = reference.filter(|reference| !reference.end.is_empty()) {
             outcome.violations.extend(oracle::churn(scenario, &reference.counts, &recording.counts));
@@ -185,7 +185,7 @@ impl<'a> Play<'a> {
                     self.leader = Some(next);
                 }
             }
-            (Plan::Stale(_, behind), Some(rule)) if self.met(rule).await => {
+            (Plan::Stale(_, behind) | Plan::StaleEvent(_, _, behind), Some(rule)) if self.met(rule).await => {
                 self.crash().await;
                 let revision = self.cluster.revision().saturating_sub(*behind).max(self.begin);
                 let view = self.cluster.faults().hold_view(Matcher::default().client(AGENT), revision);

@@ -51,6 +51,9 @@ pub enum Churn {
 pub struct Rule {
     /// What it says.
     pub name: &'static str,
+    /// Whether it also holds while a watch has left out an event: no API server does so before the next list, and what follows from
+    /// the number of objects in a cache can then be wrong.
+    pub unobserved: bool,
     /// Looks at one change and the state after it; an error says what is wrong.
     pub check: fn(&State, &Frame) -> Result<(), String>,
 }

@@ -13,7 +13,14 @@ use std::sync::LazyLock;
 use steersman_perturb::Scenario;
 
 /// Plans that once found a bug.
-const KNOWN: &[(&str, &str)] = &[];
+const KNOWN: &[(&str, &str)] = &[
+    // A new leader with an old cache scaled ReplicaSets by what they had been: pods beyond the surge, or too few available.
+    ("deployment/scale-during-roll", "failover:before:21"),
+    ("deployment/scale-during-roll", "stale:14:2"),
+    // Pods that were already removed were removed again as long as the cache still showed them.
+    ("podgc/terminated", "event:pods:13:stall"),
+    ("podgc/out-of-service", "event:pods:1:stall"),
+];
 
 static SCENARIOS: LazyLock<Vec<Scenario>> = LazyLock::new(|| {
     let all =

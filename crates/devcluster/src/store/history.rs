@@ -2,13 +2,19 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
 use super::{Compacted, Object};
 
-/// Kept however large they are.
-const MIN_EVENTS: usize = 1_000;
+/// Kept however old they are.
+const MIN_EVENTS: usize = 100;
+/// Events after this time serve nobody who is still there (upstream's watch cache keeps 75 s), and would be most of the memory of a
+/// server that runs for hours. Real time, as memory is: where the clock is paused, nothing ages.
+const FRESH: Duration = Duration::from_secs(120);
+/// Kept however large they are, while they are fresh.
+const MIN_FRESH_EVENTS: usize = 1_000;
 /// Kept while they fit into [`MAX_BYTES`].
 const MAX_EVENTS: usize = 16_384;
 const MAX_BYTES: usize = 16 << 20;
@@ -47,11 +53,12 @@ pub struct Event {
     new: Arc<Object>,
     /// For watches whose selector the object stopped matching.
     left: OnceLock<Bytes>,
+    since: Instant,
 }
 
 impl Event {
     pub(super) fn new(revision: u64, kind: EventKind, old: Option<Arc<Object>>, new: Arc<Object>) -> Self {
-        Self { revision, kind, old, new, left: OnceLock::new() }
+        Self { revision, kind, old, new, left: OnceLock::new(), since: Instant::now() }
     }
 
     /// The state after the change; for a deletion the last state at the deletion's revision.
@@ -69,7 +76,7 @@ impl Event {
     }
 }
 
-/// A ring of events, bounded in number and bytes.
+/// A ring of events, bounded in number, bytes and age.
 #[derive(Debug, Default)]
 pub(super) struct History {
     events: VecDeque<Arc<Event>>,
@@ -82,11 +89,20 @@ impl History {
     pub(super) fn push(&mut self, event: Event) {
         self.bytes += event.bytes();
         self.events.push_back(Arc::new(event));
-        while self.events.len() > MIN_EVENTS && (self.events.len() > MAX_EVENTS || self.bytes > MAX_BYTES) {
-            if let Some(oldest) = self.events.pop_front() {
-                self.bytes -= oldest.bytes();
-                self.forgotten = oldest.revision;
-            }
+        while self.has_surplus()
+            && let Some(oldest) = self.events.pop_front()
+        {
+            self.bytes -= oldest.bytes();
+            self.forgotten = oldest.revision;
+        }
+    }
+
+    fn has_surplus(&self) -> bool {
+        let is_old = || self.events.front().is_some_and(|oldest| oldest.since.elapsed() > FRESH);
+        match self.events.len() {
+            ..=MIN_EVENTS => false,
+            ..=MIN_FRESH_EVENTS => is_old(),
+            count => count > MAX_EVENTS || self.bytes > MAX_BYTES || is_old(),
         }
     }
 
@@ -131,13 +147,30 @@ mod tests {
     }
 
     #[test]
-    fn large_events_leave_early_but_a_thousand_always_stay() {
+    fn old_events_leave_but_a_hundred_always_stay() {
+        let mut history = History::default();
+        for revision in 1..=200 {
+            let mut event = event(revision, 0);
+            if revision <= 150 {
+                event.since = event.since.checked_sub(FRESH + Duration::from_secs(1)).unwrap();
+            }
+            history.push(event);
+        }
+        assert_eq!(history.after(100).unwrap().count(), 100, "as many as always stay");
+        assert_eq!(history.after(99).err(), Some(Compacted { oldest: 100 }));
+        (201..=400).for_each(|revision| history.push(event(revision, 0)));
+        assert_eq!(history.after(150).unwrap().count(), 250, "the fresh ones");
+        assert_eq!(history.after(149).err(), Some(Compacted { oldest: 150 }));
+    }
+
+    #[test]
+    fn large_events_leave_early_but_a_thousand_fresh_ones_stay() {
         let mut history = History::default();
         for revision in 1..=1_200 {
             history.push(event(revision, 20_000));
         }
-        assert_eq!(history.events.len(), MIN_EVENTS);
+        assert_eq!(history.events.len(), MIN_FRESH_EVENTS);
         assert_eq!(history.after(199).err(), Some(Compacted { oldest: 200 }));
-        assert_eq!(history.after(200).unwrap().count(), MIN_EVENTS);
+        assert_eq!(history.after(200).unwrap().count(), MIN_FRESH_EVENTS);
     }
 }

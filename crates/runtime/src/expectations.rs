@@ -1,12 +1,13 @@
 //! What a controller has asked for and not seen yet: expectations, and the read-your-writes guard.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::PoisonError;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use crate::object::ObjectKey;
+use crate::sync::{Mutex, MutexGuard};
 
 /// After this long an expectation is taken for lost.
 const TIMEOUT: Duration = Duration::from_secs(5 * 60);
@@ -302,5 +303,75 @@ mod tests {
         writes.record(&rs, "pods", 8);
         writes.forget_all();
         assert_eq!(writes.behind(&rs, seen(0, 0)), None, "all forgotten");
+    }
+}
+
+#[cfg(all(test, feature = "shuttle"))]
+mod interleavings {
+    use std::sync::Arc;
+
+    use shuttle::sync::atomic::{AtomicU64, Ordering::SeqCst};
+    use shuttle::thread;
+
+    use super::*;
+    use crate::sync::in_every_order;
+
+    #[test]
+    fn nobody_is_told_that_all_is_there_before_it_is() {
+        in_every_order(|| {
+            let (expectations, rs) = (Arc::new(Expectations::default()), ObjectKey::new("default", "rs"));
+            let there = Arc::new(AtomicU64::new(0));
+            expectations.expect_creations(&rs, 2);
+            let observers: Vec<_> = (0..2)
+                .map(|_| {
+                    let (expectations, rs, there) = (Arc::clone(&expectations), rs.clone(), Arc::clone(&there));
+                    thread::spawn(move || {
+                        there.fetch_add(1, SeqCst);
+                        expectations.creation_observed(&rs);
+                    })
+                })
+                .collect();
+            assert!(!expectations.satisfied(&rs) || there.load(SeqCst) == 2);
+            observers.into_iter().for_each(|observer| observer.join().unwrap());
+            assert!(expectations.satisfied(&rs) && !expectations.lost(&rs));
+        });
+    }
+
+    #[test]
+    fn a_deletion_told_by_the_watch_and_by_its_answer_counts_once() {
+        in_every_order(|| {
+            let (expectations, rs) = (Arc::new(Expectations::default()), ObjectKey::new("default", "rs"));
+            let [one, two] = ["one", "two"].map(|name| ObjectKey::new("default", name));
+            expectations.expect_deletions(&rs, [one.clone(), two.clone()].into());
+            let tellers: Vec<_> = (0..2)
+                .map(|_| {
+                    let (expectations, rs, one) = (Arc::clone(&expectations), rs.clone(), one.clone());
+                    thread::spawn(move || expectations.deletion_observed(&rs, &one))
+                })
+                .collect();
+            tellers.into_iter().for_each(|teller| teller.join().unwrap());
+            assert!(!expectations.satisfied(&rs), "the second is still there");
+            expectations.deletion_observed(&rs, &two);
+            assert!(expectations.satisfied(&rs));
+        });
+    }
+
+    #[test]
+    fn own_writes_are_behind_until_the_cache_has_them_whoever_asks() {
+        in_every_order(|| {
+            let (writes, rs) = (Arc::new(OwnWrites::default()), ObjectKey::new("default", "rs"));
+            let cache = Arc::new(AtomicU64::new(0));
+            writes.record(&rs, "pods", 5);
+            let informer = {
+                let cache = Arc::clone(&cache);
+                thread::spawn(move || (1..=5).for_each(|version| cache.store(version, SeqCst)))
+            };
+            if writes.behind(&rs, |_| cache.load(SeqCst)).is_none() {
+                assert_eq!(cache.load(SeqCst), 5);
+            }
+            writes.record(&rs, "pods", 6);
+            informer.join().unwrap();
+            assert_eq!(writes.behind(&rs, |_| cache.load(SeqCst)), Some(("pods", 6)), "a later write is not forgotten");
+        });
     }
 }

@@ -23,6 +23,7 @@ pub mod owner;
 pub mod rate;
 pub mod rbac;
 pub mod resource;
+mod sync;
 pub mod tasks;
 pub mod template;
 pub mod workers;

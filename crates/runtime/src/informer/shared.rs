@@ -4,7 +4,7 @@ use std::any::Any;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -20,6 +20,7 @@ use super::store::{Objects, Store};
 use super::{Change, IndexKey};
 use crate::object::{Meta, Object, ObjectKey};
 use crate::resource::ResourceType;
+use crate::sync::{Mutex, MutexGuard};
 use crate::tasks::CancellationToken;
 
 /// Pause before an informer that panicked starts over.
@@ -120,14 +121,22 @@ impl<T: Object> SharedInformer<T> {
 type Handler<T> = Box<dyn Fn(Change<'_, T>) + Send + Sync>;
 type Callback = Box<dyn FnOnce() + Send>;
 
+/// Who waits for a version.
+#[derive(Default)]
+struct Waiting {
+    /// The version that handlers have heard of; the store may be a change ahead.
+    told: u64,
+    /// By the version they wait for, and a number that keeps those of one version apart.
+    callbacks: BTreeMap<(u64, u64), Callback>,
+}
+
 /// What the clones of a [`SharedInformer`] and its task have in common.
 pub(super) struct Shared<T> {
     pub(super) resource: Cow<'static, ResourceType>,
     store: Store<T>,
     /// Held while a change is applied and told, so that a late handler finds the store at rest. Taken before any other lock.
     handlers: Mutex<Vec<Handler<T>>>,
-    /// Callbacks by the version they wait for, and a number that keeps those of one version apart.
-    waiting: Mutex<BTreeMap<(u64, u64), Callback>>,
+    waiting: Mutex<Waiting>,
     rewound: Mutex<Vec<Box<dyn Fn() + Send + Sync>>>,
     synced: watch::Sender<bool>,
     pub(super) contact: Arc<Contact>,
@@ -153,7 +162,7 @@ impl<T: Object> Shared<T> {
         self.handlers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn waiting(&self) -> MutexGuard<'_, BTreeMap<(u64, u64), Callback>> {
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -234,7 +243,7 @@ impl<T: Object> Shared<T> {
         self.metrics.relist();
         self.synced.send_if_modified(|synced| !std::mem::replace(synced, true));
         if version < before {
-            let all = std::mem::take(&mut *self.waiting());
+            let all = std::mem::take(&mut self.waiting().callbacks);
             all.into_values().for_each(|then| self.guard(then));
         }
         self.processed(started);
@@ -258,25 +267,28 @@ impl<T: Object> Shared<T> {
 
     fn when_seen(&self, version: u64, then: Callback) {
         {
-            // Whoever moves the store on looks at the callbacks afterwards, so none is missed between these two steps.
             let mut waiting = self.waiting();
-            if self.store.resource_version() < version {
-                let number = waiting.range((version, 0)..=(version, u64::MAX)).next_back().map_or(0, |((_, n), _)| n + 1);
-                waiting.insert((version, number), then);
+            if waiting.told < version {
+                let mut same = waiting.callbacks.range((version, 0)..=(version, u64::MAX));
+                let number = same.next_back().map_or(0, |((_, n), _)| n + 1);
+                waiting.callbacks.insert((version, number), then);
                 return;
             }
         }
         self.guard(then);
     }
 
+    /// Handlers have heard of all that is in the store.
     fn call_waiting(&self) {
         let reached = {
             let mut waiting = self.waiting();
-            if waiting.is_empty() {
+            waiting.told = self.store.resource_version();
+            if waiting.callbacks.is_empty() {
                 return;
             }
-            let later = waiting.split_off(&(self.store.resource_version().saturating_add(1), 0));
-            std::mem::replace(&mut *waiting, later)
+            let next = (waiting.told.saturating_add(1), 0);
+            let later = waiting.callbacks.split_off(&next);
+            std::mem::replace(&mut waiting.callbacks, later)
         };
         reached.into_values().for_each(|then| self.guard(then));
     }

@@ -3,10 +3,11 @@
 use std::borrow::Borrow;
 use std::collections::{HashMap, HashSet};
 use std::hash::{Hash, Hasher};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, PoisonError};
 
 use super::IndexKey;
 use crate::object::{Object, ObjectKey};
+use crate::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// Index over the namespace, present for every namespaced type.
 const NAMESPACE: &str = "namespace";

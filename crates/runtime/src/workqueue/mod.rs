@@ -5,6 +5,8 @@
 
 mod backoff;
 mod delays;
+#[cfg(all(test, feature = "shuttle"))]
+mod interleavings;
 mod metrics;
 #[cfg(test)]
 mod tests;
@@ -12,7 +14,7 @@ mod tests;
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -24,6 +26,8 @@ use backoff::Backoff;
 use delays::Delays;
 use metrics::{Ages, Handles, InProcess};
 pub use metrics::{ImmediateQueue, QueueMetrics};
+
+use crate::sync::{Mutex, MutexGuard};
 
 /// The longest back-off of one key with upstream's default limiter.
 const MAX_BACKOFF: Duration = Duration::from_secs(1000);

@@ -1,6 +1,8 @@
 //! Stories of whole informers against a scripted server, in paused time. Here: the server and the means of telling.
 
 mod delivery;
+#[cfg(feature = "shuttle")]
+mod interleavings;
 mod rounds;
 
 use std::collections::VecDeque;

@@ -85,6 +85,12 @@ const RULES: &[Rule] = &[
     Rule::EVENTS,
 ];
 
+/// What a Deployment says of its surge and unavailability, in pods; for the fuzzer.
+#[doc(hidden)]
+pub fn limits_of(deployment: &Deployment) -> (i32, i32) {
+    (limits::max_surge(deployment), limits::max_unavailable(deployment))
+}
+
 fn watch(informers: &InformerFactory) {
     informers.shared::<Deployment>();
     informers.shared::<ReplicaSet>().add_index(CONTROLLER_INDEX, controller_index);

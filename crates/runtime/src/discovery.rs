@@ -116,6 +116,12 @@ impl ServedGroup {
 /// Media types in upstream's order of preference.
 const ACCEPT: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json";
 
+/// Whether bytes are a document of discovery, in one of its forms; for the fuzzer.
+pub(crate) fn reads(body: &[u8]) -> bool {
+    let core = GroupVersion { group: String::new(), version: "v1".to_owned() };
+    wire::Root::decode(body).is_ok() | wire::resources(body, &core).is_ok()
+}
+
 /// Asks for everything that is served.
 ///
 /// # Errors

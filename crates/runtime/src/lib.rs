@@ -12,6 +12,8 @@ pub mod controller;
 pub mod discovery;
 pub mod events;
 pub mod expectations;
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod informer;
 pub mod intern;
 pub mod labels;

@@ -8,7 +8,7 @@ use futures::Stream;
 
 /// The lines of a stream of chunks, without their newlines; empty lines are left out. A line inside one chunk is a slice of it; one
 /// that spans chunks is put together once. Every byte is looked at once.
-pub(super) struct Lines<S> {
+pub(crate) struct Lines<S> {
     chunks: S,
     /// What has come and is not yet given out.
     rest: Bytes,
@@ -18,7 +18,7 @@ pub(super) struct Lines<S> {
 }
 
 impl<S> Lines<S> {
-    pub(super) fn new(chunks: S) -> Self {
+    pub(crate) fn new(chunks: S) -> Self {
         Self { chunks, rest: Bytes::new(), partial: BytesMut::new(), ended: false }
     }
 

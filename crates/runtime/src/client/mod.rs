@@ -7,7 +7,7 @@ mod connect;
 mod connect_tests;
 mod error;
 mod exchange;
-mod lines;
+pub(crate) mod lines;
 mod load;
 mod metrics;
 #[cfg(test)]

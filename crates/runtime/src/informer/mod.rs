@@ -28,7 +28,7 @@ mod source;
 mod store;
 #[cfg(test)]
 mod tests;
-mod wire;
+pub(crate) mod wire;
 
 use std::sync::Arc;
 

@@ -14,7 +14,7 @@ const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
 /// Bytes from the API server that are not what a list or watch carries.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum WireError {
+pub(crate) enum WireError {
     #[error("decode watch event: {0}")]
     Frame(#[source] serde_json::Error),
     #[error("watch event of unknown type {0:?}")]
@@ -29,7 +29,7 @@ pub(super) enum WireError {
 
 /// One line of a watch.
 #[derive(Debug)]
-pub(super) enum Frame<T> {
+pub(crate) enum Frame<T> {
     /// ADDED or MODIFIED.
     Set(T),
     /// DELETED, with the last state.
@@ -63,7 +63,7 @@ struct BookmarkMeta<'a> {
 }
 
 /// Decodes one line of a watch.
-pub(super) fn frame<T: Object>(line: &[u8]) -> Result<Frame<T>, WireError> {
+pub(crate) fn frame<T: Object>(line: &[u8]) -> Result<Frame<T>, WireError> {
     if let Some((kind, object)) = cut(line)
         && let Ok(frame) = decode(kind, object)
     {
@@ -112,10 +112,10 @@ fn version(text: &str) -> Result<u64, WireError> {
 
 /// One page of a list: the objects are still to be decoded, one at a time.
 #[derive(Debug)]
-pub(super) struct Page<'a> {
-    pub(super) version: u64,
+pub(crate) struct Page<'a> {
+    pub(crate) version: u64,
     /// Token for the next page.
-    pub(super) next: Option<String>,
+    pub(crate) next: Option<String>,
     items: Vec<&'a RawValue>,
 }
 
@@ -137,7 +137,7 @@ struct PageMeta<'a> {
 }
 
 impl<'a> Page<'a> {
-    pub(super) fn parse(body: &'a [u8]) -> Result<Self, WireError> {
+    pub(crate) fn parse(body: &'a [u8]) -> Result<Self, WireError> {
         let PageWire { metadata, items } = serde_json::from_slice(body).map_err(WireError::List)?;
         Ok(Self {
             version: version(&metadata.resource_version)?,
@@ -146,7 +146,7 @@ impl<'a> Page<'a> {
         })
     }
 
-    pub(super) fn objects<T: Object>(&self) -> impl Iterator<Item = Result<T, WireError>> {
+    pub(crate) fn objects<T: Object>(&self) -> impl Iterator<Item = Result<T, WireError>> {
         self.items.iter().map(|item| Ok(T::decode(item.get().as_bytes())?))
     }
 }

@@ -21,7 +21,7 @@ const SAMPLE: usize = 8;
 /// Violations of one run that are shown.
 const SHOWN: usize = 5;
 /// Plans per scenario of a nightly run.
-const NIGHTLY: usize = 200;
+const NIGHTLY: usize = 160;
 
 /// What was asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]

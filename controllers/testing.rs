@@ -7,6 +7,7 @@ pub(crate) mod gate;
 mod golden;
 mod hands;
 pub(crate) mod pods;
+mod replay;
 mod scale;
 mod staleness;
 mod takeover;

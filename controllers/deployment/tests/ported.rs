@@ -182,3 +182,17 @@ async fn terminating_replicas_deployment_status() {
     }
     world.until("none terminating", |state| terminating(state) == 0).await;
 }
+
+/// `TestDontSyncDeploymentsWithEmptyPodSelector`: one that selects every pod is told so, and gets no ReplicaSet.
+#[tokio::test(start_paused = true)]
+async fn dont_sync_deployments_with_empty_pod_selector() {
+    let world = World::with(&CONTROLLERS).await;
+    let mut d = web(1);
+    d["metadata"]["namespace"] = json!("default");
+    (d["metadata"]["uid"], d["metadata"]["generation"], d["spec"]["selector"]) = (json!("all"), json!(1), json!({}));
+    world.cluster.load(d).unwrap();
+    let state = world.at_rest().await;
+    assert_eq!((state.replica_sets.len(), &state.deployment("web")["status"]["observedGeneration"]), (0, &json!(1)));
+    let said = "This deployment is selecting all pods. A non-empty selector is required.";
+    assert_eq!(state.events_about("web"), [("SelectingAll".to_owned(), said.to_owned())]);
+}

@@ -1,0 +1,147 @@
+//! What kube-controller-manager 1.36.2 made of Deployments, step by step, and what becomes of them here: the same objects, word for
+//! word, the same managers of their fields, as many pods, and the same Events.
+//!
+//! There are no nodes; pods get ready by hand, as they were when this was recorded. Left out are times, versions, UIDs and the random
+//! ends of pods' names.
+
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use steersman_runtime::controller::Descriptor;
+
+use super::NAMESPACE;
+use super::world::World;
+use crate::{deployment, replicaset};
+
+const CONTROLLERS: [Descriptor; 2] = [deployment::DESCRIPTOR, replicaset::DESCRIPTOR];
+
+/// One step of a story, and what there was after it.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Step {
+    /// Of the first step: what the story is about.
+    story: Option<String>,
+    action: String,
+    /// The Deployment, or a merge patch of it; in its absence all pods are made ready.
+    request: Option<Value>,
+    deployment: Value,
+    replica_sets: Vec<Value>,
+    /// How many pods there are of each ReplicaSet.
+    pods: Map<String, Value>,
+    /// What is new about Events: kind and name of the object, type, reason, message, count.
+    events: Vec<Value>,
+}
+
+fn recorded() -> Vec<Step> {
+    include_str!("replay.jsonl").lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// An object as far as it is the same in every run; with the managers of its fields or without.
+fn comparable(object: &Value, owner: &Value, managed: bool) -> Value {
+    let text = object.to_string().replace(owner["metadata"]["uid"].as_str().unwrap(), "owner");
+    let mut object: Value = serde_json::from_str(&text).unwrap();
+    object.as_object_mut().unwrap().retain(|field, _| matches!(&**field, "metadata" | "spec" | "status"));
+    let metadata = object["metadata"].as_object_mut().unwrap();
+    metadata.retain(|field, _| !matches!(&**field, "uid" | "resourceVersion" | "creationTimestamp" | "namespace"));
+    if !managed {
+        metadata.remove("managedFields");
+    }
+    for entry in list(metadata.get_mut("managedFields")) {
+        entry.as_object_mut().unwrap().remove("time");
+        if entry["manager"] != "kube-controller-manager" {
+            entry["manager"] = json!("example-client");
+        }
+    }
+    for reference in list(metadata.get_mut("ownerReferences")) {
+        reference.as_object_mut().unwrap().remove("uid");
+    }
+    for condition in list(object["status"].get_mut("conditions")) {
+        condition.as_object_mut().unwrap().retain(|field, _| !field.ends_with("Time"));
+    }
+    object
+}
+
+fn list(value: Option<&mut Value>) -> &mut [Value] {
+    value.and_then(Value::as_array_mut).map_or(&mut [], |list| list)
+}
+
+fn version(object: &Value) -> u64 {
+    object["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap()
+}
+
+/// An Event as the record has it; pods' names end in an asterisk.
+fn event(event: &Value) -> Value {
+    let (object, message) = (&event["involvedObject"], event["message"].as_str().unwrap());
+    let message = match message.rsplit_once(" pod: ").and_then(|(verb, pod)| Some((verb, pod.rsplit_once('-')?.0))) {
+        Some((verb, pod)) => format!("{verb} pod: {pod}-*"),
+        None => message.to_owned(),
+    };
+    json!([object["kind"], object["name"], event["type"], event["reason"], message, event["count"]])
+}
+
+fn sorted(mut values: Vec<Value>) -> Vec<String> {
+    values.sort_by_key(Value::to_string);
+    values.iter().map(Value::to_string).collect()
+}
+
+impl World {
+    /// Makes all pods ready at once, then those that come of it, until there are no others.
+    async fn make_all_ready(&self) {
+        loop {
+            let is_ready = |pod: &Value| pod["status"]["conditions"][0]["status"] == "True";
+            let waiting: Vec<Value> = self.cluster.objects("pods").into_iter().filter(|pod| !is_ready(pod)).collect();
+            if waiting.is_empty() {
+                return;
+            }
+            for pod in waiting {
+                self.make_ready(pod["metadata"]["name"].as_str().unwrap()).await;
+            }
+            self.at_rest().await;
+        }
+    }
+
+    async fn take(&self, step: &Step, name: &str) {
+        match &step.request {
+            Some(request) if request["kind"] == "Deployment" => drop(self.create(request.clone()).await),
+            Some(request) => drop(self.patch("deployments", name, request.clone()).await),
+            None => self.make_all_ready().await,
+        }
+        self.at_rest().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn deployments_become_what_upstream_makes_of_them() {
+    let mut world = World::bare().await;
+    let (mut story, mut name) = (String::new(), String::new());
+    for step in recorded() {
+        if let Some(next) = &step.story {
+            world = World::recorded().await;
+            world.restart(&CONTROLLERS).await;
+            story.clone_from(next);
+            step.deployment["metadata"]["name"].as_str().unwrap().clone_into(&mut name);
+        }
+        let why = format!("{story}: {}", step.action);
+        let before = world.cluster.revision();
+        world.take(&step, &name).await;
+
+        let d = world.find("deployments", &name).unwrap();
+        let managed = step.story.is_some();
+        assert_eq!(comparable(&d, &d, managed), step.deployment, "{why}");
+        let sets = world.cluster.objects("replicasets");
+        assert_eq!(sets.len(), step.replica_sets.len(), "{why}");
+        for expected in &step.replica_sets {
+            let set = sets.iter().find(|set| set["metadata"]["name"] == expected["metadata"]["name"]);
+            let set = set.unwrap_or_else(|| panic!("{why}: no {}", expected["metadata"]["name"]));
+            assert_eq!(&comparable(set, &d, managed), expected, "{why}");
+        }
+        let owned = |pod: &Value, set: &str| pod["metadata"]["ownerReferences"][0]["name"] == set;
+        let pods = world.cluster.objects("pods");
+        for (set, count) in &step.pods {
+            assert_eq!(json!(pods.iter().filter(|pod| owned(pod, set)).count()), *count, "{why}: {set}");
+        }
+        assert!(pods.iter().all(|pod| step.pods.keys().any(|set| owned(pod, set))), "{why}");
+        let events = world.cluster.objects("events").iter().filter(|event| version(event) > before).map(event).collect();
+        assert_eq!(sorted(events), sorted(step.events), "{why}");
+        assert_eq!(d["metadata"]["namespace"], NAMESPACE);
+    }
+}

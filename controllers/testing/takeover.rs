@@ -15,9 +15,10 @@ use steersman_runtime::controller::Descriptor;
 use steersman_runtime::informer::InformerFactory;
 
 use super::world::{World, condition_of};
-use crate::{deployment, podgc, replicaset};
+use crate::{deployment, podgc, replicaset, replicationcontroller};
 
-const CONTROLLERS: [Descriptor; 3] = [deployment::DESCRIPTOR, replicaset::DESCRIPTOR, podgc::DESCRIPTOR];
+const CONTROLLERS: [Descriptor; 4] =
+    [deployment::DESCRIPTOR, replicaset::DESCRIPTOR, replicationcontroller::DESCRIPTOR, podgc::DESCRIPTOR];
 
 /// The longest period between two resyncs.
 const RESYNC: Duration = Duration::from_secs(24 * 3600);
@@ -167,7 +168,7 @@ impl World {
     }
 
     fn everything(&self) -> Vec<Value> {
-        let plurals = ["deployments", "replicasets", "pods", "events", "nodes"];
+        let plurals = ["deployments", "replicasets", "replicationcontrollers", "pods", "events", "nodes"];
         plurals.into_iter().flat_map(|plural| self.cluster.objects(plural)).collect()
     }
 }
@@ -275,6 +276,40 @@ fn load_loose_ones(world: &World) {
     }
 }
 
+/// ReplicationControllers as upstream leaves them, whose statuses count no pods on their way out.
+fn load_replication_controllers(world: &World) {
+    let rest = Rest::of("defaults: all pods of the new ReplicaSet marked ready").numbered(0xffe);
+    let (set, namespace) = (&rest.objects[2], &rest.deployment()["metadata"]["namespace"]);
+    world.cluster.load(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})).unwrap();
+    for (name, patience, replicas) in [("plain", 0, 2), ("patient", 30, 2), ("zero", 0, 0)] {
+        let mut rc = json!({
+            "apiVersion": "v1", "kind": "ReplicationController",
+            "metadata": {
+                "name": name, "namespace": namespace, "uid": format!("{name:0>8}{}", &set["metadata"]["uid"].as_str().unwrap()[8..]),
+                "generation": 1, "creationTimestamp": set["metadata"]["creationTimestamp"], "labels": {"app": name},
+            },
+            "spec": {"replicas": replicas, "minReadySeconds": patience, "selector": {"app": name}, "template": set["spec"]["template"]},
+            "status": {"replicas": replicas, "observedGeneration": 1},
+        });
+        rc["spec"]["template"]["metadata"]["labels"] = json!({"app": name});
+        if replicas > 0 {
+            let counters = ["fullyLabeledReplicas", "readyReplicas", "availableReplicas"];
+            counters.into_iter().for_each(|counter| rc["status"][counter] = json!(replicas));
+        }
+        for n in 0..=replicas {
+            let mut pod = pod_of(&rc, n, true);
+            let owner = &mut pod["metadata"]["ownerReferences"][0];
+            (owner["apiVersion"], owner["kind"]) = (json!("v1"), json!("ReplicationController"));
+            if n == replicas {
+                pod["metadata"]["deletionTimestamp"] = json!("2026-11-21T02:20:00Z");
+                pod["metadata"]["finalizers"] = json!(["example.com/wait"]);
+            }
+            world.cluster.load(pod).unwrap();
+        }
+        world.cluster.load(rc).unwrap();
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_cluster_at_rest_is_taken_over_without_a_write() {
     let mut world = world_at("2026-11-21T03:00:00Z".parse().unwrap()).await;
@@ -283,6 +318,7 @@ async fn a_cluster_at_rest_is_taken_over_without_a_write() {
         rest.numbered(number).load(&world);
     }
     load_loose_ones(&world);
+    load_replication_controllers(&world);
     let before = world.everything();
     assert!(before.len() > 100, "{}", before.len());
 

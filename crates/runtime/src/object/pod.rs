@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::Object;
 use super::meta::Meta;
-use super::wire::{DecodeError, MetaWire, Text, nullable};
+use super::wire::{DecodeError, MetaWire, Text, lenient_time, nullable};
 use crate::intern::{Interner, Sym};
 use crate::resource::{self, ResourceType};
 
@@ -197,13 +197,6 @@ impl Object for Pod {
     fn meta(&self) -> &Meta {
         &self.meta
     }
-}
-
-/// A time, or the end of time for a text that is none. Whoever may write the status of one pod can store the last day of the year
-/// 9999, or a later one, which no calendar here knows; it must not keep the whole list of pods from being read.
-fn lenient_time<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Timestamp>, D::Error> {
-    let text: Option<Text<'de>> = Option::deserialize(deserializer)?;
-    Ok(text.map(|text| text.parse().unwrap_or(Timestamp::MAX)))
 }
 
 fn parse_phase(text: &str) -> Phase {

@@ -104,6 +104,19 @@ pub(super) fn nullable<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
+/// A time, or the end of time for a text that is none. Whoever may write the status of one object can store the last day of the year
+/// 9999, or a later one, which no calendar here knows; it must not keep the whole list from being read.
+pub(super) fn lenient_time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Timestamp>, D::Error> {
+    let text: Option<Text<'de>> = Option::deserialize(deserializer)?;
+    Ok(text.map(|text| text.parse().unwrap_or(Timestamp::MAX)))
+}
+
+/// The same, for a time that is written back: in whole seconds, as times in statuses are.
+fn condition_time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Timestamp>, D::Error> {
+    let end = |time: Timestamp| Timestamp::from_second(time.as_second()).unwrap_or(time);
+    Ok(lenient_time(deserializer)?.map(|time| if time == Timestamp::MAX { end(time) } else { time }))
+}
+
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct MetaWire<'a> {
@@ -270,10 +283,10 @@ pub struct Condition {
     /// `True`, `False` or `Unknown`.
     pub status: String,
     /// When any field changed last (Deployments only).
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "condition_time", skip_serializing_if = "Option::is_none")]
     pub last_update_time: Option<Timestamp>,
     /// When the status changed last.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "condition_time", skip_serializing_if = "Option::is_none")]
     pub last_transition_time: Option<Timestamp>,
     /// One word, for programs.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -284,4 +297,26 @@ pub struct Condition {
     /// Everything else.
     #[serde(flatten)]
     pub extra: Map<String, Value>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_condition_of_a_time_beyond_every_calendar_can_be_read() {
+        // (time, as it is written back)
+        let cases = [
+            ("2026-01-02T03:04:05Z", "2026-01-02T03:04:05Z"),
+            ("9999-12-31T23:59:59Z", "9999-12-30T22:00:00Z"),
+            ("10000-01-01T11:59:59Z", "9999-12-30T22:00:00Z"),
+        ];
+        for (time, written) in cases {
+            let json = serde_json::json!({"type": "Ours", "status": "True", "lastTransitionTime": time, "unknown": 1});
+            let condition: Condition = serde_json::from_str(&json.to_string()).unwrap();
+            assert_eq!(condition, serde_json::from_value(json).unwrap(), "{time}");
+            let back = serde_json::to_value(&condition).unwrap();
+            assert_eq!((&back["lastTransitionTime"], back.get("lastUpdateTime")), (&Value::from(written), None), "{time}");
+        }
+    }
 }

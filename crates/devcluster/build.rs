@@ -27,6 +27,22 @@ fn main() {
 
 /// Where the sources of k8s-openapi are, for the version of Kubernetes that the workspace has chosen.
 fn sources() -> Result<PathBuf, String> {
+    let package = in_registry().map_or_else(by_cargo, Ok)?;
+    let folder = package.join("src/v1_36");
+    if folder.is_dir() { Ok(folder) } else { Err(format!("{} is not there", folder.display())) }
+}
+
+/// Where cargo unpacks what it has downloaded, which is what a build has.
+fn in_registry() -> Option<PathBuf> {
+    let lock = fs::read_to_string("../../Cargo.lock").ok()?;
+    let version = lock.split("name = \"k8s-openapi\"\nversion = \"").nth(1)?.split('"').next()?;
+    let home = env::var_os("CARGO_HOME").map(PathBuf::from).or_else(|| Some(env::home_dir()?.join(".cargo")))?;
+    let registries = fs::read_dir(home.join("registry/src")).ok()?;
+    registries.flatten().map(|registry| registry.path().join(format!("k8s-openapi-{version}"))).find(|path| path.is_dir())
+}
+
+/// Where cargo says: also right for vendored sources, but it wants to have all packages of the workspace, whatever is built.
+fn by_cargo() -> Result<PathBuf, String> {
     let cargo = env::var_os("CARGO").ok_or("cargo does not tell where it is")?;
     let target = env::var("TARGET").map_err(|error| error.to_string())?;
     let output = Command::new(cargo)
@@ -43,8 +59,7 @@ fn sources() -> Result<PathBuf, String> {
         .filter_map(|rest| rest.split('"').next())
         .find(|path| path.contains("/k8s-openapi-") || path.contains("/k8s-openapi/"))
         .ok_or("cargo metadata names no k8s-openapi")?;
-    let folder = Path::new(manifest).parent().unwrap_or(Path::new("")).join("src/v1_36");
-    if folder.is_dir() { Ok(folder) } else { Err(format!("{} is not there", folder.display())) }
+    Ok(Path::new(manifest).parent().unwrap_or(Path::new("")).to_owned())
 }
 
 fn describe_folder(folder: &Path, out: &mut String) -> io::Result<()> {

@@ -32,8 +32,18 @@ pub(super) fn version() -> Value {
         "buildDate": "1970-01-01T00:00:00Z",
         "goVersion": "",
         "compiler": "",
-        "platform": format!("{}/{}", std::env::consts::OS, std::env::consts::ARCH),
+        "platform": platform(),
     })
+}
+
+/// Where this runs, in Go's words.
+fn platform() -> String {
+    let machine = match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    };
+    format!("{}/{machine}", std::env::consts::OS)
 }
 
 /// `/openapi/v2` without any type, in protobuf where the client asks for it. kubectl validates kinds that the other documents do

@@ -3,6 +3,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod auth;
+pub mod conformance;
 mod custom;
 pub mod defaults;
 pub mod faults;

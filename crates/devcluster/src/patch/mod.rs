@@ -10,6 +10,7 @@ mod strategic;
 pub use json::{MAX_OPERATIONS, json};
 pub use merge::merge;
 pub use strategic::strategic;
+pub(crate) use strategic::strategic_merged;
 
 /// A patch that does not apply.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -17,13 +17,18 @@ const DELETE_FROM_PRIMITIVE_LIST: &str = "$deleteFromPrimitiveList/";
 /// Strategic merge, by the merge keys of built-in kind `kind` (`Deployment`); atomic lists for kinds without an entry.
 /// On an error `object` is left as it was.
 pub fn strategic(kind: &str, object: &mut Value, patch: &Value) -> Result<(), PatchError> {
-    check_object(patch)?;
-    let (Value::Object(original), Value::Object(patch)) = (object.clone(), patch.clone()) else {
-        *object = patch.clone();
-        return Ok(());
-    };
-    *object = Value::Object(merge_maps(original, patch, schema::of_object(kind, object))?);
+    *object = strategic_merged(kind, object.clone(), patch.clone())?;
     Ok(())
+}
+
+/// The same, of an object that nobody needs any more.
+pub(crate) fn strategic_merged(kind: &str, object: Value, patch: Value) -> Result<Value, PatchError> {
+    check_object(&patch)?;
+    let shape = schema::of_object(kind, &object);
+    match (object, patch) {
+        (Value::Object(original), Value::Object(patch)) => merge_maps(original, patch, shape).map(Value::Object),
+        (_, patch) => Ok(patch),
+    }
 }
 
 fn merge_maps(
@@ -110,7 +115,10 @@ fn merge_lists(
         keyed(&identity, element, key)?;
         match (identity.position(&merged, element), element) {
             (Some(at), Value::Object(changes)) => {
-                let old = merged[at].as_object().cloned().unwrap_or_default();
+                let old = match merged[at].take() {
+                    Value::Object(fields) => fields,
+                    _ => Map::new(),
+                };
                 merged[at] = Value::Object(merge_maps(old, changes.clone(), inner)?);
             }
             _ => merged.push(element.clone()),

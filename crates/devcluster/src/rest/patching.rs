@@ -43,6 +43,7 @@ impl Patch {
         Ok(Self { kind, patch, twice })
     }
 
+    /// On an error nothing is promised of `object`.
     pub(super) fn apply(&self, resource: &Resource, object: &mut Value) -> Result<(), Status> {
         if self.kind == Kind::Strategic && resource.custom.is_some() {
             return Err(Status::unsupported_body(CUSTOM_PATCHES));
@@ -53,7 +54,10 @@ impl Patch {
                 patch::merge(object, &self.patch);
                 Ok(())
             }
-            Kind::Strategic => patch::strategic(&resource.kind, object, &self.patch),
+            Kind::Strategic => {
+                let merged = patch::strategic_merged(&resource.kind, std::mem::take(object), self.patch.clone());
+                merged.map(|merged| *object = merged)
+            }
         };
         applied.map_err(status_of)
     }
@@ -79,6 +83,11 @@ impl Patch {
             Kind::Json | Kind::Merge => resource.decode_error(result),
         };
         error.map_or(Ok(()), |why| Err(self.invalid(result, &why)))
+    }
+
+    /// Whether [`Patch::invalid`] looks at the result.
+    pub(super) fn shows_result(&self) -> bool {
+        self.kind != Kind::Strategic
     }
 
     /// 422 about `result`; upstream shows a strategic patch itself instead.

@@ -88,8 +88,8 @@ impl Server {
                 Storage::CoreEvent => event_view::from_core(old.clone()),
             };
             patch.apply(resource, &mut object)?;
-            let result = object.clone();
-            patch.check(resource, &result)?;
+            patch.check(resource, &object)?;
+            let result = if patch.shows_result() { object.clone() } else { Value::Null };
             decode::arrange(resource, &mut object);
             let unknown = decode::drop_unknown(resource, &mut object);
             let complaints = patch.twice.iter().map(duplicate_field).chain(unknown.iter().map(unknown_field)).collect();

@@ -22,7 +22,7 @@ pub fn decode_check(kind: &str, object: &Value) -> Result<(), String> {
 pub fn decode_error(kind: &str, object: &Value) -> Option<String> {
     let shape = super::of_object(kind, object)?;
     match object {
-        Value::Object(_) => check_struct(shape, object, ""),
+        Value::Object(_) => check_struct(shape, object, None),
         other => Some(format!("json: cannot unmarshal {} into Go value of type v1.{kind}", json_type(other))),
     }
 }
@@ -40,7 +40,9 @@ pub(crate) fn metadata_check(kind: &str, object: &Value) -> Result<(), String> {
 /// What [`decode_error`] is for the metadata of any object.
 pub(crate) fn metadata_error(object: &Value) -> Option<String> {
     match &object["metadata"] {
-        metadata @ Value::Object(_) => check_struct(super::metadata(), metadata, "metadata"),
+        metadata @ Value::Object(_) => {
+            check_struct(super::metadata(), metadata, Some(&Place { holder: "", above: None, name: "metadata" }))
+        }
         other => Some(format!("json: cannot unmarshal {} into Go value of type v1.ObjectMeta", json_type(other))),
     }
 }
@@ -77,28 +79,36 @@ fn restore(ty: &Type, value: &Value) -> Option<String> {
     }
 }
 
-fn check_struct(shape: &Struct, object: &Value, path: &str) -> Option<String> {
+fn check_struct(shape: &Struct, object: &Value, above: Option<&Place<'_>>) -> Option<String> {
+    let mut next = 0;
     object.as_object()?.iter().find_map(|(name, value)| {
-        let field = shape.field(name)?;
-        let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
-        check(&field.ty, value, &Place { holder: shape.short_name(), path })
+        let at = shape.position(name, next)?;
+        next = at + 1;
+        check(&shape.fields()[at].ty, value, &Place { holder: shape.short_name(), above, name })
     })
 }
 
 /// Where a value sits, as messages name it: the nearest type with fields, and the way from the top.
-struct Place {
+struct Place<'a> {
     holder: &'static str,
-    path: String,
+    above: Option<&'a Place<'a>>,
+    name: &'a str,
 }
 
-fn check(ty: &Type, value: &Value, place: &Place) -> Option<String> {
+impl Place<'_> {
+    fn path(&self) -> String {
+        self.above.map_or_else(|| self.name.to_owned(), |above| format!("{}.{}", above.path(), self.name))
+    }
+}
+
+fn check(ty: &Type, value: &Value, place: &Place<'_>) -> Option<String> {
     let mismatch = || {
-        let (holder, path) = (place.holder, &place.path);
+        let (holder, path) = (place.holder, place.path());
         Some(format!("json: cannot unmarshal {} into Go struct field {holder}.{path} of type {}", json_type(value), go_type(ty)))
     };
     match (ty, value) {
         (_, Value::Null) | (Type::Any, _) => None,
-        (Type::Struct(_), Value::Object(_)) => check_struct(ty.as_struct()?, value, &place.path),
+        (Type::Struct(_), Value::Object(_)) => check_struct(ty.as_struct()?, value, Some(place)),
         (Type::List(item), Value::Array(items)) => items.iter().find_map(|value| check(item, value, place)),
         (Type::Map(item), Value::Object(entries)) => entries.values().find_map(|value| check(item, value, place)),
         (Type::Text | Type::Bytes | Type::IntOrString | Type::Duration, Value::String(_)) | (Type::Bool, Value::Bool(_)) => None,
@@ -120,8 +130,8 @@ fn check(ty: &Type, value: &Value, place: &Place) -> Option<String> {
     }
 }
 
-fn bad_number(number: &Number, ty: &Type, place: &Place) -> String {
-    format!("json: cannot unmarshal number {number} into Go struct field {}.{} of type {}", place.holder, place.path, go_type(ty))
+fn bad_number(number: &Number, ty: &Type, place: &Place<'_>) -> String {
+    format!("json: cannot unmarshal number {number} into Go struct field {}.{} of type {}", place.holder, place.path(), go_type(ty))
 }
 
 /// The layout asks for exactly six digits of fraction.

@@ -143,6 +143,12 @@ impl Struct {
         &self.fields
     }
 
+    /// Position of a field. Objects that the server wrote have their fields in order: beginning the search at `next`, behind the field
+    /// before, finds most of them soon.
+    pub(crate) fn position(&self, name: &str, next: usize) -> Option<usize> {
+        (next..self.fields.len()).chain(0..next).find(|&at| self.fields[at].name == name)
+    }
+
     /// An object of the type in which nothing is set.
     pub(crate) fn zero(&self) -> Value {
         let always = self.fields.iter().filter(|field| field.always);
@@ -161,6 +167,15 @@ impl Type {
         match self {
             Type::Struct(index) => Some(&SCHEMA.types[*index]),
             _ => None,
+        }
+    }
+
+    /// Whether there are structs in it, at any depth.
+    pub(crate) fn holds_structs(&self) -> bool {
+        match self {
+            Type::Struct(_) => true,
+            Type::List(item) | Type::Map(item) => item.holds_structs(),
+            _ => false,
         }
     }
 

@@ -12,7 +12,7 @@ use super::{Field, Struct, Type};
 pub fn prune_unknown(kind: &str, object: &mut Value) -> Vec<String> {
     let mut unknown = Vec::new();
     if let (Some(shape), Some(fields)) = (super::of_object(kind, object), object.as_object_mut()) {
-        prune_struct(shape, fields, "", &mut unknown);
+        prune_struct(shape, fields, &mut String::new(), &mut unknown);
     }
     unknown
 }
@@ -21,7 +21,7 @@ pub fn prune_unknown(kind: &str, object: &mut Value) -> Vec<String> {
 pub(crate) fn prune_metadata(metadata: &mut Value, path: &str) -> Vec<String> {
     let mut unknown = Vec::new();
     if let Some(fields) = metadata.as_object_mut() {
-        prune_struct(super::metadata(), fields, path, &mut unknown);
+        prune_struct(super::metadata(), fields, &mut path.to_owned(), &mut unknown);
     }
     unknown
 }
@@ -42,37 +42,49 @@ pub fn normalize(kind: &str, object: &mut Value) {
     }
 }
 
-fn prune_struct(shape: &Struct, fields: &mut Map<String, Value>, path: &str, unknown: &mut Vec<String>) {
+/// `path` is where the fields are; it is the same again afterwards.
+fn prune_struct(shape: &Struct, fields: &mut Map<String, Value>, path: &mut String, unknown: &mut Vec<String>) {
+    let outer = path.len();
+    let mut next = 0;
     fields.retain(|name, value| {
-        let here = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
-        match shape.field(name) {
-            None => {
-                unknown.push(here);
-                false
-            }
-            Some(field) => {
-                prune(&field.ty, value, &here, unknown);
-                true
+        if !path.is_empty() {
+            path.push('.');
+        }
+        path.push_str(name);
+        let position = shape.position(name, next);
+        match position {
+            None => unknown.push(path.clone()),
+            Some(at) => {
+                next = at + 1;
+                prune(&shape.fields()[at].ty, value, path, unknown);
             }
         }
+        path.truncate(outer);
+        position.is_some()
     });
 }
 
-fn prune(ty: &Type, value: &mut Value, path: &str, unknown: &mut Vec<String>) {
+fn prune(ty: &Type, value: &mut Value, path: &mut String, unknown: &mut Vec<String>) {
+    let outer = path.len();
     match (ty, value) {
         (Type::Struct(_), Value::Object(fields)) => {
             if let Some(shape) = ty.as_struct() {
                 prune_struct(shape, fields, path, unknown);
             }
         }
-        (Type::List(item), Value::Array(items)) => {
+        (Type::List(item), Value::Array(items)) if item.holds_structs() => {
             for (index, value) in items.iter_mut().enumerate() {
-                prune(item, value, &format!("{path}[{index}]"), unknown);
+                path.push_str(&format!("[{index}]"));
+                prune(item, value, path, unknown);
+                path.truncate(outer);
             }
         }
-        (Type::Map(item), Value::Object(entries)) => {
+        (Type::Map(item), Value::Object(entries)) if item.holds_structs() => {
             for (key, value) in entries {
-                prune(item, value, &format!("{path}.{key}"), unknown);
+                path.push('.');
+                path.push_str(key);
+                prune(item, value, path, unknown);
+                path.truncate(outer);
             }
         }
         _ => {}
@@ -81,19 +93,34 @@ fn prune(ty: &Type, value: &mut Value, path: &str, unknown: &mut Vec<String>) {
 
 /// Rebuilds the fields in the order of the type, as an encoder writes them; unknown ones follow.
 fn normalize_struct(shape: &Struct, fields: &mut Map<String, Value>) {
-    let mut given = std::mem::take(fields);
-    for field in shape.fields() {
-        let written = given.remove(field.name).filter(|value| !value.is_null()).map(|mut value| {
+    let mut known = Vec::with_capacity(fields.len());
+    let mut unknown = Map::new();
+    let mut next = 0;
+    for (name, value) in std::mem::take(fields) {
+        match shape.position(&name, next) {
+            Some(at) => {
+                next = at + 1;
+                known.push((at, name, value));
+            }
+            None => drop(unknown.insert(name, value)),
+        }
+    }
+    known.sort_unstable_by_key(|(at, ..)| *at);
+    *fields = Map::with_capacity(known.len() + unknown.len());
+    let mut known = known.into_iter().peekable();
+    for (at, field) in shape.fields().iter().enumerate() {
+        let given = known.next_if(|(position, ..)| *position == at).filter(|(_, _, value)| !value.is_null());
+        let written = given.map(|(_, name, mut value)| {
             normalize_value(&field.ty, &mut value);
-            value
+            (name, value)
         });
-        match written.filter(|value| !is_omitted(field, value)) {
-            Some(value) => drop(fields.insert(field.name.to_owned(), value)),
+        match written.filter(|(_, value)| !is_omitted(field, value)) {
+            Some((name, value)) => drop(fields.insert(name, value)),
             None if field.always => drop(fields.insert(field.name.to_owned(), field.zero())),
             None => {}
         }
     }
-    fields.append(&mut given);
+    fields.append(&mut unknown);
 }
 
 /// Whether an encoder leaves the field out, which a later decoder reads as the same value.

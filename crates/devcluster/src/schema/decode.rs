@@ -131,7 +131,12 @@ fn check(ty: &Type, value: &Value, place: &Place<'_>) -> Option<String> {
 }
 
 fn bad_number(number: &Number, ty: &Type, place: &Place<'_>) -> String {
-    format!("json: cannot unmarshal number {number} into Go struct field {}.{} of type {}", place.holder, place.path(), go_type(ty))
+    format!(
+        "json: cannot unmarshal number {number} into Go struct field {}.{} of type {}",
+        place.holder,
+        place.path(),
+        go_type(ty)
+    )
 }
 
 /// The layout asks for exactly six digits of fraction.

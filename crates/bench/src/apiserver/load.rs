@@ -104,10 +104,8 @@ fn manifest(padding: &str) -> [String; 2] {
         },
         "spec": { "containers": [{
             "name": "main", "image": "registry.example/web:v1",
-            "env": (0..4).map(|n| json!({ "name": format!("SETTING_{n}"), "value": format!("value-{n}") })).collect::<Vec<Value>>(),
             "ports": [{ "containerPort": 8080, "name": "http" }],
             "resources": { "requests": { "cpu": "100m", "memory": "128Mi" }, "limits": { "memory": "512Mi" } },
-            "readinessProbe": { "httpGet": { "path": "/ready", "port": 8080 } },
         }] },
     });
     let text = pod.to_string();

@@ -648,6 +648,29 @@ async fn no_number_of_unknown_fields_is_too_much_to_tell() {
     }
 }
 
+#[tokio::test]
+async fn addresses_of_services_are_given_once() {
+    let cluster = cluster().await;
+    let service = |name: &str, spec: Value| json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "namespace": "default"}, "spec": spec});
+    let ports = json!([{"port": 80, "nodePort": 30_001}]);
+    let asked = json!({"type": "NodePort", "clusterIP": "10.96.0.4", "ports": ports});
+    cluster.create(service("b", asked.clone())).await.unwrap();
+    let refused = cluster.create(service("c", asked)).await.unwrap_err();
+    assert_eq!(refused.code, 422);
+    for why in
+        ["failed to allocate IP 10.96.0.4: provided IP is already allocated", "spec.ports[0].nodePort: Invalid value: 30001"]
+    {
+        assert!(refused.message.contains(why), "{}", refused.message);
+    }
+    let mut given = std::collections::BTreeSet::new();
+    for name in ["d", "e", "f"] {
+        let made = cluster.create(service(name, json!({"type": "NodePort", "ports": [{"port": 80}]}))).await.unwrap();
+        given.insert((made["spec"]["clusterIP"].to_string(), made["spec"]["ports"][0]["nodePort"].as_u64()));
+        assert!(made["spec"]["clusterIP"] != "10.96.0.4" && made["spec"]["ports"][0]["nodePort"] != 30_001, "{made}");
+    }
+    assert_eq!(given.len(), 3);
+}
+
 /// Go's decoder puts U+FFFD in the place of what is no UTF-8, and so do we.
 #[tokio::test]
 async fn texts_that_are_no_utf_8_are_mended() {

@@ -129,10 +129,11 @@ impl Server {
             admitted = self.admit(target, name, object);
         });
         admitted?;
+        let mut errors = Vec::new();
         if resource.is("Service") {
-            self.addresses.assign(object);
+            errors = self.addresses.assign(object, &target.entry.store.list(&self.revisions, "").objects);
         }
-        let mut errors = resource.errors(object);
+        errors.extend(resource.errors(object));
         if resource.storage == Storage::CoreEvent {
             errors.extend(event_view::new_style_errors(object));
         }

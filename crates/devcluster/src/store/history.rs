@@ -100,8 +100,8 @@ impl History {
     fn has_surplus(&self) -> bool {
         let is_old = || self.events.front().is_some_and(|oldest| oldest.since.elapsed() > FRESH);
         match self.events.len() {
-            ..=MIN_EVENTS => false,
-            ..=MIN_FRESH_EVENTS => is_old(),
+            count if count <= MIN_EVENTS => false,
+            count if count <= MIN_FRESH_EVENTS => is_old(),
             count => count > MAX_EVENTS || self.bytes > MAX_BYTES || is_old(),
         }
     }

@@ -17,8 +17,11 @@ use steersman_runtime::labels::{Labels, Selector, WireSelector};
 use steersman_runtime::object::{Deployment, Namespace, Node, Object, ObjectMetadata, Pod, ReplicaSet, ReplicationController};
 use steersman_runtime::template::{self, PodTemplate};
 
+/// Takes any bytes, and panics when something that must hold does not.
+pub type Target = fn(&[u8]);
+
 /// The targets by name.
-pub const TARGETS: &[(&str, fn(&[u8]))] = &[
+pub const TARGETS: &[(&str, Target)] = &[
     ("wire", wire),
     ("patches", patches),
     ("selectors", selectors),

@@ -15,6 +15,7 @@ use crate::manager::{Manager, RunError};
 use crate::options::{self, Command, Options};
 use crate::registry::ControllerRegistry;
 use crate::signals::Signals;
+use crate::spans::Spans;
 use crate::version;
 
 /// Does what `arguments` (without the program's name) ask for, with the controllers of `registry`, until it is done or a signal
@@ -48,7 +49,24 @@ fn manage(options: Options, registry: &ControllerRegistry) -> ExitCode {
     // An unknown format is reported below with everything else that is wrong, as text.
     let format = LogFormat::from_flag(&options.text("logging-format")).unwrap_or(LogFormat::Text);
     let verbosity = options.int("v");
-    let log = logs::init(format, verbosity);
+    // Work comes in small pieces; more threads would only cost memory on large machines.
+    let threads = std::thread::available_parallelism().map_or(1, |n| n.get().min(4));
+    let runtime = match Builder::new_multi_thread().worker_threads(threads).enable_all().thread_name("steersman").build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            logs::init(LogFormat::Text, 0, None);
+            tracing::error!(err = %error, "cannot start threads");
+            return ExitCode::FAILURE;
+        }
+    };
+    let spans = {
+        let _inside = runtime.enter();
+        Spans::from_options(&options)
+    };
+    let log = logs::init(format, verbosity, spans.as_ref().ok().and_then(Option::as_ref));
+    if let Err(error) = &spans {
+        tracing::error!(%error, "there will be no traces");
+    }
     if verbosity >= 1 {
         for (name, value) in options.iter() {
             tracing::info!(target: logs::PLAIN, "FLAG: --{name}={value:?}");
@@ -66,16 +84,10 @@ fn manage(options: Options, registry: &ControllerRegistry) -> ExitCode {
     if !config.without_effect.is_empty() {
         tracing::warn!(names = config.without_effect.join(" "), "these are accepted but have no effect yet");
     }
-    // Work comes in small pieces; more threads would only cost memory on large machines.
-    let threads = std::thread::available_parallelism().map_or(1, |n| n.get().min(4));
-    let runtime = match Builder::new_multi_thread().worker_threads(threads).enable_all().thread_name("steersman").build() {
-        Ok(runtime) => runtime,
-        Err(error) => {
-            tracing::error!(err = %error, "cannot start threads");
-            return ExitCode::FAILURE;
-        }
-    };
     let ended = runtime.block_on(serve(config, log, &runtime));
+    if let Ok(Some(spans)) = spans {
+        spans.end();
+    }
     // Whatever still blocks a thread, such as the look-up of a name, must not hold up the exit.
     runtime.shutdown_timeout(Duration::ZERO);
     match ended {

@@ -26,6 +26,7 @@ mod reload;
 pub mod server;
 mod service_accounts;
 mod signals;
+mod spans;
 mod tls;
 pub mod version;
 pub mod zpages;

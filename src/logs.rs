@@ -9,6 +9,7 @@ use steersman_runtime::clock::Clock;
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
 use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::Layer;
 use tracing_subscriber::field::RecordFields;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt::format::Writer;
@@ -17,6 +18,8 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::reload;
 use tracing_subscriber::util::SubscriberInitExt;
+
+use crate::spans::Spans;
 
 /// How a line looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,16 +85,33 @@ fn targets(verbosity: i64) -> Targets {
 }
 
 /// Sends the events of the process to standard error, as many as `verbosity` wants, now and later. Does nothing when somebody listens
-/// already.
-pub fn init(format: LogFormat, verbosity: i64) -> Verbosity {
-    let (filter, handle) = reload::Layer::new(targets(verbosity));
-    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(false);
-    let lines = lines.fmt_fields(Fields(format)).event_format(Lines { format, clock: Clock::system() });
-    let _ = tracing_subscriber::registry().with(filter).with(lines).try_init();
+/// already. `spans` hears of all syncs and writes, however little is logged.
+pub fn init(format: LogFormat, verbosity: i64, spans: Option<&Spans>) -> Verbosity {
+    match spans {
+        None => {
+            let (filter, handle) = reload::Layer::new(targets(verbosity));
+            let _ = tracing_subscriber::registry().with(filter).with(lines(format)).try_init();
+            changed_by(handle, verbosity)
+        }
+        Some(spans) => {
+            let (filter, handle) = reload::Layer::new(targets(verbosity));
+            let lines = lines(format).with_filter(filter);
+            let _ = tracing_subscriber::registry().with(lines).with(spans.layer()).try_init();
+            changed_by(handle, verbosity)
+        }
+    }
+}
+
+fn changed_by<S: 'static>(filter: reload::Handle<Targets, S>, verbosity: i64) -> Verbosity {
     Verbosity::new(verbosity, move |level| {
         // An error says that the log is gone, with all that could be changed.
-        let _ = handle.reload(targets(level));
+        let _ = filter.reload(targets(level));
     })
+}
+
+fn lines<S: Subscriber + for<'a> LookupSpan<'a>>(format: LogFormat) -> impl Layer<S> {
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(false);
+    lines.fmt_fields(Fields(format)).event_format(Lines { format, clock: Clock::system() })
 }
 
 /// Writes the fields of an event or a span, each after a separator.

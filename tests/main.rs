@@ -25,3 +25,4 @@ mod replicas;
 mod service_accounts;
 mod support;
 mod takeover;
+mod traces;

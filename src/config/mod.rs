@@ -9,6 +9,7 @@ use crate::configz;
 use crate::logs::LogFormat;
 use crate::options::Options;
 use crate::registry::{ControllerRegistry, Selection};
+use crate::spans;
 pub use serving::{
     Access, AuthenticationSettings, AuthorizationSettings, Certificate, Delegation, NamedPair, Pair, ProxyHeaders, Serving, Tls,
 };
@@ -106,6 +107,9 @@ pub enum ConfigError {
          version is allowed"
     )]
     HiddenMetrics(String),
+    /// A collector of traces that cannot be one.
+    #[error("--tracing-endpoint {0:?} must be host:port, or a URL that begins with http:// and has a port")]
+    TracingEndpoint(String),
     /// A log format that does not exist.
     #[error("format: Invalid value: {0:?}: Unsupported log format")]
     LogFormat(String),
@@ -270,6 +274,14 @@ fn check(options: &Options) -> Vec<ConfigError> {
     }
     if options.text("service-cluster-ip-range").split(',').count() > 2 {
         errors.push(ConfigError::ServiceCidrs);
+    }
+    let collector = options.text("tracing-endpoint");
+    if spans::endpoint(&collector).is_err() {
+        errors.push(ConfigError::TracingEndpoint(collector));
+    }
+    let rate = options.int("tracing-sampling-rate-per-million");
+    if !(0..=spans::ALL).contains(&rate) {
+        errors.push(ConfigError::Bound("tracing-sampling-rate-per-million", "be between 0 and 1000000", rate));
     }
     let hidden = options.text("show-hidden-metrics-for-version");
     if !hidden.is_empty() && hidden != "1.35" {

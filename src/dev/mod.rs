@@ -42,7 +42,7 @@ fn parse<A: Parser>(name: &str, arguments: Vec<String>) -> Result<A, ExitCode> {
 
 /// Runs `work` to its end. The log is for what goes wrong, or for who asks for more.
 fn finish<E: Display>(verbosity: i64, work: impl Future<Output = Result<(), E>>) -> ExitCode {
-    logs::init(LogFormat::Text, if verbosity == 0 { logs::WARNINGS_ONLY } else { verbosity });
+    logs::init(LogFormat::Text, if verbosity == 0 { logs::WARNINGS_ONLY } else { verbosity }, None);
     match tokio::runtime::Runtime::new() {
         Ok(runtime) => match runtime.block_on(work) {
             Ok(()) => ExitCode::SUCCESS,

@@ -238,6 +238,8 @@ pub(super) const SECTIONS: &[(&str, &[Flag])] = &[
     ("Steersman", &[
         flag("standby-informers", Bool, "true", Live, "keep the caches warm before leading, so that a takeover starts at once"),
         flag("strict-health-checks", Bool, "false", Live, "fail /healthz, /livez and /readyz for what is otherwise only reported: stuck queues, panics, dead watches"),
+        flag("tracing-endpoint", String, "", Live, "host:port of an OTLP collector (gRPC, without TLS) that gets a span per sync and per write; empty = none"),
+        flag("tracing-sampling-rate-per-million", Int32, "1000000", Live, "how many of a million syncs are traced; together with --tracing-endpoint"),
     ]),
     ("Global", &[
         flag("help", Bool, "false", Live, "print help, exit 0; short form -h"),

@@ -60,6 +60,7 @@ async fn every_family_of_upstream_is_shown_with_its_type_labels_and_buckets() {
         .collect();
     assert!(ours.iter().all(|name| name.starts_with("steersman_")), "{ours:?}");
     for name in ours {
+        assert!(include_str!("../../README.md").contains(name), "the README does not mention {name}");
         let labels: BTreeSet<&str> = shown[name].labels.iter().map(String::as_str).collect();
         let few = BTreeSet::from(["client", "controller", "name", "resource", "result", "version"]);
         assert!(labels.is_subset(&few), "{name} has the labels {labels:?}");

@@ -16,6 +16,9 @@ use crate::object::ObjectKey;
 use crate::tasks::{CancellationToken, panic_text};
 use crate::workqueue::WorkQueue;
 
+/// The target of the spans of syncs, for who collects them: `controller` and `key` are their fields.
+pub const SPANS: &str = "steersman_runtime::workers";
+
 /// When a synced key should come back without a further event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Requeue {
@@ -101,7 +104,7 @@ impl<K: Key, S: Syncer<K>> Worker<K, S> {
                 item = self.queue.get() => item,
             };
             let Some(item) = item else { return };
-            let span = tracing::info_span!("sync", controller = self.controller, key = %item.key);
+            let span = tracing::info_span!(target: SPANS, "sync", controller = self.controller, key = %item.key);
             self.process(&item.key, stop).instrument(span).await;
         }
     }

@@ -15,9 +15,10 @@ use http_body_util::BodyExt;
 use kube::client::Body;
 use serde::Serialize;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tracing::Instrument;
 
 use super::lines::Lines;
-use super::{ApiError, ClientMetrics, ClientSettings, JSON, Target, WriteGate, error, header_value};
+use super::{ApiError, ClientMetrics, ClientSettings, JSON, SPANS, Target, WriteGate, error, header_value};
 use crate::rate::TokenBucket;
 
 /// Upstream's `defaultMaxRetries`.
@@ -71,6 +72,15 @@ impl<'a> Call<'a> {
         match serde_json::to_vec(body) {
             Ok(json) => Ok(Self { body: Bytes::from(json), content_type: Some(content_type), ..self }),
             Err(e) => Err(ApiError::Decode { request: self.name(), source: e.into() }),
+        }
+    }
+
+    /// What it is about: a resource and what of it, or a path.
+    fn resource(&self) -> String {
+        match &self.target {
+            Some(Target { resource, subresource: Some(part), .. }) => format!("{}/{part}", resource.plural),
+            Some(Target { resource, .. }) => resource.plural.to_string(),
+            None => self.path.clone(),
         }
     }
 
@@ -143,7 +153,20 @@ impl Exchange {
                 () = gate.closing() => Err(ApiError::Fenced { request: call.name() }),
                 outcome = self.repeat(&call, None) => outcome,
             },
-            gate => self.repeat(&call, gate).await,
+            gate if call.method == Method::GET => self.repeat(&call, gate).await,
+            gate => {
+                let method = call.method.as_str();
+                let span = tracing::info_span!(
+                    target: SPANS,
+                    "write",
+                    otel.name = format!("{method} {}", call.resource()),
+                    otel.kind = "client",
+                    http.request.method = method,
+                    url.path = call.path,
+                    http.response.status_code = tracing::field::Empty,
+                );
+                self.repeat(&call, gate).instrument(span).await
+            }
         }
     }
 
@@ -171,6 +194,9 @@ impl Exchange {
 
             self.metrics.answered(call.method.as_str(), code);
             self.metrics.took(call.method.as_str(), began.elapsed());
+            if tracing::enabled!(target: SPANS, tracing::Level::INFO) && call.method != Method::GET {
+                tracing::Span::current().record("http.response.status_code", code);
+            }
             log(call, code, began);
             return self.judge(call, outcome);
         }

@@ -31,6 +31,9 @@ pub use metrics::ClientMetrics;
 
 use exchange::{Call, Exchange};
 
+/// The target of the spans of writes, for who collects them; no log is to show them, so it is none of ours by name.
+pub const SPANS: &str = "kubernetes::writes";
+
 use crate::resource::ResourceType;
 
 /// One object or collection, and what of it.

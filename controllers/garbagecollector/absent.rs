@@ -7,7 +7,8 @@ use super::coordinates::Coordinates;
 /// Entries kept.
 const CAPACITY: usize = 500;
 
-/// The coordinates least recently asked for go first. No entry ever becomes wrong: a UID is never used again.
+/// The coordinates least recently asked for go first. An entry becomes wrong only when the server's history goes back, as after the
+/// restore of a backup; then all of them are forgotten.
 #[derive(Debug, Default)]
 pub(super) struct AbsentOwners {
     used: HashMap<Coordinates, u64>,
@@ -31,6 +32,18 @@ impl AbsentOwners {
             self.touch(coordinates.clone());
         }
         known
+    }
+
+    /// Withdraws what was proven: the object is there.
+    pub(super) fn remove(&mut self, coordinates: &Coordinates) {
+        if let Some(used) = self.used.remove(coordinates) {
+            self.by_use.remove(&used);
+        }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.used.clear();
+        self.by_use.clear();
     }
 
     fn touch(&mut self, coordinates: Coordinates) {
@@ -63,5 +76,10 @@ mod tests {
         assert_eq!((absent.used.len(), absent.by_use.len()), (CAPACITY, CAPACITY));
         let elsewhere = Coordinates { namespace: "b".into(), ..owner(2) };
         assert!(!absent.contains(&elsewhere));
+        absent.remove(&owner(2));
+        assert!(!absent.contains(&owner(2)) && absent.contains(&owner(3)));
+        assert_eq!((absent.used.len(), absent.by_use.len()), (CAPACITY - 1, CAPACITY - 1));
+        absent.clear();
+        assert!(!absent.contains(&owner(3)) && absent.by_use.is_empty());
     }
 }

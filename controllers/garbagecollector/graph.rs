@@ -6,7 +6,7 @@
 //! asks the API server first. An owner that is referenced but was never seen is a *virtual* node, whose coordinates are those of some
 //! reference to it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, RandomState};
 
 use hashbrown::HashTable;
@@ -135,6 +135,9 @@ pub(super) struct Graph {
     /// Slots by the UID of their node, which only the node holds: a UID takes as much as six slots.
     slots: HashTable<Slot>,
     hasher: RandomState,
+    /// Dependents of nodes that were taken out, by the UID they still refer to: an owner may be seen again when the server's history
+    /// goes back. Empty when all is collected.
+    bereft: HashMap<Uid, Dependents>,
     incarnations: u32,
     /// Owners proven absent.
     pub(super) absent: AbsentOwners,
@@ -144,6 +147,7 @@ impl Graph {
     /// An object was added or updated; `old` is what its informer showed before.
     pub(super) fn observe(&mut self, seen: Seen<'_>, old: Option<&Meta>) -> Effects {
         let (meta, mut effects) = (seen.meta, Effects::default());
+        self.absent.remove(&seen.coordinates());
         let slot = match self.slot(&meta.uid) {
             Some(slot) => {
                 self.identify(slot, seen.coordinates(), &mut effects);
@@ -259,8 +263,9 @@ impl Graph {
         self.incarnations
     }
 
-    fn insert(&mut self, node: Node) -> Slot {
+    fn insert(&mut self, mut node: Node) -> Slot {
         let uid = node.coordinates.uid.clone();
+        node.dependents = self.bereft.remove(&uid).unwrap_or_default();
         let slot = match self.free.pop() {
             Some(slot) => {
                 self.nodes[slot as usize] = Some(Box::new(node));
@@ -391,6 +396,12 @@ impl Graph {
 
     /// Ends a dependence. An owner only heard of goes with the last one who spoke of it.
     fn unlink(&mut self, slot: Slot, owner: &Uid) {
+        if let Some(bereft) = self.bereft.get_mut(owner) {
+            bereft.remove(slot);
+            if bereft.is_empty() {
+                self.bereft.remove(owner);
+            }
+        }
         let Some(owner_slot) = self.slot(owner) else { return };
         let node = self.node_mut(owner_slot);
         node.dependents.remove(slot);
@@ -420,6 +431,7 @@ impl Graph {
             self.absent.insert(coordinates);
             // A node may be its own owner.
             effects.delete.extend(node.dependents.iter().filter(|other| *other != slot).map(|other| self.node(other).key()));
+            self.bereft.insert(node.coordinates.uid.clone(), node.dependents);
         }
         for owner in node.owners.iter() {
             if let Some(found) = self.slot(&owner.uid).map(|slot| self.node(slot))

@@ -343,6 +343,17 @@ fn the_picture_is_upstreams() {
     assert!(all.contains("Pod.v1/gone\\nvirtual\\n") && !all.contains("alone"), "{all}");
 }
 
+#[test]
+fn what_is_seen_is_not_absent() {
+    let mut story = Story::default();
+    let owner = meta("a", "owner", &[]);
+    [&owner, &meta("a", "leaf", &[reference("Pod", "owner", "owner", true)])].into_iter().for_each(|meta| drop(story.see(meta)));
+    story.lose(&owner);
+    assert!(story.0.absent.contains(&coordinates("Pod", "a", "owner", "owner")));
+    story.see(&owner);
+    assert!(!story.0.absent.contains(&coordinates("Pod", "a", "owner", "owner")));
+}
+
 /// Upstream: `TestProcessEvent`.
 #[test]
 fn owners_and_dependents_agree_after_every_event() {
@@ -352,11 +363,15 @@ fn owners_and_dependents_agree_after_every_event() {
         Delete(&'static str),
     }
     use Event::{Add, Delete, Update};
-    let cases: [(&str, &[Event]); 4] = [
+    let cases: [(&str, &[Event]); 7] = [
         ("test1", &[Add("1", &[]), Add("2", &["1"]), Add("3", &["1", "2"])]),
         ("test2", &[Add("1", &[]), Add("2", &["1"]), Add("3", &["1", "2"]), Add("4", &["2"]), Delete("2")]),
         ("test3", &[Add("1", &[]), Add("2", &["1"]), Add("3", &["1", "2"]), Add("4", &["3"]), Update("2", &["4"])]),
         ("reverse test2", &[Add("4", &["2"]), Add("3", &["1", "2"]), Add("2", &["1"]), Add("1", &[]), Delete("2")]),
+        // Ours: history goes back.
+        ("seen again", &[Add("1", &[]), Add("2", &["1"]), Add("3", &["1"]), Delete("1"), Delete("3"), Add("1", &[])]),
+        ("heard of again", &[Add("1", &[]), Add("2", &["1"]), Delete("1"), Update("4", &["1"]), Add("1", &[])]),
+        ("left meanwhile", &[Add("1", &[]), Add("2", &["1"]), Delete("1"), Update("2", &[]), Add("1", &[])]),
     ];
     let owned = |uid: &str, owners: &[&str]| {
         let references: Vec<OwnerReference> = owners.iter().map(|owner| reference("Pod", owner, owner, false)).collect();

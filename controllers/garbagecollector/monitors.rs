@@ -99,6 +99,8 @@ impl Monitors {
         let informer = self.informers.metadata(&resource);
         if self.heard.insert(resource.clone()) {
             informer.add_handler(handlers::handler(Arc::clone(&self.collector), &resource));
+            let collector = Arc::clone(&self.collector);
+            informer.on_rewind(move || collector.graph().absent.clear());
         }
         informer.start(&self.tasks, stop);
         self.watched.insert(resource, informer);

@@ -32,6 +32,7 @@ type Handler = Box<dyn Fn(MetadataChange<'_>) + Send + Sync>;
 /// An informer whose type does not matter.
 pub(super) trait Followed: Send + Sync {
     fn add(&self, handler: Handler);
+    fn on_rewind(&self, forget: Box<dyn Fn() + Send + Sync>);
     fn synced(&self) -> watch::Receiver<bool>;
 }
 
@@ -44,6 +45,10 @@ impl<T: Object> Followed for SharedInformer<T> {
                 Change::Deleted { object, .. } => MetadataChange::Deleted(object.meta()),
             });
         });
+    }
+
+    fn on_rewind(&self, forget: Box<dyn Fn() + Send + Sync>) {
+        Self::on_rewind(self, forget);
     }
 
     fn synced(&self) -> watch::Receiver<bool> {
@@ -93,6 +98,11 @@ impl MetadataInformer {
     /// As [`SharedInformer::add_handler`]: it first hears of everything that is there, must not block, and stays.
     pub fn add_handler(&self, handler: impl Fn(MetadataChange<'_>) + Send + Sync + 'static) {
         self.followed.add(Box::new(handler));
+    }
+
+    /// As [`SharedInformer::on_rewind`].
+    pub fn on_rewind(&self, forget: impl Fn() + Send + Sync + 'static) {
+        self.followed.on_rewind(Box::new(forget));
     }
 
     /// Follows the server as a task of `tasks` until [`MetadataInformer::stop`] or `stop`. Nothing where it does already, or

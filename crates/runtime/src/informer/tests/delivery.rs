@@ -160,7 +160,7 @@ async fn waiting_for_a_version_ends_when_history_goes_back() {
     story.start();
     until(|| story.informer.is_synced(), String::new).await;
     let (forgotten, seen) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-    story.informer.on_rewind({
+    MetadataInformer::over(Arc::new(story.informer.clone())).on_rewind({
         let forgotten = Arc::clone(&forgotten);
         move || {
             forgotten.fetch_add(1, Ordering::Relaxed);

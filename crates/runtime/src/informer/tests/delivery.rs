@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use super::*;
+use crate::informer::MetadataInformer;
 
 #[tokio::test(start_paused = true)]
 async fn what_happened_during_a_gap_is_told_as_a_difference() {

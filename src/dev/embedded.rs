@@ -6,18 +6,20 @@ use std::time::Duration;
 
 use clap::Args;
 use prometheus::Registry;
-use steersman_devcluster::DevCluster;
 use steersman_devcluster::https::HttpsDoor;
 use steersman_devcluster::manifests::{self, Manifest, ManifestError};
 use steersman_devcluster::nodes::{self, Latency, NodesConfig, NodesError};
+use steersman_devcluster::{Admission, DevCluster, StartError};
 use steersman_runtime::client::{ApiClient, ClientMetrics, ClientSettings, user_agent};
 use steersman_runtime::clock::Clock;
 use steersman_runtime::tasks::{CancellationToken, Tasks};
 use tokio::task::JoinHandle;
 
+use super::duration;
 use super::kubeconfig::KubeconfigFile;
 use crate::api::Connection;
 use crate::config::{Config, join_errors};
+use crate::duration::GoDuration;
 use crate::manager::{Manager, RunError};
 use crate::options::{self, Command, Options};
 use crate::registry::ControllerRegistry;
@@ -31,6 +33,9 @@ pub(super) struct EmbeddedArgs {
     /// Manifests to apply once the server is up: files, directories of them, or - for standard input.
     #[arg(long, num_args = 1.., value_name = "FILE")]
     pub(super) apply: Vec<PathBuf>,
+    /// How long after its last write an Event is deleted; 0s keeps Events for ever.
+    #[arg(long, default_value = "1h0m0s", value_name = "DURATION", value_parser = duration, allow_hyphen_values = true)]
+    event_ttl: GoDuration,
     /// Port of the API server on 127.0.0.1; 0 takes a free one.
     #[arg(long, default_value_t = 0, value_name = "P")]
     port: u16,
@@ -75,6 +80,8 @@ pub(super) enum EmbeddedError {
     #[error("write the kubeconfig {}: {source}", path.display())]
     Kubeconfig { path: PathBuf, source: std::io::Error },
     #[error(transparent)]
+    Cluster(#[from] StartError),
+    #[error(transparent)]
     Nodes(#[from] NodesError),
     #[error(transparent)]
     Metrics(#[from] prometheus::Error),
@@ -103,7 +110,8 @@ impl Embedded {
     pub(super) async fn start(args: &EmbeddedArgs, latency: Latency, config: Config) -> Result<Self, EmbeddedError> {
         let (tasks, stop) = (Tasks::default(), CancellationToken::new());
         let clock = Clock::system();
-        let cluster = DevCluster::full(clock.clone());
+        let cluster = DevCluster::builder().clock(clock.clone()).admission(Admission::FULL).event_ttl(args.event_ttl.to_std());
+        let cluster = cluster.start().await?;
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, args.port));
         let door = cluster.serve_https(address).await;
         let door = door.map_err(|source| EmbeddedError::Listen { port: args.port, source })?;
@@ -140,6 +148,7 @@ impl Embedded {
         }
         self.stop.cancel();
         self.tasks.join(Duration::from_secs(5)).await;
+        self.cluster.stop().await;
     }
 }
 

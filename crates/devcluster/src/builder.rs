@@ -4,6 +4,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -13,6 +14,7 @@ use steersman_runtime::controller::{Descriptor, InitError};
 
 use crate::DevCluster;
 use crate::admission::Admission;
+use crate::expiry;
 use crate::manifests::{self, ManifestError};
 use crate::nodes::{NodesConfig, NodesError};
 use crate::rest::Server;
@@ -27,6 +29,7 @@ pub struct Builder {
     managed_fields: bool,
     snapshot: Option<Snapshot>,
     admission: Option<Admission>,
+    event_ttl: Duration,
     objects: Vec<Source>,
     nodes: NodesConfig,
     controllers: Vec<Descriptor>,
@@ -86,6 +89,7 @@ impl Default for Builder {
             managed_fields: true,
             snapshot: None,
             admission: None,
+            event_ttl: Duration::ZERO,
             objects: Vec::new(),
             nodes: NodesConfig { count: 0, ..NodesConfig::default() },
             controllers: Vec::new(),
@@ -113,6 +117,13 @@ impl Builder {
     /// What happens to new pods beyond limits and quotas; nothing without it, or what happened where the snapshot was taken.
     pub fn admission(mut self, admission: Admission) -> Self {
         self.admission = Some(admission);
+        self
+    }
+
+    /// How long after its last write an Event is deleted, as with kube-apiserver's `--event-ttl`. Zero, as it is unless set, keeps
+    /// Events for ever: a test that lets days pass finds them all.
+    pub fn event_ttl(mut self, ttl: Duration) -> Self {
+        self.event_ttl = ttl;
         self
     }
 
@@ -209,11 +220,15 @@ impl Builder {
         if let Some(admission) = self.admission {
             server.set_admission(admission);
         }
-        let mut cluster = DevCluster::over(Arc::new(server));
+        let server = Arc::new(server);
+        let mut cluster = DevCluster::over(Arc::clone(&server));
         for source in self.objects {
             source.bring_in(&cluster).await?;
         }
         let running = Running::start(&cluster, self.nodes, &self.controllers, self.programs).await?;
+        if !self.event_ttl.is_zero() {
+            running.beside("event-ttl", expiry::expire_events(server, self.event_ttl));
+        }
         cluster.keep(running);
         Ok(cluster)
     }

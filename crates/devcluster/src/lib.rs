@@ -28,6 +28,7 @@ pub mod validate;
 mod admission;
 mod builder;
 mod cluster;
+mod expiry;
 mod running;
 mod snapshot;
 

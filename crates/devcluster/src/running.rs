@@ -115,6 +115,15 @@ impl Running {
         Ok(())
     }
 
+    /// Goes on with something of the cluster's own until everything else has ended.
+    pub(crate) fn beside(&self, name: &str, work: impl Future<Output = ()> + Send + 'static) {
+        let stop = self.base.stop.clone();
+        self.base.tasks.spawn(name, async move {
+            // Stopped or ended by itself: both are fine.
+            let _ = stop.run_until_cancelled(work).await;
+        });
+    }
+
     /// Ends the work, then what it rests on, and waits for both.
     pub(crate) async fn stop(&self) {
         self.work.end().await;

@@ -52,6 +52,11 @@ impl Rest {
         self.deployment()["status"]["conditions"].as_array()?.iter().find(|c| c["type"] == "Progressing")
     }
 
+    /// Whether a quota keeps it from its end, so that it is tried again and again.
+    fn is_refused(&self) -> bool {
+        condition_of(self.deployment(), "ReplicaFailure").is_some()
+    }
+
     /// When the progress deadline passes, if it is still to come.
     fn deadline(&self) -> Option<Timestamp> {
         let condition = self.progressing()?;
@@ -336,7 +341,8 @@ async fn a_cluster_at_rest_is_taken_over_without_a_write() {
 
 #[tokio::test(start_paused = true)]
 async fn a_stalled_rollout_is_taken_over_with_its_deadline() {
-    let stalled: Vec<Rest> = recorded().into_iter().filter(|rest| rest.deadline().is_some()).collect();
+    let waits = |rest: &Rest| rest.deadline().is_some() && !rest.is_refused();
+    let stalled: Vec<Rest> = recorded().into_iter().filter(waits).collect();
     assert!(stalled.len() >= 4);
     for rest in stalled {
         let deadline = rest.deadline().unwrap();
@@ -356,4 +362,30 @@ async fn a_stalled_rollout_is_taken_over_with_its_deadline() {
         tokio::time::sleep(Duration::from_secs(3600)).await;
         assert_eq!(world.count_writes(), 1, "{}: {:?}", rest.state, world.all_writes());
     }
+}
+
+/// What goes on is what went on before: tries, with their Events, that leave no trace in the objects.
+#[tokio::test(start_paused = true)]
+async fn a_rollout_that_a_quota_refuses_is_taken_over_as_it_is() {
+    let refused = recorded().into_iter().find(Rest::is_refused).unwrap();
+    let mut world = world_at("2026-11-21T02:20:00Z".parse().unwrap()).await;
+    refused.load(&world);
+    let namespace = &refused.deployment()["metadata"]["namespace"];
+    let metadata = json!({"name": "q", "namespace": namespace});
+    let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": metadata, "spec": {"hard": {"pods": "1"}}});
+    world.cluster.load(quota).unwrap();
+    let objects = |world: &World| {
+        let mut objects = world.everything();
+        objects.retain(|object| object["kind"] != "Event");
+        objects
+    };
+    let before = objects(&world);
+    world.take_over().await;
+    // Short of the progress deadline.
+    tokio::time::sleep(Duration::from_secs(500)).await;
+    let writes = world.all_writes();
+    let (tries, others): (Vec<String>, Vec<String>) = writes.into_iter().partition(|write| write.ends_with("/pods 403"));
+    assert!(tries.len() > 3, "{tries:?}");
+    assert!(others.iter().all(|write| write.contains("/events")), "{others:?}");
+    assert_eq!(objects(&world), before);
 }

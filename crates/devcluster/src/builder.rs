@@ -17,6 +17,7 @@ use crate::admission::Admission;
 use crate::expiry;
 use crate::manifests::{self, ManifestError};
 use crate::nodes::{NodesConfig, NodesError};
+use crate::requests::RequestLog;
 use crate::rest::Server;
 use crate::running::{Program, Running};
 use crate::snapshot::Snapshot;
@@ -30,6 +31,7 @@ pub struct Builder {
     snapshot: Option<Snapshot>,
     admission: Option<Admission>,
     event_ttl: Duration,
+    log: RequestLog,
     objects: Vec<Source>,
     nodes: NodesConfig,
     controllers: Vec<Descriptor>,
@@ -90,6 +92,7 @@ impl Default for Builder {
             snapshot: None,
             admission: None,
             event_ttl: Duration::ZERO,
+            log: RequestLog::default(),
             objects: Vec::new(),
             nodes: NodesConfig { count: 0, ..NodesConfig::default() },
             controllers: Vec::new(),
@@ -124,6 +127,13 @@ impl Builder {
     /// Events for ever: a test that lets days pass finds them all.
     pub fn event_ttl(mut self, ttl: Duration) -> Self {
         self.event_ttl = ttl;
+        self
+    }
+
+    /// How many of the latest requests [`DevCluster::requests`] tells; 10,000 unless set, which weigh some megabytes. Counts are of all
+    /// requests, whatever this is.
+    pub fn kept_requests(mut self, kept: usize) -> Self {
+        self.log = RequestLog::of_latest(kept);
         self
     }
 
@@ -217,6 +227,7 @@ impl Builder {
             Some(snapshot) => snapshot.server(clock, self.managed_fields),
             None => Server::new(clock, self.managed_fields),
         };
+        server.log = self.log;
         if let Some(admission) = self.admission {
             server.set_admission(admission);
         }

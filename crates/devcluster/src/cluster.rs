@@ -203,7 +203,8 @@ impl DevCluster {
         &self.server.clock
     }
 
-    /// The latest requests through either door, oldest first; the newest 10,000 are kept.
+    /// The latest requests through either door, oldest first; the newest 10,000 are kept unless
+    /// [`Builder::kept_requests`] says otherwise.
     pub fn requests(&self) -> Vec<RequestRecord> {
         self.server.log.all()
     }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use bytes::Bytes;
 use serde_json::Value;
 
-/// Older ones are forgotten.
+/// Older ones are forgotten, unless told otherwise.
 const KEPT: usize = 10_000;
 
 /// One answered request.
@@ -58,8 +58,9 @@ pub(crate) struct Through(pub(crate) SocketAddr);
 pub type RequestCounts = BTreeMap<(String, String), u64>;
 
 /// A bounded log of requests, and a count of all.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct RequestLog {
+    kept: usize,
     requests: Mutex<Requests>,
     contents: AtomicBool,
 }
@@ -71,7 +72,18 @@ struct Requests {
     counts: BTreeMap<String, RequestCounts>,
 }
 
+impl Default for RequestLog {
+    fn default() -> Self {
+        Self::of_latest(KEPT)
+    }
+}
+
 impl RequestLog {
+    /// Keeps so many requests, and counts all of them.
+    pub(crate) fn of_latest(kept: usize) -> Self {
+        Self { kept, requests: Mutex::default(), contents: AtomicBool::default() }
+    }
+
     /// Keeps what requests say from now on.
     pub(crate) fn keep_contents(&self) {
         self.contents.store(true, Ordering::Relaxed);
@@ -83,9 +95,6 @@ impl RequestLog {
 
     pub(crate) fn add(&self, record: RequestRecord) {
         let mut requests = self.lock();
-        if requests.latest.len() == KEPT {
-            requests.latest.pop_front();
-        }
         let product = record.user_agent.split('/').next().unwrap_or_default();
         let counts = match requests.counts.get_mut(product) {
             Some(counts) => counts,
@@ -93,6 +102,9 @@ impl RequestLog {
         };
         *counts.entry((record.verb.clone(), record.resource.clone())).or_default() += 1;
         requests.latest.push_back(record);
+        if requests.latest.len() > self.kept {
+            requests.latest.pop_front();
+        }
     }
 
     /// The latest requests, oldest first.

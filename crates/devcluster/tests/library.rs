@@ -230,3 +230,20 @@ async fn a_snapshot_is_of_one_moment_across_types() {
     }
     writing.await.unwrap();
 }
+
+#[tokio::test(start_paused = true)]
+async fn as_many_requests_are_told_as_asked_for_and_all_are_counted() {
+    for (kept, told) in [(0, &[][..]), (2, &["configmaps/b", "configmaps/c"])] {
+        let cluster = DevCluster::builder().kept_requests(kept).start().await.unwrap();
+        for name in ["a", "b", "c"] {
+            cluster.create(config_map(name)).await.unwrap();
+        }
+        for name in ["a", "b", "c"] {
+            cluster.get(&cluster.path("configmaps", "default", name)).await.unwrap();
+        }
+        let paths: Vec<String> = cluster.requests().into_iter().map(|request| request.path).collect();
+        let expected: Vec<String> = told.iter().map(|end| format!("/api/v1/namespaces/default/{end}")).collect();
+        assert_eq!(paths, expected);
+        assert_eq!(cluster.request_counts("devcluster").values().sum::<u64>(), 6);
+    }
+}

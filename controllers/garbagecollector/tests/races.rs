@@ -39,6 +39,22 @@ async fn a_dependent_created_while_its_owner_is_being_deleted_goes_too() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_dependent_created_while_others_are_orphaned_is_orphaned_too() {
+    let world = World::collected().await;
+    let a = world.map("a", &[]).await;
+    world.map("b", &[(&a, true)]).await;
+    // Orphaning takes a second try, by then of one dependent more.
+    let refused = world.cluster.faults().reject(Matcher::new("patch", "configmaps").name("b"), broken(), Some(1));
+    world.delete_with("a", "Orphan").await;
+    world.cluster.faults().met(refused).await;
+    world.map("late", &[(&a, true)]).await;
+    world.until_maps(&["b", "late"]).await;
+    tokio::time::sleep(A_WHILE).await;
+    world.until_maps(&["b", "late"]).await;
+    assert_eq!((world.owners_of("b"), world.owners_of("late")), (vec![], vec![]));
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_owner_deleted_while_its_watch_says_nothing_is_found_out() {
     let world = World::collected().await;
     world.cluster.faults().stall_watches("configmaps");

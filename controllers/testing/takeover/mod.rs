@@ -35,7 +35,7 @@ struct Rest {
 }
 
 fn recorded() -> Vec<Rest> {
-    serde_json::from_str(include_str!("takeover.json")).unwrap()
+    serde_json::from_str(include_str!("objects.json")).unwrap()
 }
 
 impl Rest {

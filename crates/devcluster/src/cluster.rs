@@ -310,7 +310,8 @@ impl DevCluster {
         loop {
             let current = entry.store.get(&key);
             let change = Change::Put(object.clone());
-            if entry.store.commit(&entry.resource, &self.server.revisions, &key, current.as_ref(), change).is_ok() {
+            if let Ok(loaded) = entry.store.commit(&entry.resource, &self.server.revisions, &key, current.as_ref(), change) {
+                self.server.hand_over(&entry.resource, current.as_deref(), Some(&loaded));
                 if entry.resource.is("CustomResourceDefinition") {
                     self.server.settle_definitions();
                 }

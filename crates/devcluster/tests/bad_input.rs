@@ -655,11 +655,29 @@ async fn addresses_of_services_are_given_once() {
     let ports = json!([{"port": 80, "nodePort": 30_001}]);
     let asked = json!({"type": "NodePort", "clusterIP": "10.96.0.4", "ports": ports});
     cluster.create(service("b", asked.clone())).await.unwrap();
-    let refused = cluster.create(service("c", asked)).await.unwrap_err();
-    assert_eq!(refused.code, 422);
-    for why in
-        ["failed to allocate IP 10.96.0.4: provided IP is already allocated", "spec.ports[0].nodePort: Invalid value: 30001"]
-    {
+    // (what is asked for, the refusal)
+    let refusals = [
+        (
+            asked,
+            "spec.clusterIPs: Invalid value: [\"10.96.0.4\"]: failed to allocate IP 10.96.0.4: provided IP is already allocated",
+        ),
+        (
+            json!({"type": "NodePort", "ports": ports}),
+            "spec.ports[0].nodePort: Invalid value: 30001: provided port is already allocated",
+        ),
+        (
+            json!({"type": "NodePort", "ports": [{"port": 80, "nodePort": 80}]}),
+            "spec.ports[0].nodePort: Invalid value: 80: provided port is not in the valid range. The range of valid ports is 30000-32767",
+        ),
+        (
+            json!({"clusterIP": "10.0.0.4", "ports": [{"port": 80}]}),
+            "the provided IP (10.0.0.4) is not in the valid range. The range of valid IPs is 10.96.0.0/16",
+        ),
+        (json!({"clusterIP": "ten", "ports": [{"port": 80}]}), "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"),
+    ];
+    for (spec, why) in refusals {
+        let refused = cluster.create(service("c", spec)).await.unwrap_err();
+        assert_eq!(refused.code, 422, "{why}");
         assert!(refused.message.contains(why), "{}", refused.message);
     }
     let mut given = std::collections::BTreeSet::new();

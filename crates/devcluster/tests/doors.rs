@@ -2,11 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use futures::{StreamExt, TryStreamExt};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Service};
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::{Value, json};
@@ -97,6 +98,70 @@ async fn a_client_with_the_kubeconfig_gets_in_over_https() {
     assert!(!matches!(lost, kube::Error::Api(_)), "{lost}");
     assert!(maps.get("lost").await.is_ok(), "it was stored, and a new connection is made");
     tokio::time::timeout(Duration::from_secs(5), door.stop()).await.expect("no connection outlives its requests");
+}
+
+/// What `service` has of the cluster's addresses and ports.
+fn holdings(service: &Service) -> (String, i32) {
+    let spec = service.spec.as_ref().unwrap();
+    (spec.cluster_ip.clone().unwrap(), spec.ports.as_ref().unwrap()[0].node_port.unwrap())
+}
+
+/// Some ask for what they want, each thing twice; others take what comes, and come to what the former ask for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn services_created_at_once_share_no_address_and_no_port() {
+    const WANTED: u8 = 30;
+    let cluster = cluster();
+    let door = cluster.serve_https("127.0.0.1:0".parse().unwrap()).await.unwrap();
+    let kubeconfig = Kubeconfig::from_yaml(&door.kubeconfig()).unwrap();
+    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
+    let doors = [cluster.client(), kube::Client::try_from(config).unwrap()].map(Api::<Service>::default_namespaced);
+    let service = |name: String, wanted: Option<(String, i32)>| -> Service {
+        let (address, port) = wanted.unzip();
+        let ports = json!([{"port": 80, "nodePort": port}]);
+        serde_json::from_value(json!({
+            "metadata": {"name": name}, "spec": {"type": "NodePort", "clusterIP": address, "ports": ports},
+        }))
+        .unwrap()
+    };
+    let creations = (0..WANTED).flat_map(|n| {
+        let wanted = (format!("10.96.0.{}", 3 + 2 * n), 30_001 + 2 * i32::from(n));
+        [Some(wanted.clone()), None, Some(wanted), None].into_iter().enumerate().map(move |(which, wanted)| (n, which, wanted))
+    });
+    let tasks: Vec<_> = creations
+        .map(|(n, which, wanted)| {
+            let (services, asked) = (doors[which / 2].clone(), wanted.is_some());
+            let new = service(format!("s-{n}-{which}"), wanted);
+            tokio::spawn(async move { (asked, services.create(&PostParams::default(), &new).await) })
+        })
+        .collect();
+    let (mut given, mut refused) = (Vec::new(), 0);
+    for task in tasks {
+        match task.await.unwrap() {
+            (_, Ok(service)) => given.push(holdings(&service)),
+            (true, Err(kube::Error::Api(status))) if status.code == 422 => refused += 1,
+            (_, Err(error)) => panic!("{error}"),
+        }
+    }
+    assert_eq!(given.len() + refused, 4 * usize::from(WANTED));
+    // Whoever takes what comes may have come first.
+    assert!(refused >= usize::from(WANTED), "{refused}");
+    let (addresses, ports): (BTreeSet<String>, BTreeSet<i32>) = given.iter().cloned().unzip();
+    assert_eq!((addresses.len(), ports.len()), (given.len(), given.len()), "{given:?}");
+
+    // What is freed can be had again: by deletion, and by a type that needs no port on the nodes.
+    let services = &doors[0];
+    let freed = services.get("s-0-1").await.map(|service| holdings(&service)).unwrap();
+    services.delete("s-0-1", &DeleteParams::default()).await.unwrap();
+    let again = services.create(&PostParams::default(), &service("again".to_owned(), Some(freed.clone()))).await.unwrap();
+    assert_eq!(holdings(&again), freed);
+    let closed = Patch::Merge(json!({"spec": {"type": "ClusterIP"}}));
+    let closed = services.patch("again", &PatchParams::default(), &closed).await.unwrap();
+    assert_eq!(closed.spec.unwrap().ports.unwrap()[0].node_port, None);
+    let wanted: Service = serde_json::from_value(
+        json!({"metadata": {"name": "x"}, "spec": {"type": "NodePort", "ports": [{"port": 80, "nodePort": freed.1}]}}),
+    )
+    .unwrap();
+    services.create(&PostParams::default(), &wanted).await.unwrap();
 }
 
 #[tokio::test]

@@ -1,98 +1,238 @@
-//! Addresses and ports for services.
+//! Cluster addresses and node ports: which are held, and which come next.
+//!
+//! reservation (under the lock) -> commit -> held by the stored service; a reservation that leads to no commit lapses
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::net::Ipv4Addr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::ops::RangeInclusive;
+use std::sync::{Mutex, MutexGuard};
 
-use serde_json::{Value, json};
+/// Where addresses come from, as refusals name it.
+pub(super) const ADDRESS_RANGE: &str = "10.96.0.0/16";
+const ADDRESSES: RangeInclusive<u32> = u32::from_be_bytes([10, 96, 0, 1])..=u32::from_be_bytes([10, 96, 255, 254]);
+/// The first address is the API server's own.
+const FIRST_ADDRESS: u32 = *ADDRESSES.start() + 1;
+/// Where node ports come from.
+pub(super) const PORTS: RangeInclusive<u32> = 30_000..=32_767;
 
-use crate::fielderror::{FieldError, Problem};
-use crate::store::Object;
-
-/// First address of the service range 10.96.0.0/16; .0.1 is the API server's.
-const FIRST_ADDRESS: u32 = u32::from_be_bytes([10, 96, 0, 2]);
-const ADDRESSES: u32 = (1 << 16) - 3;
-const FIRST_PORT: u32 = 30_000;
-const PORTS: u32 = 2_768;
-
-/// Hands out addresses in order and starts over at the end; what is freed is not reused before, and what a service has is passed over.
-#[derive(Debug, Default)]
+/// What services hold. Numbers are handed out in order, starting over at the end: one that was freed rests as long as there are others.
+#[derive(Debug)]
 pub(super) struct Addresses {
-    addresses: AtomicU32,
-    ports: AtomicU32,
+    pools: Mutex<Pools>,
 }
 
-impl Clone for Addresses {
-    fn clone(&self) -> Self {
-        let copy = |counter: &AtomicU32| AtomicU32::new(counter.load(Ordering::Relaxed));
-        Self { addresses: copy(&self.addresses), ports: copy(&self.ports) }
+#[derive(Debug)]
+struct Pools {
+    addresses: Pool,
+    ports: Pool,
+}
+
+/// What one service holds.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Holdings {
+    pub(super) addresses: Vec<Ipv4Addr>,
+    pub(super) ports: Vec<u32>,
+}
+
+/// Why a number cannot be had.
+#[derive(Debug, PartialEq)]
+pub(super) enum Unavailable {
+    OutOfRange,
+    Held,
+}
+
+/// All numbers of a range are held.
+#[derive(Debug, PartialEq)]
+pub(super) struct Full;
+
+impl Default for Addresses {
+    fn default() -> Self {
+        let pools = Pools { addresses: Pool::new(ADDRESSES, FIRST_ADDRESS), ports: Pool::new(PORTS, *PORTS.start()) };
+        Self { pools: Mutex::new(pools) }
     }
 }
 
 impl Addresses {
-    /// Completes the spec of a service: cluster addresses, and node ports where its type has them. Tells which it asks for although
-    /// another of `services` has them.
-    pub(super) fn assign(&self, service: &mut Value, services: &[Arc<Object>]) -> Vec<FieldError> {
-        let taken = Taken::by(services);
-        let mut errors = Vec::new();
-        let kind = service["spec"]["type"].as_str().unwrap_or("ClusterIP").to_owned();
-        let Some(spec) = service["spec"].as_object_mut() else { return errors };
-        if kind != "ExternalName" {
-            let given = spec.get("clusterIP").and_then(Value::as_str).filter(|address| !address.is_empty());
-            if let Some(given) = given.filter(|given| taken.addresses.contains(*given)) {
-                let why = format!("failed to allocate IP {given}: provided IP is already allocated");
-                errors.push(FieldError { field: "spec.clusterIPs".to_owned(), problem: Problem::Invalid(json!([given]), why) });
-            }
-            let address = given.map_or_else(|| self.next_address(&taken), str::to_owned);
-            spec.insert("clusterIP".to_owned(), Value::from(address.as_str()));
-            spec.entry("clusterIPs").or_insert_with(|| json!([address]));
-        }
-        if matches!(kind.as_str(), "NodePort" | "LoadBalancer")
-            && let Some(ports) = spec.get_mut("ports").and_then(Value::as_array_mut)
+    /// Addresses that go on from where these are, held by other services.
+    pub(super) fn fork(&self, held: impl Iterator<Item = Holdings>) -> Self {
+        let fork = Self::default();
         {
-            for (index, port) in ports.iter_mut().filter_map(Value::as_object_mut).enumerate() {
-                let given = port.get("nodePort").and_then(Value::as_u64);
-                if let Some(given) = given.filter(|given| taken.ports.contains(given)) {
-                    let problem = Problem::Invalid(given.into(), "provided port is already allocated".to_owned());
-                    errors.push(FieldError { field: format!("spec.ports[{index}].nodePort"), problem });
-                }
-                port.entry("nodePort").or_insert_with(|| Value::from(self.next_port(&taken)));
+            let (mut pools, own) = (fork.lock(), self.lock());
+            (pools.addresses.next, pools.ports.next) = (own.addresses.next, own.ports.next);
+        }
+        held.for_each(|holdings| fork.change(&Holdings::default(), &holdings));
+        fork
+    }
+
+    /// Nothing is reserved yet.
+    pub(super) fn reserve(&self) -> Reservation<'_> {
+        Reservation { of: self, holdings: Holdings::default() }
+    }
+
+    /// A service that held `old` now holds `new`.
+    pub(super) fn change(&self, old: &Holdings, new: &Holdings) {
+        let mut pools = self.lock();
+        for address in &new.addresses {
+            pools.addresses.hold(u32::from(*address));
+        }
+        for port in &new.ports {
+            pools.ports.hold(*port);
+        }
+        pools.release(old);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Pools> {
+        self.pools.lock().expect("nothing panics while it holds the lock")
+    }
+}
+
+impl Pools {
+    fn release(&mut self, holdings: &Holdings) {
+        for address in &holdings.addresses {
+            self.addresses.release(u32::from(*address));
+        }
+        for port in &holdings.ports {
+            self.ports.release(*port);
+        }
+    }
+}
+
+/// Numbers that nobody else gets until this is dropped; from its commit on the stored service holds them itself.
+#[derive(Debug)]
+pub(super) struct Reservation<'a> {
+    of: &'a Addresses,
+    holdings: Holdings,
+}
+
+impl Reservation<'_> {
+    /// The next address that is free.
+    pub(super) fn next_address(&mut self) -> Result<Ipv4Addr, Full> {
+        let address = Ipv4Addr::from(self.of.lock().addresses.take()?);
+        self.holdings.addresses.push(address);
+        Ok(address)
+    }
+
+    /// This address and no other.
+    pub(super) fn address(&mut self, address: Ipv4Addr) -> Result<(), Unavailable> {
+        self.of.lock().addresses.claim(u32::from(address))?;
+        self.holdings.addresses.push(address);
+        Ok(())
+    }
+
+    /// The next port that is free.
+    pub(super) fn next_port(&mut self) -> Result<u32, Full> {
+        let port = self.of.lock().ports.take()?;
+        self.holdings.ports.push(port);
+        Ok(port)
+    }
+
+    /// This port and no other. One service may have it for several protocols.
+    pub(super) fn port(&mut self, port: u32) -> Result<(), Unavailable> {
+        if !self.holdings.ports.contains(&port) {
+            self.of.lock().ports.claim(port)?;
+            self.holdings.ports.push(port);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Reservation<'_> {
+    fn drop(&mut self) {
+        self.of.lock().release(&self.holdings);
+    }
+}
+
+/// A range of numbers.
+#[derive(Debug)]
+struct Pool {
+    range: RangeInclusive<u32>,
+    next: u32,
+    /// How often each is held: a reservation and the service it was for overlap, and services may be loaded that have the same.
+    held: HashMap<u32, u32>,
+}
+
+impl Pool {
+    fn new(range: RangeInclusive<u32>, next: u32) -> Self {
+        Self { range, next, held: HashMap::new() }
+    }
+
+    fn take(&mut self) -> Result<u32, Full> {
+        let (first, last) = (*self.range.start(), *self.range.end());
+        let mut order = (self.next..=last).chain(first..self.next);
+        let found = order.find(|number| !self.held.contains_key(number)).ok_or(Full)?;
+        self.next = if found == last { first } else { found + 1 };
+        self.hold(found);
+        Ok(found)
+    }
+
+    fn claim(&mut self, number: u32) -> Result<(), Unavailable> {
+        if !self.range.contains(&number) {
+            return Err(Unavailable::OutOfRange);
+        }
+        if self.held.contains_key(&number) {
+            return Err(Unavailable::Held);
+        }
+        self.hold(number);
+        Ok(())
+    }
+
+    fn hold(&mut self, number: u32) {
+        *self.held.entry(number).or_default() += 1;
+    }
+
+    fn release(&mut self, number: u32) {
+        if let Some(count) = self.held.get_mut(&number) {
+            *count -= 1;
+            if *count == 0 {
+                self.held.remove(&number);
             }
         }
-        errors
-    }
-
-    /// The next that is free; where none is, one that is not.
-    fn next_address(&self, taken: &Taken) -> String {
-        let next = || FIRST_ADDRESS + self.addresses.fetch_add(1, Ordering::Relaxed) % ADDRESSES;
-        let mut tried = (0..ADDRESSES).map(|_| Ipv4Addr::from(next()).to_string());
-        tried.find(|address| !taken.addresses.contains(address)).unwrap_or_else(|| Ipv4Addr::from(next()).to_string())
-    }
-
-    /// The same for ports.
-    fn next_port(&self, taken: &Taken) -> u32 {
-        let next = || FIRST_PORT + self.ports.fetch_add(1, Ordering::Relaxed) % PORTS;
-        (0..PORTS).map(|_| next()).find(|port| !taken.ports.contains(&u64::from(*port))).unwrap_or_else(next)
     }
 }
 
-/// What services have.
-#[derive(Default)]
-struct Taken {
-    addresses: HashSet<String>,
-    ports: HashSet<u64>,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-impl Taken {
-    fn by(services: &[Arc<Object>]) -> Self {
-        let mut taken = Self::default();
-        for service in services {
-            let spec = &service.to_value()["spec"];
-            let address = spec["clusterIP"].as_str().filter(|address| !matches!(*address, "" | "None"));
-            taken.addresses.extend(address.map(str::to_owned));
-            taken.ports.extend(spec["ports"].as_array().into_iter().flatten().filter_map(|port| port["nodePort"].as_u64()));
-        }
-        taken
+    #[test]
+    fn a_freed_number_comes_again_after_all_others() {
+        let mut pool = Pool::new(1..=3, 2);
+        assert_eq!((pool.take(), pool.take(), pool.take()), (Ok(2), Ok(3), Ok(1)));
+        assert_eq!(pool.take(), Err(Full));
+        pool.release(3);
+        pool.release(1);
+        assert_eq!((pool.take(), pool.take(), pool.take()), (Ok(3), Ok(1), Err(Full)));
+    }
+
+    #[test]
+    fn a_number_is_held_until_all_who_hold_it_let_go() {
+        let mut pool = Pool::new(1..=3, 1);
+        assert_eq!(pool.claim(4), Err(Unavailable::OutOfRange));
+        assert_eq!(pool.claim(2), Ok(()));
+        pool.hold(2);
+        pool.release(2);
+        assert_eq!(pool.claim(2), Err(Unavailable::Held));
+        pool.release(2);
+        pool.release(2);
+        assert_eq!(pool.claim(2), Ok(()));
+    }
+
+    #[test]
+    fn a_reservation_lapses_unless_a_service_was_stored_with_it() {
+        let addresses = Addresses::default();
+        let wanted = Ipv4Addr::new(10, 96, 0, 9);
+        let mut reservation = addresses.reserve();
+        assert_eq!((reservation.address(wanted), reservation.port(30_001), reservation.port(30_001)), (Ok(()), Ok(()), Ok(())));
+        assert_eq!(addresses.reserve().address(wanted), Err(Unavailable::Held));
+        drop(reservation);
+
+        let mut reservation = addresses.reserve();
+        assert_eq!(reservation.address(wanted), Ok(()));
+        let holdings = Holdings { addresses: vec![wanted], ports: Vec::new() };
+        addresses.change(&Holdings::default(), &holdings);
+        drop(reservation);
+        assert_eq!(addresses.reserve().address(wanted), Err(Unavailable::Held));
+        addresses.change(&holdings, &Holdings::default());
+        assert_eq!(addresses.reserve().address(wanted), Ok(()));
     }
 }

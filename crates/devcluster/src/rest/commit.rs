@@ -22,6 +22,7 @@ impl Server {
         let resource = &entry.resource;
         let removed = matches!(change, Change::Remove);
         let committed = entry.store.commit(resource, &self.revisions, key, expected, change)?;
+        self.hand_over(resource, expected.map(|old| &**old), (!removed).then_some(&committed));
         if self.admission.service_accounts {
             match expected {
                 None if resource.is("Namespace") => self.furnish(key),

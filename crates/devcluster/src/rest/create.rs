@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
+use super::address::Reservation;
 use super::decode::Strictness;
 use super::managers::Tracking;
 use super::route::Target;
@@ -59,7 +60,7 @@ impl Server {
             let name = metadata::text(&candidate, "name").to_owned();
             self.admit_creation(target, &name)?;
             let shown = if generated { &prefix } else { &name };
-            self.prepare(target, shown, &mut candidate, tracking)?;
+            let _reserved = self.prepare(target, shown, &mut candidate, tracking)?;
             let key = target.key_of(&name);
             let taken = target.entry.store.get(&key);
             if taken.is_none() {
@@ -109,8 +110,15 @@ impl Server {
         }
     }
 
-    /// Everything between decoding and storing. `name` is what refusals before validation call the object.
-    fn prepare(&self, target: &Target, name: &str, object: &mut Value, tracking: Tracking<'_>) -> Result<(), Status> {
+    /// Everything between decoding and storing. `name` is what refusals before validation call the object. What a service gets of the
+    /// cluster's addresses is reserved until the answer is dropped.
+    fn prepare(
+        &self,
+        target: &Target,
+        name: &str,
+        object: &mut Value,
+        tracking: Tracking<'_>,
+    ) -> Result<Option<Reservation<'_>>, Status> {
         let resource = target.resource();
         let given = managers::take(object);
         let versioned = !metadata::text(object, "resourceVersion").is_empty();
@@ -129,11 +137,8 @@ impl Server {
             admitted = self.admit(target, name, object);
         });
         admitted?;
-        let mut errors = Vec::new();
-        if resource.is("Service") {
-            errors = self.addresses.assign(object, &target.entry.store.list(&self.revisions, "").objects);
-        }
-        errors.extend(resource.errors(object));
+        let reserved = resource.is("Service").then(|| self.reserve(object, None)).transpose()?;
+        let mut errors = resource.errors(object);
         if resource.storage == Storage::CoreEvent {
             errors.extend(event_view::new_style_errors(object));
         }
@@ -143,7 +148,8 @@ impl Server {
         if versioned {
             return Err(Status::unclassified("resourceVersion should not be set on objects to be created"));
         }
-        self.permit(target, object)
+        self.permit(target, object)?;
+        Ok(reserved)
     }
 }
 

@@ -43,6 +43,7 @@ mod read;
 mod reviews;
 mod route;
 mod scale;
+mod services;
 mod subresources;
 mod system;
 mod token_request;
@@ -57,7 +58,7 @@ pub(crate) use route::percent_decode;
 pub use route::{Route, Target, Verb};
 
 use accept::{Form, View};
-use address::Addresses;
+use address::{Addresses, Holdings};
 use query::Query;
 
 /// Larger request bodies are refused.
@@ -176,6 +177,8 @@ impl Server {
     /// requests.
     pub(crate) fn fork(&self) -> Self {
         let (registry, revisions) = self.registry.fork(&self.revisions);
+        let services = registry.find("", "v1", "services").expect("services are built in").store.list(&revisions, "").objects;
+        let addresses = self.addresses.fork(services.iter().map(|service| Holdings::of(service)));
         Self {
             registry,
             revisions,
@@ -185,7 +188,7 @@ impl Server {
             users: self.users.fork(),
             admission: self.admission,
             quota_lock: Mutex::default(),
-            addresses: self.addresses.clone(),
+            addresses,
             settling: Mutex::default(),
             tracks_creations: self.tracks_creations,
         }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{Server, metadata};
 use crate::admission::{Admission, system_classes};
 use crate::auth;
-use crate::store::{Change, Raced};
+use crate::store::Change;
 
 /// The first address of the range for services, 10.96.0.0/16.
 const FIRST_SERVICE_ADDRESS: &str = "10.96.0.1";
@@ -109,6 +109,8 @@ impl Server {
             namespace => format!("{namespace}/{}", metadata::text(&object, "name")),
         };
         // Where there is one already, it stays.
-        let _: Result<_, Raced> = entry.store.commit(&entry.resource, &self.revisions, &key, None, Change::Put(object));
+        if let Ok(created) = entry.store.commit(&entry.resource, &self.revisions, &key, None, Change::Put(object)) {
+            self.hand_over(&entry.resource, None, Some(&created));
+        }
     }
 }

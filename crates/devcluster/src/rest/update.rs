@@ -149,6 +149,8 @@ impl Server {
         if part.is_none() {
             resource.complete_change(&mut new, old);
         }
+        let is_service = part.is_none() && resource.is("Service");
+        let _reserved = is_service.then(|| self.reserve(&mut new, Some(old))).transpose()?;
         let mut errors = resource.update_errors(part, &new, old);
         if let Some(error) = metadata::new_finalizers_while_deleting(&new, old)
             && !errors.contains(&error)

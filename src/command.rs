@@ -81,6 +81,7 @@ fn manage(options: Options, registry: &ControllerRegistry) -> ExitCode {
     };
     limits::raise_open_files();
     tracing::info!(version = version::GIT_VERSION, steersman = version::STEERSMAN, "Starting");
+    config.features.warn();
     if !config.without_effect.is_empty() {
         tracing::warn!(names = config.without_effect.join(" "), "these are accepted but have no effect yet");
     }

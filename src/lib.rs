@@ -5,6 +5,7 @@
 
 mod access;
 mod api;
+mod cardinality;
 mod command;
 pub mod config;
 mod configz;
@@ -13,6 +14,7 @@ mod controllers;
 pub mod dev;
 pub mod duration;
 mod exposition;
+mod features;
 mod gates;
 pub mod health;
 mod limits;

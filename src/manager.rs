@@ -144,7 +144,7 @@ impl Manager {
     /// Registers metrics and binds the port. Must be called inside a runtime.
     pub fn new(config: Config, connection: Connection, clock: Clock) -> Result<Self, RunError> {
         let (registry, slis) = (Registry::new(), Registry::new());
-        metrics::register(&registry)?;
+        metrics::register(&registry, &config.features)?;
         let clients = Clients::new(connection, &config, &registry)?;
         let queue_metrics = QueueMetrics::register(&registry)?;
         let started = clock.now().as_second();
@@ -160,9 +160,9 @@ impl Manager {
                     health: health.clone(),
                     metrics: registry.clone(),
                     slis,
-                    disabled_metrics: config.disabled_metrics.clone().into(),
+                    shown: config.metrics.clone().into(),
                     configz: config.configz().into(),
-                    zpages: Zpages::new(config.options(), clock.clone()),
+                    zpages: Zpages::new(config.options(), &config.features, clock.clone()),
                     debug: debug.clone(),
                     verbosity: None,
                     started,

@@ -5,25 +5,14 @@ use prometheus::proto::MetricFamily;
 use prometheus::{GaugeVec, IntCounter, IntCounterVec, Opts, PullingGauge, Registry};
 use tokio::runtime::Handle;
 
+use crate::cardinality::constrain;
+use crate::config::{Features, MetricsSettings};
+use crate::features::FeatureMetric;
 use crate::process::Process;
 use crate::version;
 
-/// Upstream's feature gates with a meaning here: name, stage, and whether this manager does what it stands for. No flag changes that.
-const FEATURES: &[(&str, &str, bool)] = &[
-    ("ComponentFlagz", "BETA", true),
-    ("ComponentStatusz", "BETA", true),
-    ("ControllerManagerReleaseLeaderElectionLockOnExit", "ALPHA", true),
-    ("CoordinatedLeaderElection", "BETA", false),
-    ("DeploymentReplicaSetTerminatingReplicas", "BETA", true),
-    ("LogarithmicScaleDown", "", true),
-    ("OrderedNamespaceDeletion", "", true),
-    ("PodDeletionCost", "BETA", true),
-    ("StaleControllerConsistencyReplicaSet", "BETA", true),
-    ("WatchListClient", "BETA", true),
-];
-
 /// Adds what every manager shows, leader or not. Must be called inside a runtime.
-pub(crate) fn register(registry: &Registry) -> Result<(), prometheus::Error> {
+pub(crate) fn register(registry: &Registry, features: &Features) -> Result<(), prometheus::Error> {
     registry.register(Box::new(Process::new()?))?;
     let runtime = Handle::current().metrics();
     registry.register(Box::new(PullingGauge::new(
@@ -32,12 +21,7 @@ pub(crate) fn register(registry: &Registry) -> Result<(), prometheus::Error> {
         "Number of tasks that currently exist.",
         Box::new(move || runtime.num_alive_tasks() as f64),
     )?))?;
-    let features = Opts::new("kubernetes_feature_enabled", "[BETA] Whether this manager has a feature, by name and stage.");
-    let features = GaugeVec::new(features, &["name", "stage"])?;
-    for (name, stage, enabled) in FEATURES {
-        features.with_label_values(&[name, stage]).set(if *enabled { 1.0 } else { 0.0 });
-    }
-    registry.register(Box::new(features))?;
+    registry.register(Box::new(FeatureMetric::new(features.clone())?))?;
     let platform = version::platform();
     constant(
         registry,
@@ -59,7 +43,12 @@ pub(crate) fn register(registry: &Registry) -> Result<(), prometheus::Error> {
         registry,
         "version_info",
         "[ALPHA] A constant 1 whose labels say which versions this component is, emulates and is compatible with.",
-        &[("binary", version::BINARY), ("component", "kube"), ("emulation", version::EMULATION), ("min_compat", "1.35")],
+        &[
+            ("binary", version::BINARY),
+            ("component", "kube"),
+            ("emulation", &features.releases.emulated.to_string()),
+            ("min_compat", &features.releases.oldest_compatible.to_string()),
+        ],
     )?;
     constant(
         registry,
@@ -69,22 +58,25 @@ pub(crate) fn register(registry: &Registry) -> Result<(), prometheus::Error> {
     )
 }
 
-/// Takes away the families called one of `disabled`, and adds those that tell how many there are.
-pub(crate) fn with_census(mut families: Vec<MetricFamily>, disabled: &[String]) -> Result<Vec<MetricFamily>, prometheus::Error> {
+/// Shows of `families` what `settings` let through, and adds those that tell how many there are.
+pub(crate) fn with_census(
+    mut families: Vec<MetricFamily>,
+    settings: &MetricsSettings,
+) -> Result<Vec<MetricFamily>, prometheus::Error> {
     let opts = Opts::new(
         "registered_metrics_total",
         "[BETA] The count of registered metrics by stability level and deprecation version.",
     );
     let registered = IntCounterVec::new(opts, &["deprecated_version", "stability_level"])?;
-    let all = families.len();
-    families.retain(|family| !disabled.iter().any(|name| name == family.name()));
+    families.retain(|family| !settings.disabled.contains(family.name()));
     let off = IntCounter::new("disabled_metrics_total", "[BETA] The count of disabled metrics.")?;
-    off.inc_by((all - families.len()) as u64);
+    off.inc_by(settings.disabled.len() as u64);
     let hidden = IntCounter::new("hidden_metrics_total", "[BETA] The count of hidden metrics.")?;
     let unexpected = IntCounter::new(
         "cardinality_enforcement_unexpected_categorizations_total",
         "[ALPHA] The count of unexpected categorizations during cardinality enforcement.",
     )?;
+    unexpected.inc_by(constrain(&mut families, &settings.allowed));
     families.extend([off.collect(), hidden.collect(), unexpected.collect()].into_iter().flatten());
     // Itself included.
     registered.with_label_values(&["", "BETA"]).inc();
@@ -111,13 +103,20 @@ fn constant(registry: &Registry, name: &str, help: &str, labels: &[(&str, &str)]
 
 #[cfg(test)]
 mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
     use super::*;
     use crate::exposition;
+    use crate::options::Options;
+
+    fn features() -> Features {
+        Features::new(&Options::default()).unwrap()
+    }
 
     #[tokio::test]
     async fn build_and_process_are_shown() {
         let registry = Registry::new();
-        register(&registry).unwrap();
+        register(&registry, &features()).unwrap();
         let text = exposition::encode(&registry.gather());
         let build = "kubernetes_build_info{build_date=\"\",compiler=\"rustc\",git_commit=\"\",git_tree_state=\"\",\
                      git_version=\"v1.36.2\",go_version=\"\",major=\"1\",minor=\"36\",platform=";
@@ -129,17 +128,24 @@ mod tests {
     #[tokio::test]
     async fn families_are_counted_by_stability_and_those_that_are_off_apart() {
         let registry = Registry::new();
-        register(&registry).unwrap();
-        let shown = with_census(registry.gather(), &["version_info".to_owned(), "nobody".to_owned()]).unwrap();
+        register(&registry, &features()).unwrap();
+        let names = BTreeMap::from([("name".to_owned(), BTreeSet::from(["AllAlpha".to_owned()]))]);
+        let settings = MetricsSettings {
+            disabled: ["version_info", "nobody"].map(str::to_owned).into(),
+            allowed: [("kubernetes_feature_enabled".to_owned(), names)].into(),
+        };
+        let shown = with_census(registry.gather(), &settings).unwrap();
         assert!(shown.is_sorted_by_key(|family| family.name().to_owned()));
         let text = exposition::encode(&shown);
         for line in [
-            "disabled_metrics_total 1",
+            "disabled_metrics_total 2",
             "hidden_metrics_total 0",
             // Those of the build and of features, and three of these.
             "registered_metrics_total{deprecated_version=\"\",stability_level=\"BETA\"} 5",
             "registered_metrics_total{deprecated_version=\"\",stability_level=\"ALPHA\"} 2",
             "registered_metrics_total{deprecated_version=\"\",stability_level=\"\"} 10",
+            "cardinality_enforcement_unexpected_categorizations_total 241",
+            "kubernetes_feature_enabled{name=\"AllAlpha\",stage=\"ALPHA\"} 0",
         ] {
             assert!(text.lines().any(|l| l == line), "{line} in\n{text}");
         }

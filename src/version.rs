@@ -6,9 +6,8 @@ pub const COMPONENT: &str = "kube-controller-manager";
 /// The Kubernetes release whose behaviour this is.
 pub const GIT_VERSION: &str = steersman_runtime::client::COMPATIBLE_VERSION;
 
-/// The same as its parts: of the binary, and of the release whose behaviour it shows.
+/// The same without its letter.
 pub(crate) const BINARY: &str = "1.36.2";
-pub(crate) const EMULATION: &str = "1.36";
 
 /// Version of Steersman itself.
 pub const STEERSMAN: &str = env!("CARGO_PKG_VERSION");

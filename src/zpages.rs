@@ -12,6 +12,7 @@ use serde_json::{Map, Value, json};
 use steersman_runtime::clock::Clock;
 
 use crate::access::{NOSNIFF, not_acceptable, text};
+use crate::config::{Features, Release};
 use crate::options::Options;
 use crate::version;
 
@@ -21,7 +22,7 @@ const REMARK: &str = "Warning: this page is for people who debug; its form may c
 /// What upstream's refusal names as available.
 const AVAILABLE: &str = "only the following media types are accepted: application/json, application/yaml, text/plain";
 
-/// The paths that are served whatever the configuration.
+/// The paths that are served unless a feature gate switches them off.
 const PATHS: [&str; 8] = ["/configz", "/flagz", "/healthz", "/livez", "/metrics", "/readyz", "/statusz", "/version"];
 
 /// Both pages of one process. Cheap to clone.
@@ -37,6 +38,10 @@ struct Inner {
     flagz: String,
     started: Timestamp,
     clock: Clock,
+    /// The release that is emulated.
+    emulated: Release,
+    /// Pages that a feature gate switches off.
+    off: Vec<Page>,
 }
 
 /// One of the pages.
@@ -60,6 +65,22 @@ enum Form {
 }
 
 impl Page {
+    const ALL: [Self; 2] = [Self::Flagz, Self::Statusz];
+
+    fn gate(self) -> &'static str {
+        match self {
+            Self::Flagz => "ComponentFlagz",
+            Self::Statusz => "ComponentStatusz",
+        }
+    }
+
+    fn path(self) -> &'static str {
+        match self {
+            Self::Flagz => "/flagz",
+            Self::Statusz => "/statusz",
+        }
+    }
+
     fn kind(self) -> &'static str {
         match self {
             Self::Flagz => "Flagz",
@@ -69,15 +90,22 @@ impl Page {
 }
 
 impl Zpages {
-    /// The pages of a process with these flags that starts now.
-    pub fn new(options: &Options, clock: Clock) -> Self {
+    /// The pages of a process with these flags and features that starts now.
+    pub fn new(options: &Options, features: &Features, clock: Clock) -> Self {
         let flags: Vec<_> = options.iter().collect();
         let separator = separator();
         let mut flagz = head("flagz");
         for (name, value) in &flags {
             flagz.push_str(&format!("{name}{separator}{value}\n"));
         }
-        Self { inner: Arc::new(Inner { flags, flagz, started: clock.now(), clock }) }
+        let off = Page::ALL.into_iter().filter(|page| !features.is_on(page.gate())).collect();
+        let emulated = features.releases.emulated;
+        Self { inner: Arc::new(Inner { flags, flagz, started: clock.now(), clock, emulated, off }) }
+    }
+
+    /// Whether there is such a page.
+    pub(crate) fn has(&self, page: Page) -> bool {
+        !self.inner.off.contains(&page)
     }
 
     /// The answer to a request for `page`.
@@ -110,6 +138,10 @@ impl Inner {
         u64::try_from(self.clock.now().as_second() - self.started.as_second()).unwrap_or_default()
     }
 
+    fn paths(&self) -> Vec<&'static str> {
+        PATHS.into_iter().filter(|path| !self.off.iter().any(|page| page.path() == *path)).collect()
+    }
+
     fn statusz(&self) -> String {
         let (up, separator) = (self.uptime(), separator());
         let up = format!("{} hr {:02} min {:02} sec", up / 3600, up / 60 % 60, up % 60);
@@ -118,8 +150,8 @@ impl Inner {
             ("Up", up),
             ("Go version", String::new()),
             ("Binary version", version::BINARY.to_owned()),
-            ("Emulation version", version::EMULATION.to_owned()),
-            ("Paths", PATHS.join(" ")),
+            ("Emulation version", self.emulated.to_string()),
+            ("Paths", self.paths().join(" ")),
         ];
         let mut page = head("statusz") + "\n";
         for (name, value) in lines {
@@ -143,8 +175,8 @@ impl Inner {
                 object.insert("uptimeSeconds".to_owned(), self.uptime().into());
                 object.insert("goVersion".to_owned(), "".into());
                 object.insert("binaryVersion".to_owned(), version::BINARY.into());
-                object.insert("emulationVersion".to_owned(), version::EMULATION.into());
-                object.insert("paths".to_owned(), PATHS.into_iter().collect());
+                object.insert("emulationVersion".to_owned(), self.emulated.to_string().into());
+                object.insert("paths".to_owned(), self.paths().into_iter().collect());
             }
         }
         Value::Object(object)
@@ -216,9 +248,15 @@ mod tests {
     use super::*;
 
     fn pages() -> Zpages {
+        pages_with(&[])
+    }
+
+    fn pages_with(flags: &[(&str, &str)]) -> Zpages {
         let mut options = Options::default();
-        options.set("leader-elect-lease-duration", "90s").unwrap();
-        Zpages::new(&options, Clock::runtime("2026-01-01T00:00:00Z".parse().unwrap()))
+        for (flag, value) in [("leader-elect-lease-duration", "90s")].iter().chain(flags) {
+            options.set(flag, value).unwrap();
+        }
+        Zpages::new(&options, &Features::new(&options).unwrap(), Clock::runtime("2026-01-01T00:00:00Z".parse().unwrap()))
     }
 
     /// Status, content type, warning and body.
@@ -310,5 +348,15 @@ mod tests {
                         goVersion: \"\"\nkind: \"Statusz\"\nmetadata:\n  name: \"kube-controller-manager\"\npaths:\n- \"/configz\"\n";
         assert!(body.starts_with(expected), "{body}");
         assert!(body.ends_with("startTime: \"2026-01-01T00:00:00Z\"\nuptimeSeconds: 90061\n"), "{body}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_page_is_there_while_its_gate_is_on_and_a_release_may_be_emulated() {
+        let both = pages_with(&[("emulated-version", "1.35"), ("feature-gates", "ComponentFlagz=true,ComponentStatusz=true")]);
+        assert!(both.has(Page::Flagz) && both.has(Page::Statusz));
+        let pages = pages_with(&[("emulated-version", "1.35"), ("feature-gates", "ComponentStatusz=true")]);
+        assert!(!pages.has(Page::Flagz) && pages.has(Page::Statusz));
+        let (_, _, _, body) = ask(&pages, Page::Statusz, "").await;
+        assert!(body.contains(" 1.35\n") && body.contains("/configz /healthz /livez"), "{body}");
     }
 }

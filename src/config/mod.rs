@@ -1,15 +1,18 @@
 //! What the manager runs with: checked, complete, and not to be changed afterwards.
 
+mod metrics;
 mod serving;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::configz;
+pub use crate::features::{FeatureError, Features, Release, Releases};
 use crate::logs::LogFormat;
 use crate::options::Options;
 use crate::registry::{ControllerRegistry, Selection};
 use crate::spans;
+pub use metrics::{AllowedValues, MetricsSettings};
 pub use serving::{
     Access, AuthenticationSettings, AuthorizationSettings, Certificate, Delegation, NamedPair, Pair, ProxyHeaders, Serving, Tls,
 };
@@ -43,8 +46,10 @@ pub struct Config {
     pub strict_health_checks: bool,
     /// The HTTP server; `None` is no server.
     pub serving: Option<Serving>,
-    /// Metric families that are not shown.
-    pub disabled_metrics: Vec<String>,
+    /// What is shown of metrics.
+    pub metrics: MetricsSettings,
+    /// The state of every feature gate.
+    pub features: Features,
     /// Flags and controllers that were asked for and are not there yet.
     pub without_effect: Vec<String>,
     options: Options,
@@ -101,27 +106,18 @@ pub enum ConfigError {
     /// Too many service CIDRs.
     #[error("--service-cluster-ip-range can not contain more than two entries")]
     ServiceCidrs,
-    /// Hidden metrics of another release than the previous one.
-    #[error(
-        "metrics.showHiddenMetricsForVersion: Invalid value: {0:?}: must be omitted or have the value '1.35'; only the previous minor \
-         version is allowed"
-    )]
-    HiddenMetrics(String),
+    /// What is to be shown of metrics.
+    #[error("{0}")]
+    Metrics(String),
     /// A collector of traces that cannot be one.
     #[error("--tracing-endpoint {0:?} must be host:port, or a URL that begins with http:// and has a port")]
     TracingEndpoint(String),
     /// A log format that does not exist.
     #[error("format: Invalid value: {0:?}: Unsupported log format")]
     LogFormat(String),
-    /// A feature gate whose value is no bool.
-    #[error("invalid value of {0}: {1}, err: {2}")]
-    GateValue(String, String, String),
-    /// A feature gate without a value.
-    #[error("missing bool value for {0}")]
-    GateWithoutValue(String),
-    /// A feature gate that can no longer be changed.
-    #[error("cannot set feature gate {0} to {1}, feature is locked to {2}")]
-    LockedGate(String, bool, bool),
+    /// A feature gate, or a release to be like.
+    #[error(transparent)]
+    Feature(#[from] FeatureError),
     /// A certificate without its key, or the reverse.
     #[error("need to specify both --tls-cert-file and --tls-private-key-file, or neither")]
     HalfAPair,
@@ -139,9 +135,15 @@ pub enum ConfigError {
     /// A TLS version that does not exist.
     #[error("unknown tls version {0:?}")]
     TlsVersion(String),
-    /// A key exchange group that is no number of one.
-    #[error("Invalid value: {0}: unknown curve")]
-    Curve(String),
+    /// A key exchange group whose number none can have.
+    #[error("curve preference {0} is out of range (must be 1-65535)")]
+    CurveRange(i64),
+    /// The same key exchange group twice.
+    #[error("duplicate curve preference {0}")]
+    CurveTwice(u16),
+    /// A key exchange group that nobody knows.
+    #[error("curve preference {0} is not supported by the current Go version")]
+    Curve(u16),
 }
 
 /// Several errors as upstream prints them: alone as they are, otherwise in brackets.
@@ -170,12 +172,11 @@ const BOUNDED: &[(&str, i64, &str)] = &[
     ("mirroring-max-endpoints-per-subset", 1000, "not be more than 1000"),
 ];
 
-/// Gates that cannot be set to the other value any more.
-const LOCKED_GATES: &[(&str, bool)] = &[("LogarithmicScaleDown", true), ("OrderedNamespaceDeletion", true)];
-
 impl Config {
     /// Checks `options` against `registry`. All errors are reported at once.
     pub fn new(options: Options, registry: &ControllerRegistry) -> Result<Self, Vec<ConfigError>> {
+        // As in upstream, the rest is not looked at when these are wrong.
+        let features = Features::new(&options).map_err(|errors| errors.into_iter().map(ConfigError::from).collect::<Vec<_>>())?;
         let mut errors = check(&options);
         let controllers = registry.select(&options.list("controllers")).unwrap_or_else(|unknown| {
             errors.extend(unknown);
@@ -185,11 +186,16 @@ impl Config {
             errors.extend(found);
             None
         });
+        let metrics = metrics::read(&options).unwrap_or_else(|found| {
+            errors.extend(found);
+            MetricsSettings::default()
+        });
         if !errors.is_empty() {
             return Err(errors);
         }
         let flags = options.without_effect(|name| registry.has(name));
         let mut without_effect: Vec<String> = flags.iter().map(|name| format!("--{name}")).collect();
+        without_effect.extend(features.without_effect().map(|gate| format!("--feature-gates={gate}")));
         without_effect.extend(controllers.missing.iter().map(|&name| name.to_owned()));
         let timeout = options.duration("controller-shutdown-timeout").to_std();
         Ok(Self {
@@ -206,7 +212,8 @@ impl Config {
             standby_informers: options.bool("standby-informers"),
             strict_health_checks: options.bool("strict-health-checks"),
             serving,
-            disabled_metrics: options.list("disabled-metrics"),
+            metrics,
+            features,
             without_effect,
             options,
         })
@@ -283,27 +290,10 @@ fn check(options: &Options) -> Vec<ConfigError> {
     if !(0..=spans::ALL).contains(&rate) {
         errors.push(ConfigError::Bound("tracing-sampling-rate-per-million", "be between 0 and 1000000", rate));
     }
-    let hidden = options.text("show-hidden-metrics-for-version");
-    if !hidden.is_empty() && hidden != "1.35" {
-        errors.push(ConfigError::HiddenMetrics(hidden));
-    }
     if let Err(format) = LogFormat::from_flag(&options.text("logging-format")) {
         errors.push(ConfigError::LogFormat(format));
     }
-    errors.extend(options.list("feature-gates").iter().filter_map(|gate| check_gate(gate).err()));
     errors
-}
-
-/// `[component:]Gate=<bool>`. Which gates exist is not checked: nothing depends on them yet.
-fn check_gate(text: &str) -> Result<(), ConfigError> {
-    let gate = text.split_once(':').map_or(text, |(_, gate)| gate);
-    let (name, value) = gate.split_once('=').ok_or_else(|| ConfigError::GateWithoutValue(gate.to_owned()))?;
-    let value =
-        crate::options::go_bool(value).map_err(|reason| ConfigError::GateValue(name.to_owned(), value.to_owned(), reason))?;
-    match LOCKED_GATES.iter().find(|(locked, to)| *locked == name && *to != value) {
-        Some((_, to)) => Err(ConfigError::LockedGate(name.to_owned(), value, *to)),
-        None => Ok(()),
-    }
 }
 
 #[cfg(test)]
@@ -340,7 +330,7 @@ mod tests {
 
     #[test]
     fn values_without_sense_are_refused_in_upstreams_words() {
-        let cases: [(&[(&str, &str)], &str); 18] = [
+        let cases: [(&[(&str, &str)], &str); 24] = [
             (&[("controllers", "nope")], r#""nope" is not in the list of known controllers"#),
             (&[("leader-elect-resource-lock", "endpoints")], r#"resourceLock value must be "leases""#),
             (
@@ -366,6 +356,15 @@ mod tests {
                 &[("feature-gates", "LogarithmicScaleDown=false")],
                 "cannot set feature gate LogarithmicScaleDown to false, feature is locked to true",
             ),
+            (&[("tls-curve-preferences", "29,65536")], "curve preference 65536 is out of range (must be 1-65535)"),
+            (&[("tls-curve-preferences", "0")], "curve preference 0 is out of range (must be 1-65535)"),
+            (&[("tls-curve-preferences", "23,29,23")], "duplicate curve preference 23"),
+            (&[("tls-curve-preferences", "29,1")], "curve preference 1 is not supported by the current Go version"),
+            (&[("tls-min-version", "TLS13")], r#"unknown tls version "TLS13""#),
+            (
+                &[("disabled-metrics", "a-b"), ("tls-cert-file", "a")],
+                "[need to specify both --tls-cert-file and --tls-private-key-file, or neither, metrics.disabledMetrics: Invalid value: [\"a-b\"]: must be fully qualified metric names matching \"^[a-zA-Z_:][a-zA-Z0-9_:]*$\", got \"a-b\"]",
+            ),
             (&[("tls-cert-file", "a")], "need to specify both --tls-cert-file and --tls-private-key-file, or neither"),
             (&[("requestheader-group-headers", "a, ")], r#"empty value in "requestheader-group-headers""#),
             (
@@ -386,12 +385,11 @@ mod tests {
 
     #[test]
     fn values_upstream_does_not_check_are_accepted() {
-        let cases: [&[(&str, &str)]; 6] = [
+        let cases: [&[(&str, &str)]; 5] = [
             &[("concurrent-deployment-syncs", "-4")],
             &[("kube-api-qps", "-1"), ("kube-api-burst", "-1")],
             &[("leader-elect", "false"), ("leader-elect-resource-lock", "endpoints")],
             &[("secure-port", "0"), ("tls-cert-file", "a")],
-            &[("feature-gates", "kube:Whatever=true,Other=0")],
             &[("leader-elect-lease-duration", "0")],
         ];
         for flags in cases {
@@ -401,8 +399,15 @@ mod tests {
 
     #[test]
     fn what_has_no_effect_yet_is_collected() {
-        let flags =
-            [("controllers", "*,job"), ("cluster-name", "x"), ("concurrent-job-syncs", "3"), ("v", "2"), ("vmodule", "a=1")];
-        assert_eq!(config(&flags).unwrap().without_effect, ["--concurrent-job-syncs", "--vmodule", "job-controller"]);
+        let flags = [
+            ("controllers", "*,job"),
+            ("cluster-name", "x"),
+            ("concurrent-job-syncs", "3"),
+            ("v", "2"),
+            ("vmodule", "a=1"),
+            ("feature-gates", "PodDeletionCost=false,ComponentFlagz=false"),
+        ];
+        let named = ["--concurrent-job-syncs", "--vmodule", "--feature-gates=PodDeletionCost", "job-controller"];
+        assert_eq!(config(&flags).unwrap().without_effect, named);
     }
 }

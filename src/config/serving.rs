@@ -166,7 +166,6 @@ fn tls(options: &Options) -> Result<Tls, ConfigError> {
     if !["", "VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13"].contains(&min_version.as_str()) {
         return Err(ConfigError::TlsVersion(min_version));
     }
-    let group = |text: String| text.parse().map_err(|_| ConfigError::Curve(text));
     Ok(Tls {
         certificate,
         named: options.list("tls-sni-cert-key").iter().map(|text| named_pair(text)).collect(),
@@ -174,8 +173,28 @@ fn tls(options: &Options) -> Result<Tls, ConfigError> {
         max_streams: u32::try_from(options.int("http2-max-streams-per-connection")).ok().filter(|n| *n > 0).unwrap_or(100),
         min_version,
         cipher_suites: options.list("tls-cipher-suites"),
-        groups: options.list("tls-curve-preferences").into_iter().map(group).collect::<Result<_, _>>()?,
+        groups: groups(&options.list("tls-curve-preferences"))?,
     })
+}
+
+/// Key exchange groups that Go knows: P-256, P-384, P-521, X25519, and three with ML-KEM.
+const KNOWN_GROUPS: [u16; 7] = [23, 24, 25, 29, 4587, 4588, 4589];
+
+/// The numbers in `list`, with upstream's checks; that they are numbers was checked when they were typed.
+fn groups(list: &[String]) -> Result<Vec<u16>, ConfigError> {
+    let mut groups = Vec::with_capacity(list.len());
+    for text in list {
+        let number: i64 = text.parse().unwrap_or_default();
+        let group = u16::try_from(number).ok().filter(|group| *group > 0).ok_or(ConfigError::CurveRange(number))?;
+        if groups.contains(&group) {
+            return Err(ConfigError::CurveTwice(group));
+        }
+        if !KNOWN_GROUPS.contains(&group) {
+            return Err(ConfigError::Curve(group));
+        }
+        groups.push(group);
+    }
+    Ok(groups)
 }
 
 /// `certificate,key[:name,...]`, whose form was checked when it was typed.

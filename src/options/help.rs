@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use super::parse::short_of;
 use super::{Flag, Kind, Value, table};
+use crate::features;
 use crate::registry::ControllerRegistry;
 
 const ABOUT: &str = "\
@@ -62,6 +63,10 @@ fn left(flag: &Flag) -> String {
 
 fn right(flag: &Flag, registry: &ControllerRegistry) -> String {
     let mut text = flag.help.to_owned();
+    if flag.kind == Kind::Gates {
+        text.push_str("; these are:");
+        features::help().for_each(|line| text.push_str(&format!("\n        {line}")));
+    }
     if flag.name == "controllers" {
         let _ = write!(text, "\nAll controllers: {}", registry.names().join(", "));
         let _ = write!(text, "\nDisabled-by-default controllers: {}", registry.names_off_by_default().join(", "));
@@ -91,6 +96,7 @@ mod tests {
             " (default \"kube-controller-manager\")\n",
             " (default [/healthz,/readyz,/livez])\n",
             " (default [*])\n",
+            "[component:]Gate=<bool>; these are:\n        kube:APIResponseCompression=true|false (BETA - default=true)\n",
         ];
         for part in expected {
             assert!(text.contains(part), "{part:?} is missing in:\n{text}");

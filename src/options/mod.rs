@@ -117,6 +117,8 @@ impl Options {
     getter!(float32, Float32, f32);
     getter!(text, Text, String);
     getter!(list, List, Vec<String>);
+    getter!(gates, Gates, Vec<String>);
+    getter!(map, Map, BTreeMap<String, String>);
     getter!(ip, Ip, IpAddr);
 
     pub(crate) fn value(&self, flag: &str) -> &Value {
@@ -150,7 +152,8 @@ impl Options {
         let entry = self.entries.get_mut(flag.name).expect("every flag of the table has an entry");
         // A list grows with each use; the first one replaces the default.
         match (&mut entry.value, value) {
-            (Value::List(old), Value::List(new)) if entry.given => old.extend(new),
+            (Value::List(old), Value::List(new)) | (Value::Gates(old), Value::Gates(new)) if entry.given => old.extend(new),
+            (Value::Map(old), Value::Map(new)) if entry.given => old.extend(new),
             (old, new) => *old = new,
         }
         entry.given = true;

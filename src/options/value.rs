@@ -1,5 +1,6 @@
 //! Values of flags: read from text with Go's rules and messages, printed as Go prints them.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
 
@@ -23,6 +24,10 @@ pub enum Value {
     Text(String),
     /// Several texts.
     List(Vec<String>),
+    /// Texts by their names.
+    Map(BTreeMap<String, String>),
+    /// Settings of gates, each as `[component:]Gate=<bool>`.
+    Gates(Vec<String>),
     /// An IP address.
     Ip(IpAddr),
 }
@@ -43,10 +48,10 @@ impl Value {
             Kind::Ip => text.trim().parse().map(Self::Ip).map_err(|_| format!("failed to parse IP: {text:?}")),
             Kind::Int32Slice => int32_slice(text).map(Self::List),
             Kind::CertKeys => cert_key(text).map(Self::List),
-            Kind::StringMap => string_map(text).map(Self::List),
+            Kind::StringMap => string_map(text).map(Self::Map),
             Kind::Quantity => quantity(text).map(Self::Text),
             Kind::Vmodule => vmodule(text).map(Self::Text),
-            Kind::Gates => Ok(Self::List(parts(text).map(str::to_owned).collect())),
+            Kind::Gates => Ok(Self::Gates(parts(text).map(str::to_owned).collect())),
         }
     }
 
@@ -69,6 +74,16 @@ impl fmt::Display for Value {
             Self::Float(value) => write!(f, "{value}"),
             Self::Text(value) => f.write_str(value),
             Self::List(items) => write!(f, "[{}]", csv::join(items)),
+            Self::Map(map) => {
+                let items: Vec<String> = map.iter().map(|(key, value)| format!("{key}={value}")).collect();
+                write!(f, "[{}]", csv::join(&items))
+            }
+            Self::Gates(items) => {
+                let mut pairs: Vec<(&str, &str)> = items.iter().map(|item| item.split_once(':').unwrap_or(("", item))).collect();
+                pairs.sort_by_key(|(component, _)| *component);
+                let pairs: Vec<String> = pairs.iter().map(|(component, gate)| format!("{component}:{gate}")).collect();
+                f.write_str(&pairs.join(","))
+            }
             Self::Ip(value) => write!(f, "{value}"),
         }
     }
@@ -152,12 +167,17 @@ fn cert_key(text: &str) -> Result<Vec<String>, String> {
     }
 }
 
-fn string_map(text: &str) -> Result<Vec<String>, String> {
-    let items = csv::split(text)?;
-    match items.iter().find(|item| !item.contains('=')) {
-        Some(item) => Err(format!("{item} must be formatted as key=value")),
-        None => Ok(items),
+/// One pair may hold commas; of several each is a field of CSV.
+fn string_map(text: &str) -> Result<BTreeMap<String, String>, String> {
+    if text.is_empty() {
+        return Ok(BTreeMap::new());
     }
+    let items = if text.matches('=').count() == 1 { vec![text.trim_matches('"').to_owned()] } else { csv::split(text)? };
+    let pair = |item: String| match item.split_once('=') {
+        Some((key, value)) => Ok((key.to_owned(), value.to_owned())),
+        None => Err(format!("{item} must be formatted as key=value")),
+    };
+    items.into_iter().map(pair).collect()
 }
 
 fn quantity(text: &str) -> Result<String, String> {
@@ -205,7 +225,11 @@ mod tests {
             (Kind::Int32Slice, "29,0x17", "[29,23]"),
             (Kind::CertKeys, "c.crt,k.key:a.example,b.example", r#"["c.crt,k.key:a.example,b.example"]"#),
             (Kind::Quantity, "64Mi", "64Mi"),
-            (Kind::Gates, "A=true,kube:B=false", "[A=true,kube:B=false]"),
+            (Kind::Gates, "kube:B=false, A=true,", ":A=true,kube:B=false"),
+            (Kind::Gates, "", ""),
+            (Kind::StringMap, "m,l=a,b", r#"["m,l=a,b"]"#),
+            (Kind::StringMap, r#""n,l=a,b","m,l=""#, r#"["m,l=","n,l=a,b"]"#),
+            (Kind::StringMap, "", "[]"),
             (Kind::Level, "4", "4"),
         ];
         for (kind, typed, printed) in cases {
@@ -228,6 +252,7 @@ mod tests {
             (Kind::Level, "4294967296", r#"strconv.ParseUint: parsing "4294967296": value out of range"#),
             (Kind::CertKeys, "only.crt", "expected comma separated certificate and key file paths"),
             (Kind::StringMap, "a", "a must be formatted as key=value"),
+            (Kind::StringMap, "m,l=a,n,l=b", "m must be formatted as key=value"),
             (Kind::Vmodule, "main", "syntax error: expect comma-separated list of filename=N"),
         ];
         for (kind, typed, reason) in cases {

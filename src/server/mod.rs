@@ -30,7 +30,7 @@ use tokio::time::Instant;
 use connection::{HEAD, Terms, listen};
 
 use crate::access::{Access, NOSNIFF, Peer, text};
-use crate::config::Serving;
+use crate::config::{MetricsSettings, Serving};
 use crate::exposition;
 use crate::health::{HealthChecks, Probe};
 use crate::logs::Verbosity;
@@ -77,8 +77,8 @@ pub struct Endpoints {
     pub metrics: Registry,
     /// `/metrics/slis`.
     pub slis: Registry,
-    /// Families that `/metrics` leaves out.
-    pub disabled_metrics: Arc<[String]>,
+    /// What `/metrics` shows of them.
+    pub shown: Arc<MetricsSettings>,
     /// `/configz`.
     pub configz: Arc<str>,
     /// `/flagz` and `/statusz`.
@@ -239,7 +239,11 @@ async fn configz(State(endpoints): State<Endpoints>) -> Response {
     ([(header::CONTENT_TYPE, "application/json"), NOSNIFF], endpoints.configz.to_string()).into_response()
 }
 
-async fn zpage(page: Page, State(endpoints): State<Endpoints>, request: Request) -> Response {
+async fn zpage(page: Page, state: State<Endpoints>, request: Request) -> Response {
+    let State(endpoints) = &state;
+    if !endpoints.zpages.has(page) {
+        return not_found(state, request).await;
+    }
     endpoints.zpages.answer(page, &request.into_parts().0)
 }
 
@@ -277,7 +281,7 @@ async fn version() -> Response {
 }
 
 async fn metrics(State(endpoints): State<Endpoints>) -> Response {
-    match with_census(endpoints.metrics.gather(), &endpoints.disabled_metrics) {
+    match with_census(endpoints.metrics.gather(), &endpoints.shown) {
         Ok(families) => exposition(&endpoints, &families),
         Err(error) => {
             text(StatusCode::INTERNAL_SERVER_ERROR, format!("An error has occurred while gathering metrics: {error}\n"))
@@ -305,19 +309,22 @@ mod tests {
     use tower::Service;
 
     use super::*;
+    use crate::config::Features;
     use crate::options::Options;
 
     fn endpoints() -> Endpoints {
         let slis = Registry::new();
         let metrics = Registry::new();
-        crate::metrics::register(&metrics).unwrap();
+        let options = Options::default();
+        let features = Features::new(&options).unwrap();
+        crate::metrics::register(&metrics, &features).unwrap();
         Endpoints {
             health: HealthChecks::new(&slis, &metrics, 7, false).unwrap(),
             metrics,
             slis,
-            disabled_metrics: Arc::new(["version_info".to_owned()]),
+            shown: Arc::new(MetricsSettings { disabled: ["version_info".to_owned()].into(), ..MetricsSettings::default() }),
             configz: "{}".into(),
-            zpages: Zpages::new(&Options::default(), Clock::system()),
+            zpages: Zpages::new(&options, &features, Clock::system()),
             debug: debug_pages(),
             verbosity: None,
             started: 7,

@@ -1,0 +1,181 @@
+//! What `/metrics` shows of what is counted.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::json;
+
+use super::ConfigError;
+use crate::options::Options;
+
+/// The values that labels may have, by metric and label; any where a label is not named.
+pub type AllowedValues = BTreeMap<String, BTreeMap<String, BTreeSet<String>>>;
+
+/// Which families are shown, and with which values of labels.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct MetricsSettings {
+    /// Families that are not shown.
+    pub disabled: BTreeSet<String>,
+    /// What other values become `unexpected` for.
+    pub allowed: AllowedValues,
+}
+
+const NAME: &str = "[a-zA-Z_:][a-zA-Z0-9_:]*";
+const LABEL: &str = "[a-zA-Z_][a-zA-Z0-9_]*";
+
+/// Reads the flags of metrics; errors have upstream's texts. The manifest is read.
+pub(super) fn read(options: &Options) -> Result<MetricsSettings, Vec<ConfigError>> {
+    let mut errors = Vec::new();
+    let mut invalid = |field: &str, value: &serde_json::Value, detail: String| {
+        let field = if field.is_empty() { String::new() } else { format!(".{field}") };
+        errors.push(ConfigError::Metrics(format!("metrics{field}: Invalid value: {value}: {detail}")));
+    };
+    let hidden = options.text("show-hidden-metrics-for-version");
+    if !hidden.is_empty() && hidden != "1.35" {
+        let detail = "must be omitted or have the value '1.35'; only the previous minor version is allowed";
+        invalid("showHiddenMetricsForVersion", &json!(hidden), detail.to_owned());
+    }
+    let disabled = options.list("disabled-metrics");
+    if let Some(wrong) = disabled.iter().find(|name| !is_name(name, true)) {
+        let detail = format!("must be fully qualified metric names matching \"^{NAME}$\", got {wrong:?}");
+        invalid("disabledMetrics", &json!(disabled), detail);
+    }
+    let (typed, manifest) = (options.map("allow-metric-labels"), options.text("allow-metric-labels-manifest"));
+    let mut allowed = allowed(&typed).unwrap_or_else(|detail| {
+        invalid("allowListMapping", &json!(typed), detail);
+        AllowedValues::new()
+    });
+    if !manifest.is_empty() {
+        match from_manifest(&manifest) {
+            Ok(read) if typed.is_empty() => allowed = read,
+            Ok(_) => {
+                let mut all = json!({"allowListMapping": typed, "allowListMappingManifest": manifest});
+                if !disabled.is_empty() {
+                    all["disabledMetrics"] = json!(disabled);
+                }
+                invalid("", &all, "cannot specify both allowListMapping and allowListMappingManifest".to_owned());
+            }
+            Err(detail) => invalid("allowListMappingManifest", &json!(manifest), detail),
+        }
+    }
+    if errors.is_empty() { Ok(MetricsSettings { disabled: disabled.into_iter().collect(), allowed }) } else { Err(errors) }
+}
+
+/// A file of the same pairs as in the flag.
+fn from_manifest(path: &str) -> Result<AllowedValues, String> {
+    let text = std::fs::read_to_string(path).map_err(|error| format!("failed to read allow list manifest: {error}"))?;
+    let pairs: Option<BTreeMap<String, String>> =
+        serde_saphyr::from_str(&text).map_err(|error| format!("failed to parse allow list manifest: {error}"))?;
+    let pairs = pairs.unwrap_or_default();
+    allowed(&pairs).map_err(|detail| {
+        let inner = format!("metrics.allowListMappingManifest: Invalid value: {}: {detail}", json!(pairs));
+        format!("invalid allow list mapping in manifest: [{inner}]")
+    })
+}
+
+/// From `metric,label` and `value,value`.
+fn allowed(pairs: &BTreeMap<String, String>) -> Result<AllowedValues, String> {
+    let mut allowed = AllowedValues::new();
+    for (key, values) in pairs {
+        let (metric, label) = key.split_once(',').filter(|(metric, label)| is_name(metric, true) && is_name(label, false)).ok_or(
+            format!("must have keys with format `metricName,labelName` where metricName matches {NAME:?} and labelName matches {LABEL:?}"),
+        )?;
+        let values = values.split(',').map(str::to_owned).collect();
+        allowed.entry(metric.to_owned()).or_default().insert(label.to_owned(), values);
+    }
+    Ok(allowed)
+}
+
+/// Whether `text` is a name of a metric, or without a colon, of a label.
+fn is_name(text: &str, colon: bool) -> bool {
+    let is_first = |b: u8| b.is_ascii_alphabetic() || b == b'_' || colon && b == b':';
+    let bytes = text.as_bytes();
+    bytes.first().copied().is_some_and(is_first) && bytes.iter().all(|b| is_first(*b) || b.is_ascii_digit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(flags: &[(&str, &str)]) -> Result<MetricsSettings, String> {
+        let mut options = Options::default();
+        for (flag, value) in flags {
+            options.set(flag, value).unwrap();
+        }
+        read(&options).map_err(|errors| super::super::join_errors(&errors))
+    }
+
+    fn values(settings: &MetricsSettings, metric: &str, label: &str) -> Vec<String> {
+        settings.allowed[metric][label].iter().cloned().collect()
+    }
+
+    #[test]
+    fn pairs_come_from_the_flag_or_from_a_file() {
+        let typed =
+            settings(&[("allow-metric-labels", "m,l=b,a"), ("allow-metric-labels", "m,k="), ("disabled-metrics", "x,y:z")]);
+        let typed = typed.unwrap();
+        assert_eq!((values(&typed, "m", "l"), values(&typed, "m", "k")), (vec!["a".into(), "b".into()], vec![String::new()]));
+        assert_eq!(typed.disabled.into_iter().collect::<Vec<_>>(), ["x", "y:z"]);
+
+        let directory = tempfile::tempdir().unwrap();
+        let file = |text: &str| {
+            let path = directory.path().join("manifest.yaml");
+            std::fs::write(&path, text).unwrap();
+            settings(&[("allow-metric-labels-manifest", path.to_str().unwrap())])
+        };
+        let read = file("metric1,label1: v1,v2\n\"metric2,label2\": \"v3\"\nmetric2,code: 200\n").unwrap();
+        assert_eq!(
+            (values(&read, "metric1", "label1"), values(&read, "metric2", "label2")),
+            (vec!["v1".into(), "v2".into()], vec!["v3".into()])
+        );
+        assert_eq!(values(&read, "metric2", "code"), ["200"]);
+        assert_eq!(file("").unwrap(), MetricsSettings::default());
+        for (text, part) in [
+            ("- metric1,label1:v1\n", "failed to parse allow list manifest: "),
+            (
+                "metric1: v1\n",
+                "invalid allow list mapping in manifest: [metrics.allowListMappingManifest: Invalid value: {\"metric1\":\"v1\"}: must",
+            ),
+        ] {
+            let error = file(text).unwrap_err();
+            assert!(error.starts_with("metrics.allowListMappingManifest: Invalid value: \"/") && error.contains(part), "{error}");
+        }
+    }
+
+    #[test]
+    fn values_without_sense_are_refused_in_upstreams_words() {
+        let keys = "must have keys with format `metricName,labelName` where metricName matches \"[a-zA-Z_:][a-zA-Z0-9_:]*\" and labelName \
+                    matches \"[a-zA-Z_][a-zA-Z0-9_]*\"";
+        let cases: [(&[(&str, &str)], String); 7] = [
+            (
+                &[("show-hidden-metrics-for-version", "1.36")],
+                "metrics.showHiddenMetricsForVersion: Invalid value: \"1.36\": must be omitted or have the value '1.35'; only the \
+                 previous minor version is allowed"
+                    .into(),
+            ),
+            (
+                &[("disabled-metrics", "a,b-c")],
+                "metrics.disabledMetrics: Invalid value: [\"a\",\"b-c\"]: must be fully qualified metric names matching \
+                 \"^[a-zA-Z_:][a-zA-Z0-9_:]*$\", got \"b-c\""
+                    .into(),
+            ),
+            (&[("allow-metric-labels", "m=a")], format!("metrics.allowListMapping: Invalid value: {{\"m\":\"a\"}}: {keys}")),
+            (&[("allow-metric-labels", "-m,l=a")], format!("metrics.allowListMapping: Invalid value: {{\"-m,l\":\"a\"}}: {keys}")),
+            (&[("allow-metric-labels", "m,:l=a")], format!("metrics.allowListMapping: Invalid value: {{\"m,:l\":\"a\"}}: {keys}")),
+            (
+                &[("allow-metric-labels-manifest", "/nowhere")],
+                "metrics.allowListMappingManifest: Invalid value: \"/nowhere\": failed to read allow list manifest: No such file or \
+                 directory (os error 2)"
+                    .into(),
+            ),
+            (
+                &[("allow-metric-labels", "m,l=a"), ("allow-metric-labels-manifest", "/dev/null")],
+                "metrics: Invalid value: {\"allowListMapping\":{\"m,l\":\"a\"},\"allowListMappingManifest\":\"/dev/null\"}: cannot \
+                 specify both allowListMapping and allowListMappingManifest"
+                    .into(),
+            ),
+        ];
+        for (flags, error) in cases {
+            assert_eq!(settings(flags).unwrap_err(), error, "{flags:?}");
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! Which release of Kubernetes to be like: `--emulated-version` and `--min-compatibility-version`.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use super::FeatureError;
+
+/// The component that flags mean when they name none, and the only one there is.
+pub(super) const COMPONENT: &str = "kube";
+
+/// `1.36`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Release {
+    major: u64,
+    minor: u64,
+}
+
+/// The release we are, and the oldest one to be like.
+const NEWEST: Release = Release { major: 1, minor: 36 };
+const OLDEST: Release = Release { major: 1, minor: 33 };
+
+impl Release {
+    fn previous(self) -> Self {
+        Self { minor: self.minor.saturating_sub(1), ..self }
+    }
+}
+
+impl fmt::Display for Release {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.major, self.minor)
+    }
+}
+
+/// The release whose behaviour is shown, and the oldest that has to get along with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Releases {
+    pub(crate) emulated: Release,
+    pub(crate) oldest_compatible: Release,
+}
+
+impl Releases {
+    /// Reads both flags. Errors of syntax stand alone; those of range are reported together.
+    pub(super) fn new(emulated: &[String], oldest_compatible: &[String]) -> Result<Self, Vec<FeatureError>> {
+        let emulated = one(emulated).map_err(|error| vec![error])?.unwrap_or(NEWEST);
+        let oldest_compatible = one(oldest_compatible).map_err(|error| vec![error])?;
+        let oldest_compatible = oldest_compatible.unwrap_or_else(|| emulated.previous().max(OLDEST));
+        let mut errors = Vec::new();
+        if !(OLDEST..=NEWEST).contains(&emulated) {
+            errors.push(FeatureError::Emulated(emulated, OLDEST, NEWEST));
+        }
+        if !(OLDEST..=emulated).contains(&oldest_compatible) {
+            errors.push(FeatureError::Compatible(oldest_compatible, OLDEST, emulated));
+        }
+        if errors.is_empty() { Ok(Self { emulated, oldest_compatible }) } else { Err(errors) }
+    }
+
+    /// The minor number that the table of gates counts in.
+    pub(super) fn minor(self) -> u8 {
+        u8::try_from(self.emulated.minor).unwrap_or(u8::MAX)
+    }
+}
+
+/// The release that a list of `[component=]major.minor` gives to our component.
+fn one(list: &[String]) -> Result<Option<Release>, FeatureError> {
+    let mut found = BTreeMap::new();
+    for item in list {
+        let (component, text) = match item.split_once('=') {
+            Some((component, text)) => (component.trim(), text.trim()),
+            None => (COMPONENT, item.as_str()),
+        };
+        let release = parse(component, text)?;
+        if let Some(other) = found.insert(component, release) {
+            let component = component.to_owned();
+            return Err(FeatureError::DuplicateVersion { component, first: other, second: release });
+        }
+    }
+    if let Some(unknown) = found.keys().find(|component| **component != COMPONENT) {
+        return Err(FeatureError::Component((*unknown).to_owned()));
+    }
+    Ok(found.remove(COMPONENT))
+}
+
+/// Upstream's rules: numbers with dots between them, whatever may follow.
+fn parse(component: &str, text: &str) -> Result<Release, FeatureError> {
+    let trimmed = text.trim_start();
+    let trimmed = trimmed.strip_prefix('v').unwrap_or(trimmed);
+    let end = trimmed.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(trimmed.len());
+    let numbers: Vec<&str> = trimmed[..end].split('.').take_while(|part| !part.is_empty()).collect();
+    let number = |part: &str| part.parse::<u64>().map_err(|_| FeatureError::Version(format!("illegal version string {text:?}")));
+    match numbers[..] {
+        [] => Err(FeatureError::Version(format!("could not parse {text:?} as version"))),
+        [_] => Err(FeatureError::Version(format!("illegal version string {text:?}"))),
+        [major, ..] if major.len() > 1 && major.starts_with('0') => {
+            Err(FeatureError::Version(format!("illegal zero-prefixed version component {major:?} in {text:?}")))
+        }
+        [_, _, patch, ..] if number(patch)? != 0 => {
+            Err(FeatureError::Patch { component: component.to_owned(), version: numbers.join(".") })
+        }
+        [major, minor, ..] => Ok(Release { major: number(major)?, minor: number(minor)? }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list(text: &str) -> Vec<String> {
+        text.split(',').filter(|item| !item.is_empty()).map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn releases_are_read_as_upstream_reads_them() {
+        // (emulated, oldest compatible, what comes of it)
+        let cases = [
+            ("", "", "1.36 1.35"),
+            ("1.35", "", "1.35 1.34"),
+            ("kube=v1.33", "", "1.33 1.33"),
+            ("1.35.0", "kube=1.33", "1.35 1.33"),
+            ("", "1.36", "1.36 1.36"),
+            (
+                "1.32",
+                "",
+                "[emulation version 1.32 is not between [1.33, 1.36.0], minCompatibilityVersion version 1.33 is not between [1.33, 1.32]]",
+            ),
+            ("1.37", "1.34", "emulation version 1.37 is not between [1.33, 1.36.0]"),
+            ("1.35", "1.36", "minCompatibilityVersion version 1.36 is not between [1.33, 1.35]"),
+            ("", "1.32", "minCompatibilityVersion version 1.32 is not between [1.33, 1.36]"),
+            ("1.35.2", "", "patch version not allowed, got: kube=1.35.2"),
+            ("1.35,kube=1.34", "", "duplicate version flag, kube=1.35 and kube=1.34"),
+            ("wardle=1.2", "", "component not registered: wardle"),
+            ("new", "", "could not parse \"new\" as version"),
+            ("1", "", "illegal version string \"1\""),
+            ("01.35", "", "illegal zero-prefixed version component \"01\" in \"01.35\""),
+        ];
+        for (emulated, oldest, expected) in cases {
+            let found = match Releases::new(&list(emulated), &list(oldest)) {
+                Ok(releases) => format!("{} {}", releases.emulated, releases.oldest_compatible),
+                Err(errors) if errors.len() == 1 => errors[0].to_string(),
+                Err(errors) => format!("[{}]", errors.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")),
+            };
+            assert_eq!(found, expected, "--emulated-version={emulated} --min-compatibility-version={oldest}");
+        }
+    }
+}

@@ -5,6 +5,7 @@ mod apiserver;
 mod chart;
 mod cli;
 mod commands;
+mod conformance;
 mod custom;
 mod dev;
 mod election;

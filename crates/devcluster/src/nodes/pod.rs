@@ -7,6 +7,9 @@ use steersman_runtime::resource::{self, ResourceType};
 
 use super::BEHAVIOUR;
 
+/// Pods name it unless they name another.
+const DEFAULT_SCHEDULER: &str = "default-scheduler";
+
 /// What the simulation reads of a pod.
 #[derive(Debug)]
 pub(super) struct SimPod {
@@ -20,8 +23,8 @@ pub(super) struct SimPod {
     pub(super) init_containers: Vec<Container>,
     /// Whether ended containers start again.
     pub(super) restart_policy: Box<str>,
-    /// Whether something else decides when it may be scheduled.
-    pub(super) gated: bool,
+    /// Whether it may be scheduled, and by the default scheduler, in whose place these nodes bind pods.
+    pub(super) schedulable: bool,
     /// Whether a container waits with a reason, as one that crash-loops or cannot be pulled.
     pub(super) waiting: bool,
     /// What was reported of its containers so far.
@@ -86,6 +89,13 @@ struct SpecWire {
     init_containers: Vec<Container>,
     restart_policy: Box<str>,
     scheduling_gates: Vec<serde::de::IgnoredAny>,
+    scheduler_name: Box<str>,
+}
+
+impl SpecWire {
+    fn schedulable(&self) -> bool {
+        self.scheduling_gates.is_empty() && matches!(&*self.scheduler_name, "" | DEFAULT_SCHEDULER)
+    }
 }
 
 #[derive(Deserialize, Default)]
@@ -125,10 +135,10 @@ impl Object for SimPod {
         Ok(Self {
             pod,
             behaviour: wire.metadata.annotations.remove(BEHAVIOUR).unwrap_or_default(),
+            schedulable: wire.spec.schedulable(),
             containers: wire.spec.containers,
             init_containers: wire.spec.init_containers,
             restart_policy: wire.spec.restart_policy,
-            gated: !wire.spec.scheduling_gates.is_empty(),
             waiting: wire.status.container_statuses.iter().any(|status| status.state.waiting.is_some()),
             reported: wire.status.container_statuses,
             address: wire.status.pod_ip,

@@ -85,10 +85,10 @@ impl State {
             }
             Phase::Succeeded | Phase::Failed => Self::Ended,
             _ if view.node.is_none() => {
-                if pod.gated {
-                    Self::Ended
-                } else {
+                if pod.schedulable {
                     Self::Unscheduled
+                } else {
+                    Self::Ended
                 }
             }
             Phase::Running if pod.waiting => Self::Waiting,
@@ -303,12 +303,16 @@ mod tests {
         let gone = json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z" } });
         let waiting = json!({ "status": { "containerStatuses": [{ "name": "c", "state": { "waiting": { "reason": "CrashLoopBackOff" } } }] } });
         let gated = json!({ "spec": { "schedulingGates": [{ "name": "g" }] } });
+        let scheduled_by = |name: &str| json!({ "spec": { "schedulerName": name } });
+        let (others, ours) = (scheduled_by("nobody"), scheduled_by("default-scheduler"));
         let never = json!({ "spec": { "restartPolicy": "Never" } });
         let (n, none) = (Some("n"), &json!({}));
         // (why, annotation, node, phase, extra, action)
         let cases = [
             ("new", None, None, "Pending", none, Action::Bind),
             ("gated", None, None, "Pending", &gated, Action::Nothing),
+            ("another scheduler's", None, None, "Pending", &others, Action::Nothing),
+            ("the default scheduler's", None, None, "Pending", &ours, Action::Bind),
             ("bound", None, n, "Pending", none, Action::Report(Health::Unready)),
             ("running", None, n, "Running", none, Action::Report(Health::Ready)),
             ("ready", None, n, "Running", &ready, Action::Nothing),

@@ -1,0 +1,29 @@
+//! The promises of an API server, kept where nodes and controllers are at work: by the embedded server through HTTPS, or by the cluster
+//! that `KUBEBUILDER_ASSETS` or `KUBECONFIG` names.
+
+use futures::StreamExt;
+use steersman_devcluster::conformance;
+use steersman_runtime::client::{connect, load_config};
+
+use crate::harness::Cluster;
+
+/// Checks under way at once; most of their time is waiting for watches to end.
+const AT_ONCE: usize = 8;
+
+#[test]
+fn every_promise_is_kept_among_nodes_and_controllers() {
+    let Some(cluster) = Cluster::start() else { return };
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let broken: Vec<String> = runtime.block_on(async {
+        let client = connect(&load_config(Some(cluster.kubeconfig()), None).unwrap()).unwrap();
+        let checks = futures::stream::iter(conformance::checks()).map(|check| {
+            let client = client.clone();
+            async move {
+                let outcome = conformance::run(check, &client).await;
+                outcome.err().map(|why| format!("{} {}: {why}", check.area, check.name))
+            }
+        });
+        checks.buffer_unordered(AT_ONCE).filter_map(std::future::ready).collect().await
+    });
+    assert!(broken.is_empty(), "\n{}", broken.join("\n"));
+}

@@ -1,0 +1,219 @@
+//! The life of a manager.
+//!
+//! connect -> serve -> warm caches -> elect -> build controllers -> run them -> stop: controllers, Lease, events, informers
+
+mod error;
+mod term;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use prometheus::Registry;
+use rand::Rng;
+use steersman_runtime::clock::Clock;
+use steersman_runtime::controller::DebugPages;
+use steersman_runtime::events::EventRecorder;
+use steersman_runtime::informer::InformerFactory;
+use steersman_runtime::leader::{ElectionConfig, Elector};
+use steersman_runtime::tasks::{CancellationToken, Tasks};
+use steersman_runtime::workqueue::QueueMetrics;
+
+use crate::access::{Access, AccessMetrics};
+use crate::api::{Clients, Connection, Delegate, wait_as_candidate, wait_for_api_server};
+use crate::config::{self, Config, ElectionSettings, Serving};
+use crate::health::{Check, Finding, HealthChecks, Phase, Progress, Scope};
+use crate::logs::Verbosity;
+use crate::server::{Endpoints, Server};
+use crate::zpages::Zpages;
+use crate::{metrics, version};
+
+pub use error::RunError;
+use term::{Surroundings, Term};
+
+/// Time for one attempt of a list, which may be hundreds of megabytes; a connection that is dead is noticed long before.
+const LIST_TIMEOUT: Duration = Duration::from_secs(300);
+/// Time for one attempt to find out whether the API server is well.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A manager that is connected and has its port, and does nothing yet.
+pub struct Manager {
+    config: Config,
+    clients: Clients,
+    clock: Clock,
+    registry: Registry,
+    queue_metrics: QueueMetrics,
+    debug: DebugPages,
+    health: HealthChecks,
+    progress: Progress,
+    server: Option<(Server, Endpoints)>,
+    address: Option<SocketAddr>,
+}
+
+impl Manager {
+    /// Registers metrics and binds the port. Must be called inside a runtime.
+    pub fn new(config: Config, connection: Connection, clock: Clock) -> Result<Self, RunError> {
+        let (registry, slis) = (Registry::new(), Registry::new());
+        metrics::register(&registry, &config.features)?;
+        let clients = Clients::new(connection, &config, &registry)?;
+        let queue_metrics = QueueMetrics::register(&registry)?;
+        let started = clock.now().as_second();
+        let health = HealthChecks::new(&slis, &registry, started, config.strict_health_checks)?;
+        let debug = DebugPages::default();
+        let mut address = None;
+        let server = match &config.serving {
+            Some(serving) => {
+                let access = access(serving, &clients, &queue_metrics, &registry, &clock)?;
+                let server = Server::bind(serving, access, &clock)?;
+                address = server.local_addr().ok();
+                let endpoints = Endpoints {
+                    health: health.clone(),
+                    metrics: registry.clone(),
+                    slis,
+                    shown: config.metrics.clone().into(),
+                    configz: config.configz().into(),
+                    zpages: Zpages::new(config.options(), &config.features, clock.clone()),
+                    debug: debug.clone(),
+                    verbosity: None,
+                    started,
+                };
+                Some((server, endpoints))
+            }
+            None => None,
+        };
+        let progress = Progress::checked_by(&health);
+        Ok(Self { config, clients, clock, registry, queue_metrics, debug, health, progress, server, address })
+    }
+
+    /// Lets clients change `verbosity` at `/debug/flags/v`, unless `--profiling=false`.
+    #[must_use]
+    pub fn with_verbosity(mut self, verbosity: Verbosity) -> Self {
+        if let Some((_, endpoints)) = &mut self.server {
+            endpoints.verbosity = self.config.options().bool("profiling").then_some(verbosity);
+        }
+        self
+    }
+
+    /// Where health and metrics are served.
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.address
+    }
+
+    /// The checks, as `/healthz`, `/livez` and `/readyz` run them.
+    pub fn health(&self) -> HealthChecks {
+        self.health.clone()
+    }
+
+    /// The metrics, as `/metrics` shows them.
+    pub fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    /// Works until `stop`, then stops in order and gives the Lease up.
+    ///
+    /// # Errors
+    /// Every other way to end. After [`RunError::LeaseLost`] no write is under way and none will be sent.
+    pub async fn run(mut self, stop: CancellationToken) -> Result<(), RunError> {
+        let tasks = Tasks::default();
+        self.registry.register(Box::new(tasks.panics()))?;
+        let background = CancellationToken::new();
+        self.health.add("shutdown", Scope::Ready, shutdown_check(&stop));
+        let server = self.server.take();
+        let elector = match self.config.election.clone() {
+            Some(settings) => Some(self.elector(&settings, &tasks, &background)?),
+            None => None,
+        };
+        if let Some((server, endpoints)) = server {
+            let access = server.access();
+            tokio::select! {
+                () = stop.cancelled() => return Ok(()),
+                looked_up = access.look_up() => looked_up?,
+            }
+            let until = background.clone();
+            tasks.spawn("authentication", async move { access.follow(until).await });
+            tasks.spawn("server", server.run(endpoints, background.clone()));
+        }
+
+        let probe = self.clients.make("controller-manager", PROBE_TIMEOUT);
+        let is_candidate = elector.is_some();
+        let healthy = async { if is_candidate { wait_as_candidate(&probe).await } else { wait_for_api_server(&probe).await } };
+        tokio::select! {
+            () = stop.cancelled() => return Ok(()),
+            checked = healthy => checked?,
+        }
+
+        let resync = jittered(self.config.min_resync);
+        let informers = InformerFactory::new(self.clients.make("shared-informers", LIST_TIMEOUT), resync, &self.registry)?;
+        for descriptor in &self.config.controllers.enabled {
+            (descriptor.watches)(&informers);
+        }
+        if self.config.standby_informers {
+            informers.start(&tasks, &background);
+        }
+        self.health.add("informer-sync", Scope::Ready, informer_check(&informers));
+        self.progress.set(Phase::Standby);
+
+        let surroundings = Surroundings { probe, informers, tasks, background };
+        Term::new(&self, &surroundings, &stop, elector.as_ref()).run(elector).await
+    }
+
+    fn elector(&self, settings: &ElectionSettings, tasks: &Tasks, stop: &CancellationToken) -> Result<Elector, RunError> {
+        let host = gethostname::gethostname().into_string().map_err(RunError::HostName)?;
+        let config = ElectionConfig {
+            namespace: settings.namespace.clone(),
+            name: settings.name.clone(),
+            identity: format!("{host}_{}", uuid::Uuid::new_v4()),
+            lease_duration: settings.lease_duration,
+            renew_deadline: settings.renew_deadline,
+            retry_period: settings.retry_period,
+        };
+        // So that one request that hangs cannot use up the whole deadline.
+        let timeout = (settings.renew_deadline / 2).max(Duration::from_secs(1));
+        let client = self.clients.make_for_election(timeout);
+        let recorder = EventRecorder::start(version::COMPONENT, client.clone(), self.clock.clone(), tasks, stop);
+        let elector = Elector::new(config, client, recorder, self.clock.clone(), &self.registry)?;
+        let health = elector.health();
+        self.health.add("leaderElection", Scope::All, Arc::new(move || health.check().map_err(Finding::Failed)));
+        Ok(elector)
+    }
+}
+
+/// Who decides about requests to the server.
+fn access(
+    serving: &Serving,
+    clients: &Clients,
+    queues: &QueueMetrics,
+    registry: &Registry,
+    clock: &Clock,
+) -> Result<Access, RunError> {
+    let config::Access::Delegated(settings) = &serving.access else { return Ok(Access::Open) };
+    let metrics = AccessMetrics::register(registry)?;
+    let Connection { authentication, authorization, .. } = clients.connection();
+    let make = |delegate: &Option<Delegate>, identity| delegate.as_ref().map(|delegate| clients.make_for(delegate, identity));
+    let (authentication, authorization) = (make(authentication, "authentication"), make(authorization, "authorization"));
+    Ok(Access::delegated(settings, authentication, authorization, queues, metrics, clock.clone())?)
+}
+
+/// Fails from the moment the process was asked to end.
+fn shutdown_check(stop: &CancellationToken) -> Check {
+    let stop = stop.clone();
+    Arc::new(move || if stop.is_cancelled() { Err(Finding::Failed("the process is about to end".to_owned())) } else { Ok(()) })
+}
+
+/// Fails until the informers that were started have synced; afterwards it reports what keeps them from being up to date.
+fn informer_check(informers: &InformerFactory) -> Check {
+    let informers = informers.clone();
+    Arc::new(move || {
+        let (waiting, troubles) = (informers.not_synced(), informers.troubles());
+        match (waiting.is_empty(), troubles.is_empty()) {
+            (false, _) => Err(Finding::Failed(format!("not synced: {}", waiting.join(", ")))),
+            (true, false) => Err(Finding::Degraded(troubles.join(", "))),
+            (true, true) => Ok(()),
+        }
+    })
+}
+
+/// Once to twice `duration`.
+fn jittered(duration: Duration) -> Duration {
+    duration.mul_f64(1.0 + rand::rng().random::<f64>())
+}

@@ -3,6 +3,7 @@
 //!
 //! All templates are equal unless given another image, so a ReplicaSet is the new one of a Deployment by default.
 
+mod builder;
 pub(crate) mod gate;
 mod golden;
 mod hands;
@@ -14,7 +15,12 @@ mod takeover;
 pub(crate) mod world;
 
 use serde_json::{Value, json};
-use steersman_runtime::object::{Deployment, Object, ReplicaSet, Uid};
+use steersman_runtime::object::{Deployment, ReplicaSet, Uid};
+
+use builder::Builder;
+
+pub(crate) type DeploymentBuilder = Builder<Deployment>;
+pub(crate) type ReplicaSetBuilder = Builder<ReplicaSet>;
 
 /// The namespace of everything built here.
 pub(crate) const NAMESPACE: &str = "default";
@@ -41,7 +47,7 @@ fn template(image: &str) -> Value {
 
 /// A Deployment called `name` with one replica, 25% surge and 25% unavailable, no deadline and no history limit.
 pub(crate) fn deployment(name: &str) -> DeploymentBuilder {
-    DeploymentBuilder(json!({
+    Builder::new(json!({
         "apiVersion": "apps/v1", "kind": "Deployment",
         "metadata": {
             "name": name, "namespace": NAMESPACE, "uid": format!("uid-of-{name}"), "resourceVersion": "1", "generation": 1,
@@ -57,16 +63,7 @@ pub(crate) fn deployment(name: &str) -> DeploymentBuilder {
     }))
 }
 
-/// Builds a [`Deployment`].
-#[derive(Clone)]
-pub(crate) struct DeploymentBuilder(pub(crate) Value);
-
 impl DeploymentBuilder {
-    pub(crate) fn replicas(mut self, replicas: i32) -> Self {
-        self.0["spec"]["replicas"] = json!(replicas);
-        self
-    }
-
     pub(crate) fn rolling(mut self, max_surge: impl Into<Value>, max_unavailable: impl Into<Value>) -> Self {
         let limits = json!({"maxSurge": max_surge.into(), "maxUnavailable": max_unavailable.into()});
         self.0["spec"]["strategy"] = json!({"type": "RollingUpdate", "rollingUpdate": limits});
@@ -77,38 +74,11 @@ impl DeploymentBuilder {
         self.0["spec"]["strategy"] = json!({"type": "Recreate"});
         self
     }
-
-    /// Sets any field of the spec.
-    pub(crate) fn spec(mut self, field: &str, value: impl Into<Value>) -> Self {
-        self.0["spec"][field] = value.into();
-        self
-    }
-
-    pub(crate) fn annotation(mut self, key: &str, value: &str) -> Self {
-        self.0["metadata"]["annotations"][key] = json!(value);
-        self
-    }
-
-    /// Sets any field of the metadata.
-    pub(crate) fn metadata(mut self, field: &str, value: impl Into<Value>) -> Self {
-        self.0["metadata"][field] = value.into();
-        self
-    }
-
-    /// Sets any field of the status.
-    pub(crate) fn status(mut self, field: &str, value: impl Into<Value>) -> Self {
-        self.0["status"][field] = value.into();
-        self
-    }
-
-    pub(crate) fn build(self) -> Deployment {
-        Deployment::decode(self.0.to_string().as_bytes()).unwrap()
-    }
 }
 
 /// A ReplicaSet called `name` with no replicas, observed, created at second 0 and owned by nobody.
 pub(crate) fn replica_set(name: &str) -> ReplicaSetBuilder {
-    ReplicaSetBuilder(json!({
+    Builder::new(json!({
         "apiVersion": "apps/v1", "kind": "ReplicaSet",
         "metadata": {
             "name": name, "namespace": NAMESPACE, "uid": format!("uid-of-{name}"), "resourceVersion": "1", "generation": 1,
@@ -123,24 +93,10 @@ pub(crate) fn replica_set(name: &str) -> ReplicaSetBuilder {
     }))
 }
 
-/// Builds a [`ReplicaSet`].
-#[derive(Clone)]
-pub(crate) struct ReplicaSetBuilder(pub(crate) Value);
-
 impl ReplicaSetBuilder {
-    /// The size it should have; its status does not follow.
-    pub(crate) fn replicas(mut self, replicas: i32) -> Self {
-        self.0["spec"]["replicas"] = json!(replicas);
-        self
-    }
-
     pub(crate) fn image(mut self, image: &str) -> Self {
         self.0["spec"]["template"] = template(image);
         self
-    }
-
-    pub(crate) fn created(self, second: i64) -> Self {
-        self.metadata("creationTimestamp", time(second))
     }
 
     /// Makes an object with this name and UID its controller.
@@ -152,35 +108,8 @@ impl ReplicaSetBuilder {
         self.metadata("ownerReferences", json!([reference]))
     }
 
-    pub(crate) fn annotation(mut self, key: &str, value: &str) -> Self {
-        self.0["metadata"]["annotations"][key] = json!(value);
-        self
-    }
-
-    /// Sets any field of the metadata.
-    pub(crate) fn metadata(mut self, field: &str, value: impl Into<Value>) -> Self {
-        self.0["metadata"][field] = value.into();
-        self
-    }
-
-    /// Sets any field of the spec.
-    pub(crate) fn spec(mut self, field: &str, value: impl Into<Value>) -> Self {
-        self.0["spec"][field] = value.into();
-        self
-    }
-
-    /// Sets any field of the status.
-    pub(crate) fn status(mut self, field: &str, value: impl Into<Value>) -> Self {
-        self.0["status"][field] = value.into();
-        self
-    }
-
     /// All pods of its status: so many there, and so many of them available.
     pub(crate) fn pods(self, replicas: i32, available: i32) -> Self {
         self.status("replicas", replicas).status("readyReplicas", available).status("availableReplicas", available)
-    }
-
-    pub(crate) fn build(self) -> ReplicaSet {
-        ReplicaSet::decode(self.0.to_string().as_bytes()).unwrap()
     }
 }

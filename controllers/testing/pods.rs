@@ -3,11 +3,14 @@
 use serde_json::{Value, json};
 use steersman_runtime::object::{Node, Object, Pod};
 
+use super::builder::Builder;
 use super::{NAMESPACE, time};
+
+pub(crate) type PodBuilder = Builder<Pod>;
 
 /// A pod called `name`, labelled `app: web`, created at second 0, running, bound nowhere, without any condition.
 pub(crate) fn pod(name: &str) -> PodBuilder {
-    PodBuilder(json!({
+    Builder::new(json!({
         "apiVersion": "v1", "kind": "Pod",
         "metadata": {
             "name": name, "namespace": NAMESPACE, "uid": format!("uid-of-{name}"), "resourceVersion": "1", "generation": 1,
@@ -18,17 +21,9 @@ pub(crate) fn pod(name: &str) -> PodBuilder {
     }))
 }
 
-/// Builds a [`Pod`].
-#[derive(Clone)]
-pub(crate) struct PodBuilder(pub(crate) Value);
-
 impl PodBuilder {
     pub(crate) fn uid(self, uid: &str) -> Self {
         self.metadata("uid", uid)
-    }
-
-    pub(crate) fn created(self, second: i64) -> Self {
-        self.metadata("creationTimestamp", time(second))
     }
 
     pub(crate) fn not_created(self) -> Self {
@@ -81,22 +76,6 @@ impl PodBuilder {
     pub(crate) fn sidecar_restarts(mut self, count: i32) -> Self {
         self.0["spec"]["initContainers"] = json!([{"name": "sidecar", "restartPolicy": "Always"}]);
         self.status("initContainerStatuses", json!([{"name": "sidecar", "restartCount": count}]))
-    }
-
-    /// Sets any field of the metadata.
-    pub(crate) fn metadata(mut self, field: &str, value: impl Into<Value>) -> Self {
-        self.0["metadata"][field] = value.into();
-        self
-    }
-
-    /// Sets any field of the status.
-    pub(crate) fn status(mut self, field: &str, value: impl Into<Value>) -> Self {
-        self.0["status"][field] = value.into();
-        self
-    }
-
-    pub(crate) fn build(self) -> Pod {
-        Pod::decode(self.0.to_string().as_bytes()).unwrap()
     }
 }
 

@@ -1,0 +1,61 @@
+//! What builders of all kinds can do.
+
+use std::marker::PhantomData;
+
+use serde_json::{Value, json};
+use steersman_runtime::object::Object;
+
+use super::time;
+
+/// Builds a cached view from what the API server would serve.
+pub(crate) struct Builder<T>(pub(crate) Value, PhantomData<T>);
+
+impl<T> Clone for Builder<T> {
+    fn clone(&self) -> Self {
+        Self::new(self.0.clone())
+    }
+}
+
+impl<T> Builder<T> {
+    pub(super) fn new(served: Value) -> Self {
+        Self(served, PhantomData)
+    }
+
+    /// Sets any field of the metadata.
+    pub(crate) fn metadata(mut self, field: &str, value: impl Into<Value>) -> Self {
+        self.0["metadata"][field] = value.into();
+        self
+    }
+
+    /// Sets any field of the spec.
+    pub(crate) fn spec(mut self, field: &str, value: impl Into<Value>) -> Self {
+        self.0["spec"][field] = value.into();
+        self
+    }
+
+    /// Sets any field of the status.
+    pub(crate) fn status(mut self, field: &str, value: impl Into<Value>) -> Self {
+        self.0["status"][field] = value.into();
+        self
+    }
+
+    pub(crate) fn annotation(mut self, key: &str, value: &str) -> Self {
+        self.0["metadata"]["annotations"][key] = json!(value);
+        self
+    }
+
+    pub(crate) fn created(self, second: i64) -> Self {
+        self.metadata("creationTimestamp", time(second))
+    }
+
+    /// The size it should have; its status does not follow.
+    pub(crate) fn replicas(self, replicas: i32) -> Self {
+        self.spec("replicas", replicas)
+    }
+}
+
+impl<T: Object> Builder<T> {
+    pub(crate) fn build(self) -> T {
+        T::decode(self.0.to_string().as_bytes()).unwrap()
+    }
+}

@@ -4,6 +4,7 @@ use json_patch::{AddOperation, Patch, PatchOperation};
 use serde_json::Value;
 
 use super::PatchError;
+use crate::schema::decode::json_type;
 
 /// The most operations one patch may hold.
 pub const MAX_OPERATIONS: usize = 10_000;
@@ -44,19 +45,11 @@ fn operations(patch: &Value) -> Result<&Vec<Value>, PatchError> {
     let malformed = |what: &str, target: &str| {
         Err(PatchError::Malformed(format!("error decoding patch: json: cannot unmarshal {what} into Go value of type {target}")))
     };
-    let type_name = |value: &Value| match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    };
     let Value::Array(operations) = patch else {
-        return malformed(type_name(patch), "[]handlers.jsonPatchOp");
+        return malformed(json_type(patch), "[]handlers.jsonPatchOp");
     };
     match operations.iter().find(|operation| !operation.is_object()) {
-        Some(odd) => malformed(type_name(odd), "handlers.jsonPatchOp"),
+        Some(odd) => malformed(json_type(odd), "handlers.jsonPatchOp"),
         None => Ok(operations),
     }
 }

@@ -1,11 +1,13 @@
 //! The patch types, as functions from an object and a patch to an object.
 
-use serde_json::Value;
-
 mod json;
 mod merge;
 mod order;
 mod strategic;
+
+use serde_json::Value;
+
+use crate::schema::decode::json_type;
 
 pub use json::{MAX_OPERATIONS, json};
 pub use merge::merge;
@@ -31,14 +33,10 @@ pub enum PatchError {
 
 /// Refuses a merge or strategic merge patch that is no object.
 pub fn check_object(patch: &Value) -> Result<(), PatchError> {
-    let got = match patch {
-        Value::Object(_) => return Ok(()),
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-    };
+    if patch.is_object() {
+        return Ok(());
+    }
+    let got = json_type(patch);
     Err(PatchError::Malformed(format!(
         "error decoding patch: json: cannot unmarshal {got} into Go value of type map[string]interface {{}}"
     )))

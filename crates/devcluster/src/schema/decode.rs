@@ -154,7 +154,8 @@ fn time_error(text: &str, layout: &str, part: &str) -> String {
     format!("parsing time {text:?} as {layout:?}: cannot parse {text:?} as {part:?}")
 }
 
-fn json_type(value: &Value) -> &'static str {
+/// The type of a value, as Go names it when it does not fit.
+pub(crate) fn json_type(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "bool",

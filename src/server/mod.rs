@@ -280,9 +280,9 @@ async fn version() -> Response {
     ([(header::CONTENT_TYPE, "application/json"), NOSNIFF], version::document()).into_response()
 }
 
-async fn metrics(State(endpoints): State<Endpoints>) -> Response {
+async fn metrics(State(endpoints): State<Endpoints>, request: Request) -> Response {
     match with_census(endpoints.metrics.gather(), &endpoints.shown) {
-        Ok(families) => exposition(&endpoints, &families),
+        Ok(families) => exposed(&endpoints, &families, &request),
         Err(error) => {
             text(StatusCode::INTERNAL_SERVER_ERROR, format!("An error has occurred while gathering metrics: {error}\n"))
         }
@@ -294,13 +294,14 @@ async fn slis(State(endpoints): State<Endpoints>, request: Request) -> Response 
         endpoints.health.reset_metrics();
         return text(StatusCode::OK, "metrics reset\n");
     }
-    exposition(&endpoints, &endpoints.slis.gather())
+    exposed(&endpoints, &endpoints.slis.gather(), &request)
 }
 
-fn exposition(endpoints: &Endpoints, families: &[prometheus::proto::MetricFamily]) -> Response {
-    let started = (HeaderName::from_static("process-start-time-unix"), endpoints.started.to_string());
-    let kind = (header::CONTENT_TYPE, exposition::CONTENT_TYPE.to_owned());
-    ([kind, started], exposition::encode(families)).into_response()
+fn exposed(endpoints: &Endpoints, families: &[prometheus::proto::MetricFamily], request: &Request) -> Response {
+    let mut response = exposition::answer(families, request.headers());
+    let started = HeaderName::from_static("process-start-time-unix");
+    response.headers_mut().insert(started, endpoints.started.into());
+    response
 }
 
 #[cfg(test)]
@@ -342,12 +343,16 @@ mod tests {
         send(endpoints(), http::Request::builder().method(method).uri(path).body(axum::body::Body::empty()).unwrap()).await
     }
 
-    async fn send(endpoints: Endpoints, mut request: Request) -> (u16, http::HeaderMap, String) {
+    async fn send(endpoints: Endpoints, request: Request) -> (u16, http::HeaderMap, String) {
+        let (head, body) = answer(endpoints, request).await;
+        (head.status.as_u16(), head.headers, String::from_utf8(body.to_vec()).unwrap())
+    }
+
+    async fn answer(endpoints: Endpoints, mut request: Request) -> (http::response::Parts, axum::body::Bytes) {
         request.extensions_mut().insert(Peer { address: SocketAddr::from(([192, 0, 2, 1], 4000)), certificates: Arc::default() });
         let response = router(endpoints, Arc::new(Access::Open)).call(request).await.unwrap();
         let (head, body) = response.into_parts();
-        let body = body.collect().await.unwrap().to_bytes();
-        (head.status.as_u16(), head.headers, String::from_utf8(body.to_vec()).unwrap())
+        (head, body.collect().await.unwrap().to_bytes())
     }
 
     #[tokio::test]
@@ -372,7 +377,7 @@ mod tests {
             ("GET", "/debug/flags", 404, text, Some("404 page not found\n")),
             ("GET", "/version/", 404, text, Some("404 page not found\n")),
             ("GET", "/configz", 200, "application/json", Some("{}")),
-            ("PUT", "/metrics", 200, exposition::CONTENT_TYPE, None),
+            ("PUT", "/metrics", 200, "text/plain; version=0.0.4; charset=utf-8; escaping=underscores", None),
             (
                 "GET",
                 "/debug/controllers/garbage-collector-controller/graph?uid=a",
@@ -435,6 +440,41 @@ mod tests {
         let (_, headers, body) = ask("GET", "/metrics").await;
         assert_eq!(headers["process-start-time-unix"], "7");
         assert!(body.contains("kubernetes_build_info{") && !body.contains("version_info{component"), "{body}");
+    }
+
+    #[tokio::test]
+    async fn metrics_come_as_the_client_wants_them() {
+        let text = ask("GET", "/metrics").await.2;
+        let body = async |path: &str, accept: &str, encoding: &str| {
+            let request = http::Request::builder().uri(path).header("accept", accept).header("accept-encoding", encoding);
+            answer(endpoints(), request.body(axum::body::Body::empty()).unwrap()).await
+        };
+        let unzipped = |bytes: &[u8]| {
+            let mut out = Vec::new();
+            std::io::Read::read_to_end(&mut flate2::read::GzDecoder::new(bytes), &mut out).unwrap();
+            out
+        };
+        let delimited = "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited";
+
+        let (head, zipped) = body("/metrics", "*/*", "gzip").await;
+        assert_eq!(head.headers[header::CONTENT_ENCODING], "gzip");
+        assert_eq!(head.headers["process-start-time-unix"], "7");
+        assert!(zipped.len() * 4 < text.len(), "{} of {} bytes", zipped.len(), text.len());
+        let names = |text: &str| text.lines().filter(|line| line.starts_with('#')).map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(names(&String::from_utf8(unzipped(&zipped)).unwrap()), names(&text));
+
+        let (head, messages) = body("/metrics", delimited, "identity").await;
+        assert_eq!(head.headers[header::CONTENT_TYPE], format!("{delimited}; escaping=underscores"));
+        assert!(!head.headers.contains_key(header::CONTENT_ENCODING));
+        // Length, field 1 of this length, the first family's name.
+        let name = text.split_whitespace().nth(2).unwrap();
+        let at = messages.iter().position(|byte| *byte == 0x0a).unwrap();
+        assert_eq!((usize::from(messages[at + 1]), &messages[at + 2..][..name.len()]), (name.len(), name.as_bytes()));
+
+        let (head, zipped) = body("/metrics/slis", delimited, "deflate, gzip").await;
+        assert_eq!(head.headers[header::CONTENT_ENCODING], "gzip");
+        let start = b"\x0a\x1aprocess_start_time_seconds";
+        assert!(unzipped(&zipped).windows(start.len()).any(|part| part == start));
     }
 
     #[tokio::test]

@@ -4,12 +4,9 @@
 
 use std::fmt::Write;
 
-use prometheus::proto::{LabelPair, Metric, MetricFamily, MetricType};
+use prometheus::proto::{Metric, MetricFamily, MetricType};
 
-/// The content type of [`encode`]'s text.
-pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
-
-/// Prometheus text 0.0.4. Families come as `Registry::gather` gives them, sorted.
+/// Families come as `Registry::gather` gives them, sorted.
 pub(crate) fn encode(families: &[MetricFamily]) -> String {
     let mut out = String::new();
     for family in families.iter().filter(|family| !family.get_metric().is_empty()) {
@@ -46,8 +43,8 @@ fn histogram(out: &mut String, name: &str, metric: &Metric) {
 }
 
 fn sample(out: &mut String, name: &str, metric: &Metric, bound: Option<&str>, value: &str) {
-    let mut labels: Vec<(&str, String)> = metric.get_label().iter().map(|l| (LabelPair::name(l), escape(l.value()))).collect();
-    labels.sort_by_key(|(name, _)| *name);
+    let labels = super::sorted_labels(metric).into_iter();
+    let mut labels: Vec<(&str, String)> = labels.map(|(name, value)| (name, escape(value))).collect();
     labels.extend(bound.map(|bound| ("le", bound.to_owned())));
     out.push_str(name);
     for (at, (label, value)) in labels.iter().enumerate() {

@@ -26,4 +26,5 @@ mod replicas;
 mod service_accounts;
 mod support;
 mod takeover;
+mod tls;
 mod traces;

@@ -37,8 +37,8 @@ pub enum TlsError {
     /// No cipher suite of that name; upstream's text.
     #[error("Cipher suite {0} not supported or doesn't exist")]
     CipherSuite(String),
-    /// No key exchange group of that number.
-    #[error("none of the key exchange groups {0:?} is supported")]
+    /// Key exchange groups that others speak.
+    #[error("none of the key exchange groups {0:?} is supported; 23 (P-256), 24 (P-384) and 29 (X25519) are")]
     Groups(Vec<u16>),
 }
 
@@ -66,13 +66,39 @@ pub(crate) fn server_config(
     Ok((config, resolver))
 }
 
-/// Cipher suites and groups as asked for. Suites of TLS 1.3 are not for configuring, as in upstream.
+/// Names of suites that Go knows and rustls does not speak: those without forward secrecy, or with CBC, RC4 or 3DES.
+const NOT_SPOKEN: [&str; 16] = [
+    "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA",
+    "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256",
+    "TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA",
+    "TLS_ECDHE_ECDSA_WITH_RC4_128_SHA",
+    "TLS_ECDHE_RSA_WITH_3DES_EDE_CBC_SHA",
+    "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA",
+    "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA256",
+    "TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA",
+    "TLS_ECDHE_RSA_WITH_RC4_128_SHA",
+    "TLS_RSA_WITH_3DES_EDE_CBC_SHA",
+    "TLS_RSA_WITH_AES_128_CBC_SHA",
+    "TLS_RSA_WITH_AES_128_CBC_SHA256",
+    "TLS_RSA_WITH_AES_128_GCM_SHA256",
+    "TLS_RSA_WITH_AES_256_CBC_SHA",
+    "TLS_RSA_WITH_AES_256_GCM_SHA384",
+    "TLS_RSA_WITH_RC4_128_SHA",
+];
+
+/// Cipher suites and groups as asked for. Suites of TLS 1.3 are not for configuring, as in upstream; of the others that are asked for,
+/// those that nobody should speak any more are left out.
 fn provider(tls: &Tls) -> Result<CryptoProvider, TlsError> {
     let mut provider = ring::default_provider();
     if !tls.cipher_suites.is_empty() {
-        let known = |name: &str| provider.cipher_suites.iter().any(|suite| is_called(suite, name));
+        let known = |name: &str| NOT_SPOKEN.contains(&name) || provider.cipher_suites.iter().any(|suite| is_called(suite, name));
         if let Some(unknown) = tls.cipher_suites.iter().find(|name| !known(name)) {
             return Err(TlsError::CipherSuite(unknown.clone()));
+        }
+        let left_out: Vec<&str> =
+            NOT_SPOKEN.into_iter().filter(|name| tls.cipher_suites.iter().any(|asked| asked == name)).collect();
+        if !left_out.is_empty() {
+            tracing::warn!(suites = left_out.join(","), "insecure cipher suites are not offered");
         }
         let asked = |suite: &rustls::SupportedCipherSuite| tls.cipher_suites.iter().any(|name| is_called(suite, name));
         provider.cipher_suites.retain(|suite| suite.tls13().is_some() || asked(suite));
@@ -122,7 +148,7 @@ mod tests {
         assert!(error.starts_with("unable to load server certificate: /nowhere/tls.crt: No such file"), "{error}");
         let error = config(|tls| tls.cipher_suites = vec!["TLS_NO".into()]).unwrap_err().to_string();
         assert_eq!(error, "Cipher suite TLS_NO not supported or doesn't exist");
-        assert!(matches!(config(|tls| tls.groups = vec![1]), Err(TlsError::Groups(_))));
+        assert!(matches!(config(|tls| tls.groups = vec![25]), Err(TlsError::Groups(_))));
     }
 
     #[test]

@@ -243,11 +243,20 @@ impl Clients {
 
 /// Settings that trust the authority at the end of the chain in `certificate`, and show who we are.
 pub(crate) fn tls(certificate: &Path, identity: Option<&Identity>) -> Arc<rustls::ClientConfig> {
+    tls_with(certificate, identity, rustls::crypto::ring::default_provider(), rustls::DEFAULT_VERSIONS)
+}
+
+/// The same, and speak nothing but this.
+pub(crate) fn tls_with(
+    certificate: &Path,
+    identity: Option<&Identity>,
+    provider: rustls::crypto::CryptoProvider,
+    versions: &[&'static rustls::SupportedProtocolVersion],
+) -> Arc<rustls::ClientConfig> {
     let mut roots = rustls::RootCertStore::empty();
     let authority = CertificateDer::pem_file_iter(certificate).unwrap().last().unwrap().unwrap();
     roots.add(authority).unwrap();
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let config = rustls::ClientConfig::builder_with_provider(Arc::new(provider)).with_protocol_versions(versions).unwrap();
     let config = config.with_root_certificates(roots);
     Arc::new(match identity {
         Some((certificate, key)) => config.with_client_auth_cert(vec![certificate.clone()], key.clone_key()).unwrap(),

@@ -17,6 +17,7 @@ use crate::support::cluster::{deployment, held, wait_for_count, wait_for_lease};
 
 pub(crate) struct Running {
     pub(crate) health: HealthChecks,
+    pub(crate) metrics: prometheus::Registry,
     task: JoinHandle<Result<(), RunError>>,
     stop: CancellationToken,
 }
@@ -47,8 +48,8 @@ pub(crate) fn start_over(cluster: &DevCluster, connection: Connection, flags: &[
     let config = Config::new(options, &registry).unwrap();
     let manager = Manager::new(config, connection, cluster.clock().clone()).unwrap();
     let stop = CancellationToken::new();
-    let health = manager.health();
-    Running { health, task: tokio::spawn(manager.run(stop.clone())), stop }
+    let (health, metrics) = (manager.health(), manager.registry().clone());
+    Running { health, metrics, task: tokio::spawn(manager.run(stop.clone())), stop }
 }
 
 #[tokio::test(start_paused = true)]

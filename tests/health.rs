@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use steersman::health::{HealthChecks, Probe};
-use steersman_devcluster::faults::Matcher;
+use steersman_devcluster::faults::{Matcher, RequestFault};
 use steersman_devcluster::status::Status;
 
 use crate::election::{cluster, start};
@@ -74,6 +74,47 @@ async fn a_controller_that_its_own_flag_switches_off_is_no_part_of_the_checks() 
         let manager = start(&cluster, &[("enable-garbage-collector", enabled)]);
         let body = wait_for(&manager.health, Probe::Readyz, "[+]namespace-controller ok").await;
         assert_eq!(body.contains("[+]garbage-collector-controller ok\n"), listed, "{body}");
+        manager.stop().await.unwrap();
+    }
+}
+
+/// What `steersman_health_check_degraded` says of a check.
+fn degraded(metrics: &prometheus::Registry, check: &str) -> f64 {
+    let families = metrics.gather();
+    let family = families.iter().find(|family| family.name() == "steersman_health_check_degraded").unwrap();
+    let is_it = |metric: &&prometheus::proto::Metric| metric.get_label().iter().any(|label| label.value() == check);
+    family.get_metric().iter().find(is_it).unwrap().get_gauge().get_value()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sync_that_does_not_end_is_reported_as_its_controllers_and_fails_probes_only_where_that_is_wanted() {
+    let passes = "[+]namespace-controller ok\n";
+    for (strict, stuck) in [
+        ("false", "[+]namespace-controller ok, but degraded: reason withheld\n"),
+        ("true", "[-]namespace-controller failed: reason withheld\n"),
+    ] {
+        let cluster = cluster();
+        let manager = start(&cluster, &[("strict-health-checks", strict)]);
+        wait_for(&manager.health, Probe::Healthz, passes).await;
+        assert_eq!(degraded(&manager.metrics, "namespace-controller"), 0.0);
+        // Each kind of object is given up only when its time is over, and there are many.
+        let deletions = Matcher { verb: Some("deletecollection".to_owned()), ..Matcher::default() };
+        let rule = cluster.faults().on_request(deletions, RequestFault::Hang, None);
+        let namespace = |name: &str| serde_json::json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+        cluster.create(namespace("full")).await.unwrap();
+        cluster.delete(&cluster.path("namespaces", "", "full")).await.unwrap();
+
+        let body = wait_for(&manager.health, Probe::Healthz, stuck).await;
+        assert!(body.contains("[+]deployment-controller ok\n"), "{body}");
+        for probe in [Probe::Healthz, Probe::Livez, Probe::Readyz] {
+            assert_eq!(manager.health.report(probe, "").healthy, strict == "false", "{probe:?}");
+        }
+        let found = ["namespace-controller", "deployment-controller"].map(|check| degraded(&manager.metrics, check));
+        assert_eq!(found, [1.0, 0.0]);
+
+        cluster.faults().remove(rule);
+        wait_for(&manager.health, Probe::Healthz, passes).await;
+        assert_eq!(degraded(&manager.metrics, "namespace-controller"), 0.0);
         manager.stop().await.unwrap();
     }
 }

@@ -2,10 +2,11 @@
 //!
 //! Whatever a client does not do in time, its connection ends: a handshake, the head of a request, or anything at all.
 
+use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
-use std::pin::pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::Router;
@@ -13,8 +14,9 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use rustls::pki_types::CertificateDer;
 use steersman_runtime::clock::Clock;
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_rustls::TlsAcceptor;
 use tower::Service;
@@ -25,9 +27,9 @@ use crate::tls::{self, Resolver, TlsError};
 
 /// Time for a client to finish its TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
-/// Time for a client to send the head of a request.
+/// Time for a client to send the head of a request, from its first byte on.
 pub(super) const HEAD: Duration = Duration::from_secs(32);
-/// How long a connection may be without a request. With HTTP/1 the next one has to be there within [`HEAD`].
+/// How long a connection may be without a request.
 const IDLE: Duration = Duration::from_secs(90);
 /// Time for a client to take note that its connection ends.
 const FAREWELL: Duration = Duration::from_secs(1);
@@ -79,7 +81,8 @@ impl Terms {
             None => None,
         };
         let mut builder = auto::Builder::new(TokioExecutor::new());
-        builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD);
+        // hyper counts from the end of the request before; `Traffic` sees when a head begins.
+        builder.http1().timer(TokioTimer::new()).header_read_timeout(IDLE);
         let streams = serving.tls.as_ref().map_or(100, |tls| tls.max_streams);
         builder.http2().max_concurrent_streams(streams).max_frame_size(FRAME).initial_stream_window_size(FRAME);
         Ok(Self { tls, builder })
@@ -94,7 +97,7 @@ impl Terms {
     pub(super) async fn serve(self, stream: TcpStream, peer: SocketAddr, router: Router) {
         let address = SocketAddr::new(peer.ip().to_canonical(), peer.port());
         let mut peer = Peer { address, certificates: Arc::default() };
-        let Some(tls) = self.tls else { return answer(stream, peer, self.builder, router).await };
+        let Some(tls) = self.tls else { return answer(stream, peer, self.builder, router, true).await };
         match timeout(HANDSHAKE, handshake(stream, &tls)).await {
             Ok(Ok(stream)) => {
                 let session = stream.get_ref().1;
@@ -104,7 +107,7 @@ impl Terms {
                 // Agreed on already, so there is no first byte to wait for.
                 let is_http2 = session.alpn_protocol() == Some(b"h2");
                 let builder = if is_http2 { self.builder.http2_only() } else { self.builder.http1_only() };
-                answer(stream, peer, builder, router).await;
+                answer(stream, peer, builder, router, !is_http2).await;
             }
             Ok(Err(error)) => tracing::debug!(%address, %error, "TLS handshake failed"),
             Err(_) => tracing::debug!(%address, "TLS handshake timed out"),
@@ -125,14 +128,16 @@ async fn handshake(mut stream: TcpStream, tls: &Tls) -> std::io::Result<tokio_ru
     tls.acceptor.accept(stream).await
 }
 
+/// Answers requests until the client is done, or does nothing. With `has_heads`, whatever comes between requests is the head of one.
 async fn answer(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     peer: Peer,
     builder: auto::Builder<TokioExecutor>,
     router: Router,
+    has_heads: bool,
 ) {
     let address = peer.address;
-    let traffic = Arc::new(Traffic { requests: AtomicUsize::new(0), last: Mutex::new(Instant::now()) });
+    let traffic = Arc::new(Traffic::new());
     let noted = Arc::clone(&traffic);
     let service = hyper::service::service_fn(move |mut request: http::Request<hyper::body::Incoming>| {
         request.extensions_mut().insert(peer.clone());
@@ -143,6 +148,7 @@ async fn answer(
             answer.await
         }
     });
+    let stream = Watched { stream, traffic: has_heads.then(|| Arc::clone(&traffic)) };
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
     let ended = tokio::select! {
         ended = &mut connection => ended,
@@ -158,21 +164,55 @@ async fn answer(
 
 /// What goes over a connection.
 struct Traffic {
-    requests: AtomicUsize,
-    /// When the last request ended.
-    last: Mutex<Instant>,
+    now: Mutex<Now>,
+    changed: Notify,
+}
+
+struct Now {
+    /// Requests that are being answered.
+    requests: usize,
+    /// When the last one ended.
+    ended: Instant,
+    /// When something came that is not a request yet.
+    begun: Option<Instant>,
 }
 
 impl Traffic {
-    /// Waits until there has been no request for [`IDLE`].
+    fn new() -> Self {
+        Self { now: Mutex::new(Now { requests: 0, ended: Instant::now(), begun: None }), changed: Notify::new() }
+    }
+
+    fn now(&self) -> MutexGuard<'_, Now> {
+        self.now.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Bytes have come.
+    fn received(&self) {
+        let mut now = self.now();
+        if now.requests == 0 && now.begun.is_none() {
+            now.begun = Some(Instant::now());
+            self.changed.notify_one();
+        }
+    }
+
+    /// Until when there has to be a request; `None` while there is one.
+    fn deadline(&self) -> Option<Instant> {
+        let now = self.now();
+        let idle = now.ended + IDLE;
+        (now.requests == 0).then(|| now.begun.map_or(idle, |begun| idle.min(begun + HEAD)))
+    }
+
+    /// Waits until there has been no request for [`IDLE`], or one has begun and its head was not there within [`HEAD`].
     async fn ceased(&self) {
         loop {
-            let until = *self.last.lock().unwrap_or_else(PoisonError::into_inner) + IDLE;
-            let busy = self.requests.load(Ordering::Relaxed) > 0;
-            if Instant::now() >= until && !busy {
-                return;
+            match self.deadline() {
+                Some(deadline) if Instant::now() >= deadline => return,
+                Some(deadline) => tokio::select! {
+                    () = sleep_until(deadline) => {}
+                    () = self.changed.notified() => {}
+                },
+                None => self.changed.notified().await,
             }
-            sleep_until(if busy { Instant::now() + IDLE } else { until }).await;
         }
     }
 }
@@ -182,15 +222,59 @@ struct UnderWay(Arc<Traffic>);
 
 impl UnderWay {
     fn new(traffic: &Arc<Traffic>) -> Self {
-        traffic.requests.fetch_add(1, Ordering::Relaxed);
+        let mut now = traffic.now();
+        now.requests += 1;
+        now.begun = None;
+        drop(now);
         Self(Arc::clone(traffic))
     }
 }
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
-        *self.0.last.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
-        self.0.requests.fetch_sub(1, Ordering::Relaxed);
+        let mut now = self.0.now();
+        now.ended = Instant::now();
+        now.requests -= 1;
+        self.0.changed.notify_one();
+    }
+}
+
+/// A stream that notes when something comes.
+struct Watched<S> {
+    stream: S,
+    traffic: Option<Arc<Traffic>>,
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        let polled = Pin::new(&mut self.stream).poll_read(cx, buf);
+        if let Some(traffic) = self.traffic.as_ref().filter(|_| buf.filled().len() > before) {
+            traffic.received();
+        }
+        polled
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_write_vectored(mut self: Pin<&mut Self>, cx: &mut Context<'_>, parts: &[io::IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(cx, parts)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }
 
@@ -230,10 +314,11 @@ mod tests {
             ("nothing, where a handshake is due", "", true, "", 10),
             ("half of a handshake", "\x16\x03\x01\x02", true, "", 10),
             ("half of a head", "GET / HTTP/1.1\r\nhost:", false, "", 32),
-            ("a request, and no other one", request, false, "HTTP/1.1 200 OK", 32),
+            ("a request, and no other one", request, false, "HTTP/1.1 200 OK", 90),
+            ("a request, and half of the next", &format!("{request}GET"), false, "HTTP/1.1 200 OK", 90),
             ("nothing, where anything may come", "", false, "", 90),
-            ("half of what HTTP/2 begins with", "PRI * HT", false, "", 90),
-            ("HTTP/2 without a request", preface, false, "\0", 90),
+            ("half of what HTTP/2 begins with", "PRI * HT", false, "", 32),
+            ("HTTP/2 without a request, where it was not agreed on", preface, false, "\0", 32),
         ];
         for (what, sent, secure, beginning, seconds) in cases {
             let (got, waited) = client(sent.as_bytes(), secure).await;

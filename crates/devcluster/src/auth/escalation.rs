@@ -19,7 +19,7 @@ const HARMLESS: [&str; 3] = ["ownerReferences", "finalizers", "managedFields"];
 impl Server {
     /// 403 if `new`, which replaces `old`, is a role or binding that gives more than `user` has, and `user` is not allowed to
     /// `escalate` or `bind` either.
-    pub(crate) fn check_escalation(&self, user: &User, target: &Target, old: Option<&Value>, new: &Value) -> Result<(), Status> {
+    pub(super) fn check_escalation(&self, user: &User, target: &Target, old: Option<&Value>, new: &Value) -> Result<(), Status> {
         let resource = target.resource();
         if resource.group != GROUP || user.is_master() || old.is_some_and(|old| is_harmless(old, new)) {
             return Ok(());

@@ -14,6 +14,7 @@ mod impersonate;
 mod jwt;
 mod policy;
 mod rules;
+mod signers;
 mod tokens;
 mod user;
 
@@ -34,8 +35,10 @@ pub(crate) use tokens::Claims;
 
 use jwt::Signer;
 use policy::{Policy, Sources};
+use serde_json::Value;
 
-use crate::rest::Server;
+use crate::rest::{Server, Target};
+use crate::status::Status;
 
 /// What the server knows about users, beside what is in its store.
 #[derive(Debug)]
@@ -87,6 +90,13 @@ impl Users {
 }
 
 impl Server {
+    /// 403 for a write that the rules allow, and its author may not make all the same: of roles that give more than the author has,
+    /// and of approvals. A new request for a certificate learns who asks.
+    pub(crate) fn check_author(&self, user: &User, target: &Target, old: Option<&Value>, new: &mut Value) -> Result<(), Status> {
+        self.check_escalation(user, target, old, new)?;
+        self.check_signing(user, target, old, new)
+    }
+
     /// Whether a user may do something, and why.
     pub(crate) fn decide(&self, user: &User, wanted: &Attributes) -> Decision {
         self.policy().decide(user, wanted)

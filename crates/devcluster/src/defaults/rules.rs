@@ -10,6 +10,7 @@ type Fields = Map<String, Value>;
 pub(super) fn apply(type_name: &str, fields: &mut Fields) {
     match type_name {
         "apiextensions.CustomResourceDefinitionSpec" => definition_names(fields),
+        "autoscaling.HorizontalPodAutoscalerBehavior" => scaling_rules(fields),
         "batch.Job" => labels_from_template(fields),
         "batch.JobSpec" => job_spec(fields),
         "core.Container" | "core.EphemeralContainer" => image_pull_policy(fields),
@@ -147,6 +148,22 @@ fn allocatable(fields: &mut Fields) {
 fn empty_volume(fields: &mut Fields) {
     if fields.keys().all(|name| name == "name") {
         fields.insert("emptyDir".to_owned(), json!({}));
+    }
+}
+
+/// Behavior that says something about one direction says something about both.
+fn scaling_rules(fields: &mut Fields) {
+    let policy = |kind: &str, value: u8| json!({"type": kind, "value": value, "periodSeconds": 15});
+    let up = json!({
+        "stabilizationWindowSeconds": 0, "selectPolicy": "Max", "policies": [policy("Pods", 4), policy("Percent", 100)],
+    });
+    // How long to wait before scaling down is a flag of the controller's.
+    let down = json!({"selectPolicy": "Max", "policies": [policy("Percent", 100)]});
+    for (name, defaults) in [("scaleUp", up), ("scaleDown", down)] {
+        set_if_unset(fields, name, json!({}));
+        if let (Some(rules), Value::Object(defaults)) = (fields.get_mut(name).and_then(Value::as_object_mut), defaults) {
+            defaults.into_iter().for_each(|(field, value)| set_if_unset(rules, &field, value));
+        }
     }
 }
 

@@ -14,9 +14,12 @@ use crate::custom::Custom;
 use crate::status::Qualified;
 use crate::store::{Frozen, Revisions, TypeStore};
 
+mod convert;
 mod rules;
 mod table;
 mod version;
+
+pub use convert::Conversion;
 
 type Text = Cow<'static, str>;
 
@@ -71,12 +74,12 @@ pub struct Subresource {
 }
 
 /// How the objects of a version are kept.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub enum Storage {
     /// In this version.
     Own,
-    /// As core/v1 Event; converted when read and written.
-    CoreEvent,
+    /// As another version of a built-in kind; converted when read and written.
+    Converted(&'static Conversion),
     /// As another version of a custom kind; converted when read and written.
     OtherVersion,
 }
@@ -141,7 +144,7 @@ impl Resource {
     pub fn named_kind(&self) -> Qualified<'_> {
         let group: &str = match self.storage {
             Storage::Own | Storage::OtherVersion => &self.group,
-            Storage::CoreEvent => "",
+            Storage::Converted(conversion) => conversion.group,
         };
         Qualified { group, name: &self.kind }
     }
@@ -164,6 +167,11 @@ impl Resource {
     /// Whether this is the built-in kind of that name: custom kinds may be named like one.
     pub fn is(&self, kind: &str) -> bool {
         self.custom.is_none() && self.kind == kind
+    }
+
+    /// Whether objects are kept as those of another version of the kind.
+    pub fn is_converted(&self) -> bool {
+        matches!(self.storage, Storage::Converted(_))
     }
 
     /// Whether `status` is written apart from the rest.
@@ -254,12 +262,12 @@ impl Registry {
         registry
     }
 
-    /// Serves one more resource; a row with [`Storage::CoreEvent`] shares the objects of core events.
+    /// Serves one more resource; a row with [`Storage::Converted`] shares the objects of the version that is kept.
     pub fn add(&self, resource: Resource) {
         let store = match resource.storage {
-            Storage::CoreEvent => {
-                let events = self.find("", "v1", "events").expect("core events precede their other version in the table");
-                events.store.clone()
+            Storage::Converted(kept) => {
+                let kept = self.find(kept.group, kept.version, &resource.plural);
+                kept.expect("the version that is kept precedes the other one in the table").store.clone()
             }
             Storage::Own | Storage::OtherVersion => Arc::new(TypeStore::new(&resource)),
         };
@@ -321,11 +329,11 @@ impl Registry {
         })
     }
 
-    /// One resource per store: of a kind with several versions the first.
+    /// One resource per store: of a kind with several versions the first, of a built-in one that which is kept.
     pub fn stored(&self) -> Vec<Arc<Registered>> {
         self.read(|served| {
             let mut found: Vec<Arc<Registered>> = Vec::new();
-            for entry in served.resources.values() {
+            for entry in served.resources.values().filter(|entry| !entry.resource.is_converted()) {
                 if !found.iter().any(|known| Arc::ptr_eq(&known.store, &entry.store)) {
                     found.push(entry.clone());
                 }
@@ -344,14 +352,14 @@ impl Registry {
     pub fn find_plural(&self, plural: &str) -> Option<Arc<Registered>> {
         self.read(|served| {
             let named = served.resources.values().filter(|entry| entry.served && entry.resource.plural == plural);
-            named.min_by_key(|entry| entry.resource.custom.is_some()).cloned()
+            named.min_by_key(|entry| (entry.resource.custom.is_some(), entry.resource.is_converted())).cloned()
         })
     }
 
-    /// The resource of that group and plural name, in whatever version.
+    /// The resource of that group and plural name, in whatever version; of a built-in one in that which is kept.
     pub fn find_in_group(&self, group: &str, plural: &str) -> Option<Arc<Registered>> {
         let is_it = |entry: &&Arc<Registered>| entry.resource.group == group && entry.resource.plural == plural;
-        self.read(|served| served.resources.values().find(is_it).cloned())
+        self.read(|served| served.resources.values().filter(is_it).min_by_key(|entry| entry.resource.is_converted()).cloned())
     }
 
     /// The resource that serves objects of that `apiVersion` and kind.

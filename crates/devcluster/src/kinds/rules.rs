@@ -70,7 +70,13 @@ impl Resource {
     pub(crate) fn errors(&self, object: &Value) -> Vec<FieldError> {
         match self.custom() {
             Some(custom) => custom.errors(self, object),
-            None => validate::create(&self.kind, object),
+            None => {
+                let mut errors = validate::create(&self.kind, object);
+                if let Storage::Converted(conversion) = self.storage {
+                    errors.extend((conversion.errors)(object));
+                }
+                errors
+            }
         }
     }
 
@@ -128,7 +134,23 @@ impl Resource {
 
     /// A stored object as this version shows it, where both differ in nothing but the version's own schema.
     pub(crate) fn shown(&self, object: Value) -> Value {
-        if self.storage == Storage::OtherVersion { self.reread(object) } else { object }
+        if matches!(self.storage, Storage::OtherVersion) { self.reread(object) } else { object }
+    }
+
+    /// An object in the form in which it is worked with, as clients see it in this version.
+    pub(crate) fn converted(&self, object: Value) -> Value {
+        match self.storage {
+            Storage::Converted(conversion) => (conversion.from_kept)(object),
+            Storage::Own | Storage::OtherVersion => object,
+        }
+    }
+
+    /// The reverse of [`Self::converted`].
+    pub(crate) fn to_kept(&self, object: Value) -> Value {
+        match self.storage {
+            Storage::Converted(conversion) => (conversion.to_kept)(object),
+            Storage::Own | Storage::OtherVersion => object,
+        }
     }
 
     /// A stored object as its storage version reads it: pruned and completed by a schema that may be newer than the object.

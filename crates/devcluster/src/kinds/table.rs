@@ -2,11 +2,12 @@
 
 use std::borrow::Cow;
 
-use super::{DeleteAnswer, Generation, Resource, SelectableField, Storage, Subresource};
+use super::{DeleteAnswer, Generation, Resource, SelectableField, Storage, Subresource, convert};
 
 const ALL: &[&str] = &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 const NO_COLLECTION: &[&str] = &["create", "delete", "get", "list", "patch", "update", "watch"];
 const CREATE: &[&str] = &["create"];
+const READ: &[&str] = &["get", "list"];
 const READ_WRITE: &[&str] = &["get", "patch", "update"];
 
 const fn sub(name: &'static str, kind: &'static str, verbs: &'static [&'static str]) -> Subresource {
@@ -26,6 +27,7 @@ macro_rules! status_of {
 }
 
 const CONNECT: &[&str] = &["create", "get"];
+const PROXY: &[&str] = &["create", "delete", "get", "patch", "update"];
 
 const POD_PARTS: &[Subresource] = &[
     sub("attach", "PodAttachOptions", CONNECT),
@@ -35,12 +37,20 @@ const POD_PARTS: &[Subresource] = &[
     sub("exec", "PodExecOptions", CONNECT),
     sub("log", "Pod", &["get"]),
     sub("portforward", "PodPortForwardOptions", CONNECT),
+    sub("proxy", "PodProxyOptions", PROXY),
     sub("resize", "Pod", READ_WRITE),
     sub("status", "Pod", READ_WRITE),
 ];
 
 const ACCOUNT_PARTS: &[Subresource] =
     &[Subresource { name: "token", kind: "TokenRequest", group_version: Some(("authentication.k8s.io", "v1")), verbs: CREATE }];
+
+const NODE_PARTS: &[Subresource] = &[sub("proxy", "NodeProxyOptions", PROXY), sub("status", "Node", READ_WRITE)];
+
+const SERVICE_PARTS: &[Subresource] = &[sub("proxy", "ServiceProxyOptions", PROXY), sub("status", "Service", READ_WRITE)];
+
+const REQUEST_PARTS: &[Subresource] =
+    &[sub("approval", "CertificateSigningRequest", READ_WRITE), sub("status", "CertificateSigningRequest", READ_WRITE)];
 
 const NAMESPACE_PARTS: &[Subresource] = &[sub("finalize", "Namespace", &["update"]), sub("status", "Namespace", READ_WRITE)];
 
@@ -166,12 +176,39 @@ impl Resource {
     }
 }
 
+/// The groups in the order of upstream's discovery, which decides which of two kinds of one name a client means.
+const GROUPS: [&str; 21] = [
+    "",
+    "apiregistration.k8s.io",
+    "apps",
+    "events.k8s.io",
+    "authentication.k8s.io",
+    "authorization.k8s.io",
+    "autoscaling",
+    "batch",
+    "certificates.k8s.io",
+    "networking.k8s.io",
+    "policy",
+    "rbac.authorization.k8s.io",
+    "storage.k8s.io",
+    "admissionregistration.k8s.io",
+    "apiextensions.k8s.io",
+    "scheduling.k8s.io",
+    "coordination.k8s.io",
+    "node.k8s.io",
+    "discovery.k8s.io",
+    "resource.k8s.io",
+    "flowcontrol.apiserver.k8s.io",
+];
+
 /// Every built-in resource; the order of groups is that of discovery.
 pub(super) fn rows() -> Vec<Resource> {
     let mut rows = core();
     rows.extend(workloads());
     rows.extend(policies());
     rows.extend(the_rest());
+    rows.extend(devices_and_fairness());
+    rows.sort_by_key(|row| GROUPS.iter().position(|group| *group == row.group));
     rows
 }
 
@@ -185,6 +222,7 @@ fn core() -> Vec<Resource> {
     bindings.verbs = CREATE;
     vec![
         bindings,
+        Resource { verbs: READ, ..cluster("ComponentStatus", "componentstatuses") }.short(&["cs"]),
         core("ConfigMap", "configmaps").short(&["cm"]),
         Resource { singular: "endpoints".into(), ..core("Endpoints", "endpoints") }.short(&["ep"]).create_on_update(),
         core("Event", "events").short(&["ev"]).fields(EVENT_FIELDS).create_on_update().not_collected(),
@@ -196,7 +234,7 @@ fn core() -> Vec<Resource> {
             .answers_object(),
         cluster("Node", "nodes")
             .short(&["no"])
-            .parts(status_of!("Node"))
+            .parts(NODE_PARTS)
             .fields(const { &[field("spec.unschedulable", "/spec/unschedulable", "false")] }),
         core("PersistentVolumeClaim", "persistentvolumeclaims")
             .short(&["pvc"])
@@ -218,7 +256,7 @@ fn core() -> Vec<Resource> {
         core("Service", "services")
             .short(&["svc"])
             .in_all()
-            .parts(status_of!("Service"))
+            .parts(SERVICE_PARTS)
             .fields(const { &[field("spec.clusterIP", "/spec/clusterIP", ""), field("spec.type", "/spec/type", "")] })
             .answers_object()
             .create_on_update(),
@@ -230,7 +268,7 @@ fn workloads() -> Vec<Resource> {
     let apps = |kind, plural| row("apps", "v1", kind, plural, true);
     let batch = |kind, plural| row("batch", "v1", kind, plural, true).in_all().generation(Spec);
     let mut event_view = row("events.k8s.io", "v1", "Event", "events", true).short(&["ev"]).fields(EVENT_FIELDS);
-    event_view.storage = Storage::CoreEvent;
+    event_view.storage = Storage::Converted(&convert::EVENTS);
     vec![
         apps("ControllerRevision", "controllerrevisions"),
         apps("DaemonSet", "daemonsets").short(&["ds"]).in_all().parts(status_of!("DaemonSet")).generation(Spec),
@@ -254,6 +292,12 @@ fn policies() -> Vec<Resource> {
     use Generation::Spec;
     let rbac = |kind, plural, namespaced| row("rbac.authorization.k8s.io", "v1", kind, plural, namespaced).create_on_update();
     let review = |group, kind, plural, namespaced| Resource { verbs: CREATE, ..row(group, "v1", kind, plural, namespaced) };
+    let autoscaler = |version| {
+        row("autoscaling", version, "HorizontalPodAutoscaler", "horizontalpodautoscalers", true)
+            .short(&["hpa"])
+            .in_all()
+            .parts(status_of!("HorizontalPodAutoscaler"))
+    };
     vec![
         review("authentication.k8s.io", "SelfSubjectReview", "selfsubjectreviews", false),
         review("authentication.k8s.io", "TokenReview", "tokenreviews", false),
@@ -261,10 +305,14 @@ fn policies() -> Vec<Resource> {
         review("authorization.k8s.io", "SelfSubjectAccessReview", "selfsubjectaccessreviews", false),
         review("authorization.k8s.io", "SelfSubjectRulesReview", "selfsubjectrulesreviews", false),
         review("authorization.k8s.io", "SubjectAccessReview", "subjectaccessreviews", false),
-        row("autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers", true)
-            .short(&["hpa"])
-            .in_all()
-            .parts(status_of!("HorizontalPodAutoscaler")),
+        autoscaler("v2"),
+        Resource { storage: Storage::Converted(&convert::AUTOSCALERS), ..autoscaler("v1") },
+        row("certificates.k8s.io", "v1", "CertificateSigningRequest", "certificatesigningrequests", false)
+            .short(&["csr"])
+            .parts(REQUEST_PARTS)
+            .fields(const { &[field("spec.signerName", "/spec/signerName", "")] }),
+        row("networking.k8s.io", "v1", "IPAddress", "ipaddresses", false).short(&["ip"]),
+        row("networking.k8s.io", "v1", "ServiceCIDR", "servicecidrs", false).parts(status_of!("ServiceCIDR")),
         row("networking.k8s.io", "v1", "IngressClass", "ingressclasses", false).generation(Spec),
         row("networking.k8s.io", "v1", "Ingress", "ingresses", true)
             .short(&["ing"])
@@ -286,15 +334,27 @@ fn policies() -> Vec<Resource> {
 fn the_rest() -> Vec<Resource> {
     use Generation::{Content, One, Spec};
     let storage = |kind, plural| row("storage.k8s.io", "v1", kind, plural, false).answers_object();
-    let admission = |kind, plural| row("admissionregistration.k8s.io", "v1", kind, plural, false).needs_version();
+    let admission = |kind, plural| {
+        row("admissionregistration.k8s.io", "v1", kind, plural, false).in_category("api-extensions").needs_version()
+    };
     vec![
         storage("CSIDriver", "csidrivers").generation(One),
         storage("CSINode", "csinodes").needs_version(),
+        row("storage.k8s.io", "v1", "CSIStorageCapacity", "csistoragecapacities", true).needs_version(),
         storage("StorageClass", "storageclasses").short(&["sc"]),
+        storage("VolumeAttributesClass", "volumeattributesclasses").short(&["vac"]),
         storage("VolumeAttachment", "volumeattachments").parts(status_of!("VolumeAttachment")).needs_version(),
+        admission("MutatingAdmissionPolicy", "mutatingadmissionpolicies").generation(Spec),
+        admission("MutatingAdmissionPolicyBinding", "mutatingadmissionpolicybindings").generation(Spec),
+        admission("ValidatingAdmissionPolicy", "validatingadmissionpolicies")
+            .parts(status_of!("ValidatingAdmissionPolicy"))
+            .generation(Spec),
+        admission("ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings").generation(Spec),
         admission("MutatingWebhookConfiguration", "mutatingwebhookconfigurations").generation(Content),
         admission("ValidatingWebhookConfiguration", "validatingwebhookconfigurations").generation(Content),
-        row("apiregistration.k8s.io", "v1", "APIService", "apiservices", false).parts(status_of!("APIService")),
+        row("apiregistration.k8s.io", "v1", "APIService", "apiservices", false)
+            .in_category("api-extensions")
+            .parts(status_of!("APIService")),
         row("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", false).short(&["pc"]).generation(One),
         row("node.k8s.io", "v1", "RuntimeClass", "runtimeclasses", false).create_on_update().needs_version(),
         row("coordination.k8s.io", "v1", "Lease", "leases", true).create_on_update().needs_version(),
@@ -305,5 +365,21 @@ fn the_rest() -> Vec<Resource> {
             .parts(status_of!("CustomResourceDefinition"))
             .generation(Spec)
             .needs_version(),
+    ]
+}
+
+fn devices_and_fairness() -> Vec<Resource> {
+    use Generation::Spec;
+    let device = |kind, plural, namespaced| row("resource.k8s.io", "v1", kind, plural, namespaced).answers_object();
+    let fairness = |kind, plural| row("flowcontrol.apiserver.k8s.io", "v1", kind, plural, false).generation(Spec);
+    vec![
+        device("DeviceClass", "deviceclasses", false).generation(Spec),
+        device("ResourceClaim", "resourceclaims", true).parts(status_of!("ResourceClaim")),
+        device("ResourceClaimTemplate", "resourceclaimtemplates", true),
+        device("ResourceSlice", "resourceslices", false)
+            .generation(Spec)
+            .fields(const { &[field("spec.nodeName", "/spec/nodeName", ""), field("spec.driver", "/spec/driver", "")] }),
+        fairness("FlowSchema", "flowschemas").parts(status_of!("FlowSchema")),
+        fairness("PriorityLevelConfiguration", "prioritylevelconfigurations").parts(status_of!("PriorityLevelConfiguration")),
     ]
 }

@@ -10,10 +10,10 @@ use super::managers::{self, Tracking};
 use super::query::invalid_options;
 use super::route::Target;
 use super::update::{Writing, check_name, kept_with_status};
-use super::{Answer, Call, Server, event_view, metadata, scale};
+use super::{Answer, Call, Server, metadata, scale};
 use crate::fielderror::{FieldError, Problem};
 use crate::fields::{self, Applied, Author, Conflicts, FieldSet, Managed, Operation, Shape};
-use crate::kinds::{Resource, Storage};
+use crate::kinds::Resource;
 use crate::schema;
 use crate::status::Status;
 use crate::store::Object;
@@ -38,14 +38,11 @@ impl Server {
             if target.entry.store.get(&target.key()).is_some() {
                 let writing = Writing { dry_run, uid_is_precondition: false, tracking: Tracking::Decided };
                 let written = self.rewrite(target, writing, |_, old| {
-                    let live = match resource.storage {
-                        Storage::Own | Storage::OtherVersion => old.clone(),
-                        Storage::CoreEvent => event_view::from_core(old.clone()),
-                    };
+                    let live = resource.converted(old.clone());
                     let mut object = completed(resource, apply_to(&live, &applied))?;
                     check_name(target, &object)?;
                     place(target, &mut object)?;
-                    self.check_escalation(call.user, target, Some(old), &object)?;
+                    self.check_author(call.user, target, Some(old), &mut object)?;
                     Ok(object)
                 });
                 return written.map(|object| Answer::object(200, object).warn(warnings));
@@ -61,10 +58,10 @@ impl Server {
             if !metadata::text(&config, "resourceVersion").is_empty() {
                 return Err(Status::modified(resource.named(), &target.name));
             }
-            let object = completed(resource, apply_to(&json!({"metadata": {}}), &applied))?;
+            let mut object = completed(resource, apply_to(&json!({"metadata": {}}), &applied))?;
             check_name(target, &object)?;
             self.authorize_creation(call)?;
-            self.check_escalation(call.user, target, None, &object)?;
+            self.check_author(call.user, target, None, &mut object)?;
             match self.create_object(target, object, dry_run, Tracking::Decided) {
                 Err(status) if status.reason == "AlreadyExists" => {}
                 created => return created.map(|object| Answer::object(201, object).warn(warnings)),
@@ -188,7 +185,7 @@ fn apply_to(live: &Value, applied: &Applied<'_>) -> Result<Value, Conflicts> {
 fn completed(resource: &Resource, applied: Result<Value, Conflicts>) -> Result<Value, Status> {
     let mut object = applied.map_err(|conflicts| refused(&conflicts))?;
     decode::complete(resource, &mut object)?;
-    Ok(decode::stored(resource, object))
+    Ok(resource.to_kept(object))
 }
 
 /// 409 that lists who manages what.

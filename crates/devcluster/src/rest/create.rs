@@ -8,8 +8,7 @@ use super::address::Reservation;
 use super::decode::Strictness;
 use super::managers::Tracking;
 use super::route::Target;
-use super::{Answer, Call, Server, decode, event_view, managers, metadata};
-use crate::kinds::Storage;
+use super::{Answer, Call, Server, decode, managers, metadata};
 use crate::status::Status;
 use crate::store::{Change, Object, Raced};
 
@@ -23,14 +22,14 @@ impl Server {
         let dry_run = call.query.dry_run("CreateOptions")?;
         let strictness = Strictness::parse(call.query, "CreateOptions")?;
         let author = call.author("CreateOptions")?;
-        let (object, warnings) = decode::object(resource, call.content_type, &call.body, strictness)?;
+        let (mut object, warnings) = decode::object(resource, call.content_type, &call.body, strictness)?;
         if resource.plural == "bindings" {
             return self.bind_any(call);
         }
         if resource.verbs == ["create"] {
             return self.review(call, object, &author).map(|review| Answer::value(201, review));
         }
-        self.check_escalation(call.user, target, None, &object)?;
+        self.check_author(call.user, target, None, &mut object)?;
         let mut warnings = warnings;
         warnings.extend(resource.warnings(&object));
         let created = self.create_object(target, object, dry_run, Tracking::Update(&author))?;
@@ -138,10 +137,7 @@ impl Server {
         });
         admitted?;
         let reserved = resource.is("Service").then(|| self.reserve(object, None)).transpose()?;
-        let mut errors = resource.errors(object);
-        if resource.storage == Storage::CoreEvent {
-            errors.extend(event_view::new_style_errors(object));
-        }
+        let errors = resource.errors(object);
         if !errors.is_empty() {
             return Err(Status::invalid(resource.named_kind(), metadata::text(object, "name"), &errors));
         }

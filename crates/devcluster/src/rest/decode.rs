@@ -3,9 +3,9 @@
 use serde_json::{Map, Value};
 
 use super::query::{Query, invalid_options};
-use super::{duplicates, event_view, metadata};
+use super::{duplicates, metadata};
 use crate::fielderror::{FieldError, Problem};
-use crate::kinds::{Resource, Storage};
+use crate::kinds::Resource;
 use crate::schema;
 use crate::status::Status;
 
@@ -98,7 +98,7 @@ pub(super) fn object(
             "{kind} in version \"{version}\" cannot be handled as a {kind}: strict decoding error: {errors}"
         ))
     })?;
-    Ok((stored(resource, value), warnings))
+    Ok((resource.to_kept(value), warnings))
 }
 
 /// What becomes of fields that the kind does not know.
@@ -141,14 +141,6 @@ pub(super) fn unknown_field(path: &String) -> String {
 
 pub(super) fn duplicate_field(path: &String) -> String {
     format!("duplicate field \"{path}\"")
-}
-
-/// The form objects of `resource` are kept in.
-pub(super) fn stored(resource: &Resource, value: Value) -> Value {
-    match resource.storage {
-        Storage::Own | Storage::OtherVersion => value,
-        Storage::CoreEvent => event_view::to_core(value),
-    }
 }
 
 /// Makes `value` an object of `resource` with `metadata`; 400 when something in it has the wrong type. Fields the kind does not know

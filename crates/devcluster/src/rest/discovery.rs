@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::query::Query;
 use super::{Body, Route, Server};
-use crate::kinds::{Group, Registered, Subresource};
+use crate::kinds::{Group, Registered, Storage, Subresource};
 use crate::openapi;
 use crate::status::Status;
 
@@ -206,8 +206,12 @@ fn resource_entry(entry: &Registered) -> Value {
     fields.insert("kind".to_owned(), json!(resource.kind));
     fields.insert("verbs".to_owned(), json!(resource.verbs));
     put_names(entry, &mut fields);
-    if resource.verbs.len() > 1 {
-        let hash = super::fingerprint(format!("{}/{}/{}", resource.group, resource.version, resource.kind).as_bytes());
+    if resource.verbs.contains(&"watch") {
+        let (group, version) = match resource.storage {
+            Storage::Converted(kept) => (kept.group, kept.version),
+            Storage::Own | Storage::OtherVersion => (&*resource.group, &*resource.version),
+        };
+        let hash = super::fingerprint(format!("{group}/{version}/{}", resource.kind).as_bytes());
         let hash = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, hash.to_be_bytes());
         fields.insert("storageVersionHash".to_owned(), Value::from(hash));
     }

@@ -26,14 +26,15 @@ mod accept;
 mod address;
 mod apply;
 mod body;
+mod certificates;
 mod commit;
+mod components;
 mod create;
 mod decode;
 mod definitions;
 mod delete;
 mod discovery;
 mod duplicates;
-mod event_view;
 mod eviction;
 mod managers;
 mod metadata;
@@ -290,9 +291,7 @@ impl Server {
         if let Some(warning) = target.resource().custom.as_ref().and_then(|custom| custom.deprecation()) {
             answer.warnings.push(warning.to_owned());
         }
-        if target.resource().plural == "endpoints" {
-            answer.warnings.push("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice".to_owned());
-        }
+        answer.warnings.extend(warnings::deprecation(target.resource()).map(str::to_owned));
         Ok(Some(self.respond(&call, answer)))
     }
 
@@ -335,6 +334,9 @@ impl Server {
     async fn dispatch(self: &Arc<Self>, verb: Verb, call: &Call<'_>) -> Result<Answer, Status> {
         if let Some(part) = call.target.subresource {
             return self.subresource(verb, part, call);
+        }
+        if call.target.resource().is("ComponentStatus") {
+            return self.components(verb, call);
         }
         match verb {
             Verb::Get => self.get(call).await,

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{decode, duplicates};
 use crate::fielderror::{FieldError, Problem};
-use crate::kinds::{Resource, Storage};
+use crate::kinds::Resource;
 use crate::patch::{self, PatchError};
 use crate::schema;
 use crate::status::{Qualified, Status};
@@ -73,10 +73,6 @@ impl Patch {
         }
         if !result["metadata"].is_object() {
             return Err(self.invalid(result, "json: cannot unmarshal metadata into Go value of type v1.ObjectMeta"));
-        }
-        if resource.storage == Storage::CoreEvent {
-            // Its fields are checked under their core names.
-            return Ok(());
         }
         let error = match self.kind {
             Kind::Strategic => schema::decode::restore_error(&resource.kind, result),

@@ -62,10 +62,17 @@ pub(super) struct Page {
 }
 
 impl Page {
+    /// Objects that are made to be shown, and have no revision.
+    pub(super) fn unstored(objects: Vec<Arc<Object>>) -> Self {
+        Self { objects, revision: 0, continue_token: None, remaining: None }
+    }
+
     /// `metadata` of the list.
     pub(super) fn metadata(&self) -> Value {
         let mut metadata = Map::new();
-        metadata.insert("resourceVersion".to_owned(), Value::from(self.revision.to_string()));
+        if self.revision > 0 {
+            metadata.insert("resourceVersion".to_owned(), Value::from(self.revision.to_string()));
+        }
         if let Some(token) = &self.continue_token {
             metadata.insert("continue".to_owned(), Value::from(token.as_str()));
         }
@@ -166,7 +173,7 @@ impl Server {
                 let head = format!("{{\"kind\":\"{kind}\",\"apiVersion\":\"{version}\",\"metadata\":{metadata},\"items\":[");
                 let objects = match resource.storage {
                     Storage::Own => page.objects,
-                    Storage::CoreEvent | Storage::OtherVersion => {
+                    Storage::Converted(_) | Storage::OtherVersion => {
                         page.objects.iter().map(|object| in_view(call, object)).collect()
                     }
                 };

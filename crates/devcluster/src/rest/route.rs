@@ -201,6 +201,8 @@ fn target<'a>(registry: &Registry, group: &str, version: &str, rest: &[&'a str])
         [] => ("", ""),
         [name] => (*name, ""),
         [name, part] => (*name, *part),
+        // What follows is for whom it is passed on to.
+        [name, "proxy", ..] => (*name, "proxy"),
         _ => return None,
     };
     let namespaced = entry.resource.namespaced;
@@ -253,6 +255,7 @@ mod tests {
             ("/api/v1/namespaces/n/finalize", "namespaces||n|finalize"),
             ("/apis/apps/v1/namespaces/n/deployments/d/scale", "deployments|n|d|scale"),
             ("/api/v1/watch/namespaces/n/pods/p", "pods|n|p|"),
+            ("/api/v1/namespaces/n/services/http:s:80/proxy/a/b", "services|n|http:s:80|proxy"),
             ("/apis/rbac.authorization.k8s.io/v1/clusterroles/system%3Anode", "clusterroles||system:node|"),
         ];
         for (path, expected) in cases {

@@ -1,4 +1,4 @@
-//! Parts of objects with their own path: status, scale, binding, eviction, finalize.
+//! Parts of objects with their own path: status, scale, binding, eviction, finalize, and what upstream passes on to kubelets and pods.
 
 use std::sync::Arc;
 
@@ -23,6 +23,7 @@ impl Server {
             ("scale", Verb::Get) => self.show_scale(call, &*self.parent(call)?),
             ("log", _) => self.log(call),
             ("attach" | "exec" | "portforward", _) => self.connect(call),
+            ("proxy", _) => self.proxy(call),
             ("scale", _) => self.write_scale(call),
             ("binding", _) => self.bind(call),
             ("eviction", _) => self.evict(call),
@@ -108,6 +109,22 @@ impl Server {
             None | Some("") => Status::bad_request(format!("pod {} does not have a host assigned", call.target.name)),
             Some(node) => Status::internal(format!("node {node:?} is simulated and runs no processes")),
         })
+    }
+
+    /// Upstream passes these on, too: to nodes, to pods, and to the pods behind services.
+    fn proxy(&self, call: &Call<'_>) -> Result<Answer, Status> {
+        // `name`, `name:port` or `scheme:name:port`.
+        let name = match call.target.name.split(':').collect::<Vec<_>>()[..] {
+            [_, name, _] | [name, _] | [name] => name.to_owned(),
+            _ => call.target.name.clone(),
+        };
+        let target = Target { name, ..call.target.clone() };
+        let resource = target.resource();
+        if target.entry.store.get(&target.key()).is_none() {
+            return Err(Status::not_found(resource.named(), &target.name));
+        }
+        let (kind, name) = (&resource.singular, &target.name);
+        Err(Status::new(503, "ServiceUnavailable", format!("error trying to reach {kind} {name:?}: what it runs is simulated")))
     }
 
     /// Assigns a pod to a node.

@@ -10,9 +10,9 @@ use super::managers::{self, Tracking};
 use super::patching::Patch;
 use super::query::invalid_options;
 use super::route::Target;
-use super::{Answer, Call, Server, apply, decode, event_view, metadata};
+use super::{Answer, Call, Server, apply, certificates, decode, metadata};
 use crate::fielderror::{FieldError, Problem};
-use crate::kinds::{Resource, Storage};
+use crate::kinds::Resource;
 use crate::status::Status;
 use crate::store::{Change, Object, Raced};
 
@@ -54,14 +54,15 @@ impl Server {
             if !metadata::text(&object, "resourceVersion").is_empty() {
                 return Err(Status::modified(resource.named(), &target.name));
             }
-            self.check_escalation(call.user, target, None, &object)?;
+            self.check_author(call.user, target, None, &mut object)?;
             return Ok(Answer::object(201, self.create_object(target, object, dry_run, tracking)?).warn(warnings));
         }
         warnings.extend(resource.warnings(&object));
         let writing = Writing { dry_run, uid_is_precondition: true, tracking };
         let written = self.rewrite(target, writing, |_, old| {
-            self.check_escalation(call.user, target, Some(old), &object)?;
-            Ok(object.clone())
+            let mut object = object.clone();
+            self.check_author(call.user, target, Some(old), &mut object)?;
+            Ok(object)
         });
         written.map(|object| Answer::object(200, object).warn(warnings))
     }
@@ -83,10 +84,7 @@ impl Server {
         let writing = Writing { dry_run, uid_is_precondition: false, tracking: Tracking::Update(&author) };
         let mut warnings = Vec::new();
         let written = self.rewrite(target, writing, |_, old| {
-            let mut object = match resource.storage {
-                Storage::Own | Storage::OtherVersion => old.clone(),
-                Storage::CoreEvent => event_view::from_core(old.clone()),
-            };
+            let mut object = resource.converted(old.clone());
             patch.apply(resource, &mut object)?;
             patch.check(resource, &object)?;
             let result = if patch.shows_result() { object.clone() } else { Value::Null };
@@ -94,10 +92,10 @@ impl Server {
             let unknown = decode::drop_unknown(resource, &mut object);
             let complaints = patch.twice.iter().map(duplicate_field).chain(unknown.iter().map(unknown_field)).collect();
             warnings = strictness.judge(complaints, |why| patch.invalid(&result, &format!("strict decoding error: {why}")))?;
-            let mut object = decode::stored(resource, object);
+            let mut object = resource.to_kept(object);
             check_name(target, &object)?;
             place(target, &mut object)?;
-            self.check_escalation(call.user, target, Some(old), &object)?;
+            self.check_author(call.user, target, Some(old), &mut object)?;
             Ok(object)
         });
         let object = written?;
@@ -141,6 +139,12 @@ impl Server {
         let given = managers::take(&mut new);
         metadata::carry_over(&mut new, old);
         isolate(resource, part, &mut new, old);
+        if part.is_some() && resource.is("CertificateSigningRequest") {
+            if part == Some("status") {
+                certificates::keep_decisions(&mut new, old);
+            }
+            certificates::date_conditions(&mut new, old, &metadata::time(self.clock.now()));
+        }
         resource.complete(&mut new);
         if resource.is("Namespace") {
             label_namespace(&mut new);
@@ -259,7 +263,18 @@ fn isolate(resource: &Resource, part: Option<&str>, new: &mut Value, old: &Value
             keep_all_but(new, old, &["metadata"]);
             keep_in_spec(new, "containers", containers);
         }
-        _ if resource.is("Namespace") => {
+        Some("approval") => {
+            let conditions = new["status"].get("conditions").cloned();
+            keep(new, old, "spec");
+            keep(new, old, "status");
+            match conditions {
+                Some(conditions) => new["status"]["conditions"] = conditions,
+                None => {
+                    new["status"].as_object_mut().map(|status| status.remove("conditions"));
+                }
+            }
+        }
+        _ if resource.is("Namespace") || resource.is("CertificateSigningRequest") => {
             keep(new, old, "spec");
             keep(new, old, "status");
         }

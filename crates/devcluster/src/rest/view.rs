@@ -7,7 +7,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::accept::View;
-use super::{Call, Server, event_view};
+use super::{Call, Server};
 use crate::fielderror::{FieldError, Problem};
 use crate::kinds::{Resource, Storage};
 use crate::status::Status;
@@ -41,7 +41,7 @@ impl RowObject {
 pub(super) fn full(resource: &Resource, object: &Object) -> Bytes {
     match resource.storage {
         Storage::Own => object.json(),
-        Storage::CoreEvent => Bytes::from(event_view::from_core(object.to_value()).to_string()),
+        Storage::Converted(conversion) => Bytes::from((conversion.from_kept)(object.to_value()).to_string()),
         Storage::OtherVersion => Bytes::from(resource.shown(object.to_value()).to_string()),
     }
 }
@@ -101,13 +101,13 @@ impl Server {
     }
 
     fn row(&self, resource: &Resource, stored: Value, include: RowObject) -> Value {
-        // Cells of events are made of their stored form, whatever form they are shown in.
+        // Cells of built-in kinds are made of their stored form, whatever form they are shown in.
         let (cells, conditions) = match resource.storage {
-            Storage::Own | Storage::CoreEvent => (resource.cells(&stored, self.clock.now()), resource.row_conditions(&stored)),
+            Storage::Own | Storage::Converted(_) => (resource.cells(&stored, self.clock.now()), resource.row_conditions(&stored)),
             Storage::OtherVersion => (resource.cells(&resource.shown(stored.clone()), self.clock.now()), None),
         };
         let shown = match (include, resource.storage) {
-            (RowObject::Full, Storage::CoreEvent) => event_view::from_core(stored),
+            (RowObject::Full, Storage::Converted(conversion)) => (conversion.from_kept)(stored),
             (RowObject::Full, Storage::OtherVersion) => resource.shown(stored),
             _ => stored,
         };

@@ -2,10 +2,22 @@
 
 use http::HeaderValue;
 
+use crate::kinds::Resource;
+
 /// Characters of all texts; beyond it each is cut.
 const MOST_IN_ALL: usize = 4 << 10;
 /// Characters that are left of a text that is cut.
 const MOST_OF_ONE: usize = 256;
+
+/// What every answer about a built-in kind that is to go warns of.
+pub(super) fn deprecation(resource: &Resource) -> Option<&'static str> {
+    match &*resource.kind {
+        _ if resource.custom.is_some() => None,
+        "ComponentStatus" => Some("v1 ComponentStatus is deprecated in v1.19+"),
+        "Endpoints" => Some("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"),
+        _ => None,
+    }
+}
 
 /// The headers for what there is to warn of, in upstream's form and with its limits. Texts with control characters are left out.
 pub(super) fn headers(mut warnings: Vec<String>) -> Vec<HeaderValue> {

@@ -336,7 +336,7 @@ impl Watch {
                 let old = event.old.as_ref()?;
                 let resource = &self.entry.resource;
                 let make = || Arc::new(old.at_revision(resource, event.revision, EventKind::Deleted));
-                if self.view == View::Full && resource.storage == Storage::Own {
+                if self.view == View::Full && matches!(resource.storage, Storage::Own) {
                     Some(event.left_frame(|| make().frame(EventKind::Deleted)))
                 } else {
                     let left = make();
@@ -349,7 +349,7 @@ impl Watch {
     fn frame(&mut self, kind: EventKind, object: &Arc<Object>) -> Bytes {
         let resource = &self.entry.resource;
         match self.view {
-            View::Full | View::Discovery if resource.storage == Storage::Own => object.frame(kind),
+            View::Full | View::Discovery if matches!(resource.storage, Storage::Own) => object.frame(kind),
             View::Full | View::Discovery => framed(kind.as_str(), &view::full(resource, object)),
             View::Metadata => framed(kind.as_str(), &view::metadata_only(object)),
             View::Table => {

@@ -67,9 +67,10 @@ pub(crate) struct Field {
     pub(crate) topology: Topology,
 }
 
-/// Where a field is in a protobuf message: its number, and that of the embedded message it is in, if it is in one. Zero is nowhere.
+/// Where a field is in a protobuf message: its number, and the embedded message it is in, if it is in one. Zero is nowhere.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct FieldNumber {
+    /// Numbers of the fields on the way, the outermost in the highest digits of base [`FieldNumber::BASE`].
     pub(crate) embedded_in: u32,
     pub(crate) own: u32,
 }
@@ -117,10 +118,11 @@ pub(crate) fn metadata() -> &'static Struct {
     METADATA.expect("the table has the metadata of a ConfigMap")
 }
 
-/// The type of `object` of `kind`: two groups have an `Event`, told apart by `apiVersion`.
+/// The type of `object` of `kind`: two groups have an `Event` and two versions a `HorizontalPodAutoscaler`, told apart by `apiVersion`.
 pub(crate) fn of_object(kind: &str, object: &Value) -> Option<&'static Struct> {
-    let group = object.get("apiVersion").and_then(Value::as_str).and_then(|version| version.split_once('/'));
-    group.and_then(|(group, _)| of(&format!("{group}/{kind}"))).or_else(|| of(kind))
+    let version = object.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
+    let own = || of(&format!("{version}/{kind}"));
+    version.split_once('/').and_then(|(group, _)| of(&format!("{group}/{kind}")).or_else(own)).or_else(|| of(kind))
 }
 
 /// All types, for tests of tables that refer to them.
@@ -259,10 +261,21 @@ impl Field {
 }
 
 impl FieldNumber {
+    /// More than any number of the table.
+    pub(crate) const BASE: u32 = 1000;
+
+    /// Whether the field is in the message at the end of `way`, or in one that is embedded there.
+    pub(crate) fn is_within(self, way: u32) -> bool {
+        std::iter::successors(Some(self.embedded_in), |way| Some(way / Self::BASE)).take_while(|way| *way > 0).any(|at| at == way)
+    }
+
     fn parse(text: &str) -> FieldNumber {
         let parse = |digits: &str| digits.parse().expect("field numbers are numbers");
-        match text.split_once('.') {
-            Some((outer, inner)) => FieldNumber { embedded_in: parse(outer), own: parse(inner) },
+        match text.rsplit_once('.') {
+            Some((way, own)) => FieldNumber {
+                embedded_in: way.split('.').fold(0, |way, number| way * Self::BASE + parse(number)),
+                own: parse(own),
+            },
             None => FieldNumber { embedded_in: 0, own: parse(text) },
         }
     }

@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use serde_json::{Map, Number, Value, json};
 
-use super::{Struct, Type, shape};
+use super::{FieldNumber, Struct, Type, shape};
 
 /// What every protobuf object of Kubernetes starts with.
 const MAGIC: &[u8] = b"k8s\0";
@@ -86,7 +86,7 @@ pub fn object(kind: &str, body: &[u8]) -> Result<Value, Malformed> {
     Ok(object)
 }
 
-/// Reads a message of `shape`, or the message embedded in its field `embedded_in`, into `fields`.
+/// Reads a message of `shape`, or the message embedded at `embedded_in`, into `fields`.
 fn read_struct(shape: &Struct, embedded_in: u32, message: &[u8], fields: &mut Map<String, Value>) -> Result<(), Malformed> {
     each(message, |number, wire| {
         let known = shape.fields().iter().find(|field| field.number.embedded_in == embedded_in && field.number.own == number);
@@ -94,8 +94,9 @@ fn read_struct(shape: &Struct, embedded_in: u32, message: &[u8], fields: &mut Ma
             let slot = fields.entry(field.name).or_insert(Value::Null);
             return read_into(&field.ty, wire, field.name, slot);
         }
-        if embedded_in == 0 && shape.fields().iter().any(|field| field.number.embedded_in == number) {
-            return read_struct(shape, number, wire.bytes("embedded message")?, fields);
+        let way = embedded_in.saturating_mul(FieldNumber::BASE).saturating_add(number);
+        if shape.fields().iter().any(|field| field.number.is_within(way)) {
+            return read_struct(shape, way, wire.bytes("embedded message")?, fields);
         }
         Ok(())
     })

@@ -15,6 +15,7 @@ mod access;
 mod age;
 mod network;
 mod objects;
+mod plain;
 mod pod;
 mod scaling;
 mod volumes;
@@ -110,7 +111,7 @@ pub fn cells(kind: &str, object: &Value, now: Timestamp) -> Vec<Value> {
         "Service" => objects::service(object, now),
         "StatefulSet" => workloads::stateful_set(object, now),
         "StorageClass" => volumes::class(object, now),
-        _ => vec![name(object), age_cell(object, now)],
+        _ => plain::cells(kind, object, now).unwrap_or_else(|| vec![name(object), age_cell(object, now)]),
     }
 }
 

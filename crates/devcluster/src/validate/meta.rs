@@ -16,7 +16,7 @@ type Format = fn(&str) -> Vec<String>;
 fn name_format(kind: &str) -> Format {
     match kind {
         "Namespace" | "Service" | "StatefulSet" => formats::label,
-        "ClusterRole" | "ClusterRoleBinding" | "Role" | "RoleBinding" => formats::path_segment,
+        "CertificateSigningRequest" | "ClusterRole" | "ClusterRoleBinding" | "Role" | "RoleBinding" => formats::path_segment,
         _ => formats::subdomain,
     }
 }

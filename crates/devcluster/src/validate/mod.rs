@@ -8,6 +8,8 @@ use serde_json::Value;
 use crate::custom;
 use crate::fielderror::FieldError;
 
+mod autoscaler;
+mod certificates;
 pub(crate) mod errors;
 pub(crate) mod formats;
 mod meta;
@@ -20,6 +22,7 @@ mod selector;
 mod small;
 mod workload;
 
+pub(crate) use certificates::organizations;
 use errors::Errors;
 
 /// Errors of a defaulted new object.
@@ -37,6 +40,10 @@ pub fn update(kind: &str, subresource: Option<&str>, new: &Value, old: &Value) -
     meta::check(kind, new, &mut errors);
     meta::check_update(new, old, &mut errors);
     match (kind, subresource) {
+        ("CertificateSigningRequest", _) => {
+            certificates::request(new, &mut errors);
+            certificates::request_update(subresource, new, old, &mut errors);
+        }
         ("Namespace", _) => {
             meta::check_update(new, old, &mut errors);
             small::namespace_update(subresource, new, &mut errors);
@@ -81,12 +88,14 @@ pub fn warnings(kind: &str, object: &Value) -> Vec<String> {
 /// What is wrong with an object besides its metadata.
 fn content(kind: &str, object: &Value, errors: &mut Errors) {
     match kind {
+        "CertificateSigningRequest" => certificates::request(object, errors),
         "ConfigMap" => small::config_map(object, errors),
         "CronJob" => workload::cron_job(object, errors),
         "CustomResourceDefinition" => custom::definition::check(object, errors),
         "DaemonSet" => workload::daemon_set(object, errors),
         "Deployment" => workload::deployment(object, errors),
         "Event" => small::event(object, errors),
+        "HorizontalPodAutoscaler" => autoscaler::check(object, errors),
         "Job" => workload::job(object, errors),
         "Lease" => small::lease(object, errors),
         "Node" => small::node(object, errors),

@@ -14,6 +14,7 @@ pub(crate) fn clock() -> Clock {
 }
 
 /// The admin's clients of both doors by name, and the door that has to stay open for them.
+#[allow(dead_code, reason = "some tests need no network")]
 pub(crate) async fn both_doors(cluster: &DevCluster) -> ([(&'static str, kube::Client); 2], HttpsDoor) {
     let door = cluster.serve_https("127.0.0.1:0".parse().unwrap()).await.unwrap();
     let kubeconfig = Kubeconfig::from_yaml(&door.kubeconfig()).unwrap();

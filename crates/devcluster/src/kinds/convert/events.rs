@@ -2,7 +2,12 @@
 
 use serde_json::{Map, Value};
 
+use super::Conversion;
 use crate::fielderror::{FieldError, Problem};
+
+/// As `events.k8s.io/v1` shows them.
+pub(crate) static EVENTS: Conversion =
+    Conversion { group: "", version: "v1", to_kept: to_core, from_kept: from_core, errors: new_style_errors };
 
 /// (core/v1, events.k8s.io/v1)
 const NAMES: &[(&str, &str)] = &[
@@ -16,12 +21,12 @@ const NAMES: &[(&str, &str)] = &[
 ];
 
 /// An event of either version as core/v1.
-pub(super) fn to_core(event: Value) -> Value {
+fn to_core(event: Value) -> Value {
     renamed(event, "v1", |name| NAMES.iter().find(|(_, new)| *new == name).map_or(name, |(core, _)| core))
 }
 
 /// What this version demands of new events beyond the core one.
-pub(super) fn new_style_errors(event: &Value) -> Vec<FieldError> {
+fn new_style_errors(event: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     if event["eventTime"].is_null() {
         errors.push(FieldError { field: "eventTime".to_owned(), problem: Problem::Required(String::new()) });
@@ -35,7 +40,7 @@ pub(super) fn new_style_errors(event: &Value) -> Vec<FieldError> {
 }
 
 /// A core/v1 event as events.k8s.io/v1, where empty reporters are left out.
-pub(super) fn from_core(event: Value) -> Value {
+fn from_core(event: Value) -> Value {
     let mut event =
         renamed(event, "events.k8s.io/v1", |name| NAMES.iter().find(|(core, _)| *core == name).map_or(name, |(_, new)| new));
     if let Some(fields) = event.as_object_mut() {

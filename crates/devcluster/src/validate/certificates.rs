@@ -1,0 +1,284 @@
+//! Requests for certificates.
+
+use std::collections::HashSet;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::Value;
+use x509_parser::certification_request::X509CertificationRequest;
+use x509_parser::pem::Pem;
+use x509_parser::prelude::FromDer;
+
+use super::errors::{Errors, at, list, text};
+use super::formats;
+
+/// What a key may be for, sorted.
+const USAGES: [&str; 23] = [
+    "any",
+    "cert sign",
+    "client auth",
+    "code signing",
+    "content commitment",
+    "crl sign",
+    "data encipherment",
+    "decipher only",
+    "digital signature",
+    "email protection",
+    "encipher only",
+    "ipsec end system",
+    "ipsec tunnel",
+    "ipsec user",
+    "key agreement",
+    "key encipherment",
+    "microsoft sgc",
+    "netscape sgc",
+    "ocsp signing",
+    "s/mime",
+    "server auth",
+    "signing",
+    "timestamping",
+];
+
+/// Conditions that once set stay, and are nothing but true.
+const FINAL: [&str; 3] = ["Approved", "Denied", "Failed"];
+
+const MIN_SECONDS: i64 = 600;
+const MAX_SUBDOMAIN: usize = 253;
+/// A domain, a slash, a label, a dot and a name.
+const MAX_SIGNER_NAME: usize = MAX_SUBDOMAIN + 1 + MAX_SUBDOMAIN + 63 + 1;
+
+pub(super) fn request(object: &Value, errors: &mut Errors) {
+    if let Err(why) = organizations(object) {
+        errors.invalid("spec.request", at(object, "spec.request").clone(), why);
+    }
+    let usages = list(object, "spec.usages");
+    if usages.is_empty() {
+        errors.required("spec.usages", "");
+    }
+    for (index, usage) in usages.iter().enumerate() {
+        errors.one_of(format!("spec.usages[{index}]"), usage.as_str().unwrap_or_default(), &USAGES);
+    }
+    let mut seen = HashSet::new();
+    for (index, usage) in usages.iter().enumerate().filter(|(_, usage)| !seen.insert(usage.as_str())) {
+        errors.duplicate(format!("spec.usages[{index}]"), usage.clone());
+    }
+    match text(object, "spec.signerName") {
+        legacy @ "kubernetes.io/legacy-unknown" => {
+            errors.invalid("spec.signerName", legacy, "the legacy signerName is not allowed via this API version");
+        }
+        name => signer_name("spec.signerName", name, errors),
+    }
+    if let Some(seconds) = at(object, "spec.expirationSeconds").as_i64().filter(|seconds| *seconds < MIN_SECONDS) {
+        let why = "may not specify a duration less than 600 seconds (10 minutes)";
+        errors.invalid("spec.expirationSeconds", seconds, why);
+    }
+    conditions(list(object, "status.conditions"), errors);
+    if let Err(why) = certificates(text(object, "status.certificate")) {
+        errors.invalid("status.certificate", "<certificate data>", why);
+    }
+}
+
+/// What the main endpoint, `status` or `approval` must leave as it is.
+pub(super) fn request_update(part: Option<&str>, new: &Value, old: &Value, errors: &mut Errors) {
+    const CONDITIONS: &str = "status.conditions";
+    let of = |object: &Value, kind: &str| -> Vec<Value> {
+        list(object, CONDITIONS).iter().filter(|condition| condition["type"] == kind).cloned().collect()
+    };
+    for kind in FINAL {
+        if of(new, kind).len() < of(old, kind).len() {
+            errors.forbidden(CONDITIONS, format!("updates may not remove a condition of type {kind:?}"));
+        }
+    }
+    if part != Some("approval") {
+        for kind in ["Approved", "Denied"] {
+            let (before, after) = (of(old, kind), of(new, kind));
+            if after.len() > before.len() {
+                errors.forbidden(CONDITIONS, format!("updates may not add a condition of type {kind:?}"));
+            } else if after.len() == before.len() && after != before {
+                errors.forbidden(CONDITIONS, format!("updates may not modify a condition of type {kind:?}"));
+            }
+        }
+    }
+    let (before, after) = (text(old, "status.certificate"), text(new, "status.certificate"));
+    if before != after {
+        if part != Some("status") {
+            errors.forbidden("status.certificate", "updates may not set certificate content");
+        } else if !before.is_empty() {
+            errors.forbidden("status.certificate", "updates may not modify existing certificate content");
+        }
+    }
+}
+
+/// The organizations (groups, for client certificates) that a request names, or why it is none.
+pub(crate) fn organizations(object: &Value) -> Result<Vec<String>, String> {
+    let wrong_type = || "PEM block type must be CERTIFICATE REQUEST".to_owned();
+    let bytes = STANDARD.decode(text(object, "spec.request")).map_err(|error| error.to_string())?;
+    let pem = Pem::iter_from_buffer(&bytes).next().and_then(Result::ok).ok_or_else(wrong_type)?;
+    if pem.label != "CERTIFICATE REQUEST" {
+        return Err(wrong_type());
+    }
+    let (_, request) = X509CertificationRequest::from_der(&pem.contents).map_err(|error| error.to_string())?;
+    request.verify_signature().map_err(|error| error.to_string())?;
+    let organizations = request.certification_request_info.subject.iter_organization();
+    Ok(organizations.filter_map(|attribute| attribute.as_str().ok()).map(str::to_owned).collect())
+}
+
+fn certificates(base64: &str) -> Result<(), String> {
+    if base64.is_empty() {
+        return Ok(());
+    }
+    let bytes = STANDARD.decode(base64).map_err(|error| error.to_string())?;
+    let mut blocks = 0;
+    for pem in Pem::iter_from_buffer(&bytes) {
+        let Ok(pem) = pem else { break };
+        if pem.label != "CERTIFICATE" {
+            return Err(format!("only CERTIFICATE PEM blocks are allowed, found {:?}", pem.label));
+        }
+        pem.parse_x509().map_err(|error| error.to_string())?;
+        blocks += 1;
+    }
+    if blocks == 0 { Err("must contain at least one CERTIFICATE PEM block".to_owned()) } else { Ok(()) }
+}
+
+fn conditions(conditions: &[Value], errors: &mut Errors) {
+    const PATH: &str = "status.conditions";
+    let mut seen = HashSet::new();
+    for (index, condition) in conditions.iter().enumerate() {
+        let kind = text(condition, "type");
+        if kind.is_empty() {
+            errors.required(format!("{PATH}[{index}].type"), "");
+        }
+        let known: &[&str] = if FINAL.contains(&kind) { &["True"] } else { &["False", "True", "Unknown"] };
+        match text(condition, "status") {
+            "" => errors.required(format!("{PATH}[{index}].status"), ""),
+            status => errors.one_of(format!("{PATH}[{index}].status"), status, known),
+        }
+        let excluded = match kind {
+            "Approved" => "Denied",
+            "Denied" => "Approved",
+            _ => "",
+        };
+        if seen.contains(excluded) {
+            errors.invalid(PATH, kind, "Approved and Denied conditions are mutually exclusive");
+        }
+        if !seen.insert(kind) {
+            errors.duplicate(format!("{PATH}[{index}].type"), kind);
+        }
+    }
+}
+
+fn signer_name(field: &str, name: &str, errors: &mut Errors) {
+    if name.is_empty() {
+        return errors.required(field, "");
+    }
+    let [domain, path] = name.split('/').collect::<Vec<_>>()[..] else {
+        let why = "must be a fully qualified domain and path of the form 'example.com/signer-name'";
+        return errors.invalid(field, name, why);
+    };
+    let mut check = |whole: &str, format: fn(&str) -> Vec<String>| {
+        let bad = whole.split('.').map(|label| (label, format(label))).find(|(_, complaints)| !complaints.is_empty());
+        for complaint in bad.iter().flat_map(|(label, complaints)| complaints.iter().map(move |why| (label, why))) {
+            errors.invalid(field, whole, format!("validating label {:?}: {}", complaint.0, complaint.1));
+        }
+    };
+    check(domain, formats::label);
+    check(path, formats::subdomain);
+    if domain.len() > MAX_SUBDOMAIN {
+        errors.too_long(field, MAX_SUBDOMAIN);
+    }
+    if !domain.contains('.') {
+        errors.invalid(field, domain, "should be a domain with at least two segments separated by dots");
+    }
+    if name.len() > MAX_SIGNER_NAME {
+        errors.too_long(field, MAX_SIGNER_NAME);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// The parts of `spec` of a request that `rcgen` signed.
+    fn request_of(organization: &str) -> String {
+        let mut params = rcgen::CertificateParams::default();
+        params.distinguished_name.push(rcgen::DnType::OrganizationName, organization);
+        let key = rcgen::KeyPair::generate().unwrap();
+        STANDARD.encode(params.serialize_request(&key).unwrap().pem().unwrap())
+    }
+
+    fn found(object: &Value) -> Vec<String> {
+        let mut errors = Errors::default();
+        request(object, &mut errors);
+        errors.into_list().iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_request_is_signed_and_says_what_for_and_by_whom() {
+        let good = json!({"spec": {"request": request_of("team"), "signerName": "example.com/s", "usages": ["client auth"]}});
+        assert_eq!(found(&good), [""; 0]);
+        assert_eq!(organizations(&good), Ok(vec!["team".to_owned()]));
+        let with = |path: &str, value: Value| {
+            let mut object = good.clone();
+            object["spec"][path] = value;
+            object
+        };
+        let mut forged = STANDARD.decode(request_of("team")).unwrap();
+        let middle = forged.len() / 2;
+        forged[middle] ^= 1;
+        // (object, the only error)
+        let cases = [
+            (with("request", json!("eA==")), "PEM block type must be CERTIFICATE REQUEST"),
+            (with("usages", json!([])), "spec.usages: Required value"),
+            (with("usages", json!(["flying"])), "spec.usages[0]: Unsupported value: \"flying\": supported values: \"any\""),
+            (with("usages", json!(["any", "any"])), "spec.usages[1]: Duplicate value: \"any\""),
+            (with("signerName", json!("")), "spec.signerName: Required value"),
+            (with("signerName", json!("x")), "must be a fully qualified domain and path of the form"),
+            (with("signerName", json!("x/y")), "should be a domain with at least two segments separated by dots"),
+            (with("signerName", json!("a.B/y")), "validating label \"B\": a lowercase RFC 1123 label must consist of"),
+            (with("signerName", json!("a.b/_")), "validating label \"_\": a lowercase RFC 1123 subdomain must consist of"),
+            (
+                with("signerName", json!("kubernetes.io/legacy-unknown")),
+                "the legacy signerName is not allowed via this API version",
+            ),
+            (with("expirationSeconds", json!(599)), "may not specify a duration less than 600 seconds (10 minutes)"),
+        ];
+        for (object, expected) in cases {
+            let found = found(&object);
+            assert!(found.len() == 1 && found[0].contains(expected), "{expected}: {found:?}");
+        }
+        assert_eq!(found(&with("request", json!(STANDARD.encode(forged)))).len(), 1);
+    }
+
+    #[test]
+    fn an_approval_is_given_once_and_through_its_own_endpoint() {
+        let with = |conditions: &[&str], certificate: &str| {
+            let conditions: Vec<Value> = conditions.iter().map(|kind| json!({"type": kind, "status": "True"})).collect();
+            json!({"status": {"conditions": conditions, "certificate": certificate}})
+        };
+        // (endpoint, old, new, words of the only error, if there is any)
+        let cases = [
+            (Some("approval"), with(&[], ""), with(&["Approved"], ""), ""),
+            (Some("status"), with(&[], ""), with(&["Approved"], ""), "updates may not add a condition of type \"Approved\""),
+            (Some("status"), with(&[], ""), with(&["Failed"], ""), ""),
+            (Some("approval"), with(&["Denied"], ""), with(&[], ""), "updates may not remove a condition of type \"Denied\""),
+            (Some("approval"), with(&[], ""), with(&[], "x"), "updates may not set certificate content"),
+            (Some("status"), with(&[], ""), with(&[], "x"), ""),
+            (Some("status"), with(&[], "x"), with(&[], "y"), "updates may not modify existing certificate content"),
+        ];
+        for (part, old, new, expected) in cases {
+            let mut errors = Errors::default();
+            request_update(part, &new, &old, &mut errors);
+            let found: Vec<String> = errors.into_list().iter().map(ToString::to_string).collect();
+            let fits = if expected.is_empty() { found.is_empty() } else { found.len() == 1 && found[0].contains(expected) };
+            assert!(fits, "{part:?} {expected:?}: {found:?}");
+        }
+        let mut errors = Errors::default();
+        conditions(with(&["Approved", "Denied"], "")["status"]["conditions"].as_array().unwrap(), &mut errors);
+        assert_eq!(
+            errors.into_list()[0].to_string(),
+            "status.conditions: Invalid value: \"Denied\": Approved and Denied conditions are mutually exclusive"
+        );
+    }
+}

@@ -5,11 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow, bail};
+use bytes::Bytes;
+use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt, stream};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use steersman_runtime::client::{ApiClient, ClientMetrics, ClientSettings, PatchKind, Target};
+use steersman_runtime::client::{ApiClient, ApiError, ClientMetrics, ClientSettings, PatchKind, Target};
 use steersman_runtime::metrics::Registry;
 use steersman_runtime::resource::PODS;
 use tokio::sync::Notify;
@@ -21,9 +23,14 @@ const TASKS: usize = 32;
 /// Bytes of a pod as it is stored, managed fields included.
 const SIZE: usize = 3_000;
 
+/// Nothing that is waited for takes this long.
+const LIMIT: Duration = Duration::from_secs(600);
+
+type Frames = BoxStream<'static, Result<Bytes, ApiError>>;
+
 /// A client without a throttle.
 pub(super) fn client(base: kube::Client) -> Result<ApiClient> {
-    let settings = ClientSettings { user_agent: "bench".to_owned(), qps: 0.0, burst: 0, timeout: Duration::from_secs(600) };
+    let settings = ClientSettings { user_agent: "bench".to_owned(), qps: 0.0, burst: 0, timeout: LIMIT };
     Ok(ApiClient::new(base, settings, ClientMetrics::register(&Registry::new())?))
 }
 
@@ -113,10 +120,11 @@ fn manifest(padding: &str) -> [String; 2] {
     [before.to_owned(), after.to_owned()]
 }
 
-/// Open watches of all pods, and how many events they have got together.
+/// Open watches of all pods, and how many events they have got together. None of them may end.
 #[derive(Default)]
 pub(super) struct Watches {
-    tasks: JoinSet<()>,
+    /// Each ends with its watch, and says why that did.
+    tasks: JoinSet<anyhow::Error>,
     counted: Arc<Counted>,
 }
 
@@ -124,6 +132,31 @@ pub(super) struct Watches {
 struct Counted {
     events: AtomicUsize,
     changed: Notify,
+}
+
+impl Counted {
+    fn events(&self) -> usize {
+        self.events.load(Ordering::Relaxed)
+    }
+
+    /// Counts the events of a watch, until it ends.
+    async fn count(&self, mut frames: Frames) -> anyhow::Error {
+        loop {
+            match frames.next().await {
+                Some(Ok(frame)) if frame.starts_with(b"{\"type\":\"ERROR\"") => {
+                    return anyhow!("{}", String::from_utf8_lossy(&frame).trim_end().to_owned());
+                }
+                Some(Ok(frame)) => {
+                    if frame.starts_with(b"{\"type\":\"ADDED\"") || frame.starts_with(b"{\"type\":\"MODIFIED\"") {
+                        self.events.fetch_add(1, Ordering::Relaxed);
+                        self.changed.notify_one();
+                    }
+                }
+                Some(Err(error)) => return error.into(),
+                None => return anyhow!("the server ended it"),
+            }
+        }
+    }
 }
 
 impl Watches {
@@ -135,28 +168,35 @@ impl Watches {
         let query = format!("resourceVersion={version}{query}");
         let opened = stream::iter(0..count).map(|_| client.watch(pods(None), &query)).buffer_unordered(64);
         let mut watches = Self::default();
-        for mut frames in opened.try_collect::<Vec<_>>().await? {
+        for frames in opened.try_collect::<Vec<_>>().await? {
             let counted = Arc::clone(&watches.counted);
-            watches.tasks.spawn(async move {
-                while let Some(Ok(frame)) = frames.next().await {
-                    if frame.starts_with(b"{\"type\":\"ADDED\"") || frame.starts_with(b"{\"type\":\"MODIFIED\"") {
-                        counted.events.fetch_add(1, Ordering::Relaxed);
-                        counted.changed.notify_one();
-                    }
-                }
-            });
+            watches.tasks.spawn(async move { counted.count(frames).await });
         }
         Ok(watches)
     }
 
     /// Waits until they have got so many events together.
-    pub(super) async fn got(&self, events: usize) -> Result<()> {
+    pub(super) async fn got(&mut self, events: usize) -> Result<()> {
+        let counted = Arc::clone(&self.counted);
         let all = async {
-            while self.counted.events.load(Ordering::Relaxed) < events {
-                self.counted.changed.notified().await;
+            while counted.events() < events {
+                counted.changed.notified().await;
             }
         };
-        let waited = tokio::time::timeout(Duration::from_secs(600), all).await;
-        waited.with_context(|| format!("{} of {events} events", self.counted.events.load(Ordering::Relaxed)))
+        tokio::select! {
+            biased;
+            () = all => Ok(()),
+            ended = self.ended() => Err(ended.context(format!("{} of {events} events came", counted.events()))),
+            () = tokio::time::sleep(LIMIT) => bail!("{} of {events} events came in {LIMIT:?}", counted.events()),
+        }
+    }
+
+    /// Comes when a watch ends, with the reason.
+    pub(super) async fn ended(&mut self) -> anyhow::Error {
+        match self.tasks.join_next().await {
+            Some(Ok(why)) => why.context("a watch ended"),
+            Some(Err(panicked)) => panicked.into(),
+            None => std::future::pending().await,
+        }
     }
 }

@@ -6,8 +6,7 @@ mod load;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
-use serde_json::Value;
+use anyhow::Result;
 use steersman_devcluster::DevCluster;
 use steersman_devcluster::nodes::{self, Latency, NodesConfig};
 use steersman_runtime::client::{ApiClient, connect, load_config};
@@ -149,7 +148,7 @@ impl Bench<'_> {
         for watchers in [0, 10] {
             let mut server = self.server()?;
             let load = Pods::on(server.client()?).await?;
-            let watches = Watches::open(&server.client()?, watchers, "").await?;
+            let mut watches = Watches::open(&server.client()?, watchers, "").await?;
             let watch = Stopwatch::start(server.program.usage()?);
             load.create_all(0..PODS).await?;
             watches.got(watchers * PODS).await?;
@@ -203,7 +202,7 @@ impl Bench<'_> {
         let cluster = DevCluster::builder().clock(Clock::system()).start().await?;
         let client = client(cluster.client())?;
         Pods::on(client.clone()).await?.create_all(0..PODS).await?;
-        let watches = Watches::open(&client, 1, "").await?;
+        let mut watches = Watches::open(&client, 1, "").await?;
         let (tasks, stop) = (Tasks::default(), CancellationToken::new());
         let watch = Stopwatch::start(Usage::own()?);
         let config = NodesConfig { latency: Latency::total(Duration::ZERO), ..NodesConfig::default() };
@@ -216,7 +215,7 @@ impl Bench<'_> {
         let mut server = self.server()?;
         let client = server.client()?;
         Pods::on(client.clone()).await?.create_all(0..PODS).await?;
-        let watches = Watches::open(&client, 1, "").await?;
+        let mut watches = Watches::open(&client, 1, "").await?;
         let arguments = ["nodes", "--latency=0s", "--schedule", "--count=100", "--kubeconfig"].map(str::to_owned);
         let arguments = [arguments.as_slice(), &[server.kubeconfig.display().to_string()]].concat();
         let watch = Stopwatch::start(server.program.usage()?);
@@ -237,13 +236,16 @@ impl Bench<'_> {
         let client = server.client()?;
         let load = Pods::on(client.clone()).await?;
         load.create_all(0..PODS).await?;
-        let _open = Watches::open(&client, 10, "").await?;
+        let mut watches = Watches::open(&client, 10, "").await?;
         let (began, mut resident) = (Instant::now(), Vec::new());
         let mut ticks = interval(Duration::from_secs(1) / RATE);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
         let mut lives = tokio::task::JoinSet::new();
         for index in PODS.. {
-            ticks.tick().await;
+            tokio::select! {
+                _ = ticks.tick() => {}
+                ended = watches.ended() => return Err(ended),
+            }
             let load = load.clone();
             lives.spawn(async move { load.live(index).await });
             while let Some(ended) = lives.try_join_next() {
@@ -252,8 +254,6 @@ impl Bench<'_> {
             let minutes = began.elapsed().as_secs() / 60;
             if minutes as usize > resident.len() {
                 resident.push(server.program.usage()?.resident);
-                let list: Value = serde_json::from_slice(&client.list(pods(None), "limit=1").await?)?;
-                list["metadata"]["resourceVersion"].as_str().context("a list has a version")?;
             }
             if minutes == MINUTES {
                 break;

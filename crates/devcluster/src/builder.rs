@@ -188,6 +188,60 @@ impl Builder {
 
     /// The controllers of a table with these names or aliases (`deployment`), whether or not they are on by default. That one does
     /// not exist is told by [`start`](Self::start).
+    ///
+    /// Steersman's own are `.controllers_named(steersman_controllers::ALL, ["deployment", "replicaset"])`; one of the user's own is a
+    /// [`Descriptor`], too:
+    ///
+    /// ```
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use std::{future::Future, pin::Pin, sync::Arc};
+    /// # use steersman_devcluster::DevCluster;
+    /// # use steersman_runtime::client::{ApiClient, Target};
+    /// # use steersman_runtime::controller::{Controller, Descriptor};
+    /// # use steersman_runtime::{object::Pod, resource::PODS, tasks::CancellationToken};
+    /// # use serde_json::json;
+    /// /// Deletes every pod it finds at its start.
+    /// const REAPER: Descriptor = Descriptor {
+    ///     name: "pod-reaper",
+    ///     aliases: &["reaper"],
+    ///     enabled_by_default: false,
+    ///     summary: "Deletes every pod it finds at its start",
+    ///     identity: "pod-reaper",
+    ///     rules: &[],
+    ///     watches: |informers| drop(informers.shared::<Pod>()),
+    ///     init: |context| {
+    ///         let (pods, client) = (context.informers.shared::<Pod>().store(), (context.clients)("pod-reaper"));
+    ///         Ok(Box::new(Reaper { pods: Box::new(move || pods.list()), client }))
+    ///     },
+    /// };
+    ///
+    /// struct Reaper {
+    ///     pods: Box<dyn Fn() -> Vec<Arc<Pod>> + Send>,
+    ///     client: ApiClient,
+    /// }
+    ///
+    /// impl Controller for Reaper {
+    ///     fn run(self: Box<Self>, _stop: CancellationToken) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+    ///         Box::pin(async move {
+    ///             for pod in (self.pods)() {
+    ///                 let (namespace, name) = (Some(pod.meta.namespace.as_str()), Some(&*pod.meta.name));
+    ///                 let target = Target { resource: &PODS, namespace, name, subresource: None };
+    ///                 self.client.delete(target, &json!({})).await.expect("nobody else deletes pods");
+    ///             }
+    ///         })
+    ///     }
+    /// }
+    ///
+    /// let cluster = DevCluster::builder()
+    ///     .manifest("{apiVersion: v1, kind: Pod, metadata: {name: web}, spec: {containers: [{name: main, image: web}]}}")
+    ///     .controllers_named(&[REAPER], ["reaper"])
+    ///     .start()
+    ///     .await?;
+    /// cluster.wait_for("pods", std::time::Duration::from_secs(60), |pods| pods.is_empty()).await.expect("the pod goes");
+    /// # Ok(())
+    /// # }
+    /// # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap().block_on(example()).unwrap();
+    /// ```
     pub fn controllers_named<'a>(mut self, table: &[Descriptor], names: impl IntoIterator<Item = &'a str>) -> Self {
         for name in names {
             match table.iter().find(|descriptor| descriptor.name == name || descriptor.aliases.contains(&name)) {

@@ -56,7 +56,7 @@ use crate::store::{Change, Compacted, Event};
 /// ```
 ///
 /// Under paused time (`#[tokio::test(start_paused = true)]`) whatever waits, be it a node, a controller or a test, waits no longer
-/// than the machine needs, and nothing depends on how fast that is.
+/// than the machine needs, and nothing depends on how fast that is. Without `start_paused` the same runs in real time.
 #[derive(Debug, Clone)]
 pub struct DevCluster {
     server: Arc<Server>,
@@ -205,6 +205,23 @@ impl DevCluster {
 
     /// The latest requests through either door, oldest first; the newest 10,000 are kept unless
     /// [`Builder::kept_requests`] says otherwise.
+    ///
+    /// ```
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use k8s_openapi::api::core::v1::Pod;
+    /// # use kube::api::Api;
+    /// # use steersman_devcluster::DevCluster;
+    /// let cluster = DevCluster::builder().start().await?;
+    /// let pods: Api<Pod> = Api::default_namespaced(cluster.client());
+    /// assert!(pods.get_opt("web").await?.is_none());
+    ///
+    /// let asked = cluster.requests().pop().expect("there was a request");
+    /// assert_eq!((&*asked.verb, &*asked.resource, asked.status), ("get", "pods", 404));
+    /// assert_eq!(asked.path, "/api/v1/namespaces/default/pods/web");
+    /// # Ok(())
+    /// # }
+    /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(example()).unwrap();
+    /// ```
     pub fn requests(&self) -> Vec<RequestRecord> {
         self.server.log.all()
     }

@@ -4,22 +4,27 @@
 //! A rule applies to the requests, or watch events, that its [`Matcher`] matches, for the next `n` of them or until it is removed.
 //!
 //! ```
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! # use steersman_devcluster::DevCluster;
-//! # use steersman_devcluster::faults::{EventFault, Matcher, RequestFault, conflict, throttled};
-//! # use steersman_runtime::clock::Clock;
+//! # use steersman_devcluster::faults::{EventFault, Matcher, RequestFault, conflict, expired, internal_error, throttled};
 //! # use std::time::Duration;
 //! # use serde_json::json;
-//! # let clock = Clock::runtime("2026-01-01T00:00:00Z".parse().unwrap());
-//! # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
-//! let cluster = DevCluster::new(clock);
+//! # let second = Duration::from_secs(1);
+//! let cluster = DevCluster::builder().start().await?;
 //! let faults = cluster.faults();
 //!
-//! // The second creation of a pod is refused once, and the third is stored but never answered.
-//! faults.on_request(Matcher::new("create", "pods").nth(2), RequestFault::Reject(throttled(5)), Some(1));
+//! // The first creation of a pod takes three seconds, the second is refused, and the third is stored but never answered.
+//! faults.delay(Matcher::new("create", "pods"), 3 * second, Some(1));
+//! faults.reject(Matcher::new("create", "pods").nth(2), throttled(5), Some(1));
 //! let lost = faults.on_request(Matcher::new("create", "pods").nth(3), RequestFault::LoseAnswer, Some(1));
 //!
+//! // Other ways to say no, and to whom.
+//! faults.reject(Matcher::new("patch", "pods").subresource("status"), conflict(), Some(1));
+//! faults.reject(Matcher::new("list", "pods").client("my-operator"), expired(), Some(1));
+//! faults.reject(Matcher::writes().namespace("elsewhere"), internal_error(), None);
+//!
 //! // Watches of `my-operator` never send the first event of the pod `b`; two seconds later they end with 410.
-//! let missed = EventFault::Drop { repaired_after: Duration::from_secs(2) };
+//! let missed = EventFault::Drop { repaired_after: 2 * second };
 //! faults.on_event(Matcher::new("watch", "pods").name("b").client("my-operator"), missed, Some(1));
 //!
 //! let pod = |name| json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
@@ -28,7 +33,47 @@
 //! assert_eq!(cluster.create(pod("b")).await.unwrap_err().code, 429);
 //! assert!(cluster.create(pod("b")).await.is_err(), "nobody learns that it was stored");
 //! assert_eq!((cluster.count("pods"), faults.hits(lost)), (2, 1));
-//! # });
+//! # Ok(())
+//! # }
+//! # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap().block_on(example()).unwrap();
+//! ```
+//!
+//! What happens to watches, also to those that are open already:
+//!
+//! ```
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! # use futures::StreamExt;
+//! # use k8s_openapi::api::core::v1::ConfigMap;
+//! # use kube::api::{Api, WatchEvent, WatchParams};
+//! # use steersman_devcluster::DevCluster;
+//! # use steersman_devcluster::faults::{EventFault, Matcher};
+//! # use serde_json::json;
+//! # let map = |data: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"k": data}});
+//! let cluster = DevCluster::builder().start().await?;
+//! let (faults, maps) = (cluster.faults(), Api::<ConfigMap>::default_namespaced(cluster.client()));
+//! let mut watch = maps.watch(&WatchParams::default().disable_bookmarks(), "0").await?.boxed();
+//!
+//! // It says nothing for a while, and tells afterwards what it missed.
+//! faults.stall_watches("configmaps");
+//! cluster.create(map("1")).await?;
+//! faults.resume_watches("configmaps");
+//! assert!(matches!(watch.next().await, Some(Ok(WatchEvent::Added(_)))));
+//!
+//! // Of the changes of a second only what came of them is told.
+//! let coalesced = EventFault::Coalesce(std::time::Duration::from_secs(1));
+//! faults.on_event(Matcher::new("watch", "configmaps"), coalesced, Some(1));
+//! for data in ["2", "3"] {
+//!     cluster.replace(map(data)).await?;
+//! }
+//! let Some(Ok(WatchEvent::Modified(last))) = watch.next().await else { panic!("an event comes") };
+//! assert_eq!(last.data.unwrap()["k"], "3");
+//!
+//! // It breaks off.
+//! faults.break_watches("configmaps");
+//! assert!(watch.next().await.is_none());
+//! # Ok(())
+//! # }
+//! # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap().block_on(example()).unwrap();
 //! ```
 
 use std::sync::Mutex;
@@ -51,6 +96,7 @@ pub(crate) use matcher::Seen;
 pub(crate) use watches::WatchFaults;
 
 use rules::{Effect, Rules};
+use watches::View;
 
 /// In the place of a group: discovery does not answer at all.
 pub const EVERY_GROUP: &str = "*";
@@ -153,7 +199,7 @@ impl Faults {
         self.lock().seed(seed);
     }
 
-    /// Ends a rule, or a view held by [`Faults::hold_view`].
+    /// Ends a rule, or the lag of a cache ([`Faults::hold_view`], [`Faults::lag_view`]).
     pub fn remove(&self, id: RuleId) {
         let mut rules = self.lock();
         rules.remove(id);
@@ -200,8 +246,34 @@ impl Faults {
     /// # });
     /// ```
     pub fn hold_view(&self, matcher: Matcher, revision: u64) -> RuleId {
+        self.limit_view(matcher, View::At(revision))
+    }
+
+    /// The same, but the cache moves on: it always lacks the latest so many `revisions`, which are changes to whatever objects.
+    ///
+    /// ```
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use steersman_devcluster::DevCluster;
+    /// # use steersman_devcluster::faults::Matcher;
+    /// # use serde_json::json;
+    /// let cluster = DevCluster::builder().start().await?;
+    /// cluster.faults().lag_view(Matcher::default().client("devcluster"), 1);
+    /// for name in ["a", "b", "c"] {
+    ///     cluster.create(json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}})).await?;
+    /// }
+    /// let cached = cluster.get("/api/v1/namespaces/default/configmaps?resourceVersion=0").await?;
+    /// assert_eq!(cached["items"].as_array().map(Vec::len), Some(2));
+    /// # Ok(())
+    /// # }
+    /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(example()).unwrap();
+    /// ```
+    pub fn lag_view(&self, matcher: Matcher, revisions: u64) -> RuleId {
+        self.limit_view(matcher, View::Behind(revisions))
+    }
+
+    fn limit_view(&self, matcher: Matcher, view: View) -> RuleId {
         let id = self.lock().issue();
-        self.watches.send_modify(|watches| watches.hold(id, matcher, revision));
+        self.watches.send_modify(|watches| watches.limit(id, matcher, view));
         id
     }
 
@@ -246,9 +318,9 @@ impl Faults {
         self.watches.subscribe()
     }
 
-    /// The latest revision that the cache shows to this request, when it lags.
-    pub(crate) fn view(&self, seen: &Seen<'_>) -> Option<u64> {
-        self.watches.borrow().view(seen)
+    /// The latest revision that the cache shows to this request, when it lags behind `current`, the server's.
+    pub(crate) fn view(&self, seen: &Seen<'_>, current: u64) -> Option<u64> {
+        self.watches.borrow().view(seen, current)
     }
 
     /// Applies the rules to a request: waits as long as delays say, and tells what becomes of it.

@@ -238,3 +238,43 @@ async fn a_held_view_lags_until_it_is_released() {
     assert_eq!(rest(&mut begun).await, missed);
     assert!(cluster.get(&latest).await.is_ok());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_view_that_lags_moves_on_with_every_change() {
+    let cluster = cluster();
+    create(&cluster, &["a"]).await;
+    let view = cluster.faults().lag_view(Matcher::default(), 2);
+    let mut following = watch(&cluster, &format!("resourceVersion={}", cluster.revision())).await;
+    let cached = async |cluster: &DevCluster| {
+        let list = cluster.get(&format!("{MAPS}?resourceVersion=0")).await.unwrap();
+        let revision: u64 = list["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
+        (list["items"].as_array().unwrap().len(), cluster.revision() - revision)
+    };
+    assert_eq!(cached(&cluster).await, (0, 2));
+    create(&cluster, &["b", "c"]).await;
+    assert_eq!(cached(&cluster).await, (1, 2));
+    assert_eq!(rest(&mut following).await, [""; 0]);
+    // A change of whatever type moves it.
+    cluster.create(json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}})).await.unwrap();
+    assert_eq!(cached(&cluster).await, (2, 2));
+    assert_eq!(rest(&mut following).await, ["ADDED b"]);
+    let latest = format!("{MAPS}?resourceVersion={}", cluster.revision());
+    assert_eq!(cluster.get(&latest).await.unwrap_err().code, 504);
+    cluster.faults().remove(view);
+    assert_eq!(rest(&mut following).await, ["ADDED c"]);
+    assert!(cluster.get(&latest).await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_read_waits_for_a_view_that_lags() {
+    let cluster = cluster();
+    create(&cluster, &["a"]).await;
+    let latest = format!("{MAPS}/a?resourceVersion={}", cluster.revision());
+    cluster.faults().lag_view(Matcher::default(), 2);
+    let changes = async {
+        tokio::time::sleep(SECOND).await;
+        create(&cluster, &["b", "c"]).await;
+    };
+    let (read, ()) = tokio::join!(cluster.get(&latest), changes);
+    assert_eq!(read.unwrap()["metadata"]["name"], "a");
+}

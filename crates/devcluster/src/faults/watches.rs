@@ -32,8 +32,26 @@ pub(crate) struct WatchFaults {
     stalled: Vec<String>,
     /// Grows each time the watches of a resource are to break.
     broken: Vec<(String, u64)>,
-    /// Who sees nothing later than which revision.
-    held: Vec<(RuleId, Matcher, u64)>,
+    /// Who sees how much.
+    views: Vec<(RuleId, Matcher, View)>,
+}
+
+/// How far a cache that lags has come.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum View {
+    /// To this revision.
+    At(u64),
+    /// All but so many revisions.
+    Behind(u64),
+}
+
+impl View {
+    fn revision(self, current: u64) -> u64 {
+        match self {
+            Self::At(revision) => revision.min(current),
+            Self::Behind(revisions) => current.saturating_sub(revisions),
+        }
+    }
 }
 
 impl WatchFaults {
@@ -45,9 +63,10 @@ impl WatchFaults {
         self.broken.iter().find(|(resource, _)| resource == plural).map_or(0, |(_, count)| *count)
     }
 
-    /// The latest revision that the cache shows to this request, when it lags.
-    pub(crate) fn view(&self, seen: &Seen<'_>) -> Option<u64> {
-        self.held.iter().filter(|(_, matcher, _)| matcher.matches(seen)).map(|(_, _, revision)| *revision).min()
+    /// The latest revision that the cache shows to this request, when it lags behind `current`, the server's.
+    pub(crate) fn view(&self, seen: &Seen<'_>, current: u64) -> Option<u64> {
+        let views = self.views.iter().filter(|(_, matcher, _)| matcher.matches(seen));
+        views.map(|(_, _, view)| view.revision(current)).min()
     }
 
     pub(super) fn stall(&mut self, plural: &str) {
@@ -67,11 +86,11 @@ impl WatchFaults {
         }
     }
 
-    pub(super) fn hold(&mut self, id: RuleId, matcher: Matcher, revision: u64) {
-        self.held.push((id, matcher, revision));
+    pub(super) fn limit(&mut self, id: RuleId, matcher: Matcher, view: View) {
+        self.views.push((id, matcher, view));
     }
 
     pub(super) fn release(&mut self, id: RuleId) {
-        self.held.retain(|(held, _, _)| *held != id);
+        self.views.retain(|(limited, _, _)| *limited != id);
     }
 }

@@ -89,25 +89,30 @@ impl Server {
         let shown = async {
             self.revisions.reached(revision).await;
             let mut faults = self.faults.watch_faults();
-            // The faults live as long as the server, so this ends when the view reaches the revision.
-            let _ = faults.wait_for(|faults| faults.view(seen).is_none_or(|view| revision <= view)).await;
+            loop {
+                let current = self.revisions.current();
+                if faults.borrow_and_update().view(seen, current).is_none_or(|view| revision <= view) {
+                    return;
+                }
+                tokio::select! {
+                    // The faults live as long as the server.
+                    _ = faults.changed() => {}
+                    () = self.revisions.reached(current + 1) => {}
+                }
+            }
         };
         let waited = tokio::time::timeout(FUTURE_WAIT, shown).await;
-        waited.map_err(|_| Status::too_large(revision, self.shown(seen)))
+        waited.map_err(|_| Status::too_large(revision, self.shown(seen).unwrap_or_else(|| self.revisions.current())))
     }
 
-    /// The latest revision that the cache shows to whom the call is from.
-    pub(super) fn shown(&self, seen: &Seen<'_>) -> u64 {
-        let current = self.revisions.current();
-        self.faults.view(seen).map_or(current, |view| view.min(current))
+    /// The latest revision that the cache shows to whom the call is from, when it lags.
+    fn shown(&self, seen: &Seen<'_>) -> Option<u64> {
+        self.faults.view(seen, self.revisions.current())
     }
 
     /// What the cache shows of the objects whose key starts with `prefix`.
     pub(super) fn cached(&self, entry: &Registered, seen: &Seen<'_>, prefix: &str) -> Snapshot {
-        if self.faults.view(seen).is_none() {
-            return entry.store.list(&self.revisions, prefix);
-        }
-        let revision = self.shown(seen);
+        let Some(revision) = self.shown(seen) else { return entry.store.list(&self.revisions, prefix) };
         let oldest = |Compacted { oldest }| entry.store.list_at(prefix, oldest);
         let snapshot = entry.store.list_at(prefix, revision).or_else(oldest);
         snapshot.unwrap_or_else(|_| entry.store.list(&self.revisions, prefix))
@@ -124,7 +129,7 @@ impl Server {
         }
         let target = call.target;
         let key = target.key();
-        let found = match revision.and_then(|_| self.faults.view(&seen)) {
+        let found = match revision.and_then(|_| self.shown(&seen)) {
             Some(_) => self.cached(&target.entry, &seen, &key).objects.into_iter().find(|object| *object.key == *key),
             None => target.entry.store.get(&key),
         };

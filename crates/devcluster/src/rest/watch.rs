@@ -170,6 +170,8 @@ impl Watch {
             if self.expires.is_some_and(|at| at <= now) {
                 self.expire();
             }
+            let current = self.server.revisions.current();
+            let lags = self.faults.borrow().view(&self.seen("", ""), current).is_some();
             let silent = stalled || self.paused_until.is_some();
             if !silent {
                 match self.ready.pop_front() {
@@ -196,6 +198,8 @@ impl Watch {
                 biased;
                 changed = self.faults.changed() => changed.ok()?,
                 changed = self.committed.changed(), if !silent => changed.ok()?,
+                // A view that lags moves with changes to objects of other types, too.
+                () = self.server.revisions.reached(current + 1), if lags && !silent => {}
                 () = self.entry.retired.cancelled(), if !silent => {}
                 () = tokio::time::sleep_until(wake.unwrap_or(self.ends)), if wake.is_some() => {}
                 () = tokio::time::sleep_until(self.ends) => return None,
@@ -224,7 +228,7 @@ impl Watch {
                 return true;
             }
         };
-        let view = self.faults.borrow().view(&self.seen("", ""));
+        let view = self.faults.borrow().view(&self.seen("", ""), self.server.revisions.current());
         if let Some(view) = view.filter(|view| *view < complete) {
             events.retain(|event| event.revision <= view);
             complete = view.max(self.position);

@@ -96,7 +96,7 @@ impl Server {
         };
         let managed_fields = match (managed_fields, before) {
             // What differs in nothing but times is no change.
-            (Some(now), Some(before)) if same_but_times(&now, before) && same_but_entries(new, old) => Some(before.clone()),
+            (Some(now), Some(before)) if same_but_entries(new, old) && same_but_times(&now, before) => Some(before.clone()),
             (now, _) => now,
         };
         set(new, managed_fields);

@@ -91,8 +91,37 @@ fn prune(ty: &Type, value: &mut Value, path: &mut String, unknown: &mut Vec<Stri
     }
 }
 
-/// Rebuilds the fields in the order of the type, as an encoder writes them; unknown ones follow.
+/// Brings the fields into the form an encoder writes: in the order of the type, unknown ones behind them. Most objects have it
+/// already, and are only looked at.
 fn normalize_struct(shape: &Struct, fields: &mut Map<String, Value>) {
+    let mut next = 0;
+    let mut is_normal = true;
+    for (name, value) in fields.iter_mut() {
+        let Some(at) = shape.position(name, next) else {
+            is_normal = false;
+            continue;
+        };
+        let field = &shape.fields()[at];
+        match value {
+            Value::Null if field.always => *value = field.zero(),
+            Value::Null => is_normal = false,
+            _ => normalize_value(&field.ty, value),
+        }
+        is_normal &= at >= next && !is_omitted(field, value) && !any_always(shape, next, at);
+        next = at + 1;
+    }
+    if !is_normal || any_always(shape, next, shape.fields().len()) {
+        rebuild(shape, fields);
+    }
+}
+
+/// Whether one of the fields from `start` to `end` is always written.
+fn any_always(shape: &Struct, start: usize, end: usize) -> bool {
+    shape.fields().get(start..end).is_some_and(|fields| fields.iter().any(|field| field.always))
+}
+
+/// Puts fields whose values are normal into their order, and drops and adds what an encoder would.
+fn rebuild(shape: &Struct, fields: &mut Map<String, Value>) {
     let mut known = Vec::with_capacity(fields.len());
     let mut unknown = Map::new();
     let mut next = 0;
@@ -110,12 +139,8 @@ fn normalize_struct(shape: &Struct, fields: &mut Map<String, Value>) {
     let mut known = known.into_iter().peekable();
     for (at, field) in shape.fields().iter().enumerate() {
         let given = known.next_if(|(position, ..)| *position == at).filter(|(_, _, value)| !value.is_null());
-        let written = given.map(|(_, name, mut value)| {
-            normalize_value(&field.ty, &mut value);
-            (name, value)
-        });
-        match written.filter(|(_, value)| !is_omitted(field, value)) {
-            Some((name, value)) => drop(fields.insert(name, value)),
+        match given.filter(|(_, _, value)| !is_omitted(field, value)) {
+            Some((_, name, value)) => drop(fields.insert(name, value)),
             None if field.always => drop(fields.insert(field.name.to_owned(), field.zero())),
             None => {}
         }

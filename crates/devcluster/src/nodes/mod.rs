@@ -57,7 +57,7 @@ pub struct NodesConfig {
 /// Which pods the simulated nodes look after.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pods {
-    /// All: nobody else is there. Unscheduled pods are bound to any node that is ready.
+    /// Those of all nodes there are: nobody else is there. Unscheduled pods are bound to any node that is ready.
     All,
     /// Those that are bound to one of these nodes; others have a scheduler and kubelets of their own.
     OfOwnNodes,
@@ -109,10 +109,14 @@ pub async fn start(
     let pods = informers.shared::<SimPod>();
     let nodes = informers.shared::<SimNode>();
     let scheduler = scheduler::Scheduler::default();
-    let own = (config.pods != Pods::All).then(|| names.iter().map(|name| Box::from(name.as_str())).collect());
-    let duties = Arc::new(Duties { own, binds: config.pods != Pods::OfOwnNodes, stages: config.stages, latency: config.latency });
+    let ours = match config.pods {
+        Pods::All => Ours::AllThereAre(nodes.store()),
+        Pods::OfOwnNodes | Pods::OfOwnNodesAndUnscheduled => Ours::Named(names.iter().map(|name| name.as_str().into()).collect()),
+    };
+    let duties =
+        Arc::new(Duties { ours, binds: config.pods != Pods::OfOwnNodes, stages: config.stages, latency: config.latency });
     enqueue_on_new_stages(&pods, &queue, &duties);
-    schedule_on_new_nodes(&nodes, &pods.store(), &queue, &scheduler, &duties);
+    act_on_new_nodes(&nodes, &pods.store(), &queue, &scheduler, &duties);
     let (pods, addresses) = (pods.store(), status::Addresses::default());
     let kubelet = Kubelet { client: client.clone(), clock: clock.clone(), pods, scheduler, addresses, duties };
 
@@ -137,10 +141,15 @@ impl fmt::Display for Due {
     }
 }
 
+/// Nodes whose pods count. Pods of others, and of nodes that are not there, are not touched.
+enum Ours {
+    Named(HashSet<Box<str>>),
+    AllThereAre(Store<SimNode>),
+}
+
 /// What is to be done, and for which pods.
 struct Duties {
-    /// Names of the nodes whose pods count; all count without it.
-    own: Option<HashSet<Box<str>>>,
+    ours: Ours,
     /// Whether unscheduled pods count.
     binds: bool,
     stages: Stages,
@@ -149,7 +158,10 @@ struct Duties {
 
 impl Duties {
     fn has_node(&self, name: &str) -> bool {
-        self.own.as_ref().is_none_or(|own| own.contains(name))
+        match &self.ours {
+            Ours::Named(names) => names.contains(name),
+            Ours::AllThereAre(nodes) => nodes.get(&ObjectKey::new("", name)).is_some(),
+        }
     }
 
     /// What `pod` is due for, if it is our business.
@@ -179,8 +191,8 @@ fn enqueue_on_new_stages(pods: &SharedInformer<SimPod>, queue: &WorkQueue<Due>, 
     });
 }
 
-/// Keeps the scheduler's nodes, and wakes the pods that wait for one when one can take them.
-fn schedule_on_new_nodes(
+/// Keeps the scheduler's nodes. Wakes the pods that wait for a node when one can take them, and those of a node that comes after them.
+fn act_on_new_nodes(
     nodes: &SharedInformer<SimNode>,
     pods: &Store<SimPod>,
     queue: &WorkQueue<Due>,
@@ -194,13 +206,27 @@ fn schedule_on_new_nodes(
             Change::Updated { old, new } => (new, new.is_usable(), old.is_usable()),
             Change::Deleted { object, .. } => (object, false, true),
         };
-        if !duties.binds || !duties.has_node(&node.meta().name) {
+        let name = &*node.meta().name;
+        let is_new = matches!(change, Change::Added { .. });
+        if matches!(duties.ours, Ours::Named(_)) && !duties.has_node(name) {
             return;
         }
-        scheduler.note(&node.meta().name, usable);
-        if usable && !was_usable {
-            let unscheduled = |pod: &&Arc<SimPod>| pod.pod.node.is_none();
-            pods.list().iter().filter(unscheduled).filter_map(|pod| duties.due(pod)).for_each(|due| queue.add(due));
+        let takes_pods = duties.binds && usable && !was_usable;
+        if duties.binds {
+            scheduler.note(name, usable);
+        }
+        if takes_pods || is_new {
+            let waits = |pod: &&Arc<SimPod>| pod.pod.node.as_deref().map_or(takes_pods, |node| is_new && node == name);
+            for pod in pods.list().iter().filter(waits) {
+                match duties.due(pod) {
+                    Some(due) if pod.pod.node.is_none() => queue.add(due),
+                    Some(due) => {
+                        let delay = duties.stages.delay(due.stage, &duties.latency, rand::random());
+                        queue.add_after(due, delay);
+                    }
+                    None => {}
+                }
+            }
         }
     });
 }

@@ -63,3 +63,29 @@ async fn the_readiness_of_a_container_does_not_move_its_start() {
     let status = &pods[0]["status"];
     assert_eq!(status["containerStatuses"][0]["state"]["running"]["startedAt"], status["startTime"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn pods_of_a_node_that_is_not_there_wait_for_it() {
+    let cluster = cluster("stages: []").await;
+    let bound = |name: &str, node: &str| {
+        let mut pod = pod("a");
+        pod["metadata"]["name"] = json!(name);
+        pod["spec"]["nodeName"] = json!(node);
+        pod
+    };
+    cluster.create(bound("p", "elsewhere")).await.unwrap();
+    cluster.create(bound("q", "node-0")).await.unwrap();
+    let phase = |pods: &[Value], name: &str| {
+        pods.iter().find(|pod| pod["metadata"]["name"] == name).map(|pod| pod["status"]["phase"].clone()).unwrap_or_default()
+    };
+    let limit = Duration::from_secs(600);
+    let pods = cluster.wait_for("pods", limit, |pods| phase(pods, "q") == "Running").await.unwrap();
+    assert_eq!(phase(&pods, "p"), "Pending");
+    cluster.create(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "elsewhere"}})).await.unwrap();
+    cluster.wait_for("pods", limit, |pods| phase(pods, "p") == "Running").await.unwrap();
+    cluster.delete("/api/v1/nodes/elsewhere").await.unwrap();
+    cluster.delete(PATH).await.unwrap();
+    cluster.delete(&cluster.path("pods", "default", "q")).await.unwrap();
+    let pods = cluster.wait_for("pods", limit, |pods| phase(pods, "q").is_null()).await.unwrap();
+    assert_eq!(phase(&pods, "p"), "Running", "nobody ends it: {pods:#?}");
+}

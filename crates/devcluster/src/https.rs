@@ -9,7 +9,7 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{Method, Request, Response};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::{Body as _, Incoming};
 use hyper::service::service_fn;
@@ -217,8 +217,15 @@ impl Listening {
         }
     }
 
-    /// An error closes the connection (HTTP/1.1) or resets the stream (HTTP/2).
+    /// The answer without its body where only its head was asked for: HTTP/2 clients take one that comes for an error.
     async fn answer(&self, request: Request<Incoming>, peer: Option<&Peer>) -> io::Result<Response<Body>> {
+        let head_only = request.method() == Method::HEAD;
+        let response = self.whole_answer(request, peer).await?;
+        Ok(if head_only { response.map(|_| Body::Whole(None)) } else { response })
+    }
+
+    /// An error closes the connection (HTTP/1.1) or resets the stream (HTTP/2).
+    async fn whole_answer(&self, request: Request<Incoming>, peer: Option<&Peer>) -> io::Result<Response<Body>> {
         let (mut parts, body) = request.into_parts();
         parts.extensions.insert(Through(self.address));
         let user = match self.server.authenticate(&parts.headers, peer) {

@@ -8,7 +8,7 @@ use super::address::Reservation;
 use super::decode::Strictness;
 use super::managers::Tracking;
 use super::route::Target;
-use super::{Answer, Call, Server, decode, managers, metadata};
+use super::{Answer, Call, Server, decode, managers, metadata, owners};
 use crate::status::Status;
 use crate::store::{Change, Object, Raced};
 
@@ -22,7 +22,7 @@ impl Server {
         let dry_run = call.query.dry_run("CreateOptions")?;
         let strictness = Strictness::parse(call.query, "CreateOptions")?;
         let author = call.author("CreateOptions")?;
-        let (mut object, warnings) = decode::object(resource, call.content_type, &call.body, strictness)?;
+        let (mut object, mut warnings) = decode::object(resource, call.content_type, &call.body, strictness)?;
         if resource.plural == "bindings" {
             return self.bind_any(call);
         }
@@ -30,7 +30,7 @@ impl Server {
             return self.review(call, object, &author).map(|review| Answer::value(201, review));
         }
         self.check_author(call.user, target, None, &mut object)?;
-        let mut warnings = warnings;
+        warnings.extend(owners::dedup(&mut object, owners::SENT));
         warnings.extend(resource.warnings(&object));
         let created = self.create_object(target, object, dry_run, Tracking::Update(&author))?;
         Ok(Answer::object(201, created).warn(warnings))

@@ -38,6 +38,7 @@ mod duplicates;
 mod eviction;
 mod managers;
 mod metadata;
+mod owners;
 mod patching;
 mod query;
 mod read;
@@ -61,6 +62,9 @@ pub use route::{Route, Target, Verb};
 use accept::{Form, View};
 use address::{Addresses, Holdings};
 use query::Query;
+
+/// The header with the name of a request in audit logs.
+const AUDIT_ID: http::HeaderName = http::HeaderName::from_static("audit-id");
 
 /// Larger request bodies are refused.
 pub(crate) const MAX_BODY: usize = 3 << 20;
@@ -234,7 +238,10 @@ impl Server {
         record.revision = self.revisions.current();
         self.log.add(record);
         match (response, fate) {
-            (Some(response), Fate::Answered) => Ok(response),
+            (Some(mut response), Fate::Answered) => {
+                response.headers_mut().insert(AUDIT_ID, audit_id(&parts));
+                Ok(response)
+            }
             (_, Fate::Silence) => std::future::pending().await,
             (None, _) | (_, Fate::Reset) => Err(ConnectionReset),
         }
@@ -427,6 +434,16 @@ fn fingerprint(bytes: &[u8]) -> u64 {
 
 fn header<'a>(parts: &'a Parts, name: &http::HeaderName) -> &'a str {
     parts.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+}
+
+/// What a client calls its request, or a name of our own.
+fn audit_id(parts: &Parts) -> HeaderValue {
+    let given = parts.headers.get(&AUDIT_ID).filter(|given| !given.is_empty());
+    let new = || {
+        let id = uuid::Builder::from_random_bytes(rand::random()).into_uuid();
+        HeaderValue::try_from(id.to_string()).expect("a UUID is a header value")
+    };
+    given.cloned().unwrap_or_else(new)
 }
 
 fn respond(code: u16, kind: &'static str, body: Body) -> Response<Body> {

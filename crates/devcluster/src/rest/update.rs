@@ -10,7 +10,7 @@ use super::managers::{self, Tracking};
 use super::patching::Patch;
 use super::query::invalid_options;
 use super::route::Target;
-use super::{Answer, Call, Server, apply, certificates, decode, metadata};
+use super::{Answer, Call, Server, apply, certificates, decode, metadata, owners};
 use crate::fielderror::{FieldError, Problem};
 use crate::kinds::Resource;
 use crate::status::Status;
@@ -49,6 +49,7 @@ impl Server {
         let (mut object, mut warnings) = decode::object(resource, call.content_type, &call.body, strictness)?;
         check_name(target, &object)?;
         place(target, &mut object)?;
+        warnings.extend(owners::dedup(&mut object, owners::SENT));
         if target.entry.store.get(&target.key()).is_none() && resource.create_on_update && target.subresource.is_none() {
             self.authorize_creation(call)?;
             if !metadata::text(&object, "resourceVersion").is_empty() {
@@ -93,6 +94,7 @@ impl Server {
             let complaints = patch.twice.iter().map(duplicate_field).chain(unknown.iter().map(unknown_field)).collect();
             warnings = strictness.judge(complaints, |why| patch.invalid(&result, &format!("strict decoding error: {why}")))?;
             let mut object = resource.to_kept(object);
+            warnings.extend(owners::dedup(&mut object, owners::PATCHED));
             check_name(target, &object)?;
             place(target, &mut object)?;
             self.check_author(call.user, target, Some(old), &mut object)?;

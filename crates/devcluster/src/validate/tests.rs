@@ -210,3 +210,39 @@ fn duplicates_in_containers_are_warned_about() {
     }
     assert!(warnings("ConfigMap", &json!({})).is_empty());
 }
+
+#[test]
+fn the_pods_of_a_suspended_job_may_be_directed() {
+    let container = json!({"name": "c", "image": "i", "resources": {}});
+    let spec = json!({"restartPolicy": "Never", "containers": [container]});
+    let job = json!({"spec": {"suspend": true, "template": {"spec": spec}}});
+    let affinity = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}}});
+    let started = |job: &mut Value| job["status"] = json!({"startTime": "2026-01-01T00:00:00Z"});
+    type Change = fn(&mut Value);
+    // (why, how the job is before, change of the template, whether it may be)
+    let cases: [(&str, Change, Value, bool); 9] = [
+        ("nodes", |_| {}, json!({"spec": {"nodeSelector": {"a": "b"}}}), true),
+        ("gates", |_| {}, json!({"spec": {"schedulingGates": [{"name": "g"}]}}), true),
+        ("affinity to nodes", |_| {}, json!({"spec": {"affinity": affinity}}), true),
+        ("affinity to pods", |_| {}, json!({"spec": {"affinity": {"podAffinity": {}}}}), false),
+        ("labels", |_| {}, json!({"metadata": {"labels": {"a": "b"}}}), true),
+        (
+            "resources",
+            |_| {},
+            json!({"spec": {"containers": [{"name": "c", "image": "i", "resources": {"limits": {"cpu": "1"}}}]}}),
+            true,
+        ),
+        ("an image", |_| {}, json!({"spec": {"containers": [{"name": "c", "image": "j", "resources": {}}]}}), false),
+        ("of one that runs", |job| job["spec"]["suspend"] = json!(false), json!({"spec": {"nodeSelector": {"a": "b"}}}), false),
+        ("of one that ran", started, json!({"spec": {"nodeSelector": {"a": "b"}}}), false),
+    ];
+    for (why, before, change, may) in cases {
+        let mut old = job.clone();
+        before(&mut old);
+        let mut new = old.clone();
+        json_patch::merge(&mut new["spec"]["template"], &change);
+        let mut errors = super::errors::Errors::default();
+        super::workload::job_update(&new, &old, &mut errors);
+        assert_eq!(errors.len() == 0, may, "{why}");
+    }
+}

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::errors::{Errors, at, text};
+use super::errors::{Errors, at, list, text};
 use super::{formats, pod_spec, selector};
 
 const TEMPLATE: &str = "spec.template";
@@ -105,15 +105,56 @@ pub(super) fn job_update(new: &Value, old: &Value, errors: &mut Errors) {
     if !indexed {
         errors.immutable(new, old, "spec.completions");
     }
-    // The template of a job that never started may still be directed.
-    let startable = at(old, "spec.suspend") == &Value::Bool(true) && at(old, "status.startTime").is_null();
-    for field in
-        ["selector", "template", "completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy"]
-    {
-        if field != "template" || !startable {
-            errors.immutable(new, old, &format!("spec.{field}"));
+    for field in ["selector", "completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy"] {
+        errors.immutable(new, old, &format!("spec.{field}"));
+    }
+    if may_be_directed(old) {
+        let (spec, before) = (at(new, "spec.template.spec"), at(old, "spec.template.spec"));
+        if *spec != directed(spec, before) {
+            errors.invalid("spec.template.spec", spec.clone(), "field is immutable");
+        }
+    } else {
+        errors.immutable(new, old, TEMPLATE);
+    }
+}
+
+/// Whether where and with what the pods of a job will run may still be changed: it is suspended and has none.
+fn may_be_directed(job: &Value) -> bool {
+    let conditions = at(job, "status.conditions").as_array().into_iter().flatten();
+    let is_suspended = |condition: &Value| text(condition, "type") == "Suspended" && text(condition, "status") == "True";
+    let stopped = at(job, "status.startTime").is_null() || conditions.into_iter().any(is_suspended);
+    at(job, "spec.suspend") == &Value::Bool(true) && stopped && at(job, "status.active").as_i64().unwrap_or(0) == 0
+}
+
+/// The spec of the pods as it was, but for what directs them, which is as in `new`.
+fn directed(new: &Value, old: &Value) -> Value {
+    let mut spec = old.clone();
+    for field in ["nodeSelector", "tolerations", "schedulingGates"] {
+        carry(new, &mut spec, field);
+    }
+    let mut affinity = old.get("affinity").cloned().unwrap_or_else(|| json!({}));
+    carry(at(new, "affinity"), &mut affinity, "nodeAffinity");
+    let is_left = !at(new, "affinity").is_null() || affinity != json!({});
+    let kept = if is_left { json!({"affinity": affinity}) } else { Value::Null };
+    carry(&kept, &mut spec, "affinity");
+    for containers in ["containers", "initContainers"] {
+        let asked = list(new, containers);
+        let mine = spec.get_mut(containers).and_then(Value::as_array_mut).filter(|mine| mine.len() == asked.len());
+        let Some(mine) = mine else { continue };
+        for (container, asked) in mine.iter_mut().zip(asked).filter(|(container, asked)| container["name"] == asked["name"]) {
+            carry(asked, container, "resources");
         }
     }
+    spec
+}
+
+/// Gives `to` the field of `from`, or takes it away.
+fn carry(from: &Value, to: &mut Value, field: &str) {
+    let Some(fields) = to.as_object_mut() else { return };
+    match from.get(field) {
+        Some(value) => fields.insert(field.to_owned(), value.clone()),
+        None => fields.remove(field),
+    };
 }
 
 pub(super) fn cron_job(object: &Value, errors: &mut Errors) {

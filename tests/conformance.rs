@@ -8,7 +8,7 @@ use steersman_runtime::client::{connect, load_config};
 use crate::harness::Cluster;
 
 /// Checks under way at once; most of their time is waiting for watches to end.
-const AT_ONCE: usize = 8;
+const AT_ONCE: usize = 16;
 
 #[test]
 fn every_promise_is_kept_among_nodes_and_controllers() {

@@ -1,44 +1,28 @@
-//! Users, rights, admission.
+//! Users, rights, tokens, reviews.
 
-use http::Request;
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
-use tokio::time::Instant;
 
-use super::{Answer, Broken, Outcome, PATIENCE, PAUSE, World, at, holds, promises, text};
+use super::Broken;
+use super::promises;
+use super::world::{Answer, Outcome, World, at, equal, holds, text};
 
 promises! { "access":
     roles_and_bindings_decide,
+    every_verb_is_a_right_of_its_own,
+    parts_are_rights_of_their_own,
+    to_apply_what_is_not_there_is_to_create_it,
     nobody_grants_what_they_do_not_have,
     access_is_reviewed,
-    accounts_get_tokens_that_are_recognized,
-    namespaces_must_be_there_and_stay,
-    namespaces_go_in_two_steps,
-    quotas_are_kept,
-    custom_resources_are_served_as_defined,
+    access_of_oneself_is_reviewed,
+    accounts_get_tokens,
+    tokens_have_a_time_and_say_whose_they_are,
+    tokens_are_reviewed,
+    tokens_end_with_what_they_are_for,
 }
 
 impl World {
-    async fn ask_as(&self, user: &str, method: &str, path: &str, body: &Value) -> Result<Answer, Broken> {
-        let request = Request::builder().method(method).uri(path).header("impersonate-user", user);
-        let body = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
-        self.send(request.header("content-type", "application/json"), body).await
-    }
-
-    /// Asks again until the answer has that code: a real server's caches may be behind.
-    async fn until(&self, code: u16, ask: impl AsyncFn() -> Result<Answer, Broken>) -> Result<Answer, Broken> {
-        let until = Instant::now() + PATIENCE;
-        loop {
-            let answer = ask().await?;
-            if answer.code == code {
-                return Ok(answer);
-            }
-            if Instant::now() > until {
-                return Err(answer.broken(&code.to_string()));
-            }
-            tokio::time::sleep(PAUSE).await;
-        }
-    }
-
     /// Lets a user do what `rules` say, in the namespace.
     async fn grant(&self, user: &str, rules: Value) -> Outcome {
         let path = |what: &str| self.group("rbac.authorization.k8s.io/v1", what);
@@ -50,8 +34,9 @@ impl World {
     }
 }
 
-fn reading_maps() -> Value {
-    json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list"]}])
+/// Rights on ConfigMaps.
+fn rules(verbs: &[&str]) -> Value {
+    json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": verbs}])
 }
 
 async fn roles_and_bindings_decide(world: &World) -> Outcome {
@@ -62,126 +47,196 @@ async fn roles_and_bindings_decide(world: &World) -> Outcome {
         world.namespace
     );
     refused.refuses(403, "Forbidden", &why)?;
-    world.grant("ann", reading_maps()).await?;
+    refused.has("/details", json!({"kind": "configmaps"}))?;
+    world.grant("ann", rules(&["get", "list"])).await?;
     world.until(200, async || world.ask_as("ann", "GET", &maps, &Value::Null).await).await?;
     let refused = world.ask_as("ann", "DELETE", &format!("{maps}/a"), &Value::Null).await?;
-    refused.refuses(403, "Forbidden", "configmaps \"a\" is forbidden: User \"ann\" cannot delete resource \"configmaps\"")
+    refused.refuses(403, "Forbidden", "configmaps \"a\" is forbidden: User \"ann\" cannot delete resource \"configmaps\"")?;
+    let everywhere = world.ask_as("ann", "GET", "/api/v1/configmaps", &Value::Null).await?;
+    everywhere.refuses(403, "Forbidden", "in API group \"\" at the cluster scope")
+}
+
+async fn every_verb_is_a_right_of_its_own(world: &World) -> Outcome {
+    let (maps, map) = (world.core("configmaps"), world.core("configmaps/a"));
+    world.map("a", json!({}), json!({})).await?;
+    let applied = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}});
+    let cases = [
+        ("get", "GET", map.clone(), Value::Null),
+        ("list", "GET", maps.clone(), Value::Null),
+        ("watch", "GET", format!("{maps}?watch=1&timeoutSeconds=1"), Value::Null),
+        ("create", "POST", format!("{maps}?dryRun=All"), json!({"metadata": {"name": "b"}})),
+        ("update", "PUT", map.clone(), json!({"metadata": {"name": "a"}})),
+        ("patch", "PATCH", format!("{map}?fieldManager=m"), applied),
+        ("delete", "DELETE", format!("{map}?dryRun=All"), Value::Null),
+        ("deletecollection", "DELETE", format!("{maps}?dryRun=All"), Value::Null),
+    ];
+    for (verb, method, path, body) in &cases {
+        let refused = world.ask_as(verb, method, path, body).await?;
+        refused.refuses(403, "Forbidden", &format!("User \"{verb}\" cannot {verb} resource \"configmaps\""))?;
+        world.grant(verb, rules(&[verb])).await?;
+    }
+    for (verb, method, path, body) in &cases {
+        let code = if *verb == "create" { 201 } else { 200 };
+        world.until(code, async || world.ask_as(verb, method, path, body).await).await?;
+    }
+    Ok(())
+}
+
+async fn parts_are_rights_of_their_own(world: &World) -> Outcome {
+    world.pod("a", json!({})).await?;
+    world.grant("ann", json!([{"apiGroups": [""], "resources": ["pods/status"], "verbs": ["get"]}])).await?;
+    let status = world.core("pods/a/status");
+    world.until(200, async || world.ask_as("ann", "GET", &status, &Value::Null).await).await?;
+    let refused = world.ask_as("ann", "GET", &world.core("pods/a"), &Value::Null).await?;
+    refused.refuses(403, "Forbidden", "pods \"a\" is forbidden: User \"ann\" cannot get resource \"pods\"")
+}
+
+async fn to_apply_what_is_not_there_is_to_create_it(world: &World) -> Outcome {
+    world.grant("ann", rules(&["patch"])).await?;
+    world.map("a", json!({}), json!({})).await?;
+    let apply = async |name: &str| {
+        let applied = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}});
+        let path = world.core(&format!("configmaps/{name}?fieldManager=m"));
+        world.ask_as("ann", "PATCH", &path, &applied).await
+    };
+    world.until(200, async || apply("a").await).await?;
+    apply("b").await?.refuses(403, "Forbidden", "User \"ann\" cannot create resource \"configmaps\"")
 }
 
 async fn nobody_grants_what_they_do_not_have(world: &World) -> Outcome {
     let roles = json!({"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["roles"], "verbs": ["create"]});
-    world.grant("bob", json!([roles, reading_maps()[0]])).await?;
+    let reading = rules(&["get", "list"]);
+    world.grant("bob", json!([roles, reading[0]])).await?;
     let path = world.group("rbac.authorization.k8s.io/v1", "roles");
     let role = |name: &str, rules: Value| json!({"metadata": {"name": name}, "rules": rules});
-    world.until(201, async || world.ask_as("bob", "POST", &path, &role("less", reading_maps())).await).await?;
+    world.until(201, async || world.ask_as("bob", "POST", &path, &role("less", reading.clone())).await).await?;
     let more = json!([{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}]);
     let refused = world.ask_as("bob", "POST", &path, &role("more", more)).await?;
     refused.refuses(403, "Forbidden", "is attempting to grant RBAC permissions not currently held")
 }
 
+/// Asks a review again until it allows what it is about.
+async fn allowed(world: &World, ask: impl AsyncFn() -> Result<Answer, Broken>) -> Outcome {
+    world.until_so("it to be allowed", |answer| answer.body["status"]["allowed"] == true, ask).await?.created().map(|_| ())
+}
+
 async fn access_is_reviewed(world: &World) -> Outcome {
-    world.grant("ann", reading_maps()).await?;
-    let review = async |verb: &str| {
+    world.grant("ann", rules(&["get", "list"])).await?;
+    let cluster = "/apis/authorization.k8s.io/v1/subjectaccessreviews".to_owned();
+    let local = world.group("authorization.k8s.io/v1", "localsubjectaccessreviews");
+    let review = |verb: &str, user: &Value| {
         let attributes = json!({"namespace": world.namespace, "verb": verb, "resource": "configmaps"});
-        let review = json!({"spec": {"user": "ann", "resourceAttributes": attributes}});
-        world.post("/apis/authorization.k8s.io/v1/subjectaccessreviews", &review).await
+        let mut review = json!({"metadata": {"namespace": world.namespace}, "spec": {"resourceAttributes": attributes}});
+        json_patch::merge(&mut review["spec"], user);
+        review
     };
-    let until = Instant::now() + PATIENCE;
-    while review("list").await?.created()?["status"]["allowed"] != true {
-        holds("what is granted is allowed", Instant::now() < until)?;
-        tokio::time::sleep(PAUSE).await;
+    for path in [cluster, local] {
+        let mut ann = review("list", &json!({"user": "ann"}));
+        let mut denied = review("delete", &json!({"user": "ann"}));
+        let mut master = review("delete", &json!({"user": "cy", "groups": ["system:masters"]}));
+        if !path.contains("/namespaces/") {
+            for review in [&mut ann, &mut denied, &mut master] {
+                review["metadata"] = json!({});
+            }
+        }
+        allowed(world, async || world.post(&path, &ann).await).await?;
+        at(world.post(&path, &denied).await?.created()?, "/status/allowed", json!(false))?;
+        at(world.post(&path, &master).await?.created()?, "/status/allowed", json!(true))?;
     }
-    at(review("delete").await?.created()?, "/status/allowed", json!(false))?;
-    let path = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
-    let me = world.ask_as("ann", "POST", path, &json!({})).await?;
+    Ok(())
+}
+
+async fn access_of_oneself_is_reviewed(world: &World) -> Outcome {
+    world.grant("ann", rules(&["list"])).await?;
+    let attributes = json!({"namespace": world.namespace, "verb": "list", "resource": "configmaps"});
+    let review = json!({"spec": {"resourceAttributes": attributes}});
+    let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+    allowed(world, async || world.ask_as("ann", "POST", path, &review).await).await?;
+    let nobody = world.ask_as("bob", "POST", path, &review).await?;
+    at(nobody.created()?, "/status/allowed", json!(false))?;
+    let me = world.ask_as("ann", "POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", &json!({})).await?;
     at(me.created()?, "/status/userInfo/username", json!("ann"))
 }
 
-async fn accounts_get_tokens_that_are_recognized(world: &World) -> Outcome {
-    let made = world.post(&world.core("serviceaccounts"), &json!({"metadata": {"name": "robot"}})).await?;
-    let path = world.core("serviceaccounts/robot/token");
+/// A new account, and the path of its tokens.
+async fn account(world: &World, name: &str) -> Result<(Value, String), Broken> {
+    let made = world.post(&world.core("serviceaccounts"), &json!({"metadata": {"name": name}})).await?;
+    Ok((made.created()?.clone(), world.core(&format!("serviceaccounts/{name}/token"))))
+}
+
+async fn accounts_get_tokens(world: &World) -> Outcome {
+    let (made, path) = account(world, "robot").await?;
     let short = world.post(&path, &json!({"spec": {"expirationSeconds": 60}})).await?;
-    short.refuses(422, "Invalid", "may not specify a duration less than 10 minutes")?;
+    short.invalid("may not specify a duration less than 10 minutes")?;
     let answer = world.post(&path, &json!({})).await?;
-    let token = text(answer.created()?, "/status/token");
-    let review = async |token: &str| {
-        let review = json!({"spec": {"token": token}});
-        world.post("/apis/authentication.k8s.io/v1/tokenreviews", &review).await
-    };
-    let known = review(token).await?;
-    at(known.created()?, "/status/authenticated", json!(true))?;
-    let name = format!("system:serviceaccount:{}:robot", world.namespace);
-    at(&known.body, "/status/user/username", json!(name))?;
-    at(&known.body, "/status/user/uid", made.created()?["metadata"]["uid"].clone())?;
-    let unknown = review("nonsense").await?;
-    at(unknown.created()?, "/status/authenticated", Value::Null)?;
+    holds("there is a token", text(answer.created()?, "/status/token").split('.').count() == 3)?;
+    holds("it ends", !text(&answer.body, "/status/expirationTimestamp").is_empty())?;
+    at(&answer.body, "/metadata/name", json!("robot"))?;
+    at(&answer.body, "/metadata/namespace", json!(world.namespace))?;
+    at(&answer.body, "/spec/expirationSeconds", json!(3600))?;
+    holds("of this account", made["metadata"]["uid"].is_string())?;
     let missing = world.post(&world.core("serviceaccounts/nobody/token"), &json!({})).await?;
     missing.refuses(404, "NotFound", "serviceaccounts \"nobody\" not found")
 }
 
-async fn namespaces_must_be_there_and_stay(world: &World) -> Outcome {
-    let map = json!({"metadata": {"name": "a"}});
-    let nowhere = world.post("/api/v1/namespaces/conformance-nowhere/configmaps", &map).await?;
-    nowhere.refuses(404, "NotFound", "namespaces \"conformance-nowhere\" not found")?;
-    let system = world.delete("/api/v1/namespaces/kube-system").await?;
-    system.refuses(403, "Forbidden", "this namespace may not be deleted")
+async fn tokens_have_a_time_and_say_whose_they_are(world: &World) -> Outcome {
+    let (made, path) = account(world, "robot").await?;
+    let answer = world.post(&path, &json!({"spec": {"expirationSeconds": 1200, "audiences": ["someone"]}})).await?;
+    let token = text(answer.created()?, "/status/token");
+    let claims = token.split('.').nth(1).unwrap_or_default();
+    let claims = URL_SAFE_NO_PAD.decode(claims).map_err(|error| Broken(error.to_string()))?;
+    let claims: Value = serde_json::from_slice(&claims).map_err(|error| Broken(error.to_string()))?;
+    at(&claims, "/sub", json!(format!("system:serviceaccount:{}:robot", world.namespace)))?;
+    at(&claims, "/aud", json!(["someone"]))?;
+    let time = |claim: &str| claims[claim].as_i64().unwrap_or_default();
+    equal("its time in seconds", &json!(time("exp") - time("iat")), &json!(1200))?;
+    equal("it is valid at once", &claims["nbf"], &claims["iat"])?;
+    holds("it says who made it", claims["iss"].is_string() && claims["jti"].is_string())?;
+    let account = json!({"name": "robot", "uid": made["metadata"]["uid"]});
+    let expected = json!({"namespace": world.namespace, "serviceaccount": account});
+    super::world::includes("what it is for", &claims["kubernetes.io"], &expected)
 }
 
-async fn namespaces_go_in_two_steps(world: &World) -> Outcome {
-    let keep = json!({"metadata": {"generateName": "conformance-", "finalizers": ["conformance.example.com/keep"]}});
-    let made = world.post("/api/v1/namespaces", &keep).await?;
-    let path = format!("/api/v1/namespaces/{}", text(made.created()?, "/metadata/name"));
-    let going = world.delete(&path).await?;
-    at(going.ok()?, "/status/phase", json!("Terminating"))?;
-    let late = world.post(&format!("{path}/configmaps"), &json!({"metadata": {"name": "a"}})).await?;
-    let refused = late.refuses(403, "Forbidden", "because it is being terminated");
-    let freed = world.patch(&path, super::MERGE, &json!({"metadata": {"finalizers": null}})).await?;
-    holds("the finalizer can be taken away", freed.code == 200)?;
-    refused?;
-    late.has("/details/causes/0/reason", json!("NamespaceTerminating"))
+async fn review(world: &World, token: &str) -> Result<Answer, Broken> {
+    let review = json!({"spec": {"token": token}});
+    world.post("/apis/authentication.k8s.io/v1/tokenreviews", &review).await
 }
 
-async fn quotas_are_kept(world: &World) -> Outcome {
-    let quota = json!({"metadata": {"name": "none"}, "spec": {"hard": {"secrets": "0"}}});
-    world.post(&world.core("resourcequotas"), &quota).await?.created()?;
-    let secret = json!({"metadata": {"generateName": "a-"}});
-    // Before it was counted for the first time, everything is refused, in other words.
-    let refused = world.until(403, async || world.post(&world.core("secrets"), &secret).await).await?;
-    refused.refuses(403, "Forbidden", "quota: none")
+async fn tokens_are_reviewed(world: &World) -> Outcome {
+    let (made, path) = account(world, "robot").await?;
+    let answer = world.post(&path, &json!({})).await?;
+    let known = review(world, text(answer.created()?, "/status/token")).await?;
+    at(known.created()?, "/status/authenticated", json!(true))?;
+    let user = &known.body["status"]["user"];
+    at(user, "/username", json!(format!("system:serviceaccount:{}:robot", world.namespace)))?;
+    at(user, "/uid", made["metadata"]["uid"].clone())?;
+    let groups = [
+        "system:serviceaccounts".to_owned(),
+        format!("system:serviceaccounts:{}", world.namespace),
+        "system:authenticated".to_owned(),
+    ];
+    at(user, "/groups", json!(groups))?;
+    let id = &user["extra"]["authentication.kubernetes.io/credential-id"][0];
+    holds("it has a number", id.as_str().is_some_and(|id| id.starts_with("JTI=")))?;
+    let unknown = review(world, "nonsense").await?;
+    at(unknown.created()?, "/status/authenticated", Value::Null)?;
+    holds("it is told why", text(&unknown.body, "/status/error").contains("invalid bearer token"))
 }
 
-async fn custom_resources_are_served_as_defined(world: &World) -> Outcome {
-    // Its name is unique in the cluster, because several runs may be under way.
-    let group = format!("{}.example.com", world.namespace);
-    let size = json!({"type": "integer", "minimum": 1, "default": 3});
-    let spec = json!({"type": "object", "properties": {"size": size}});
-    let schema = json!({"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}});
-    let version = json!({"name": "v1", "served": true, "storage": true, "schema": schema, "subresources": {"status": {}}});
-    let definition = json!({
-        "metadata": {"name": format!("widgets.{group}")},
-        "spec": {
-            "group": group, "scope": "Namespaced", "versions": [version],
-            "names": {"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"},
-        },
-    });
-    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-    world.post(definitions, &definition).await?.created()?;
-    let outcome = served_as_defined(world, &group).await;
-    world.delete(&format!("{definitions}/widgets.{group}")).await?.ok()?;
-    outcome
-}
-
-async fn served_as_defined(world: &World, group: &str) -> Outcome {
-    let path = world.group(&format!("{group}/v1"), "widgets");
-    world.until(200, async || world.get(&path).await).await?;
-    let widget = |name: &str, spec: Value| json!({"apiVersion": format!("{group}/v1"), "kind": "Widget", "metadata": {"name": name}, "spec": spec});
-    let made = world.until(201, async || world.post(&path, &widget("a", json!({"colour": "red"}))).await).await?;
-    at(&made.body, "/spec", json!({"size": 3}))?;
-    at(&made.body, "/metadata/generation", json!(1))?;
-    let small = world.post(&path, &widget("b", json!({"size": 0}))).await?;
-    small.refuses(422, "Invalid", "spec.size in body should be greater than or equal to 1")?;
-    let kindless = world.post(&path, &json!({"metadata": {"name": "b"}})).await?;
-    kindless.refuses(400, "BadRequest", "Object 'Kind' is missing")?;
-    let strategic = world.patch(&format!("{path}/a"), super::STRATEGIC, &json!({})).await?;
-    strategic.refuses(415, "UnsupportedMediaType", "application/apply-patch+yaml")
+async fn tokens_end_with_what_they_are_for(world: &World) -> Outcome {
+    let (_, path) = account(world, "robot").await?;
+    let secret = world.post(&world.core("secrets"), &json!({"metadata": {"name": "a"}})).await?.created()?.clone();
+    let bound = json!({"kind": "Secret", "apiVersion": "v1", "name": "a", "uid": secret["metadata"]["uid"]});
+    let of_secret = world.post(&path, &json!({"spec": {"boundObjectRef": bound}})).await?;
+    let of_account = world.post(&path, &json!({})).await?;
+    let tokens = [text(of_secret.created()?, "/status/token"), text(of_account.created()?, "/status/token")];
+    for token in tokens {
+        at(review(world, token).await?.created()?, "/status/authenticated", json!(true))?;
+    }
+    for (token, path) in tokens.iter().zip([world.core("secrets/a"), world.core("serviceaccounts/robot")]) {
+        world.delete(&path).await?.ok()?;
+        let ended = |answer: &Answer| answer.body["status"]["authenticated"] != true;
+        world.until_so("it to end", ended, async || review(world, token).await).await?.created()?;
+    }
+    Ok(())
 }

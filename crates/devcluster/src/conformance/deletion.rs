@@ -2,48 +2,76 @@
 
 use serde_json::{Value, json};
 
-use super::{MERGE, Outcome, World, at, equal, holds, names, promises, text};
+use super::Broken;
+use super::promises;
+use super::world::{KEEP, Outcome, World, at, equal, holds, names, revision, text};
 
 promises! { "deletion":
     what_is_deleted_is_answered_and_gone,
+    some_kinds_are_answered_with_their_last_state,
     finalizers_keep_an_object_until_they_are_gone,
     nothing_new_keeps_what_is_being_deleted,
     preconditions_are_kept,
+    preconditions_of_namespaces_are_told_in_other_words,
     policies_become_finalizers,
-    unscheduled_pods_go_at_once_and_others_in_time,
+    policies_may_be_in_the_query,
+    options_that_make_no_sense_are_refused,
+    unscheduled_pods_go_at_once,
+    pods_that_ended_go_at_once,
+    pods_have_time_to_end,
+    times_to_end_are_only_shortened,
     collections_are_deleted_by_selector,
+    collections_are_deleted_with_the_options_of_each,
     owners_are_named_in_full,
 }
-
-const KEEP: &str = "conformance.example.com/keep";
 
 async fn what_is_deleted_is_answered_and_gone(world: &World) -> Outcome {
     let made = world.map("a", json!({}), json!({})).await?;
     let path = world.core("configmaps/a");
     let gone = world.delete(&path).await?;
-    at(gone.ok()?, "/kind", json!("Status"))?;
-    at(&gone.body, "/status", json!("Success"))?;
-    at(&gone.body, "/details", json!({"name": "a", "kind": "configmaps", "uid": made["metadata"]["uid"]}))?;
+    let details = json!({"name": "a", "kind": "configmaps", "uid": made["metadata"]["uid"]});
+    let expected = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details});
+    equal("the answer", gone.ok()?, &expected)?;
     world.get(&path).await?.is(404, "NotFound")?;
     let next = world.map("a", json!({}), json!({})).await?;
     holds("a new object has a new uid", next["metadata"]["uid"] != made["metadata"]["uid"])?;
-    let service = json!({"metadata": {"name": "a"}, "spec": {"ports": [{"port": 80}]}});
-    world.post(&world.core("services"), &service).await?.created()?;
-    world.delete(&world.core("services/a")).await?.has("/kind", json!("Service"))
+    world.deployment("a").await?;
+    world.delete(&world.apps("deployments/a")).await?.has("/details/group", json!("apps"))
+}
+
+async fn some_kinds_are_answered_with_their_last_state(world: &World) -> Outcome {
+    let claim = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}});
+    let cases = [
+        ("services", json!({"spec": {"ports": [{"port": 80}]}}), "Service"),
+        ("serviceaccounts", json!({}), "ServiceAccount"),
+        ("podtemplates", json!({"template": super::world::pod_template(json!({}))}), "PodTemplate"),
+        ("resourcequotas", json!({"spec": {"hard": {"pods": "1000"}}}), "ResourceQuota"),
+        ("persistentvolumeclaims", json!({"spec": claim}), "PersistentVolumeClaim"),
+    ];
+    for (plural, object, kind) in cases {
+        let mut object = object;
+        object["metadata"] = json!({"name": "a"});
+        world.post(&world.core(plural), &object).await?.created()?;
+        let gone = world.delete(&world.core(&format!("{plural}/a"))).await?;
+        at(gone.ok()?, "/kind", json!(kind))?;
+        at(&gone.body, "/metadata/name", json!("a"))?;
+    }
+    world.pod("a", json!({})).await?;
+    world.delete(&world.core("pods/a")).await?.has("/kind", json!("Pod"))
 }
 
 async fn finalizers_keep_an_object_until_they_are_gone(world: &World) -> Outcome {
     world.map("a", json!({"finalizers": [KEEP]}), json!({})).await?;
     let path = world.core("configmaps/a");
     let kept = world.delete(&path).await?;
-    let since = text(kept.ok()?, "/metadata/deletionTimestamp").to_owned();
+    at(kept.ok()?, "/kind", json!("ConfigMap"))?;
+    let since = text(&kept.body, "/metadata/deletionTimestamp").to_owned();
     holds("it is being deleted", !since.is_empty())?;
     at(&kept.body, "/metadata/deletionGracePeriodSeconds", json!(0))?;
-    let exists = world.post(&world.core("configmaps"), &json!({"metadata": {"name": "a"}})).await?;
-    exists.refuses(409, "AlreadyExists", "object is being deleted: configmaps \"a\" already exists")?;
-    let still = world.patch(&path, MERGE, &json!({"metadata": {"deletionTimestamp": null}})).await?;
-    at(still.ok()?, "/metadata/deletionTimestamp", json!(since))?;
-    world.patch(&path, MERGE, &json!({"metadata": {"finalizers": null}})).await?.ok()?;
+    let again = world.delete(&path).await?;
+    at(again.ok()?, "/metadata/deletionTimestamp", json!(since))?;
+    let last = world.merge(&path, &json!({"metadata": {"finalizers": null}})).await?;
+    at(last.ok()?, "/metadata/name", json!("a"))?;
     world.get(&path).await?.is(404, "NotFound").map(|_| ())
 }
 
@@ -51,10 +79,9 @@ async fn nothing_new_keeps_what_is_being_deleted(world: &World) -> Outcome {
     world.map("a", json!({"finalizers": [KEEP]}), json!({})).await?;
     let path = world.core("configmaps/a");
     world.delete(&path).await?.ok()?;
-    let more = json!({"metadata": {"finalizers": [KEEP, "conformance.example.com/more"]}});
-    let why = "no new finalizers can be added if the object is being deleted";
-    world.patch(&path, MERGE, &more).await?.refuses(422, "Invalid", why)?;
-    world.patch(&path, MERGE, &json!({"metadata": {"finalizers": null}})).await?.ok().map(|_| ())
+    let more = json!({"metadata": {"finalizers": [KEEP, "d.e/f"]}});
+    let why = "no new finalizers can be added if the object is being deleted, found new finalizers []string{\"d.e/f\"}";
+    world.merge(&path, &more).await?.invalid(why)
 }
 
 async fn preconditions_are_kept(world: &World) -> Outcome {
@@ -62,47 +89,141 @@ async fn preconditions_are_kept(world: &World) -> Outcome {
     let path = world.core("configmaps/a");
     let with = |preconditions: Value| json!({"preconditions": preconditions});
     let other = world.delete_with(&path, &with(json!({"uid": "other"}))).await?;
-    other.refuses(409, "Conflict", "the UID in the precondition (other) does not match the UID in record")?;
+    let why =
+        "Operation cannot be fulfilled on ConfigMap \"a\": the UID in the precondition (other) does not match the UID in record";
+    other.refuses(409, "Conflict", why)?;
+    other.has("/details/kind", json!("ConfigMap"))?;
     let old = world.delete_with(&path, &with(json!({"resourceVersion": "1"}))).await?;
     old.refuses(409, "Conflict", "the ResourceVersion in the precondition (1) does not match the ResourceVersion in record")?;
-    world.delete_with(&path, &with(json!({"uid": made["metadata"]["uid"]}))).await?.ok().map(|_| ())
+    old.refuses(409, "Conflict", "The object might have been modified")?;
+    let metadata = &made["metadata"];
+    let both = with(json!({"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}));
+    world.delete_with(&path, &both).await?.ok().map(|_| ())
+}
+
+async fn preconditions_of_namespaces_are_told_in_other_words(world: &World) -> Outcome {
+    let path = format!("/api/v1/namespaces/{}", world.namespace);
+    let refused = world.delete_with(&path, &json!({"preconditions": {"uid": "other"}})).await?;
+    let why = format!(
+        "Operation cannot be fulfilled on namespaces \"{}\": Precondition failed: UID in precondition: other, UID in object meta: ",
+        world.namespace
+    );
+    refused.refuses(409, "Conflict", &why)
 }
 
 async fn policies_become_finalizers(world: &World) -> Outcome {
     let path = world.core("configmaps/a");
-    for (policy, finalizer) in [("Foreground", "foregroundDeletion"), ("Orphan", "orphan")] {
+    let cases = [
+        (json!({"propagationPolicy": "Foreground"}), Some("foregroundDeletion")),
+        (json!({"propagationPolicy": "Orphan"}), Some("orphan")),
+        (json!({"orphanDependents": true}), Some("orphan")),
+        (json!({"propagationPolicy": "Background"}), None),
+    ];
+    for (options, finalizer) in cases {
         world.map("a", json!({"finalizers": [KEEP]}), json!({})).await?;
-        let kept = world.delete_with(&path, &json!({"propagationPolicy": policy})).await?;
+        let kept = world.delete_with(&path, &options).await?;
         // The garbage collector may have done its part by now, but not before the answer.
-        let finalizers = kept.ok()?["metadata"]["finalizers"].clone();
-        holds(policy, finalizers.as_array().is_some_and(|list| list.iter().any(|one| one == finalizer)))?;
-        world.patch(&path, MERGE, &json!({"metadata": {"finalizers": null}})).await?.ok()?;
+        let finalizers = kept.ok()?["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
+        let policies: Vec<&Value> = finalizers.iter().filter(|one| **one != KEEP).collect();
+        equal(&options.to_string(), &json!(policies), &json!(finalizer.into_iter().collect::<Vec<_>>()))?;
+        world.merge(&path, &json!({"metadata": {"finalizers": null}})).await?.ok()?;
     }
-    let refused = world.delete_with(&path, &json!({"propagationPolicy": "Foo"})).await?;
-    refused.refuses(
-        422,
-        "Invalid",
-        "Unsupported value: \"Foo\": supported values: \"Foreground\", \"Background\", \"Orphan\", \"nil\"",
-    )
+    Ok(())
 }
 
-async fn unscheduled_pods_go_at_once_and_others_in_time(world: &World) -> Outcome {
+async fn policies_may_be_in_the_query(world: &World) -> Outcome {
+    world.map("a", json!({"finalizers": [KEEP]}), json!({})).await?;
+    let kept = world.delete(&world.core("configmaps/a?propagationPolicy=Orphan")).await?;
+    let finalizers = kept.ok()?["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
+    holds("the policy counts", finalizers.iter().any(|one| one == "orphan"))?;
     world.pod("a", json!({})).await?;
-    world.delete(&world.core("pods/a")).await?.has("/kind", json!("Pod"))?;
-    world.get(&world.core("pods/a")).await?.is(404, "NotFound")?;
-    // The finalizer keeps it from those who clean up after nodes that are not there.
-    world.pod("b", json!({"finalizers": [KEEP]})).await?;
-    let binding = json!({"metadata": {"name": "b"}, "target": {"kind": "Node", "name": "no-such-node"}});
-    world.post(&world.core("pods/b/binding"), &binding).await?.created()?;
-    let kept = world.delete(&world.core("pods/b")).await?;
-    at(kept.ok()?, "/metadata/deletionGracePeriodSeconds", json!(30))?;
-    at(&kept.body, "/metadata/generation", json!(2))?;
-    let sooner = world.delete_with(&world.core("pods/b"), &json!({"gracePeriodSeconds": 5})).await?;
-    let grace = sooner.ok()?["metadata"]["deletionGracePeriodSeconds"].as_i64();
-    holds("a shorter grace counts", grace.is_some_and(|grace| grace <= 5))?;
-    world.patch(&world.core("pods/b"), MERGE, &json!({"metadata": {"finalizers": null}})).await?.ok()?;
-    let forced = world.delete_with(&world.core("pods/b"), &json!({"gracePeriodSeconds": 0})).await?;
-    holds("a forced deletion is done at once", matches!(forced.code, 200 | 404))
+    world.bind("a").await?;
+    world.delete(&world.core("pods/a?gracePeriodSeconds=0")).await?.ok()?;
+    world.get(&world.core("pods/a")).await?.is(404, "NotFound").map(|_| ())
+}
+
+async fn options_that_make_no_sense_are_refused(world: &World) -> Outcome {
+    world.map("a", json!({}), json!({})).await?;
+    let cases = [
+        (
+            json!({"propagationPolicy": "Foo"}),
+            "Unsupported value: \"Foo\": supported values: \"Foreground\", \"Background\", \"Orphan\", \"nil\"",
+        ),
+        (
+            json!({"propagationPolicy": "Orphan", "orphanDependents": true}),
+            "orphanDependents and deletionPropagation cannot be both set",
+        ),
+        (json!({"dryRun": ["Some"]}), "dryRun"),
+    ];
+    for (options, why) in cases {
+        let refused = world.delete_with(&world.core("configmaps/a"), &options).await?;
+        refused.invalid(why)?;
+        refused.has("/details/kind", json!("DeleteOptions"))?;
+        refused.has("/details/group", json!("meta.k8s.io"))?;
+    }
+    world.get(&world.core("configmaps/a")).await?.ok().map(|_| ())
+}
+
+async fn unscheduled_pods_go_at_once(world: &World) -> Outcome {
+    for options in [json!({}), json!({"gracePeriodSeconds": 30})] {
+        world.pod("a", json!({})).await?;
+        world.delete_with(&world.core("pods/a"), &options).await?.ok()?;
+        world.get(&world.core("pods/a")).await?.is(404, "NotFound")?;
+    }
+    Ok(())
+}
+
+async fn pods_that_ended_go_at_once(world: &World) -> Outcome {
+    for phase in ["Succeeded", "Failed"] {
+        world.pod("a", json!({})).await?;
+        world.bind("a").await?;
+        world.merge(&world.core("pods/a/status"), &json!({"status": {"phase": phase}})).await?.ok()?;
+        world.delete(&world.core("pods/a")).await?.ok()?;
+        world.get(&world.core("pods/a")).await?.is(404, "NotFound")?;
+    }
+    Ok(())
+}
+
+/// A pod with a node. The finalizer keeps it from those who clean up after nodes that are not there.
+async fn bound(world: &World, name: &str) -> Outcome {
+    world.pod(name, json!({"finalizers": [KEEP]})).await?;
+    world.bind(name).await
+}
+
+async fn pods_have_time_to_end(world: &World) -> Outcome {
+    // (what is asked for, the time)
+    let cases = [
+        ("unsaid", json!({}), 30),
+        ("said", json!({"gracePeriodSeconds": 7}), 7),
+        ("below", json!({"gracePeriodSeconds": -1}), 1),
+    ];
+    for (name, options, seconds) in cases {
+        bound(world, name).await?;
+        let kept = world.delete_with(&world.core(&format!("pods/{name}")), &options).await?;
+        at(kept.ok()?, "/metadata/deletionGracePeriodSeconds", json!(seconds))?;
+        at(&kept.body, "/metadata/generation", json!(2))?;
+        holds("it is being deleted", !text(&kept.body, "/metadata/deletionTimestamp").is_empty())?;
+    }
+    Ok(())
+}
+
+async fn times_to_end_are_only_shortened(world: &World) -> Outcome {
+    bound(world, "a").await?;
+    let path = world.core("pods/a");
+    let grace = |object: &Value| object["metadata"]["deletionGracePeriodSeconds"].clone();
+    let first = world.delete_with(&path, &json!({"gracePeriodSeconds": 600})).await?.ok()?.clone();
+    equal("the first time", &grace(&first), &json!(600))?;
+    for (asked, expected, earlier) in [(None, 600, 0), (Some(600), 600, 0), (Some(900), 600, 0), (Some(300), 300, 300)] {
+        let options = asked.map_or(json!({}), |seconds| json!({"gracePeriodSeconds": seconds}));
+        let again = world.delete_with(&path, &options).await?.ok()?.clone();
+        equal(&options.to_string(), &grace(&again), &json!(expected))?;
+        let time = |object: &Value| text(object, "/metadata/deletionTimestamp").parse::<jiff::Timestamp>();
+        let apart = time(&first).and_then(|first| Ok(first - time(&again)?)).map_err(|error| Broken(error.to_string()))?;
+        equal("seconds saved", &json!(apart.get_seconds()), &json!(earlier))?;
+        at(&again, "/metadata/generation", json!(2))?;
+    }
+    let forced = world.delete_with(&path, &json!({"gracePeriodSeconds": 0})).await?;
+    equal("at last", &grace(forced.ok()?), &json!(0))
 }
 
 async fn collections_are_deleted_by_selector(world: &World) -> Outcome {
@@ -112,21 +233,50 @@ async fn collections_are_deleted_by_selector(world: &World) -> Outcome {
     let gone = world.delete(&world.core("configmaps?labelSelector=tier=front")).await?;
     at(gone.ok()?, "/kind", json!("ConfigMapList"))?;
     equal("the deleted", &json!(names(&gone.body)), &json!(["a", "b"]))?;
+    holds("the list has a version", revision(&gone.body) > 0)?;
     let left = world.get(&world.core("configmaps?labelSelector=tier")).await?;
     equal("the rest", &json!(names(left.ok()?)), &json!(["c"]))?;
+    let gone = world.delete(&world.core("configmaps?fieldSelector=metadata.name=c")).await?;
+    equal("the deleted by field", &json!(names(gone.ok()?)), &json!(["c"]))?;
+    let none = world.delete(&world.core("configmaps?labelSelector=tier")).await?;
+    at(none.ok()?, "/items", json!([]))?;
     world.delete("/api/v1/namespaces").await?.refuses(405, "MethodNotAllowed", "the server does not allow this method")
 }
 
+async fn collections_are_deleted_with_the_options_of_each(world: &World) -> Outcome {
+    for name in ["a", "b"] {
+        world.map(name, json!({"labels": {"x": "y"}, "finalizers": [KEEP]}), json!({})).await?;
+    }
+    let maps = world.core("configmaps?labelSelector=x=y");
+    world.delete(&format!("{maps}&dryRun=All")).await?.ok()?;
+    let still = world.get(&world.core("configmaps/a")).await?;
+    at(still.ok()?, "/metadata/deletionTimestamp", Value::Null)?;
+    let gone = world.delete_with(&maps, &json!({"propagationPolicy": "Foreground"})).await?;
+    equal("as they were before", &json!(names(gone.ok()?)), &json!(["a", "b"]))?;
+    at(&gone.body, "/items/0/metadata/deletionTimestamp", Value::Null)?;
+    for name in ["a", "b"] {
+        let kept = world.get(&world.core(&format!("configmaps/{name}"))).await?;
+        holds("it is being deleted", kept.ok()?["metadata"]["deletionTimestamp"].is_string())?;
+    }
+    Ok(())
+}
+
 async fn owners_are_named_in_full(world: &World) -> Outcome {
-    let owner = |extra: Value| {
-        let mut owner = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "o", "uid": "u", "controller": true});
-        owner.as_object_mut().expect("it is one").extend(extra.as_object().cloned().unwrap_or_default());
-        owner
-    };
+    let owner =
+        |name: &str, uid: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": uid, "controller": true});
     let with = |owners: Value| json!({"metadata": {"name": "a", "ownerReferences": owners}});
     let maps = world.core("configmaps");
-    let nameless = world.post(&maps, &with(json!([owner(json!({"name": ""}))]))).await?;
-    nameless.refuses(422, "Invalid", "metadata.ownerReferences.name: Invalid value: \"\": must not be empty")?;
-    let two = world.post(&maps, &with(json!([owner(json!({})), owner(json!({"name": "p", "uid": "v"}))]))).await?;
-    two.refuses(422, "Invalid", "Only one reference can have Controller set to true")
+    for (field, said) in [("name", "name"), ("kind", "kind"), ("apiVersion", "version"), ("uid", "uid")] {
+        let mut lacking = owner("o", "u");
+        lacking[field] = json!("");
+        let refused = world.post(&maps, &with(json!([lacking]))).await?;
+        refused.invalid("must not be empty")?;
+        let causes = refused.body["details"]["causes"].as_array().cloned().unwrap_or_default();
+        let named = |cause: &Value| text(cause, "/field").starts_with("metadata.ownerReferences");
+        holds(&format!("{said} is named"), !causes.is_empty() && causes.iter().all(named))?;
+    }
+    let two = world.post(&maps, &with(json!([owner("o", "u"), owner("p", "v")]))).await?;
+    two.invalid(
+        "Only one reference can have Controller set to true. Found \"true\" in references for ConfigMap/o and ConfigMap/p",
+    )
 }

@@ -2,14 +2,22 @@
 
 use serde_json::{Value, json};
 
-use super::{MERGE, Outcome, World, at, promises};
+use super::promises;
+use super::world::{JSON_PATCH, KEEP, NO_NODE, Outcome, World, at, equal, holds, text, version, workload_spec};
 
 promises! { "parts":
     status_and_the_rest_are_written_apart,
+    status_brings_along_what_it_may_of_the_metadata,
     scale_is_a_view_of_the_replicas,
+    scale_is_written_under_conditions,
+    every_workload_has_a_scale,
     a_pod_is_bound_once,
-    an_eviction_deletes_a_pod,
-    a_budget_that_was_not_counted_puts_evictions_off,
+    bindings_bring_metadata_along,
+    pods_that_are_going_are_not_bound,
+    containers_are_added_for_a_while,
+    containers_are_resized_apart_from_the_rest,
+    namespaces_are_finalized_apart_from_the_rest,
+    parts_there_are_not_are_not_found,
 }
 
 async fn status_and_the_rest_are_written_apart(world: &World) -> Outcome {
@@ -19,36 +27,94 @@ async fn status_and_the_rest_are_written_apart(world: &World) -> Outcome {
     let made = world.post(&budgets, &json!({"metadata": {"name": "a"}, "spec": spec, "status": status})).await?;
     at(made.created()?, "/status/observedGeneration", Value::Null)?;
     let patch = json!({"spec": {"minAvailable": 2}, "status": {"expectedPods": 7}});
-    let of_status = world.patch(&format!("{budgets}/a/status"), MERGE, &patch).await?;
+    let of_status = world.merge(&format!("{budgets}/a/status"), &patch).await?;
     at(of_status.ok()?, "/status/expectedPods", json!(7))?;
     at(&of_status.body, "/spec/minAvailable", json!(1))?;
     at(&of_status.body, "/metadata/generation", json!(1))?;
     let patch = json!({"spec": {"minAvailable": 2}, "status": {"expectedPods": 99}});
-    let of_spec = world.patch(&format!("{budgets}/a"), MERGE, &patch).await?;
+    let of_spec = world.merge(&format!("{budgets}/a"), &patch).await?;
     at(of_spec.ok()?, "/spec/minAvailable", json!(2))?;
     at(&of_spec.body, "/metadata/generation", json!(2))?;
-    super::holds("the status stays", of_spec.body["status"]["expectedPods"] != 99)
+    holds("the status stays", of_spec.body["status"]["expectedPods"] != 99)?;
+    let mut whole = world.get(&format!("{budgets}/a/status")).await?.ok()?.clone();
+    whole["spec"]["minAvailable"] = json!(3);
+    // A controller may write it meanwhile.
+    if let Some(metadata) = whole["metadata"].as_object_mut() {
+        metadata.remove("managedFields");
+    }
+    let put = world.put(&format!("{budgets}/a/status"), &whole).await?;
+    holds("whole, too", put.code == 409 || put.body["spec"]["minAvailable"] == 2)
+}
+
+async fn status_brings_along_what_it_may_of_the_metadata(world: &World) -> Outcome {
+    let owner = world.map("owner", json!({}), json!({})).await?;
+    let owner = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner["metadata"]["uid"]});
+    let metadata = json!({"labels": {"new": "1"}, "annotations": {"new": "1"}, "ownerReferences": [owner]});
+    world.deployment("a").await?;
+    let deployment = world.merge(&world.apps("deployments/a/status"), &json!({"metadata": metadata})).await?;
+    at(deployment.ok()?, "/metadata/labels/new", Value::Null)?;
+    at(&deployment.body, "/metadata/annotations/new", json!("1"))?;
+    world.pod("a", json!({})).await?;
+    let pod = world.merge(&world.core("pods/a/status"), &json!({"metadata": metadata})).await?;
+    at(pod.ok()?, "/metadata/labels/new", json!("1"))?;
+    at(&pod.body, "/metadata/annotations/new", json!("1"))?;
+    at(&pod.body, "/metadata/ownerReferences", Value::Null)
 }
 
 async fn scale_is_a_view_of_the_replicas(world: &World) -> Outcome {
-    world.deployment("a").await?;
-    let path = world.group("apps/v1", "deployments/a/scale");
+    let made = world.deployment("a").await?;
+    let path = world.apps("deployments/a/scale");
     let scale = world.get(&path).await?;
     at(scale.ok()?, "/kind", json!("Scale"))?;
     at(&scale.body, "/apiVersion", json!("autoscaling/v1"))?;
     at(&scale.body, "/spec", json!({}))?;
     at(&scale.body, "/status/selector", json!("app=a"))?;
-    // So that nobody makes pods of it.
-    let deployment = world.group("apps/v1", "deployments/a");
-    world
-        .patch(&deployment, MERGE, &json!({"spec": {"paused": true, "template": {"spec": {"nodeName": "none"}}}}))
-        .await?
-        .ok()?;
-    let fewer = world.patch(&path, MERGE, &json!({"spec": {"replicas": -1}})).await?;
-    fewer.refuses(422, "Invalid", "must be greater than or equal to 0")?;
-    let scaled = world.patch(&path, MERGE, &json!({"spec": {"replicas": 2}})).await?;
+    for field in ["name", "namespace", "uid", "creationTimestamp"] {
+        at(&scale.body, &format!("/metadata/{field}"), made["metadata"][field].clone())?;
+    }
+    let scaled = world.merge(&path, &json!({"spec": {"replicas": 2}})).await?;
     at(scaled.ok()?, "/spec/replicas", json!(2))?;
-    at(world.get(&deployment).await?.ok()?, "/spec/replicas", json!(2))
+    let deployment = world.get(&world.apps("deployments/a")).await?;
+    at(deployment.ok()?, "/spec/replicas", json!(2))?;
+    holds("it is a change of the spec", deployment.body["metadata"]["generation"].as_i64() > Some(1))
+}
+
+async fn scale_is_written_under_conditions(world: &World) -> Outcome {
+    let sets = world.apps("replicasets");
+    world.post(&sets, &json!({"metadata": {"name": "a"}, "spec": workload_spec("a")})).await?.created()?;
+    let path = format!("{sets}/a/scale");
+    let negative = world.merge(&path, &json!({"spec": {"replicas": -1}})).await?;
+    negative
+        .invalid("Scale.autoscaling \"a\" is invalid: spec.replicas: Invalid value: -1: must be greater than or equal to 0")?;
+    let scale = world.get(&path).await?.ok()?.clone();
+    // A new version; of a status, so that no pods are made.
+    world.merge(&format!("{sets}/a"), &json!({"metadata": {"labels": {"x": "y"}}})).await?.ok()?;
+    let stale = world.put(&path, &scale).await?;
+    stale.refuses(
+        409,
+        "Conflict",
+        "the object has been modified; please apply your changes to the latest version and try again",
+    )?;
+    let mut always = scale.clone();
+    always["metadata"]["resourceVersion"] = json!("");
+    world.put(&path, &always).await?.ok().map(|_| ())
+}
+
+async fn every_workload_has_a_scale(world: &World) -> Outcome {
+    let mut controller = workload_spec("a");
+    controller["selector"] = json!({"app": "a"});
+    let cases = [
+        (world.apps("replicasets"), workload_spec("a")),
+        (world.apps("statefulsets"), workload_spec("a")),
+        (world.core("replicationcontrollers"), controller),
+    ];
+    for (path, spec) in cases {
+        world.post(&path, &json!({"metadata": {"name": "a"}, "spec": spec})).await?.created()?;
+        let scale = world.get(&format!("{path}/a/scale")).await?;
+        at(scale.ok()?, "/kind", json!("Scale"))?;
+        at(&scale.body, "/status/selector", json!("app=a"))?;
+    }
+    Ok(())
 }
 
 fn binding(node: &str) -> Value {
@@ -58,39 +124,83 @@ fn binding(node: &str) -> Value {
 async fn a_pod_is_bound_once(world: &World) -> Outcome {
     world.pod("a", json!({})).await?;
     let path = world.core("pods/a/binding");
-    let bound = world.post(&path, &binding("no-such-node")).await?;
-    at(bound.created()?, "/status", json!("Success"))?;
+    let bound = world.post(&path, &binding(NO_NODE)).await?;
+    at(bound.created()?, "/kind", json!("Status"))?;
+    at(&bound.body, "/status", json!("Success"))?;
     let pod = world.get(&world.core("pods/a")).await?;
-    at(pod.ok()?, "/spec/nodeName", json!("no-such-node"))?;
-    at(&pod.body, "/status/conditions/0/type", json!("PodScheduled"))?;
+    at(pod.ok()?, "/spec/nodeName", json!(NO_NODE))?;
+    at(&pod.body, "/metadata/generation", json!(1))?;
+    let conditions = pod.body["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    let scheduled = |condition: &Value| condition["type"] == "PodScheduled" && condition["status"] == "True";
+    holds("it is told to be scheduled", conditions.iter().any(scheduled))?;
     let again = world.post(&path, &binding("another")).await?;
-    again.refuses(409, "Conflict", "pod a is already assigned to node \"no-such-node\"")
+    again.refuses(409, "Conflict", &format!("pod a is already assigned to node \"{NO_NODE}\""))?;
+    again.has("/details/kind", json!("pods/binding"))
 }
 
-async fn an_eviction_deletes_a_pod(world: &World) -> Outcome {
+async fn bindings_bring_metadata_along(world: &World) -> Outcome {
     world.pod("a", json!({})).await?;
-    let eviction = |name: &str| json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}});
-    let other = world.post(&world.core("pods/a/eviction"), &eviction("b")).await?;
-    other.refuses(400, "BadRequest", "name in URL does not match name in Eviction object")?;
-    let evicted = world.post(&world.core("pods/a/eviction"), &eviction("a")).await?;
-    at(evicted.created()?, "/status", json!("Success"))?;
-    world.get(&world.core("pods/a")).await?.is(404, "NotFound")?;
-    world.post(&world.core("pods/a/eviction"), &eviction("a")).await?.refuses(404, "NotFound", "pods \"a\" not found")
+    let mut bound = binding(NO_NODE);
+    bound["metadata"]["annotations"] = json!({"x": "1"});
+    world.post(&world.core("bindings"), &bound).await?.created()?;
+    let pod = world.get(&world.core("pods/a")).await?;
+    at(pod.ok()?, "/spec/nodeName", json!(NO_NODE))?;
+    at(&pod.body, "/metadata/annotations/x", json!("1"))
 }
 
-async fn a_budget_that_was_not_counted_puts_evictions_off(world: &World) -> Outcome {
-    let labels = json!({"app": "guarded"});
-    world.pod("a", json!({"labels": labels, "finalizers": ["conformance.example.com/keep"]})).await?;
-    world.patch(&world.core("pods/a/status"), MERGE, &json!({"status": {"phase": "Running"}})).await?.ok()?;
-    let spec = json!({"minAvailable": 1, "selector": {"matchLabels": labels}});
-    let budget = json!({"metadata": {"name": "a"}, "spec": spec});
-    let budget = world.post(&world.group("policy/v1", "poddisruptionbudgets"), &budget).await?;
-    budget.created()?;
-    // Whether somebody counts by now or not: the pod is not ready, and so nothing is allowed.
-    let eviction = json!({"metadata": {"name": "a"}});
-    let refused = world.post(&world.core("pods/a/eviction"), &eviction).await?;
-    refused.refuses(429, "TooManyRequests", "Cannot evict pod as it would violate the pod's disruption budget.")?;
-    refused.has("/details/causes/0/reason", json!("DisruptionBudget"))?;
-    let freed = world.patch(&world.core("pods/a"), MERGE, &json!({"metadata": {"finalizers": null}})).await?;
-    freed.ok().map(|_| ())
+async fn pods_that_are_going_are_not_bound(world: &World) -> Outcome {
+    world.pod("a", json!({"finalizers": [KEEP]})).await?;
+    world.delete(&world.core("pods/a")).await?.ok()?;
+    let refused = world.post(&world.core("pods/a/binding"), &binding(NO_NODE)).await?;
+    refused.refuses(409, "Conflict", "pod a is being deleted, cannot be assigned to a host")
+}
+
+async fn containers_are_added_for_a_while(world: &World) -> Outcome {
+    world.pod("a", json!({})).await?;
+    let add = json!({"spec": {"ephemeralContainers": [{"name": "e", "image": "i"}]}});
+    let patched = world.patch(&world.core("pods/a/ephemeralcontainers"), super::world::STRATEGIC, &add).await?;
+    at(patched.ok()?, "/spec/ephemeralContainers/0/name", json!("e"))?;
+    at(&patched.body, "/spec/containers/0/name", json!("c"))?;
+    let other = json!({"spec": {"activeDeadlineSeconds": 5}});
+    let kept = world.merge(&world.core("pods/a/ephemeralcontainers"), &other).await?;
+    at(kept.ok()?, "/spec/activeDeadlineSeconds", Value::Null)?;
+    let remove = json!([{"op": "remove", "path": "/spec/ephemeralContainers"}]);
+    world.patch(&world.core("pods/a/ephemeralcontainers"), JSON_PATCH, &remove).await?.invalid("may not be removed")
+}
+
+async fn containers_are_resized_apart_from_the_rest(world: &World) -> Outcome {
+    let requests =
+        |cpu: &str| json!([{"name": "c", "image": "registry.k8s.io/pause:3.10", "resources": {"requests": {"cpu": cpu}}}]);
+    world.pod_of("a", json!({}), json!({"containers": requests("100m")})).await?;
+    let larger = json!({"spec": {"containers": requests("200m")}});
+    world.merge(&world.core("pods/a"), &larger).await?.invalid("pod updates may not change fields other than")?;
+    let resized = world.merge(&world.core("pods/a/resize"), &larger).await?;
+    at(resized.ok()?, "/spec/containers/0/resources/requests/cpu", json!("200m"))?;
+    at(&resized.body, "/metadata/generation", json!(2))
+}
+
+async fn namespaces_are_finalized_apart_from_the_rest(world: &World) -> Outcome {
+    const OWN: &str = "conformance.example.com/own";
+    let new = json!({"metadata": {"generateName": "conformance-"}, "spec": {"finalizers": [OWN]}});
+    let made = world.post("/api/v1/namespaces", &new).await?.created()?.clone();
+    let name = text(&made, "/metadata/name");
+    let path = format!("/api/v1/namespaces/{name}");
+    world.leaves_behind(&path);
+    let finalizers = |object: &Value| object["spec"]["finalizers"].clone();
+    equal("it has both", &finalizers(&made), &json!([OWN, "kubernetes"]))?;
+    let fewer = json!({"metadata": {"name": name}, "spec": {"finalizers": ["kubernetes"]}});
+    let outside = world.put(&path, &fewer).await?;
+    let kept = finalizers(outside.ok()?);
+    let finalized = world.put(&format!("{path}/finalize"), &fewer).await?;
+    equal("it is finalized", &finalizers(finalized.ok()?), &json!(["kubernetes"]))?;
+    equal("not by an update", &kept, &json!([OWN, "kubernetes"]))
+}
+
+async fn parts_there_are_not_are_not_found(world: &World) -> Outcome {
+    let made = world.map("a", json!({}), json!({})).await?;
+    for part in ["status", "scale", "soul"] {
+        let refused = world.get(&world.core(&format!("configmaps/a/{part}"))).await?;
+        refused.refuses(404, "NotFound", "the server could not find the requested resource")?;
+    }
+    holds("the rest is there", !version(&made).is_empty())
 }

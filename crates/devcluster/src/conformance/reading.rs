@@ -1,125 +1,252 @@
-//! Lists and selectors.
+//! Reads of one object and lists: as of which version, in which order, in what pages.
 
-use serde_json::json;
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde_json::{Value, json};
 
-use super::{Outcome, World, at, equal, holds, names, promises, text, version};
+use super::Broken;
+use super::promises;
+use super::world::{Answer, Outcome, World, at, equal, holds, names, revision, text, version};
 
 promises! { "reading":
-    lists_are_sorted_and_come_in_pages,
+    an_object_is_read_at_least_as_new_as_asked,
+    lists_are_in_the_order_of_namespace_and_name,
+    an_empty_list_is_a_list,
+    pages_tell_what_is_left,
     pages_show_one_state,
+    tokens_tell_where_a_page_begins,
+    a_token_without_a_version_goes_on_with_what_there_is_now,
+    any_state_is_not_cut_into_pages,
+    no_limit_is_a_limit_below_one,
+    a_list_is_not_older_than_asked,
     a_list_can_show_the_past,
+    a_limited_list_of_a_version_is_of_that_version,
+    what_is_forgotten_is_told_as_expired,
     broken_tokens_and_versions_are_refused,
     versions_to_come_are_waited_for_in_vain,
     parameters_that_contradict_each_other_are_refused,
-    labels_select,
-    fields_select,
 }
 
-async fn three_maps(world: &World) -> Outcome {
-    for (name, tier) in [("c", "back"), ("a", "front"), ("b", "front")] {
-        world.map(name, json!({"labels": {"tier": tier, "check": "yes"}}), json!({})).await?;
+async fn three_maps(world: &World) -> Result<Value, Broken> {
+    let mut last = Value::Null;
+    for name in ["c", "a", "b"] {
+        last = world.map(name, json!({"labels": {"check": "yes"}}), json!({})).await?;
     }
-    Ok(())
+    Ok(last)
 }
 
-async fn lists_are_sorted_and_come_in_pages(world: &World) -> Outcome {
+/// The list of the maps above, with these parameters.
+async fn list(world: &World, query: &str) -> Result<Answer, Broken> {
+    world.get(&world.core(&format!("configmaps?labelSelector=check=yes&{query}"))).await
+}
+
+fn has_names(what: &str, answer: &Answer, expected: &[&str]) -> Outcome {
+    equal(what, &json!(names(answer.ok()?)), &json!(expected))
+}
+
+async fn an_object_is_read_at_least_as_new_as_asked(world: &World) -> Outcome {
+    let made = world.map("a", json!({}), json!({})).await?;
+    let path = world.core("configmaps/a");
+    for asked in ["0", "", version(&made)] {
+        // From a cache that has not seen anything yet, "0" may find nothing.
+        let code = |answer: &Answer| if asked == "0" && answer.code == 404 { 404 } else { 200 };
+        let answer = world.get(&format!("{path}?resourceVersion={asked}")).await?;
+        holds(&format!("it is there for version {asked:?}"), answer.code == code(&answer))?;
+    }
+    let future = world.get(&format!("{path}?resourceVersion=1000000000000000")).await?;
+    future.refuses(504, "Timeout", "Too large resource version: 1000000000000000, current: ")
+}
+
+async fn lists_are_in_the_order_of_namespace_and_name(world: &World) -> Outcome {
+    three_maps(world).await?;
+    has_names("of a namespace", &list(world, "").await?, &["a", "b", "c"])?;
+    let all = world.get("/api/v1/configmaps").await?;
+    let items = all.ok()?["items"].as_array().cloned().unwrap_or_default();
+    let key = |item: &Value| format!("{}/{}", text(item, "/metadata/namespace"), text(item, "/metadata/name"));
+    holds("of all namespaces", items.len() >= 3 && items.iter().map(key).is_sorted())
+}
+
+async fn an_empty_list_is_a_list(world: &World) -> Outcome {
+    let none = world.get(&world.core("configmaps?labelSelector=no=such")).await?;
+    at(none.ok()?, "/kind", json!("ConfigMapList"))?;
+    at(&none.body, "/apiVersion", json!("v1"))?;
+    at(&none.body, "/items", json!([]))?;
+    holds("with a version", revision(&none.body) > 0)
+}
+
+async fn pages_tell_what_is_left(world: &World) -> Outcome {
     three_maps(world).await?;
     // Without a selector, so that it is told how many are left; what else is in the namespace comes after these.
     let first = world.get(&world.core("configmaps?limit=2")).await?;
-    equal("first page", &json!(names(first.ok()?)), &json!(["a", "b"]))?;
-    at(&first.body, "/kind", json!("ConfigMapList"))?;
-    at(&first.body, "/items/0/kind", json!(null))?;
+    has_names("first page", &first, &["a", "b"])?;
+    first.has("/kind", json!("ConfigMapList"))?;
+    first.has("/items/0/kind", json!(null))?;
     holds("it is told how many are left", first.body["metadata"]["remainingItemCount"].as_i64() >= Some(1))?;
     let token = text(&first.body, "/metadata/continue");
     let second = world.get(&world.core(&format!("configmaps?limit=500&continue={token}"))).await?;
     equal("second page", &json!(names(second.ok()?).first()), &json!("c"))?;
-    at(&second.body, "/metadata/resourceVersion", json!(version(&first.body)))?;
-    at(&second.body, "/metadata/continue", json!(null))
+    second.has("/metadata/resourceVersion", json!(version(&first.body)))?;
+    second.has("/metadata/continue", json!(null))?;
+    second.has("/metadata/remainingItemCount", json!(null))?;
+    let selected = list(world, "limit=2").await?;
+    has_names("first page of a selection", &selected, &["a", "b"])?;
+    selected.has("/metadata/remainingItemCount", json!(null))
 }
 
 async fn pages_show_one_state(world: &World) -> Outcome {
     three_maps(world).await?;
-    let selected = "configmaps?limit=1&labelSelector=check=yes";
-    let first = world.get(&world.core(selected)).await?;
+    let first = list(world, "limit=1").await?;
     let token = text(first.ok()?, "/metadata/continue").to_owned();
     world.map("aa", json!({"labels": {"check": "yes"}}), json!({})).await?;
     world.delete(&world.core("configmaps/b")).await?.ok()?;
-    let second = world.get(&world.core(&format!("configmaps?limit=9&labelSelector=check=yes&continue={token}"))).await?;
-    equal("second page", &json!(names(second.ok()?)), &json!(["b", "c"]))
+    let second = list(world, &format!("limit=9&continue={token}")).await?;
+    has_names("second page", &second, &["b", "c"])?;
+    second.has("/metadata/resourceVersion", json!(version(&first.body)))?;
+    has_names("the same with version 0", &list(world, &format!("resourceVersion=0&continue={token}")).await?, &["b", "c"])
+}
+
+fn token_of(content: &Value) -> String {
+    URL_SAFE_NO_PAD.encode(content.to_string())
+}
+
+async fn tokens_tell_where_a_page_begins(world: &World) -> Outcome {
+    three_maps(world).await?;
+    let first = list(world, "limit=2").await?;
+    let bytes = URL_SAFE_NO_PAD.decode(text(first.ok()?, "/metadata/continue")).map_err(|error| Broken(error.to_string()))?;
+    let content: Value = serde_json::from_slice(&bytes).map_err(|error| Broken(error.to_string()))?;
+    let expected = json!({"v": "meta.k8s.io/v1", "rv": revision(&first.body), "start": "/b\0"});
+    equal("what the token says", &content, &expected)?;
+    let other = json!({"v": "meta.k8s.io/v1", "rv": revision(&first.body), "start": "/a\0"});
+    has_names("another page", &list(world, &format!("continue={}", token_of(&other))).await?, &["b", "c"])
+}
+
+async fn a_token_without_a_version_goes_on_with_what_there_is_now(world: &World) -> Outcome {
+    let before = three_maps(world).await?;
+    let token = token_of(&json!({"v": "meta.k8s.io/v1", "rv": -1, "start": "/a\0"}));
+    world.map("aa", json!({"labels": {"check": "yes"}}), json!({})).await?;
+    world.delete(&world.core("configmaps/b")).await?.ok()?;
+    let rest = list(world, &format!("limit=1&continue={token}")).await?;
+    has_names("first page", &rest, &["aa"])?;
+    holds("of a version of now", revision(&rest.body) > revision(&before))?;
+    let next = text(&rest.body, "/metadata/continue").to_owned();
+    has_names("and from there", &list(world, &format!("continue={next}")).await?, &["c"])
+}
+
+async fn any_state_is_not_cut_into_pages(world: &World) -> Outcome {
+    let last = three_maps(world).await?;
+    // The cache of a real server may not have seen them yet.
+    list(world, &format!("resourceVersion={}", version(&last))).await?.ok()?;
+    let whole = list(world, "resourceVersion=0&limit=1").await?;
+    has_names("all", &whole, &["a", "b", "c"])?;
+    whole.has("/metadata/continue", json!(null))
+}
+
+async fn no_limit_is_a_limit_below_one(world: &World) -> Outcome {
+    three_maps(world).await?;
+    for limit in ["0", "-1"] {
+        has_names(limit, &list(world, &format!("limit={limit}")).await?, &["a", "b", "c"])?;
+    }
+    Ok(())
+}
+
+async fn a_list_is_not_older_than_asked(world: &World) -> Outcome {
+    let last = three_maps(world).await?;
+    for query in ["", "&resourceVersionMatch=NotOlderThan", "&resourceVersionMatch=NotOlderThan&limit=9"] {
+        let found = list(world, &format!("resourceVersion={}{query}", version(&last))).await?;
+        has_names(query, &found, &["a", "b", "c"])?;
+        holds("its version is as new", revision(&found.body) >= revision(&last))?;
+    }
+    has_names("any state", &list(world, "resourceVersion=0&resourceVersionMatch=NotOlderThan").await?, &["a", "b", "c"])
 }
 
 async fn a_list_can_show_the_past(world: &World) -> Outcome {
     three_maps(world).await?;
-    let then = world.get(&world.core("configmaps?labelSelector=check=yes")).await?;
+    let then = list(world, "").await?;
     world.delete(&world.core("configmaps/a")).await?.ok()?;
-    let past = format!("configmaps?labelSelector=check=yes&resourceVersionMatch=Exact&resourceVersion={}", version(then.ok()?));
-    let past = world.get(&world.core(&past)).await?;
-    equal("then", &json!(names(past.ok()?)), &json!(["a", "b", "c"]))?;
-    at(&past.body, "/metadata/resourceVersion", json!(version(&then.body)))
+    let exactly = format!("resourceVersionMatch=Exact&resourceVersion={}", version(then.ok()?));
+    let past = list(world, &exactly).await?;
+    has_names("then", &past, &["a", "b", "c"])?;
+    past.has("/metadata/resourceVersion", json!(version(&then.body)))?;
+    let page = list(world, &format!("{exactly}&limit=2")).await?;
+    has_names("a page of then", &page, &["a", "b"])?;
+    let token = text(&page.body, "/metadata/continue").to_owned();
+    has_names("the next page of then", &list(world, &format!("continue={token}")).await?, &["c"])
+}
+
+async fn a_limited_list_of_a_version_is_of_that_version(world: &World) -> Outcome {
+    three_maps(world).await?;
+    let then = list(world, "").await?;
+    world.delete(&world.core("configmaps/a")).await?.ok()?;
+    let past = list(world, &format!("limit=2&resourceVersion={}", version(then.ok()?))).await?;
+    has_names("then", &past, &["a", "b"])?;
+    past.has("/metadata/resourceVersion", json!(version(&then.body)))
+}
+
+/// How much a server remembers is its own choice, and so this may find everything remembered.
+async fn what_is_forgotten_is_told_as_expired(world: &World) -> Outcome {
+    three_maps(world).await?;
+    let exact = list(world, "resourceVersion=1&resourceVersionMatch=Exact").await?;
+    if exact.code != 200 {
+        exact.refuses(410, "Expired", "The resourceVersion for the provided list is too old.")?;
+    }
+    let token = token_of(&json!({"v": "meta.k8s.io/v1", "rv": 1, "start": "/a\0"}));
+    let expired = list(world, &format!("limit=2&continue={token}")).await?;
+    if expired.code == 200 {
+        return Ok(());
+    }
+    expired.refuses(410, "Expired", "The provided continue parameter is too old to display a consistent list result.")?;
+    let next = text(&expired.body, "/metadata/continue").to_owned();
+    has_names("what goes on without a version", &list(world, &format!("continue={next}")).await?, &["b", "c"])
 }
 
 async fn broken_tokens_and_versions_are_refused(world: &World) -> Outcome {
-    let ask = async |query: &str| world.get(&world.core(&format!("configmaps?{query}"))).await;
-    ask("continue=e30").await?.refuses(400, "BadRequest", "invalid continue token")?;
-    ask("resourceVersion=x").await?.refuses(400, "BadRequest", "invalid resource version")?;
-    let first = world.get("/api/v1/namespaces?limit=1").await?;
+    three_maps(world).await?;
+    for token in ["e30", "!!!", "abc"] {
+        list(world, &format!("continue={token}")).await?.refuses(400, "BadRequest", "invalid continue token")?;
+    }
+    for version in ["x", "-1"] {
+        list(world, &format!("resourceVersion={version}")).await?.refuses(400, "BadRequest", "invalid resource version")?;
+    }
+    let first = list(world, "limit=1").await?;
     let token = text(first.ok()?, "/metadata/continue");
-    let both = world.get(&format!("/api/v1/namespaces?resourceVersion=1&continue={token}")).await?;
+    let both = list(world, &format!("resourceVersion=1&continue={token}")).await?;
     both.refuses(400, "BadRequest", "specifying resource version is not allowed when using continue")
 }
 
 async fn versions_to_come_are_waited_for_in_vain(world: &World) -> Outcome {
-    let answer = world.get(&world.core("configmaps?resourceVersion=1000000000000000")).await?;
-    answer.refuses(504, "Timeout", "Timeout: Too large resource version: 1000000000000000, current: ")?;
-    answer.has("/details/causes/0/reason", json!("ResourceVersionTooLarge"))?;
-    answer.has("/details/retryAfterSeconds", json!(1))?;
-    holds("clients are told when to try again", answer.headers.get("retry-after").is_some_and(|seconds| seconds == "1"))
+    for query in ["", "&resourceVersionMatch=NotOlderThan", "&resourceVersionMatch=Exact", "&limit=1"] {
+        let answer = list(world, &format!("resourceVersion=1000000000000000{query}")).await?;
+        answer.refuses(504, "Timeout", "Too large resource version: 1000000000000000, current: ")?;
+        answer.has("/details/causes/0/reason", json!("ResourceVersionTooLarge"))?;
+        answer.has("/details/retryAfterSeconds", json!(1))?;
+        equal("when to try again", &json!(answer.header("retry-after")), &json!("1"))?;
+    }
+    Ok(())
 }
 
 async fn parameters_that_contradict_each_other_are_refused(world: &World) -> Outcome {
     let cases = [
         ("resourceVersionMatch=Exact", "resourceVersionMatch is forbidden unless resourceVersion is provided"),
-        ("resourceVersion=0&resourceVersionMatch=Exact", "resourceVersionMatch"),
+        ("resourceVersion=0&resourceVersionMatch=Exact", "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\""),
+        ("resourceVersion=1&resourceVersionMatch=Roughly", "supported values: \"Exact\", \"NotOlderThan\", \"\""),
+        (
+            "resourceVersion=1&resourceVersionMatch=Exact&continue=e30",
+            "resourceVersionMatch is forbidden when continue is provided",
+        ),
+        ("resourceVersion=1&resourceVersionMatch=NotOlderThan&continue=e30", "forbidden when continue is provided"),
         ("sendInitialEvents=true", "sendInitialEvents is forbidden for list"),
-        ("watch=1&sendInitialEvents=true", "resourceVersionMatch"),
+        ("watch=1&sendInitialEvents=true", "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"),
+        ("watch=1&sendInitialEvents=true&resourceVersionMatch=Exact", "resourceVersionMatch"),
+        (
+            "watch=1&resourceVersion=1&resourceVersionMatch=NotOlderThan",
+            "forbidden for watch unless sendInitialEvents is provided",
+        ),
     ];
     for (query, why) in cases {
         let refused = world.get(&world.core(&format!("configmaps?{query}"))).await?;
-        refused.refuses(422, "Invalid", why)?;
+        refused.invalid(why)?;
         refused.has("/details/kind", json!("ListOptions"))?;
+        refused.has("/details/group", json!("meta.k8s.io"))?;
     }
     Ok(())
-}
-
-async fn labels_select(world: &World) -> Outcome {
-    three_maps(world).await?;
-    let cases = [
-        ("tier=front", vec!["a", "b"]),
-        ("tier!=front,check", vec!["c"]),
-        ("tier in (back, front)", vec!["a", "b", "c"]),
-        ("check,tier notin (front)", vec!["c"]),
-        ("check,!tier", vec![]),
-    ];
-    for (selector, expected) in cases {
-        let query: String = http_query(selector);
-        let found = world.get(&world.core(&format!("configmaps?labelSelector={query}"))).await?;
-        equal(selector, &json!(names(found.ok()?)), &json!(expected))?;
-    }
-    world.get(&world.core("configmaps?labelSelector=a%20in%20(")).await?.refuses(400, "BadRequest", "unable to parse requirement")
-}
-
-fn http_query(text: &str) -> String {
-    form_urlencoded::byte_serialize(text.as_bytes()).collect()
-}
-
-async fn fields_select(world: &World) -> Outcome {
-    three_maps(world).await?;
-    let found = world.get(&world.core("configmaps?fieldSelector=metadata.name=b")).await?;
-    equal("by name", &json!(names(found.ok()?)), &json!(["b"]))?;
-    world.pod("p", json!({})).await?;
-    let found = world.get(&world.core("pods?fieldSelector=status.phase=Pending,spec.nodeName=")).await?;
-    equal("by phase and node", &json!(names(found.ok()?)), &json!(["p"]))?;
-    let why = "\"spec.x\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\"";
-    world.get(&world.core("configmaps?fieldSelector=spec.x=y")).await?.refuses(400, "BadRequest", why)?;
-    world.get(&world.core("pods?fieldSelector=spec.x=y")).await?.refuses(400, "BadRequest", "field label not supported: spec.x")
 }

@@ -1,0 +1,175 @@
+//! What a server tells of itself: groups, resources, documents, version, health.
+
+use http::Request;
+use serde_json::{Value, json};
+
+use super::promises;
+use super::world::{Outcome, World, at, equal, holds, text};
+
+promises! { "discovery":
+    groups_and_versions_are_told,
+    discovery_tells_every_resource,
+    parts_tell_the_group_they_are_of,
+    discovery_is_aggregated_and_not_sent_twice,
+    aggregated_discovery_tells_parts_and_scopes,
+    openapi_tells_who_validates,
+    openapi_explains_fields,
+    the_version_is_told,
+    health_is_told,
+}
+
+const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+
+/// The element of a list with that value.
+fn find(list: &Value, field: &str, value: &str) -> Value {
+    list.as_array().into_iter().flatten().find(|one| text(one, field) == value).cloned().unwrap_or_default()
+}
+
+async fn groups_and_versions_are_told(world: &World) -> Outcome {
+    let core = world.get("/api").await?;
+    core.has("/kind", json!("APIVersions"))?;
+    core.has("/versions", json!(["v1"]))?;
+    holds("it is told where", core.body["serverAddressByClientCIDRs"].is_array())?;
+    let groups = world.get("/apis").await?;
+    groups.has("/kind", json!("APIGroupList"))?;
+    let apps = find(&groups.body["groups"], "/name", "apps");
+    let version = json!({"groupVersion": "apps/v1", "version": "v1"});
+    at(&apps, "/versions/0", version.clone())?;
+    at(&apps, "/preferredVersion", version.clone())?;
+    let group = world.get("/apis/apps").await?;
+    group.has("/kind", json!("APIGroup"))?;
+    group.has("/name", json!("apps"))?;
+    group.has("/preferredVersion", version)
+}
+
+async fn discovery_tells_every_resource(world: &World) -> Outcome {
+    let list = world.get("/apis/apps/v1").await?;
+    list.has("/kind", json!("APIResourceList"))?;
+    list.has("/groupVersion", json!("apps/v1"))?;
+    let deployments = find(&list.body["resources"], "/name", "deployments");
+    at(&deployments, "/kind", json!("Deployment"))?;
+    at(&deployments, "/singularName", json!("deployment"))?;
+    at(&deployments, "/namespaced", json!(true))?;
+    at(&deployments, "/shortNames", json!(["deploy"]))?;
+    at(&deployments, "/categories", json!(["all"]))?;
+    let verbs = json!(["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]);
+    at(&deployments, "/verbs", verbs)?;
+    holds("it has a hash", !text(&deployments, "/storageVersionHash").is_empty())?;
+    let core = world.get("/api/v1").await?;
+    at(&find(&core.ok()?["resources"], "/name", "nodes"), "/namespaced", json!(false))?;
+    let namespaces = find(&core.body["resources"], "/name", "namespaces");
+    at(&namespaces, "/verbs", json!(["create", "delete", "get", "list", "patch", "update", "watch"]))
+}
+
+async fn parts_tell_the_group_they_are_of(world: &World) -> Outcome {
+    let apps = world.get("/apis/apps/v1").await?;
+    let scale = find(&apps.ok()?["resources"], "/name", "deployments/scale");
+    at(&scale, "/group", json!("autoscaling"))?;
+    at(&scale, "/kind", json!("Scale"))?;
+    at(&find(&apps.body["resources"], "/name", "deployments/status"), "/verbs", json!(["get", "patch", "update"]))?;
+    let core = world.get("/api/v1").await?;
+    let eviction = find(&core.ok()?["resources"], "/name", "pods/eviction");
+    equal("eviction", &json!([eviction["group"], eviction["version"]]), &json!(["policy", "v1"]))
+}
+
+async fn discovery_is_aggregated_and_not_sent_twice(world: &World) -> Outcome {
+    for path in ["/api", "/apis"] {
+        let whole = world.get_as(path, AGGREGATED).await?;
+        whole.has("/kind", json!("APIGroupDiscoveryList"))?;
+        whole.has("/apiVersion", json!("apidiscovery.k8s.io/v2"))?;
+        equal("the type", &json!(whole.header("content-type")), &json!(AGGREGATED))?;
+        holds("caches may keep it", whole.header("cache-control").contains("public"))?;
+        holds("it depends on what was asked for", whole.header("vary").contains("Accept"))?;
+        let request = Request::get(path).header("accept", AGGREGATED).header("if-none-match", whole.header("etag"));
+        holds("what did not change is not sent again", world.send(request, Vec::new()).await?.code == 304)?;
+    }
+    Ok(())
+}
+
+async fn aggregated_discovery_tells_parts_and_scopes(world: &World) -> Outcome {
+    let whole = world.get_as("/apis", AGGREGATED).await?;
+    let apps = find(&whole.ok()?["items"], "/metadata/name", "apps");
+    at(&apps, "/versions/0/version", json!("v1"))?;
+    at(&apps, "/versions/0/freshness", json!("Current"))?;
+    let deployments = find(&apps["versions"][0]["resources"], "/resource", "deployments");
+    at(&deployments, "/scope", json!("Namespaced"))?;
+    at(&deployments, "/singularResource", json!("deployment"))?;
+    at(&deployments, "/responseKind/kind", json!("Deployment"))?;
+    let scale = find(&deployments["subresources"], "/subresource", "scale");
+    at(&scale, "/responseKind", json!({"group": "autoscaling", "version": "v1", "kind": "Scale"}))?;
+    let core = world.get_as("/api", AGGREGATED).await?;
+    let group = &core.ok()?["items"][0];
+    holds("the core group has no name", text(group, "/metadata/name").is_empty())?;
+    at(&find(&group["versions"][0]["resources"], "/resource", "nodes"), "/scope", json!("Cluster"))
+}
+
+/// The document of a group and version.
+async fn document(world: &World, group_version: &str) -> Result<Value, super::Broken> {
+    let index = world.get("/openapi/v3").await?;
+    let path = text(&index.ok()?["paths"][group_version], "/serverRelativeURL").to_owned();
+    holds("the document has a hash in its path", path.contains("?hash="))?;
+    world.get(&path).await?.ok().cloned()
+}
+
+async fn openapi_tells_who_validates(world: &World) -> Outcome {
+    let cases = [
+        (
+            "api/v1",
+            "/api/v1/namespaces/{namespace}/configmaps/{name}",
+            json!({"group": "", "version": "v1", "kind": "ConfigMap"}),
+        ),
+        (
+            "apis/apps/v1",
+            "/apis/apps/v1/namespaces/{namespace}/deployments/{name}",
+            json!({"group": "apps", "version": "v1", "kind": "Deployment"}),
+        ),
+    ];
+    for (group_version, path, kind) in cases {
+        let patch = document(world, group_version).await?["paths"][path]["patch"].clone();
+        at(&patch, "/x-kubernetes-group-version-kind", kind)?;
+        let parameter = find(&patch["parameters"], "/name", "fieldValidation");
+        at(&parameter, "/in", json!("query"))?;
+    }
+    Ok(())
+}
+
+async fn openapi_explains_fields(world: &World) -> Outcome {
+    let document = document(world, "apis/apps/v1").await?;
+    let spec = &document["components"]["schemas"]["io.k8s.api.apps.v1.DeploymentSpec"];
+    let replicas = &spec["properties"]["replicas"];
+    at(replicas, "/type", json!("integer"))?;
+    holds("with words", text(replicas, "/description").contains("pods"))?;
+    let required = spec["required"].as_array().cloned().unwrap_or_default();
+    holds("and what is required", required.contains(&json!("selector")) && required.contains(&json!("template")))
+}
+
+async fn the_version_is_told(world: &World) -> Outcome {
+    let version = world.get("/version").await?;
+    version.has("/major", json!("1"))?;
+    for field in [
+        "minor",
+        "emulationMajor",
+        "emulationMinor",
+        "minCompatibilityMajor",
+        "minCompatibilityMinor",
+        "gitVersion",
+        "gitCommit",
+        "gitTreeState",
+        "buildDate",
+        "goVersion",
+        "compiler",
+        "platform",
+    ] {
+        holds(&format!("{field} is told"), version.body[field].is_string())?;
+    }
+    holds("versions begin with a letter", text(&version.body, "/gitVersion").starts_with("v1."))
+}
+
+async fn health_is_told(world: &World) -> Outcome {
+    for path in ["/healthz", "/livez", "/readyz"] {
+        equal(path, &json!(world.get(path).await?.text), &json!("ok"))?;
+        let verbose = world.get(&format!("{path}?verbose")).await?;
+        holds("each check is told", verbose.code == 200 && verbose.text.contains("[+]ping ok"))?;
+    }
+    Ok(())
+}

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use prometheus::Registry;
-use steersman_runtime::client::{self, ApiClient, ApiError, ClientMetrics, ClientSettings, Target, WriteGate, user_agent};
+use steersman_runtime::client::{
+    self, ApiClient, ApiError, ClientMetrics, ClientSettings, Target, Transports, WriteGate, user_agent,
+};
 use steersman_runtime::resource::LEASES;
 use tokio::time::{Instant, sleep, timeout_at};
 
@@ -34,6 +36,8 @@ pub struct Connection {
     pub authorization: Option<Delegate>,
     /// How many connections all these are.
     pub connections: usize,
+    /// What they were made with; `None` for those that are none.
+    pub transports: Option<Transports>,
 }
 
 /// An API server that is asked about clients of ours, with credentials for that.
@@ -50,13 +54,15 @@ impl Connection {
     /// request is made; must be called inside a runtime.
     pub fn from_config(config: &Config) -> Result<Self, RunError> {
         let loaded = client::load_config(config.kubeconfig.as_deref(), config.master.as_deref())?;
-        let mut connection = Self::in_process(client::connect(&loaded)?, client::host(&loaded));
-        connection.election = client::connect(&loaded)?;
+        let transports = Transports::new()?;
+        let mut connection = Self::in_process(transports.connect(&loaded)?, client::host(&loaded));
+        connection.election = transports.connect(&loaded)?;
         connection.connections += 1;
         if config.service_account_credentials {
-            connection.anonymous = client::connect(&client::anonymous(&loaded))?;
+            connection.anonymous = transports.connect(&client::anonymous(&loaded))?;
             connection.connections += 1;
         }
+        connection.transports = Some(transports);
         if let Some(Serving { access: Access::Delegated(settings), .. }) = &config.serving {
             connection.authentication =
                 connection.delegate(config, settings.authentication.kubeconfig.as_deref(), "authentication")?;
@@ -82,13 +88,18 @@ impl Connection {
             Err(source) => return Err(RunError::DelegateKubeconfig { what, source }),
         };
         self.connections += 1;
-        Ok(Some(Delegate { client: client::connect(&loaded)?, host: client::host(&loaded) }))
+        let client = match &self.transports {
+            Some(transports) => transports.connect(&loaded)?,
+            None => client::connect(&loaded)?,
+        };
+        Ok(Some(Delegate { client, host: client::host(&loaded) }))
     }
 
     /// Through one client for everything, which has no connection that could be busy. Nobody is asked about clients.
     pub fn in_process(client: kube::Client, host: impl Into<String>) -> Self {
         let (election, anonymous) = (client.clone(), client.clone());
-        Self { election, anonymous, client, host: host.into(), authentication: None, authorization: None, connections: 1 }
+        let (authentication, authorization, transports) = (None, None, None);
+        Self { election, anonymous, client, host: host.into(), authentication, authorization, connections: 1, transports }
     }
 }
 
@@ -112,6 +123,7 @@ impl Clients {
     pub(crate) fn new(connection: Connection, config: &Config, registry: &Registry) -> Result<Self, prometheus::Error> {
         let metrics = ClientMetrics::register(registry)?.for_host(&connection.host);
         metrics.connected(connection.connections);
+        connection.transports.as_ref().map_or(Ok(()), |transports| transports.register(registry))?;
         let (qps, burst, service_account_credentials) = (config.qps, config.burst, config.service_account_credentials);
         Ok(Self { connection, metrics, qps, burst, service_account_credentials })
     }

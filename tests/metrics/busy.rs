@@ -37,7 +37,7 @@ impl Busy {
         faults.reject(Matcher::new("create", "events"), Status::new(302, "Found", "elsewhere"), Some(1));
 
         let flags = ["--terminated-pod-gc-threshold=1", "--kube-api-qps=50", "--kube-api-burst=2"];
-        Self { secured: Secured::start(cluster, &flags).await }
+        Self { secured: Secured::start_with_plugin(cluster, &flags).await }
     }
 
     /// Lets everything happen that has a metric.

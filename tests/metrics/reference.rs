@@ -5,12 +5,9 @@ use std::path::PathBuf;
 
 use super::exposition::Family;
 
-/// Families that no manager without upstream's credential plugins and files of certificates shows, and those that nobody does.
+/// The family of transports that a garbage collector ended, of which there are none without one, and those that nobody shows.
 fn has_no_counterpart(name: &str, idle: &str) -> bool {
-    name.starts_with("rest_client_exec_plugin_")
-        || name.starts_with("rest_client_transport_ca_reload")
-        || name.contains("_gc_calls_total")
-        || idle.starts_with("not registered")
+    name == "rest_client_transport_cache_gc_calls_total" || idle.starts_with("not registered")
 }
 
 /// The families of its parts about what is here, by name; `None` without the reference.

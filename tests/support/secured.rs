@@ -3,6 +3,9 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::json;
 use steersman_devcluster::DevCluster;
 use steersman_devcluster::https::HttpsDoor;
 
@@ -23,10 +26,19 @@ pub(crate) struct Secured {
 impl Secured {
     /// Starts one with more flags, and waits until it leads.
     pub(crate) async fn start(cluster: DevCluster, flags: &[&str]) -> Self {
+        Self::start_as(cluster, flags, |kubeconfig, _| kubeconfig).await
+    }
+
+    /// The same, with credentials from a plugin.
+    pub(crate) async fn start_with_plugin(cluster: DevCluster, flags: &[&str]) -> Self {
+        Self::start_as(cluster, flags, from_plugin).await
+    }
+
+    async fn start_as(cluster: DevCluster, flags: &[&str], change: fn(String, &Path) -> String) -> Self {
         let home = tempfile::tempdir().unwrap();
         let door = cluster.serve_https(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
         let kubeconfig = home.path().join("kubeconfig");
-        std::fs::write(&kubeconfig, door.kubeconfig()).unwrap();
+        std::fs::write(&kubeconfig, change(door.kubeconfig(), home.path())).unwrap();
         let clients = Clients::new(home.path());
         let port = free_port();
         let file = |name: &str, path: &Path| format!("--{name}={}", path.display());
@@ -57,4 +69,29 @@ impl Secured {
         drop(self.program);
         self.door.stop().await;
     }
+}
+
+/// `kubeconfig` with a program in the place of its certificate and key, which that prints.
+fn from_plugin(kubeconfig: String, home: &Path) -> String {
+    let decoded = |name: &str| {
+        let value = kubeconfig.lines().find_map(|line| line.trim().strip_prefix(name)).unwrap();
+        String::from_utf8(STANDARD.decode(value.trim()).unwrap()).unwrap()
+    };
+    let (certificate, key) = (decoded("client-certificate-data:"), decoded("client-key-data:"));
+    let credential = json!({
+        "kind": "ExecCredential",
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "status": {"clientCertificateData": certificate, "clientKeyData": key},
+    });
+    let file = home.join("credential.json");
+    std::fs::write(&file, credential.to_string()).unwrap();
+    let exec = json!({
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "command": "cat",
+        "args": [file.to_str().unwrap()],
+        "interactiveMode": "Never",
+    });
+    let is_own = |line: &&str| !line.trim().starts_with("client-");
+    let lines: Vec<&str> = kubeconfig.lines().filter(is_own).collect();
+    lines.join("\n").replace("  user:\n", &format!("  user:\n    exec: {exec}\n"))
 }

@@ -1,10 +1,12 @@
 //! The process's one connection pool.
 //!
-//! credentials and base URL (kube) -> HTTP/2, or 1.1 where the server offers no better -> TLS with ring -> TCP
+//! credentials (kube, or a plugin) and base URL -> HTTP/2, or 1.1 where the server offers no better -> TLS with ring -> TCP
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use hyper::rt::{Read, Write};
 use hyper_rustls::{FixedServerNameResolver, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client as HttpClient;
@@ -13,9 +15,13 @@ use hyper_util::client::legacy::connect::{Connection, HttpConnector};
 use hyper_util::client::proxy::matcher::{Intercept, Matcher};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::client::{AuthError, Body, ConfigExt};
+use kube::config::{AuthInfo, ExecConfig};
 use rustls::pki_types::ServerName;
 use tokio::time::timeout;
 use tower::{BoxError, Service, ServiceBuilder, ServiceExt};
+
+use super::authority::Authority;
+use super::transports::Transports;
 
 /// Time to open a connection, TLS included.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -36,10 +42,16 @@ pub enum ConnectError {
     /// CA, client certificate or key.
     #[error("TLS settings of the API server connection: {0}")]
     Tls(#[source] Box<kube::Error>),
+    /// The file with the authority of the API server.
+    #[error("authority of the API server connection: {0}")]
+    Authority(String),
+    /// Two parts count under one name.
+    #[error("metrics of connections: {0}")]
+    Metrics(#[from] prometheus::Error),
     /// `tls-server-name`.
     #[error("tls-server-name {0:?} is not a DNS name or IP address")]
     ServerName(String),
-    /// Token, exec plugin, basic auth.
+    /// Token, basic auth, auth provider.
     #[error("credentials of the API server connection: {0}")]
     Credentials(String),
     /// Impersonation.
@@ -56,15 +68,12 @@ pub(super) struct Pings {
 
 pub(super) const PINGS: Pings = Pings { interval: PING_INTERVAL, timeout: PING_TIMEOUT };
 
-/// A client for everything this process asks of the API server of `config`. No request is made yet; must be called inside a
-/// runtime. Requests and watches share one connection where the server speaks HTTP/2 (up to the server's own limit of streams).
-///
-/// The connection goes through `config.proxy_url`, else through the proxy of `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY`.
+/// A client of its own, as [`Transports::connect`] makes them, of which nothing is counted.
 pub fn connect(config: &kube::Config) -> Result<kube::Client, ConnectError> {
-    connect_with(config, PINGS)
+    Transports::new()?.connect(config)
 }
 
-pub(super) fn connect_with(config: &kube::Config, pings: Pings) -> Result<kube::Client, ConnectError> {
+pub(super) fn connect_with(config: &kube::Config, pings: Pings, transports: &Transports) -> Result<kube::Client, ConnectError> {
     // Fails only when one is installed already, which is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
 
@@ -74,7 +83,9 @@ pub(super) fn connect_with(config: &kube::Config, pings: Pings) -> Result<kube::
     // For HTTP/1.1, which has no pings.
     tcp.set_keepalive(Some(pings.interval));
 
-    let Some(proxy) = proxy_of(config, |name| std::env::var(name).ok()) else { return client_over(tcp, config, pings) };
+    let Some(proxy) = proxy_of(config, |name| std::env::var(name).ok()) else {
+        return client_over(tcp, config, pings, transports);
+    };
     if proxy.uri().scheme_str() != Some("http") {
         return Err(ConnectError::Proxy(proxy.uri().to_string()));
     }
@@ -82,7 +93,7 @@ pub(super) fn connect_with(config: &kube::Config, pings: Pings) -> Result<kube::
     if let Some(auth) = proxy.basic_auth() {
         tunnel = tunnel.with_auth(auth.clone());
     }
-    client_over(tunnel, config, pings)
+    client_over(tunnel, config, pings, transports)
 }
 
 /// The proxy that `config` or else the environment (read with `var`) names. As Go's, the environment does not count for this machine.
@@ -103,14 +114,31 @@ fn proxy_of(config: &kube::Config, var: impl Fn(&str) -> Option<String>) -> Opti
         .intercept(&config.cluster_url)
 }
 
-fn client_over<T>(transport: T, config: &kube::Config, pings: Pings) -> Result<kube::Client, ConnectError>
+fn client_over<T>(
+    transport: T,
+    config: &kube::Config,
+    pings: Pings,
+    transports: &Transports,
+) -> Result<kube::Client, ConnectError>
 where
     T: Service<http::Uri> + Clone + Send + Sync + 'static,
     T::Response: Connection + Read + Write + Send + Unpin + 'static,
     T::Future: Send + 'static,
     T::Error: Into<BoxError>,
 {
-    let tls = config.rustls_client_config().map_err(|e| ConnectError::Tls(Box::new(e)))?;
+    // What follows a file and runs programs is ours, as it is counted; kube gets the rest.
+    let plugin = runs_plugin(&config.auth_info).map(|exec| transports.plugin(exec));
+    let mut config = config.clone();
+    config.auth_info.exec = None;
+    let authority_file = config.root_cert_file.take().filter(|_| !config.accept_invalid_certs);
+    let mut tls = config.rustls_client_config().map_err(|e| ConnectError::Tls(Box::new(e)))?;
+    if let Some(path) = authority_file {
+        let authority = Authority::new(path, transports.authority_reloads()).map_err(ConnectError::Authority)?;
+        tls.dangerous().set_certificate_verifier(Arc::new(authority));
+    }
+    if let Some(plugin) = &plugin {
+        tls.client_auth_cert_resolver = Arc::clone(plugin) as Arc<_>;
+    }
     let mut https = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http();
     if let Some(name) = &config.tls_server_name {
         let name = ServerName::try_from(name.clone()).map_err(|_| ConnectError::ServerName(name.clone()))?;
@@ -129,17 +157,29 @@ where
         })
     });
 
-    let http: HttpClient<_, Body> = HttpClient::builder(TokioExecutor::new())
-        .timer(TokioTimer::new())
-        .pool_timer(TokioTimer::new())
-        .http2_initial_stream_window_size(STREAM_WINDOW)
-        .http2_initial_connection_window_size(CONNECTION_WINDOW)
-        .http2_keep_alive_interval(pings.interval)
-        .http2_keep_alive_timeout(pings.timeout)
-        .http2_keep_alive_while_idle(true)
-        .build(connector);
+    let make = move || -> HttpClient<_, Body> {
+        HttpClient::builder(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .pool_timer(TokioTimer::new())
+            .http2_initial_stream_window_size(STREAM_WINDOW)
+            .http2_initial_connection_window_size(CONNECTION_WINDOW)
+            .http2_keep_alive_interval(pings.interval)
+            .http2_keep_alive_timeout(pings.timeout)
+            .http2_keep_alive_while_idle(true)
+            .build(connector.clone())
+    };
+    match plugin {
+        Some(plugin) => client_for(&config, plugin.over(make)),
+        None => client_for(&config, make().map_err(BoxError::from)),
+    }
+}
 
-    // Order as in kube's own stack, without its retries: ours know which requests may be repeated.
+/// Order as in kube's own stack, without its retries: ours know which requests may be repeated.
+fn client_for<S, B>(config: &kube::Config, http: S) -> Result<kube::Client, ConnectError>
+where
+    S: Service<http::Request<Body>, Response = http::Response<B>, Error = BoxError, Future: Send> + Clone + Send + Sync + 'static,
+    B: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+{
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer().map_err(|e| ConnectError::Credentials(without_secrets(&e)))?)
@@ -147,6 +187,17 @@ where
         .map_err(BoxError::from)
         .service(http);
     Ok(kube::Client::new(service, config.default_namespace.clone()))
+}
+
+/// The program to ask for credentials, unless there are others, which go first.
+fn runs_plugin(auth: &AuthInfo) -> Option<&ExecConfig> {
+    let AuthInfo { exec, token, token_file, username, client_certificate, client_certificate_data, .. } = auth;
+    let has_others = token.is_some()
+        || token_file.is_some()
+        || username.is_some()
+        || client_certificate.is_some()
+        || client_certificate_data.is_some();
+    exec.as_ref().filter(|_| !has_others)
 }
 
 /// `10.0.0.1:6443`: what metrics call the API server of `config`.
@@ -165,10 +216,7 @@ pub fn anonymous(config: &kube::Config) -> kube::Config {
 fn without_secrets(error: &kube::Error) -> String {
     match error {
         kube::Error::Auth(AuthError::AuthExecRun { cmd, out }) => {
-            format!("auth exec command '{cmd}' failed with {}; run it by hand to see why", out.status)
-        }
-        kube::Error::Auth(AuthError::AuthExecParse(_)) => {
-            "the output of the auth exec command is not an ExecCredential".to_owned()
+            format!("auth provider command '{cmd}' failed with {}; run it by hand to see why", out.status)
         }
         kube::Error::Auth(AuthError::ParseTokenKey(_)) => "the output of the auth provider command has no such token".to_owned(),
         other => other.to_string(),

@@ -18,8 +18,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
-use super::connect::{PINGS, Pings, connect_with};
-use crate::client::{ApiClient, ApiError, ClientMetrics, ClientSettings, Target};
+use super::connect::{PINGS, Pings};
+use crate::client::{ApiClient, ApiError, ClientMetrics, ClientSettings, Target, Transports};
 use crate::resource::PODS;
 
 const LIMIT: Duration = Duration::from_secs(20);
@@ -98,7 +98,7 @@ impl Server {
 fn client(config: &kube::Config, pings: Pings) -> ApiClient {
     let settings = ClientSettings { user_agent: "test".to_owned(), qps: 0.0, burst: 0, timeout: Duration::from_secs(5) };
     let metrics = ClientMetrics::register(&prometheus::Registry::new()).unwrap();
-    ApiClient::new(connect_with(config, pings).unwrap(), settings, metrics)
+    ApiClient::new(Transports::new().unwrap().connect_with(config, pings).unwrap(), settings, metrics)
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use kube::config::{InClusterError, Kubeconfig, KubeconfigError, LoadDataError};
+use kube::config::{Cluster, InClusterError, Kubeconfig, KubeconfigError, LoadDataError};
 
 /// Why there is no configuration. Never shows what is inside a file.
 #[derive(Debug, thiserror::Error)]
@@ -74,7 +74,10 @@ fn from_file(path: &Path, master: Option<http::Uri>) -> Result<kube::Config, Con
         }
     }
     let proxy = proxy_url(&file);
+    let authority = authority_file(&file);
     let mut config = kube::Config::try_from(file).map_err(|e| explain(path, e))?;
+    // Read again when it changes, as upstream's.
+    config.root_cert_file = authority;
     // kube mixes in HTTPS_PROXY without a look at what NO_PROXY says of the API server; `connect` reads them itself.
     config.proxy_url = match proxy {
         Some(url) => Some(url.parse().map_err(|e| explain(path, KubeconfigError::ParseProxyUrl(e)))?),
@@ -85,10 +88,21 @@ fn from_file(path: &Path, master: Option<http::Uri>) -> Result<kube::Config, Con
 
 /// The `proxy-url` of the current context's cluster.
 fn proxy_url(file: &Kubeconfig) -> Option<String> {
+    cluster(file)?.proxy_url.clone().filter(|url| !url.is_empty())
+}
+
+/// The file with its authority, where that is not in the kubeconfig itself.
+fn authority_file(file: &Kubeconfig) -> Option<PathBuf> {
+    let cluster = cluster(file)?;
+    let path = cluster.certificate_authority.as_ref().filter(|path| !path.is_empty())?;
+    cluster.certificate_authority_data.as_ref().is_none_or(|data| data.is_empty()).then(|| PathBuf::from(path))
+}
+
+/// The cluster of the current context.
+fn cluster(file: &Kubeconfig) -> Option<&Cluster> {
     let current = file.current_context.as_ref()?;
     let context = file.contexts.iter().find(|c| c.name == *current)?.context.as_ref()?;
-    let cluster = file.clusters.iter().find(|c| c.name == context.cluster)?.cluster.as_ref()?;
-    cluster.proxy_url.clone().filter(|url| !url.is_empty())
+    file.clusters.iter().find(|c| c.name == context.cluster)?.cluster.as_ref()
 }
 
 fn in_cluster(is_set: impl Fn(&str) -> bool) -> Result<kube::Config, ConfigError> {

@@ -23,7 +23,7 @@ pub struct ClientMetrics {
 }
 
 impl ClientMetrics {
-    /// Registers the families of clients. Upstream's families of credential plugins have no counterpart here.
+    /// Registers the families of clients.
     pub fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
         let histogram = |name: &str, help: &str, buckets: &[f64]| {
             let opts = HistogramOpts::new(name, help).buckets(buckets.to_vec());

@@ -2,6 +2,7 @@
 //!
 //! ApiClient (throttle, write gate, timeout, retries, metrics) -> kube::Client (base URL, credentials) -> HTTP/2
 
+mod authority;
 mod connect;
 #[cfg(test)]
 mod connect_tests;
@@ -10,8 +11,12 @@ mod exchange;
 pub(crate) mod lines;
 mod load;
 mod metrics;
+mod plugin;
+#[cfg(test)]
+mod plugin_tests;
 #[cfg(test)]
 mod tests;
+mod transports;
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -28,6 +33,7 @@ pub use connect::{ConnectError, anonymous, connect, host};
 pub use error::ApiError;
 pub use load::{ConfigError, load_config};
 pub use metrics::ClientMetrics;
+pub use transports::Transports;
 
 use exchange::{Call, Exchange};
 

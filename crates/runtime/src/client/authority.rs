@@ -1,0 +1,158 @@
+//! The authority of the API server from a file that may change: looked at when a connection is opened, at most once a minute.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use prometheus::IntCounterVec;
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+use tokio::time::Instant;
+
+const INTERVAL: Duration = Duration::from_secs(60);
+
+/// Verifies servers against what the file holds, or held when it was last good.
+#[derive(Debug)]
+pub(super) struct Authority {
+    path: PathBuf,
+    reloads: IntCounterVec,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    pem: Vec<u8>,
+    verifier: Arc<WebPkiServerVerifier>,
+    checked: Instant,
+}
+
+impl Authority {
+    /// `reloads` counts by `result` and `reason`. Fails when the file is no good now.
+    pub(super) fn new(path: PathBuf, reloads: IntCounterVec) -> Result<Self, String> {
+        let pem = std::fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let verifier = verifier(&pem).map_err(|error| format!("{}: {error}", path.display()))?;
+        Ok(Self { path, reloads, state: Mutex::new(State { pem, verifier, checked: Instant::now() }) })
+    }
+
+    fn current(&self) -> Arc<WebPkiServerVerifier> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.checked.elapsed() >= INTERVAL {
+            state.checked = Instant::now();
+            let (result, reason) = state.reload(&self.path);
+            self.reloads.with_label_values(&[result, reason]).inc();
+            if result == "failure" {
+                tracing::error!(caFile = %self.path.display(), reason, "cannot reload the authority of the API server");
+            }
+        }
+        Arc::clone(&state.verifier)
+    }
+}
+
+impl State {
+    /// What came of it, in the words of upstream's metric.
+    fn reload(&mut self, path: &PathBuf) -> (&'static str, &'static str) {
+        let Ok(pem) = std::fs::read(path) else { return ("failure", "read_error") };
+        if pem.is_empty() {
+            return ("failure", "empty");
+        }
+        if pem == self.pem {
+            return ("success", "unchanged");
+        }
+        let Ok(verifier) = verifier(&pem) else { return ("failure", "ca_parse_error") };
+        (self.pem, self.verifier) = (pem, verifier);
+        ("success", "updated")
+    }
+}
+
+fn verifier(pem: &[u8]) -> Result<Arc<WebPkiServerVerifier>, String> {
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(pem) {
+        let certificate = certificate.map_err(|error| format!("not PEM: {error}"))?;
+        roots.add(certificate).map_err(|error| format!("not the certificate of an authority: {error}"))?;
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build().map_err(|error| error.to_string())
+}
+
+impl ServerCertVerifier for Authority {
+    fn verify_server_cert(
+        &self,
+        leaf: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        self.current().verify_server_cert(leaf, intermediates, name, ocsp, now)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.current().verify_tls12_signature(message, certificate, signed)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.current().verify_tls13_signature(message, certificate, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.current().supported_verify_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use prometheus::Opts;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_file_is_followed_and_one_that_is_no_good_changes_nothing() {
+        let pair = |name: &str| rcgen::generate_simple_self_signed(vec![name.to_owned()]).unwrap();
+        let (old, new) = (pair("old"), pair("new"));
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("ca.crt");
+        std::fs::write(&path, old.cert.pem()).unwrap();
+        let reloads = IntCounterVec::new(Opts::new("n", "."), &["result", "reason"]).unwrap();
+        let authority = Authority::new(path.clone(), reloads.clone()).unwrap();
+        let trusts = |pair: &rcgen::CertifiedKey<rcgen::KeyPair>, name: &str| {
+            let name = ServerName::try_from(name.to_owned()).unwrap();
+            authority.verify_server_cert(pair.cert.der(), &[], &name, &[], UnixTime::now()).is_ok()
+        };
+        let count = |result: &str, reason: &str| reloads.with_label_values(&[result, reason]).get();
+
+        std::fs::write(&path, new.cert.pem()).unwrap();
+        assert!(trusts(&old, "old") && !trusts(&new, "new"), "it is not looked at so soon");
+        // (what the file holds then, result, reason, whether the new authority is trusted)
+        let cases = [
+            (Some(old.cert.pem()), "success", "unchanged", false),
+            (Some("nonsense".to_owned()), "failure", "ca_parse_error", false),
+            (Some(String::new()), "failure", "empty", false),
+            (None, "failure", "read_error", false),
+            (Some(new.cert.pem()), "success", "updated", true),
+        ];
+        for (content, result, reason, is_new) in cases {
+            match content {
+                Some(content) => std::fs::write(&path, content).unwrap(),
+                None => std::fs::remove_file(&path).unwrap(),
+            }
+            tokio::time::advance(INTERVAL).await;
+            assert_eq!((trusts(&new, "new"), trusts(&old, "old")), (is_new, !is_new), "{reason}");
+            assert_eq!(count(result, reason), 1, "{reason}");
+        }
+        let error = Authority::new(directory.path().join("no.crt"), reloads).unwrap_err();
+        assert!(error.contains("no.crt: No such file"), "{error}");
+    }
+}

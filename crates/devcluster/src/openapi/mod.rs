@@ -1,17 +1,26 @@
-//! `/openapi/v3`: what the server knows about its types, for `kubectl explain` and for clients that merge by it.
+//! `/openapi/v3` and `/openapi/v2`: what the server knows about its types, for `kubectl explain` and for clients that merge by it.
 //!
-//! table of types + descriptions -> `schemas`; custom kinds bring their own; rows of the table of kinds -> paths.
+//! table of types + descriptions -> `schemas`; custom kinds bring their own; rows of the table of kinds -> `paths`; the older form and its
+//! message are made of that.
 
 use std::sync::LazyLock;
 
 use serde_json::{Map, Value, json};
 
-use crate::kinds::{Registered, Registry, Resource};
+use crate::kinds::{Registered, Registry};
 
 mod descriptions;
+mod message;
+mod older;
+mod paths;
 mod schemas;
 
+pub(crate) use message::document as message;
+pub(crate) use older::document as older_document;
 use schemas::Schemas;
+
+/// The version of Kubernetes that the documents are of.
+const VERSION: &str = "v1.36.2";
 
 /// What a field of a type of the table is, such as `replicas` of `apps.DeploymentSpec`.
 pub(crate) fn description(shape: &str, field: &str) -> Option<String> {
@@ -27,12 +36,17 @@ pub(crate) fn index(registry: &Registry) -> Value {
     let mut paths = Map::new();
     for group in registry.groups() {
         for version in &group.versions {
-            let path = if group.name.is_empty() { format!("api/{version}") } else { format!("apis/{}/{version}", group.name) };
+            let path = path_of(&group.name, version);
             let url = format!("/openapi/v3/{path}?hash={}", hash(&registry.resources(&group.name, version)));
             paths.insert(path, json!({"serverRelativeURL": url}));
         }
     }
     json!({"paths": paths})
+}
+
+/// Where a group version is served.
+fn path_of(group: &str, version: &str) -> String {
+    if group.is_empty() { format!("api/{version}") } else { format!("apis/{group}/{version}") }
 }
 
 /// A document and the hash of its state.
@@ -56,12 +70,11 @@ pub(crate) fn document(registry: &Registry, path: &str) -> Option<Document> {
     let mut paths = Map::new();
     for entry in &entries {
         let definition = schemas.add_kind(&entry.resource);
-        let (path, operations) = operations(&entry.resource, path, &definition);
-        paths.insert(path, operations);
+        paths.extend(paths::of(&entry.resource, path, &definition, &mut schemas));
     }
     let json = json!({
         "openapi": "3.0.0",
-        "info": {"title": "Kubernetes", "version": "v1.36.2"},
+        "info": {"title": "Kubernetes", "version": VERSION},
         "paths": paths,
         "components": {"schemas": schemas.into_value()},
     });
@@ -81,31 +94,4 @@ fn fingerprint<'a>(texts: impl Iterator<Item = &'a str>) -> u64 {
     texts
         .flat_map(str::bytes)
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3))
-}
-
-/// What can be done with one object: kubectl looks for the kinds of patches, and whether the server validates fields.
-fn operations(resource: &Resource, prefix: &str, definition: &str) -> (String, Value) {
-    let namespace = if resource.namespaced { "/namespaces/{namespace}" } else { "" };
-    let parameter = |name: &str| json!({"name": name, "in": "query", "schema": {"type": "string", "uniqueItems": true}});
-    let parameters = ["dryRun", "fieldManager", "fieldValidation"].map(parameter);
-    let mut patches = vec!["application/apply-patch+yaml", "application/json-patch+json", "application/merge-patch+json"];
-    if resource.custom.is_none() {
-        patches.push("application/strategic-merge-patch+json");
-    }
-    let patch = json!({"schema": {"$ref": schemas::reference("io.k8s.apimachinery.pkg.apis.meta.v1.Patch")}});
-    let content: Map<String, Value> = patches.into_iter().map(|kind| (kind.to_owned(), patch.clone())).collect();
-    let answer = json!({"application/json": {"schema": {"$ref": schemas::reference(definition)}}});
-    let kind = json!({"group": resource.group, "kind": resource.kind, "version": resource.version});
-    let operation = |action: &str| {
-        json!({
-            "responses": {"200": {"description": "OK", "content": answer}},
-            "x-kubernetes-action": action,
-            "x-kubernetes-group-version-kind": kind,
-        })
-    };
-    let mut patching = operation("patch");
-    patching["parameters"] = json!(parameters);
-    patching["requestBody"] = json!({"content": content, "required": true});
-    let path = format!("/{prefix}{namespace}/{}/{{name}}", resource.plural);
-    (path, json!({"get": operation("get"), "patch": patching}))
 }

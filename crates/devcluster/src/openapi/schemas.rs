@@ -6,8 +6,10 @@ use super::descriptions::{self, Described};
 use crate::kinds::Resource;
 use crate::schema::{self, Field, Struct, Topology, Type};
 
+const LIST_METADATA: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta";
 const METADATA: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
-const PATCH: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.Patch";
+/// The type of patches, which may be anything.
+pub(super) const PATCH: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.Patch";
 
 /// The types of one document: those of its kinds, and all that these refer to.
 #[derive(Default)]
@@ -20,6 +22,61 @@ pub(super) fn reference(definition: &str) -> String {
 
 fn refer(definition: &str) -> Value {
     json!({"allOf": [{"$ref": reference(definition)}]})
+}
+
+/// A reference that nothing is said about needs no `allOf` around it.
+fn bare(schema: Value) -> Value {
+    schema.get("allOf").and_then(|all| all.get(0)).cloned().unwrap_or(schema)
+}
+
+/// The name of a built-in kind in OpenAPI.
+pub(super) fn definition(group: &str, version: &str, kind: &str) -> Option<String> {
+    shape_of(group, version, kind).map(|shape| definition_of(shape).to_owned())
+}
+
+fn shape_of(group: &str, version: &str, kind: &str) -> Option<&'static Struct> {
+    let version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
+    schema::of_object(kind, &json!({"apiVersion": version}))
+}
+
+/// (type, field, value): what upstream's documents say that a field is where nobody sets it, other than the zero of its type.
+const DEFAULTS: [(&str, &str, &str); 21] = [
+    ("core.AzureDiskVolumeSource", "cachingMode", "ReadWrite"),
+    ("core.AzureDiskVolumeSource", "fsType", "ext4"),
+    ("core.AzureDiskVolumeSource", "kind", "Shared"),
+    ("core.AzureDiskVolumeSource", "readOnly", "false"),
+    ("core.ContainerPort", "protocol", "TCP"),
+    ("core.FileKeySelector", "optional", "false"),
+    ("core.ISCSIPersistentVolumeSource", "iscsiInterface", "default"),
+    ("core.ISCSIVolumeSource", "iscsiInterface", "default"),
+    ("core.RBDPersistentVolumeSource", "keyring", "/etc/ceph/keyring"),
+    ("core.RBDPersistentVolumeSource", "pool", "rbd"),
+    ("core.RBDPersistentVolumeSource", "user", "admin"),
+    ("core.RBDVolumeSource", "keyring", "/etc/ceph/keyring"),
+    ("core.RBDVolumeSource", "pool", "rbd"),
+    ("core.RBDVolumeSource", "user", "admin"),
+    ("core.ReplicationControllerSpec", "replicas", "1"),
+    ("core.ScaleIOPersistentVolumeSource", "fsType", "xfs"),
+    ("core.ScaleIOPersistentVolumeSource", "storageMode", "ThinProvisioned"),
+    ("core.ScaleIOVolumeSource", "fsType", "xfs"),
+    ("core.ScaleIOVolumeSource", "storageMode", "ThinProvisioned"),
+    ("core.ServicePort", "protocol", "TCP"),
+    ("resource.DeviceToleration", "operator", "Equal"),
+];
+
+/// What a field is where nobody sets it: the zero of its type where it is always written.
+fn default_of(holder: &str, field: &Field) -> Option<Value> {
+    let published = DEFAULTS.iter().find(|(shape, name, _)| *shape == holder && *name == field.name);
+    if let Some((.., text)) = published {
+        let is_text = field.ty == Type::Text;
+        return Some(if is_text { json!(text) } else { serde_json::from_str(text).unwrap_or_default() });
+    }
+    match field.ty {
+        _ if !field.always || field.nullable => None,
+        Type::Struct(_) => Some(json!({})),
+        Type::Text | Type::Int32 | Type::Int64 | Type::Float | Type::Bool => Some(field.zero()),
+        _ => None,
+    }
 }
 
 /// The name of a type in OpenAPI; without descriptions it is the one of the table.
@@ -40,8 +97,7 @@ impl Schemas {
         let (definition, mut schema) = match &resource.custom {
             Some(custom) => self.custom(resource, &custom.document),
             None => {
-                let shape = schema::of_object(&resource.kind, &json!({"apiVersion": resource.api_version()}));
-                match shape {
+                match shape_of(&resource.group, &resource.version, &resource.kind) {
                     Some(shape) => {
                         self.add(shape);
                         let definition = definition_of(shape).to_owned();
@@ -59,6 +115,52 @@ impl Schemas {
         schema["x-kubernetes-group-version-kind"] = kind;
         self.0.insert(definition.clone(), schema);
         definition
+    }
+
+    /// Adds a built-in kind that is called `definition` here, as something that is read and written on its own.
+    pub(super) fn kind(&mut self, group: &str, version: &str, kind: &str, definition: &str) -> String {
+        if let Some(shape) = shape_of(group, version, kind).filter(|_| !self.0.contains_key(definition)) {
+            self.add(shape);
+            self.0[definition]["x-kubernetes-group-version-kind"] = json!([{"group": group, "kind": kind, "version": version}]);
+        }
+        definition.to_owned()
+    }
+
+    /// Adds a type of the table that is called `definition` here.
+    pub(super) fn shape(&mut self, name: &str, definition: &str) -> String {
+        if let Some(shape) = schema::by_name(name).filter(|_| !self.0.contains_key(definition)) {
+            self.add(shape);
+            if shape.field("apiVersion").is_some() {
+                self.0[definition]["x-kubernetes-group-version-kind"] =
+                    json!([{"group": "", "kind": shape.short_name(), "version": "v1"}]);
+            }
+        }
+        definition.to_owned()
+    }
+
+    /// Adds the kind of lists of a kind.
+    pub(super) fn list_of(&mut self, definition: &str, resource: &Resource) -> String {
+        let list = definition
+            .strip_suffix(&*resource.kind)
+            .map_or_else(|| format!("{definition}List"), |prefix| format!("{prefix}{}", resource.list_kind()));
+        let metadata = self.shape("meta.ListMeta", LIST_METADATA);
+        let common = |name: &str| descriptions::of("meta.DeleteOptions").and_then(|common| common.field(name));
+        let text = |name: &str| json!({"type": "string", "description": common(name)});
+        let schema = json!({
+            "type": "object",
+            "description": format!("{} is a list of {}.", resource.list_kind(), resource.kind),
+            "required": ["items"],
+            "properties": {
+                "apiVersion": text("apiVersion"),
+                "items": {"type": "array", "items": bare(refer(definition)), "description": "What is in the list."},
+                "kind": text("kind"),
+                "metadata": {"allOf": refer(&metadata)["allOf"], "default": {}, "description": "Standard list metadata."},
+            },
+            "x-kubernetes-group-version-kind":
+                [{"group": resource.group, "kind": resource.list_kind(), "version": resource.version}],
+        });
+        self.0.entry(list.as_str()).or_insert(schema);
+        list
     }
 
     /// The schema of a custom kind, with the fields that every object has.
@@ -95,9 +197,9 @@ impl Schemas {
             schema["description"] = Value::from(described.text());
         }
         let properties: Map<String, Value> =
-            shape.fields().iter().map(|field| (field.name.to_owned(), self.property(field, described))).collect();
+            shape.fields().iter().map(|field| (field.name.to_owned(), self.property(shape, field, described))).collect();
         let required: Vec<&str> =
-            shape.fields().iter().map(|field| field.name).filter(|name| requires(described, name)).collect();
+            shape.fields().iter().map(|field| field.name).filter(|name| requires(shape, described, name)).collect();
         if !properties.is_empty() {
             schema["properties"] = Value::from(properties);
         }
@@ -110,8 +212,11 @@ impl Schemas {
         self.0.insert(definition.to_owned(), schema);
     }
 
-    fn property(&mut self, field: &Field, described: Option<&Described>) -> Value {
+    fn property(&mut self, holder: &Struct, field: &Field, described: Option<&Described>) -> Value {
         let mut schema = self.value(&field.ty);
+        if let Some(default) = default_of(holder.name(), field) {
+            schema["default"] = default;
+        }
         let own = described.and_then(|described| described.field(field.name));
         let common = || descriptions::of("meta.DeleteOptions").and_then(|common| common.field(field.name));
         let is_common = matches!(field.name, "apiVersion" | "kind");
@@ -154,8 +259,8 @@ impl Schemas {
                 self.scalar("intstr.IntOrString", either)
             }
             Type::Any => json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true}),
-            Type::List(item) => json!({"type": "array", "items": self.value(item)}),
-            Type::Map(item) => json!({"type": "object", "additionalProperties": self.value(item)}),
+            Type::List(item) => json!({"type": "array", "items": bare(self.value(item))}),
+            Type::Map(item) => json!({"type": "object", "additionalProperties": bare(self.value(item))}),
             Type::Struct(_) => ty.as_struct().map_or(Value::Null, |shape| {
                 self.add(shape);
                 refer(definition_of(shape))
@@ -172,7 +277,19 @@ impl Schemas {
     }
 }
 
-fn requires(described: Option<&Described>, name: &str) -> bool {
+/// Types whose name may be empty, for reasons of compatibility.
+const NAMELESS: [&str; 7] = [
+    "core.ConfigMapEnvSource",
+    "core.ConfigMapKeySelector",
+    "core.ConfigMapProjection",
+    "core.LocalObjectReference",
+    "core.SecretEnvSource",
+    "core.SecretKeySelector",
+    "core.SecretProjection",
+];
+
+fn requires(holder: &Struct, described: Option<&Described>, name: &str) -> bool {
     // Upstream requires the metadata of no object.
-    name != "metadata" && described.is_some_and(|described| described.requires(name))
+    let is_optional = name == "metadata" || (name == "name" && NAMELESS.contains(&holder.name()));
+    !is_optional && described.is_some_and(|described| described.requires(name))
 }

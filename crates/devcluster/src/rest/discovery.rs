@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use http::Response;
-use http::header::{CACHE_CONTROL, ETAG, HeaderValue, IF_NONE_MATCH};
+use http::header::{ACCEPT, CACHE_CONTROL, ETAG, HeaderValue, IF_NONE_MATCH, VARY};
 use http::request::Parts;
 use serde_json::{Map, Value, json};
 
@@ -44,38 +43,6 @@ fn platform() -> String {
         other => other,
     };
     format!("{}/{machine}", std::env::consts::OS)
-}
-
-/// `/openapi/v2` without any type, in protobuf where the client asks for it. kubectl validates kinds that the other documents do
-/// not name against it, and goes on to say that there is no such kind; without it, it complains about the document instead.
-pub(super) fn openapi_v2(accept: &str) -> (&'static str, Bytes) {
-    const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
-    // What kubectl asks for; but no media type may contain an @, and Go's parser refuses an answer that does.
-    const REQUESTED: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
-    const VERSION: &str = "v1.36.2";
-    let kind = accept.split(',').map(super::decode::media_type).find_map(|kind| match kind {
-        PROTOBUF | REQUESTED => Some(PROTOBUF),
-        _ => None,
-    });
-    match kind {
-        Some(kind) => {
-            // openapi.v2.Document: swagger = 1, info = 2 (title = 1, version = 2), paths = 8, definitions = 9.
-            let info = [bytes_field(1, b"Kubernetes"), bytes_field(2, VERSION.as_bytes())].concat();
-            let fields = [bytes_field(1, b"2.0"), bytes_field(2, &info), bytes_field(8, b""), bytes_field(9, b"")];
-            (kind, Bytes::from(fields.concat()))
-        }
-        None => {
-            let info = json!({"title": "Kubernetes", "version": VERSION});
-            let document = json!({"swagger": "2.0", "info": info, "paths": {}, "definitions": {}});
-            ("application/json", Bytes::from(document.to_string()))
-        }
-    }
-}
-
-/// A field of a protobuf message that holds fewer than 128 bytes.
-fn bytes_field(number: u8, content: &[u8]) -> Vec<u8> {
-    let length = u8::try_from(content.len()).ok().filter(|length| *length < 128).expect("only short constants are written");
-    [&[number << 3 | 2, length], content].concat()
 }
 
 impl Server {
@@ -158,6 +125,27 @@ impl Server {
         self.registry.resources(group, version)
     }
 
+    /// The document of all kinds in the older form: JSON, or a message for who asks for that.
+    pub(super) fn older_openapi(&self, parts: &Parts) -> Response<Body> {
+        let document = openapi::older_document(&self.registry);
+        let accepted = super::header(parts, &ACCEPT);
+        let wants_message =
+            accepted.split(',').map(super::decode::media_type).any(|kind| matches!(kind, MESSAGE | REQUESTED_MESSAGE));
+        let kind = if wants_message { MESSAGE } else { "application/json" };
+        let tag = format!("\"{}\"", document.hash);
+        let mut response = if super::header(parts, &IF_NONE_MATCH) == tag {
+            super::respond(304, kind, Body::Whole(None))
+        } else if wants_message {
+            super::respond(200, kind, Body::whole(openapi::message(&document.json)))
+        } else {
+            super::respond(200, kind, Body::whole(document.json.to_string()))
+        };
+        let headers = response.headers_mut();
+        headers.insert(ETAG, HeaderValue::try_from(tag).expect("a quoted number is a header value"));
+        headers.insert(VARY, HeaderValue::from_static("Accept"));
+        response
+    }
+
     /// The document of a group version. Who asks for the state that it has may keep it.
     pub(super) fn openapi(&self, path: &str, parts: &Parts, query: &Query) -> Result<Response<Body>, Status> {
         let document = openapi::document(&self.registry, path).ok_or_else(Status::no_such_resource)?;
@@ -175,6 +163,11 @@ impl Server {
         Ok(response)
     }
 }
+
+/// The media type of the message that client-go asks for.
+const MESSAGE: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
+/// What it asks for; but no media type may contain an @, and Go's parser refuses an answer that does.
+const REQUESTED_MESSAGE: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
 
 fn group_version(group: &str, version: &str) -> String {
     if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") }
@@ -256,21 +249,4 @@ fn aggregated_entry(entry: &Registered) -> Value {
         fields.insert("subresources".to_owned(), Value::from(parts));
     }
     Value::from(fields)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_document_without_types_comes_in_json_and_in_protobuf() {
-        let (kind, json) = openapi_v2("application/json");
-        let json: Value = serde_json::from_slice(&json).unwrap();
-        assert_eq!((kind, &json["swagger"]), ("application/json", &json!("2.0")));
-        for accept in ["@", "."].map(|at| format!("application/com.github.proto-openapi.spec.v2{at}v1.0+protobuf")) {
-            let (kind, message) = openapi_v2(&accept);
-            assert_eq!(kind, "application/com.github.proto-openapi.spec.v2.v1.0+protobuf", "{accept}");
-            assert_eq!(&message[..], b"\x0a\x032.0\x12\x15\x0a\x0aKubernetes\x12\x07v1.36.2\x42\x00\x4a\x00", "{accept}");
-        }
-    }
 }

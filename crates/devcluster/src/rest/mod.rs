@@ -390,10 +390,7 @@ impl Server {
             }
             Route::Health(_) => Ok(text(404, "404 page not found\n")),
             Route::Version => Ok(respond(200, "application/json", Body::whole(discovery::version().to_string()))),
-            Route::OpenApiV2 => {
-                let (kind, document) = discovery::openapi_v2(header(parts, &ACCEPT));
-                Ok(respond(200, kind, Body::whole(document)))
-            }
+            Route::OpenApiV2 => Ok(self.older_openapi(parts)),
             Route::OpenApi(path) if path.is_empty() => {
                 Ok(respond(200, "application/json", Body::whole(openapi::index(&self.registry).to_string())))
             }

@@ -125,6 +125,11 @@ pub(crate) fn of_object(kind: &str, object: &Value) -> Option<&'static Struct> {
     version.split_once('/').and_then(|(group, _)| of(&format!("{group}/{kind}")).or_else(own)).or_else(|| of(kind))
 }
 
+/// The type of that name, such as `meta.ListMeta`.
+pub(crate) fn by_name(name: &str) -> Option<&'static Struct> {
+    SCHEMA.types.iter().find(|shape| shape.name == name)
+}
+
 /// All types, for tests of tables that refer to them.
 #[cfg(test)]
 pub(crate) fn all() -> impl Iterator<Item = &'static Struct> {

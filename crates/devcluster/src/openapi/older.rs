@@ -1,0 +1,163 @@
+//! `/openapi/v2`: all kinds in one document, in the form that came before. It is made of the newer form when somebody asks.
+//!
+//! kubectl explains and validates by its definitions where it is told to or is old, and so do Helm and others that use client-go; of the
+//! operations they look at patches, to see which parameters the server knows. No others are in it.
+
+use serde_json::{Map, Value, json};
+
+use super::Document;
+use super::schemas::Schemas;
+use crate::kinds::Registry;
+
+/// The document of all group versions.
+pub(crate) fn document(registry: &Registry) -> Document {
+    let mut schemas = Schemas::default();
+    let (mut paths, mut all) = (Map::new(), Vec::new());
+    for group in registry.groups() {
+        for version in &group.versions {
+            let prefix = super::path_of(&group.name, version);
+            let entries = registry.resources(&group.name, version);
+            for entry in &entries {
+                let definition = schemas.add_kind(&entry.resource);
+                for (path, item) in super::paths::of(&entry.resource, &prefix, &definition, &mut schemas) {
+                    if let Some(patch) = item.get("patch") {
+                        paths.insert(path, json!({"patch": operation(patch)}));
+                    }
+                }
+            }
+            all.extend(entries);
+        }
+    }
+    let definitions: Map<String, Value> = match schemas.into_value() {
+        Value::Object(schemas) => schemas.into_iter().map(|(name, schema)| (name, definition(schema))).collect(),
+        _ => Map::new(),
+    };
+    let json = json!({
+        "swagger": "2.0",
+        "info": {"title": "Kubernetes", "version": super::VERSION},
+        "paths": paths,
+        "definitions": definitions,
+    });
+    Document { hash: super::hash(&all), json }
+}
+
+fn operation(newer: &Value) -> Value {
+    let parameters = newer["parameters"].as_array().into_iter().flatten().map(|parameter| {
+        json!({"name": parameter["name"], "in": parameter["in"], "type": parameter["schema"]["type"], "uniqueItems": true})
+    });
+    let consumes: Vec<&String> =
+        newer["requestBody"]["content"].as_object().into_iter().flatten().map(|(kind, _)| kind).collect();
+    let answer = &newer["responses"]["200"]["content"]["application/json"]["schema"];
+    json!({
+        "consumes": consumes,
+        "operationId": newer["operationId"],
+        "parameters": parameters.collect::<Vec<_>>(),
+        "responses": {"200": {"description": "OK", "schema": definition(answer.clone())}},
+        "x-kubernetes-action": newer["x-kubernetes-action"],
+        "x-kubernetes-group-version-kind": newer["x-kubernetes-group-version-kind"],
+    })
+}
+
+/// A schema in the older form: without alternatives, defaults and null, which it does not have.
+fn definition(schema: Value) -> Value {
+    let Value::Object(fields) = schema else { return schema };
+    let is = |name: &str| fields.get(name) == Some(&Value::Bool(true));
+    let is_untyped = is("nullable") || is("x-kubernetes-int-or-string");
+    let is_open = is_untyped || is("x-kubernetes-preserve-unknown-fields");
+    let is_choice = fields.contains_key("oneOf") && !fields.contains_key("type");
+    let mut older = Map::new();
+    for (name, value) in fields {
+        let value = match name.as_str() {
+            "nullable" | "default" | "oneOf" | "anyOf" | "not" | "x-kubernetes-validations" => continue,
+            // Clients that know what is in an object refuse everything else in it.
+            "items" | "properties" | "additionalProperties" if is_open => continue,
+            "type" if is_untyped => continue,
+            "allOf" => match value.get(0).and_then(|only| only.get("$ref")) {
+                Some(reference) => {
+                    older.insert("$ref".to_owned(), moved(reference));
+                    continue;
+                }
+                None => continue,
+            },
+            "$ref" => moved(&value),
+            "items" | "additionalProperties" => definition(value),
+            "properties" => match value {
+                Value::Object(properties) => {
+                    properties.into_iter().map(|(name, schema)| (name, definition(schema))).collect::<Map<_, _>>().into()
+                }
+                other => other,
+            },
+            _ => value,
+        };
+        older.insert(name, value);
+    }
+    if is_choice {
+        // A quantity, or a number or name of a port: texts that may be written as numbers.
+        older.insert("type".to_owned(), json!("string"));
+    }
+    Value::from(older)
+}
+
+fn moved(reference: &Value) -> Value {
+    Value::from(reference.as_str().unwrap_or_default().replacen("#/components/schemas/", "#/definitions/", 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_older_form_does_not_have_is_left_out() {
+        // (newer, older)
+        let cases = [
+            (
+                json!({"allOf": [{"$ref": "#/components/schemas/a.B"}], "default": {}, "description": "d"}),
+                json!({"$ref": "#/definitions/a.B", "description": "d"}),
+            ),
+            (json!({"oneOf": [{"type": "string"}, {"type": "number"}]}), json!({"type": "string"})),
+            (json!({"type": "array", "items": {"type": "string", "nullable": true}}), json!({"type": "array", "items": {}})),
+            (
+                json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true, "properties": {"a": {}}}),
+                json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true}),
+            ),
+            (
+                json!({"x-kubernetes-int-or-string": true, "anyOf": [{"type": "integer"}, {"type": "string"}]}),
+                json!({"x-kubernetes-int-or-string": true}),
+            ),
+            (
+                json!({"type": "object", "properties": {"default": {"type": "string", "default": "x"}}}),
+                json!({"type": "object", "properties": {"default": {"type": "string"}}}),
+            ),
+        ];
+        for (newer, older) in cases {
+            assert_eq!(definition(newer), older);
+        }
+    }
+
+    #[test]
+    fn every_reference_leads_somewhere() {
+        fn references<'a>(value: &'a Value, found: &mut Vec<&'a str>) {
+            match value {
+                Value::Object(fields) => {
+                    found.extend(fields.get("$ref").and_then(Value::as_str));
+                    fields.values().for_each(|value| references(value, found));
+                }
+                Value::Array(items) => items.iter().for_each(|value| references(value, found)),
+                _ => {}
+            }
+        }
+        let document = document(&Registry::built_in()).json;
+        let mut found = Vec::new();
+        references(&document, &mut found);
+        assert!(found.len() > 1000, "{}", found.len());
+        for reference in found {
+            let name = reference.strip_prefix("#/definitions/").unwrap_or_else(|| panic!("{reference} is of the older form"));
+            assert!(document["definitions"].get(name).is_some(), "{reference}");
+        }
+        let containers = &document["definitions"]["io.k8s.api.core.v1.PodSpec"]["properties"]["containers"];
+        assert_eq!(
+            (&containers["x-kubernetes-patch-merge-key"], &containers["x-kubernetes-patch-strategy"]),
+            (&json!("name"), &json!("merge"))
+        );
+    }
+}

@@ -11,6 +11,8 @@ use steersman_runtime::object::{Deployment, Object, ObjectKey, OwnerReference, P
 use steersman_runtime::owner::controlled_by;
 use steersman_runtime::workqueue::WorkQueue;
 
+use super::written::Written;
+
 /// What handlers look up.
 pub(super) trait Lookup {
     fn deployment(&self, key: &ObjectKey) -> Option<Arc<Deployment>>;
@@ -49,15 +51,19 @@ impl Lookup for Caches {
     }
 }
 
-/// Makes `own_writes` forget what a restored server does not know.
+/// Makes `own_writes` and `written` forget what a restored server does not know.
 pub(super) fn forget_on_rewind(
     deployments: &SharedInformer<Deployment>,
     replica_sets: &SharedInformer<ReplicaSet>,
     own_writes: &Arc<OwnWrites>,
+    written: &Arc<Written>,
 ) {
     let forget = || {
-        let own_writes = Arc::clone(own_writes);
-        move || own_writes.forget_all()
+        let (own_writes, written) = (Arc::clone(own_writes), Arc::clone(written));
+        move || {
+            own_writes.forget_all();
+            written.forget_all();
+        }
     };
     deployments.on_rewind(forget());
     replica_sets.on_rewind(forget());

@@ -15,6 +15,7 @@
 //! * A scaling event that asks for no change does not hold up a rollout (upstream: one ReplicaSet of the right size with a stale
 //!   `desired-replicas` does, for ever).
 //! * A new leader whose caches may be older than its term asks the API server before it writes ReplicaSets.
+//! * A ReplicaSet counts as we wrote it last, also where a watch left that out.
 //! * The last pod of a Recreate Deployment is found in the cache, and a missed deadline is awaited without polling.
 
 mod annotations;
@@ -40,6 +41,7 @@ mod sync;
 #[cfg(test)]
 mod tests;
 mod writes;
+mod written;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -59,6 +61,7 @@ pub use self::config::DeploymentConfig;
 use self::handlers::Caches;
 use self::sync::DeploymentController;
 use self::writes::Writer;
+use self::written::Written;
 
 /// The Deployment controller.
 pub const DESCRIPTOR: Descriptor = Descriptor {
@@ -110,9 +113,9 @@ fn build(ctx: &ControllerContext) -> Arc<DeploymentController> {
     let pods = ctx.informers.shared::<Pod>();
     let queue = WorkQueue::new("deployment", &ctx.queue_metrics);
     let deleting = Arc::new(Expectations::default());
-    let own_writes = Arc::new(OwnWrites::default());
+    let (own_writes, written) = (Arc::<OwnWrites>::default(), Arc::<Written>::default());
     handlers::register(&deployments, &replica_sets, &pods, &queue, &deleting);
-    handlers::forget_on_rewind(&deployments, &replica_sets, &own_writes);
+    handlers::forget_on_rewind(&deployments, &replica_sets, &own_writes, &written);
     let client = ctx.client(NAME);
     Arc::new(DeploymentController {
         caches: Caches { deployments: deployments.store(), replica_sets: replica_sets.store(), pods: pods.store() },
@@ -120,6 +123,7 @@ fn build(ctx: &ControllerContext) -> Arc<DeploymentController> {
         replica_sets,
         queue,
         own_writes,
+        written,
         deleting,
         recorder: ctx.recorder(NAME, client.clone()),
         writer: Writer::new(client),

@@ -24,6 +24,7 @@ use super::replica_sets::ReplicaSets;
 use super::resize::Resize;
 use super::rollback::{self, Rollback};
 use super::writes::Writer;
+use super::written::Written;
 use super::{cleanup, pause, progress, recreate, rolling, scaling, status};
 
 /// Names of caches in [`OwnWrites`].
@@ -38,6 +39,8 @@ pub(super) struct DeploymentController {
     pub(super) queue: WorkQueue<ObjectKey>,
     /// What our own writes made of Deployments and ReplicaSets.
     pub(super) own_writes: Arc<OwnWrites>,
+    /// The ReplicaSets among them, where the cache has another opinion.
+    pub(super) written: Arc<Written>,
     /// Old ReplicaSets that we deleted and that the cache still shows; a deletion has no version to wait for.
     pub(super) deleting: Arc<Expectations>,
     pub(super) recorder: EventRecorder,
@@ -56,6 +59,7 @@ impl Syncer for DeploymentController {
         }
         let Some(deployment) = self.caches.deployments.get(key) else {
             self.own_writes.forget(key);
+            self.written.forget(key);
             self.deleting.forget(key);
             return Ok(Requeue::Never);
         };
@@ -180,7 +184,7 @@ impl Work<'_> {
 
         let claimed = owner::claim(controller.writer.client(), d, selector, candidates).await?;
         if claimed.written.is_empty() {
-            self.sets = ReplicaSets::of(d, claimed.objects);
+            self.sets = ReplicaSets::of(d, controller.written.newest(self.key, claimed.objects));
             return Ok(Claimed::All);
         }
         for version in claimed.written {
@@ -223,7 +227,9 @@ impl Work<'_> {
             self.event(EventType::Normal, "ScalingReplicaSet", message);
         }
         let status = progress::created_new(&d, &rs.meta.name, self.now());
-        self.sets.new = Some(Arc::new(rs));
+        let rs = Arc::new(rs);
+        self.controller.written.note(self.key, &rs);
+        self.sets.new = Some(rs);
         // Written before anything else is done, so that the deadline counts from here even if this process ends now.
         self.write_status(status, Some(&new.revision.to_string())).await
     }
@@ -387,7 +393,9 @@ impl Work<'_> {
         let failed = |source| SyncError::UpdateReplicaSet { name: rs.meta.name.to_string(), source };
         let rs = self.controller.writer.put_replica_set(rs, object).await.map_err(failed)?;
         self.controller.own_writes.record(self.key, REPLICA_SETS, rs.meta.resource_version);
-        Ok(Arc::new(rs))
+        let rs = Arc::new(rs);
+        self.controller.written.note(self.key, &rs);
+        Ok(rs)
     }
 
     /// Stops a sync that is about to write ReplicaSets on the strength of caches that lack what the leader before us did. What else

@@ -107,6 +107,9 @@ pub(crate) struct Film {
 impl Film {
     /// Takes what happened since the last time; whether anything did.
     pub(crate) fn advance(&mut self, cluster: &DevCluster) -> bool {
+        if cluster.revision() == self.position {
+            return false;
+        }
         let taken = self.frames.len();
         let changes = cluster.changes(self.position).expect("a story is shorter than the history of the server");
         for (plural, event) in changes {

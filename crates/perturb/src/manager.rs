@@ -89,8 +89,10 @@ impl Manager {
     /// Ends the process where it is. Returns how many of its tasks and syncs had panicked.
     pub async fn crash(self) -> usize {
         self.lose_lease();
-        for tasks in [&self.work, &*self.context.tasks] {
-            tasks.abort();
+        // Before any of it is waited for: everything ends at the same instant, as far as it can.
+        let tasks = [&self.work, &*self.context.tasks];
+        tasks.iter().for_each(|tasks| tasks.abort());
+        for tasks in tasks {
             tasks.join(Duration::from_secs(60)).await;
         }
         self.panics()

@@ -22,6 +22,9 @@ const VOLATILE: &[&str] = &[
     "containerID",
 ];
 
+/// Annotations of ReplicaSets that remember a size of their Deployment.
+const SIZES: &[&str] = &["deployment.kubernetes.io/desired-replicas", "deployment.kubernetes.io/max-replicas"];
+
 /// Resources whose objects nobody in the story changes but a simulation.
 const ASIDE: &[&str] = &["nodes"];
 
@@ -38,11 +41,34 @@ pub(crate) fn masked(state: &State) -> Masked {
         if let Some(prefix) = object["metadata"]["generateName"].as_str() {
             object["metadata"]["name"] = Value::from(format!("{prefix}*"));
         }
+        forget(plural, &mut object);
         mask(&mut object);
         let lags = if lags { ", not observed" } else { "" };
         *all.entry(format!("{plural}{lags} {object}")).or_default() += 1;
     }
     all
+}
+
+/// Takes away what tells of the way there and has no meaning at the end.
+fn forget(plural: &str, object: &mut Value) {
+    match plural {
+        // With Recreate there is an instant at which no pod is wanted and none is there, which counts as complete. Where a crash follows
+        // and the next template is complete before anybody looks, upstream leaves the condition that names the ReplicaSet of the last
+        // one (`syncRolloutStatus`). A rolling update has no such instant.
+        "deployments" if object["spec"]["strategy"]["type"] == "Recreate" => {
+            let conditions = object["status"]["conditions"].as_array_mut();
+            for condition in conditions.into_iter().flatten().filter(|condition| condition["type"] == "Progressing") {
+                condition["message"] = Value::from("some ReplicaSet has successfully progressed.");
+            }
+        }
+        // For which size of the Deployment an empty ReplicaSet was sized last: that is asked of those with pods alone.
+        "replicasets" if object["spec"]["replicas"] == 0 => {
+            if let Some(annotations) = object["metadata"]["annotations"].as_object_mut() {
+                annotations.retain(|name, _| !SIZES.contains(&name.as_str()));
+            }
+        }
+        _ => {}
+    }
 }
 
 fn mask(value: &mut Value) {
@@ -58,11 +84,6 @@ fn mask(value: &mut Value) {
             }
         }
         Value::String(text) if text.len() >= 20 && text.parse::<Timestamp>().is_ok() => "some time".clone_into(text),
-        // The message of the condition Progressing names a ReplicaSet: that of the roll-out which was last seen under way. Upstream
-        // leaves it there when a later one was complete before anybody looked, as after a crash during a Recreate.
-        Value::String(text) if text.starts_with("ReplicaSet \"") && text.ends_with("\" has successfully progressed.") => {
-            "some ReplicaSet has successfully progressed.".clone_into(text);
-        }
         _ => {}
     }
 }
@@ -103,6 +124,25 @@ mod tests {
         mask(&mut other);
         assert_eq!(one, other);
         assert_eq!(one["metadata"], json!({"name": "a", "creationTimestamp": "some time"}));
+    }
+
+    #[test]
+    fn only_what_has_no_meaning_any_more_is_forgotten() {
+        let message = |strategy: &str| {
+            let progressing =
+                json!({"type": "Progressing", "reason": "NewReplicaSetAvailable", "message": "ReplicaSet \"a\" ..."});
+            let mut web = json!({"spec": {"strategy": {"type": strategy}}, "status": {"conditions": [progressing]}});
+            forget("deployments", &mut web);
+            web["status"]["conditions"][0]["message"].as_str().unwrap().to_owned()
+        };
+        assert_eq!(message("RollingUpdate"), "ReplicaSet \"a\" ...");
+        assert_ne!(message("Recreate"), "ReplicaSet \"a\" ...");
+        for (replicas, left) in [(0, 1), (3, 2)] {
+            let annotations = json!({SIZES[0]: "4", "deployment.kubernetes.io/revision": "1"});
+            let mut set = json!({"metadata": {"annotations": annotations}, "spec": {"replicas": replicas}});
+            forget("replicasets", &mut set);
+            assert_eq!(set["metadata"]["annotations"].as_object().unwrap().len(), left, "{replicas}");
+        }
     }
 
     #[test]

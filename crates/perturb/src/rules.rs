@@ -6,21 +6,21 @@ use crate::film::{Frame, Happened, State};
 use crate::scenario::Rule;
 
 /// Nobody has more pods than it asks for.
-pub const NO_SURPLUS: Rule = Rule { name: "no surplus pod is created", unobserved: true, check: no_surplus };
+pub const NO_SURPLUS: Rule = Rule { name: "no surplus pod is created", asked_by: "", check: no_surplus };
 /// No pod goes that its owner still needs.
-pub const NO_SHORTAGE: Rule = Rule { name: "no needed pod is deleted", unobserved: true, check: no_shortage };
+pub const NO_SHORTAGE: Rule = Rule { name: "no needed pod is deleted", asked_by: "", check: no_shortage };
 /// A Deployment grows no further than its surge.
-pub const SURGE: Rule = Rule { name: "a rollout stays below its surge", unobserved: false, check: surge };
+pub const SURGE: Rule = Rule { name: "a rollout stays below its surge", asked_by: "", check: surge };
 /// A Deployment has as many ready pods as it promises.
-pub const AVAILABLE: Rule = Rule { name: "a rollout keeps its pods available", unobserved: true, check: available };
+pub const AVAILABLE: Rule = Rule { name: "a rollout keeps its pods available", asked_by: "deployments", check: available };
 /// Pods of a new template come after the last old one has gone.
-pub const RECREATE: Rule = Rule { name: "old pods go before new ones come", unobserved: true, check: recreate };
+pub const RECREATE: Rule = Rule { name: "old pods go before new ones come", asked_by: "", check: recreate };
 /// What has an owner that lives is not collected.
-pub const OWNED: Rule = Rule { name: "nothing with a live owner is collected", unobserved: true, check: owned };
+pub const OWNED: Rule = Rule { name: "nothing with a live owner is collected", asked_by: "", check: owned };
 /// A namespace goes last.
-pub const EMPTY: Rule = Rule { name: "a namespace is empty when it goes", unobserved: true, check: empty };
+pub const EMPTY: Rule = Rule { name: "a namespace is empty when it goes", asked_by: "", check: empty };
 /// The pods of a node that works are left alone.
-pub const HOSTED: Rule = Rule { name: "running pods of nodes that are there stay", unobserved: true, check: hosted };
+pub const HOSTED: Rule = Rule { name: "running pods of nodes that are there stay", asked_by: "", check: hosted };
 
 /// The kinds that own pods, with their resources and identities.
 const OWNERS: &[(&str, &str, &str)] = &[
@@ -183,7 +183,9 @@ fn empty(state: &State, frame: &Frame) -> Result<(), String> {
 }
 
 fn hosted(state: &State, frame: &Frame) -> Result<(), String> {
-    if &*frame.plural != "pods" || !frame.begins_deletion() || !frame.is_by("pod-garbage-collector") {
+    // Its end begins when it is told to have failed, which comes before the deletion.
+    let ends = frame.begins_deletion() || !is_active(&frame.object);
+    if &*frame.plural != "pods" || !ends || !frame.is_by("pod-garbage-collector") {
         return Ok(());
     }
     let Some(before) = frame.before.as_deref().filter(|pod| is_active(pod)) else { return Ok(()) };
@@ -195,3 +197,6 @@ fn hosted(state: &State, frame: &Frame) -> Result<(), String> {
     }
     Err(format!("{} ran on {}", frame.key, node["metadata"]["name"]))
 }
+
+#[cfg(test)]
+mod tests;

@@ -51,9 +51,9 @@ pub enum Churn {
 pub struct Rule {
     /// What it says.
     pub name: &'static str,
-    /// Whether it also holds while a watch has left out an event: no API server does so before the next list, and what follows from
-    /// the number of objects in a cache can then be wrong.
-    pub unobserved: bool,
+    /// The resource by which users say what is to hold. Where a change of theirs is never told, as no API server leaves it before the
+    /// next list, nobody can keep to it; empty where that makes no difference.
+    pub asked_by: &'static str,
     /// Looks at one change and the state after it; an error says what is wrong.
     pub check: fn(&State, &Frame) -> Result<(), String>,
 }

@@ -13,7 +13,8 @@ use crate::run::{Outcome, record, run};
 use crate::scenario::Scenario;
 
 const USAGE: &str = "\
-options: --plans N (per scenario) | --nightly | --all, --threads N, --write FILE, --replay SCENARIO PLAN [--times N], --scenarios
+options: --plans N (per scenario) | --nightly | --all, --matching TEXT (in the names of plans), --threads N, --write FILE,
+--replay SCENARIO PLAN [--times N], --scenarios
 any other argument selects the scenarios whose name contains it";
 
 /// Plans per scenario where nothing else is asked for: what continuous integration can wait for.
@@ -27,6 +28,7 @@ const NIGHTLY: usize = 160;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Arguments {
     plans: usize,
+    matching: String,
     threads: usize,
     write: Option<PathBuf>,
     replay: Option<(String, String)>,
@@ -41,7 +43,16 @@ impl Arguments {
     /// # Errors
     /// What is missing or no number, with the usage.
     pub fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Self, String> {
-        let mut parsed = Self { plans: SAMPLE, threads: 2, write: None, replay: None, times: 1, list: false, only: Vec::new() };
+        let mut parsed = Self {
+            plans: SAMPLE,
+            matching: String::new(),
+            threads: 2,
+            write: None,
+            replay: None,
+            times: 1,
+            list: false,
+            only: Vec::new(),
+        };
         let missing = |of: &str| format!("{of} needs a value\n{USAGE}");
         let number = |of: &str, text: Option<String>| {
             text.and_then(|text| text.parse::<usize>().ok()).ok_or_else(|| format!("{of} needs a number\n{USAGE}"))
@@ -51,6 +62,7 @@ impl Arguments {
                 "--plans" => parsed.plans = number("--plans", arguments.next())?,
                 "--nightly" => parsed.plans = NIGHTLY,
                 "--all" => parsed.plans = usize::MAX,
+                "--matching" => parsed.matching = arguments.next().ok_or_else(|| missing("--matching"))?,
                 "--threads" => parsed.threads = number("--threads", arguments.next())?.max(1),
                 "--times" => parsed.times = number("--times", arguments.next())?.max(1),
                 "--write" => parsed.write = Some(arguments.next().ok_or_else(|| missing("--write"))?.into()),
@@ -99,9 +111,12 @@ pub fn main(scenarios: &'static [Scenario], known: &[(&str, &str)]) -> ExitCode 
             Ok(recording) => {
                 let all = Plan::derived(recording);
                 table.row(scenario).derived += all.len();
-                let mut plans = Plan::sample(all, arguments.plans, seed_of(&scenario.id()));
                 let again = known.iter().filter(|(of, _)| *of == scenario.id());
-                plans.extend(again.map(|(_, plan)| plan.parse::<Plan>().unwrap_or_else(|error| panic!("{error}"))));
+                let again = again.map(|(_, plan)| plan.parse::<Plan>().unwrap_or_else(|error| panic!("{error}")));
+                let is_meant = |plan: &Plan| plan.to_string().contains(&arguments.matching);
+                let meant = all.into_iter().filter(is_meant).collect();
+                let mut plans = Plan::sample(meant, arguments.plans, seed_of(&scenario.id()));
+                plans.extend(again.filter(is_meant));
                 jobs.extend(plans.into_iter().map(|plan| (*scenario, recording, plan)));
             }
             Err(violations) => {
@@ -276,6 +291,7 @@ mod tests {
         let plain = parse("").unwrap();
         assert_eq!(parse("--nocapture --test-threads 1 -q").unwrap(), plain);
         assert_eq!(parse("roll").unwrap().only, ["roll"]);
+        assert_eq!(parse("roll --matching :drop").unwrap().matching, ":drop");
         assert_eq!(parse("--nightly").unwrap().plans, NIGHTLY);
         assert_eq!(parse("--replay a/b crash:before:1").unwrap().replay, Some(("a/b".into(), "crash:before:1".into())));
         assert!(parse("--replay a/b").is_err() && parse("--plans many").is_err());

@@ -1,0 +1,129 @@
+//! Controllers that are wrong, each in one way, and what a run says of them.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use serde_json::json;
+use steersman_runtime::client::{ApiClient, Target};
+use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
+use steersman_runtime::resource;
+
+use super::*;
+use crate::scenario::Churn;
+
+/// What a controller does until it is stopped.
+type Work = fn(ApiClient) -> Pin<Box<dyn Future<Output = ()> + Send>>;
+
+struct Only(Work, ApiClient);
+
+impl Controller for Only {
+    fn run(self: Box<Self>, stop: CancellationToken) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        Box::pin(async move {
+            stop.run_until_cancelled((self.0)(self.1)).await;
+        })
+    }
+}
+
+const BASE: Descriptor = Descriptor {
+    name: "test",
+    aliases: &[],
+    enabled_by_default: true,
+    summary: "",
+    identity: "test",
+    rules: &[],
+    watches: |_| {},
+    init: |context| build(context, |_| Box::pin(std::future::ready(()))),
+};
+
+fn build(context: &ControllerContext, work: Work) -> Result<Box<dyn Controller>, InitError> {
+    Ok(Box::new(Only(work, context.client(BASE.identity))))
+}
+
+const fn story(controllers: &'static [Descriptor], steps: fn() -> Vec<Step>) -> Scenario {
+    Scenario {
+        controller: "test",
+        name: "story",
+        controllers,
+        configure: |context| context,
+        nodes: 0,
+        steps,
+        churn: Churn::None,
+        errors: &[],
+        rules: &[],
+    }
+}
+
+async fn create_map(client: ApiClient) {
+    let target = Target { resource: &resource::CONFIG_MAPS, namespace: Some("default"), name: None, subresource: None };
+    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": "made-"}});
+    // A crash is one of the things that may come of it.
+    let _ = client.create(target, &map).await;
+}
+
+fn made() -> Vec<Step> {
+    vec![Step::until("made", |state| state.all("configmaps").any(|map| map["metadata"]["generateName"] == "made-"))]
+}
+
+fn told(violations: &[String], what: &str) {
+    assert!(violations.iter().any(|violation| violation.contains(what)), "{what:?} is not in {violations:#?}");
+}
+
+#[test]
+fn a_controller_that_does_nothing_makes_no_progress() {
+    static STORY: Scenario = story(&[BASE], made);
+    told(&record(&STORY).unwrap_err(), "progress: never made");
+}
+
+#[test]
+fn a_controller_that_goes_on_writing_is_not_stable() {
+    async fn every(client: ApiClient, pause: Duration) {
+        loop {
+            create_map(client.clone()).await;
+            tokio::time::sleep(pause).await;
+        }
+    }
+    // Seldom enough for the story to seem over.
+    const SELDOM: Descriptor = Descriptor { init: |context| build(context, |c| Box::pin(every(c, STABLE / 2))), ..BASE };
+    const OFTEN: Descriptor = Descriptor { init: |context| build(context, |c| Box::pin(every(c, QUIET / 2))), ..BASE };
+    static CALM: Scenario = story(&[SELDOM], made);
+    static HECTIC: Scenario = story(&[OFTEN], made);
+    told(&record(&CALM).unwrap_err(), "stability: after the end");
+    told(&record(&HECTIC).unwrap_err(), "progress: still writing");
+}
+
+#[test]
+fn a_controller_that_forgets_what_it_did_comes_to_another_end() {
+    const FORGETFUL: Descriptor = Descriptor { init: |context| build(context, |c| Box::pin(create_map(c))), ..BASE };
+    static STORY: Scenario = story(&[FORGETFUL], made);
+    let reference = record(&STORY).unwrap();
+    assert_eq!(reference.writes, 1);
+    // (plan, what is wrong)
+    let cases = [
+        ("crash:before:1", None),
+        ("crash:after:1", Some("progress: another end")),
+        ("crash:after:1", Some("churn: configmaps created 2 times")),
+        ("failover:after:1", Some("churn: configmaps created 2 times")),
+        ("answer:1:500", Some("progress: never made")),
+    ];
+    for (plan, wrong) in cases {
+        let outcome = run(&STORY, &plan.parse().unwrap(), &reference);
+        assert!(outcome.met, "{plan}");
+        match wrong {
+            Some(wrong) => told(&outcome.violations, wrong),
+            None => assert_eq!(outcome.violations, Vec::<String>::new(), "{plan}"),
+        }
+    }
+}
+
+#[test]
+fn a_controller_that_panics_is_noticed_twice() {
+    async fn fall_over(client: ApiClient) {
+        create_map(client).await;
+        panic!("it fell over");
+    }
+    const CLUMSY: Descriptor = Descriptor { init: |context| build(context, |c| Box::pin(fall_over(c))), ..BASE };
+    static STORY: Scenario = story(&[CLUMSY], made);
+    let violations = record(&STORY).unwrap_err();
+    told(&violations, "1 panics");
+    told(&violations, "error in the log: task panicked");
+}

@@ -3,8 +3,8 @@
 //! What must hold, at every instant of true time:
 //!
 //! 1. **One leader.** At most one candidate is `Leading` with its own clock before `until`.
-//! 2. **The record knows.** Whoever leads was in the record when its term was last prolonged, and that record was stored no later than
-//!    `until` minus the term by its own clock.
+//! 2. **The record knows.** Whoever leads was in the record that the server stored last of what it knows, and `until` is at most a term
+//!    after that record was stored, by its own clock.
 //! 3. **No way back.** A candidate that is `Lost` never leads again.
 //! 4. **Transitions count.** `leaseTransitions` never goes back, and grows by one with each change of hands.
 //! 5. **Progress.** Once nothing goes wrong any more, somebody leads within a lease duration and a few retries.
@@ -102,7 +102,8 @@ struct World {
     births: usize,
     candidates: Vec<Candidate>,
     stored: Option<Value>,
-    revision: u64,
+    /// Of each revision, from 1, when it was stored, and who was the holder in it.
+    history: Vec<(Time, String)>,
     terms: usize,
 }
 
@@ -117,7 +118,7 @@ impl World {
             births: 0,
             candidates: Vec::new(),
             stored: None,
-            revision: 0,
+            history: Vec::new(),
             terms: 0,
         };
         for _ in 0..CANDIDATES {
@@ -239,8 +240,9 @@ impl World {
         if let Some(before) = &self.stored {
             self.check_transition(before, &written);
         }
-        self.revision += 1;
-        written["metadata"]["resourceVersion"] = json!(self.revision.to_string());
+        let holder = written["spec"]["holderIdentity"].as_str().unwrap().to_owned();
+        self.history.push((self.now, holder));
+        written["metadata"]["resourceVersion"] = json!(self.history.len().to_string());
         self.stored = Some(written.clone());
         (200, written.to_string())
     }
@@ -324,15 +326,15 @@ impl World {
         if leaders.len() > 1 {
             return Err(format!("{leaders:?} lead at {now} µs"));
         }
-        let stored = self.stored.as_ref();
         for candidate in &mut self.candidates {
             let is_lost = candidate.election.state() == State::Lost;
             assert!(is_lost || !candidate.was_lost, "{} came back", candidate.name);
             candidate.was_lost = is_lost;
             if let State::Leading { until } = candidate.election.state() {
-                let since = candidate.election.observed_since().unwrap();
-                assert!(until <= since + DEADLINE, "{} leads longer than its last write allows", candidate.name);
-                assert_eq!(candidate.election.lease().map(Lease::holder), Some(&*candidate.name), "{stored:?}");
+                let known = candidate.election.lease().map(Lease::resource_version).unwrap();
+                let (stored, holder) = &self.history[usize::try_from(known).unwrap() - 1];
+                assert_eq!(*holder, candidate.name, "it leads by revision {known}");
+                assert!(until <= candidate.local(*stored) + DEADLINE, "{holder} leads longer than revision {known} allows");
             }
         }
         Ok(())

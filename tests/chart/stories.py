@@ -220,8 +220,15 @@ class Cluster(unittest.TestCase):
 
 class Releases(Cluster):
     def test_install_upgrade_roll_back_uninstall(self):
+        # Where no pod gets in that asks for more than it needs.
+        restricted = client.V1ObjectMeta(name="steersman", labels={"pod-security.kubernetes.io/enforce": "restricted"})
+        self.core.create_namespace(client.V1Namespace(metadata=restricted))
+        with self.assertRaisesRegex(client.ApiException, "violates PodSecurity"):
+            pod = {"metadata": {"name": "careless"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+            self.core.create_namespaced_pod("steersman", pod)
+
         beside = {"controllers": ["deployment", "replicaset"]}
-        release = self.helm.install(CHART, "steersman", beside, create_namespace=True, wait="watcher", timeout=LIMIT)
+        release = self.helm.install(CHART, "steersman", beside, wait="watcher", timeout=LIMIT)
         self.assertEqual((release["revision"], release["status"]), (1, "deployed"))
         self.assertTrue(self.is_available())
         self.assertEqual(self.deployment().status.available_replicas, 2)

@@ -1,10 +1,11 @@
 //! Admission: what the server adds to new objects beyond defaults, and what it does not let in.
 //!
-//! defaults -> limits' defaults -> account -> priority -> validation -> limits -> quota -> store
+//! defaults -> limits' defaults -> account -> priority -> validation -> limits -> pod security -> quota -> store
 
 mod accounts;
 mod amounts;
 mod limits;
+mod pod_security;
 mod priority;
 mod quota;
 
@@ -58,6 +59,11 @@ impl Server {
 
     /// 403 for a complete new object that must not come in, whatever quotas say.
     pub(crate) fn permit(&self, target: &Target, object: &Value) -> Result<(), Status> {
+        self.permit_by_limits(target, object)?;
+        self.check_pod_security(target, object, None)
+    }
+
+    fn permit_by_limits(&self, target: &Target, object: &Value) -> Result<(), Status> {
         let resource = target.resource();
         if !resource.is("Pod") && !resource.is("PersistentVolumeClaim") {
             return Ok(());

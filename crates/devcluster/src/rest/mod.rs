@@ -292,9 +292,18 @@ impl Server {
         }
         let content_type = header(parts, &CONTENT_TYPE);
         let call = Call { target: &target, query: &query, content_type, user_agent, user, body, form };
+        let is_change = matches!(verb, Verb::Update | Verb::Patch) && target.resource().is("Namespace");
+        let before = is_change.then(|| target.entry.store.get(&target.key())).flatten();
         let answer = self.dispatch(verb, &call).await;
         self.settle_after(verb, &target);
         let mut answer = answer?;
+        if let Content::Object(written) = &answer.content {
+            let (about_it, about_pods) = (
+                self.pod_security_warnings(verb, &target, written),
+                before.map(|before| self.tightening_warnings(&before, written)),
+            );
+            answer.warnings.extend(about_it.into_iter().chain(about_pods.into_iter().flatten()));
+        }
         if let Some(warning) = target.resource().custom.as_ref().and_then(|custom| custom.deprecation()) {
             answer.warnings.push(warning.to_owned());
         }

@@ -169,6 +169,9 @@ impl Server {
         if !errors.is_empty() {
             return Err(Status::invalid(resource.named_kind(), &target.name, &errors).into());
         }
+        if part.is_none() || part == Some("ephemeralcontainers") {
+            self.check_pod_security(target, &new, Some(old))?;
+        }
         if part != Some("status") && metadata::generation_grows(resource, &new, old) {
             metadata::grow_generation(&mut new);
         }

@@ -1,0 +1,237 @@
+//! Pod security standards: namespaces say by labels which of them pods must meet, and about which their authors are warned.
+//!
+//! labels -> [`Policy`] -> checks -> refusal of a pod, or warnings about it or about what makes it
+
+mod checks;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde_json::{Value, json};
+
+use crate::fielderror::{FieldError, Problem};
+use crate::rest::{Server, Target, Verb};
+use crate::status::Status;
+use crate::store::Object;
+
+/// How strict a standard is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+enum Level {
+    #[default]
+    Privileged,
+    Baseline,
+    Restricted,
+}
+
+/// A standard: how strict, and of which Kubernetes 1.x; `None` is the latest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Standard {
+    level: Level,
+    minor: Option<u8>,
+}
+
+impl Standard {
+    /// What it forbids in `pod`.
+    fn violations(self, pod: &Value) -> Vec<checks::Violation> {
+        checks::violations(self.level, self.minor.unwrap_or(u8::MAX), pod)
+    }
+}
+
+/// `restricted:latest`, `baseline:v1.30`.
+impl fmt::Display for Standard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let level = match self.level {
+            Level::Privileged => "privileged",
+            Level::Baseline => "baseline",
+            Level::Restricted => "restricted",
+        };
+        match self.minor {
+            None => write!(f, "{level}:latest"),
+            Some(minor) => write!(f, "{level}:v1.{minor}"),
+        }
+    }
+}
+
+/// What the labels of a namespace ask for. There is no audit log, so that the labels for it are only checked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Policy {
+    enforce: Standard,
+    warn: Standard,
+}
+
+const LABELS: &str = "pod-security.kubernetes.io/";
+
+impl Policy {
+    /// By upstream's rules: what cannot be read is the strictest to enforce, and nothing to warn of.
+    fn of<'a>(label: impl Fn(&str) -> Option<&'a str>) -> (Self, Vec<FieldError>) {
+        let mut errors = Vec::new();
+        let mut standard = |mode: &str, unreadable: Level| {
+            let mut refuse = |name: &str, value: &str, why: &str| {
+                let field = format!("metadata.labels[{LABELS}{name}]");
+                errors.push(FieldError { field, problem: Problem::Invalid(json!(value), why.to_owned()) });
+            };
+            let level = label(&format!("{LABELS}{mode}")).map(|text| {
+                level(text).unwrap_or_else(|| {
+                    refuse(mode, text, "must be one of privileged, baseline, restricted");
+                    unreadable
+                })
+            });
+            let version = format!("{mode}-version");
+            let minor = label(&format!("{LABELS}{version}")).map(|text| {
+                minor(text).unwrap_or_else(|| {
+                    refuse(&version, text, "must be \"latest\" or \"v1.x\"");
+                    None
+                })
+            });
+            (level, minor)
+        };
+        let enforce = standard("enforce", Level::Restricted);
+        standard("audit", Level::Privileged);
+        let warn = standard("warn", Level::Privileged);
+        let is_readable = label(&format!("{LABELS}enforce")).and_then(level).is_some();
+        let enforce = Standard { level: enforce.0.unwrap_or_default(), minor: enforce.1.unwrap_or_default() };
+        let warn = match warn {
+            // What is enforced is warned of, too, unless that is said otherwise.
+            (None, version) if is_readable && enforce.level > Level::Privileged => {
+                Standard { level: enforce.level, minor: version.unwrap_or(enforce.minor) }
+            }
+            (warned, version) => Standard { level: warned.unwrap_or_default(), minor: version.unwrap_or_default() },
+        };
+        (Self { enforce, warn }, errors)
+    }
+}
+
+fn level(text: &str) -> Option<Level> {
+    match text {
+        "privileged" => Some(Level::Privileged),
+        "baseline" => Some(Level::Baseline),
+        "restricted" => Some(Level::Restricted),
+        _ => None,
+    }
+}
+
+/// `latest`, which is no number, or `v1.x`.
+fn minor(text: &str) -> Option<Option<u8>> {
+    if text == "latest" {
+        return Some(None);
+    }
+    let digits = text.strip_prefix("v1.").filter(|digits| *digits == "0" || !digits.starts_with(['0', '+']))?;
+    // Standards of the future are those of today.
+    digits.bytes().all(|b| b.is_ascii_digit()).then(|| digits.parse().ok())
+}
+
+fn label_errors(namespace: &Value) -> Vec<FieldError> {
+    Policy::of(|key| namespace["metadata"]["labels"][key].as_str()).1
+}
+
+/// Where an object of this kind has the pod that is made of it.
+fn template<'a>(kind: &str, object: &'a Value) -> Option<&'a Value> {
+    let template = match kind {
+        "Pod" => object,
+        "PodTemplate" => &object["template"],
+        "CronJob" => &object["spec"]["jobTemplate"]["spec"]["template"],
+        "ReplicationController" | "ReplicaSet" | "Deployment" | "DaemonSet" | "StatefulSet" | "Job" => {
+            &object["spec"]["template"]
+        }
+        _ => return None,
+    };
+    Some(template).filter(|template| !template.is_null())
+}
+
+/// Whether a change of a pod is one that standards are about.
+fn is_significant(new: &Value, old: &Value) -> bool {
+    let images = |pod: &Value| -> Vec<Value> {
+        let lists = ["initContainers", "containers", "ephemeralContainers"].map(|list| pod["spec"][list].clone());
+        let containers = lists.iter().flat_map(|list| list.as_array().cloned().unwrap_or_default());
+        containers.map(|container| container["image"].clone()).collect()
+    };
+    images(new) != images(old) || new["metadata"]["annotations"] != old["metadata"]["annotations"]
+}
+
+impl Server {
+    fn policy_of(&self, namespace: &str) -> Policy {
+        let namespaces = self.registry.find("", "v1", "namespaces").expect("namespaces are built in");
+        namespaces.store.get(namespace).map_or_else(Policy::default, |namespace| Policy::of(|key| namespace.label(key)).0)
+    }
+
+    /// 403 for a pod that its namespace does not take, 422 for a namespace with labels that mean nothing. `old` is what was there.
+    pub(crate) fn check_pod_security(&self, target: &Target, object: &Value, old: Option<&Value>) -> Result<(), Status> {
+        let resource = target.resource();
+        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        if resource.is("Namespace") {
+            let found = label_errors(object);
+            if !found.is_empty() && old.is_none_or(|old| label_errors(old) != found) {
+                return Err(Status::invalid(resource.named_kind(), name, &found));
+            }
+        }
+        if !resource.is("Pod") || old.is_some_and(|old| !is_significant(object, old)) {
+            return Ok(());
+        }
+        let standard = self.policy_of(&target.namespace).enforce;
+        let violations = standard.violations(object);
+        if violations.is_empty() {
+            return Ok(());
+        }
+        let why = format!("violates PodSecurity \"{standard}\": {}", checks::detailed(&violations));
+        Err(Status::forbidden(resource.named(), name, &why))
+    }
+
+    /// What the author of a written object is warned of.
+    pub(crate) fn pod_security_warnings(&self, verb: Verb, target: &Target, written: &Object) -> Option<String> {
+        let resource = target.resource();
+        let is_written = match target.subresource.map(|part| part.name) {
+            None if resource.is("Pod") => verb == Verb::Create,
+            None => matches!(verb, Verb::Create | Verb::Update | Verb::Patch),
+            Some(part) => part == "ephemeralcontainers" && verb != Verb::Get,
+        };
+        let standard = Some(&target.namespace)
+            .filter(|_| is_written && !target.namespace.is_empty())
+            .map(|name| self.policy_of(name).warn)?;
+        if standard.level == Level::Privileged || resource.custom.is_some() {
+            return None;
+        }
+        let object = written.to_value();
+        let violations = standard.violations(template(&resource.kind, &object)?);
+        (!violations.is_empty()).then(|| format!("would violate PodSecurity \"{standard}\": {}", checks::detailed(&violations)))
+    }
+
+    /// What a namespace is warned of that now enforces more than it did in `old`: its pods that would not be let in any more.
+    pub(crate) fn tightening_warnings(&self, old: &Object, new: &Object) -> Vec<String> {
+        let [before, after] = [old, new].map(|namespace| Policy::of(|key| namespace.label(key)).0.enforce);
+        let is_relaxed = before.minor == after.minor && after.level <= before.level;
+        if before == after || after.level == Level::Privileged || is_relaxed {
+            return Vec::new();
+        }
+        let pods = self.registry.find("", "v1", "pods").expect("pods are built in");
+        let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for pod in pods.store.list(&self.revisions, &format!("{}/", new.name())).objects {
+            let violations = after.violations(&pod.to_value());
+            if !violations.is_empty() {
+                let reasons = violations.iter().map(|violation| violation.reason).collect::<Vec<_>>().join(", ");
+                found.entry(reasons).or_default().push(pod.name().to_owned());
+            }
+        }
+        let mut warnings: Vec<String> = found
+            .into_iter()
+            .filter_map(|(reasons, pods)| {
+                let first = pods.iter().min()?;
+                Some(match pods.len() {
+                    1 => format!("{first}: {reasons}"),
+                    2 => format!("{first} (and 1 other pod): {reasons}"),
+                    count => format!("{first} (and {} other pods): {reasons}", count - 1),
+                })
+            })
+            .collect();
+        warnings.sort();
+        if !warnings.is_empty() {
+            let name = new.name();
+            warnings.insert(
+                0,
+                format!("existing pods in namespace \"{name}\" violate the new PodSecurity enforce level \"{after}\""),
+            );
+        }
+        warnings
+    }
+}

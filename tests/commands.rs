@@ -19,6 +19,8 @@ fn cluster() -> Option<Cluster> {
 #[test]
 fn manifests_are_applied_compared_pruned_and_replaced() {
     let Some(cluster) = cluster() else { return };
+    cluster.file("unknown.yaml", "{apiVersion: v1, kind: ConfigMap, metadata: {name: odd}, datta: {a: b}}\n");
+    cluster.file("kustomization.yaml", "resources: [less.yaml]\nnamePrefix: built-\n");
     cluster.script(include_str!("commands/apply.txt"));
 }
 
@@ -67,6 +69,16 @@ fn nodes_are_cordoned_and_drained_as_budgets_allow() {
         return;
     }
     cluster.script(include_str!("commands/nodes.txt"));
+}
+
+#[test]
+fn certificates_are_approved_and_roles_brought_up_to_date() {
+    let Some(cluster) = cluster() else { return };
+    let files = [("request.yaml", include_str!("commands/request.yaml")), ("role.yaml", include_str!("commands/role.yaml"))];
+    for (name, content) in files {
+        cluster.file(name, &content.replace("NAMESPACE", cluster.namespace()));
+    }
+    cluster.script(include_str!("commands/access.txt"));
 }
 
 #[test]

@@ -6,6 +6,11 @@ use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_FIXED, ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair, UnparsedPublicKey};
 use serde_json::{Value, json};
 
+/// How tokens are signed.
+pub(super) const ALGORITHM: &str = "ES256";
+/// Bytes of a coordinate of a point of P-256.
+const COORDINATE: usize = 32;
+
 /// Signs tokens and tells its own from others.
 pub(super) struct Signer {
     key: EcdsaKeyPair,
@@ -38,10 +43,18 @@ impl Signer {
         Ok(Self { key, id: URL_SAFE_NO_PAD.encode(digest) })
     }
 
+    /// The public key, as a JSON Web Key Set.
+    pub(super) fn key_set(&self) -> Value {
+        // An uncompressed point: a byte that says so, then both coordinates.
+        let (x, y) = self.key.public_key().as_ref()[1..].split_at(COORDINATE);
+        let (x, y) = (URL_SAFE_NO_PAD.encode(x), URL_SAFE_NO_PAD.encode(y));
+        json!({"keys": [{"use": "sig", "kty": "EC", "kid": self.id, "crv": "P-256", "alg": ALGORITHM, "x": x, "y": y}]})
+    }
+
     /// The claims as a token.
     pub(super) fn sign(&self, claims: &Value) -> Result<String, ring::error::Unspecified> {
         let encoded = |part: &Value| URL_SAFE_NO_PAD.encode(part.to_string());
-        let signed = format!("{}.{}", encoded(&json!({"alg": "ES256", "kid": self.id})), encoded(claims));
+        let signed = format!("{}.{}", encoded(&json!({"alg": ALGORITHM, "kid": self.id})), encoded(claims));
         let signature = self.key.sign(&SystemRandom::new(), signed.as_bytes())?;
         Ok(format!("{signed}.{}", URL_SAFE_NO_PAD.encode(signature)))
     }
@@ -65,6 +78,22 @@ impl Signer {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn whoever_has_the_published_key_can_verify_tokens() {
+        let signer = Signer::generate().unwrap();
+        let token = signer.sign(&json!({"iss": "us"})).unwrap();
+        let set = signer.key_set();
+        let key = &set["keys"][0];
+        let coordinate = |name: &str| URL_SAFE_NO_PAD.decode(key[name].as_str().unwrap()).unwrap();
+        let point = [vec![4], coordinate("x"), coordinate("y")].concat();
+        let (signed, signature) = token.rsplit_once('.').unwrap();
+        let signature = URL_SAFE_NO_PAD.decode(signature).unwrap();
+        let published = UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, point);
+        assert!(published.verify(signed.as_bytes(), &signature).is_ok());
+        let head: Value = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(signed.split_once('.').unwrap().0).unwrap()).unwrap();
+        assert_eq!((&head["kid"], &head["alg"]), (&key["kid"], &key["alg"]));
+    }
 
     #[test]
     fn only_its_own_tokens_are_valid() {

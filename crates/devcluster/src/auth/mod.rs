@@ -35,10 +35,13 @@ pub(crate) use tokens::Claims;
 
 use jwt::Signer;
 use policy::{Policy, Sources};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::rest::{Server, Target};
 use crate::status::Status;
+
+/// The path of the keys that tokens of ServiceAccounts are signed with.
+const KEY_SET: &str = "/openid/v1/jwks";
 
 /// What the server knows about users, beside what is in its store.
 #[derive(Debug)]
@@ -78,6 +81,22 @@ impl Users {
     /// Lets whoever shows `token` in as `user`.
     pub(crate) fn add_token(&self, token: String, user: User) {
         self.tokens.write().expect("nothing panics while it holds the lock").insert(token, Arc::new(user));
+    }
+
+    /// Where others find the keys of the tokens of ServiceAccounts; `host` is what they call the server.
+    pub(crate) fn issuer(&self, host: &str) -> Value {
+        json!({
+            "issuer": AUDIENCE,
+            "jwks_uri": format!("https://{host}{KEY_SET}"),
+            "response_types_supported": ["id_token"],
+            "subject_types_supported": ["public"],
+            "id_token_signing_alg_values_supported": [jwt::ALGORITHM],
+        })
+    }
+
+    /// The keys of these tokens.
+    pub(crate) fn key_set(&self) -> Value {
+        self.signer.key_set()
     }
 
     fn signer(&self) -> &Signer {

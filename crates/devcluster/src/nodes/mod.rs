@@ -262,6 +262,10 @@ impl Syncer<Due> for Kubelet {
                 let body = status::report(&pod, health, stage, &self.addresses, self.clock.now_seconds());
                 self.client.patch(Target { subresource: Some("status"), ..target }, PatchKind::Strategic, &body).await
             }
+            Action::Debug => {
+                let body = status::ephemeral(&pod, stage, self.clock.now_seconds());
+                self.client.patch(Target { subresource: Some("status"), ..target }, PatchKind::Strategic, &body).await
+            }
             Action::Remove => self.client.delete(target, &stages::remove_options(&pod)).await,
         };
         match result {

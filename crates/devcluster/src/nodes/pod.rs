@@ -21,6 +21,8 @@ pub(super) struct SimPod {
     pub(super) containers: Vec<Container>,
     /// Init containers, in order.
     pub(super) init_containers: Vec<Container>,
+    /// Containers that were added to look at the others.
+    pub(super) ephemeral_containers: Box<[Container]>,
     /// Whether ended containers start again.
     pub(super) restart_policy: Box<str>,
     /// Whether it may be scheduled, and by the default scheduler, in whose place these nodes bind pods.
@@ -87,6 +89,7 @@ struct MetaWire {
 struct SpecWire {
     containers: Vec<Container>,
     init_containers: Vec<Container>,
+    ephemeral_containers: Box<[Container]>,
     restart_policy: Box<str>,
     scheduling_gates: Vec<serde::de::IgnoredAny>,
     scheduler_name: Box<str>,
@@ -102,6 +105,7 @@ impl SpecWire {
 #[serde(rename_all = "camelCase", default)]
 struct StatusWire {
     container_statuses: Vec<Reported>,
+    ephemeral_container_statuses: Vec<Reported>,
     #[serde(rename = "podIP")]
     pod_ip: Option<Box<str>>,
 }
@@ -120,6 +124,11 @@ struct RunningWire {
 }
 
 impl SimPod {
+    /// Whether a container was added that nobody has started yet.
+    pub(super) fn is_debugged(&self) -> bool {
+        self.ephemeral_containers.iter().any(|container| self.reported_of(&container.name).is_none())
+    }
+
     /// What was reported of a container so far.
     pub(super) fn reported_of(&self, container: &str) -> Option<&Reported> {
         self.reported.iter().find(|reported| *reported.name == *container)
@@ -138,9 +147,14 @@ impl Object for SimPod {
             schedulable: wire.spec.schedulable(),
             containers: wire.spec.containers,
             init_containers: wire.spec.init_containers,
+            ephemeral_containers: wire.spec.ephemeral_containers,
             restart_policy: wire.spec.restart_policy,
             waiting: wire.status.container_statuses.iter().any(|status| status.state.waiting.is_some()),
-            reported: wire.status.container_statuses,
+            reported: {
+                let mut reported = wire.status.container_statuses;
+                reported.extend(wire.status.ephemeral_container_statuses);
+                reported
+            },
             address: wire.status.pod_ip,
         })
     }

@@ -42,7 +42,7 @@ impl Latency {
     fn of(&self, state: State) -> Duration {
         match state {
             State::Unscheduled => self.schedule,
-            State::Pending | State::Creating => self.start,
+            State::Pending | State::Creating | State::Debugged => self.start,
             State::Running => self.ready,
             State::Terminating => self.terminate,
             State::Ready | State::Waiting | State::Ended => Duration::ZERO,
@@ -64,6 +64,8 @@ pub(super) enum State {
     Running,
     /// Running and ready.
     Ready,
+    /// Running, with an ephemeral container that was not started yet.
+    Debugged,
     /// A container waits for its restart.
     Waiting,
     /// Deletion has begun; it has a node.
@@ -91,6 +93,7 @@ impl State {
                     Self::Ended
                 }
             }
+            Phase::Running if pod.is_debugged() => Self::Debugged,
             Phase::Running if pod.waiting => Self::Waiting,
             Phase::Running if view.is_ready() => Self::Ready,
             Phase::Running => Self::Running,
@@ -110,6 +113,8 @@ pub(super) enum Action {
     Bind,
     /// Writes its status.
     Report(Health),
+    /// Starts its ephemeral containers.
+    Debug,
     /// Removes it.
     Remove,
 }
@@ -143,6 +148,7 @@ enum Word {
     CrashLoop,
     Failed,
     Succeeded,
+    Debug,
     Remove,
 }
 
@@ -157,6 +163,7 @@ impl From<Word> for Action {
             Word::CrashLoop => Self::Report(Health::CrashLooping),
             Word::Failed => Self::Report(Health::Failed),
             Word::Succeeded => Self::Report(Health::Succeeded),
+            Word::Debug => Self::Debug,
             Word::Remove => Self::Remove,
         }
     }

@@ -53,6 +53,14 @@ pub(super) fn report(pod: &SimPod, health: Health, stage: &Stage, addresses: &Ad
     json!({ "metadata": { "uid": meta.uid.to_string() }, "status": status })
 }
 
+/// The body that reports that all ephemeral containers run. They are never ready.
+pub(super) fn ephemeral(pod: &SimPod, stage: &Stage, now: Timestamp) -> Value {
+    let containers = pod.ephemeral_containers.iter();
+    let containers: Vec<Value> =
+        containers.map(|c| container(c, Health::Unready, pod.reported_of(&c.name), stage, now)).collect();
+    json!({ "metadata": { "uid": pod.meta().uid.to_string() }, "status": { "ephemeralContainerStatuses": containers } })
+}
+
 fn phase(health: Health) -> &'static str {
     match health {
         Health::Creating => "Pending",

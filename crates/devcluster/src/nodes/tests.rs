@@ -89,3 +89,29 @@ async fn pods_of_a_node_that_is_not_there_wait_for_it() {
     let pods = cluster.wait_for("pods", limit, |pods| phase(pods, "q").is_null()).await.unwrap();
     assert_eq!(phase(&pods, "p"), "Running", "nobody ends it: {pods:#?}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_container_for_debugging_starts_and_leaves_the_others_alone() {
+    let cluster = cluster("stages: []").await;
+    cluster.create(pod("a")).await.unwrap();
+    let ready = |pods: &[Value]| pods[0]["status"]["containerStatuses"][0]["ready"] == true;
+    cluster.wait_for("pods", Duration::from_secs(600), ready).await.unwrap();
+    let mut names = Vec::new();
+    for name in ["first", "second"] {
+        sleep_until(Instant::now() + Duration::from_secs(10)).await;
+        names.push(json!({"name": name, "image": "i"}));
+        let added = json!({"spec": {"ephemeralContainers": names}});
+        cluster.patch(&format!("{PATH}/ephemeralcontainers"), added).await.unwrap();
+        let started = |pods: &[Value]| {
+            let statuses = pods[0]["status"]["ephemeralContainerStatuses"].as_array();
+            statuses.is_some_and(|statuses| {
+                statuses.len() == names.len() && statuses.iter().all(|one| one["state"]["running"].is_object())
+            })
+        };
+        let pods = cluster.wait_for("pods", Duration::from_secs(600), started).await.unwrap();
+        assert!(ready(&pods), "{}", pods[0]["status"]);
+    }
+    let status = &cluster.objects("pods")[0]["status"];
+    let start = |index: usize| status["ephemeralContainerStatuses"][index]["state"]["running"]["startedAt"].clone();
+    assert!(start(0).as_str() < start(1).as_str() && start(0).is_string(), "{status}");
+}

@@ -46,6 +46,36 @@ fn platform() -> String {
 }
 
 impl Server {
+    /// `/`: what else there is.
+    pub(super) fn paths(&self) -> Value {
+        const FIXED: [&str; 15] = [
+            "/.well-known/openid-configuration",
+            "/api",
+            "/apis",
+            "/apis/",
+            "/healthz",
+            "/healthz/ping",
+            "/livez",
+            "/livez/ping",
+            "/openapi/v2",
+            "/openapi/v3",
+            "/openapi/v3/",
+            "/openid/v1/jwks",
+            "/readyz",
+            "/readyz/ping",
+            "/version",
+        ];
+        let mut paths: Vec<String> = FIXED.map(str::to_owned).into();
+        for group in self.registry.groups() {
+            let place = if group.name.is_empty() { "/api".to_owned() } else { format!("/apis/{}", group.name) };
+            paths.extend(group.versions.iter().map(|version| format!("{place}/{version}")));
+            paths.push(place);
+        }
+        paths.sort_unstable();
+        paths.dedup();
+        json!({"paths": paths})
+    }
+
     /// The document of a discovery path; `aggregated` asks for everything in one.
     pub(super) fn discovery(&self, route: &Route, aggregated: bool) -> Result<Value, Status> {
         let unavailable = || Status::new(503, "ServiceUnavailable", "service unavailable");

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use http::header::{
-    ACCEPT, CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderValue, IF_NONE_MATCH, RETRY_AFTER, USER_AGENT, VARY, WARNING,
+    ACCEPT, CACHE_CONTROL, CONTENT_TYPE, ETAG, HOST, HeaderValue, IF_NONE_MATCH, RETRY_AFTER, USER_AGENT, VARY, WARNING,
 };
 use http::request::Parts;
 use http::{Request, Response};
@@ -398,6 +398,12 @@ impl Server {
                 Ok(text(200, if query.flag("verbose").is_some() { "[+]ping ok\nhealthz check passed\n" } else { "ok" }))
             }
             Route::Health(_) => Ok(text(404, "404 page not found\n")),
+            Route::Root => Ok(respond(200, "application/json", Body::whole(self.paths().to_string()))),
+            Route::Issuer => {
+                let host = parts.uri.authority().map_or_else(|| header(parts, &HOST), |authority| authority.as_str());
+                Ok(respond(200, "application/json", Body::whole(self.users.issuer(host).to_string())))
+            }
+            Route::KeySet => Ok(respond(200, "application/jwk-set+json", Body::whole(self.users.key_set().to_string()))),
             Route::Version => Ok(respond(200, "application/json", Body::whole(discovery::version().to_string()))),
             Route::OpenApiV2 => Ok(self.older_openapi(parts)),
             Route::OpenApi(path) if path.is_empty() => {

@@ -129,6 +129,12 @@ pub enum Route {
     OpenApiV2,
     /// `/openapi/v3` and below: the rest of the path.
     OpenApi(String),
+    /// `/`.
+    Root,
+    /// `/.well-known/openid-configuration`.
+    Issuer,
+    /// `/openid/v1/jwks`.
+    KeySet,
     /// `/version`.
     Version,
     /// `/healthz`, `/livez`, `/readyz`, with the name of one check or nothing.
@@ -156,6 +162,9 @@ impl Route {
                 Self::Group((*group).to_owned())
             }
             ["apis", group, version, rest @ ..] => Self::below(registry, group, version, rest),
+            [""] => Self::Root,
+            [".well-known", "openid-configuration"] => Self::Issuer,
+            ["openid", "v1", "jwks"] => Self::KeySet,
             ["version"] => Self::Version,
             ["healthz" | "livez" | "readyz"] => Self::Health(String::new()),
             ["healthz" | "livez" | "readyz", check] => Self::Health((*check).to_owned()),

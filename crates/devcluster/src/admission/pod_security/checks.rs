@@ -293,15 +293,15 @@ fn se_linux_options(pod: &Pod<'_>, minor: u8) -> Option<Violation> {
     let mut is_bad = |security: &Value| {
         let options = &security["seLinuxOptions"];
         let kind = text(&options["type"]);
-        let may_be = ["", "container_t", "container_init_t", "container_kvm_t"].contains(&kind);
-        let bad_type = !may_be && !(minor >= 31 && kind == "container_engine_t");
-        if bad_type {
+        let good_type = ["", "container_t", "container_init_t", "container_kvm_t"].contains(&kind)
+            || minor >= 31 && kind == "container_engine_t";
+        if !good_type {
             types.insert(kind.to_owned());
         }
         let [sets_user, sets_role] = ["user", "role"].map(|field| !text(&options[field]).is_empty());
         user |= sets_user;
         role |= sets_role;
-        bad_type || sets_user || sets_role
+        !good_type || sets_user || sets_role
     };
     let by_pod = is_bad(pod.security());
     let containers = pod.containers_that(|container| is_bad(&container["securityContext"]));

@@ -251,7 +251,8 @@ fn each_check_forbids_what_upstreams_does_and_says_so_in_its_words() {
 #[test]
 fn labels_are_read_by_upstreams_rules() {
     // (labels, enforced, warned of, errors)
-    let cases: [(&[(&str, &str)], &str, &str, &[&str]); 9] = [
+    type Labels = &'static [(&'static str, &'static str)];
+    let cases: [(Labels, &str, &str, &[&str]); 9] = [
         (&[], "privileged:latest", "privileged:latest", &[]),
         (&[("enforce", "restricted")], "restricted:latest", "restricted:latest", &[]),
         (&[("enforce", "baseline"), ("enforce-version", "v1.30")], "baseline:v1.30", "baseline:v1.30", &[]),

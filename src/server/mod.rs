@@ -45,13 +45,12 @@ const MAX_BODY: usize = 1024;
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// The address is taken, or not ours.
-    #[error("failed to create listener: failed to listen on {address}: listen tcp {address}: bind: {}", reason(.source))]
+    #[error("failed to create listener: failed to listen on {address}: listen tcp {address}: bind: {}", reason(.error))]
     Listen {
         /// What was asked for.
         address: SocketAddr,
-        /// Why not.
-        #[source]
-        source: std::io::Error,
+        /// Why not; the text has all of it.
+        error: std::io::Error,
     },
     /// No certificate.
     #[error(transparent)]
@@ -102,7 +101,7 @@ impl Server {
     /// Takes the address of `serving` and prepares its certificate.
     pub(crate) fn bind(serving: &Serving, access: Access, clock: &Clock) -> Result<Self, ServeError> {
         let terms = Terms::new(serving, clock, access.wants_certificates())?;
-        let listener = listen(serving).map_err(|source| ServeError::Listen { address: serving.address, source })?;
+        let listener = listen(serving).map_err(|error| ServeError::Listen { address: serving.address, error })?;
         Ok(Self { listener, terms, access: Arc::new(access) })
     }
 

@@ -115,13 +115,17 @@ async fn a_prometheus_that_scrapes_has_data_for_every_panel_and_raises_no_alarm(
     let Some(program) = prometheus::program("prometheus") else { return };
     let busy = Busy::start().await;
     busy.do_everything_once().await;
-    let mut server = prometheus::Server::start(&program, &busy);
-    let mut waiting: Vec<prometheus::Query> = prometheus::queries().collect();
+    // One that reads text, and one that asks for protobuf, since only that has native histograms.
+    let arguments: [&[&str]; 2] = [&[], &["--enable-feature=native-histograms"]];
+    let start = |arguments| (prometheus::Server::start(&program, &busy, arguments), prometheus::queries().collect::<Vec<_>>());
+    let mut servers = arguments.map(start);
     let started = std::time::Instant::now();
-    while !waiting.is_empty() {
-        assert!(started.elapsed() < crate::support::LIMIT, "no answer as wanted to {waiting:#?}");
+    while servers.iter().any(|(_, waiting)| !waiting.is_empty()) {
+        assert!(started.elapsed() < crate::support::LIMIT, "no answers as wanted to {:#?}", servers.map(|(_, waiting)| waiting));
         busy.do_something().await;
-        waiting.retain(|query| !server.answers(query));
+        for (server, waiting) in &mut servers {
+            waiting.retain(|query| !server.answers(query));
+        }
     }
     busy.stop().await;
 }

@@ -82,7 +82,8 @@ pub(super) struct Server {
 }
 
 impl Server {
-    pub(super) fn start(program: &Path, busy: &Busy) -> Self {
+    /// With further arguments.
+    pub(super) fn start(program: &Path, busy: &Busy, arguments: &[&str]) -> Self {
         let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
         let job = |name: &str, path: &str| {
             format!(
@@ -102,8 +103,9 @@ impl Server {
         let mut program = Program::spawn(
             Command::new(program)
                 .arg(format!("--config.file={}", file.display()))
-                .arg(format!("--storage.tsdb.path={}", busy.secured.home.path().join("series").display()))
-                .arg(format!("--web.listen-address={address}")),
+                .arg(format!("--storage.tsdb.path={}", busy.secured.home.path().join(address.port().to_string()).display()))
+                .arg(format!("--web.listen-address={address}"))
+                .args(arguments),
         );
         program.wait_until("ready", || get(address, "/-/ready").is_some_and(|(head, _)| head.contains(" 200 ")));
         Self { address, program }

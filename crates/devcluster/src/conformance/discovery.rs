@@ -14,6 +14,7 @@ promises! { "discovery":
     aggregated_discovery_tells_parts_and_scopes,
     openapi_tells_who_validates,
     openapi_explains_fields,
+    openapi_comes_in_the_older_form_too,
     the_version_is_told,
     health_is_told,
 }
@@ -141,6 +142,24 @@ async fn openapi_explains_fields(world: &World) -> Outcome {
     holds("with words", text(replicas, "/description").contains("pods"))?;
     let required = spec["required"].as_array().cloned().unwrap_or_default();
     holds("and what is required", required.contains(&json!("selector")) && required.contains(&json!("template")))
+}
+
+async fn openapi_comes_in_the_older_form_too(world: &World) -> Outcome {
+    let older = world.get("/openapi/v2").await?;
+    older.has("/swagger", json!("2.0"))?;
+    let definitions = &older.body["definitions"];
+    let kinds = &definitions["io.k8s.api.apps.v1.Deployment"]["x-kubernetes-group-version-kind"];
+    equal("kinds", kinds, &json!([{"group": "apps", "kind": "Deployment", "version": "v1"}]))?;
+    let containers = &definitions["io.k8s.api.core.v1.PodSpec"]["properties"]["containers"];
+    at(containers, "/x-kubernetes-patch-merge-key", json!("name"))?;
+    at(containers, "/items/$ref", json!("#/definitions/io.k8s.api.core.v1.Container"))?;
+    let patch = &older.body["paths"]["/apis/apps/v1/namespaces/{namespace}/deployments/{name}"]["patch"];
+    at(&find(&patch["parameters"], "/name", "dryRun"), "/in", json!("query"))?;
+    // What client-go asks for.
+    let accept = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+    let message = world.get_as("/openapi/v2", accept).await?;
+    let kind = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
+    equal("the type", &json!(message.header("content-type")), &json!(kind))
 }
 
 async fn the_version_is_told(world: &World) -> Outcome {

@@ -25,6 +25,7 @@
 //! | tables | `tables` |
 //! | users, rights, tokens, reviews | `access` |
 //! | admission: namespaces, quotas, limits, priorities, accounts | `admission` |
+//! | services, autoscalers, requests for certificates | `kinds` |
 //! | custom resources, in all of this | `custom` |
 //!
 //! What kubectl makes of it is tested with kubectl itself (`tests/kubectl.rs` of the manager). Who shows wrong credentials cannot be
@@ -53,6 +54,7 @@ mod defaulting;
 mod deletion;
 mod discovery;
 mod evicting;
+mod kinds;
 mod metadata;
 mod parts;
 mod patching;
@@ -117,6 +119,7 @@ pub fn checks() -> impl Iterator<Item = &'static Check> {
         tables::CHECKS,
         access::CHECKS,
         admission::CHECKS,
+        kinds::CHECKS,
         custom::CHECKS,
     ];
     areas.into_iter().flatten()

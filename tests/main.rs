@@ -6,6 +6,7 @@ mod chart;
 mod cli;
 mod commands;
 mod conformance;
+mod connections;
 mod custom;
 mod dev;
 mod election;

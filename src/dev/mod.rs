@@ -16,6 +16,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use crate::duration::{GoDuration, ParseDurationError};
+use crate::limits;
 use crate::logs::{self, LogFormat};
 
 /// Runs a subcommand with what follows it on the command line.
@@ -43,6 +44,7 @@ fn parse<A: Parser>(name: &str, arguments: Vec<String>) -> Result<A, ExitCode> {
 /// Runs `work` to its end. The log is for what goes wrong, or for who asks for more.
 fn finish<E: Display>(verbosity: i64, work: impl Future<Output = Result<(), E>>) -> ExitCode {
     logs::init(LogFormat::Text, if verbosity == 0 { logs::WARNINGS_ONLY } else { verbosity }, None);
+    limits::raise_open_files();
     match tokio::runtime::Runtime::new() {
         Ok(runtime) => match runtime.block_on(work) {
             Ok(()) => ExitCode::SUCCESS,

@@ -185,7 +185,9 @@ impl Listening {
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%error, "TCP_NODELAY could not be set");
         }
-        let stream = match tokio::time::timeout(HANDSHAKE_LIMIT, self.acceptor.accept(stream)).await {
+        let handshake = tokio::time::timeout(HANDSHAKE_LIMIT, self.acceptor.accept(stream));
+        let Some(handshake) = self.stop.run_until_cancelled(handshake).await else { return };
+        let stream = match handshake {
             Ok(Ok(stream)) => stream,
             Ok(Err(error)) => return tracing::debug!(%error, "TLS handshake failed"),
             Err(_) => return tracing::debug!("TLS handshake took too long"),

@@ -1,0 +1,262 @@
+//! Patches that do not apply, and changes that may not be.
+
+use serde_json::{Value, json};
+
+use crate::cases::{APPLY, DEPLOYMENT, JSON, JSON_PATCH, MAP, MERGE, POD, PODS, STRATEGIC, WIDGETS, case, cluster, refused};
+
+#[tokio::test]
+async fn patches_that_do_not_apply() {
+    let cluster = cluster().await;
+    let failed = "the server rejected our request due to an error in our request";
+    let cases = [
+        case("a failing test", ("PATCH", POD), JSON_PATCH, r#"[{"op":"test","path":"/spec/nodeName","value":"n"}]"#)
+            .is(422, "Invalid", failed),
+        case(
+            "half of it works",
+            ("PATCH", POD),
+            JSON_PATCH,
+            r#"[{"op":"add","path":"/metadata/labels","value":{"a":"b"}},{"op":"remove","path":"/nope"}]"#,
+        )
+        .is(422, "Invalid", failed),
+        case("an unknown operation", ("PATCH", POD), JSON_PATCH, r#"[{"op":"frob","path":"/spec"}]"#).is(422, "Invalid", failed),
+        case("a path that is none", ("PATCH", POD), JSON_PATCH, r#"[{"op":"add","path":"spec","value":1}]"#)
+            .is(422, "Invalid", failed),
+        case("an index past the end", ("PATCH", POD), JSON_PATCH, r#"[{"op":"add","path":"/spec/containers/9","value":{}}]"#)
+            .is(422, "Invalid", failed),
+        case(
+            "an index past all numbers",
+            ("PATCH", POD),
+            JSON_PATCH,
+            r#"[{"op":"add","path":"/spec/containers/99999999999999999999","value":{}}]"#,
+        )
+        .is(422, "Invalid", failed),
+        case("the whole object taken away", ("PATCH", POD), JSON_PATCH, r#"[{"op":"replace","path":"","value":null}]"#)
+            .is(422, "Invalid", ""),
+        case("no list", ("PATCH", POD), JSON_PATCH, r#"{"op":"add"}"#).is(400, "BadRequest", "cannot unmarshal object"),
+        case(
+            "too many",
+            ("PATCH", POD),
+            JSON_PATCH,
+            format!("[{}]", vec![r#"{"op":"test","path":"/kind","value":"Pod"}"#; 10_001].join(",")),
+        )
+        .is(413, "RequestEntityTooLarge", "10000"),
+        case("a merge patch that is a list", ("PATCH", POD), MERGE, "[]").is(400, "BadRequest", ""),
+        case("a merge patch cut off", ("PATCH", POD), MERGE, "{\"spec\":").is(400, "BadRequest", ""),
+        case("a result of another type", ("PATCH", POD), MERGE, r#"{"spec":{"containers":"x"}}"#).is(422, "Invalid", "patch"),
+        case("metadata taken away", ("PATCH", POD), MERGE, r#"{"metadata":null}"#).is(422, "Invalid", ""),
+        case("another kind", ("PATCH", POD), MERGE, r#"{"kind":"Secret"}"#).is(422, "Invalid", ""),
+        case("another name", ("PATCH", POD), MERGE, r#"{"metadata":{"name":"b"}}"#).is(
+            400,
+            "BadRequest",
+            "does not match the name on the URL",
+        ),
+        case("another namespace", ("PATCH", POD), MERGE, r#"{"metadata":{"namespace":"b"}}"#).is(
+            400,
+            "BadRequest",
+            "does not match the namespace",
+        ),
+        case("another uid", ("PATCH", POD), MERGE, r#"{"metadata":{"uid":"1"}}"#).is(422, "Invalid", "field is immutable"),
+        case("an old version", ("PATCH", POD), MERGE, r#"{"metadata":{"resourceVersion":"1"}}"#).is(
+            409,
+            "Conflict",
+            "the object has been modified",
+        ),
+        case("a version that is none", ("PATCH", POD), MERGE, r#"{"metadata":{"resourceVersion":"x"}}"#).is(500, "", ""),
+        case("an element without its key", ("PATCH", POD), STRATEGIC, r#"{"spec":{"containers":[{"image":"x"}]}}"#).is(
+            500,
+            "",
+            "does not contain declared merge key: name",
+        ),
+        case("a directive there is not", ("PATCH", POD), STRATEGIC, r#"{"spec":{"$patch":"frobnicate"}}"#).is(500, "", ""),
+        case(
+            "an order of what is not there",
+            ("PATCH", POD),
+            STRATEGIC,
+            r#"{"spec":{"$setElementOrder/containers":7,"containers":[{"name":"c"}]}}"#,
+        )
+        .is(400, "BadRequest", "invalid patch format of setElementOrder list"),
+        case("a patch of what is not there", ("PATCH", &format!("{PODS}/nobody")), MERGE, "{}").is(
+            404,
+            "NotFound",
+            "pods \"nobody\" not found",
+        ),
+        case(
+            "applied managed fields",
+            ("PATCH", &format!("{MAP}?fieldManager=m")),
+            APPLY,
+            r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"managedFields":[{}]}}"#,
+        )
+        .is(400, "BadRequest", "metadata.managedFields must be nil"),
+    ];
+    refused(&cluster, &cases).await;
+}
+
+#[tokio::test]
+async fn changes_that_may_not_be() {
+    let cluster = cluster().await;
+    let at = |plural: &str| cluster.path(plural, "default", "a");
+    let widget = format!("{WIDGETS}/a");
+    cluster.patch(&widget, json!({"metadata": {"finalizers": ["a.dev/keep"]}})).await.unwrap();
+    cluster.delete(&widget).await.unwrap();
+    let bind = |node: &str| json!({"metadata": {"name": "a"}, "target": {"kind": "Node", "name": node}}).to_string();
+    cluster.call(http::Method::POST, &format!("{POD}/binding"), JSON, bind("n")).await.unwrap();
+    let scale = json!({"metadata": {"name": "a"}, "spec": {"replicas": -1}}).to_string();
+    let cases = [
+        case(
+            "a selector",
+            ("PATCH", DEPLOYMENT),
+            MERGE,
+            r#"{"spec":{"selector":{"matchLabels":{"x":"y"}},"template":{"metadata":{"labels":{"x":"y"}}}}}"#,
+        )
+        .is(422, "Invalid", "field is immutable"),
+        case("a Job's template", ("PATCH", &at("jobs")), MERGE, r#"{"spec":{"template":{"spec":{"hostNetwork":true}}}}"#).is(
+            422,
+            "Invalid",
+            "field is immutable",
+        ),
+        case(
+            "a container's name",
+            ("PATCH", POD),
+            JSON_PATCH,
+            r#"[{"op":"replace","path":"/spec/containers/0/name","value":"d"}]"#,
+        )
+        .is(422, "Invalid", "pod updates may not change fields other than"),
+        case("a Service's address", ("PATCH", &at("services")), MERGE, r#"{"spec":{"clusterIP":"10.96.7.7"}}"#).is(
+            422,
+            "Invalid",
+            "may not change once set",
+        ),
+        case("a Secret's type", ("PATCH", &at("secrets")), MERGE, r#"{"type":"x"}"#).is(422, "Invalid", "field is immutable"),
+        case("what is immutable", ("PATCH", MAP), MERGE, r#"{"data":{"k":"w"}}"#).is(
+            422,
+            "Invalid",
+            "field is immutable when `immutable` is set",
+        ),
+        case("immutability itself", ("PATCH", MAP), MERGE, r#"{"immutable":false}"#).is(
+            422,
+            "Invalid",
+            "field is immutable when `immutable` is set",
+        ),
+        case(
+            "a finalizer for what goes",
+            ("PATCH", &widget),
+            MERGE,
+            r#"{"metadata":{"finalizers":["a.dev/keep","b.dev/more"]}}"#,
+        )
+        .is(422, "Invalid", "no new finalizers can be added if the object is being deleted"),
+        case("a second node", ("POST", &format!("{POD}/binding")), JSON, bind("m")).is(
+            409,
+            "Conflict",
+            "is already assigned to node \"n\"",
+        ),
+        case("fewer than none", ("PUT", &format!("{DEPLOYMENT}/scale")), JSON, scale).is(
+            422,
+            "Invalid",
+            "must be greater than or equal to 0",
+        ),
+        case("a namespace of the system", ("DELETE", "/api/v1/namespaces/kube-system"), "", "").is(
+            403,
+            "Forbidden",
+            "this namespace may not be deleted",
+        ),
+        case(
+            "a namespace that is not going",
+            ("PATCH", "/api/v1/namespaces/default/status"),
+            MERGE,
+            r#"{"status":{"phase":"Terminating"}}"#,
+        )
+        .is(422, "Invalid", "may only be 'Active' if `deletionTimestamp` is empty"),
+        case("the end of what is going", ("PATCH", &widget), MERGE, r#"{"metadata":{"deletionTimestamp":null}}"#).is(200, "", ""),
+        case("completions of a Job", ("PATCH", &at("jobs")), MERGE, r#"{"spec":{"completions":7}}"#).is(
+            422,
+            "Invalid",
+            "field is immutable",
+        ),
+        case(
+            "a container of a pod",
+            ("PATCH", POD),
+            JSON_PATCH,
+            r#"[{"op":"add","path":"/spec/containers/-","value":{"name":"d","image":"i"}}]"#,
+        )
+        .is(422, "Invalid", "pod updates may not add or remove containers"),
+        case("a policy there is not", ("DELETE", MAP), JSON, r#"{"propagationPolicy":"Foo"}"#).is(
+            422,
+            "Invalid",
+            "Unsupported value: \"Foo\"",
+        ),
+        case("two policies", ("DELETE", MAP), JSON, r#"{"propagationPolicy":"Orphan","orphanDependents":true}"#).is(
+            422,
+            "Invalid",
+            "cannot be both set",
+        ),
+        case("the uid of another", ("DELETE", MAP), JSON, r#"{"preconditions":{"uid":"x"}}"#).is(
+            409,
+            "Conflict",
+            "the UID in the precondition",
+        ),
+        case("options of another type", ("DELETE", MAP), JSON, r#"{"gracePeriodSeconds":"x"}"#).is(400, "BadRequest", ""),
+        case("an eviction of another", ("POST", &format!("{POD}/eviction")), JSON, r#"{"metadata":{"name":"b"}}"#).is(
+            400,
+            "BadRequest",
+            "name in URL does not match",
+        ),
+        case(
+            "a pod as eviction",
+            ("POST", &format!("{POD}/eviction")),
+            JSON,
+            r#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a"}}"#,
+        )
+        .is(400, "BadRequest", "unknown conversion"),
+        case(
+            "an eviction of what was there before",
+            ("POST", &format!("{POD}/eviction")),
+            JSON,
+            r#"{"metadata":{"name":"a"},"deleteOptions":{"preconditions":{"uid":"u"}}}"#,
+        )
+        .is(409, "Conflict", "the UID in the precondition"),
+        case("a token for a moment", ("POST", "/api/v1/namespaces/default/serviceaccounts/none/token"), JSON, "{}")
+            .is(404, "NotFound", ""),
+    ];
+    refused(&cluster, &cases).await;
+}
+
+#[tokio::test]
+async fn addresses_of_services_are_given_once() {
+    let cluster = cluster().await;
+    let service = |name: &str, spec: Value| json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "namespace": "default"}, "spec": spec});
+    let ports = json!([{"port": 80, "nodePort": 30_001}]);
+    let asked = json!({"type": "NodePort", "clusterIP": "10.96.0.4", "ports": ports});
+    cluster.create(service("b", asked.clone())).await.unwrap();
+    // (what is asked for, the refusal)
+    let refusals = [
+        (
+            asked,
+            "spec.clusterIPs: Invalid value: [\"10.96.0.4\"]: failed to allocate IP 10.96.0.4: provided IP is already allocated",
+        ),
+        (
+            json!({"type": "NodePort", "ports": ports}),
+            "spec.ports[0].nodePort: Invalid value: 30001: provided port is already allocated",
+        ),
+        (
+            json!({"type": "NodePort", "ports": [{"port": 80, "nodePort": 80}]}),
+            "spec.ports[0].nodePort: Invalid value: 80: provided port is not in the valid range. The range of valid ports is 30000-32767",
+        ),
+        (
+            json!({"clusterIP": "10.0.0.4", "ports": [{"port": 80}]}),
+            "the provided IP (10.0.0.4) is not in the valid range. The range of valid IPs is 10.96.0.0/16",
+        ),
+        (json!({"clusterIP": "ten", "ports": [{"port": 80}]}), "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"),
+    ];
+    for (spec, why) in refusals {
+        let refused = cluster.create(service("c", spec)).await.unwrap_err();
+        assert_eq!(refused.code, 422, "{why}");
+        assert!(refused.message.contains(why), "{}", refused.message);
+    }
+    let mut given = std::collections::BTreeSet::new();
+    for name in ["d", "e", "f"] {
+        let made = cluster.create(service(name, json!({"type": "NodePort", "ports": [{"port": 80}]}))).await.unwrap();
+        given.insert((made["spec"]["clusterIP"].to_string(), made["spec"]["ports"][0]["nodePort"].as_u64()));
+        assert!(made["spec"]["clusterIP"] != "10.96.0.4" && made["spec"]["ports"][0]["nodePort"] != 30_001, "{made}");
+    }
+    assert_eq!(given.len(), 3);
+}

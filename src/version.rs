@@ -1,5 +1,7 @@
 //! Which Kubernetes this is equal to, and which Steersman it is.
 
+use crate::config::Releases;
+
 /// The component we stand in for; its name is in user agents, texts and files.
 pub const COMPONENT: &str = "kube-controller-manager";
 
@@ -36,14 +38,15 @@ pub(crate) fn raw() -> String {
 }
 
 /// What `/version` serves, in the form of an API server's.
-pub(crate) fn document() -> String {
+pub(crate) fn document(releases: Releases) -> String {
+    let (emulated, compatible) = (releases.emulated.parts(), releases.oldest_compatible.parts());
     let version = serde_json::json!({
         "major": "1",
         "minor": "36",
-        "emulationMajor": "1",
-        "emulationMinor": "36",
-        "minCompatibilityMajor": "1",
-        "minCompatibilityMinor": "35",
+        "emulationMajor": emulated.0,
+        "emulationMinor": emulated.1,
+        "minCompatibilityMajor": compatible.0,
+        "minCompatibilityMinor": compatible.1,
         "gitVersion": GIT_VERSION,
         "gitCommit": format!("steersman-{STEERSMAN}"),
         "gitTreeState": "",

@@ -20,6 +20,11 @@ const NEWEST: Release = Release { major: 1, minor: 36 };
 const OLDEST: Release = Release { major: 1, minor: 33 };
 
 impl Release {
+    /// Both numbers, as texts.
+    pub(crate) fn parts(self) -> (String, String) {
+        (self.major.to_string(), self.minor.to_string())
+    }
+
     fn previous(self) -> Self {
         Self { minor: self.minor.saturating_sub(1), ..self }
     }

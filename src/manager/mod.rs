@@ -73,6 +73,7 @@ impl Manager {
                     shown: config.metrics.clone().into(),
                     configz: config.configz().into(),
                     zpages: Zpages::new(config.options(), &config.features, clock.clone()),
+                    releases: config.features.releases,
                     debug: debug.clone(),
                     verbosity: None,
                     started,

@@ -30,7 +30,7 @@ use tokio::time::Instant;
 use connection::{HEAD, Terms, listen};
 
 use crate::access::{Access, NOSNIFF, Peer, text};
-use crate::config::{MetricsSettings, Serving};
+use crate::config::{MetricsSettings, Releases, Serving};
 use crate::exposition;
 use crate::health::{HealthChecks, Probe};
 use crate::logs::Verbosity;
@@ -82,6 +82,8 @@ pub struct Endpoints {
     pub configz: Arc<str>,
     /// `/flagz` and `/statusz`.
     pub zpages: Zpages,
+    /// What `/version` says besides what never changes.
+    pub releases: Releases,
     /// Debug pages of controllers.
     pub debug: DebugPages,
     /// What `/debug/flags/v` sets; it is not there without.
@@ -275,8 +277,8 @@ async fn set_verbosity(state: State<Endpoints>, request: Request) -> Response {
     }
 }
 
-async fn version() -> Response {
-    ([(header::CONTENT_TYPE, "application/json"), NOSNIFF], version::document()).into_response()
+async fn version(State(endpoints): State<Endpoints>) -> Response {
+    ([(header::CONTENT_TYPE, "application/json"), NOSNIFF], version::document(endpoints.releases)).into_response()
 }
 
 async fn metrics(State(endpoints): State<Endpoints>, request: Request) -> Response {
@@ -325,6 +327,7 @@ mod tests {
             shown: Arc::new(MetricsSettings { disabled: ["version_info".to_owned()].into(), ..MetricsSettings::default() }),
             configz: "{}".into(),
             zpages: Zpages::new(&options, &features, Clock::system()),
+            releases: features.releases,
             debug: debug_pages(),
             verbosity: None,
             started: 7,
@@ -432,6 +435,7 @@ mod tests {
             (&version["major"], &version["minor"], &version["gitVersion"]),
             (&"1".into(), &"36".into(), &"v1.36.2".into())
         );
+        assert_eq!((&version["emulationMinor"], &version["minCompatibilityMinor"]), (&"36".into(), &"35".into()));
     }
 
     #[tokio::test]

@@ -28,6 +28,8 @@ pub(super) fn apply(type_name: &str, fields: &mut Fields) {
         "core.ServicePort" => target_port(fields),
         "core.ServiceSpec" => ip_families(fields),
         "core.Volume" => empty_volume(fields),
+        "flowcontrol.FlowSchemaSpec" => not_zero(fields, &[("matchingPrecedence", 1000)]),
+        "flowcontrol.QueuingConfiguration" => not_zero(fields, &[("handSize", 8), ("queues", 64), ("queueLengthLimit", 50)]),
         "networking.NetworkPolicySpec" => policy_types(fields),
         _ => {}
     }
@@ -49,6 +51,15 @@ fn definition_names(fields: &mut Fields) {
 fn set_if_unset(fields: &mut Fields, name: &str, value: Value) {
     if is_unset(fields, name) {
         fields.insert(name.to_owned(), value);
+    }
+}
+
+/// Numbers that stand for others when they are zero.
+fn not_zero(fields: &mut Fields, defaults: &[(&str, i64)]) {
+    for (name, value) in defaults {
+        if fields.get(*name).is_none_or(|now| now.is_null() || now == 0) {
+            fields.insert((*name).to_owned(), json!(value));
+        }
     }
 }
 

@@ -211,3 +211,54 @@ fn the_templates_of_a_daemon_set_are_counted() {
         assert_eq!(count(&new), expected, "{pointer}");
     }
 }
+
+#[test]
+fn kinds_that_others_act_on_are_completed_too() {
+    // (kind, object, pointer, what is there)
+    let cases = [
+        (
+            "ValidatingWebhookConfiguration",
+            json!({"webhooks": [{"name": "a", "clientConfig": {"service": {"name": "s", "namespace": "n"}}, "rules": [{"operations": ["CREATE"]}]}]}),
+            "/webhooks/0",
+            json!({"name": "a", "clientConfig": {"service": {"namespace": "n", "name": "s", "port": 443}},
+                "rules": [{"operations": ["CREATE"], "scope": "*"}], "failurePolicy": "Fail", "matchPolicy": "Equivalent",
+                "namespaceSelector": {}, "objectSelector": {}, "sideEffects": null, "timeoutSeconds": 10, "admissionReviewVersions": null}),
+        ),
+        ("FlowSchema", json!({"spec": {}}), "/spec/matchingPrecedence", json!(1000)),
+        (
+            "PriorityLevelConfiguration",
+            json!({"spec": {"type": "Limited", "limited": {"limitResponse": {"type": "Queue", "queuing": {"queues": 7}}}}}),
+            "/spec/limited",
+            json!({"nominalConcurrencyShares": 30, "limitResponse": {"type": "Queue", "queuing": {"queues": 7, "handSize": 8, "queueLengthLimit": 50}},
+                "lendablePercent": 0}),
+        ),
+        (
+            "ResourceClaim",
+            json!({"spec": {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "c"}}]}}}),
+            "/spec/devices/requests/0/exactly",
+            json!({"deviceClassName": "c", "allocationMode": "ExactCount", "count": 1}),
+        ),
+        (
+            "CSIDriver",
+            json!({"spec": {"attachRequired": false}}),
+            "/spec",
+            json!({"attachRequired": false, "podInfoOnMount": false, "volumeLifecycleModes": ["Persistent"], "storageCapacity": false,
+                "fsGroupPolicy": "ReadWriteOnceWithFSType", "requiresRepublish": false, "seLinuxMount": false}),
+        ),
+        ("IngressClass", json!({"spec": {"parameters": {"kind": "K", "name": "n"}}}), "/spec/parameters/scope", json!("Cluster")),
+        ("APIService", json!({"spec": {"service": {"name": "s"}}}), "/spec/service/port", json!(443)),
+        (
+            "HorizontalPodAutoscaler",
+            json!({"apiVersion": "autoscaling/v2", "spec": {"behavior": {"scaleUp": {"selectPolicy": "Min"}}}}),
+            "/spec/behavior",
+            json!({
+                "scaleUp": {"stabilizationWindowSeconds": 0, "selectPolicy": "Min", "policies": [
+                    {"type": "Pods", "value": 4, "periodSeconds": 15}, {"type": "Percent", "value": 100, "periodSeconds": 15}]},
+                "scaleDown": {"selectPolicy": "Max", "policies": [{"type": "Percent", "value": 100, "periodSeconds": 15}]},
+            }),
+        ),
+    ];
+    for (kind, object, pointer, expected) in cases {
+        assert_eq!(applied(kind, object).pointer(pointer), Some(&expected), "{kind}");
+    }
+}

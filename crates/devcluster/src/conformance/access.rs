@@ -174,7 +174,7 @@ async fn accounts_get_tokens(world: &World) -> Outcome {
     at(&answer.body, "/metadata/name", json!("robot"))?;
     at(&answer.body, "/metadata/namespace", json!(world.namespace))?;
     at(&answer.body, "/spec/expirationSeconds", json!(3600))?;
-    holds("of this account", made["metadata"]["uid"].is_string())?;
+    at(&answer.body, "/metadata/uid", made["metadata"]["uid"].clone())?;
     let missing = world.post(&world.core("serviceaccounts/nobody/token"), &json!({})).await?;
     missing.refuses(404, "NotFound", "serviceaccounts \"nobody\" not found")
 }

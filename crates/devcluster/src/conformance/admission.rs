@@ -63,7 +63,10 @@ async fn objects_are_counted_against_quotas(world: &World) -> Outcome {
     // Before it was counted for the first time, everything is refused, in other words.
     let refused = world.until(403, async || world.post(&world.core("secrets?dryRun=All"), &secret).await).await?;
     refused.refuses(403, "Forbidden", "secrets \"a\" is forbidden: ")?;
-    refused.refuses(403, "Forbidden", "quota: none")
+    refused.refuses(403, "Forbidden", "quota: none")?;
+    let exceeded = "exceeded quota: none, requested: secrets=1, used: secrets=0, limited: secrets=0";
+    let message = refused.message();
+    holds("it is told how", message.contains(exceeded) || message.contains("status unknown for quota: none, resources: secrets"))
 }
 
 async fn containers_get_the_limits_of_their_namespace(world: &World) -> Outcome {

@@ -21,6 +21,7 @@ promises! { "defaulting":
     services_without_an_address_are_completed,
     namespaces_are_completed,
     secrets_are_completed,
+    nodes_are_completed,
     some_kinds_are_stored_as_they_come,
 }
 
@@ -247,10 +248,19 @@ async fn secrets_are_completed(world: &World) -> Outcome {
     at(&made, "/stringData", Value::Null)
 }
 
+async fn nodes_are_completed(world: &World) -> Outcome {
+    let node = completed(world, "/api/v1/nodes", &json!({"metadata": {"name": world.namespace}})).await?;
+    at(&node, "/status/daemonEndpoints", json!({"kubeletEndpoint": {"Port": 0}}))?;
+    at(&node, "/status/nodeInfo/kubeletVersion", json!(""))
+}
+
 async fn some_kinds_are_stored_as_they_come(world: &World) -> Outcome {
     let lease = completed(world, &world.group("coordination.k8s.io/v1", "leases"), &json!({})).await?;
     at(&lease, "/spec", json!({}))?;
     let spec = json!({"minAvailable": 1, "selector": {"matchLabels": {"a": "b"}}});
     let budget = completed(world, &world.group("policy/v1", "poddisruptionbudgets"), &json!({"spec": spec})).await?;
-    at(&budget, "/spec", spec)
+    at(&budget, "/spec", spec)?;
+    let about = json!({"kind": "Pod", "namespace": world.namespace});
+    let event = completed(world, &world.core("events"), &json!({"involvedObject": about})).await?;
+    holds("times nobody told are null", event.get("firstTimestamp") == Some(&Value::Null))
 }

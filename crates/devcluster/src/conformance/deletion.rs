@@ -14,7 +14,9 @@ promises! { "deletion":
     preconditions_are_kept,
     preconditions_of_namespaces_are_told_in_other_words,
     policies_become_finalizers,
+    some_kinds_orphan_what_is_theirs_unless_told_otherwise,
     policies_may_be_in_the_query,
+    a_deletion_that_takes_its_dependents_along_is_accepted,
     options_that_make_no_sense_are_refused,
     unscheduled_pods_go_at_once,
     pods_that_ended_go_at_once,
@@ -129,6 +131,33 @@ async fn policies_become_finalizers(world: &World) -> Outcome {
         world.merge(&path, &json!({"metadata": {"finalizers": null}})).await?.ok()?;
     }
     Ok(())
+}
+
+async fn some_kinds_orphan_what_is_theirs_unless_told_otherwise(world: &World) -> Outcome {
+    let template = super::world::workload_spec("a")["template"].clone();
+    let mut never = template.clone();
+    never["spec"]["restartPolicy"] = json!("Never");
+    let cases = [
+        (world.core("replicationcontrollers"), json!({"replicas": 0, "template": template})),
+        (world.group("batch/v1", "jobs"), json!({"suspend": true, "template": never})),
+    ];
+    for (path, spec) in cases {
+        let object = json!({"metadata": {"name": "a", "finalizers": [KEEP]}, "spec": spec});
+        let one = format!("{path}/a");
+        world.keeps(&one);
+        world.post(&path, &object).await?.created()?;
+        let kept = world.delete(&one).await?;
+        let finalizers = kept.ok()?["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
+        holds(&format!("{path} orphans"), finalizers.contains(&json!("orphan")))?;
+    }
+    Ok(())
+}
+
+/// The code tells what older clients have to know: it is not gone yet.
+async fn a_deletion_that_takes_its_dependents_along_is_accepted(world: &World) -> Outcome {
+    world.map("a", json!({"finalizers": [KEEP]}), json!({})).await?;
+    let kept = world.delete_with(&world.core("configmaps/a"), &json!({"orphanDependents": false})).await?;
+    at(kept.is(202, "")?, "/kind", json!("ConfigMap"))
 }
 
 async fn policies_may_be_in_the_query(world: &World) -> Outcome {

@@ -13,6 +13,7 @@ promises! { "evicting":
     a_budget_that_allows_it_lets_a_pod_go,
     a_budget_without_disruptions_left_refuses,
     an_unready_pod_may_go_where_the_budget_says_so,
+    an_unready_pod_may_go_where_enough_others_are_healthy,
     two_budgets_for_one_pod_are_too_many,
 }
 
@@ -24,10 +25,10 @@ async fn evict(world: &World, name: &str) -> Result<Answer, Broken> {
 }
 
 /// A pod that runs, or so it is said, and that stays when it is deleted.
-async fn running(world: &World, ready: &str) -> Outcome {
-    world.pod("a", json!({"labels": {"app": APP}, "finalizers": [KEEP]})).await?;
+async fn running(world: &World, name: &str, ready: &str) -> Outcome {
+    world.pod(name, json!({"labels": {"app": APP}, "finalizers": [KEEP]})).await?;
     let status = json!({"phase": "Running", "conditions": [{"type": "Ready", "status": ready}]});
-    world.merge(&world.core("pods/a/status"), &json!({"status": status})).await?.ok().map(|_| ())
+    world.merge(&world.core(&format!("pods/{name}/status")), &json!({"status": status})).await?.ok().map(|_| ())
 }
 
 /// A budget with the status that its controller gives it too, if there is one.
@@ -81,13 +82,15 @@ async fn a_pod_that_does_not_run_needs_no_budget(world: &World) -> Outcome {
 }
 
 async fn a_budget_that_allows_it_lets_a_pod_go(world: &World) -> Outcome {
-    running(world, "True").await?;
+    running(world, "a", "True").await?;
     budget(world, "a", json!({"minAvailable": 0}), 1, 0).await?;
     // Somebody may count at the same moment, and before the pod was seen to be ready.
     let evicted = world.until(201, async || evict(world, "a").await).await?;
     at(evicted.created()?, "/status", json!("Success"))?;
     let pod = world.get(&world.core("pods/a")).await?;
     holds("it is being deleted", pod.ok()?["metadata"]["deletionTimestamp"].is_string())?;
+    let budget = world.get(&world.group("policy/v1", "poddisruptionbudgets/a")).await?;
+    at(budget.ok()?, "/status/disruptionsAllowed", json!(0))?;
     let conditions = pod.body["status"]["conditions"].as_array().cloned().unwrap_or_default();
     let why = conditions.iter().find(|condition| condition["type"] == "DisruptionTarget").cloned().unwrap_or_default();
     let shown = json!([why["status"], why["reason"], why["message"]]);
@@ -95,7 +98,7 @@ async fn a_budget_that_allows_it_lets_a_pod_go(world: &World) -> Outcome {
 }
 
 async fn a_budget_without_disruptions_left_refuses(world: &World) -> Outcome {
-    running(world, "True").await?;
+    running(world, "a", "True").await?;
     budget(world, "a", json!({"minAvailable": 1}), 1, 1).await?;
     let refused = evict(world, "a").await?;
     refused.refuses(429, "TooManyRequests", "Cannot evict pod as it would violate the pod's disruption budget.")?;
@@ -110,7 +113,7 @@ async fn a_budget_without_disruptions_left_refuses(world: &World) -> Outcome {
 }
 
 async fn an_unready_pod_may_go_where_the_budget_says_so(world: &World) -> Outcome {
-    running(world, "False").await?;
+    running(world, "a", "False").await?;
     budget(world, "a", json!({"minAvailable": 1}), 0, 1).await?;
     evict(world, "a").await?.is(429, "TooManyRequests")?;
     let always = json!({"spec": {"unhealthyPodEvictionPolicy": "AlwaysAllow"}});
@@ -118,8 +121,16 @@ async fn an_unready_pod_may_go_where_the_budget_says_so(world: &World) -> Outcom
     world.until(201, async || evict(world, "a").await).await?.created().map(|_| ())
 }
 
+async fn an_unready_pod_may_go_where_enough_others_are_healthy(world: &World) -> Outcome {
+    running(world, "a", "False").await?;
+    running(world, "b", "True").await?;
+    budget(world, "a", json!({"minAvailable": 1}), 1, 1).await?;
+    world.until(201, async || evict(world, "a").await).await?.created()?;
+    evict(world, "b").await?.is(429, "TooManyRequests").map(|_| ())
+}
+
 async fn two_budgets_for_one_pod_are_too_many(world: &World) -> Outcome {
-    running(world, "True").await?;
+    running(world, "a", "True").await?;
     for name in ["a", "b"] {
         budget(world, name, json!({"minAvailable": 0}), 1, 0).await?;
     }

@@ -18,6 +18,7 @@ promises! { "metadata":
     generations_count_changes_of_the_spec,
     generations_of_workloads_leave_out_metadata,
     generations_of_pods_count_the_begin_of_their_end,
+    generations_count_the_begin_of_any_end_that_takes_time,
     generations_that_nobody_counts_are_stored_as_they_come,
     templates_of_daemon_sets_are_counted,
 }
@@ -197,6 +198,15 @@ async fn generations_of_pods_count_the_begin_of_their_end(world: &World) -> Outc
     let condition = json!({"status": {"message": "x"}});
     at(world.merge(&format!("{path}/status"), &condition).await?.ok()?, "/metadata/generation", json!(2))?;
     at(world.delete(&path).await?.ok()?, "/metadata/generation", json!(3))
+}
+
+async fn generations_count_the_begin_of_any_end_that_takes_time(world: &World) -> Outcome {
+    let budgets = world.group("policy/v1", "poddisruptionbudgets");
+    let spec = json!({"minAvailable": 1, "selector": {"matchLabels": {"a": "b"}}});
+    world.keeps(format!("{budgets}/a"));
+    world.post(&budgets, &json!({"metadata": {"name": "a", "finalizers": [KEEP]}, "spec": spec})).await?.created()?;
+    at(world.delete(&format!("{budgets}/a")).await?.ok()?, "/metadata/generation", json!(2))?;
+    at(world.delete(&format!("{budgets}/a")).await?.ok()?, "/metadata/generation", json!(2))
 }
 
 async fn generations_that_nobody_counts_are_stored_as_they_come(world: &World) -> Outcome {

@@ -140,6 +140,7 @@ async fn lists_of_pods_merge_by_their_keys(world: &World) -> Outcome {
         ("/imagePullSecrets", json!({"name": "x"}), json!({"name": "y"}), BOTH),
         ("/hostAliases", json!({"ip": "10.0.0.1", "hostnames": ["x"]}), json!({"ip": "10.0.0.2", "hostnames": ["y"]}), BOTH),
         ("/topologySpreadConstraints", spread("x"), spread("y"), BOTH),
+        ("/schedulingGates", json!({"name": "a.b/x"}), json!({"name": "a.b/y"}), BOTH),
         ("/tolerations", tolerated("x"), tolerated("y"), SECOND),
         ("/readinessGates", json!({"conditionType": "x"}), json!({"conditionType": "y"}), SECOND),
     ];

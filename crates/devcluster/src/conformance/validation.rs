@@ -21,6 +21,7 @@ promises! { "validation":
     frozen_data_stays,
     little_of_a_pod_changes,
     selectors_of_controllers_may_change,
+    phases_of_namespaces_follow_their_deletion,
     addresses_of_services_stay,
 }
 
@@ -323,6 +324,12 @@ async fn selectors_of_controllers_may_change(world: &World) -> Outcome {
     let change = json!({"spec": {"selector": labels, "template": {"metadata": {"labels": labels}}}});
     let changed = world.merge(&world.core("replicationcontrollers/a"), &change).await?;
     at(changed.ok()?, "/spec/selector", labels)
+}
+
+async fn phases_of_namespaces_follow_their_deletion(world: &World) -> Outcome {
+    let path = format!("/api/v1/namespaces/{}/status", world.namespace);
+    let refused = world.merge(&path, &json!({"status": {"phase": "Terminating"}})).await?;
+    refused.invalid("may only be 'Active' if `deletionTimestamp` is empty")
 }
 
 async fn addresses_of_services_stay(world: &World) -> Outcome {

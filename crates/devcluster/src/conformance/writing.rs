@@ -21,6 +21,7 @@ promises! { "writing":
     what_is_missing_is_told_by_name,
     updates_without_a_version_are_unconditional,
     some_kinds_are_updated_with_a_version_only,
+    some_kinds_of_the_cluster_are_updated_with_a_version_only,
     some_kinds_are_created_by_updates,
 }
 
@@ -155,6 +156,25 @@ async fn some_kinds_are_updated_with_a_version_only(world: &World) -> Outcome {
         let mut named = object.clone();
         named["metadata"]["resourceVersion"] = made["metadata"]["resourceVersion"].clone();
         world.put(&path, &named).await?.ok()?;
+    }
+    Ok(())
+}
+
+/// Of the whole cluster; without handlers, hooks and rules they do nothing.
+async fn some_kinds_of_the_cluster_are_updated_with_a_version_only(world: &World) -> Outcome {
+    let cases = [
+        ("/apis/node.k8s.io/v1/runtimeclasses", json!({"handler": "none"})),
+        ("/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations", json!({"webhooks": []})),
+        ("/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations", json!({"webhooks": []})),
+    ];
+    for (path, object) in cases {
+        let mut object = object;
+        object["metadata"] = json!({"name": world.namespace});
+        let one = format!("{path}/{}", world.namespace);
+        world.leaves_behind(&one);
+        let made = world.post(path, &object).await?.created()?.clone();
+        world.put(&one, &object).await?.invalid("metadata.resourceVersion: Invalid value: 0: must be specified for an update")?;
+        world.put(&one, &made).await?.ok()?;
     }
     Ok(())
 }

@@ -66,6 +66,14 @@ impl ControllerRegistry {
         sorted(self.descriptors.iter().filter(|d| !d.enabled_by_default))
     }
 
+    /// Names and aliases of upstream's controllers that are not there, which `--controllers` accepts all the same, sorted.
+    pub fn names_of_upstream_alone(&self) -> Vec<&'static str> {
+        let all = UPSTREAM.iter().flat_map(|(name, alias)| [*name, *alias]);
+        let mut names: Vec<_> = all.filter(|name| !name.is_empty() && self.find(name).is_none()).collect();
+        names.sort_unstable();
+        names
+    }
+
     /// The canonical name behind a name or an alias, ours or upstream's.
     fn canonical(&self, name: &str) -> Option<&'static str> {
         let upstream = || UPSTREAM.iter().find(|(canonical, alias)| *canonical == name || (!alias.is_empty() && *alias == name));

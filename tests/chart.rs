@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::{Value, json};
+use steersman::registry::ControllerRegistry;
 use steersman_runtime::rbac::Rule;
 
 use crate::support::{Program, python};
@@ -54,6 +55,13 @@ fn controllers() -> String {
 #[test]
 fn the_chart_knows_the_controllers_there_are_and_what_they_may_do() {
     keep_current("charts/steersman/files/controllers.yaml", &controllers());
+    let mut upstream =
+        "# What --controllers accepts beside those: names of upstream's other controllers. Made by scripts/chart.sh.\n"
+            .to_owned();
+    for name in ControllerRegistry::builtin().names_of_upstream_alone() {
+        writeln!(upstream, "- {name}").unwrap();
+    }
+    keep_current("charts/steersman/files/upstream.yaml", &upstream);
 }
 
 /// A value of the chart: its key with those around it, its default as written, and the text above it.

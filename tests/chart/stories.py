@@ -100,6 +100,15 @@ class Renderings(unittest.TestCase):
             ({"networkPolicy": {"apiServerPorts": []}}, "'/networkPolicy/apiServerPorts': minItems: got 0, want 1"),
             ({"serviceMonitor": {"scraper": "prometheus"}}, "'/serviceMonitor/scraper': 'prometheus' does not match pattern"),
             ({"podLabels": {"tier": 1}}, "'/podLabels/tier': got number, want string"),
+            ({"podLabels": {"app.kubernetes.io/name": "x"}}, "invalid propertyName 'app.kubernetes.io/name'"),
+            ({"prometheusRule": {"labels": {"helm.sh/chart": "x"}}}, "invalid propertyName 'helm.sh/chart'"),
+            ({"fullnameOverride": "Bad Name"}, "'/fullnameOverride': 'Bad Name' does not match pattern"),
+            ({"leaderElection": {"leaseName": "a: b"}}, "'/leaderElection/leaseName': 'a: b' does not match pattern"),
+            ({"leaderElection": {"leaseNamespace": "a.b"}}, "'/leaderElection/leaseNamespace': 'a.b' does not match pattern"),
+            ({"tls": {"secretName": "a/b"}}, "'/tls/secretName': 'a/b' does not match pattern"),
+            ({"imagePullSecrets": [""]}, "'/imagePullSecrets/0': '' does not match pattern"),
+            ({"serviceAccount": {"name": "The Account"}}, "'/serviceAccount/name': 'The Account' does not match pattern"),
+            ({"serviceMonitor": {"interval": "30"}}, "'/serviceMonitor/interval': '30' does not match pattern"),
         ]
         with helm.Chart.load(CHART) as chart:
             for values, message in cases:
@@ -107,11 +116,60 @@ class Renderings(unittest.TestCase):
                     chart.validate_schema({"controllers": ["*"], **values})
                 self.assertIn(message, str(refused.exception))
 
-    def test_a_split_that_cannot_be_is_refused(self):
+    def test_names_that_look_like_something_else_stay_names(self):
+        values = {
+            "controllers": ["*"], "fullnameOverride": "on", "imagePullSecrets": ["123"], "tls": {"secretName": "1e3"},
+            "priorityClassName": "yes", "serviceAccount": {"name": "0"}, "leaderElection": {"leaseName": "1", "leaseNamespace": "2"},
+            "image": {"repository": "12", "tag": "30"}, "serviceMonitor": {"enabled": True, "jobName": "a: 7", "scraper": "8/9"},
+        }
+        made = objects(values, namespace="456")
+        pod = made[("Deployment", "on")]["spec"]["template"]["spec"]
+        self.assertEqual({o["metadata"]["namespace"] for o in made.values() if not o["kind"].startswith("Cluster")}, {"456", "2", "kube-system"})
+        self.assertEqual(pod["imagePullSecrets"], [{"name": "123"}])
+        self.assertEqual(pod["volumes"][0]["secret"]["secretName"], "1e3")
+        self.assertEqual((pod["priorityClassName"], pod["serviceAccountName"], pod["containers"][0]["image"]), ("yes", "0", "12:30"))
+        self.assertIn(("ServiceAccount", "0"), made)
+        self.assertIn(("RoleBinding", "on-leader-election"), made)
+        self.assertEqual(made[("ClusterRoleBinding", "on-scraper")]["subjects"], [{"kind": "ServiceAccount", "name": "9", "namespace": "8"}])
+        relabelings = made[("ServiceMonitor", "on")]["spec"]["endpoints"][0]["relabelings"]
+        self.assertEqual(relabelings[0]["replacement"], "a: 7")
+
+    def test_durations_with_which_no_manager_starts_are_refused(self):
+        cases = [
+            (("15s", "15s", "2s"), "leaseDuration (15s) must be longer than renewDeadline (15s)"),
+            (("5s", "10s", "2s"), "leaseDuration (5s) must be longer than renewDeadline (10s)"),
+            (("1m", "0.5h", "2s"), "leaseDuration (1m) must be longer than renewDeadline (0.5h)"),
+            (("15s", "12s", "10s"), "renewDeadline (12s) must be longer than 1.2 times retryPeriod (10s)"),
+            (("15s", "1s1ms", "1500ms"), "renewDeadline (1s1ms) must be longer than 1.2 times retryPeriod (1500ms)"),
+            (("15s", "10s", "0s"), "retryPeriod (0s) must be longer than nothing"),
+        ]
+        names = ("leaseDuration", "renewDeadline", "retryPeriod")
+        kubeconfig = self.enterContext(tempfile.NamedTemporaryFile("w"))
+        kubeconfig.write("{clusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}], contexts: [{name: c, context: {cluster: c}}], current-context: c}")
+        kubeconfig.flush()
+        for durations, message in cases:
+            with self.subTest(durations):
+                values = {"controllers": ["*"], "leaderElection": dict(zip(names, durations))}
+                # The program ends with the same judgement.
+                flags = [f"--leader-elect-{flag}={value}" for flag, value in zip(("lease-duration", "renew-deadline", "retry-period"), durations)]
+                command = [os.environ["STEERSMAN"], f"--kubeconfig={kubeconfig.name}", "--secure-port=0", *flags]
+                said = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT)
+                self.assertIn(f"{message.split(' ')[0]} must be greater than", said.stderr)
+                with self.assertRaises(helm.HelmError) as refused:
+                    rendered(values)
+                self.assertIn(f"leaderElection: {message}", str(refused.exception))
+        rendered({"controllers": ["*"], "leaderElection": dict(zip(names, ("1m30s", "1m", "49s")))})
+        rendered({"controllers": ["*"], "leaderElection": dict(zip(names, ("15s", "12.001s", "10s")))})
+
+    def test_controllers_that_cannot_be_are_refused(self):
         cases = [
             ({}, "mode beside: say in `controllers` which ones Steersman runs"),
             ({"controllers": ["deployment", "sandwich"]}, 'mode beside: "sandwich" in `controllers` is not one of *, '),
+            ({"controllers": ["deployment", "nodeipam"]}, 'mode beside: "nodeipam" in `controllers` is not one of *, '),
             ({"controllers": ["-deployment"]}, "`controllers` leaves none to run"),
+            ({"mode": "replace", "controllers": ["nonsense"]}, 'mode replace: "nonsense" in `controllers` is not one of *, '),
+            ({"mode": "replace", "controllers": ["*", "-sandwich"]}, 'mode replace: "-sandwich" in `controllers` is not one of *, '),
+            ({"mode": "replace", "controllers": ["nodeipam"]}, "`controllers` leaves none to run"),
         ]
         for values, message in cases:
             with self.subTest(message), self.assertRaises(helm.HelmError) as refused:
@@ -127,6 +185,9 @@ class Renderings(unittest.TestCase):
             (["deployment", "-deployment-controller"], ["deployment-controller"]),
             (["-podgc", "podgc", "namespace"], ["namespace-controller"]),
         ]
+        # What kube-controller-manager was told to run can be said of Steersman as it stands.
+        taken_over = ["*", "bootstrapsigner", "-nodeipam", "-ttl"]
+        self.assertEqual(arguments(objects({"mode": "replace", "controllers": taken_over}))["controllers"], ",".join(taken_over))
         for items, names in cases:
             with self.subTest(items):
                 flags = arguments(objects({"controllers": items}))
@@ -142,6 +203,28 @@ class Renderings(unittest.TestCase):
             confined = {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}}
             self.assertEqual(container["securityContext"], confined)
             self.assertNotIn("hostPort", container["ports"][0])
+
+    def test_no_leader_is_no_alarm_while_kube_controller_manager_may_hold_the_lease(self):
+        for values, severity in (
+            ({"controllers": ["*"]}, "critical"),
+            ({"mode": "replace"}, "info"),
+            ({"mode": "replace", "prometheusRule": {"noLeaderSeverity": "critical"}}, "critical"),
+        ):
+            (alert,) = [rule for rule in alerts(values) if rule["alert"] == "SteersmanNoLeader"]
+            self.assertEqual(alert["labels"], {"severity": severity})
+            explained = "as it should be for as long as kube-controller-manager holds it" in alert["annotations"]["description"]
+            self.assertEqual(explained, "mode" in values)
+
+    def test_the_two_scrape_loops_of_a_manager_share_no_series(self):
+        monitor = objects(EVERYTHING)[("ServiceMonitor", "kcm")]
+        path = {"action": "replace", "sourceLabels": ["__metrics_path__"], "targetLabel": "metrics_path"}
+        endpoints = {endpoint["path"]: endpoint for endpoint in monitor["spec"]["endpoints"]}
+        self.assertEqual(endpoints.keys(), {"/metrics", "/metrics/slis"})
+        for endpoint in endpoints.values():
+            self.assertIn(path, endpoint["relabelings"])
+        dropped = {"action": "drop", "sourceLabels": ["__name__"], "regex": "process_start_time_seconds"}
+        self.assertEqual(endpoints["/metrics/slis"]["metricRelabelings"], [dropped])
+        self.assertNotIn("metricRelabelings", endpoints["/metrics"])
 
     def test_the_dashboard_is_the_one_in_the_file(self):
         values = {"controllers": ["*"], "grafanaDashboard": {"enabled": True}}
@@ -323,14 +406,20 @@ class Managers(Cluster):
         self.eventually("there", lambda: len(self.core.list_namespaced_pod("default").items) == 2)
         self.apps.delete_namespaced_replica_set("web", "default", propagation_policy="Background")
         self.eventually("collected", lambda: not self.core.list_namespaced_pod("default").items)
-        self.assertEqual(ask(port, "/readyz")[0], 200)
+        # Health checks have series for the paths that were asked for: these, and no others.
+        container = self.deployment().spec.template.spec.containers[0]
+        for probe in (container.startup_probe, container.liveness_probe, container.readiness_probe):
+            self.assertEqual(ask(port, probe.http_get.path), (200, "ok"))
         self.assertEqual(ask(port, "/metrics")[0], 403)
         self.core.create_namespace(client.V1Namespace(metadata=client.V1ObjectMeta(name="monitoring")))
         self.core.create_namespaced_service_account("monitoring", account("prometheus"))
         _, token = self.credentials("monitoring", "prometheus")
-        metrics = "".join(body for status, body in (ask(port, path, token) for path in ("/metrics", "/metrics/slis")))
+        metrics = {path: ask(port, path, token)[1] for path in ("/metrics", "/metrics/slis")}
+        self.assert_told_apart(metrics, values)
         manager.terminate()
         self.assertEqual(manager.wait(LIMIT), 0)
+        metrics = "".join(metrics.values())
+        self.assert_answers(metrics, values)
         return metrics
 
     def assert_within_its_rights(self, metrics):
@@ -345,27 +434,49 @@ class Managers(Cluster):
         values = {"mode": "replace"}
         metrics = self.work(values)
         self.assert_within_its_rights(metrics)
-        self.assert_answers(metrics, values)
         lease = client.CoordinationV1Api(self.api).read_namespaced_lease("kube-controller-manager", "kube-system")
         self.assertEqual(lease.spec.holder_identity, "", "given up at the end")
         self.assertIn('leader_election_master_status{name="kube-controller-manager"} 1', metrics)
 
+    def assert_told_apart(self, metrics, values):
+        """No family of both paths ends up in one series: what the ServiceMonitor does not drop is of one path."""
+        monitor = next(o for (kind, _), o in objects(values).items() if kind == "ServiceMonitor")
+        seen = set()
+        for endpoint in monitor["spec"]["endpoints"]:
+            kept = set(re.findall(r"^# TYPE (\S+) ", metrics[endpoint["path"]], re.MULTILINE))
+            for rule in endpoint.get("metricRelabelings", []):
+                kept = {name for name in kept if not re.fullmatch(rule["regex"], name)}
+            self.assertEqual(seen & kept, set())
+            seen |= kept
+
     def assert_answers(self, metrics, values):
-        """What alerts and dashboard ask for is exported, with the labels that they go by."""
-        exported = {name: set() for name in re.findall(r"^# TYPE (\S+) ", metrics, re.MULTILINE)}
-        for name, labels in re.findall(r"^([a-z_]+)\{(.*)\} ", metrics, re.MULTILINE):
-            exported.setdefault(name, set()).update(re.findall(r'(\w+)="', labels))
-        found = expressions(objects({**values, "prometheusRule": {"enabled": True}}))
-        self.assertGreater(len(found), 20)
-        for expression in found:
-            labels = set(re.findall(r"(\w+)(?:=|!=|=~|!~)\"", expression))
-            for grouping in re.findall(r"by \(([^)]*)\)", expression):
-                labels |= set(re.split(", *", grouping))
-            for name in set(re.findall(r"[a-z_]+(?=\{)", expression)) - {"up"}:
+        """What alerts and dashboard ask for is exported, with the labels that they go by and, where they name one, the value."""
+        exported = {name: [] for name in re.findall(r"^# TYPE (\S+) ", metrics, re.MULTILINE)}
+        for name, labels in re.findall(r"^([a-z_]+)(?:\{(.*)\})? ", metrics, re.MULTILINE):
+            exported.setdefault(name, []).append(dict(re.findall(r'(\w+)="([^"]*)"', labels)))
+        # Prometheus adds these itself.
+        added = {"instance", "job"}
+        asked = [rule["expr"] for rule in alerts(values)], panels()
+        for expression in asked[0] + asked[1]:
+            selectors = re.findall(r"([a-z_]+)\{([^}]*)\}", expression)
+            self.assertTrue(selectors, expression)
+            grouped = {label for labels in re.findall(r"by \(([^)]*)\)", expression) for label in re.split(", *", labels)}
+            for name, matchers in selectors:
+                if name == "up":
+                    continue
                 with self.subTest(expression):
-                    self.assertIn(name, exported)
-                    # Prometheus adds these two itself.
-                    self.assertEqual(labels - exported[name] - {"instance", "job"}, set())
+                    matchers = re.findall(r'(\w+)(=~|!~|!=|=)"([^"]*)"', matchers)
+                    labels = ({label for label, _, _ in matchers} | grouped) - added
+                    equal = {label: value for label, operator, value in matchers if operator == "=" and label not in added}
+                    series = exported.get(name, [])
+                    self.assertEqual(labels - {label for one in series for label in one}, set(), f"labels of {name}")
+                    found = [one for one in series if equal.items() <= one.items()]
+                    self.assertTrue(found or (name in exported and not equal), f"no {name} with {equal} among {series}")
+        # Everything that counts panics is looked at, by both.
+        for name in exported:
+            if name.endswith("_panics_total"):
+                for expressions in asked:
+                    self.assertIn(f"{name}{{", "".join(expressions))
 
     def test_beside_with_an_account_for_each_controller(self):
         names = ["deployment", "replicaset", "garbagecollector"]
@@ -405,12 +516,18 @@ class Managers(Cluster):
         self.static_pod("kube-controller-manager.yaml", "kube-controller-manager")
 
 
-def expressions(manifests):
-    """Of the alerts and the dashboard."""
-    rule = next(o for (kind, _), o in manifests.items() if kind == "PrometheusRule")
-    alerts = [rule["expr"] for group in rule["spec"]["groups"] for rule in group["rules"]]
+def alerts(values):
+    """The rules with these values."""
+    rule = {**values.get("prometheusRule", {}), "enabled": True}
+    made = objects({**values, "prometheusRule": rule})
+    (groups,) = [o["spec"]["groups"] for (kind, _), o in made.items() if kind == "PrometheusRule"]
+    return [rule for group in groups for rule in group["rules"]]
+
+
+def panels():
+    """The queries of the dashboard."""
     dashboard = json.loads((CHART / "files/dashboard.json").read_text())
-    return alerts + [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+    return [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
 
 
 def replica_set(name, replicas):

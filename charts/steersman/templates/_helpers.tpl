@@ -11,7 +11,7 @@
 
 {{- define "steersman.selectorLabels" -}}
 app.kubernetes.io/name: {{ .Chart.Name }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end -}}
 
 {{- define "steersman.labels" -}}
@@ -30,8 +30,8 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- define "steersman.subject" }}
 subjects:
   - kind: ServiceAccount
-    name: {{ include "steersman.serviceAccountName" . }}
-    namespace: {{ .Release.Namespace }}
+    name: {{ include "steersman.serviceAccountName" . | quote }}
+    namespace: {{ .Release.Namespace | quote }}
 {{- end -}}
 
 {{- define "steersman.image" -}}
@@ -41,7 +41,6 @@ subjects:
 {{- printf "%s:%s" .Values.image.repository (.Values.image.tag | default .Chart.AppVersion) -}}
 {{- end -}}
 {{- end -}}
-
 
 {{- define "steersman.leaseName" -}}
 {{- $default := ternary "kube-controller-manager" (include "steersman.fullname" .) (eq .Values.mode "replace") -}}
@@ -59,9 +58,37 @@ subjects:
 {{- .Values.serviceMonitor.jobName | default $default -}}
 {{- end -}}
 
+{{/* A duration as Go writes it, such as 1m30s, in milliseconds. */}}
+{{- define "steersman.milliseconds" -}}
+{{- $units := dict "h" 3600000 "m" 60000 "s" 1000 "ms" 1 -}}
+{{- $sum := 0.0 -}}
+{{- range regexFindAll "[0-9.]+[a-z]+" . -1 -}}
+  {{- $sum = addf $sum (mulf (regexFind "[0-9.]+" .) (get $units (regexFind "[a-z]+" .))) -}}
+{{- end -}}
+{{- $sum -}}
+{{- end -}}
+
+{{/* Fails on durations with which the managers would end at once, by their own rules. */}}
+{{- define "steersman.checkElection" -}}
+{{- with .Values.leaderElection -}}
+{{- $lease := include "steersman.milliseconds" .leaseDuration | float64 -}}
+{{- $renew := include "steersman.milliseconds" .renewDeadline | float64 -}}
+{{- $retry := include "steersman.milliseconds" .retryPeriod | float64 -}}
+{{- if le $lease $renew -}}
+  {{- fail (printf "leaderElection: leaseDuration (%s) must be longer than renewDeadline (%s)" .leaseDuration .renewDeadline) -}}
+{{- end -}}
+{{- if le $renew (mulf $retry 1.2) -}}
+  {{- fail (printf "leaderElection: renewDeadline (%s) must be longer than 1.2 times retryPeriod (%s)" .renewDeadline .retryPeriod) -}}
+{{- end -}}
+{{- if not $retry -}}
+  {{- fail (printf "leaderElection: retryPeriod (%s) must be longer than nothing" .retryPeriod) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{/*
 The controllers that run, as entries of files/controllers.yaml under the key `items`. Of the items of .Values.controllers, the first that
-names a controller decides; `*` decides for the rest.
+names a controller decides; `*` decides for the rest. In place of kube-controller-manager they may name whatever its flag may.
 */}}
 {{- define "steersman.controllers" -}}
 {{- $known := .Files.Get "files/controllers.yaml" | fromYamlArray -}}
@@ -74,11 +101,13 @@ names a controller decides; `*` decides for the rest.
 {{- end -}}
 {{- $names := list "*" -}}
 {{- range $known }}{{ $names = concat $names (list .name) .aliases }}{{ end -}}
-{{- if ne .Values.mode "replace" -}}
-  {{- range $wanted -}}
-    {{- if not (has (trimPrefix "-" .) $names) -}}
-      {{- fail (printf "mode beside: %q in `controllers` is not one of %s" . (join ", " $names)) -}}
-    {{- end -}}
+{{- $mode := .Values.mode -}}
+{{- if eq $mode "replace" -}}
+  {{- $names = concat $names (.Files.Get "files/upstream.yaml" | fromYamlArray) -}}
+{{- end -}}
+{{- range $wanted -}}
+  {{- if not (has (trimPrefix "-" .) $names) -}}
+    {{- fail (printf "mode %s: %q in `controllers` is not one of %s" $mode . (join ", " $names)) -}}
   {{- end -}}
 {{- end -}}
 {{- $items := list -}}

@@ -193,11 +193,17 @@ async fn a_snapshot_stays_as_it_was_and_forks_go_their_own_way() {
     assert_eq!(snapshot.fork().objects("configmaps"), before);
     assert!(fork.requests().iter().all(|request| !request.path.contains("services")), "its log begins with it");
 
-    // Addresses go on, too.
+    // Addresses go on, too, and are held by the services that each of them has.
     let mut other = service;
     other["metadata"]["name"] = json!("other");
-    let (first, second) = (&cluster.objects("services")[0], fork.create(other).await.unwrap());
+    let (first, second) = (&cluster.objects("services")[0], fork.create(other.clone()).await.unwrap());
     assert_ne!(first["spec"]["clusterIP"], second["spec"]["clusterIP"]);
+    other["metadata"]["name"] = json!("third");
+    other["spec"]["clusterIP"] = first["spec"]["clusterIP"].clone();
+    assert_eq!(fork.create(other.clone()).await.unwrap_err().code, 422);
+    fork.delete(&fork.path("services", "default", "s")).await.unwrap();
+    fork.create(other.clone()).await.unwrap();
+    assert_eq!(cluster.create(other).await.unwrap_err().code, 422);
 
     // A watch goes on from where the snapshot was taken, and from no earlier.
     let maps: Api<ConfigMap> = Api::default_namespaced(fork.client());

@@ -2,7 +2,7 @@
 //!
 //! The facts are data (`types.txt`); [`shape`] and [`decode`] and the patches walk objects along it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
 use serde_json::{Value, json};
@@ -19,6 +19,8 @@ static SCHEMA: LazyLock<Schema> = LazyLock::new(|| Schema::parse(TABLE));
 
 struct Schema {
     kinds: HashMap<&'static str, usize>,
+    /// Kinds of which there is more than one type.
+    shared: HashSet<&'static str>,
     types: Vec<Struct>,
 }
 
@@ -120,6 +122,9 @@ pub(crate) fn metadata() -> &'static Struct {
 
 /// The type of `object` of `kind`: two groups have an `Event` and two versions a `HorizontalPodAutoscaler`, told apart by `apiVersion`.
 pub(crate) fn of_object(kind: &str, object: &Value) -> Option<&'static Struct> {
+    if !SCHEMA.shared.contains(kind) {
+        return of(kind);
+    }
     let version = object.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
     let own = || of(&format!("{version}/{kind}"));
     version.split_once('/').and_then(|(group, _)| of(&format!("{group}/{kind}")).or_else(own)).or_else(|| of(kind))
@@ -215,12 +220,13 @@ impl Schema {
         let index: HashMap<&'static str, usize> =
             lines().filter(is_type).enumerate().map(|(i, line)| (name_of(line), i)).collect();
 
-        let mut schema = Schema { kinds: HashMap::new(), types: Vec::new() };
+        let mut schema = Schema { kinds: HashMap::new(), shared: HashSet::new(), types: Vec::new() };
         for line in lines() {
             let words: Vec<&'static str> = line.split_whitespace().collect();
             match words[..] {
                 ["kind", kind, name] if !line.starts_with(' ') => {
                     schema.kinds.insert(kind, index[name]);
+                    schema.shared.extend(kind.rsplit_once('/').map(|(_, shared)| shared));
                 }
                 [name] => schema.types.push(Struct { name, fields: Vec::new(), atomic: false }),
                 [name, "@atomic"] => schema.types.push(Struct { name, fields: Vec::new(), atomic: true }),

@@ -16,6 +16,7 @@ use steersman_runtime::fuzzing;
 use steersman_runtime::labels::{Labels, Selector, WireSelector};
 use steersman_runtime::object::{Deployment, Namespace, Node, Object, ObjectMetadata, Pod, ReplicaSet, ReplicationController};
 use steersman_runtime::template::{self, PodTemplate};
+use steersman_runtime::x509::Certificate;
 
 /// Takes any bytes, and panics when something that must hold does not.
 pub type Target = fn(&[u8]);
@@ -28,6 +29,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("values", values),
     ("flags", flags),
     ("template", template),
+    ("certificates", certificates),
 ];
 
 /// Documents of the API server nest no deeper than its own limits let them; a cache of the like is not what is to be found here.
@@ -154,6 +156,15 @@ fn template_of(value: &Value) {
     assert_eq!(template::hash(value, None), template::hash(value, None));
     let _ = template::hash(value, Some(1));
     assert!(PodTemplate::new(value).equal_ignoring_hash(&PodTemplate::new(value)));
+}
+
+/// Certificates that clients show before anybody vouches for them.
+pub fn certificates(data: &[u8]) {
+    if let Ok(Certificate { not_before, not_after, .. }) = Certificate::read(data) {
+        // The years that can be written in one.
+        let years = -62_167_219_200..=253_402_300_799;
+        assert!(years.contains(&not_before) && years.contains(&not_after));
+    }
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{DigitallySignedStruct, DistinguishedName, RootCertStore, SignatureScheme};
-use yasna::{ASN1Result, BERReader, Tag};
+use steersman_runtime::x509;
 
 use super::user::User;
 
@@ -59,8 +59,16 @@ pub(super) struct Holder {
 impl Holder {
     /// Reads a certificate. One that no authority has vouched for may hold anything.
     pub(super) fn of(certificate: &CertificateDer<'_>) -> Result<Self, String> {
-        let mut holder = Self::default();
-        yasna::parse_der(certificate, |reader| holder.read(reader)).map_err(|error| format!("client certificate: {error}"))?;
+        let x509::Certificate { subject, not_after, .. } = x509::Certificate::read(certificate)?;
+        let mut holder = Self { not_after, ..Self::default() };
+        for (kind, value) in subject {
+            match kind[..] {
+                [2, 5, 4, 3] => holder.common_name = value,
+                [2, 5, 4, 10] => holder.organizations.push(value),
+                [1, 3, 6, 1, 4, 1, 57683, 2] => holder.uids.push(value),
+                _ => {}
+            }
+        }
         for byte in digest(&SHA256, certificate).as_ref() {
             let _ = write!(holder.fingerprint, "{byte:02x}");
         }
@@ -82,53 +90,6 @@ impl Holder {
         let extra = BTreeMap::from([("authentication.kubernetes.io/credential-id".to_owned(), vec![credential])]);
         Ok(Some(User { name: self.common_name, uid, groups: self.organizations, extra }))
     }
-
-    fn read(&mut self, certificate: BERReader<'_, '_>) -> ASN1Result<()> {
-        certificate.read_sequence(|certificate| {
-            certificate.next().read_sequence(|part| {
-                // Version, serial number, signature algorithm, issuer.
-                part.read_optional(|version| version.read_tagged(Tag::context(0), |version| version.read_der()))?;
-                for _ in 0..3 {
-                    part.next().read_der()?;
-                }
-                part.next().read_sequence(|validity| {
-                    validity.next().read_der()?;
-                    self.not_after = time(validity.next())?;
-                    Ok(())
-                })?;
-                part.next().read_sequence_of(|names| names.read_set_of(|name| self.read_name(name)))?;
-                // Key and extensions have been looked at by whoever verified it.
-                while part.read_optional(|rest| rest.read_der())?.is_some() {}
-                Ok(())
-            })?;
-            certificate.next().read_der()?;
-            certificate.next().read_der()?;
-            Ok(())
-        })
-    }
-
-    fn read_name(&mut self, name: BERReader<'_, '_>) -> ASN1Result<()> {
-        name.read_sequence(|name| {
-            let kind = name.next().read_oid()?;
-            let value = name.next().read_tagged_der()?;
-            // All kinds of text in use are ASCII or UTF-8, but for two that no tool has written for decades.
-            let value = String::from_utf8_lossy(value.value()).into_owned();
-            match kind.components().as_slice() {
-                [2, 5, 4, 3] => self.common_name = value,
-                [2, 5, 4, 10] => self.organizations.push(value),
-                [1, 3, 6, 1, 4, 1, 57683, 2] => self.uids.push(value),
-                _ => {}
-            }
-            Ok(())
-        })
-    }
-}
-
-fn time(reader: BERReader<'_, '_>) -> ASN1Result<i64> {
-    if reader.lookahead_tag()? == yasna::tags::TAG_UTCTIME {
-        return reader.read_utctime().map(|time| time.datetime().unix_timestamp());
-    }
-    reader.read_generalized_time().map(|time| time.datetime().unix_timestamp())
 }
 
 /// Asks for a certificate, does without one, and takes any.

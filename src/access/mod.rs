@@ -215,11 +215,12 @@ impl Delegated {
     fn by_certificate(&self, trust: &Trust, request: &Parts, peer: &Peer) -> Result<User, Vec<String>> {
         let now = self.clock.now().as_second();
         let unix = UnixTime::since_unix_epoch(std::time::Duration::from_secs(u64::try_from(now).unwrap_or(0)));
-        let holder = Holder::of(&peer.certificates[0]).map_err(|reason| vec![reason])?;
+        // Nothing it says counts before it is verified.
+        let holder = || Holder::of(&peer.certificates[0]);
         let mut reasons = Vec::new();
         if let Some(proxies) = &trust.proxies {
             let verified = proxies.authorities.verify(&peer.certificates, unix).map_err(|error| error.to_string());
-            match verified.and_then(|()| proxies.headers.admit(&holder.common_name)) {
+            match verified.and_then(|()| proxies.headers.admit(&holder()?.common_name)) {
                 Ok(()) => {
                     if let Some(user) = proxies.headers.user(&request.headers) {
                         return Ok(user);
@@ -229,9 +230,14 @@ impl Delegated {
             }
         }
         if let Some(clients) = &trust.clients {
-            self.metrics.expiration.observe((holder.not_after - now) as f64);
             let verified = clients.verify(&peer.certificates, unix);
-            match verified.map_err(|error| format!("verifying certificate failed: {error}")).and_then(|()| holder.user()) {
+            let holder = holder();
+            if let Ok(holder) = &holder {
+                // Upstream's counts those of strangers, too.
+                self.metrics.expiration.observe((holder.not_after - now) as f64);
+            }
+            let verified = verified.map_err(|error| format!("verifying certificate failed: {error}"));
+            match verified.and_then(|()| holder?.user()) {
                 Ok(Some(user)) => return Ok(user),
                 Ok(None) => {}
                 Err(reason) => reasons.push(reason),

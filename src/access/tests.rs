@@ -304,6 +304,36 @@ async fn an_api_server_in_trouble_is_asked_again_and_then_given_up() {
     assert_eq!(world.get("/configz", &[], None).await.0, 500, "that is no answer");
 }
 
+/// `certificate`, which ends after 2049, with an end that is no year's.
+fn ending_beyond_all_years(certificate: &CertificateDer<'_>) -> CertificateDer<'static> {
+    let (was, is): (&[u8], &[u8]) = (b"\x18\x0f", b"\x18\x1399991231235959-2359");
+    let mut der = certificate.to_vec();
+    let end = der.windows(2).position(|tag| tag == was).unwrap();
+    der.splice(end..end + 17, is.iter().copied());
+    // The certificate, its first part, and in this the two times, of which the other has 15 bytes.
+    for length in [3, 7, end - 16] {
+        der[length] += 4;
+    }
+    CertificateDer::from(der)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_certificate_that_makes_no_sense_is_refused_like_one_of_a_stranger() {
+    let clients = Authority::new("clients");
+    let bundle = file(&clients.pem);
+    let world = world(|settings| {
+        settings.authentication.client_ca = Some(bundle.path().to_owned());
+        settings.authentication.proxy_ca = Some(bundle.path().to_owned());
+    });
+    let good = clients.certificate("jane", &[], |params| params.not_after = rcgen::date_time_ymd(2126, 1, 2));
+    assert_eq!(world.get("/metrics", &[], Some(&good)).await.0, 200);
+    for bad in [ending_beyond_all_years(&good), CertificateDer::from(vec![0x30]), CertificateDer::from(Vec::new())] {
+        assert_eq!(world.get("/healthz", &[], Some(&bad)).await.0, 401);
+        let with_token = world.get("/metrics", &[("authorization", "Bearer jane")], Some(&bad)).await;
+        assert_eq!(with_token.0, 200, "other credentials count");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_certificate_counts_when_its_authority_is_trusted_and_it_is_valid() {
     let (clients, others) = (Authority::new("clients"), Authority::new("others"));

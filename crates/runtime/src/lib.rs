@@ -30,3 +30,4 @@ pub mod tasks;
 pub mod template;
 pub mod workers;
 pub mod workqueue;
+pub mod x509;

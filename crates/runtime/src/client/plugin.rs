@@ -22,6 +22,7 @@ use serde_json::json;
 use tower::{BoxError, Service};
 
 use super::transports::PluginMetrics;
+use crate::x509;
 
 /// Why there are no credentials. Never shows what the program said, which may be a secret.
 #[derive(Debug, thiserror::Error)]
@@ -77,8 +78,9 @@ struct Credentials {
 
 struct Certificate {
     key: Arc<CertifiedKey>,
-    not_before: Timestamp,
-    not_after: Timestamp,
+    /// Validity, Unix seconds.
+    not_before: i64,
+    not_after: i64,
 }
 
 impl Credentials {
@@ -111,8 +113,8 @@ impl Plugin {
         text(&self.exec) == text(exec)
     }
 
-    /// When the certificate in use ends, if there is one.
-    pub(super) fn certificate_ends(&self) -> Option<Timestamp> {
+    /// When the certificate in use ends, if there is one, in Unix seconds.
+    pub(super) fn certificate_ends(&self) -> Option<i64> {
         self.latest()?.certificate.as_ref().map(|certificate| certificate.not_after)
     }
 
@@ -147,7 +149,7 @@ impl Plugin {
         if let Some(old) = old.filter(|old| old.leaf() != new.leaf())
             && let Some(certificate) = &old.certificate
         {
-            let age = Timestamp::now().as_second() - certificate.not_before.as_second();
+            let age = Timestamp::now().as_second() - certificate.not_before;
             self.metrics.rotated(age as f64);
         }
         Ok(new)
@@ -268,37 +270,8 @@ fn read(answer: ExecCredential, wanted: &str) -> Result<Credentials, PluginError
 fn pair(certificate: &str, key: &str) -> Result<Certificate, String> {
     let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(certificate.as_bytes()).collect();
     let chain = chain.map_err(|error| format!("certificate: {error}"))?;
-    let (not_before, not_after) = validity(chain.first().ok_or("no certificate")?).ok_or("the certificate is not one")?;
+    let x509::Certificate { not_before, not_after, .. } = x509::Certificate::read(chain.first().ok_or("no certificate")?)?;
     let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(|error| format!("key: {error}"))?;
     let key = CertifiedKey::from_der(chain, key, &rustls::crypto::ring::default_provider()).map_err(|error| error.to_string())?;
     Ok(Certificate { key: Arc::new(key), not_before, not_after })
-}
-
-/// From when and until when a certificate is good.
-fn validity(certificate: &CertificateDer<'_>) -> Option<(Timestamp, Timestamp)> {
-    let time = |reader: yasna::BERReader<'_, '_>| {
-        if reader.lookahead_tag()? == yasna::tags::TAG_UTCTIME {
-            return reader.read_utctime().map(|time| time.datetime().unix_timestamp());
-        }
-        reader.read_generalized_time().map(|time| time.datetime().unix_timestamp())
-    };
-    let found = yasna::parse_der(certificate, |reader| {
-        reader.read_sequence(|certificate| {
-            let times = certificate.next().read_sequence(|part| {
-                // Version, serial number, signature algorithm, issuer.
-                part.read_optional(|version| version.read_tagged(yasna::Tag::context(0), |version| version.read_der()))?;
-                for _ in 0..3 {
-                    part.next().read_der()?;
-                }
-                let times = part.next().read_sequence(|validity| Ok((time(validity.next())?, time(validity.next())?)))?;
-                while part.read_optional(|rest| rest.read_der())?.is_some() {}
-                Ok(times)
-            })?;
-            certificate.next().read_der()?;
-            certificate.next().read_der()?;
-            Ok(times)
-        })
-    });
-    let (not_before, not_after) = found.ok()?;
-    Some((Timestamp::from_second(not_before).ok()?, Timestamp::from_second(not_after).ok()?))
 }

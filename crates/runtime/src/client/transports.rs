@@ -161,7 +161,8 @@ impl Collector for Remaining {
     fn collect(&self) -> Vec<MetricFamily> {
         let plugins = self.plugins.read().unwrap_or_else(PoisonError::into_inner);
         let first = plugins.iter().filter_map(|plugin| plugin.certificate_ends()).min();
-        let seconds = first.map_or(f64::INFINITY, |end| end.duration_since(Timestamp::now()).as_secs_f64());
+        let now = Timestamp::now().as_duration().as_secs_f64();
+        let seconds = first.map_or(f64::INFINITY, |end| end as f64 - now);
         let gauge = self.gauge.lock().unwrap_or_else(PoisonError::into_inner);
         gauge.set(seconds);
         gauge.collect()

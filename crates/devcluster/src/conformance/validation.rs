@@ -152,7 +152,7 @@ async fn labels_annotations_and_finalizers_follow_the_rules(world: &World) -> Ou
 async fn deployments_follow_the_rules(world: &World) -> Outcome {
     let never = json!({"template": {"spec": {"restartPolicy": "Never"}}});
     let rolling = |surge: Value, unavailable: Value| json!({"strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": surge, "maxUnavailable": unavailable}}});
-    let foo = "spec.strategy: Unsupported value: {\"Type\":\"Foo\",\"RollingUpdate\":null}: supported values: \"Recreate\", \
+    let no_strategy = "spec.strategy: Unsupported value: {\"Type\":\"Foo\",\"RollingUpdate\":null}: supported values: \"Recreate\", \
                \"RollingUpdate\"";
     let recreate = json!({"strategy": {"type": "Recreate", "rollingUpdate": {"maxSurge": 1}}});
     let cases = [
@@ -165,7 +165,7 @@ async fn deployments_follow_the_rules(world: &World) -> Outcome {
         (rolling(json!(1), json!("101%")), "must not be greater than 100%"),
         (rolling(json!("x%"), json!(1)), "spec.strategy.rollingUpdate.maxSurge: Invalid value: \"x%\""),
         (recreate, "spec.strategy.rollingUpdate: Forbidden: may not be specified when strategy `type` is 'Recreate'"),
-        (json!({"strategy": {"type": "Foo"}}), foo),
+        (json!({"strategy": {"type": "Foo"}}), no_strategy),
         (json!({"progressDeadlineSeconds": 5, "minReadySeconds": 5}), "must be greater than minReadySeconds"),
     ];
     for (spec, why) in cases {

@@ -107,17 +107,19 @@ fn a_signal_ends_the_program_in_order() {
 /// A program in front of a cluster served over HTTPS, once it leads.
 async fn start_leading(cluster: &DevCluster) -> (Program, HttpsDoor) {
     let door = cluster.serve_https(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
-    let program = start_at(&door);
+    let program = start_at(&door, &[]);
     wait_for_lease(cluster, held).await;
     (program, door)
 }
 
-/// A program in front of this door.
-pub(crate) fn start_at(door: &HttpsDoor) -> Program {
+/// A program with these arguments in front of this door.
+pub(crate) fn start_at(door: &HttpsDoor, arguments: &[&str]) -> Program {
     let directory = tempfile::tempdir().unwrap();
     let kubeconfig = directory.path().join("kubeconfig");
     std::fs::write(&kubeconfig, door.kubeconfig()).unwrap();
-    let mut program = Program::start(&["--kubeconfig", kubeconfig.to_str().unwrap(), "--secure-port=0"]);
+    let mut all = vec!["--kubeconfig", kubeconfig.to_str().unwrap(), "--secure-port=0"];
+    all.extend(arguments);
+    let mut program = Program::start(&all);
     // From here on it no longer needs the file.
     program.wait_for_line("Attempting to acquire leader lease");
     program

@@ -2,6 +2,8 @@
 
 use serde_json::{Value, json};
 use steersman_devcluster::DevCluster;
+use steersman_devcluster::https::HttpsDoor;
+use steersman_devcluster::requests::RequestRecord;
 
 use super::LIMIT;
 
@@ -34,6 +36,11 @@ pub(crate) async fn wait_for_lease(cluster: &DevCluster, condition: impl Fn(&Val
     find(&waited.unwrap_or_else(|leases| panic!("{leases:#?}"))).unwrap()
 }
 
+/// Durations of the election with which, as long as any test lasts, nobody tries for the Lease a second time unless its watch says that
+/// it was given up, and nobody gets one that was not.
+pub(crate) const UNHURRIED: [&str; 3] =
+    ["--leader-elect-lease-duration=60m", "--leader-elect-renew-deadline=50m", "--leader-elect-retry-period=40m"];
+
 /// Whether somebody holds the Lease of this spec.
 pub(crate) fn held(spec: &Value) -> bool {
     spec["holderIdentity"].as_str().is_some_and(|holder| !holder.is_empty())
@@ -43,4 +50,11 @@ pub(crate) fn held(spec: &Value) -> bool {
 pub(crate) fn done(cluster: &DevCluster, verb: &str) -> usize {
     let is_one = |path: &str| path.ends_with("/pods") || (verb == "delete" && path.contains("/pods/"));
     cluster.requests().iter().filter(|r| r.verb == verb && is_one(&r.path) && r.status < 300).count()
+}
+
+/// How many pods were created through this door.
+pub(crate) fn created_through(cluster: &DevCluster, door: &HttpsDoor) -> usize {
+    let is_one =
+        |r: &RequestRecord| r.door == Some(door.address()) && r.verb == "create" && r.resource == "pods" && r.status < 300;
+    cluster.requests().iter().filter(|r| is_one(r)).count()
 }

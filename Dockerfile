@@ -2,8 +2,10 @@
 #   docker buildx build --build-arg STEERSMAN_COMMIT="$(git rev-parse HEAD)" \
 #     --build-arg SOURCE_DATE_EPOCH="$(git log -1 --format=%ct)" \
 #     --output type=image,name=registry.example.com/steersman:0.1.0,rewrite-timestamp=true,push=true .
-# The same commit gives the same binary, and with these arguments the same image, as long as the image of the compiler stays the same.
-# scripts/image.sh does the same without a container engine.
+# The same commit gives the same binary, and with these arguments the same image, as long as the image of the compiler and the package
+# added to it stay the same. A tag may move: for a release, name the compiler's image by the digest that `docker buildx imagetools inspect
+# rust:1.95-alpine` prints, as rust:1.95-alpine@sha256:..., and write down which version of musl-dev was added.
+# scripts/image.sh does the same without a container engine; with --twice it builds in two places and compares the bytes.
 FROM rust:1.95-alpine AS build
 RUN apk add --no-cache musl-dev
 WORKDIR /src

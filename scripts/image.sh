@@ -1,17 +1,25 @@
 #!/usr/bin/env bash
 # What the Dockerfile does, without a container engine: the same build, and the binary started in a root of its own with nothing else
 # in it, as nobody in particular, against the embedded API server. Needs root, or user namespaces, for the chroot.
-#   scripts/image.sh [--quick]
+#   scripts/image.sh [--quick] [--twice]
 # --quick leaves out the optimisation across crates, which takes most of the time; the binary gets half as large again, and is measured
 # by that. The image itself is never built so.
+# --twice builds again from nothing, in a folder that lies elsewhere, and fails unless both binaries have the same bytes.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 most_bytes=$((15 * 1024 * 1024))
-if [ "${1:-}" = --quick ]; then
-  export CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16
-  most_bytes=$((most_bytes * 3 / 2))
-fi
+twice=
+for argument in "$@"; do
+  case "$argument" in
+    --quick)
+      export CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16
+      most_bytes=$((most_bytes * 3 / 2))
+      ;;
+    --twice) twice=yes ;;
+    *) echo "image: $argument is neither --quick nor --twice" >&2; exit 2 ;;
+  esac
+done
 
 scratch=$(mktemp -d)
 children=()
@@ -28,14 +36,24 @@ fail() {
 }
 
 # What .dockerignore lets through, and nothing else, built where it lies elsewhere: both must make no difference.
+copy_sources() {
+  mkdir -p "$1"
+  find "$1" -mindepth 1 -maxdepth 1 ! -name target -exec rm -rf {} +
+  tar --create --anchored --no-wildcards --exclude-from=.dockerignore --file - -- $(ls --almost-all) | tar --extract --directory "$1"
+}
 context=target/image-context
-mkdir -p "$context"
-find "$context" -mindepth 1 -maxdepth 1 ! -name target -exec rm -rf {} +
-tar --create --anchored --no-wildcards --exclude-from=.dockerignore --file - -- $(ls --almost-all) | tar --extract --directory "$context"
+copy_sources "$context"
 
 root="$scratch/root"
 "$context/scripts/build-static.sh" "$root/usr/local/bin"
 binary="$root/usr/local/bin/steersman"
+if [ -n "$twice" ]; then
+  copy_sources "$scratch/somewhere/else"
+  "$scratch/somewhere/else/scripts/build-static.sh" "$scratch/second"
+  rm -rf "$scratch/somewhere"
+  cmp "$binary" "$scratch/second/steersman" || fail "a second build gives other bytes"
+  echo "image: two builds give the same bytes, $(sha256sum <"$binary" | cut --characters=-64)"
+fi
 size=$(stat --format=%s "$(readlink -f "$binary")")
 [ "$size" -lt "$most_bytes" ] || fail "the binary has $size bytes, more than $most_bytes"
 if readelf --program-headers "$binary" | grep -q INTERP; then fail "the binary needs a dynamic linker"; fi

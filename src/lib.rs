@@ -24,7 +24,6 @@ mod metrics;
 pub mod options;
 mod process;
 pub mod registry;
-mod reload;
 pub mod server;
 mod service_accounts;
 mod signals;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use serde::Deserialize;
 use steersman_runtime::client::{ApiClient, ApiError, Target};
+use steersman_runtime::reload::Reloading;
 use steersman_runtime::resource::CONFIG_MAPS;
 use steersman_runtime::tasks::CancellationToken;
 use steersman_runtime::workqueue::ImmediateQueue;
@@ -17,7 +18,6 @@ use super::AccessError;
 use super::certificates::Authorities;
 use super::front_proxy::FrontProxy;
 use crate::config::{AuthenticationSettings, ProxyHeaders};
-use crate::reload::Reloading;
 
 const NAMESPACE: &str = "kube-system";
 const NAME: &str = "extension-apiserver-authentication";

@@ -12,10 +12,10 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 use steersman_runtime::clock::Clock;
+use steersman_runtime::reload::Reloading;
 
 use super::TlsError;
 use crate::config::Pair;
-use crate::reload::Reloading;
 use crate::version::COMPONENT;
 
 /// A chain and its key in PEM.

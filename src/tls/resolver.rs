@@ -9,10 +9,10 @@ use rustls::pki_types::ServerName;
 use rustls::server::{ClientHello, ParsedCertificate, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use steersman_runtime::clock::Clock;
+use steersman_runtime::reload::Reloading;
 
 use super::{TlsError, certificate};
 use crate::config::{Certificate, Pair, Tls};
-use crate::reload::Reloading;
 
 /// The certificates of the server.
 pub(crate) struct Resolver {
@@ -54,19 +54,22 @@ impl Resolver {
         Ok(Self { default, named, shown: RwLock::new(shown) })
     }
 
-    /// Takes over what the files hold now; to be called before a handshake.
-    pub(crate) async fn refresh(&self) {
+    /// Takes over what the files hold now, and says whether that is something else; to be called before a handshake.
+    pub(crate) async fn refresh(&self) -> bool {
         let mut shown = Vec::with_capacity(self.named.len() + 1);
         for (source, names) in &self.named {
             shown.push(Shown { names: names.clone(), key: source.current().await });
         }
         let key = match &self.default {
-            Source::Memory(_) if self.named.is_empty() => return,
+            Source::Memory(_) if self.named.is_empty() => return false,
             Source::Memory(key) => Arc::clone(key),
             Source::Files(source) => source.current().await,
         };
         shown.push(Shown { names: Vec::new(), key });
-        *self.shown.write().unwrap_or_else(PoisonError::into_inner) = shown;
+        let mut now = self.shown.write().unwrap_or_else(PoisonError::into_inner);
+        let changed = now.iter().zip(&shown).any(|(was, is)| !Arc::ptr_eq(&was.key, &is.key));
+        *now = shown;
+        changed
     }
 
     /// The certificate for a client that asks for `name`: one for exactly that name, else one for its parent, else the default.
@@ -177,13 +180,15 @@ mod tests {
         let before = resolver.choose(None).unwrap().cert.clone();
         let refresh = async || {
             tokio::time::advance(std::time::Duration::from_secs(1)).await;
-            resolver.refresh().await;
-            resolver.choose(None).unwrap().cert.clone()
+            let changed = resolver.refresh().await;
+            (changed, resolver.choose(None).unwrap().cert == before)
         };
+        assert_eq!(refresh().await, (false, true));
         std::fs::copy(&new.certificate, &old.certificate).unwrap();
-        assert_eq!(refresh().await, before, "the certificate is there, its key not yet");
+        assert_eq!(refresh().await, (false, true), "the certificate is there, its key not yet");
         std::fs::copy(&new.key, &old.key).unwrap();
-        assert_ne!(refresh().await, before);
+        assert_eq!(refresh().await, (true, false));
+        assert_eq!(refresh().await, (false, false));
     }
 
     #[test]

@@ -24,6 +24,7 @@ pub mod object;
 pub mod owner;
 pub mod rate;
 pub mod rbac;
+pub mod reload;
 pub mod resource;
 mod sync;
 pub mod tasks;

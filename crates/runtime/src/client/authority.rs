@@ -1,7 +1,7 @@
 //! The authority of the API server from a file that may change: looked at when a connection is opened, at most once a minute.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use prometheus::IntCounterVec;
@@ -38,23 +38,33 @@ impl Authority {
     }
 
     fn current(&self) -> Arc<WebPkiServerVerifier> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if state.checked.elapsed() >= INTERVAL {
-            state.checked = Instant::now();
-            let (result, reason) = state.reload(&self.path);
-            self.reloads.with_label_values(&[result, reason]).inc();
-            if result == "failure" {
-                tracing::error!(caFile = %self.path.display(), reason, "cannot reload the authority of the API server");
+        {
+            let mut state = self.state();
+            if state.checked.elapsed() < INTERVAL {
+                return Arc::clone(&state.verifier);
             }
+            // Other handshakes go on with what is known while this one looks.
+            state.checked = Instant::now();
+        }
+        let read = std::fs::read(&self.path);
+        let mut state = self.state();
+        let (result, reason) = state.take(read);
+        self.reloads.with_label_values(&[result, reason]).inc();
+        if result == "failure" {
+            tracing::error!(caFile = %self.path.display(), reason, "cannot reload the authority of the API server");
         }
         Arc::clone(&state.verifier)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl State {
     /// What came of it, in the words of upstream's metric.
-    fn reload(&mut self, path: &PathBuf) -> (&'static str, &'static str) {
-        let Ok(pem) = std::fs::read(path) else { return ("failure", "read_error") };
+    fn take(&mut self, read: std::io::Result<Vec<u8>>) -> (&'static str, &'static str) {
+        let Ok(pem) = read else { return ("failure", "read_error") };
         if pem.is_empty() {
             return ("failure", "empty");
         }
@@ -67,11 +77,15 @@ impl State {
     }
 }
 
+/// As in Go, what is not a certificate is passed over as long as there is one.
 fn verifier(pem: &[u8]) -> Result<Arc<WebPkiServerVerifier>, String> {
     let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_slice_iter(pem) {
-        let certificate = certificate.map_err(|error| format!("not PEM: {error}"))?;
-        roots.add(certificate).map_err(|error| format!("not the certificate of an authority: {error}"))?;
+    let (_, passed_over) = roots.add_parsable_certificates(CertificateDer::pem_slice_iter(pem).filter_map(Result::ok));
+    if passed_over > 0 {
+        tracing::warn!(passed_over, "some certificates of the authority of the API server cannot be read");
+    }
+    if roots.is_empty() {
+        return Err("there is no certificate of an authority".to_owned());
     }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build().map_err(|error| error.to_string())
@@ -118,6 +132,9 @@ mod tests {
 
     use super::*;
 
+    /// What is no certificate, though it says so.
+    const UNREADABLE: &str = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+
     #[tokio::test(start_paused = true)]
     async fn the_file_is_followed_and_one_that_is_no_good_changes_nothing() {
         let pair = |name: &str| rcgen::generate_simple_self_signed(vec![name.to_owned()]).unwrap();
@@ -138,10 +155,10 @@ mod tests {
         // (what the file holds then, result, reason, whether the new authority is trusted)
         let cases = [
             (Some(old.cert.pem()), "success", "unchanged", false),
-            (Some("nonsense".to_owned()), "failure", "ca_parse_error", false),
+            (Some(UNREADABLE.to_owned()), "failure", "ca_parse_error", false),
             (Some(String::new()), "failure", "empty", false),
             (None, "failure", "read_error", false),
-            (Some(new.cert.pem()), "success", "updated", true),
+            (Some(format!("{UNREADABLE}{}", new.cert.pem())), "success", "updated", true),
         ];
         for (content, result, reason, is_new) in cases {
             match content {

@@ -21,6 +21,7 @@ use tokio::time::timeout;
 use tower::{BoxError, Service, ServiceBuilder, ServiceExt};
 
 use super::authority::Authority;
+use super::certificate::CertificateFiles;
 use super::transports::Transports;
 
 /// Time to open a connection, TLS included.
@@ -42,6 +43,9 @@ pub enum ConnectError {
     /// CA, client certificate or key.
     #[error("TLS settings of the API server connection: {0}")]
     Tls(#[source] Box<kube::Error>),
+    /// The files with the client certificate and its key.
+    #[error("client certificate of the API server connection: {0}")]
+    Certificate(String),
     /// The file with the authority of the API server.
     #[error("authority of the API server connection: {0}")]
     Authority(String),
@@ -126,10 +130,14 @@ where
     T::Future: Send + 'static,
     T::Error: Into<BoxError>,
 {
-    // What follows a file and runs programs is ours, as it is counted; kube gets the rest.
+    // What follows files and runs programs is ours; kube gets the rest.
     let plugin = runs_plugin(&config.auth_info).map(|exec| transports.plugin(exec));
+    let certificate = CertificateFiles::of(&config.auth_info).map_err(ConnectError::Certificate)?.map(Arc::new);
     let mut config = config.clone();
     config.auth_info.exec = None;
+    if certificate.is_some() {
+        (config.auth_info.client_certificate, config.auth_info.client_key) = (None, None);
+    }
     let authority_file = config.root_cert_file.take().filter(|_| !config.accept_invalid_certs);
     let mut tls = config.rustls_client_config().map_err(|e| ConnectError::Tls(Box::new(e)))?;
     if let Some(path) = authority_file {
@@ -138,6 +146,9 @@ where
     }
     if let Some(plugin) = &plugin {
         tls.client_auth_cert_resolver = Arc::clone(plugin) as Arc<_>;
+    }
+    if let Some(certificate) = &certificate {
+        tls.client_auth_cert_resolver = Arc::clone(certificate) as Arc<_>;
     }
     let mut https = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http();
     if let Some(name) = &config.tls_server_name {
@@ -168,9 +179,10 @@ where
             .http2_keep_alive_while_idle(true)
             .build(connector.clone())
     };
-    match plugin {
-        Some(plugin) => client_for(&config, plugin.over(make)),
-        None => client_for(&config, make().map_err(BoxError::from)),
+    match (plugin, certificate) {
+        (Some(plugin), _) => client_for(&config, plugin.over(make)),
+        (None, Some(certificate)) => client_for(&config, certificate.over(make)),
+        (None, None) => client_for(&config, make().map_err(BoxError::from)),
     }
 }
 

@@ -3,6 +3,7 @@
 //! ApiClient (throttle, write gate, timeout, retries, metrics) -> kube::Client (base URL, credentials) -> HTTP/2
 
 mod authority;
+mod certificate;
 mod connect;
 #[cfg(test)]
 mod connect_tests;
@@ -39,6 +40,9 @@ use exchange::{Call, Exchange};
 
 /// The target of the spans of writes, for who collects them; no log is to show them, so it is none of ours by name.
 pub const SPANS: &str = "kubernetes::writes";
+
+/// The target of the lines about requests that have been answered, one each: more than a log is to show among other details.
+pub const REQUESTS: &str = "steersman_runtime::requests";
 
 use crate::resource::ResourceType;
 
@@ -241,6 +245,14 @@ impl ApiClient {
 /// The `User-Agent` of the client called `identity` (`deployment-controller`): upstream's text for the release we are compatible
 /// with, so that audit logs and flow schemas that look at it keep working.
 pub fn user_agent(identity: &str) -> String {
+    let platform = platform();
+    let commit = option_env!("STEERSMAN_COMMIT").unwrap_or_default();
+    let commit = commit.get(..7).unwrap_or("0000000");
+    format!("kube-controller-manager/{COMPATIBLE_VERSION} ({platform}) kubernetes/{commit}/{identity}")
+}
+
+/// `linux/amd64`, as Go names platforms.
+pub fn platform() -> String {
     let os = match std::env::consts::OS {
         "macos" => "darwin",
         other => other,
@@ -253,9 +265,7 @@ pub fn user_agent(identity: &str) -> String {
         "powerpc64" => "ppc64",
         other => other,
     };
-    let commit = option_env!("STEERSMAN_COMMIT").unwrap_or_default();
-    let commit = commit.get(..7).unwrap_or("0000000");
-    format!("kube-controller-manager/{COMPATIBLE_VERSION} ({os}/{arch}) kubernetes/{commit}/{identity}")
+    format!("{os}/{arch}")
 }
 
 /// The Kubernetes release whose behaviour this is.

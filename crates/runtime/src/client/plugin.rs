@@ -7,6 +7,8 @@ use std::io::IsTerminal;
 use std::process::Stdio;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
+use futures::FutureExt;
+use futures::future::{BoxFuture, Shared};
 use http::header::{AUTHORIZATION, HeaderValue};
 use http::{Request, Response, StatusCode};
 use jiff::Timestamp;
@@ -14,13 +16,13 @@ use kube::client::Body;
 use kube::config::{ExecConfig, ExecInteractiveMode};
 use rustls::SignatureScheme;
 use rustls::client::ResolvesClientCert;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::CertificateDer;
 use rustls::sign::CertifiedKey;
 use serde::Deserialize;
 use serde_json::json;
 use tower::{BoxError, Service};
 
+use super::certificate::{self, PerCertificate};
 use super::transports::PluginMetrics;
 use crate::x509;
 
@@ -47,7 +49,11 @@ pub(super) enum PluginError {
     Token,
     #[error("failed parsing client key/certificate: {0}")]
     Pair(String),
+    #[error("the exec plugin was not run to its end")]
+    Aborted,
 }
+
+type Outcome = Result<Arc<Credentials>, Arc<PluginError>>;
 
 #[derive(Deserialize)]
 struct ExecCredential {
@@ -94,17 +100,27 @@ impl Credentials {
     }
 }
 
+/// Forgets a run when it has ended, however it does.
+struct Over<'a>(&'a Plugin);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.running.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+}
+
 /// One program, run when its credentials are needed and never twice at once.
 pub(super) struct Plugin {
     exec: ExecConfig,
     metrics: PluginMetrics,
-    running: tokio::sync::Mutex<()>,
+    /// The run under way, which all who need its outcome wait for.
+    running: Mutex<Option<Shared<BoxFuture<'static, Outcome>>>>,
     latest: RwLock<Option<Arc<Credentials>>>,
 }
 
 impl Plugin {
     pub(super) fn new(exec: ExecConfig, metrics: PluginMetrics) -> Self {
-        Self { exec, metrics, running: tokio::sync::Mutex::default(), latest: RwLock::default() }
+        Self { exec, metrics, running: Mutex::default(), latest: RwLock::default() }
     }
 
     /// Whether this is the plugin of `exec`.
@@ -122,25 +138,37 @@ impl Plugin {
         self.latest.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    async fn credentials(&self) -> Result<Arc<Credentials>, PluginError> {
-        let good = || self.latest().filter(|credentials| !credentials.has_expired());
-        if let Some(credentials) = good() {
-            return Ok(credentials);
-        }
-        let _running = self.running.lock().await;
-        match good() {
-            Some(credentials) => Ok(credentials),
-            None => self.renew().await,
-        }
+    async fn credentials(self: &Arc<Self>) -> Outcome {
+        self.latest_if(|credentials| !credentials.has_expired()).await
     }
 
     /// Replaces credentials that were refused, unless somebody did so already.
-    async fn replace(&self, refused: &Arc<Credentials>) -> Result<(), PluginError> {
-        let _running = self.running.lock().await;
-        if self.latest().is_some_and(|latest| Arc::ptr_eq(&latest, refused)) {
-            self.renew().await?;
-        }
-        Ok(())
+    async fn replace(self: &Arc<Self>, refused: &Arc<Credentials>) -> Outcome {
+        self.latest_if(|credentials| !Arc::ptr_eq(credentials, refused)).await
+    }
+
+    /// The latest credentials if they will do, else the outcome of a run.
+    async fn latest_if(self: &Arc<Self>, will_do: impl Fn(&Arc<Credentials>) -> bool) -> Outcome {
+        let run = {
+            // What a run gives is there before the run is forgotten, so whoever holds the lock sees the one or the other.
+            let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(latest) = self.latest().filter(will_do) {
+                return Ok(latest);
+            }
+            running.get_or_insert_with(|| self.start()).clone()
+        };
+        run.await
+    }
+
+    /// Runs the program in a task of its own: a request that is given up meanwhile must not end it, or a program that takes longer
+    /// than requests may would never get to its end.
+    fn start(self: &Arc<Self>) -> Shared<BoxFuture<'static, Outcome>> {
+        let plugin = Arc::clone(self);
+        let task = tokio::spawn(async move {
+            let _over = Over(&plugin);
+            plugin.renew().await.map_err(Arc::new)
+        });
+        task.map(|ended| ended.unwrap_or_else(|_| Err(Arc::new(PluginError::Aborted)))).boxed().shared()
     }
 
     async fn renew(&self) -> Result<Arc<Credentials>, PluginError> {
@@ -187,8 +215,7 @@ impl Plugin {
         read(answer, exec.api_version.as_deref().unwrap_or_default())
     }
 
-    /// A service that sends requests with our credentials over what `make` makes, anew for each certificate: a connection keeps
-    /// the one it was opened with.
+    /// A service that sends requests with our credentials over what `make` makes, on connections that show our certificate.
     pub(super) fn over<S, B>(
         self: Arc<Self>,
         make: impl Fn() -> S + Send + Sync + 'static,
@@ -197,24 +224,16 @@ impl Plugin {
         S: Service<Request<Body>, Response = Response<B>, Error: Into<BoxError>, Future: Send> + Clone + Send + 'static,
         B: Send,
     {
-        let http = Arc::new(Mutex::new((None, make())));
-        let make = Arc::new(make);
+        let services = Arc::new(PerCertificate::new(make));
         tower::service_fn(move |mut request: Request<Body>| {
-            let (plugin, http, make) = (Arc::clone(&self), Arc::clone(&http), Arc::clone(&make));
+            let (plugin, services) = (Arc::clone(&self), Arc::clone(&services));
             async move {
                 let credentials = plugin.credentials().await.map_err(|error| format!("getting credentials: {error}"))?;
                 if let Some(token) = &credentials.token {
                     request.headers_mut().insert(AUTHORIZATION, token.clone());
                 }
-                let mut client = {
-                    let mut http = http.lock().unwrap_or_else(PoisonError::into_inner);
-                    let leaf = credentials.leaf().cloned();
-                    if http.0.as_ref() != leaf.as_ref() {
-                        *http = (leaf, make());
-                    }
-                    http.1.clone()
-                };
-                let response = client.call(request).await.map_err(Into::into)?;
+                let mut service = services.showing(credentials.leaf());
+                let response = service.call(request).await.map_err(Into::into)?;
                 if response.status() == StatusCode::UNAUTHORIZED
                     && let Err(error) = plugin.replace(&credentials).await
                 {
@@ -268,10 +287,8 @@ fn read(answer: ExecCredential, wanted: &str) -> Result<Credentials, PluginError
 
 /// A chain and its key, both PEM.
 fn pair(certificate: &str, key: &str) -> Result<Certificate, String> {
-    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(certificate.as_bytes()).collect();
-    let chain = chain.map_err(|error| format!("certificate: {error}"))?;
-    let x509::Certificate { not_before, not_after, .. } = x509::Certificate::read(chain.first().ok_or("no certificate")?)?;
-    let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(|error| format!("key: {error}"))?;
-    let key = CertifiedKey::from_der(chain, key, &rustls::crypto::ring::default_provider()).map_err(|error| error.to_string())?;
+    let key = certificate::pair(certificate.as_bytes(), key.as_bytes())?;
+    let leaf = key.end_entity_cert().map_err(|error| error.to_string())?;
+    let x509::Certificate { not_before, not_after, .. } = x509::Certificate::read(leaf)?;
     Ok(Certificate { key: Arc::new(key), not_before, not_after })
 }

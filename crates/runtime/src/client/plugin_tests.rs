@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use http::{Request, Response};
 use kube::client::Body;
@@ -38,8 +39,13 @@ impl Program {
     }
 
     fn exec(&self) -> ExecConfig {
-        let script = r#"cd "$1"; echo run >> runs; printf %s "$KUBERNETES_EXEC_INFO" > info; cat "$(wc -l < runs | tr -d ' ')""#;
-        self.command("sh", &["-c", script, "sh", self.directory.path().to_str().unwrap()])
+        self.exec_after(":")
+    }
+
+    /// Does something else first; its directory is `$1`.
+    fn exec_after(&self, first: &str) -> ExecConfig {
+        let then = r#"cd "$1"; echo run >> runs; printf %s "$KUBERNETES_EXEC_INFO" > info; cat "$(wc -l < runs | tr -d ' ')""#;
+        self.command("sh", &["-c", &format!("{first}; {then}"), "sh", self.directory.path().to_str().unwrap()])
     }
 
     fn command(&self, command: &str, arguments: &[&str]) -> ExecConfig {
@@ -132,6 +138,20 @@ async fn a_token_is_used_until_it_expires_or_is_refused() {
     assert_eq!(program.runs(), 3);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_program_that_takes_longer_than_its_request_may_is_run_to_its_end() {
+    let program = Program::printing(&[credential(json!({"token": "one"}))]);
+    let slow = program.exec_after(r#"until test -e "$1/go"; do sleep 0.01; done"#);
+    let server = Server::default();
+    let given_up = tokio::time::timeout(Duration::from_secs(5), server.ask(&program, &slow, 1)).await;
+    assert!(given_up.is_err(), "the program has not ended");
+    let end = async { std::fs::write(program.file("go"), "").unwrap() };
+    let (first, second, ()) = tokio::join!(server.ask(&program, &slow, 1), server.ask(&program, &slow, 1), end);
+    assert_eq!((first, second), (vec![Ok(200)], vec![Ok(200)]));
+    assert_eq!((program.runs(), program.calls("no_error", "0")), (1, 1.0));
+    assert_eq!(*server.shown.lock().unwrap(), ["Bearer one", "Bearer one"]);
+}
+
 #[tokio::test]
 async fn a_certificate_that_is_replaced_gets_a_connection_of_its_own() {
     let certificate = |days: i64| {
@@ -150,8 +170,7 @@ async fn a_certificate_that_is_replaced_gets_a_connection_of_its_own() {
     let server = Server::default();
     *server.codes.lock().unwrap() = vec![401];
     assert_eq!(server.ask(&program, &program.exec(), 2).await, [Ok(401), Ok(200)]);
-    // One is made in advance, without a certificate.
-    assert_eq!((program.runs(), *server.connections.lock().unwrap()), (2, 3));
+    assert_eq!((program.runs(), *server.connections.lock().unwrap()), (2, 2));
     let days = program.metric("rest_client_exec_plugin_ttl_seconds", &[]).unwrap() / 86400.0;
     assert!((18.0..21.0).contains(&days), "{days} days");
     assert_eq!(program.metric("rest_client_exec_plugin_certificate_rotation_age", &[]), Some(1.0));

@@ -15,7 +15,7 @@ const TRUSTED: Duration = Duration::from_secs(1);
 type Load<T> = Arc<dyn Fn(&[Vec<u8>]) -> Result<T, String> + Send + Sync>;
 
 /// What files hold. Cheap to clone; clones are one.
-pub(crate) struct Reloading<T> {
+pub struct Reloading<T> {
     files: Arc<[PathBuf]>,
     load: Load<T>,
     state: Arc<Mutex<State<T>>>,
@@ -36,7 +36,7 @@ impl<T> Clone for Reloading<T> {
 
 impl<T: Send + Sync + 'static> Reloading<T> {
     /// Reads `files` and makes something of them. The error names the files.
-    pub(crate) fn new(
+    pub fn new(
         files: Vec<PathBuf>,
         load: impl Fn(&[Vec<u8>]) -> Result<T, String> + Send + Sync + 'static,
     ) -> Result<Self, String> {
@@ -47,12 +47,12 @@ impl<T: Send + Sync + 'static> Reloading<T> {
     }
 
     /// What the files held when they were last looked at.
-    pub(crate) fn latest(&self) -> Arc<T> {
+    pub fn latest(&self) -> Arc<T> {
         Arc::clone(&self.state().value)
     }
 
     /// What the files hold now. While they cannot be read, or make no sense, it is what they held before.
-    pub(crate) async fn current(&self) -> Arc<T> {
+    pub async fn current(&self) -> Arc<T> {
         {
             let mut state = self.state();
             if state.checked.elapsed() < TRUSTED {

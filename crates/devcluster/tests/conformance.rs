@@ -33,7 +33,7 @@ fn remaining(cluster: &DevCluster) -> Vec<(String, String)> {
             let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
             (text("namespace"), text("name"))
         });
-        let kept = names.filter(|(namespace, name)| !(own(namespace) || plural == "namespaces" && own(name)));
+        let kept = names.filter(|(namespace, name)| !own(if plural == "namespaces" { name } else { namespace }));
         kept.map(|(namespace, name)| (plural.to_owned(), format!("{namespace}/{name}"))).collect::<Vec<_>>()
     };
     let plurals = [
@@ -55,6 +55,9 @@ fn remaining(cluster: &DevCluster) -> Vec<(String, String)> {
         "storageclasses",
         "leases",
         "endpointslices",
+        "runtimeclasses",
+        "validatingwebhookconfigurations",
+        "mutatingwebhookconfigurations",
     ];
     plurals.into_iter().flat_map(of).collect()
 }

@@ -48,8 +48,8 @@ pub(crate) const PLAIN: &str = "steersman::plain";
 #[cfg(feature = "dev")]
 pub(crate) const WARNINGS_ONLY: i64 = -1;
 
-/// How much is logged, which may change at any time: information at 0 and 1 (none below), details from 2, everything from 5; of foreign
-/// crates only warnings. Cheap to clone; clones are one.
+/// How much is logged, which may change at any time: information at 0 and 1 (none below), details from 2, requests to the server from 3,
+/// refused ones from 4, everything from 5, but requests to the API server from 6; of foreign crates only warnings. Cheap to clone; clones are one.
 #[derive(Clone)]
 pub struct Verbosity {
     level: Arc<AtomicI64>,
@@ -74,6 +74,15 @@ impl Verbosity {
     }
 }
 
+/// Requests to the server, one line each.
+pub(crate) const REQUESTS: &str = "steersman::requests";
+
+/// Requests that were refused.
+pub(crate) const REFUSALS: &str = "steersman::refusals";
+
+/// Details that are shown from verbosities of their own, which are upstream's, by target.
+const APART: [(&str, i64); 3] = [(REQUESTS, 3), (REFUSALS, 4), (steersman_runtime::client::REQUESTS, 6)];
+
 fn targets(verbosity: i64) -> Targets {
     let ours = match verbosity {
         ..=-1 => LevelFilter::WARN,
@@ -81,7 +90,9 @@ fn targets(verbosity: i64) -> Targets {
         2..=4 => LevelFilter::DEBUG,
         5.. => LevelFilter::TRACE,
     };
-    Targets::new().with_default(LevelFilter::WARN).with_target("steersman", ours)
+    let all = Targets::new().with_default(LevelFilter::WARN).with_target("steersman", ours);
+    let hidden = APART.into_iter().filter(|(_, from)| verbosity < *from);
+    all.with_targets(hidden.map(|(target, _)| (target, ours.min(LevelFilter::INFO))))
 }
 
 /// Sends the events of the process to standard error, as many as `verbosity` wants, now and later. Does nothing when somebody listens
@@ -215,11 +226,12 @@ where
                 // Milliseconds with a fraction, as upstream's JSON has them.
                 let nanos = now.as_nanosecond();
                 let (millis, fraction) = (nanos / 1_000_000, nanos % 1_000_000 / 100);
+                let apart = || APART.iter().find(|(target, _)| *target == metadata.target()).map_or(2, |(_, from)| *from);
                 let verbosity = match *metadata.level() {
-                    Level::ERROR => "",
-                    Level::WARN | Level::INFO => r#","v":0"#,
-                    Level::DEBUG => r#","v":2"#,
-                    Level::TRACE => r#","v":5"#,
+                    Level::ERROR => String::new(),
+                    Level::WARN | Level::INFO => r#","v":0"#.to_owned(),
+                    Level::DEBUG => format!(r#","v":{}"#, apart()),
+                    Level::TRACE => r#","v":5"#.to_owned(),
                 };
                 let (caller, message) = (Json::from(format!("{file}:{line}")), Json::from(message));
                 let head = format!(r#"{{"ts":{millis}.{fraction:04},"caller":{caller},"msg":{message}{verbosity}"#);
@@ -263,6 +275,27 @@ mod tests {
         let _entered = span.enter();
         let error = std::io::Error::other("no \"luck\"");
         tracing::error!(%error, count = 3, ok = false, names = ?["a", "b"], "command failed");
+    }
+
+    #[test]
+    fn lines_come_at_the_verbosity_of_upstreams() {
+        let client = steersman_runtime::client::REQUESTS;
+        // (target, level, from which verbosity on)
+        let cases = [
+            ("steersman::manager", Level::INFO, 0),
+            ("steersman_runtime::client::exchange", Level::DEBUG, 2),
+            (REQUESTS, Level::DEBUG, 3),
+            (REFUSALS, Level::DEBUG, 4),
+            ("steersman::server::connection", Level::TRACE, 5),
+            (client, Level::DEBUG, 6),
+            ("rustls", Level::WARN, -1),
+        ];
+        for (target, level, from) in cases {
+            let shown: Vec<i64> = (-1..=10).filter(|verbosity| targets(*verbosity).would_enable(target, &level)).collect();
+            assert_eq!(shown, (from..=10).collect::<Vec<_>>(), "{target}");
+        }
+        let line = logged(LogFormat::Json, || tracing::debug!(target: REQUESTS, "HTTP"));
+        assert!(line.contains(r#""msg":"HTTP","v":3"#), "{line}");
     }
 
     #[test]

@@ -31,7 +31,7 @@ pub(crate) fn register(registry: &Registry, features: &Features) -> Result<(), p
             ("major", "1"),
             ("minor", "36"),
             ("git_version", version::GIT_VERSION),
-            ("git_commit", ""),
+            ("git_commit", &version::commit()),
             ("git_tree_state", ""),
             ("build_date", ""),
             ("go_version", ""),
@@ -118,9 +118,12 @@ mod tests {
         let registry = Registry::new();
         register(&registry, &features()).unwrap();
         let text = exposition::encode(&registry.gather());
-        let build = "kubernetes_build_info{build_date=\"\",compiler=\"rustc\",git_commit=\"\",git_tree_state=\"\",\
-                     git_version=\"v1.36.2\",go_version=\"\",major=\"1\",minor=\"36\",platform=";
-        for part in [build, "\nprocess_resident_memory_bytes ", "\nprocess_start_time_seconds 1."] {
+        let build = format!(
+            "kubernetes_build_info{{build_date=\"\",compiler=\"rustc\",git_commit=\"{}\",git_tree_state=\"\",\
+             git_version=\"v1.36.2\",go_version=\"\",major=\"1\",minor=\"36\",platform=",
+            version::commit(),
+        );
+        for part in [build.as_str(), "\nprocess_resident_memory_bytes ", "\nprocess_start_time_seconds 1."] {
             assert!(text.contains(part), "{part:?} is missing in:\n{text}");
         }
     }

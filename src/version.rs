@@ -14,25 +14,20 @@ pub(crate) const BINARY: &str = "1.36.2";
 /// Version of Steersman itself.
 pub const STEERSMAN: &str = env!("CARGO_PKG_VERSION");
 
-/// `linux/amd64`, as Go names platforms.
-pub fn platform() -> String {
-    let arch = match std::env::consts::ARCH {
-        "x86_64" => "amd64",
-        "aarch64" => "arm64",
-        "x86" => "386",
-        "powerpc64" => "ppc64le",
-        other => other,
-    };
-    let os = if std::env::consts::OS == "macos" { "darwin" } else { std::env::consts::OS };
-    format!("{os}/{arch}")
+pub use steersman_runtime::client::platform;
+
+/// What stands where upstream has the commit it was built from.
+pub(crate) fn commit() -> String {
+    format!("steersman-{STEERSMAN}")
 }
 
 /// What `--version=raw` prints: upstream's record, with our own version where it has a commit.
 pub(crate) fn raw() -> String {
     format!(
         "version.Info{{Major:\"1\", Minor:\"36\", EmulationMajor:\"1\", EmulationMinor:\"36\", MinCompatibilityMajor:\"1\", \
-         MinCompatibilityMinor:\"35\", GitVersion:{GIT_VERSION:?}, GitCommit:\"steersman-{STEERSMAN}\", GitTreeState:\"\", \
+         MinCompatibilityMinor:\"35\", GitVersion:{GIT_VERSION:?}, GitCommit:{:?}, GitTreeState:\"\", \
          BuildDate:\"\", GoVersion:\"\", Compiler:\"rustc\", Platform:{:?}}}",
+        commit(),
         platform()
     )
 }
@@ -48,7 +43,7 @@ pub(crate) fn document(releases: Releases) -> String {
         "minCompatibilityMajor": compatible.0,
         "minCompatibilityMinor": compatible.1,
         "gitVersion": GIT_VERSION,
-        "gitCommit": format!("steersman-{STEERSMAN}"),
+        "gitCommit": commit(),
         "gitTreeState": "",
         "buildDate": "",
         "goVersion": "",

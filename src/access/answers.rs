@@ -53,10 +53,14 @@ pub(crate) fn not_acceptable(request: &Parts, message: &str) -> Response {
     failure.response(request)
 }
 
+/// What a request asks for, as HTTP/1 writes it also where HTTP/2 names scheme and host.
+pub(crate) fn asked_for(uri: &Uri) -> &str {
+    uri.path_and_query().map_or_else(|| uri.path(), |whole| whole.as_str())
+}
+
 /// Nobody can tell whether the user may.
 pub(super) fn internal_error(uri: &Uri, error: &str) -> Response {
-    let uri = uri.path_and_query().map_or_else(|| uri.path(), |whole| whole.as_str());
-    text(StatusCode::INTERNAL_SERVER_ERROR, sanitized(&format!("Internal Server Error: {uri:?}: {error}")) + "\n")
+    text(StatusCode::INTERNAL_SERVER_ERROR, sanitized(&format!("Internal Server Error: {:?}: {error}", asked_for(uri))) + "\n")
 }
 
 /// So that a browser takes nothing of it for markup.

@@ -30,11 +30,12 @@ use steersman_runtime::tasks::CancellationToken;
 use steersman_runtime::workqueue::QueueMetrics;
 use tokio::time::Instant;
 
-pub(crate) use answers::{NOSNIFF, not_acceptable, text};
+pub(crate) use answers::{NOSNIFF, asked_for, not_acceptable, text};
 pub(crate) use certificates::AnyClient;
 pub(crate) use metrics::AccessMetrics;
 
 use crate::config::Delegation;
+use crate::logs::REFUSALS;
 use certificates::Holder;
 use permissions::{Decision, Permissions};
 use tokens::{Tokens, token_of};
@@ -184,7 +185,7 @@ impl Delegated {
         match decided {
             Ok(Decision::Allow) => Ok(()),
             Ok(Decision::Deny(reason) | Decision::NoOpinion(reason)) => {
-                tracing::debug!(URI = %request.uri, user = user.name, reason, "Forbidden");
+                tracing::debug!(target: REFUSALS, URI = asked_for(&request.uri), user = user.name, reason, "Forbidden");
                 Err(answers::forbidden(request, &user.name, &verb, &reason))
             }
             Err(error) => Err(answers::internal_error(&request.uri, &error)),

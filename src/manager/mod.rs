@@ -64,7 +64,7 @@ impl Manager {
         let server = match &config.serving {
             Some(serving) => {
                 let access = access(serving, &clients, &queue_metrics, &registry, &clock)?;
-                let server = Server::bind(serving, access, &clock)?;
+                let server = Server::bind(serving, access, &clock, &queue_metrics)?;
                 address = server.local_addr().ok();
                 let endpoints = Endpoints {
                     health: health.clone(),

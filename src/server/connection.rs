@@ -14,6 +14,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use rustls::pki_types::CertificateDer;
 use steersman_runtime::clock::Clock;
+use steersman_runtime::workqueue::{ImmediateQueue, QueueMetrics};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::Notify;
@@ -68,15 +69,23 @@ pub(super) struct Terms {
 struct Tls {
     acceptor: TlsAcceptor,
     certificates: Arc<Resolver>,
+    /// Counts changes of the certificates.
+    changes: Arc<ImmediateQueue>,
 }
 
 impl Terms {
     /// Those of `serving`; clients are asked for certificates, or not.
-    pub(super) fn new(serving: &Serving, clock: &Clock, ask_for_certificates: bool) -> Result<Self, TlsError> {
+    pub(super) fn new(
+        serving: &Serving,
+        clock: &Clock,
+        ask_for_certificates: bool,
+        queues: &QueueMetrics,
+    ) -> Result<Self, TlsError> {
         let tls = match &serving.tls {
             Some(tls) => {
                 let (config, certificates) = tls::server_config(tls, clock, ask_for_certificates)?;
-                Some(Tls { acceptor: TlsAcceptor::from(Arc::new(config)), certificates })
+                let changes = Arc::new(queues.immediate("DynamicServingCertificateController"));
+                Some(Tls { acceptor: TlsAcceptor::from(Arc::new(config)), certificates, changes })
             }
             None => None,
         };
@@ -124,7 +133,10 @@ async fn handshake(mut stream: TcpStream, tls: &Tls) -> std::io::Result<tokio_ru
         stream.shutdown().await?;
         return Err(std::io::Error::other("client sent an HTTP request to an HTTPS server"));
     }
-    tls.certificates.refresh().await;
+    let began = Instant::now();
+    if tls.certificates.refresh().await {
+        tls.changes.processed(began.elapsed());
+    }
     tls.acceptor.accept(stream).await
 }
 
@@ -217,7 +229,8 @@ impl Traffic {
     }
 }
 
-/// A request that is being answered.
+/// A request that is being answered, until the head of the answer is there. Sending the body does not count: all that is served is made at
+/// once, so a client that has not read it [`IDLE`] later does not read at all.
 struct UnderWay(Arc<Traffic>);
 
 impl UnderWay {
@@ -290,7 +303,8 @@ mod tests {
     async fn client(sent: &[u8], secure: bool) -> (String, Duration) {
         let tls = secure.then(TlsSettings::default);
         let serving = Serving { address: SocketAddr::from(([127, 0, 0, 1], 0)), tls, share_port: false, access: Access::Open };
-        let terms = Terms::new(&serving, &Clock::system(), false).unwrap();
+        let queues = QueueMetrics::register(&prometheus::Registry::new()).unwrap();
+        let terms = Terms::new(&serving, &Clock::system(), false, &queues).unwrap();
         let listener = listen(&serving).unwrap();
         let mut stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (accepted, peer) = listener.accept().await.unwrap();

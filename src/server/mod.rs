@@ -23,17 +23,18 @@ use prometheus::Registry;
 use steersman_runtime::clock::Clock;
 use steersman_runtime::controller::{DebugAnswer, DebugPages};
 use steersman_runtime::tasks::CancellationToken;
+use steersman_runtime::workqueue::QueueMetrics;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use connection::{HEAD, Terms, listen};
 
-use crate::access::{Access, NOSNIFF, Peer, text};
+use crate::access::{Access, NOSNIFF, Peer, asked_for, text};
 use crate::config::{MetricsSettings, Releases, Serving};
 use crate::exposition;
 use crate::health::{HealthChecks, Probe};
-use crate::logs::Verbosity;
+use crate::logs::{REQUESTS, Verbosity};
 use crate::metrics::with_census;
 use crate::tls::TlsError;
 use crate::version;
@@ -101,8 +102,8 @@ pub struct Server {
 
 impl Server {
     /// Takes the address of `serving` and prepares its certificate.
-    pub(crate) fn bind(serving: &Serving, access: Access, clock: &Clock) -> Result<Self, ServeError> {
-        let terms = Terms::new(serving, clock, access.wants_certificates())?;
+    pub(crate) fn bind(serving: &Serving, access: Access, clock: &Clock, queues: &QueueMetrics) -> Result<Self, ServeError> {
+        let terms = Terms::new(serving, clock, access.wants_certificates(), queues)?;
         let listener = listen(serving).map_err(|error| ServeError::Listen { address: serving.address, error })?;
         Ok(Self { listener, terms, access: Arc::new(access) })
     }
@@ -165,7 +166,7 @@ fn router(endpoints: Endpoints, access: Arc<Access>) -> Router {
 
 /// Lets pass who may, and sees that every answer carries upstream's headers and that a panic is an answer too.
 async fn guard(State(access): State<Arc<Access>>, request: Request, next: Next) -> Response {
-    let asked = tracing::enabled!(tracing::Level::DEBUG).then(|| Asked::of(&request));
+    let asked = tracing::enabled!(target: REQUESTS, tracing::Level::DEBUG).then(|| Asked::of(&request));
     let path = request.uri().path().to_owned();
     let answer = AssertUnwindSafe(async {
         let (head, body) = request.into_parts();
@@ -199,7 +200,7 @@ impl Asked {
     fn of(request: &Request) -> Self {
         let agent = request.headers().get(header::USER_AGENT).and_then(|agent| agent.to_str().ok()).unwrap_or_default();
         let from = request.extensions().get::<Peer>().map(|peer| peer.address.to_string()).unwrap_or_default();
-        let (verb, uri) = (request.method().clone(), request.uri().to_string());
+        let (verb, uri) = (request.method().clone(), asked_for(request.uri()).to_owned());
         Self { verb, uri, agent: agent.to_owned(), from, at: Instant::now() }
     }
 
@@ -207,10 +208,13 @@ impl Asked {
     fn answered(self, status: StatusCode) {
         let (verb, latency) = (self.verb.as_str(), self.at.elapsed());
         tracing::debug!(
+            target: REQUESTS,
             verb,
             URI = self.uri,
             ?latency,
             userAgent = self.agent,
+            // Upstream's manager keeps no audit log, and has this all the same.
+            "audit-ID" = "",
             srcIP = self.from,
             resp = status.as_u16(),
             "HTTP"
@@ -485,7 +489,8 @@ mod tests {
         let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = taken.local_addr().unwrap();
         let serving = Serving { address, tls: None, share_port: false, access: crate::config::Access::Open };
-        let error = Server::bind(&serving, Access::Open, &Clock::system()).err().unwrap().to_string();
+        let queues = QueueMetrics::register(&Registry::new()).unwrap();
+        let error = Server::bind(&serving, Access::Open, &Clock::system(), &queues).err().unwrap().to_string();
         let expected = format!(
             "failed to create listener: failed to listen on {address}: listen tcp {address}: bind: address already in use"
         );

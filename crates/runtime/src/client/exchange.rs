@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tracing::Instrument;
 
 use super::lines::Lines;
-use super::{ApiError, ClientMetrics, ClientSettings, JSON, SPANS, Target, WriteGate, error, header_value};
+use super::{ApiError, ClientMetrics, ClientSettings, JSON, REQUESTS, SPANS, Target, WriteGate, error, header_value};
 use crate::rate::TokenBucket;
 
 /// Upstream's `defaultMaxRetries`.
@@ -412,5 +412,5 @@ fn causes<'a>(error: &'a (dyn StdError + 'static)) -> impl Iterator<Item = &'a (
 
 fn log(call: &Call<'_>, status: Option<u16>, began: Instant) {
     let milliseconds = began.elapsed().as_millis();
-    tracing::debug!(verb = %call.method, URL = call.path, status, milliseconds, "Response");
+    tracing::debug!(target: REQUESTS, verb = %call.method, URL = call.path, status, milliseconds, "Response");
 }

@@ -17,7 +17,9 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
+use tokio::io::BufWriter;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::task::unconstrained;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -33,6 +35,12 @@ const MAX_STREAMS: u32 = 4_096;
 /// is cut into fragments so small that the HTTP/2 library takes them for an attack and drops the connection.
 const STREAM_WINDOW: u32 = 256 << 10;
 const CONNECTION_WINDOW: u32 = 100 * STREAM_WINDOW;
+/// Frames are gathered to so many bytes, one TLS record, before they are encrypted and sent: a watch sends many small ones.
+const WRITE_BUFFER: usize = 16 << 10;
+/// How much of an answer waits ahead of the network, per stream. While requests keep the server busy, a watch comes to its turn once in
+/// a hundred of their changes or so, and must be able to send more than that at a time. Watches share their frames, so that only
+/// lists take memory for it.
+const SEND_BUFFER: usize = 1 << 20;
 /// A body may be a little larger than what the API accepts, so that the refusal can say why.
 const MAX_READ: usize = rest::MAX_BODY + (1 << 20);
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
@@ -203,9 +211,13 @@ impl Listening {
         builder.http1().timer(TokioTimer::new());
         builder.http2().timer(TokioTimer::new()).max_concurrent_streams(MAX_STREAMS);
         builder.http2().initial_stream_window_size(STREAM_WINDOW).initial_connection_window_size(CONNECTION_WINDOW);
+        builder.http2().max_send_buf_size(SEND_BUFFER);
+        let stream = BufWriter::with_capacity(WRITE_BUFFER, stream);
         let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
         let ended = tokio::select! {
-            ended = connection.as_mut() => ended,
+            // Tokio lets a task write to a socket 128 times in a turn, which is no more than a dozen changes for each of ten watches.
+            // What there is to send is limited by the buffers of the streams.
+            ended = unconstrained(connection.as_mut()) => ended,
             () = self.stop.cancelled() => {
                 connection.as_mut().graceful_shutdown();
                 match tokio::time::timeout(STOP_LIMIT, connection).await {

@@ -19,6 +19,21 @@ const BOUNDS: &[(&str, &str)] = &[
     ("E15", "0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.024, 2.048, 4.096, 8.192, 16.384"),
 ];
 
+/// Upstream's names of the queues of the parts that are here, with `--client-ca-file`.
+const QUEUES: [&str; 11] = [
+    "DynamicCABundle-client-ca-bundle",
+    "DynamicServingCertificateController",
+    "RequestHeaderAuthRequestController",
+    "deployment",
+    "garbage_collector_attempt_to_delete",
+    "garbage_collector_attempt_to_orphan",
+    "garbage_collector_graph_changes",
+    "namespace",
+    "orphaned_pods_nodes",
+    "replicaset",
+    "replicationmanager",
+];
+
 /// The families of one page that have to be there, by name.
 fn expected(page: &str) -> BTreeMap<String, Family> {
     let mut families = BTreeMap::new();
@@ -65,6 +80,9 @@ async fn every_family_of_upstream_is_shown_with_its_type_labels_and_buckets() {
         let few = BTreeSet::from(["client", "controller", "name", "resource", "result", "version"]);
         assert!(labels.is_subset(&few), "{name} has the labels {labels:?}");
     }
+    let queues: BTreeSet<&str> =
+        metrics.lines().filter_map(|line| line.strip_prefix("workqueue_adds_total{name=\"")?.split('"').next()).collect();
+    assert_eq!(queues, BTreeSet::from(QUEUES));
     let series = metrics.lines().filter(|line| line.starts_with("steersman_") && !line.contains("_bucket{")).count();
     assert!(series < 700, "{series} series of our own\n{metrics}");
     for sample in [

@@ -49,20 +49,25 @@ impl InformerMetrics {
             "informer_processing_latency_seconds",
             "[ALPHA] Time taken to process events after popping from the queue.",
         );
+        let objects = IntGaugeVec::new(Opts::new("steersman_informer_objects", "[ALPHA] Objects in the cache."), ours)?;
+        let relists = counter(
+            "steersman_informer_relists_total",
+            "[ALPHA] Complete states received from the API server, the first included.",
+        )?;
+        let events = counter("steersman_informer_watch_events_total", "[ALPHA] Watch events received, bookmarks included.")?;
+        let panics = counter("steersman_informer_handler_panics_total", "[ALPHA] Panics caught in handlers of changes.")?;
+        let counters = [&relists, &events, &panics].map(Clone::clone);
         let metrics = Self {
             queued: IntGaugeVec::new(
                 Opts::new("informer_queued_items", "[ALPHA] Number of items currently queued in the FIFO."),
                 upstream,
             )?,
             latency: HistogramVec::new(latency.buckets(LATENCY_BUCKETS.to_vec()), upstream)?,
-            objects: IntGaugeVec::new(Opts::new("steersman_informer_objects", "[ALPHA] Objects in the cache."), ours)?,
-            relists: counter(
-                "steersman_informer_relists_total",
-                "[ALPHA] Complete states received from the API server, the first included.",
-            )?,
-            events: counter("steersman_informer_watch_events_total", "[ALPHA] Watch events received, bookmarks included.")?,
-            panics: counter("steersman_informer_handler_panics_total", "[ALPHA] Panics caught in handlers of changes.")?,
-            caches: Caches::new(ours)?,
+            caches: Caches::new(ours, objects.clone(), counters)?,
+            objects,
+            relists,
+            events,
+            panics,
         };
         registry.register(Box::new(metrics.queued.clone()))?;
         registry.register(Box::new(metrics.latency.clone()))?;
@@ -147,11 +152,14 @@ type Watched = (String, Weak<dyn Cache>);
 struct Caches {
     ages: GaugeVec,
     bytes: IntGaugeVec,
+    /// Counted elsewhere, and forgotten here.
+    objects: IntGaugeVec,
+    counters: [IntCounterVec; 3],
     watched: Arc<Mutex<Vec<Watched>>>,
 }
 
 impl Caches {
-    fn new(labels: &[&str]) -> Result<Self, prometheus::Error> {
+    fn new(labels: &[&str], objects: IntGaugeVec, counters: [IntCounterVec; 3]) -> Result<Self, prometheus::Error> {
         let ages = Opts::new(
             "steersman_informer_watch_age_seconds",
             "[ALPHA] Seconds since anything was last received for this resource, bookmarks included.",
@@ -160,7 +168,23 @@ impl Caches {
             "steersman_informer_bytes",
             "[ALPHA] Estimated memory of the objects in the cache, without what they share.",
         );
-        Ok(Self { ages: GaugeVec::new(ages, labels)?, bytes: IntGaugeVec::new(bytes, labels)?, watched: Arc::default() })
+        let (ages, bytes) = (GaugeVec::new(ages, labels)?, IntGaugeVec::new(bytes, labels)?);
+        Ok(Self { ages, bytes, objects, counters, watched: Arc::default() })
+    }
+
+    /// Forgets informers that are gone, and resources that have none any more, such as those of definitions that were deleted.
+    fn prune(&self, watched: &mut Vec<Watched>) {
+        let (alive, gone) = std::mem::take(watched).into_iter().partition(|(_, cache)| cache.strong_count() > 0);
+        *watched = alive;
+        let gone: Vec<Watched> = gone;
+        for (resource, _) in gone.iter().filter(|(resource, _)| !watched.iter().any(|(alive, _)| alive == resource)) {
+            // A series that was never there is gone as well.
+            let _ = self.bytes.remove_label_values(&[resource]);
+            let _ = self.objects.remove_label_values(&[resource]);
+            for counter in &self.counters {
+                let _ = counter.remove_label_values(&[resource]);
+            }
+        }
     }
 }
 
@@ -170,7 +194,8 @@ impl Collector for Caches {
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
-        let watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
+        self.prune(&mut watched);
         self.ages.reset();
         for (resource, cache) in watched.iter().filter_map(|(resource, cache)| Some((resource, cache.upgrade()?))) {
             if let Some(age) = cache.contact().age() {
@@ -179,5 +204,49 @@ impl Collector for Caches {
             self.bytes.with_label_values(&[resource]).set(i64::try_from(cache.bytes()).unwrap_or(i64::MAX));
         }
         [self.ages.collect(), self.bytes.collect()].concat()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::resource::PODS;
+
+    #[derive(Default)]
+    struct Empty(Contact);
+
+    impl Cache for Empty {
+        fn contact(&self) -> &Contact {
+            &self.0
+        }
+
+        fn bytes(&self) -> usize {
+            0
+        }
+    }
+
+    #[test]
+    fn a_resource_without_informers_is_forgotten() {
+        let registry = Registry::new();
+        let metrics = InformerMetrics::register(&registry).unwrap();
+        let [first, second] = [(); 2].map(|()| {
+            let (cache, of_pods) = (Arc::new(Empty::default()), metrics.of_metadata(&PODS));
+            of_pods.event();
+            let watched: Weak<Empty> = Arc::downgrade(&cache);
+            of_pods.watch(watched);
+            cache
+        });
+        let families = || {
+            // One collector forgets what another may have shown just before.
+            registry.gather();
+            let ours = |family: &MetricFamily| family.name().starts_with("steersman_") && !family.get_metric().is_empty();
+            registry.gather().iter().filter(|family| ours(family)).count()
+        };
+        assert_eq!(families(), 5, "all but the age of a watch, of which there is none");
+        drop(first);
+        assert_eq!(families(), 5);
+        drop(second);
+        assert_eq!(families(), 0);
+        assert!(metrics.caches.watched.lock().unwrap().is_empty());
     }
 }

@@ -74,14 +74,14 @@ fn health_metrics_and_configuration_are_served_over_tls() {
 fn what_is_logged_can_be_changed_at_run_time_unless_that_is_switched_off() {
     let directory = tempfile::tempdir().unwrap();
     let put = |serving: &Serving| {
-        let head = "PUT /debug/flags/v HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: 1\r\n\r\n2";
+        let head = "PUT /debug/flags/v HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: 1\r\n\r\n3";
         ask(serving.address, serving.master(), head)
     };
     let mut serving = start(directory.path(), &[]);
     get(serving.address, serving.nobody(), "/healthz?quietly");
     let (head, body) = put(&serving);
     assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
-    assert_eq!(body, "successfully set klog.logging.verbosity to 2");
+    assert_eq!(body, "successfully set klog.logging.verbosity to 3");
     get(serving.address, serving.nobody(), "/healthz?loudly");
     serving.program.wait_for_line(r#""HTTP" verb="GET" URI="/healthz?loudly""#);
     serving.program.signal("TERM");

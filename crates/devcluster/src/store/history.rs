@@ -10,9 +10,9 @@ use super::{Compacted, Object};
 
 /// Kept however old they are.
 const MIN_EVENTS: usize = 100;
-/// Events after this time serve nobody who is still there (upstream's watch cache keeps 75 s), and would be most of the memory of a
+/// As long as upstream's watch cache keeps events. Older ones serve nobody who is still there, and would be most of the memory of a
 /// server that runs for hours. Real time, as memory is: where the clock is paused, nothing ages.
-const FRESH: Duration = Duration::from_secs(120);
+const FRESH: Duration = Duration::from_secs(75);
 /// Kept however large they are, while they are fresh.
 const MIN_FRESH_EVENTS: usize = 1_000;
 /// Kept while they fit into [`MAX_BYTES`].

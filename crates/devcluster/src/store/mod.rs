@@ -204,7 +204,8 @@ impl TypeStore {
         let (kind, new) = match change {
             Change::Put(value) => {
                 let kind = if old.is_some() { EventKind::Modified } else { EventKind::Added };
-                (kind, Arc::new(Object::stored(resource, key, value, revision, kind)))
+                let new = Object::stored(resource, key, value, revision, kind);
+                (kind, Arc::new(if let Some(old) = &old { new.sharing(old) } else { new }))
             }
             Change::Remove => {
                 let Some(last) = &old else { return Err(Raced) };

@@ -1,5 +1,6 @@
 //! One version of one object: its JSON, written once, and what selectors need to know about it.
 
+use std::cell::RefCell;
 use std::io::Write;
 use std::sync::Arc;
 
@@ -11,6 +12,9 @@ use serde_json::{Map, Value};
 use super::EventKind;
 use crate::kinds::Resource;
 
+/// What one thread keeps to write frames into, larger ones aside.
+const SCRATCH_LIMIT: usize = 64 << 10;
+
 /// An immutable version of an object.
 ///
 /// It is kept as the watch frame of the change that made it, so that every watch sends the same bytes. A `GET` answer and a list item
@@ -20,14 +24,14 @@ pub struct Object {
     /// `namespace/name`, or `name`.
     pub key: Arc<str>,
     /// `metadata.uid`.
-    pub uid: Box<str>,
+    pub uid: Arc<str>,
     /// `metadata.resourceVersion`; 0 for an object that is not stored.
     pub revision: u64,
     /// Whether `metadata.deletionTimestamp` is set.
     pub deleting: bool,
-    labels: Box<[(Box<str>, Box<str>)]>,
+    labels: Arc<[(Box<str>, Box<str>)]>,
     /// In the order of the resource's selectable fields.
-    fields: Box<[Box<str>]>,
+    fields: Arc<[Box<str>]>,
     frame: Bytes,
     kind_of_frame: EventKind,
     /// Where the object starts in the frame, and its fields after `kind` and `apiVersion`.
@@ -54,22 +58,27 @@ impl Object {
     pub fn at_revision(&self, resource: &Resource, revision: u64, kind: EventKind) -> Self {
         let mut value = self.to_value();
         value["metadata"]["resourceVersion"] = Value::from(revision.to_string());
-        Self::build(resource, self.key.clone(), &value, revision, kind)
+        Self::build(resource, self.key.clone(), &value, revision, kind).sharing(self)
+    }
+
+    /// The same, with what is as it was in `older` kept once. The history holds thousands of versions, and each small allocation of
+    /// theirs is one that keeps the memory around it from being used again.
+    #[must_use]
+    pub(super) fn sharing(mut self, older: &Self) -> Self {
+        fn share<T: ?Sized + PartialEq>(new: &mut Arc<T>, old: &Arc<T>) {
+            if *new == *old {
+                *new = Arc::clone(old);
+            }
+        }
+        share(&mut self.key, &older.key);
+        share(&mut self.uid, &older.uid);
+        share(&mut self.labels, &older.labels);
+        share(&mut self.fields, &older.fields);
+        self
     }
 
     fn build(resource: &Resource, key: Arc<str>, value: &Value, revision: u64, kind: EventKind) -> Self {
-        let mut frame = Vec::with_capacity(1024);
-        write!(frame, "{{\"type\":\"{}\",\"object\":", kind.as_str()).expect("writing to a vector cannot fail");
-        let start = frame.len();
-        write!(frame, "{{\"kind\":\"{}\",\"apiVersion\":\"{}\"", kind_of(value, resource), version_of(value, resource))
-            .expect("writing to a vector cannot fail");
-        let tail = frame.len();
-        serde_json::to_writer(&mut frame, &Tail(value)).expect("a JSON value with text keys serialises");
-        // The brace that opened the rest becomes the comma that joins it to kind and apiVersion.
-        frame[tail] = b',';
-        frame.extend_from_slice(b"}\n");
-        frame.shrink_to_fit();
-
+        let (frame, start, tail) = framed(resource, value, kind);
         let metadata = &value["metadata"];
         let labels = metadata["labels"].as_object().map(|labels| {
             labels.iter().map(|(key, value)| (key.as_str().into(), value.as_str().unwrap_or_default().into())).collect()
@@ -81,7 +90,7 @@ impl Object {
             deleting: metadata.get("deletionTimestamp").is_some(),
             labels: labels.unwrap_or_default(),
             fields: resource.fields.iter().map(|field| text_at(value, &field.pointer, field.absent)).collect(),
-            frame: Bytes::from(frame),
+            frame,
             kind_of_frame: kind,
             start,
             tail,
@@ -152,6 +161,29 @@ impl Object {
     }
 }
 
+/// The watch frame of `value`, and where in it the object starts, and its fields after `kind` and `apiVersion`.
+fn framed(resource: &Resource, value: &Value, kind: EventKind) -> (Bytes, usize, usize) {
+    thread_local! {
+        /// Grown once, so that what is kept is of the right size from the start.
+        static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    }
+    SCRATCH.with_borrow_mut(|frame| {
+        frame.clear();
+        write!(frame, "{{\"type\":\"{}\",\"object\":", kind.as_str()).expect("writing to a vector cannot fail");
+        let start = frame.len();
+        write!(frame, "{{\"kind\":\"{}\",\"apiVersion\":\"{}\"", kind_of(value, resource), version_of(value, resource))
+            .expect("writing to a vector cannot fail");
+        let tail = frame.len();
+        serde_json::to_writer(&mut *frame, &Tail(value)).expect("a JSON value with text keys serialises");
+        // The brace that opened the rest becomes the comma that joins it to kind and apiVersion.
+        frame[tail] = b',';
+        frame.extend_from_slice(b"}\n");
+        let kept = Bytes::copy_from_slice(frame);
+        frame.shrink_to(SCRATCH_LIMIT);
+        (kept, start, tail)
+    })
+}
+
 fn kind_of<'a>(value: &'a Value, resource: &'a Resource) -> &'a str {
     value["kind"].as_str().unwrap_or(&resource.kind)
 }
@@ -217,6 +249,17 @@ mod tests {
         let item = [b"{", pod.untyped_tail()].concat();
         let item: Value = serde_json::from_slice(&item).unwrap();
         assert_eq!(item, json!({"metadata": object["metadata"], "spec": object["spec"]}));
+    }
+
+    #[test]
+    fn versions_share_what_did_not_change() {
+        let pods = Registry::built_in().find("", "v1", "pods").unwrap();
+        let old = pod();
+        let mut value = old.to_value();
+        value["spec"]["nodeName"] = json!("another");
+        let new = Object::stored(&pods.resource, "n/p", value, 8, EventKind::Modified).sharing(&old);
+        assert!(Arc::ptr_eq(&new.key, &old.key) && Arc::ptr_eq(&new.uid, &old.uid) && Arc::ptr_eq(&new.labels, &old.labels));
+        assert_eq!((new.field(0), old.field(0)), ("another", "node"));
     }
 
     #[test]

@@ -112,7 +112,7 @@ fn words_of(answer: Answer) -> &'static [Words] {
 /// was about to go on does so once more, and is refused.
 const LAST_WORDS: &[Words] = &[&["not sent, leadership has ended"], &["leadership ended before the answer came"]];
 
-/// A pod that an old view still shows is gone. Upstream's `gcTerminated` and its likes hand that to the error handler, too, and count it;
+/// A pod that an old view still shows is gone, and who removed it has no memory of that. Upstream's `gcTerminated` and its likes hand that to the error handler, too, and count it;
 /// all other controllers take it for success.
 const GONE: &[Words] = &[&["pod not removed", "not found"]];
 
@@ -122,8 +122,7 @@ pub(crate) fn unexpected(scenario: &Scenario, plan: &Plan, lines: Vec<String>) -
         Plan::Answer(_, answer) => &[words_of(*answer)],
         Plan::Crash(_) | Plan::Failover(..) => &[LAST_WORDS],
         Plan::Stale(..) | Plan::StaleEvent(..) => &[LAST_WORDS, GONE],
-        Plan::Event(..) => &[GONE],
-        Plan::Nothing | Plan::Shuffle(_) => &[],
+        Plan::Nothing | Plan::Event(..) | Plan::Shuffle(_) => &[],
     };
     let explained = |line: &String| {
         let has_all = |words: &Words| words.iter().all(|part| line.contains(part));

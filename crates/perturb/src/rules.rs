@@ -17,6 +17,8 @@ pub const AVAILABLE: Rule = Rule { name: "a rollout keeps its pods available", a
 pub const RECREATE: Rule = Rule { name: "old pods go before new ones come", asked_by: "", check: recreate };
 /// What has an owner that lives is not collected.
 pub const OWNED: Rule = Rule { name: "nothing with a live owner is collected", asked_by: "", check: owned };
+/// What is deleted in the foreground goes after what it owns.
+pub const WAITED_FOR: Rule = Rule { name: "an owner waits for its dependents", asked_by: "", check: waited_for };
 /// A namespace goes last.
 pub const EMPTY: Rule = Rule { name: "a namespace is empty when it goes", asked_by: "", check: empty };
 /// The pods of a node that works are left alone.
@@ -168,6 +170,25 @@ fn owned(state: &State, frame: &Frame) -> Result<(), String> {
     match owners.iter().find(live) {
         None => Ok(()),
         Some(owner) => Err(format!("{} {} is owned by {}", frame.plural, frame.key, owner["name"])),
+    }
+}
+
+fn waited_for(state: &State, frame: &Frame) -> Result<(), String> {
+    let waits = |object: &Value| {
+        let finalizers = object["metadata"]["finalizers"].as_array();
+        is_terminating(object) && finalizers.is_some_and(|all| all.iter().any(|finalizer| finalizer == "foregroundDeletion"))
+    };
+    let stopped = frame.happened == Happened::Deleted || !waits(&frame.object);
+    if !frame.before.as_deref().is_some_and(waits) || !stopped || !frame.is_by("generic-garbage-collector") {
+        return Ok(());
+    }
+    let blocks =
+        |reference: &Value| reference["uid"] == frame.object["metadata"]["uid"] && reference["blockOwnerDeletion"] == true;
+    let is_blocking =
+        |object: &Value| object["metadata"]["ownerReferences"].as_array().is_some_and(|owners| owners.iter().any(blocks));
+    match state.iter().find(|(_, object)| is_blocking(object)) {
+        None => Ok(()),
+        Some((plural, object)) => Err(format!("{} went before {plural} {}", frame.key, object["metadata"]["name"])),
     }
 }
 

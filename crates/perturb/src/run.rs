@@ -30,12 +30,16 @@ const QUIET: Duration = Duration::from_secs(90);
 const SETTLE: Duration = Duration::from_secs(90);
 /// How long nothing may be written after the end.
 const STABLE: Duration = Duration::from_secs(600);
+/// Writes after which a manager has run away: the longest story has a few hundred.
+const RUNAWAY: usize = 2_000;
 /// How long a view lags.
 const LAG: Duration = Duration::from_secs(20);
 /// How long a process needs to come back after a crash.
 const RESTART: Duration = Duration::from_secs(1);
 /// Between the end of one leadership and the start of the next.
 const TAKEOVER: Duration = Duration::from_secs(15);
+/// How long the former leader goes on beside the next one; with the time before, less than it waits for an answer that never comes.
+const AFTERLIFE: Duration = Duration::from_secs(5);
 
 /// What a run without faults does.
 #[derive(Debug, Default)]
@@ -136,7 +140,8 @@ impl<'a> Play<'a> {
             over.cancel();
             told
         };
-        let (told, ()) = tokio::join!(story, play.perturb(faults.first().copied(), standby));
+        let (told, (), runaway) =
+            tokio::join!(story, play.perturb(faults.first().copied(), standby), hold_runaway(&cluster, &over));
         if let Some(leader) = play.leader.take() {
             play.panics += leader.stop().await;
         }
@@ -149,6 +154,7 @@ impl<'a> Play<'a> {
         let mut outcome = Outcome { virtual_time: begun.elapsed(), ..Outcome::default() };
         outcome.met = faults.is_empty() || faults.iter().any(|rule| cluster.faults().hits(*rule) > 0);
         outcome.violations.extend(told.err());
+        outcome.violations.extend(runaway.then(|| format!("runaway: more than {RUNAWAY} writes")));
         outcome.violations.extend((play.panics > 0).then(|| format!("{} panics", play.panics)));
         outcome.violations.extend(oracle::unsafe_instants(scenario, plan, &film));
         outcome.violations.extend(oracle::two_leaders(&requests));
@@ -175,16 +181,20 @@ impl<'a> Play<'a> {
                 }
             }
             (Plan::Failover(..), Some(rule)) if self.met(rule).await => {
-                if let Some(leader) = &self.leader {
-                    leader.lose_lease();
+                let former = self.leader.take();
+                if let Some(former) = &former {
+                    former.lose_lease();
                 }
-                tokio::time::sleep(RESTART).await;
-                self.crash().await;
                 tokio::time::sleep(TAKEOVER).await;
                 self.managers += 1;
                 if let Some(mut next) = standby {
                     next.lead(self.cluster.revision()).await;
                     self.leader = Some(next);
+                }
+                // Whoever has lost the Lease and does not know it may live on for a while, and still must not write.
+                tokio::time::sleep(AFTERLIFE).await;
+                if let Some(former) = former {
+                    self.panics += former.crash().await;
                 }
             }
             (Plan::Stale(_, behind) | Plan::StaleEvent(_, _, behind), Some(rule)) if self.met(rule).await => {
@@ -232,6 +242,18 @@ fn arm(cluster: &DevCluster, fault: Fault) -> RuleId {
         Fault::Request(matcher, fault, times) => cluster.faults().on_request(matcher, fault, times),
         Fault::Event(matcher, fault, times) => cluster.faults().on_event(matcher, fault, times),
     }
+}
+
+/// Lets no further write of a manager through once there were too many, and says whether it came to that. Who writes without end lets no
+/// time pass, so that nobody's patience would.
+async fn hold_runaway(cluster: &DevCluster, over: &CancellationToken) -> bool {
+    let faults = cluster.faults();
+    let last = faults.on_request(plan::writes().nth(RUNAWAY), RequestFault::Delay(Duration::ZERO), Some(1));
+    let ran_away = over.run_until_cancelled(faults.met(last)).await.is_some();
+    if ran_away {
+        faults.on_request(plan::writes(), RequestFault::Hang, None);
+    }
+    ran_away
 }
 
 /// The user, and whoever waits for the end. An error is what never happened.

@@ -270,6 +270,30 @@ fn what_an_owner_still_holds_is_not_collected() {
 }
 
 #[test]
+fn an_owner_in_the_foreground_goes_after_its_dependents() {
+    use Happened::{Changed, Deleted};
+    let waiting = || with(going(object("a", json!({}))), "/metadata/finalizers", json!(["foregroundDeletion"]));
+    let held = || with(waiting(), "/metadata/finalizers", json!(["foregroundDeletion", "example.com/hold"]));
+    let without = || with(going(object("a", json!({}))), "/metadata/finalizers", json!(["example.com/hold"]));
+    let of = |blocks: bool| {
+        with(owned(object("b", json!({})), "ConfigMap", "a"), "/metadata/ownerReferences/0/blockOwnerDeletion", json!(blocks))
+    };
+    let world = |owner: Value, blocks: bool| vec![("configmaps", owner), ("configmaps", of(blocks))];
+    check(
+        WAITED_FOR,
+        [
+            ("goes", world(waiting(), true), COLLECTOR, "configmaps", Deleted, waiting(), true),
+            ("waits no longer", world(held(), true), COLLECTOR, "configmaps", Changed, without(), true),
+            ("goes on waiting", world(held(), true), COLLECTOR, "configmaps", Changed, waiting(), false),
+            ("nothing blocks it", world(waiting(), false), COLLECTOR, "configmaps", Deleted, waiting(), false),
+            ("nothing is left", vec![("configmaps", waiting())], COLLECTOR, "configmaps", Deleted, waiting(), false),
+            ("waits for something else", world(without(), true), COLLECTOR, "configmaps", Deleted, without(), false),
+            ("by a user", world(waiting(), true), "kubectl", "configmaps", Deleted, waiting(), false),
+        ],
+    );
+}
+
+#[test]
 fn a_namespace_goes_after_its_content() {
     use Happened::{Changed, Deleted};
     let shop = || json!({"metadata": {"name": "shop"}});

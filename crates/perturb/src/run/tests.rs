@@ -92,6 +92,18 @@ fn a_controller_that_goes_on_writing_is_not_stable() {
 }
 
 #[test]
+fn a_controller_that_never_pauses_is_held() {
+    async fn hurry(client: ApiClient) {
+        loop {
+            create_map(client.clone()).await;
+        }
+    }
+    const HURRIED: Descriptor = Descriptor { init: |context| build(context, |c| Box::pin(hurry(c))), ..BASE };
+    static STORY: Scenario = story(&[HURRIED], made);
+    told(&record(&STORY).unwrap_err(), "runaway: more than");
+}
+
+#[test]
 fn a_controller_that_forgets_what_it_did_comes_to_another_end() {
     const FORGETFUL: Descriptor = Descriptor { init: |context| build(context, |c| Box::pin(create_map(c))), ..BASE };
     static STORY: Scenario = story(&[FORGETFUL], made);

@@ -9,8 +9,12 @@ use steersman_perturb::{Churn, Scenario, Step};
 
 use crate::objects::{BLANK, config_map, count, delete, is_gone, patch, template};
 
-const BASE: Scenario =
-    Scenario { controller: "garbagecollector", controllers: &[garbagecollector::DESCRIPTOR], rules: &[rules::OWNED], ..BLANK };
+const BASE: Scenario = Scenario {
+    controller: "garbagecollector",
+    controllers: &[garbagecollector::DESCRIPTOR],
+    rules: &[rules::OWNED, rules::WAITED_FOR],
+    ..BLANK
+};
 
 pub(crate) fn scenarios() -> Vec<Scenario> {
     vec![
@@ -75,12 +79,12 @@ fn cascade(policy: &str) -> Vec<Step> {
 }
 
 fn orphan() -> Vec<Step> {
-    let free = Step::until("free", |state| {
-        let maps = ["default/b", "default/c"].map(|key| state.get("configmaps", key).cloned().unwrap_or_default());
-        maps.iter().all(|map| map["metadata"].get("ownerReferences").is_none_or(|owners| owners == &json!([])))
+    let owns_itself = |map: &Value| map["metadata"].get("ownerReferences").is_none_or(|owners| owners == &json!([]));
+    let free = Step::until("free", move |state| {
+        ["default/b", "default/c"].iter().all(|key| state.get("configmaps", key).is_some_and(owns_itself))
     });
     let begin = vec![named("a"), owned("b", &["a"]), owned("c", &["a"]), owned("d", &["c"]), look()];
-    begin.into_iter().chain([end("a", "Orphan"), is_gone("configmaps", "default/a"), free]).collect()
+    begin.into_iter().chain([end("a", "Orphan"), is_gone("configmaps", "default/a"), free, look(), left(3)]).collect()
 }
 
 fn two_owners() -> Vec<Step> {

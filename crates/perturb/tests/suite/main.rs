@@ -12,7 +12,7 @@ use std::sync::LazyLock;
 
 use steersman_perturb::Scenario;
 
-/// Plans that once found a bug.
+/// Plans that once found a bug, or tell a controller from one without a check that no other plan of the sample misses.
 const KNOWN: &[(&str, &str)] = &[
     // A new leader with an old cache scaled ReplicaSets by what they had been: pods beyond the surge, or too few available.
     ("deployment/scale-during-roll", "failover:before:21"),
@@ -22,6 +22,13 @@ const KNOWN: &[(&str, &str)] = &[
     // Pods that were already removed were removed again as long as the cache still showed them.
     ("podgc/terminated", "event:pods:13:stall"),
     ("podgc/out-of-service", "event:pods:1:stall"),
+    // A node that the cache does not show is asked for before its pods are taken for orphans.
+    ("podgc/node-returns", "event:nodes:1:stall"),
+    // A new leader asks for the owner or for its pods before it scales on an old view.
+    ("replicaset/create", "stale:4:12"),
+    // A pod is deleted by its UID: another one has its name by now.
+    ("replicaset/namesake", "event:pods:13:stall"),
+    ("replicationcontroller/namesake", "event:pods:13:stall"),
 ];
 
 static SCENARIOS: LazyLock<Vec<Scenario>> = LazyLock::new(|| {

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use steersman_controllers::{replicaset, replicationcontroller};
 use steersman_perturb::rules::{self, is_active, is_ready};
-use steersman_perturb::{Rule, Scenario, State, Step};
+use steersman_perturb::{Churn, Rule, Scenario, State, Step};
 
 use crate::objects::{BLANK, delete, patch, template};
 
@@ -21,6 +21,14 @@ macro_rules! stories {
             Scenario { name: "replace", steps: || $kind.replace(), ..$base },
             Scenario { name: "available-later", steps: || $kind.available_later(), ..$base },
             Scenario { name: "recreated", steps: || $kind.recreated(), ..$base },
+            // Not that nothing is created above what is asked for: the last answer to what was asked before may still be under way.
+            Scenario {
+                name: "namesake",
+                churn: Churn::UpTo(1),
+                rules: &[rules::NO_SHORTAGE],
+                steps: || $kind.namesake(),
+                ..$base
+            },
         ]
     };
 }
@@ -118,6 +126,23 @@ impl Kind {
     fn recreated(self) -> Vec<Step> {
         let orphan = delete(self.plural, "web", json!({"propagationPolicy": "Background"}));
         vec![self.starts_at(2), self.settled(2), self.to(0), self.settled(0), orphan, self.starts_at(3), self.settled(3)]
+    }
+
+    /// A pod of ours goes, a stranger gets its name, and all of ours are to go: the stranger stays. Whether the first is replaced
+    /// before is a matter of time.
+    fn namesake(self) -> Vec<Step> {
+        let mut stranger = loose("one");
+        stranger["metadata"]["labels"]["app"] = json!("other");
+        let kill = delete("pods", "one", json!({"gracePeriodSeconds": 0}));
+        vec![
+            Step::Create(loose("one")),
+            self.starts_at(3),
+            self.settled(3),
+            kill,
+            Step::Create(stranger),
+            self.to(0),
+            self.settled(0),
+        ]
     }
 }
 

@@ -3,8 +3,10 @@
 
   cargo build --release && scripts/soak.py [--minutes 10] [--seed 1] [--users 2] [--binary target/release/steersman] [--log FILE]
 
-Fails when memory grows by 2 % or more between minute 3 (or three tenths of the run) and the end, when a task is left over once everything
-has been deleted, or when a sync panicked. Needs the kubernetes package: PYTHON=.venv/bin/python after scripts/test.sh.
+Before that they act for a minute, and everything is deleted, so that connections and caches are there: the tasks that are left then are those
+that must be left at the end, when everything has been deleted again. Fails when their numbers differ, when memory grows by 2 % or more
+between minute 3 (or three tenths of the run) and the end, or when anything panicked. Needs the kubernetes package: PYTHON=.venv/bin/python after
+scripts/test.sh.
 """
 
 import argparse
@@ -23,8 +25,9 @@ from kubernetes.client.exceptions import ApiException
 NAMESPACES = ["default", "one", "two"]
 NAMES = ["a", "b", "c", "d"]
 SAMPLE_EVERY = 5
+WARM_UP = 60
 ALLOWED_GROWTH = 0.02
-# Seconds from action to action of one user. Steady, as the server keeps the changes of two minutes: their number is its memory.
+# Seconds from action to action of one user. The server keeps the changes of the last minutes: their number is most of its memory.
 PACE = 0.25
 # Of the Events of an hour, as by default, memory grows for an hour. With a term this short their number is steady from minute 3 on.
 EVENT_TTL = "60s"
@@ -37,60 +40,104 @@ def template(app, image):
     return {"metadata": {"labels": {"app": app}}, "spec": {"terminationGracePeriodSeconds": 1, "containers": containers}}
 
 
+class Deck:
+    """What is drawn comes in a random order, but in each round as often as it should: what a minute brings is what any other brings."""
+
+    def __init__(self, chance, cards):
+        self.chance, self.cards, self.left = chance, list(cards), []
+
+    def draw(self):
+        if not self.left:
+            self.left = self.chance.sample(self.cards, len(self.cards))
+        return self.left.pop()
+
+
 class User:
-    """Does something at random, at a steady pace. All users share few names, so that they meet."""
+    """Does something at random, at a steady pace. All users share few names, so that they meet. What somebody dropped is there again as
+    soon as somebody else wants to change it, so the number of objects is bounded and stays about the same."""
 
     def __init__(self, kubeconfig, seed):
         api = config.new_client_from_config(kubeconfig)
-        self.random, self.core, self.apps = random.Random(seed), client.CoreV1Api(api), client.AppsV1Api(api)
+        self.core, self.apps = client.CoreV1Api(api), client.AppsV1Api(api)
+        self.random = random.Random(seed)
+
+        def deck(cards):
+            return Deck(self.random, cards)
+
+        actions = {
+            self.roll: 20, self.scale: 20, self.pause: 6, self.drop_deployment: 8, self.scale_set: 12, self.drop_set: 8,
+            self.kill_pod: 20, self.make_map: 12, self.drop_map: 6, self.make_namespaces: 7, self.drop_namespace: 1,
+        }
+        self.actions = deck([action for action, times in actions.items() for _ in range(times)])
+        self.places = deck([(namespace, name) for namespace in NAMESPACES for name in NAMES])
+        self.sizes, self.images = deck(range(7)), deck(range(1, 5))
+        self.policies, self.pauses = deck(["Background", "Foreground", "Orphan"]), deck([True, False, False])
+        self.strategies = deck(["RollingUpdate", "RollingUpdate", "Recreate"])
         self.done = 0
 
     def act(self):
-        actions = [
-            (10, self.deploy), (10, self.roll), (10, self.scale), (3, self.pause), (4, self.drop_deployment),
-            (6, self.make_set), (6, self.scale_set), (4, self.drop_set), (10, self.kill_pod), (6, self.make_map),
-            (6, self.drop_map), (1, self.make_namespace), (0.3, self.drop_namespace),
-        ]
-        weights, functions = zip(*actions)
-        action = self.random.choices(functions, weights)[0]
+        self.attempt(self.actions.draw(), *self.places.draw())
+        self.done += 1
+
+    @staticmethod
+    def attempt(action, *arguments):
+        """Whether it could be done, or somebody else was in the way."""
         try:
-            action(self.random.choice(NAMESPACES), self.random.choice(NAMES))
+            action(*arguments)
         except ApiException as error:
             if error.status not in EXPECTED:
                 raise
-        self.done += 1
+            return False
+        return True
+
+    def fill(self):
+        self.attempt(self.make_namespaces)
+        for namespace in NAMESPACES:
+            for name in NAMES:
+                for make in (self.deploy, self.make_set, self.make_map):
+                    self.attempt(make, namespace, name)
 
     def policy(self):
-        return {"propagationPolicy": self.random.choice(["Background", "Foreground", "Orphan"])}
+        return {"propagationPolicy": self.policies.draw()}
 
     def deploy(self, namespace, name):
-        spec = {"replicas": self.random.randint(0, 5), "selector": {"matchLabels": {"app": name}}, "template": template(name, "web:1")}
-        spec["strategy"] = {"type": self.random.choice(["RollingUpdate", "RollingUpdate", "Recreate"])}
+        spec = {"replicas": self.sizes.draw(), "selector": {"matchLabels": {"app": name}}}
+        spec |= {"template": template(name, "web:1"), "strategy": {"type": self.strategies.draw()}}
         self.apps.create_namespaced_deployment(namespace, {"metadata": {"name": name}, "spec": spec})
 
-    def patch_deployment(self, namespace, name, spec):
-        self.apps.patch_namespaced_deployment(name, namespace, {"spec": spec})
+    def change_deployment(self, namespace, name, spec):
+        try:
+            self.apps.patch_namespaced_deployment(name, namespace, {"spec": spec})
+        except ApiException as error:
+            if error.status != 404:
+                raise
+            self.deploy(namespace, name)
 
     def roll(self, namespace, name):
-        self.patch_deployment(namespace, name, {"template": template(name, f"web:{self.random.randint(1, 4)}")})
+        self.change_deployment(namespace, name, {"template": template(name, f"web:{self.images.draw()}")})
 
     def scale(self, namespace, name):
-        self.patch_deployment(namespace, name, {"replicas": self.random.randint(0, 6)})
+        self.change_deployment(namespace, name, {"replicas": self.sizes.draw()})
 
     def pause(self, namespace, name):
-        self.patch_deployment(namespace, name, {"paused": self.random.random() < 0.3})
+        self.change_deployment(namespace, name, {"paused": self.pauses.draw()})
 
     def drop_deployment(self, namespace, name):
         self.apps.delete_namespaced_deployment(name, namespace, body=self.policy())
 
     def make_set(self, namespace, name):
         app = f"set-{name}"
-        spec = {"replicas": self.random.randint(0, 4), "selector": {"app": app}, "template": template(app, "web:1")}
+        spec = {"replicas": self.sizes.draw(), "selector": {"app": app}, "template": template(app, "web:1")}
         self.core.create_namespaced_replication_controller(namespace, {"metadata": {"name": name}, "spec": spec})
 
     def scale_set(self, namespace, name):
-        spec = {"replicas": self.random.randint(0, 4)}
-        self.core.patch_namespaced_replication_controller(name, namespace, {"spec": spec})
+        try:
+            spec = {"replicas": self.sizes.draw()}
+            self.core.patch_namespaced_replication_controller(name, namespace, {"spec": spec})
+        except ApiException as error:
+            if error.status != 404:
+                raise
+            self.make_set(namespace, name)
 
     def drop_set(self, namespace, name):
         self.core.delete_namespaced_replication_controller(name, namespace, body=self.policy())
@@ -101,29 +148,24 @@ class User:
             self.core.delete_namespaced_pod(self.random.choice(pods).metadata.name, namespace)
 
     def make_map(self, namespace, name):
-        owner = self.random.choice(NAMES)
-        uid = self.apps.read_namespaced_deployment(owner, namespace).metadata.uid
-        reference = {"apiVersion": "apps/v1", "kind": "Deployment", "name": owner, "uid": uid}
+        owner = self.apps.read_namespaced_deployment(name, namespace)
+        reference = {"apiVersion": "apps/v1", "kind": "Deployment", "name": name, "uid": owner.metadata.uid}
         metadata = {"name": name, "ownerReferences": [reference]}
         self.core.create_namespaced_config_map(namespace, {"metadata": metadata, "data": {"padding": "x" * 2000}})
 
     def drop_map(self, namespace, name):
         self.core.delete_namespaced_config_map(name, namespace)
 
-    def make_namespace(self, *_):
+    def make_namespaces(self, *_):
         for namespace in NAMESPACES[1:]:
-            self.core.create_namespace({"metadata": {"name": namespace}})
+            self.attempt(self.core.create_namespace, {"metadata": {"name": namespace}})
 
     def drop_namespace(self, *_):
         self.core.delete_namespace(self.random.choice(NAMESPACES[1:]))
 
     def drop_everything(self):
         for namespace in NAMESPACES[1:]:
-            try:
-                self.core.delete_namespace(namespace)
-            except ApiException as error:
-                if error.status not in EXPECTED:
-                    raise
+            self.attempt(self.core.delete_namespace, namespace)
         for delete in [
             self.apps.delete_collection_namespaced_deployment, self.apps.delete_collection_namespaced_replica_set,
             self.core.delete_collection_namespaced_replication_controller, self.core.delete_collection_namespaced_pod,
@@ -180,9 +222,28 @@ def until(holds, limit):
     return False
 
 
-def soak(dev, arguments):
-    users = [User(dev.kubeconfig, f"{arguments.seed}-{number}") for number in range(arguments.users)]
-    users[0].make_namespace()
+def steady(value):
+    """What it is once it has not changed for a while."""
+    last, since = value(), time.monotonic()
+    while time.monotonic() - since < 10:
+        time.sleep(1)
+        if (now := value()) != last:
+            last, since = now, time.monotonic()
+    return last
+
+
+def emptied(user):
+    """Whether everything could be deleted."""
+
+    def empty():
+        user.drop_everything()
+        return user.left() == 0
+
+    return until(empty, 120)
+
+
+def act(users, seconds, sample):
+    """Lets all users act for so long, and takes samples meanwhile."""
     begun, stop, failures = time.monotonic(), threading.Event(), []
 
     def work(user):
@@ -195,30 +256,40 @@ def soak(dev, arguments):
             failures.append(error)
             stop.set()
 
-    tasks_before = dev.metrics()["go_goroutines"]
     threads = [threading.Thread(target=work, args=[user]) for user in users]
     for thread in threads:
         thread.start()
-    samples = []
-    while not stop.is_set() and time.monotonic() - begun < arguments.minutes * 60:
+    while not stop.is_set() and time.monotonic() - begun < seconds:
         time.sleep(SAMPLE_EVERY)
-        values = dev.metrics()
-        samples.append((time.monotonic() - begun, values["process_resident_memory_bytes"], values["go_goroutines"]))
+        sample(time.monotonic() - begun)
     stop.set()
     for thread in threads:
         thread.join()
     if failures:
         raise failures[0]
 
-    def emptied():
-        users[0].drop_everything()
-        return users[0].left() == 0
 
-    empty = until(emptied, 120)
-    # Connections of the users stay open, one task or two for each.
-    allowed = tasks_before + 2 * len(users)
-    settled = empty and until(lambda: dev.metrics()["go_goroutines"] <= allowed, 120)
-    return samples, tasks_before, empty, settled, sum(user.done for user in users), dev.metrics()
+def soak(dev, arguments):
+    users = [User(dev.kubeconfig, f"{arguments.seed}-{number}") for number in range(arguments.users)]
+    users[0].fill()
+    act(users, WARM_UP, lambda _: None)
+    if not emptied(users[0]):
+        sys.exit("not even what was created first could be deleted")
+    tasks_before = steady(lambda: dev.metrics()["go_goroutines"])
+
+    samples = []
+
+    def sample(at):
+        values = dev.metrics()
+        samples.append((at, values["process_resident_memory_bytes"], values["go_goroutines"]))
+
+    users[0].fill()
+    done = sum(user.done for user in users)
+    act(users, arguments.minutes * 60, sample)
+    done = sum(user.done for user in users) - done
+    empty = emptied(users[0])
+    settled = empty and until(lambda: dev.metrics()["go_goroutines"] == tasks_before, 120)
+    return samples, tasks_before, empty, settled, done, dev.metrics()
 
 
 def report(arguments, samples, tasks_before, empty, settled, actions, last):
@@ -240,7 +311,7 @@ def report(arguments, samples, tasks_before, empty, settled, actions, last):
     wrong = {
         f"memory grew by {growth:.1%}": growth >= ALLOWED_GROWTH,
         "not everything could be deleted": not empty,
-        f"{tasks:.0f} tasks are left": not settled,
+        f"{tasks:.0f} tasks at the end are not the {tasks_before:.0f} before": not settled,
         f"{panics:.0f} panics": panics > 0,
     }
     return [what for what, is_so in wrong.items() if is_so]

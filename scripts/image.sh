@@ -36,19 +36,18 @@ fail() {
 }
 
 # What .dockerignore lets through, and nothing else, built where it lies elsewhere: both must make no difference.
-copy_sources() {
-  mkdir -p "$1"
-  find "$1" -mindepth 1 -maxdepth 1 ! -name target -exec rm -rf {} +
-  tar --create --anchored --no-wildcards --exclude-from=.dockerignore --file - -- $(ls --almost-all) | tar --extract --directory "$1"
-}
 context=target/image-context
-copy_sources "$context"
+mkdir -p "$context"
+find "$context" -mindepth 1 -maxdepth 1 ! -name target -exec rm -rf {} +
+tar --create --anchored --no-wildcards --exclude-from=.dockerignore --file - -- $(ls --almost-all) | tar --extract --directory "$context"
 
 root="$scratch/root"
 "$context/scripts/build-static.sh" "$root/usr/local/bin"
 binary="$root/usr/local/bin/steersman"
 if [ -n "$twice" ]; then
-  copy_sources "$scratch/somewhere/else"
+  # The copy, since builds take long enough for somebody to change the sources.
+  mkdir -p "$scratch/somewhere/else"
+  tar --create --exclude=./target --directory "$context" --file - . | tar --extract --directory "$scratch/somewhere/else"
   "$scratch/somewhere/else/scripts/build-static.sh" "$scratch/second"
   rm -rf "$scratch/somewhere"
   cmp "$binary" "$scratch/second/steersman" || fail "a second build gives other bytes"

@@ -135,8 +135,8 @@ async fn a_watcher_that_falls_too_far_behind_is_cut_off() {
     cluster.create(config_map("a")).await.unwrap();
     let mut frames = watch(&cluster, &format!("resourceVersion={}", cluster.revision())).await;
     // More than the history holds in bytes, and more than the events it always keeps.
-    for write in 0..1_500 {
-        let patch = json!({"data": {"k": format!("{write}{}", "x".repeat(16_000))}});
+    for write in 0..1_200 {
+        let patch = json!({"data": {"k": format!("{write}{}", "x".repeat(32_000))}});
         cluster.patch(&format!("{MAPS}/a"), patch).await.unwrap();
     }
     let frame = frames.next().await.unwrap();

@@ -64,7 +64,8 @@ impl SyncError {
 
     /// What becomes of the key after this failure, which is number `failures` (from 0) in a row.
     pub(super) fn retry(&self, failures: u32) -> Retry {
-        let is_race = |error: &ApiError| error.is_conflict() || error.is_already_exists();
+        // What an old cache still shows may be gone: the next event says so. Upstream logs none of these as an error, either.
+        let is_race = |error: &ApiError| error.is_conflict() || error.is_already_exists() || error.is_object_not_found();
         if self.is_fenced() {
             Retry::Quietly
         } else if failures >= MAX_RETRIES {
@@ -85,7 +86,7 @@ mod tests {
 
     fn status(code: u16, reason: &str, cause: &str) -> ApiError {
         let causes = json!([{"reason": cause}]);
-        let status = json!({"code": code, "reason": reason, "message": "no", "details": {"causes": causes}});
+        let status = json!({"code": code, "reason": reason, "message": "no", "details": {"name": "web", "causes": causes}});
         ApiError::Status { request: "PUT /x".to_owned(), code, status: serde_json::from_value(status).unwrap() }
     }
 
@@ -96,6 +97,7 @@ mod tests {
         // (why, error, failures before, retry)
         let cases = [
             ("conflict", SyncError::Status(status(409, "Conflict", "")), 0, Retry::Quietly),
+            ("gone", SyncError::Status(status(404, "NotFound", "")), 0, Retry::Quietly),
             ("collision", created(status(409, "AlreadyExists", "")), 14, Retry::Quietly),
             ("quota", created(status(403, "Forbidden", "")), 0, Retry::BackOff),
             ("quota, last try", created(status(403, "Forbidden", "")), 14, Retry::BackOff),

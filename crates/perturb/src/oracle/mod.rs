@@ -112,8 +112,8 @@ fn words_of(answer: Answer) -> &'static [Words] {
 /// was about to go on does so once more, and is refused.
 const LAST_WORDS: &[Words] = &[&["not sent, leadership has ended"], &["leadership ended before the answer came"]];
 
-/// A pod that an old view still shows is gone, and who removed it has no memory of that. Upstream's `gcTerminated` and its likes hand that to the error handler, too, and count it;
-/// all other controllers take it for success.
+/// A pod that an old view still shows is gone, and who removed it has no memory of that. Upstream's `gcTerminated` and its likes hand
+/// that to the error handler, too, and count it; all other controllers take it for success.
 const GONE: &[Words] = &[&["pod not removed", "not found"]];
 
 /// Error lines that neither the story nor the plan explains.

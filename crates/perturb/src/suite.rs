@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -12,8 +12,11 @@ use crate::plan::Plan;
 use crate::run::{Outcome, record, run};
 use crate::scenario::Scenario;
 
+/// The top of the project, against which relative paths are read.
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+
 const USAGE: &str = "\
-options: --plans N (per scenario) | --nightly | --all, --matching TEXT (in the names of plans), --threads N, --write FILE,
+options: --plans N (per scenario) | --nightly | --all, --matching TEXT (in the names of plans), --threads N, --write FILE (from the top of the project),
 --replay SCENARIO PLAN [--times N], --scenarios
 any other argument selects the scenarios whose name contains it";
 
@@ -65,7 +68,8 @@ impl Arguments {
                 "--matching" => parsed.matching = arguments.next().ok_or_else(|| missing("--matching"))?,
                 "--threads" => parsed.threads = number("--threads", arguments.next())?.max(1),
                 "--times" => parsed.times = number("--times", arguments.next())?.max(1),
-                "--write" => parsed.write = Some(arguments.next().ok_or_else(|| missing("--write"))?.into()),
+                // Cargo runs tests in the folder of their crate, which is not where the user is.
+                "--write" => parsed.write = Some(Path::new(ROOT).join(arguments.next().ok_or_else(|| missing("--write"))?)),
                 "--replay" => {
                     let scenario = arguments.next().ok_or_else(|| missing("--replay"))?;
                     parsed.replay = Some((scenario, arguments.next().ok_or_else(|| missing("--replay"))?));
@@ -268,7 +272,7 @@ impl Table {
 }
 
 /// Puts the text between the marks of a document, in place of what is there.
-fn write_between_marks(path: &std::path::Path, text: &str) -> std::io::Result<()> {
+fn write_between_marks(path: &Path, text: &str) -> std::io::Result<()> {
     const MARKS: (&str, &str) = ("<!-- table: written by the suite -->", "<!-- end -->");
     let document = std::fs::read_to_string(path)?;
     let parts = document.split_once(MARKS.0).and_then(|(before, rest)| Some((before, rest.split_once(MARKS.1)?.1)));

@@ -4,6 +4,8 @@
 //!
 //! Each function is a target of `scripts/fuzz.sh`. Inputs that once broke one are kept in `seeds/`, which every `cargo test` reads.
 
+pub mod requests;
+
 use bytes::Bytes;
 use serde_json::{Value, json};
 use steersman::duration::GoDuration;
@@ -30,6 +32,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("flags", flags),
     ("template", template),
     ("certificates", certificates),
+    ("requests", requests::requests),
 ];
 
 /// Documents of the API server nest no deeper than its own limits let them; a cache of the like is not what is to be found here.

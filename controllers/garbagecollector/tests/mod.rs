@@ -2,6 +2,7 @@
 
 mod conflicting;
 mod custom;
+mod flags;
 mod memory;
 mod model;
 mod ported;

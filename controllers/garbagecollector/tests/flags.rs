@@ -1,0 +1,51 @@
+//! What flags of the collector change.
+
+use steersman_devcluster::faults::Matcher;
+
+use super::*;
+use crate::garbagecollector::GarbageCollectorConfig;
+
+async fn started(config: GarbageCollectorConfig) -> World {
+    let mut world = World::bare().await;
+    world.restart_with(&[DESCRIPTOR], |context| context.with_config(config.clone())).await;
+    world
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_collector_that_is_switched_off_asks_for_nothing_and_lets_every_policy_wait() {
+    let mut world = started(GarbageCollectorConfig { enabled: false, ..Default::default() }).await;
+    for (name, policy) in [("a", "Background"), ("b", "Foreground"), ("c", "Orphan")] {
+        let owner = world.map(name, &[]).await;
+        world.map(&format!("of-{name}"), &[(&owner, true)]).await;
+        world.delete_with(name, policy).await;
+    }
+    tokio::time::sleep(A_WHILE).await;
+    world.until_maps(&["b", "c", "of-a", "of-b", "of-c"]).await;
+    assert_eq!(world.cluster.request_counts("kube-controller-manager").values().sum::<u64>(), 0);
+
+    // Whoever is switched on later finishes what was begun.
+    world.restart(&[DESCRIPTOR]).await;
+    world.until_maps(&["of-c"]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn as_many_objects_are_worked_on_at_once_as_the_flag_says() {
+    let long = Duration::from_secs(20);
+    for (workers, at_once) in [(1, 1), (3, 3), (20, 8), (0, 0), (-1, 0)] {
+        for (policy, verb) in [("Background", "delete"), ("Orphan", "patch")] {
+            let world = started(GarbageCollectorConfig { concurrent_syncs: workers, ..Default::default() }).await;
+            for number in 0..8 {
+                let owner = world.map(&format!("a{number}"), &[]).await;
+                world.map(&format!("b{number}"), &[(&owner, true)]).await;
+            }
+            tokio::time::sleep(A_WHILE).await;
+            let ours = Matcher::new(verb, "configmaps").client("kube-controller-manager");
+            let slow = world.cluster.faults().delay(ours, long, None);
+            for number in 0..8 {
+                world.delete_with(&format!("a{number}"), policy).await;
+            }
+            tokio::time::sleep(long / 2).await;
+            assert_eq!(world.cluster.faults().hits(slow), at_once, "{workers} workers, {policy}");
+        }
+    }
+}

@@ -1,4 +1,4 @@
-//! Random owner graphs, deletions and faults against a model that knows nothing of the controller.
+//! Random owner graphs of two kinds, with circles, deletions and faults against a model that knows nothing of the controller.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,10 +20,18 @@ const QUIET: Duration = Duration::from_secs(2);
 
 /// How often it may be found like that before what it should still hear of has come: a watch that ends again and again is opened
 /// again after up to a minute.
-const PATIENCE: usize = 60;
+const PATIENCE: u32 = 60;
 
 /// Seeds that share a cluster, one after the other.
 const BATCH: u64 = 100;
+
+/// What owns and is owned: plural and kind.
+const KINDS: [(&str, &str); 2] = [("configmaps", "ConfigMap"), ("secrets", "Secret")];
+
+/// The plural of what has this name.
+fn plural_of(name: &str) -> &'static str {
+    KINDS.iter().find(|(plural, _)| name.starts_with(plural)).unwrap().0
+}
 
 /// Splitmix64: the same numbers everywhere for one seed.
 pub(super) struct Dice(pub(super) u64);
@@ -60,17 +68,14 @@ impl Model {
 }
 
 fn remaining(world: &World) -> Model {
-    let maps = world.cluster.objects("configmaps");
+    let objects = KINDS.iter().flat_map(|(plural, _)| world.cluster.objects(plural));
     let text = |value: &Value| value.as_str().unwrap().to_owned();
-    Model(
-        maps.iter()
-            .map(|map| {
-                let owners = map["metadata"]["ownerReferences"].as_array();
-                let owners = owners.map(|owners| owners.iter().map(|o| text(&o["name"])).collect()).unwrap_or_default();
-                (text(&map["metadata"]["name"]), owners)
-            })
-            .collect(),
-    )
+    let entry = |object: Value| {
+        let owners = object["metadata"]["ownerReferences"].as_array();
+        let owners = owners.map(|owners| owners.iter().map(|o| text(&o["name"])).collect()).unwrap_or_default();
+        (text(&object["metadata"]["name"]), owners)
+    };
+    Model(objects.map(entry).collect())
 }
 
 /// Says how to play a seed again when it fails, however it does.
@@ -90,15 +95,16 @@ impl Drop for Replay {
 /// Makes what the collector asks and hears of `victim` and others go wrong a few times. The rules are over when they are removed.
 fn misfortune(world: &World, victim: &str, dice: &mut Dice) -> Vec<RuleId> {
     let faults = world.cluster.faults();
-    let ours = |verb| Matcher::new(verb, "configmaps").client("kube-controller-manager");
+    let plural = plural_of(victim);
+    let ours = |verb| Matcher::new(verb, plural).client("kube-controller-manager");
     let mut rules = Vec::new();
     for verb in ["get", "delete", "patch"] {
         let broken = Status::new(500, "InternalError", "on purpose");
-        rules.push(faults.reject(Matcher::new(verb, "configmaps"), broken, Some(dice.roll(3))));
+        rules.push(faults.reject(Matcher::new(verb, plural), broken, Some(dice.roll(3))));
         rules.push(faults.on_request(ours(verb), RequestFault::LoseAnswer, Some(dice.roll(3) / 2)));
     }
     if dice.roll(3) == 0 {
-        faults.break_watches("configmaps");
+        faults.break_watches(plural);
     }
     let soon = Duration::from_secs(1);
     let fault = match dice.roll(10) {
@@ -116,32 +122,38 @@ fn misfortune(world: &World, victim: &str, dice: &mut Dice) -> Vec<RuleId> {
     rules
 }
 
-/// The latest version of a ConfigMap that the collector has heard of.
-struct Heard(Arc<AtomicU64>);
+/// The latest version of each kind that the collector has heard of.
+struct Heard([Arc<AtomicU64>; KINDS.len()]);
 
 impl Heard {
     fn by(world: &World) -> Self {
-        let (latest, group, version) = (Arc::new(AtomicU64::new(0)), "".into(), "v1".into());
-        let maps = ResourceType { group, version, kind: "ConfigMap".into(), plural: "configmaps".into(), namespaced: true };
-        let heard = Arc::clone(&latest);
-        world.informers.metadata(&maps).add_handler(move |change| {
-            if let MetadataChange::Added(meta) | MetadataChange::Updated { new: meta, .. } = change {
-                heard.fetch_max(meta.resource_version, Ordering::Relaxed);
-            }
-        });
-        Self(latest)
+        Self(KINDS.map(|(plural, kind)| {
+            let latest = Arc::new(AtomicU64::new(0));
+            let (group, version, kind, plural) = ("".into(), "v1".into(), kind.into(), plural.into());
+            let resource = ResourceType { group, version, kind, plural, namespaced: true };
+            let heard = Arc::clone(&latest);
+            world.informers.metadata(&resource).add_handler(move |change| {
+                if let MetadataChange::Added(meta) | MetadataChange::Updated { new: meta, .. } = change {
+                    heard.fetch_max(meta.resource_version, Ordering::Relaxed);
+                }
+            });
+            latest
+        }))
     }
 
-    /// Waits until it has heard of `object`: dependents it does not know of are not orphaned, neither by upstream's collector.
-    async fn of(&self, object: &Value) {
-        let version: u64 = object["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
-        for _ in 0..PATIENCE {
-            if self.0.load(Ordering::Relaxed) >= version {
-                return;
-            }
-            tokio::time::sleep(QUIET).await;
+    /// Waits until it has heard of `objects`: dependents it does not know of are not orphaned, neither by upstream's collector.
+    async fn of(&self, objects: &[Value]) {
+        let version = |object: &Value| object["metadata"]["resourceVersion"].as_str().unwrap().parse::<u64>().unwrap();
+        for ((_, kind), latest) in KINDS.iter().zip(&self.0) {
+            let version = objects.iter().filter(|object| object["kind"] == *kind).map(version).max().unwrap_or(0);
+            let heard = async {
+                while latest.load(Ordering::Relaxed) < version {
+                    tokio::time::sleep(QUIET).await;
+                }
+            };
+            let heard = tokio::time::timeout(QUIET * PATIENCE, heard).await;
+            assert!(heard.is_ok(), "it has not heard of version {version} of {kind}");
         }
-        panic!("it has not heard of version {version}");
     }
 }
 
@@ -160,33 +172,55 @@ impl Stage {
 
     /// Starts the collector anew. With `seen`, its server's cache is still at that revision, and catches up a second later.
     async fn restart(&mut self, seen: Option<u64>) {
-        let ours = || Matcher { resource: Some("configmaps".to_owned()), ..Matcher::default() }.client("kube-controller-manager");
-        let view = seen.map(|revision| self.world.cluster.faults().hold_view(ours(), revision));
+        let ours = |(plural, _): (&str, _)| {
+            let matcher = Matcher { resource: Some(plural.to_owned()), ..Matcher::default() };
+            matcher.client("kube-controller-manager")
+        };
+        let faults = self.world.cluster.faults();
+        let views = seen.map(|revision| KINDS.map(|kind| faults.hold_view(ours(kind), revision)));
         self.world.restart(&[DESCRIPTOR]).await;
         self.heard = Heard::by(&self.world);
-        if let Some(view) = view {
+        if let Some(views) = views {
             tokio::time::sleep(Duration::from_secs(1)).await;
-            self.world.cluster.faults().remove(view);
+            views.into_iter().for_each(|view| self.world.cluster.faults().remove(view));
         }
     }
 }
 
-/// Makes ConfigMaps that own each other at random, and says what they are.
+/// Makes objects that own each other at random, some in circles, and says what they are.
 async fn populate(Stage { world, heard }: &Stage, seed: u64, dice: &mut Dice) -> Model {
-    let (mut model, mut made) = (Model::default(), Vec::new());
+    let (mut model, mut made) = (Model::default(), Vec::<Value>::new());
     for number in 0..4 + dice.roll(9) {
         let mut owners: BTreeMap<String, (Value, bool)> = BTreeMap::new();
         for _ in 0..dice.roll(4).min(made.len()) {
-            let owner: Value = Value::clone(&made[dice.roll(made.len())]);
-            owners.insert(owner["metadata"]["name"].as_str().unwrap().to_owned(), (owner, dice.roll(2) == 0));
+            let owner = made[dice.roll(made.len())].clone();
+            owners.insert(name_of(&owner), (owner, dice.roll(2) == 0));
         }
         let references: Vec<(&Value, bool)> = owners.values().map(|(owner, blocks)| (owner, *blocks)).collect();
-        let name = format!("s{seed}-{number}");
-        made.push(world.map(&name, &references).await);
+        let (plural, kind) = KINDS[dice.roll(KINDS.len())];
+        let name = format!("{plural}-s{seed}-{number}");
+        let mut object = owned(&name, &references);
+        object["kind"] = json!(kind);
+        made.push(world.create(object).await);
         model.0.insert(name, owners.into_keys().collect());
     }
-    heard.of(&made[made.len() - 1]).await;
+    for _ in 0..dice.roll(6).saturating_sub(2) {
+        let (first, second) = (dice.roll(made.len()), dice.roll(made.len()));
+        let (name, owner) = (name_of(&made[first]), name_of(&made[second]));
+        // One that owns itself waits for itself, here as there.
+        if first != second && model.0.get_mut(&name).unwrap().insert(owner) {
+            let mut references = made[first]["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default();
+            let more = owned("", &[(&made[second], dice.roll(2) == 0)])["metadata"]["ownerReferences"][0].take();
+            references.push(more);
+            made[first] = world.patch(plural_of(&name), &name, json!({"metadata": {"ownerReferences": references}})).await;
+        }
+    }
+    heard.of(&made).await;
     model
+}
+
+fn name_of(object: &Value) -> String {
+    object["metadata"]["name"].as_str().unwrap().to_owned()
 }
 
 async fn run(stage: &mut Stage, seed: u64) {
@@ -203,7 +237,7 @@ async fn run(stage: &mut Stage, seed: u64) {
         let name = names[dice.roll(names.len())].clone();
         let rules = misfortune(&stage.world, &name, &mut dice);
         let policy = ["Background", "Foreground", "Orphan"][dice.roll(3)];
-        let path = cluster.path("configmaps", NAMESPACE, &name);
+        let path = cluster.path(plural_of(&name), NAMESPACE, &name);
         let before = cluster.revision();
         while cluster.delete_with(&path, json!({"propagationPolicy": policy})).await.is_err() {}
         model.delete(&name, policy);
@@ -216,7 +250,7 @@ async fn run(stage: &mut Stage, seed: u64) {
     }
     // The next seed begins with nothing.
     for name in model.0.into_keys() {
-        let _ = cluster.delete(&cluster.path("configmaps", NAMESPACE, &name)).await;
+        let _ = cluster.delete(&cluster.path(plural_of(&name), NAMESPACE, &name)).await;
     }
     settle(&stage.world, &Model::default(), "after everything was deleted").await;
 }
@@ -239,7 +273,8 @@ async fn settle(world: &World, model: &Model, when: &str) {
 /// How much the collector has asked for.
 fn asked(world: &World) -> u64 {
     let counts = world.cluster.request_counts("kube-controller-manager");
-    counts.into_iter().filter(|((_, resource), _)| resource == "configmaps").map(|(_, count)| count).sum()
+    let about = |resource: &str| KINDS.iter().any(|(plural, _)| *plural == resource);
+    counts.into_iter().filter(|((_, resource), _)| about(resource)).map(|(_, count)| count).sum()
 }
 
 #[tokio::test(start_paused = true)]

@@ -57,6 +57,11 @@ impl SyncError {
         self.api().is_some_and(ApiError::is_fenced)
     }
 
+    /// Whether the API server has no such Deployment any more. The cache will hear of that: trying again until then helps nobody.
+    pub(super) fn is_gone(&self) -> bool {
+        matches!(self, Self::Status(error) | Self::Rollback(error) if error.is_object_not_found())
+    }
+
     /// Whether the namespace is going, so that nothing can be created in it any more.
     pub(super) fn is_namespace_terminating(&self) -> bool {
         self.api().is_some_and(|error| error.has_cause("NamespaceTerminating"))
@@ -93,11 +98,12 @@ mod tests {
     #[test]
     fn races_are_retried_quietly_and_nothing_for_ever() {
         let created = |source| SyncError::Create { name: "web-1".to_owned(), source };
+        let delete = |source| SyncError::Delete { name: "web-1".to_owned(), source };
         let fenced = || ApiError::Fenced { request: "POST /x".to_owned() };
         // (why, error, failures before, retry)
         let cases = [
             ("conflict", SyncError::Status(status(409, "Conflict", "")), 0, Retry::Quietly),
-            ("gone", SyncError::Status(status(404, "NotFound", "")), 0, Retry::Quietly),
+            ("gone", delete(status(404, "NotFound", "")), 0, Retry::Quietly),
             ("collision", created(status(409, "AlreadyExists", "")), 14, Retry::Quietly),
             ("quota", created(status(403, "Forbidden", "")), 0, Retry::BackOff),
             ("quota, last try", created(status(403, "Forbidden", "")), 14, Retry::BackOff),

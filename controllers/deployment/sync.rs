@@ -65,7 +65,7 @@ impl Syncer for DeploymentController {
         };
         match (Work { controller: self, key, deployment, sets: ReplicaSets::default(), checked: false }).run().await {
             Err(SyncError::Behind) => Ok(Requeue::Never),
-            Err(error) if error.is_namespace_terminating() => Ok(Requeue::Never),
+            Err(error) if error.is_namespace_terminating() || error.is_gone() => Ok(Requeue::Never),
             outcome => outcome,
         }
     }

@@ -139,7 +139,11 @@ impl<O: PodOwner> Syncer for ReplicaController<O> {
         let now = self.clock.now();
         let failure = scaled.as_ref().err().map(ToString::to_string);
         let status = status::compute(owner, &active, terminating, failure.as_deref(), now);
-        self.write_status(key, owner, status.clone()).await.map_err(SyncError::Status)?;
+        match self.write_status(key, owner, status.clone()).await {
+            // The cache will hear of that, too: trying again until then helps nobody.
+            Err(StatusError::Request(error)) if error.is_object_not_found() => return Ok(Requeue::Never),
+            written => written.map_err(SyncError::Status)?,
+        }
         scaled.map_err(SyncError::Scale)?;
         let available = status::next_check(&status, &active, owner.min_ready_seconds(), now, self.clock.now());
         // What is expected and never shows up wakes nobody, so the end of waiting for it has to.
@@ -151,7 +155,7 @@ impl<O: PodOwner> Syncer for ReplicaController<O> {
     fn retry(&self, error: &SyncError, _failures: u32) -> Retry {
         match error {
             error if error.is_fenced() => Retry::Quietly,
-            SyncError::Status(StatusError::Request(error)) if error.is_conflict() || error.is_not_found() => Retry::Quietly,
+            SyncError::Status(StatusError::Request(error)) if error.is_conflict() => Retry::Quietly,
             SyncError::Status(StatusError::Replaced(_)) => Retry::Quietly,
             _ => Retry::BackOff,
         }

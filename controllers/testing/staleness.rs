@@ -8,6 +8,7 @@ use steersman_devcluster::faults::{Matcher, RequestFault};
 use steersman_devcluster::requests::RequestRecord;
 use steersman_runtime::controller::Descriptor;
 
+use super::NAMESPACE;
 use super::world::World;
 use crate::{deployment, podgc, replicaset, replicationcontroller};
 
@@ -158,6 +159,39 @@ async fn a_cache_of_owners_that_lags_writes_no_status_twice() {
         world.cluster.faults().resume_watches(kind.plural);
         world.until("2 ready", |_| kind.status(&world)["readyReplicas"] == 2).await;
         assert_eq!((sent(&world, "create", "pods"), sent(&world, "delete", "pods")), (2, 0), "{}", kind.plural);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cache_that_still_shows_what_is_gone_costs_one_write_per_event() {
+    let kinds = KINDS.map(|kind| (kind.plural, kind.controller, (kind.new)(2), "pods"));
+    let spec = json!({"replicas": 2, "selector": {"matchLabels": {"app": "web"}}, "template": template("one")});
+    let web = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": spec});
+    for (plural, controller, object, below) in
+        kinds.into_iter().chain([("deployments", deployment::DESCRIPTOR, web, "replicasets")])
+    {
+        let mut world = World::bare().await;
+        world.restart(&[controller]).await;
+        world.create(object).await;
+        world.until("its own", |_| !world.cluster.objects(below).is_empty()).await;
+        world.at_rest().await;
+        world.cluster.faults().stall_watches(plural);
+        let background = json!({"propagationPolicy": "Background"});
+        world.cluster.delete_with(&world.cluster.path(plural, NAMESPACE, "web"), background).await.unwrap();
+        let status = format!("{plural}/status");
+        let before = sent(&world, "update", &status);
+        let child = name(&world.cluster.objects(below)[0]);
+        let changed = if below == "pods" {
+            json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]})
+        } else {
+            json!({"replicas": 1})
+        };
+        world.patch(below, &format!("{child}/status"), json!({"status": changed})).await;
+        tokio::time::sleep(10 * A_WHILE).await;
+        assert_eq!(sent(&world, "update", &status) - before, 1, "{plural}");
+        world.cluster.faults().resume_watches(plural);
+        world.at_rest().await;
+        assert_eq!(sent(&world, "update", &status) - before, 1, "{plural}");
     }
 }
 

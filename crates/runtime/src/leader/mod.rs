@@ -17,6 +17,7 @@ mod state;
 mod tests;
 mod watch;
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,6 +26,8 @@ use bytes::Bytes;
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use prometheus::{GaugeVec, IntCounterVec, Opts};
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::client::{ApiClient, ApiError, Target, WriteGate};
@@ -158,6 +161,9 @@ pub struct Elector {
     metrics: Metrics,
     election: Election,
     standing: Arc<Standing>,
+    /// Draws the pauses between attempts. It begins with the identity, which no two processes share, so that candidates do not go in
+    /// step, and those of a test whose names are given do the same each time.
+    jitter: SmallRng,
 }
 
 impl Elector {
@@ -186,7 +192,10 @@ impl Elector {
             .map_err(|_| ElectionConfigError("leader election metrics are registered already"))?;
         let election = Election::new(config.identity.clone(), config.lease_duration, config.renew_deadline);
         let standing = Arc::new(Standing::new(&config.name, config.lease_duration));
-        Ok(Self { config, client, announce, clock, metrics, election, standing })
+        let mut seed = DefaultHasher::new();
+        config.identity.hash(&mut seed);
+        let jitter = SmallRng::seed_from_u64(seed.finish());
+        Ok(Self { config, client, announce, clock, metrics, election, standing, jitter })
     }
 
     /// The gate for [`ApiClient::fenced`]: open from winning the Lease until the last renewal is as old as the renew deadline.
@@ -243,7 +252,7 @@ impl Elector {
             }
             tracing::debug!(lock = self.lock(), "Failed to acquire lease");
 
-            let pause = self.config.retry_period.mul_f64(1.0 + JITTER_FACTOR * rand::random::<f64>());
+            let pause = self.config.retry_period.mul_f64(1.0 + JITTER_FACTOR * self.jitter.random::<f64>());
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return false,

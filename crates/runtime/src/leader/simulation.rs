@@ -1,16 +1,8 @@
 //! Three candidates and one Lease, while clocks disagree, processes are paused, and requests and answers are late or lost.
 //!
-//! What must hold, at every instant of true time:
-//!
-//! 1. **One leader.** At most one candidate is `Leading` with its own clock before `until`.
-//! 2. **The record knows.** Whoever leads was in the record that the server stored last of what it knows, and `until` is at most a term
-//!    after that record was stored, by its own clock.
-//! 3. **No way back.** A candidate that is `Lost` never leads again.
-//! 4. **Transitions count.** `leaseTransitions` never goes back, and grows by one with each change of hands.
-//! 5. **Progress.** Once nothing goes wrong any more, somebody leads within a lease duration and a few retries.
-//!
-//! The first holds as long as clocks run at rates less than lease duration / renew deadline apart, as upstream demands; that it fails
-//! beyond shows that the simulation can tell.
+//! The state machine alone, in a world that knows the true time; `tests/election` runs whole electors, whose clocks agree. The
+//! invariants are written out in `docs/leader-election.md`, and have the same names here. They hold as long as clocks run at rates less
+//! than lease duration / renew deadline apart, as upstream demands; that they fail beyond shows that the simulation can tell.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -28,6 +20,7 @@ use super::state::{Election, Input, Next, Outcome, State};
 const LEASE: Duration = Duration::from_secs(15);
 const DEADLINE: Duration = Duration::from_secs(10);
 const RETRY: Duration = Duration::from_secs(2);
+const LONGEST_RETRY: Duration = Duration::from_millis(4_400);
 const REQUEST_LIMIT: Duration = Duration::from_secs(5);
 const CANDIDATES: usize = 3;
 
@@ -51,8 +44,14 @@ struct Weather {
     releases: f64,
 }
 
+/// How far clocks may be off: the slowest leader, 10 s / 0.82, is done before the fastest standby, 15 s / 1.18.
+const DRIFT: f64 = 0.18;
+
+/// How long a message takes when nothing goes wrong.
+const PROMPT: Time = SECOND / 5;
+
 /// As bad as it may be.
-const STORM: Weather = Weather { drift: 0.18, loss: 0.12, late: 0.1, pauses: 0.004, releases: 0.02 };
+const STORM: Weather = Weather { drift: DRIFT, loss: 0.12, late: 0.1, pauses: 0.004, releases: 0.02 };
 const CALM: Weather = Weather { drift: 0.0, loss: 0.0, late: 0.0, pauses: 0.0, releases: 0.0 };
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -78,7 +77,9 @@ struct Candidate {
     waiting_for: Option<(u64, bool)>,
     /// It is giving the Lease up, or has.
     releasing: bool,
-    was_lost: bool,
+    has_led: bool,
+    /// It led and does no longer.
+    is_done: bool,
     /// A new process starts in its place.
     reborn_at: Option<Time>,
 }
@@ -86,6 +87,11 @@ struct Candidate {
 impl Candidate {
     fn local(&self, now: Time) -> Instant {
         self.start + Duration::from_micros((now as f64 * self.rate) as u64)
+    }
+
+    /// The true time that passes while its clock goes on by `time`.
+    fn pause(&self, time: Duration) -> Time {
+        (time.as_micros() as f64 / self.rate) as Time
     }
 
     fn leads(&self, now: Time) -> bool {
@@ -141,7 +147,8 @@ impl World {
             paused_until: 0,
             waiting_for: None,
             releasing: false,
-            was_lost: false,
+            has_led: false,
+            is_done: false,
             reborn_at: None,
         }
     }
@@ -158,7 +165,7 @@ impl World {
     /// How long a message is under way.
     fn delay(&mut self) -> Time {
         let late = self.weather.late;
-        let limit = if self.chance(late) { 12 * SECOND } else { SECOND / 5 };
+        let limit = if self.chance(late) { 12 * SECOND } else { PROMPT };
         self.random.random_range(1000..limit)
     }
 
@@ -180,6 +187,8 @@ impl World {
             if to_process && self.chance(pauses) {
                 self.candidates[who].paused_until = self.now + self.random.random_range(SECOND..40 * SECOND);
             }
+            // A term may have ended since the last event.
+            self.check()?;
             self.happen(who, what);
             self.check()?;
         }
@@ -247,12 +256,11 @@ impl World {
         (200, written.to_string())
     }
 
-    /// Invariant 4.
     fn check_transition(&self, before: &Value, after: &Value) {
         let number = |lease: &Value| lease["spec"]["leaseTransitions"].as_i64().unwrap();
         let holder = |lease: &Value| lease["spec"]["holderIdentity"].as_str().unwrap().to_owned();
         let changed_hands = holder(before) != holder(after) && !holder(after).is_empty();
-        assert_eq!(number(after) - number(before), i64::from(changed_hands), "{before} {after}");
+        assert_eq!(number(after) - number(before), i64::from(changed_hands), "TransitionsCount: {before} {after}");
     }
 
     fn step(&mut self, who: usize, input: Input) {
@@ -275,8 +283,9 @@ impl World {
                     self.candidates[who].election.give_up();
                     return self.send(who, None);
                 }
-                let retry = u64::try_from(RETRY.as_micros()).unwrap();
-                let pause = retry + self.random.random_range(0..retry);
+                let leads = matches!(self.candidates[who].election.state(), State::Leading { .. });
+                let pause = if leads { RETRY } else { self.random.random_range(RETRY..LONGEST_RETRY) };
+                let pause = self.candidates[who].pause(pause);
                 self.later(who, pause, Happening::Wake);
             }
         }
@@ -310,8 +319,8 @@ impl World {
             let (delay, answer_lost) = (self.delay(), self.chance(loss));
             self.later(who, delay, Happening::Request { number, write: write.map(|lease| lease.to_string()), answer_lost });
         }
-        let limit = REQUEST_LIMIT.as_micros() as f64 / self.candidates[who].rate;
-        self.later(who, limit as Time, Happening::Timeout { number });
+        let limit = self.candidates[who].pause(REQUEST_LIMIT);
+        self.later(who, limit, Happening::Timeout { number });
     }
 
     /// A wall clock that nobody should rely on.
@@ -319,26 +328,57 @@ impl World {
         Timestamp::UNIX_EPOCH + Duration::from_secs(self.random.random_range(0..1_000_000))
     }
 
-    /// Invariants 1 to 3.
+    /// What must hold at every instant.
     fn check(&mut self) -> Result<(), String> {
         let now = self.now;
         let leaders: Vec<&str> = self.candidates.iter().filter(|c| c.leads(now)).map(|c| &*c.name).collect();
         if leaders.len() > 1 {
-            return Err(format!("{leaders:?} lead at {now} µs"));
+            return Err(format!("OneLeader: {leaders:?} lead at {now} µs"));
+        }
+        if let Some((leader, (_, holder))) = leaders.first().zip(self.history.last())
+            && leader != holder
+        {
+            return Err(format!("RecordAgrees: {leader} leads at {now} µs, while {holder:?} is in the Lease"));
         }
         for candidate in &mut self.candidates {
-            let is_lost = candidate.election.state() == State::Lost;
-            assert!(is_lost || !candidate.was_lost, "{} came back", candidate.name);
-            candidate.was_lost = is_lost;
+            let leads = candidate.leads(now);
+            assert!(!(leads && candidate.is_done), "NoWayBack: {} leads again at {now} µs", candidate.name);
+            candidate.is_done |= (candidate.has_led && !leads) || candidate.election.state() == State::Lost;
+            candidate.has_led |= leads;
             if let State::Leading { until } = candidate.election.state() {
                 let known = candidate.election.lease().map(Lease::resource_version).unwrap();
                 let (stored, holder) = &self.history[usize::try_from(known).unwrap() - 1];
-                assert_eq!(*holder, candidate.name, "it leads by revision {known}");
-                assert!(until <= candidate.local(*stored) + DEADLINE, "{holder} leads longer than revision {known} allows");
+                assert_eq!(*holder, candidate.name, "RecordAgrees: it leads by revision {known}");
+                assert!(until <= candidate.local(*stored) + DEADLINE, "TermBounded: {holder} leads by revision {known}");
             }
         }
         Ok(())
     }
+
+    /// From now on nothing goes wrong: what is under way is lost, and every process is there and runs.
+    fn clear_up(&mut self) {
+        self.weather = CALM;
+        for Reverse((at, number, who, what)) in std::mem::take(&mut self.queue) {
+            if matches!(what, Happening::Wake | Happening::Timeout { .. }) {
+                let at = if self.candidates[who].paused_until > self.now { self.now } else { at };
+                self.queue.push(Reverse((at, number, who, what)));
+            }
+        }
+        for who in 0..CANDIDATES {
+            self.candidates[who].paused_until = self.now;
+            if let Some(at) = &mut self.candidates[who].reborn_at {
+                *at = self.now;
+                self.later(who, 0, Happening::Wake);
+            }
+        }
+    }
+}
+
+/// `Progress`, by the slowest clock: the request under way is given up, the record is seen at the next attempt, waited out, and replaced
+/// at the one after that, each with its requests.
+fn progress() -> Time {
+    let local = REQUEST_LIMIT + LONGEST_RETRY + LEASE + LONGEST_RETRY;
+    (local.as_micros() as f64 / (1.0 - DRIFT)) as Time + 3 * 4 * PROMPT
 }
 
 #[test]
@@ -354,20 +394,17 @@ fn there_are_never_two_leaders_whatever_happens_to_clocks_processes_and_messages
 
 #[test]
 fn somebody_leads_soon_after_the_storm() {
-    for seed in 0..12 {
+    for seed in 0..40 {
         let mut world = World::new(seed, STORM);
         world.run(120 * SECOND).unwrap();
-        // What is under way may still be late.
-        world.weather = CALM;
-        world.run(120 * SECOND + 60 * SECOND).unwrap();
-        let calm: Vec<bool> = (0..20)
-            .map(|_| {
-                let until = world.now + 2 * SECOND;
-                world.run(until).unwrap();
-                world.candidates.iter().any(|candidate| candidate.leads(world.now))
-            })
-            .collect();
-        assert!(calm.iter().all(|led| *led), "seed {seed}: {calm:?}");
+        world.clear_up();
+        let (mut by, mut led) = (120 * SECOND + progress(), Vec::new());
+        for _ in 0..20 {
+            world.run(by).unwrap();
+            led.push(world.candidates.iter().any(|candidate| candidate.leads(by)));
+            by += 2 * SECOND;
+        }
+        assert!(led.iter().all(|led| *led), "seed {seed}: Progress: {led:?}");
     }
 }
 

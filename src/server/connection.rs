@@ -22,6 +22,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use tokio_rustls::TlsAcceptor;
 use tower::Service;
 
+use super::path;
 use crate::access::Peer;
 use crate::config::Serving;
 use crate::tls::{self, Resolver, TlsError};
@@ -153,6 +154,9 @@ async fn answer(
     let noted = Arc::clone(&traffic);
     let service = hyper::service::service_fn(move |mut request: http::Request<hyper::body::Incoming>| {
         request.extensions_mut().insert(peer.clone());
+        if let Some(uri) = path::decoded(request.uri()) {
+            *request.uri_mut() = uri;
+        }
         let under_way = UnderWay::new(&noted);
         let answer = router.clone().call(request);
         async move {
@@ -299,6 +303,10 @@ mod tests {
     use super::*;
     use crate::config::{Access, Tls as TlsSettings};
 
+    async fn ok() -> &'static str {
+        "ok"
+    }
+
     /// A server that answers `ok` once, and a client that has sent `sent`: what it gets, and how long the server waits for more.
     async fn client(sent: &[u8], secure: bool) -> (String, Duration) {
         let tls = secure.then(TlsSettings::default);
@@ -310,7 +318,7 @@ mod tests {
         let (accepted, peer) = listener.accept().await.unwrap();
         stream.write_all(sent).await.unwrap();
         let start = Instant::now();
-        let serving = tokio::spawn(terms.serve(accepted, peer, Router::new().route("/", get(|| async { "ok" }))));
+        let serving = tokio::spawn(terms.serve(accepted, peer, Router::new().route("/", get(ok)).route("/ok", get(ok))));
         let mut got = Vec::new();
         // A connection that is cut is an end, too.
         let _ = stream.read_to_end(&mut got).await;
@@ -329,6 +337,7 @@ mod tests {
             ("half of a handshake", "\x16\x03\x01\x02", true, "", 10),
             ("half of a head", "GET / HTTP/1.1\r\nhost:", false, "", 32),
             ("a request, and no other one", request, false, "HTTP/1.1 200 OK", 90),
+            ("a request with an escaped path", "GET /%6fk HTTP/1.1\r\nhost: x\r\n\r\n", false, "HTTP/1.1 200 OK", 90),
             ("a request, and half of the next", &format!("{request}GET"), false, "HTTP/1.1 200 OK", 90),
             ("nothing, where anything may come", "", false, "", 90),
             ("half of what HTTP/2 begins with", "PRI * HT", false, "", 32),

@@ -5,6 +5,7 @@
 //! `/version`, `/livez` and `/readyz` are ours: upstream's manager has none of them, though its API server does.
 
 mod connection;
+mod path;
 
 use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;

@@ -20,7 +20,7 @@ for target in "${targets[@]}"; do
   mkdir -p "$directory/fuzz/$target"
   echo "fuzzing $target for $seconds s"
   if ! "$directory/debug/fuzz-$target" "$directory/fuzz/$target" "fuzz/seeds/$target" -max_total_time="$seconds" -max_len=8192 -timeout=20 \
-    -rss_limit_mb=1024 -artifact_prefix="$directory/fuzz/$target-" -print_final_stats=1 >"$directory/fuzz/$target.log" 2>&1; then
+    -rss_limit_mb=256 -artifact_prefix="$directory/fuzz/$target-" -print_final_stats=1 >"$directory/fuzz/$target.log" 2>&1; then
     tail -n 60 "$directory/fuzz/$target.log"
     exit 1
   fi

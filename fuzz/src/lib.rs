@@ -35,9 +35,6 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("requests", requests::requests),
 ];
 
-/// Documents of the API server nest no deeper than its own limits let them; a cache of the like is not what is to be found here.
-const LARGEST: usize = 1 << 16;
-
 fn parts(data: &[u8]) -> impl Iterator<Item = &[u8]> {
     data.split(|byte| *byte == 0)
 }
@@ -52,9 +49,6 @@ fn documents(data: &[u8]) -> impl Iterator<Item = Value> {
 
 /// What informers read: events of a watch, lists, objects, discovery; and the cutting of a stream into lines.
 pub fn wire(data: &[u8]) {
-    if data.len() > LARGEST {
-        return;
-    }
     fn read<T: Object>(data: &[u8]) {
         fuzzing::watch_event::<T>(data);
         fuzzing::list::<T>(data);

@@ -127,6 +127,9 @@ impl<'a> Play<'a> {
         let cluster = builder.start().await.map_err(|error| vec![error.to_string()])?;
         let watched = reference.map(|reference| reference.events.clone()).unwrap_or_default();
         let counters = Counters::new(&cluster, watched.keys());
+        if let Plan::Shuffle(seed) = plan {
+            cluster.faults().seed(*seed);
+        }
         let faults: Vec<RuleId> = plan.faults(&watched).into_iter().map(|fault| arm(&cluster, fault)).collect();
 
         let over = CancellationToken::new();

@@ -139,3 +139,22 @@ fn a_controller_that_panics_is_noticed_twice() {
     told(&violations, "1 panics");
     told(&violations, "error in the log: task panicked");
 }
+
+#[test]
+fn a_shuffle_draws_its_delays_from_its_own_number() {
+    async fn create_many(client: ApiClient) {
+        for _ in 0..20 {
+            create_map(client.clone()).await;
+        }
+    }
+    const BUSY: Descriptor = Descriptor { init: |context| build(context, |c| Box::pin(create_many(c))), ..BASE };
+    static STORY: Scenario = story(&[BUSY], || {
+        vec![Step::until("all made", |state| {
+            state.all("configmaps").filter(|map| map["metadata"]["generateName"] == "made-").count() == 20
+        })]
+    });
+    let reference = record(&STORY).unwrap();
+    let took = |seed| run(&STORY, &Plan::Shuffle(seed), &reference).virtual_time;
+    assert_eq!(took(1), took(1));
+    assert!((2..6).any(|seed| took(seed) != took(1)), "every number gives the same delays");
+}

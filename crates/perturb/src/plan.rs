@@ -196,8 +196,9 @@ impl Plan {
         plans.extend(at_writes.iter().map(|point| Self::Crash(vec![*point])));
         plans.extend(at_writes.iter().map(|(when, nth)| Self::Failover(*when, *nth)));
         let mut random = StdRng::seed_from_u64(recording.writes as u64);
-        plans.extend(at_writes.iter().map(|first| {
-            let second = (both[random.random_range(0..2)], random.random_range(1..=recording.writes.clamp(1, 6)));
+        // What is left after the last write is nothing that a second crash could meet.
+        plans.extend(at_writes.iter().filter(|(_, nth)| *nth < recording.writes).map(|first| {
+            let second = (both[random.random_range(0..2)], random.random_range(1..=recording.writes - first.1));
             Self::Crash(vec![*first, second])
         }));
         plans.extend(points(recording.writes).into_iter().flat_map(|nth| BEHIND.map(|behind| Self::Stale(nth, behind))));

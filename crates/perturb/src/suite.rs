@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::plan::Plan;
-use crate::run::{Outcome, record, run};
+use crate::run::{Outcome, Recording, record, run};
 use crate::scenario::Scenario;
 
 /// The top of the project, against which relative paths are read.
@@ -119,9 +119,9 @@ pub fn main(scenarios: &'static [Scenario], known: &[(&str, &str)]) -> ExitCode 
                 let again = again.map(|(_, plan)| plan.parse::<Plan>().unwrap_or_else(|error| panic!("{error}")));
                 let is_meant = |plan: &Plan| plan.to_string().contains(&arguments.matching);
                 let meant = all.into_iter().filter(is_meant).collect();
-                let mut plans = Plan::sample(meant, arguments.plans, seed_of(&scenario.id()));
-                plans.extend(again.filter(is_meant));
-                jobs.extend(plans.into_iter().map(|plan| (*scenario, recording, plan)));
+                let plans = Plan::sample(meant, arguments.plans, seed_of(&scenario.id()));
+                jobs.extend(plans.into_iter().map(|plan| Job { scenario, recording, plan, known: false }));
+                jobs.extend(again.filter(is_meant).map(|plan| Job { scenario, recording, plan, known: true }));
             }
             Err(violations) => {
                 let failed = Outcome { violations: violations.clone(), ..Outcome::default() };
@@ -129,12 +129,16 @@ pub fn main(scenarios: &'static [Scenario], known: &[(&str, &str)]) -> ExitCode 
             }
         }
     }
-    let outcomes = in_parallel(&jobs, arguments.threads, |(scenario, recording, plan)| run(scenario, plan, recording));
-    for ((scenario, _, plan), outcome) in jobs.iter().zip(&outcomes) {
-        table.add(scenario, plan, outcome);
+    let outcomes = in_parallel(&jobs, arguments.threads, Job::run);
+    for (job, outcome) in jobs.iter().zip(&outcomes) {
+        table.add(job.scenario, &job.plan, outcome);
     }
     let text = table.text(begun.elapsed());
     print!("{text}");
+    if let Err(empty) = table.says_something() {
+        eprintln!("{empty}");
+        return ExitCode::FAILURE;
+    }
     if let Some(path) = &arguments.write
         && let Err(error) = write_between_marks(path, &text)
     {
@@ -142,6 +146,25 @@ pub fn main(scenarios: &'static [Scenario], known: &[(&str, &str)]) -> ExitCode 
         return ExitCode::FAILURE;
     }
     if table.failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// One run to be made.
+struct Job<'a> {
+    scenario: &'static Scenario,
+    recording: &'a Recording,
+    plan: Plan,
+    /// Whether the plan once found something, and must meet it again.
+    known: bool,
+}
+
+impl Job<'_> {
+    fn run(&self) -> Outcome {
+        let mut outcome = run(self.scenario, &self.plan, self.recording);
+        if self.known {
+            outcome.must_be_met();
+        }
+        outcome
+    }
 }
 
 fn replay(scenarios: &'static [Scenario], id: &str, plan: &str, times: usize) -> ExitCode {
@@ -160,12 +183,12 @@ fn replay(scenarios: &'static [Scenario], id: &str, plan: &str, times: usize) ->
             return ExitCode::FAILURE;
         }
     };
-    let failed: Vec<Outcome> =
-        (0..times).map(|_| run(scenario, &plan, &recording)).filter(|outcome| !outcome.violations.is_empty()).collect();
+    let job = Job { scenario, recording: &recording, plan, known: true };
+    let failed: Vec<Outcome> = (0..times).map(|_| job.run()).filter(|outcome| !outcome.violations.is_empty()).collect();
     for outcome in failed.iter().take(3) {
         println!("{}", outcome.violations.join("\n"));
     }
-    println!("{id} {plan}: {} of {times} runs failed", failed.len());
+    println!("{id} {}: {} of {times} runs failed", job.plan, failed.len());
     if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
@@ -240,6 +263,21 @@ impl Table {
         }
     }
 
+    /// Runs in which nothing went wrong say nothing. A few are to be expected: with other names and other delays, a story may have a
+    /// write less.
+    fn says_something(&self) -> Result<(), String> {
+        let (plans, met) = self.rows.iter().fold((0, 0), |(plans, met), row| (plans + row.plans, met + row.met));
+        match plans - met {
+            _ if plans == 0 => {
+                Err("nothing was run: no scenario or no plan is called so; --scenarios lists the scenarios".to_owned())
+            }
+            unmet if met == 0 || unmet > (plans / 100).max(1) => {
+                Err(format!("in {unmet} of {plans} runs nothing went wrong: the plans do not fit the stories"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn text(&self, wall: Duration) -> String {
         let mut text = String::from(
             "| controller | scenarios | plans known | plans run | fault met | violations | virtual hours | real seconds |\n\
@@ -299,6 +337,23 @@ mod tests {
         assert_eq!(parse("--nightly").unwrap().plans, NIGHTLY);
         assert_eq!(parse("--replay a/b crash:before:1").unwrap().replay, Some(("a/b".into(), "crash:before:1".into())));
         assert!(parse("--replay a/b").is_err() && parse("--plans many").is_err());
+    }
+
+    #[test]
+    fn runs_in_which_nothing_went_wrong_say_nothing() {
+        // (why, plans, met, fine)
+        let cases = [
+            ("nothing ran", 0, 0, false),
+            ("the only one", 1, 0, false),
+            ("one of a few", 8, 7, true),
+            ("two of a few", 8, 6, false),
+            ("one in a hundred", 400, 396, true),
+            ("more", 400, 395, false),
+        ];
+        for (why, plans, met, fine) in cases {
+            let table = Table { rows: vec![Row { plans, met, ..Row::default() }], ..Table::default() };
+            assert_eq!(table.says_something().is_ok(), fine, "{why}");
+        }
     }
 
     #[test]

@@ -59,12 +59,21 @@ pub struct Recording {
 pub struct Outcome {
     /// What was wrong; empty when nothing was.
     pub violations: Vec<String>,
-    /// Whether the story came to the point where the plan breaks something.
+    /// Whether the story came to every point where the plan breaks something.
     pub met: bool,
     /// Time as the story counts it.
     pub virtual_time: Duration,
     /// Time as everybody else does.
     pub real_time: Duration,
+}
+
+impl Outcome {
+    /// A plan that was chosen by hand and breaks nothing proves nothing.
+    pub(crate) fn must_be_met(&mut self) {
+        if !self.met {
+            self.violations.push("not met: the story never came to what the plan breaks".to_owned());
+        }
+    }
 }
 
 /// Tells the story without faults, twice: the second time it is known which watches there are.
@@ -110,6 +119,8 @@ struct Play<'a> {
     scenario: &'static Scenario,
     plan: &'a Plan,
     cluster: DevCluster,
+    /// The plan's rules so far.
+    faults: Vec<RuleId>,
     /// The revision the story began at; nobody sees anything older.
     begin: u64,
     leader: Option<Manager>,
@@ -134,8 +145,17 @@ impl<'a> Play<'a> {
 
         let over = CancellationToken::new();
         let begin = cluster.revision();
-        let mut play =
-            Play { scenario, plan, cluster: cluster.clone(), begin, leader: None, managers: 0, panics: 0, over: over.clone() };
+        let mut play = Play {
+            scenario,
+            plan,
+            cluster: cluster.clone(),
+            faults,
+            begin,
+            leader: None,
+            managers: 0,
+            panics: 0,
+            over: over.clone(),
+        };
         let mut film = Film::default();
         let standby = matches!(plan, Plan::Failover(..)).then(|| Manager::standby(&cluster, scenario, 2));
         let story = async {
@@ -143,8 +163,7 @@ impl<'a> Play<'a> {
             over.cancel();
             told
         };
-        let (told, (), runaway) =
-            tokio::join!(story, play.perturb(faults.first().copied(), standby), hold_runaway(&cluster, &over));
+        let (told, (), runaway) = tokio::join!(story, play.perturb(standby), hold_runaway(&cluster, &over));
         if let Some(leader) = play.leader.take() {
             play.panics += leader.stop().await;
         }
@@ -155,7 +174,7 @@ impl<'a> Play<'a> {
 
         let recording = counters.read(&cluster, &requests, &film);
         let mut outcome = Outcome { virtual_time: begun.elapsed(), ..Outcome::default() };
-        outcome.met = faults.is_empty() || faults.iter().any(|rule| cluster.faults().hits(*rule) > 0);
+        outcome.met = play.met_all();
         outcome.violations.extend(told.err());
         outcome.violations.extend(runaway.then(|| format!("runaway: more than {RUNAWAY} writes")));
         outcome.violations.extend((play.panics > 0).then(|| format!("{} panics", play.panics)));
@@ -167,9 +186,9 @@ impl<'a> Play<'a> {
         Ok(Told { outcome, recording })
     }
 
-    async fn perturb(&mut self, rule: Option<RuleId>, standby: Option<Manager>) {
+    async fn perturb(&mut self, standby: Option<Manager>) {
         self.start().await;
-        match (self.plan, rule) {
+        match (self.plan, self.faults.first().copied()) {
             (Plan::Crash(points), Some(mut rule)) => {
                 for at in 0..points.len() {
                     if !self.met(rule).await {
@@ -179,6 +198,7 @@ impl<'a> Play<'a> {
                     tokio::time::sleep(RESTART).await;
                     if let Some((when, nth)) = points.get(at + 1) {
                         rule = self.cluster.faults().on_request(plan::writes().nth(*nth), when.fault(), Some(1));
+                        self.faults.push(rule);
                     }
                     self.start().await;
                 }
@@ -214,6 +234,17 @@ impl<'a> Play<'a> {
             _ => {}
         }
         self.over.cancelled().await;
+    }
+
+    /// Whether everything that was to go wrong did.
+    fn met_all(&self) -> bool {
+        let is_met = |rule: &RuleId| self.cluster.faults().hits(*rule) > 0;
+        match self.plan {
+            Plan::Crash(points) => self.faults.len() == points.len() && self.faults.iter().all(is_met),
+            // Of a resource that is watched there need not be any event.
+            Plan::Shuffle(_) => self.faults.iter().any(is_met),
+            _ => self.faults.iter().all(is_met),
+        }
     }
 
     /// Whether the rule is met before the story is over.

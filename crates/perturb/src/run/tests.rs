@@ -128,6 +128,23 @@ fn a_controller_that_forgets_what_it_did_comes_to_another_end() {
 }
 
 #[test]
+fn what_never_happens_is_not_met() {
+    const CALM: Descriptor = Descriptor { init: |context| build(context, |c| Box::pin(create_map(c))), ..BASE };
+    static STORY: Scenario = story(&[CALM], made);
+    let reference = record(&STORY).unwrap();
+    for plan in
+        ["crash:before:2", "crash:before:1:before:2", "failover:after:9", "stale:9:1", "event:pods:1:drop", "answer:9:500"]
+    {
+        let mut outcome = run(&STORY, &plan.parse().unwrap(), &reference);
+        assert!(!outcome.met, "{plan}");
+        assert_eq!(outcome.violations, Vec::<String>::new(), "{plan}");
+        outcome.must_be_met();
+        told(&outcome.violations, "not met");
+    }
+    assert!(run(&STORY, &"crash:before:1:before:1".parse().unwrap(), &reference).met);
+}
+
+#[test]
 fn a_controller_that_panics_is_noticed_twice() {
     async fn fall_over(client: ApiClient) {
         create_map(client).await;

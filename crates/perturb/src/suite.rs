@@ -82,6 +82,9 @@ impl Arguments {
                 _ => parsed.only.push(argument),
             }
         }
+        if parsed.write.is_some() && !(parsed.only.is_empty() && parsed.matching.is_empty()) {
+            return Err(format!("--write is for the whole table, not for a selection\n{USAGE}"));
+        }
         Ok(parsed)
     }
 
@@ -337,6 +340,8 @@ mod tests {
         assert_eq!(parse("--nightly").unwrap().plans, NIGHTLY);
         assert_eq!(parse("--replay a/b crash:before:1").unwrap().replay, Some(("a/b".into(), "crash:before:1".into())));
         assert!(parse("--replay a/b").is_err() && parse("--plans many").is_err());
+        assert!(parse("--write table.md").is_ok() && parse("--write table.md --matching :drop").is_err());
+        assert!(parse("roll --write table.md").is_err());
     }
 
     #[test]

@@ -32,6 +32,8 @@ const SETTLE: Duration = Duration::from_secs(90);
 const STABLE: Duration = Duration::from_secs(600);
 /// Writes after which a manager has run away: the longest story has a few hundred.
 const RUNAWAY: usize = 2_000;
+/// Requests after which the log forgets the first ones, and nobody can tell any more who wrote what.
+const KEPT: usize = 20_000;
 /// How long a view lags.
 const LAG: Duration = Duration::from_secs(20);
 /// How long a process needs to come back after a crash.
@@ -134,7 +136,7 @@ impl<'a> Play<'a> {
     async fn tell(scenario: &'static Scenario, plan: &'a Plan, reference: Option<&Recording>) -> Result<Told, Vec<String>> {
         let begun = tokio::time::Instant::now();
         let clock = Clock::runtime(Timestamp::from_second(BEGIN).expect("a time of our era"));
-        let builder = DevCluster::builder().clock(clock).managed_fields(false).nodes(scenario.nodes);
+        let builder = DevCluster::builder().clock(clock).managed_fields(false).kept_requests(KEPT).nodes(scenario.nodes);
         let cluster = builder.start().await.map_err(|error| vec![error.to_string()])?;
         let watched = reference.map(|reference| reference.events.clone()).unwrap_or_default();
         let counters = Counters::new(&cluster, watched.keys());
@@ -176,6 +178,7 @@ impl<'a> Play<'a> {
         let mut outcome = Outcome { virtual_time: begun.elapsed(), ..Outcome::default() };
         outcome.met = play.met_all();
         outcome.violations.extend(told.err());
+        outcome.violations.extend((requests.len() >= KEPT).then(|| format!("runaway: more than {KEPT} requests")));
         outcome.violations.extend(runaway.then(|| format!("runaway: more than {RUNAWAY} writes")));
         outcome.violations.extend((play.panics > 0).then(|| format!("{} panics", play.panics)));
         outcome.violations.extend(oracle::unsafe_instants(scenario, plan, &film));
@@ -210,9 +213,8 @@ impl<'a> Play<'a> {
                 }
                 tokio::time::sleep(TAKEOVER).await;
                 self.managers += 1;
-                if let Some(mut next) = standby {
-                    next.lead(self.cluster.revision()).await;
-                    self.leader = Some(next);
+                if let Some(next) = standby {
+                    self.lead(next).await;
                 }
                 // Whoever has lost the Lease and does not know it may live on for a while, and still must not write.
                 tokio::time::sleep(AFTERLIFE).await;
@@ -254,7 +256,10 @@ impl<'a> Play<'a> {
 
     async fn start(&mut self) {
         self.managers += 1;
-        let mut manager = Manager::standby(&self.cluster, self.scenario, self.managers);
+        self.lead(Manager::standby(&self.cluster, self.scenario, self.managers)).await;
+    }
+
+    async fn lead(&mut self, mut manager: Manager) {
         // Whoever starts to lead has just written its Lease.
         let since = self.cluster.revision();
         // A manager that cannot fill its caches is one that never leads.

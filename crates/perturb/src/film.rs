@@ -150,6 +150,43 @@ impl Film {
     }
 }
 
+/// The revision before the latest so many changes that belong to the story, of those after `begin`.
+pub(crate) fn before_the_latest(cluster: &DevCluster, begin: u64, changes: usize) -> u64 {
+    let mut story = cluster.changes(begin).expect("a story is shorter than the history of the server");
+    // Nodes report all the time; what counts is whether they are there.
+    story.retain(|(plural, event)| !ASIDE.contains(&&**plural) && !(plural == "nodes" && event.kind == EventKind::Modified));
+    let first_hidden = story.len().saturating_sub(changes);
+    story.get(first_hidden).map_or(cluster.revision(), |(_, event)| event.revision - 1)
+}
+
 pub(crate) fn is_write(request: &RequestRecord) -> bool {
     matches!(&*request.verb, "create" | "update" | "patch" | "delete" | "deletecollection")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use steersman_runtime::clock::Clock;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_view_lags_by_changes_of_the_story_alone() {
+        let cluster = DevCluster::new(Clock::runtime(jiff::Timestamp::UNIX_EPOCH));
+        let create = async |kind: &str, api: &str, name: &str| {
+            let object = json!({"apiVersion": api, "kind": kind, "metadata": {"name": name, "namespace": "default"}});
+            cluster.create(object).await.unwrap();
+            cluster.revision()
+        };
+        let begin = cluster.revision();
+        let first = create("ConfigMap", "v1", "a").await;
+        create("Lease", "coordination.k8s.io/v1", "aside").await;
+        let second = create("ConfigMap", "v1", "b").await;
+        let last = create("Lease", "coordination.k8s.io/v1", "too").await;
+        // (changes that are not shown, what is)
+        for (changes, shown) in [(0, last), (1, second - 1), (2, first - 1), (9, first - 1)] {
+            assert_eq!(before_the_latest(&cluster, begin, changes), shown, "{changes}");
+        }
+        assert!(first - 1 >= begin);
+    }
 }

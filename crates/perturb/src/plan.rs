@@ -13,12 +13,12 @@ use steersman_devcluster::faults::{self, EventFault, Matcher, RequestFault};
 use crate::manager::AGENT;
 use crate::run::Recording;
 
-/// Points of one kind that are tried at most.
-const POINTS: usize = 120;
+/// Requests that are answered badly, at most: most of them are the same lists and watches over and over.
+const REQUESTS: usize = 400;
 /// Runs with random delays.
 const SHUFFLES: u64 = 40;
-/// How many revisions the view of a restarted manager lags.
-const BEHIND: [u64; 4] = [1, 2, 5, 12];
+/// How many changes the view of a restarted manager lags.
+const BEHIND: [usize; 4] = [1, 2, 5, 12];
 
 /// Around a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,10 +38,10 @@ pub enum Plan {
     Crash(Vec<(When, usize)>),
     /// The leader loses its Lease at a write, and a standby takes over.
     Failover(When, usize),
-    /// The manager crashes after a write and starts anew with a view that lags this many revisions, for a while.
-    Stale(usize, u64),
+    /// The manager crashes after a write and starts anew with a view that lags this many changes of the story, for a while.
+    Stale(usize, usize),
     /// The same, after it was told of an event.
-    StaleEvent(String, usize, u64),
+    StaleEvent(String, usize, usize),
     /// Something happens to an event of a watch.
     Event(String, usize, EventPlan),
     /// A request is answered badly, or not at all.
@@ -187,29 +187,28 @@ impl Plan {
         }
     }
 
-    /// Every plan that the reference run suggests, in a fixed order.
-    pub fn derived(recording: &Recording) -> Vec<Self> {
+    /// Every plan that the reference run suggests, in a fixed order; where the second of two crashes is, is drawn.
+    pub fn derived(recording: &Recording, seed: u64) -> Vec<Self> {
         let mut plans = Vec::new();
         let both = [When::Before, When::After];
-        let at_writes: Vec<(When, usize)> =
-            points(recording.writes).into_iter().flat_map(|nth| both.map(|when| (when, nth))).collect();
+        let at_writes: Vec<(When, usize)> = (1..=recording.writes).flat_map(|nth| both.map(|when| (when, nth))).collect();
         plans.extend(at_writes.iter().map(|point| Self::Crash(vec![*point])));
         plans.extend(at_writes.iter().map(|(when, nth)| Self::Failover(*when, *nth)));
-        let mut random = StdRng::seed_from_u64(recording.writes as u64);
+        let mut random = StdRng::seed_from_u64(seed);
         // What is left after the last write is nothing that a second crash could meet.
         plans.extend(at_writes.iter().filter(|(_, nth)| *nth < recording.writes).map(|first| {
             let second = (both[random.random_range(0..2)], random.random_range(1..=recording.writes - first.1));
             Self::Crash(vec![*first, second])
         }));
-        plans.extend(points(recording.writes).into_iter().flat_map(|nth| BEHIND.map(|behind| Self::Stale(nth, behind))));
+        plans.extend((1..=recording.writes).flat_map(|nth| BEHIND.map(|behind| Self::Stale(nth, behind))));
         for (plural, count) in &recording.events {
             let faults = |nth: usize| EventPlan::ALL.iter().map(move |(fault, _)| (nth, *fault));
-            plans.extend(points(*count).into_iter().flat_map(faults).map(|(nth, fault)| Self::Event(plural.clone(), nth, fault)));
+            plans.extend((1..=*count).flat_map(faults).map(|(nth, fault)| Self::Event(plural.clone(), nth, fault)));
             let stale = |nth: usize| BEHIND.map(|behind| Self::StaleEvent(plural.clone(), nth, behind));
-            plans.extend(points(*count).into_iter().flat_map(stale));
+            plans.extend((1..=*count).flat_map(stale));
         }
         let answers = |nth: usize| Answer::ALL.iter().map(move |(answer, _)| Self::Answer(nth, *answer));
-        plans.extend(points(recording.requests).into_iter().flat_map(answers));
+        plans.extend(thinned(recording.requests, REQUESTS).into_iter().flat_map(answers));
         plans.extend((0..SHUFFLES).map(Self::Shuffle));
         plans
     }
@@ -234,9 +233,9 @@ impl Plan {
     }
 }
 
-/// The numbers up to `count`, thinned out evenly where there are many.
-fn points(count: usize) -> Vec<usize> {
-    let shown = count.min(POINTS);
+/// The numbers up to `count`, at most `limit` of them, evenly.
+fn thinned(count: usize, limit: usize) -> Vec<usize> {
+    let shown = count.min(limit);
     (0..shown).map(|at| 1 + at * count / shown).collect()
 }
 
@@ -277,8 +276,8 @@ impl FromStr for Plan {
                 points.chunks(2).map(point).collect::<Result<_, String>>().map(Self::Crash)
             }
             ["failover", at, nth] => Ok(Self::Failover(when(at)?, number(nth)?)),
-            ["stale", nth, behind] => Ok(Self::Stale(number(nth)?, number(behind)? as u64)),
-            ["stale", plural, nth, behind] => Ok(Self::StaleEvent(plural.to_owned(), number(nth)?, number(behind)? as u64)),
+            ["stale", nth, behind] => Ok(Self::Stale(number(nth)?, number(behind)?)),
+            ["stale", plural, nth, behind] => Ok(Self::StaleEvent(plural.to_owned(), number(nth)?, number(behind)?)),
             ["event", plural, nth, fault] => {
                 Ok(Self::Event(plural.to_owned(), number(nth)?, EventPlan::parse(fault).ok_or_else(unknown)?))
             }
@@ -299,7 +298,7 @@ mod tests {
 
     #[test]
     fn every_plan_has_a_name_of_its_own_that_leads_back_to_it() {
-        let mut plans = Plan::derived(&recording());
+        let mut plans = Plan::derived(&recording(), 0);
         assert!(plans.len() > 1000, "{}", plans.len());
         for plan in &plans {
             assert_eq!(plan.to_string().parse::<Plan>().as_ref(), Ok(plan));
@@ -314,8 +313,33 @@ mod tests {
     }
 
     #[test]
+    fn every_write_and_event_is_a_point_however_many_there_are() {
+        let many = Recording { writes: 700, requests: 900, events: BTreeMap::from([("pods".to_owned(), 800)]), ..recording() };
+        let plans: std::collections::BTreeSet<String> = Plan::derived(&many, 0).iter().map(Plan::to_string).collect();
+        for known in
+            (1..=700).map(|nth| format!("crash:before:{nth}")).chain((1..=800).map(|nth| format!("event:pods:{nth}:drop")))
+        {
+            assert!(plans.contains(&known), "{known}");
+        }
+        assert_eq!(plans.iter().filter(|plan| plan.starts_with("answer:") && plan.ends_with(":500")).count(), REQUESTS);
+    }
+
+    #[test]
+    fn a_second_crash_is_at_a_write_that_is_left_and_drawn_anew_with_each_seed() {
+        let twice = |seed| {
+            let is_second = |plan: &Plan| plan.pattern() == "crash twice";
+            Plan::derived(&recording(), seed).into_iter().filter(is_second).collect::<Vec<_>>()
+        };
+        assert!(!twice(1).is_empty() && twice(1) == twice(1) && twice(1) != twice(2));
+        for plan in twice(1) {
+            let Plan::Crash(points) = &plan else { panic!("{plan}") };
+            assert!(points.iter().map(|(_, nth)| nth).sum::<usize>() <= recording().writes, "{plan}");
+        }
+    }
+
+    #[test]
     fn a_sample_has_every_pattern_and_is_the_same_each_time() {
-        let plans = Plan::derived(&recording());
+        let plans = Plan::derived(&recording(), 0);
         let sample = Plan::sample(plans.clone(), 30, 7);
         assert_eq!(sample.len(), 30);
         assert_eq!(sample, Plan::sample(plans.clone(), 30, 7));

@@ -16,7 +16,7 @@ use crate::scenario::Scenario;
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
 const USAGE: &str = "\
-options: --plans N (per scenario) | --nightly | --all, --matching TEXT (in the names of plans), --threads N, --write FILE (from the top of the project),
+options: --plans N (per scenario) | --nightly | --all, --matching TEXT (in the names of plans), --threads N, --seed N (draws another sample), --write FILE (from the top of the project),
 --replay SCENARIO PLAN [--times N], --scenarios
 any other argument selects the scenarios whose name contains it";
 
@@ -33,6 +33,7 @@ pub struct Arguments {
     plans: usize,
     matching: String,
     threads: usize,
+    seed: u64,
     write: Option<PathBuf>,
     replay: Option<(String, String)>,
     times: usize,
@@ -50,6 +51,7 @@ impl Arguments {
             plans: SAMPLE,
             matching: String::new(),
             threads: 2,
+            seed: 0,
             write: None,
             replay: None,
             times: 1,
@@ -67,6 +69,7 @@ impl Arguments {
                 "--all" => parsed.plans = usize::MAX,
                 "--matching" => parsed.matching = arguments.next().ok_or_else(|| missing("--matching"))?,
                 "--threads" => parsed.threads = number("--threads", arguments.next())?.max(1),
+                "--seed" => parsed.seed = number("--seed", arguments.next())? as u64,
                 "--times" => parsed.times = number("--times", arguments.next())?.max(1),
                 // Cargo runs tests in the folder of their crate, which is not where the user is.
                 "--write" => parsed.write = Some(Path::new(ROOT).join(arguments.next().ok_or_else(|| missing("--write"))?)),
@@ -116,13 +119,14 @@ pub fn main(scenarios: &'static [Scenario], known: &[(&str, &str)]) -> ExitCode 
     for (scenario, recording) in &recorded {
         match recording {
             Ok(recording) => {
-                let all = Plan::derived(recording);
+                let drawn = seed_of(&scenario.id(), arguments.seed);
+                let all = Plan::derived(recording, drawn);
                 table.row(scenario).derived += all.len();
                 let again = known.iter().filter(|(of, _)| *of == scenario.id());
                 let again = again.map(|(_, plan)| plan.parse::<Plan>().unwrap_or_else(|error| panic!("{error}")));
                 let is_meant = |plan: &Plan| plan.to_string().contains(&arguments.matching);
                 let meant = all.into_iter().filter(is_meant).collect();
-                let plans = Plan::sample(meant, arguments.plans, seed_of(&scenario.id()));
+                let plans = Plan::sample(meant, arguments.plans, drawn);
                 jobs.extend(plans.into_iter().map(|plan| Job { scenario, recording, plan, known: false }));
                 jobs.extend(again.filter(is_meant).map(|plan| Job { scenario, recording, plan, known: true }));
             }
@@ -136,7 +140,7 @@ pub fn main(scenarios: &'static [Scenario], known: &[(&str, &str)]) -> ExitCode 
     for (job, outcome) in jobs.iter().zip(&outcomes) {
         table.add(job.scenario, &job.plan, outcome);
     }
-    let text = table.text(begun.elapsed());
+    let text = table.text(begun.elapsed(), arguments.seed);
     print!("{text}");
     if let Err(empty) = table.says_something() {
         eprintln!("{empty}");
@@ -208,9 +212,10 @@ fn in_parallel<J: Sync, T: Send>(jobs: &[J], threads: usize, work: impl Fn(&J) -
     answers.into_iter().map(|(_, answer)| answer).collect()
 }
 
-fn seed_of(text: &str) -> u64 {
+/// What is drawn for one scenario is not what is drawn for the next.
+fn seed_of(scenario: &str, seed: u64) -> u64 {
     let mut hasher = DefaultHasher::new();
-    text.hash(&mut hasher);
+    (scenario, seed).hash(&mut hasher);
     hasher.finish()
 }
 
@@ -281,7 +286,7 @@ impl Table {
         }
     }
 
-    fn text(&self, wall: Duration) -> String {
+    fn text(&self, wall: Duration, seed: u64) -> String {
         let mut text = String::from(
             "| controller | scenarios | plans known | plans run | fault met | violations | virtual hours | real seconds |\n\
              |---|---|---|---|---|---|---|---|\n",
@@ -307,7 +312,7 @@ impl Table {
             total.real_time += row.real_time;
         }
         line(&total, scenarios);
-        let _ = writeln!(text, "\n{:.0} s in all.", wall.as_secs_f64());
+        let _ = writeln!(text, "\n{:.0} s in all; drawn with `--seed {seed}`.", wall.as_secs_f64());
         text + &self.stories
     }
 }

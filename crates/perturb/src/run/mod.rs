@@ -10,7 +10,7 @@ use steersman_devcluster::faults::{Matcher, RequestFault, RuleId};
 use steersman_runtime::clock::Clock;
 use steersman_runtime::tasks::CancellationToken;
 
-use crate::film::{Film, State, is_write};
+use crate::film::{self, Film, State, is_write};
 use crate::logs::Logs;
 use crate::manager::{AGENT, Manager};
 use crate::mask::{Masked, difference, masked};
@@ -224,7 +224,7 @@ impl<'a> Play<'a> {
             }
             (Plan::Stale(_, behind) | Plan::StaleEvent(_, _, behind), Some(rule)) if self.met(rule).await => {
                 self.crash().await;
-                let revision = self.cluster.revision().saturating_sub(*behind).max(self.begin);
+                let revision = film::before_the_latest(&self.cluster, self.begin, *behind);
                 let view = self.cluster.faults().hold_view(Matcher::default().client(AGENT), revision);
                 let cluster = self.cluster.clone();
                 let catch_up = async {

@@ -76,6 +76,7 @@ async fn simulate(args: NodesArgs) -> Result<(), NodesCommandError> {
         latency: Latency::total(args.latency.to_std()),
         stages: args.stages.map(stages).transpose()?.unwrap_or_default(),
         pods: if args.schedule { Pods::OfOwnNodesAndUnscheduled } else { Pods::OfOwnNodes },
+        ..NodesConfig::default()
     };
     let loaded = client::load_config(args.kubeconfig.as_deref(), None)?;
     let settings = ClientSettings { user_agent: user_agent("nodes"), qps: 0.0, burst: 0, timeout: Duration::from_secs(30) };

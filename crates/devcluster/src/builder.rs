@@ -32,6 +32,7 @@ pub struct Builder {
     admission: Option<Admission>,
     event_ttl: Duration,
     log: RequestLog,
+    seed: Option<u64>,
     objects: Vec<Source>,
     nodes: NodesConfig,
     controllers: Vec<Descriptor>,
@@ -93,6 +94,7 @@ impl Default for Builder {
             admission: None,
             event_ttl: Duration::ZERO,
             log: RequestLog::default(),
+            seed: None,
             objects: Vec::new(),
             nodes: NodesConfig { count: 0, ..NodesConfig::default() },
             controllers: Vec::new(),
@@ -134,6 +136,27 @@ impl Builder {
     /// requests, whatever this is.
     pub fn kept_requests(mut self, kept: usize) -> Self {
         self.log = RequestLog::of_latest(kept);
+        self
+    }
+
+    /// What is drawn is drawn from this, so that the next cluster with the same seed draws the same: names, UIDs, how long watches stay
+    /// open, how long things take on the nodes, the random delays of [`faults`](crate::faults). Which of two requests comes first is
+    /// still a matter of their tasks.
+    ///
+    /// ```
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// use serde_json::json;
+    /// use steersman_devcluster::DevCluster;
+    ///
+    /// let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": "settings-"}});
+    /// let (one, other) = (DevCluster::builder().seed(7).start().await?, DevCluster::builder().seed(7).start().await?);
+    /// assert_eq!(one.create(map.clone()).await?["metadata"]["name"], other.create(map).await?["metadata"]["name"]);
+    /// # Ok(())
+    /// # }
+    /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(example()).unwrap();
+    /// ```
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = Some(seed);
         self
     }
 
@@ -272,15 +295,19 @@ impl Builder {
 
     /// Starts it all. When this returns the objects are there, the nodes are ready, and the controllers have seen everything that was
     /// there before them. Must be called inside a Tokio runtime.
-    pub async fn start(self) -> Result<DevCluster, StartError> {
+    pub async fn start(mut self) -> Result<DevCluster, StartError> {
         if let Some(unknown) = self.unknown {
             return Err(unknown);
         }
         let clock = self.clock.unwrap_or_else(|| Clock::runtime(Timestamp::now()));
         let mut server = match &self.snapshot {
-            Some(snapshot) => snapshot.server(clock, self.managed_fields),
-            None => Server::new(clock, self.managed_fields),
+            Some(snapshot) => snapshot.server(clock, self.managed_fields, self.seed),
+            None => Server::seeded(clock, self.managed_fields, self.seed),
         };
+        if let Some(seed) = self.seed {
+            server.faults.seed(seed);
+            self.nodes.seed.get_or_insert(seed);
+        }
         server.log = self.log;
         if let Some(admission) = self.admission {
             server.set_admission(admission);

@@ -29,6 +29,7 @@ mod admission;
 mod builder;
 mod cluster;
 mod expiry;
+mod random;
 mod running;
 mod snapshot;
 

@@ -6,6 +6,7 @@ use serde_json::Value;
 use steersman_runtime::clock::Clock;
 
 use crate::DevCluster;
+use crate::random::Random;
 use crate::rest::Server;
 
 /// The objects of a cluster at one revision. Taking one copies no objects, whatever their number; each type that changes afterwards,
@@ -22,9 +23,11 @@ impl Snapshot {
     }
 
     /// A server that begins with this.
-    pub(crate) fn server(&self, clock: Clock, tracks_creations: bool) -> Server {
+    pub(crate) fn server(&self, clock: Clock, tracks_creations: bool, seed: Option<u64>) -> Server {
         let mut server = self.server.fork();
         (server.clock, server.tracks_creations) = (clock, tracks_creations);
+        // Not what the cluster of the snapshot drew, which may have had the same seed: those UIDs are taken.
+        server.random = Random::new(seed.map(|seed| seed.wrapping_add(self.revision())));
         server
     }
 

@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::rest::{Server, generated_name};
+use crate::random::Draws;
+use crate::rest::Server;
 
 /// The account of pods that name none.
 const DEFAULT: &str = "default";
@@ -33,7 +34,7 @@ impl Server {
         let account = account.to_value();
         let wanted = |object: &Value| object["automountServiceAccountToken"].as_bool();
         if wanted(spec).or_else(|| wanted(&account)).unwrap_or(true) {
-            mount_token(spec);
+            mount_token(spec, &self.random.identities);
         }
         let has_secrets = spec["imagePullSecrets"].as_array().is_some_and(|secrets| !secrets.is_empty());
         if let (false, Some(secrets)) =
@@ -45,11 +46,11 @@ impl Server {
     }
 }
 
-fn mount_token(spec: &mut Value) {
+fn mount_token(spec: &mut Value, draws: &Draws) {
     let volumes = spec["volumes"].as_array().into_iter().flatten().filter_map(|volume| volume["name"].as_str());
     let known = volumes.into_iter().find(|name| name.starts_with(VOLUME_PREFIX)).map(str::to_owned);
     let is_new = known.is_none();
-    let volume = known.unwrap_or_else(|| generated_name(VOLUME_PREFIX));
+    let volume = known.unwrap_or_else(|| draws.name(VOLUME_PREFIX));
     let mut mounted = false;
     for list in ["initContainers", "containers"] {
         for container in spec[list].as_array_mut().into_iter().flatten() {
@@ -97,7 +98,7 @@ mod tests {
             "initContainers": [{"name": "i"}],
             "containers": [{"name": "a", "volumeMounts": [taken]}, {"name": "b"}],
         });
-        mount_token(&mut spec);
+        mount_token(&mut spec, &Draws::new(None));
         let volume = spec["volumes"][0]["name"].as_str().unwrap().to_owned();
         assert!(volume.starts_with(VOLUME_PREFIX) && volume.len() == VOLUME_PREFIX.len() + 5, "{volume}");
         assert_eq!(spec["containers"][0]["volumeMounts"], json!([taken]));
@@ -105,7 +106,7 @@ mod tests {
             assert_eq!(container["volumeMounts"][0]["name"], volume.as_str());
         }
         let before = spec.clone();
-        mount_token(&mut spec);
+        mount_token(&mut spec, &Draws::new(None));
         assert_eq!(spec, before);
     }
 }

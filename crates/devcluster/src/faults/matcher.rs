@@ -1,5 +1,7 @@
 //! Which requests and watch events a rule is about.
 
+use std::fmt;
+
 use crate::rest::{Target, Verb};
 
 /// Which requests a rule is about; `None` matches all. Of a watch, its events: resource, namespace and name are those of the object.
@@ -95,6 +97,16 @@ pub(crate) struct Seen<'a> {
     pub(crate) namespace: &'a str,
     pub(crate) name: &'a str,
     pub(crate) client: &'a str,
+}
+
+impl fmt::Display for Seen<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.verb.as_str(), self.resource)?;
+        if !self.subresource.is_empty() {
+            write!(f, "/{}", self.subresource)?;
+        }
+        if self.name.is_empty() { Ok(()) } else { write!(f, " {}", self.name) }
+    }
 }
 
 impl<'a> Seen<'a> {

@@ -213,6 +213,11 @@ impl Faults {
         self.lock().hits(id)
     }
 
+    /// The last request or event that a rule has met, in words: `update deployments/status web`.
+    pub fn last_hit(&self, id: RuleId) -> Option<String> {
+        self.lock().last(id)
+    }
+
     /// Waits until a rule has met a request or event.
     pub async fn met(&self, id: RuleId) {
         loop {

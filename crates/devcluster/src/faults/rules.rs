@@ -32,8 +32,8 @@ struct Rule {
 pub(super) struct Rules {
     list: Vec<Rule>,
     issued: u64,
-    /// How often each rule was met, also after it ended.
-    hits: HashMap<RuleId, usize>,
+    /// How often each rule was met, also after it ended, and what it met last.
+    hits: HashMap<RuleId, (usize, String)>,
     random: StdRng,
 }
 
@@ -66,7 +66,11 @@ impl Rules {
     }
 
     pub(super) fn hits(&self, id: RuleId) -> usize {
-        self.hits.get(&id).copied().unwrap_or(0)
+        self.hits.get(&id).map_or(0, |(hits, _)| *hits)
+    }
+
+    pub(super) fn last(&self, id: RuleId) -> Option<String> {
+        self.hits.get(&id).map(|(_, last)| last.clone())
     }
 
     pub(super) fn about_events(&self) -> usize {
@@ -84,7 +88,9 @@ impl Rules {
                 return true;
             }
             effects.push(effect);
-            *hits.entry(rule.id).or_default() += 1;
+            let (count, last) = hits.entry(rule.id).or_default();
+            *count += 1;
+            *last = seen.to_string();
             rule.left = rule.left.map(|left| left - 1);
             rule.left != Some(0)
         });

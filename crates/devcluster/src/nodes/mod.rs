@@ -28,6 +28,8 @@ use steersman_runtime::tasks::{CancellationToken, Tasks};
 use steersman_runtime::workers::{Requeue, Retry, Syncer, run_workers};
 use steersman_runtime::workqueue::{QueueMetrics, WorkQueue};
 
+use crate::random::Draws;
+
 use pod::SimPod;
 use register::SimNode;
 use stages::Action;
@@ -52,6 +54,8 @@ pub struct NodesConfig {
     pub stages: Stages,
     /// Which pods they look after.
     pub pods: Pods,
+    /// What the jitter of the latencies is drawn from; drawn itself where there is none.
+    pub seed: Option<u64>,
 }
 
 /// Which pods the simulated nodes look after.
@@ -68,7 +72,7 @@ pub enum Pods {
 impl Default for NodesConfig {
     fn default() -> Self {
         let (latency, stages) = (Latency::default(), Stages::default());
-        Self { count: 3, prefix: "node-".to_owned(), latency, stages, pods: Pods::All }
+        Self { count: 3, prefix: "node-".to_owned(), latency, stages, pods: Pods::All, seed: None }
     }
 }
 
@@ -113,8 +117,13 @@ pub async fn start(
         Pods::All => Ours::AllThereAre(nodes.store()),
         Pods::OfOwnNodes | Pods::OfOwnNodesAndUnscheduled => Ours::Named(names.iter().map(|name| name.as_str().into()).collect()),
     };
-    let duties =
-        Arc::new(Duties { ours, binds: config.pods != Pods::OfOwnNodes, stages: config.stages, latency: config.latency });
+    let duties = Arc::new(Duties {
+        ours,
+        binds: config.pods != Pods::OfOwnNodes,
+        stages: config.stages,
+        latency: config.latency,
+        jitter: Draws::new(config.seed),
+    });
     enqueue_on_new_stages(&pods, &queue, &duties);
     act_on_new_nodes(&nodes, &pods.store(), &queue, &scheduler, &duties);
     let (pods, addresses) = (pods.store(), status::Addresses::default());
@@ -154,9 +163,15 @@ struct Duties {
     binds: bool,
     stages: Stages,
     latency: Latency,
+    jitter: Draws,
 }
 
 impl Duties {
+    /// How long a pod stays in its stage.
+    fn delay(&self, due: &Due) -> Duration {
+        self.stages.delay(due.stage, &self.latency, self.jitter.fraction())
+    }
+
     fn has_node(&self, name: &str) -> bool {
         match &self.ours {
             Ours::Named(names) => names.contains(name),
@@ -185,7 +200,7 @@ fn enqueue_on_new_stages(pods: &SharedInformer<SimPod>, queue: &WorkQueue<Due>, 
         if due != before
             && let Some(due) = due
         {
-            let delay = duties.stages.delay(due.stage, &duties.latency, rand::random());
+            let delay = duties.delay(&due);
             queue.add_after(due, delay);
         }
     });
@@ -221,7 +236,7 @@ fn act_on_new_nodes(
                 match duties.due(pod) {
                     Some(due) if pod.pod.node.is_none() => queue.add(due),
                     Some(due) => {
-                        let delay = duties.stages.delay(due.stage, &duties.latency, rand::random());
+                        let delay = duties.delay(&due);
                         queue.add_after(due, delay);
                     }
                     None => {}

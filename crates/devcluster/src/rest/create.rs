@@ -54,7 +54,7 @@ impl Server {
             attempts -= 1;
             let mut candidate = if attempts == 0 { std::mem::take(&mut object) } else { object.clone() };
             if generated {
-                metadata::of(&mut candidate).insert("name".to_owned(), Value::from(metadata::generated_name(&prefix)));
+                metadata::of(&mut candidate).insert("name".to_owned(), Value::from(self.random.identities.name(&prefix)));
             }
             let name = metadata::text(&candidate, "name").to_owned();
             self.admit_creation(target, &name)?;
@@ -121,7 +121,7 @@ impl Server {
         let resource = target.resource();
         let given = managers::take(object);
         let versioned = !metadata::text(object, "resourceVersion").is_empty();
-        metadata::begin(resource, object, self.clock.now());
+        metadata::begin(resource, object, self.random.identities.uid(), self.clock.now());
         if resource.has_status()
             && let Some(fields) = object.as_object_mut()
         {

@@ -1,7 +1,6 @@
 //! The part of an object that is the server's own: identity, times, generation, finalizers of a terminating object.
 
 use jiff::Timestamp;
-use rand::Rng;
 use serde_json::{Map, Value};
 
 use crate::fielderror::{FieldError, Problem};
@@ -9,11 +8,6 @@ use crate::kinds::{Generation, Resource};
 
 /// Kept from the stored object on every update, whatever the client sent.
 const KEPT: &[&str] = &["creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink"];
-
-/// Letters of generated names: no vowels, so that no words appear.
-const SUFFIX_LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
-const SUFFIX_LENGTH: usize = 5;
-const MAX_PREFIX: usize = 58;
 
 /// `metadata` of an object; [`super::decode`] made sure that it is there.
 pub(super) fn of(object: &mut Value) -> &mut Map<String, Value> {
@@ -28,26 +22,18 @@ pub(super) fn text<'a>(object: &'a Value, field: &str) -> &'a str {
     object["metadata"][field].as_str().unwrap_or_default()
 }
 
-/// A name that starts with `prefix`.
-pub(crate) fn generated_name(prefix: &str) -> String {
-    let mut random = rand::rng();
-    let letters = (0..SUFFIX_LENGTH).map(|_| char::from(SUFFIX_LETTERS[random.random_range(0..SUFFIX_LETTERS.len())]));
-    let cut = prefix.char_indices().nth(MAX_PREFIX).map_or(prefix, |(end, _)| &prefix[..end]);
-    cut.chars().chain(letters).collect()
-}
-
 /// As the API writes times.
 pub(super) fn time(at: Timestamp) -> Value {
     Value::from(at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
 }
 
 /// Gives a new object its identity.
-pub(super) fn begin(resource: &Resource, object: &mut Value, now: Timestamp) {
+pub(super) fn begin(resource: &Resource, object: &mut Value, uid: String, now: Timestamp) {
     let metadata = of(object);
     for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "resourceVersion"] {
         metadata.remove(field);
     }
-    metadata.insert("uid".to_owned(), Value::from(uuid::Uuid::new_v4().to_string()));
+    metadata.insert("uid".to_owned(), Value::from(uid));
     metadata.insert("creationTimestamp".to_owned(), time(now));
     if resource.generation != Generation::Unmanaged {
         metadata.insert("generation".to_owned(), Value::from(1));
@@ -174,12 +160,5 @@ mod tests {
             let resource = &registry.find(group, "v1", plural).unwrap().resource;
             assert_eq!(generation_grows(resource, &with(pointer), &base), grows, "{plural} {pointer}");
         }
-    }
-
-    #[test]
-    fn a_generated_name_keeps_at_most_58_characters_of_its_prefix() {
-        let name = generated_name(&"a".repeat(70));
-        assert_eq!(name.len(), 63);
-        assert!(name.bytes().skip(58).all(|letter| SUFFIX_LETTERS.contains(&letter)), "{name}");
     }
 }

@@ -18,6 +18,7 @@ use crate::auth::{Attributes, ResourceRequest, User, Users, Wanted};
 use crate::faults::{Fate, Faults, Seen, Verdict};
 use crate::kinds::Registry;
 use crate::openapi;
+use crate::random::Random;
 use crate::requests::{Content as Said, RequestLog, RequestRecord, Through};
 use crate::status::Status;
 use crate::store::{Object, Revisions};
@@ -55,7 +56,6 @@ mod warnings;
 mod watch;
 
 pub use body::Body;
-pub(crate) use metadata::generated_name;
 pub(crate) use route::percent_decode;
 pub use route::{Route, Target, Verb};
 
@@ -85,6 +85,7 @@ pub struct Server {
     pub(crate) users: Users,
     /// What happens to new pods.
     pub(crate) admission: Admission,
+    pub(crate) random: Random,
     /// Held while quotas are checked and used up.
     pub(crate) quota_lock: Mutex<()>,
     addresses: Addresses,
@@ -161,6 +162,11 @@ impl Server {
     /// A server with the built-in kinds and the namespaces every cluster has. Who manages which field is recorded from creation on when
     /// it `tracks_creations`, else from the first server-side apply on.
     pub fn new(clock: Clock, tracks_creations: bool) -> Self {
+        Self::seeded(clock, tracks_creations, None)
+    }
+
+    /// The same; what it draws is drawn again with the same seed.
+    pub(crate) fn seeded(clock: Clock, tracks_creations: bool, seed: Option<u64>) -> Self {
         let server = Self {
             registry: Registry::built_in(),
             revisions: Revisions::default(),
@@ -169,6 +175,7 @@ impl Server {
             log: RequestLog::default(),
             users: Users::new(),
             admission: Admission::default(),
+            random: Random::new(seed),
             quota_lock: Mutex::default(),
             addresses: Addresses::default(),
             settling: Mutex::default(),
@@ -192,6 +199,7 @@ impl Server {
             log: RequestLog::default(),
             users: self.users.fork(),
             admission: self.admission,
+            random: Random::new(None),
             quota_lock: Mutex::default(),
             addresses,
             settling: Mutex::default(),

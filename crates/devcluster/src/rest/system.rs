@@ -103,7 +103,7 @@ impl Server {
     pub(super) fn create_system_object(&self, mut object: Value) {
         let text = |field: &str| object[field].as_str().unwrap_or_default();
         let entry = self.registry.find_kind(text("apiVersion"), text("kind")).expect("kinds of system objects are built in");
-        metadata::begin(&entry.resource, &mut object, self.clock.now());
+        metadata::begin(&entry.resource, &mut object, self.random.identities.uid(), self.clock.now());
         let key = match metadata::text(&object, "namespace") {
             "" => metadata::text(&object, "name").to_owned(),
             namespace => format!("{namespace}/{}", metadata::text(&object, "name")),

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::StreamExt;
-use rand::Rng;
 use serde_json::{Value, json};
 use tokio::sync::watch::Receiver;
 use tokio::time::Instant;
@@ -101,7 +100,7 @@ impl Server {
         };
         let ends = options
             .timeout_seconds
-            .map_or_else(|| Duration::from_secs(rand::rng().random_range(1800..3600)), Duration::from_secs);
+            .map_or_else(|| Duration::from_secs(self.random.lifetimes.within(1800..3600)), Duration::from_secs);
         let faults = self.faults.watch_faults();
         let breaks = faults.borrow().breaks(&target.resource().plural);
         let now = Instant::now();

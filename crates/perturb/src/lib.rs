@@ -22,7 +22,7 @@ pub mod rules;
 
 pub use film::{Frame, Happened, State, key_of};
 pub use manager::Manager;
-pub use plan::Plan;
+pub use plan::{Plan, Point};
 pub use run::{Outcome, Recording, record, run};
 pub use scenario::{Churn, Rule, Scenario, Step};
 pub use suite::{Arguments, main};

@@ -18,7 +18,7 @@ use crate::scenario::Scenario;
 pub(crate) const AGENT: &str = "(instance-";
 
 /// Time for one attempt of a request.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+pub(crate) const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What leadership lets through.
 #[derive(Default)]

@@ -1,6 +1,6 @@
 //! The suite: all scenarios under their plans, on several threads, and a table of what came of it.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::fmt::Write as _;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
@@ -110,12 +110,12 @@ pub fn main(scenarios: &'static [Scenario], known: &[(&str, &str)]) -> ExitCode 
         return ExitCode::SUCCESS;
     }
     if let Some((scenario, plan)) = &arguments.replay {
-        return replay(scenarios, scenario, plan, arguments.times);
+        return replay(scenarios, scenario, plan, &arguments);
     }
     let (begun, chosen) = (Instant::now(), scenarios.iter().filter(|scenario| arguments.selects(scenario)).collect::<Vec<_>>());
-    let recorded = in_parallel(&chosen, arguments.threads, |scenario| (*scenario, record(scenario)));
+    let recorded = in_parallel(&chosen, arguments.threads, |scenario| (*scenario, record(scenario, arguments.seed)));
     let mut jobs = Vec::new();
-    let mut table = Table::default();
+    let mut table = Table { seed: arguments.seed, ..Table::default() };
     for (scenario, recording) in &recorded {
         match recording {
             Ok(recording) => {
@@ -140,7 +140,7 @@ pub fn main(scenarios: &'static [Scenario], known: &[(&str, &str)]) -> ExitCode 
     for (job, outcome) in jobs.iter().zip(&outcomes) {
         table.add(job.scenario, &job.plan, outcome);
     }
-    let text = table.text(begun.elapsed(), arguments.seed);
+    let text = table.text(begun.elapsed());
     print!("{text}");
     if let Err(empty) = table.says_something() {
         eprintln!("{empty}");
@@ -174,12 +174,13 @@ impl Job<'_> {
     }
 }
 
-fn replay(scenarios: &'static [Scenario], id: &str, plan: &str, times: usize) -> ExitCode {
+fn replay(scenarios: &'static [Scenario], id: &str, plan: &str, arguments: &Arguments) -> ExitCode {
+    let times = arguments.times;
     let Some(scenario) = scenarios.iter().find(|scenario| scenario.id() == id) else {
         eprintln!("no scenario is called {id:?}; --scenarios lists them");
         return ExitCode::FAILURE;
     };
-    let (plan, recording) = match (plan.parse::<Plan>(), record(scenario)) {
+    let (plan, recording) = match (plan.parse::<Plan>(), record(scenario, arguments.seed)) {
         (Ok(plan), Ok(recording)) => (plan, recording),
         (Err(error), _) => {
             eprintln!("{error}");
@@ -191,10 +192,15 @@ fn replay(scenarios: &'static [Scenario], id: &str, plan: &str, times: usize) ->
         }
     };
     let job = Job { scenario, recording: &recording, plan, known: true };
-    let failed: Vec<Outcome> = (0..times).map(|_| job.run()).filter(|outcome| !outcome.violations.is_empty()).collect();
+    let outcomes: Vec<Outcome> = (0..times).map(|_| job.run()).collect();
+    let (failed, hit): (Vec<&Outcome>, BTreeSet<String>) = (
+        outcomes.iter().filter(|outcome| !outcome.violations.is_empty()).collect(),
+        outcomes.iter().map(|outcome| outcome.hit.join(", then ")).collect(),
+    );
     for outcome in failed.iter().take(3) {
         println!("{}", outcome.violations.join("\n"));
     }
+    hit.iter().for_each(|hit| println!("{id} {} hit {hit}", job.plan));
     println!("{id} {}: {} of {times} runs failed", job.plan, failed.len());
     if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
@@ -222,6 +228,7 @@ fn seed_of(scenario: &str, seed: u64) -> u64 {
 /// What came of the runs, by controller.
 #[derive(Default)]
 struct Table {
+    seed: u64,
     rows: Vec<Row>,
     failures: usize,
     /// Of each failure, the command that repeats it and what was wrong.
@@ -235,6 +242,8 @@ struct Row {
     derived: usize,
     plans: usize,
     met: usize,
+    /// Runs in which nothing went wrong.
+    unmet: Vec<String>,
     violations: usize,
     virtual_time: Duration,
     real_time: Duration,
@@ -257,6 +266,9 @@ impl Table {
         let failed = !outcome.violations.is_empty();
         let row = self.row(scenario);
         row.plans += 1;
+        if !outcome.met {
+            row.unmet.push(format!("{} {plan}", scenario.name));
+        }
         row.met += usize::from(outcome.met);
         row.violations += usize::from(failed);
         row.virtual_time += outcome.virtual_time;
@@ -264,7 +276,9 @@ impl Table {
         if failed {
             self.failures += 1;
             let id = scenario.id();
-            let _ = writeln!(self.stories, "\ncargo test -p steersman-perturb --test suite -- --replay {id} {plan}");
+            let seed = if self.seed == 0 { String::new() } else { format!(" --seed {}", self.seed) };
+            let _ = writeln!(self.stories, "\ncargo test -p steersman-perturb --test suite -- --replay {id} '{plan}'{seed}");
+            let _ = writeln!(self.stories, "    hit {}", outcome.hit.join(", then "));
             for violation in outcome.violations.iter().take(SHOWN) {
                 let _ = writeln!(self.stories, "    {violation}");
             }
@@ -280,13 +294,16 @@ impl Table {
                 Err("nothing was run: no scenario or no plan is called so; --scenarios lists the scenarios".to_owned())
             }
             unmet if met == 0 || unmet > (plans / 100).max(1) => {
-                Err(format!("in {unmet} of {plans} runs nothing went wrong: the plans do not fit the stories"))
+                let which =
+                    self.rows.iter().flat_map(|row| row.unmet.iter().map(|plan| format!("\n    {}/{plan}", row.controller)));
+                let which: String = which.take(SHOWN * 4).collect();
+                Err(format!("in {unmet} of {plans} runs nothing went wrong: the plans do not fit the stories{which}"))
             }
             _ => Ok(()),
         }
     }
 
-    fn text(&self, wall: Duration, seed: u64) -> String {
+    fn text(&self, wall: Duration) -> String {
         let mut text = String::from(
             "| controller | scenarios | plans known | plans run | fault met | violations | virtual hours | real seconds |\n\
              |---|---|---|---|---|---|---|---|\n",
@@ -312,7 +329,7 @@ impl Table {
             total.real_time += row.real_time;
         }
         line(&total, scenarios);
-        let _ = writeln!(text, "\n{:.0} s in all; drawn with `--seed {seed}`.", wall.as_secs_f64());
+        let _ = writeln!(text, "\n{:.0} s in all; drawn with `--seed {}`.", wall.as_secs_f64(), self.seed);
         text + &self.stories
     }
 }

@@ -123,14 +123,14 @@ fn a_write_of_a_manager_after_the_first_of_the_next_one_is_noticed() {
 fn an_error_is_expected_from_the_fault_that_explains_it_and_from_no_other() {
     let plans = [
         Plan::Nothing,
-        Plan::Crash(vec![(When::After, 1)]),
-        Plan::Failover(When::After, 1),
-        Plan::Stale(1, 1),
-        Plan::StaleEvent("pods".to_owned(), 1, 1),
-        Plan::Event("pods".to_owned(), 1, EventPlan::Drop),
-        Plan::Answer(1, Answer::Conflict),
-        Plan::Answer(1, Answer::Internal),
-        Plan::Answer(1, Answer::LateTimeout),
+        Plan::Crash(vec![(When::After, 1.into())]),
+        Plan::Failover(When::After, 1.into()),
+        Plan::Stale(1.into(), 1),
+        Plan::StaleEvent("pods".to_owned(), 1.into(), 1),
+        Plan::Event("pods".to_owned(), 1.into(), EventPlan::Drop),
+        Plan::Answer(1.into(), Answer::Conflict),
+        Plan::Answer(1.into(), Answer::Internal),
+        Plan::Answer(1.into(), Answer::LateTimeout),
         Plan::Shuffle(1),
     ];
     // (line, the plans that explain it)

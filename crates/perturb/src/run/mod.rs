@@ -3,33 +3,27 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use http::Method;
 use jiff::Timestamp;
 use steersman_devcluster::DevCluster;
 use steersman_devcluster::faults::{Matcher, RequestFault, RuleId};
 use steersman_runtime::clock::Clock;
 use steersman_runtime::tasks::CancellationToken;
 
-use crate::film::{self, Film, State, is_write};
+use crate::film::{self, Film};
 use crate::logs::Logs;
 use crate::manager::{AGENT, Manager};
-use crate::mask::{Masked, difference, masked};
+use crate::mask::{Masked, masked};
 use crate::oracle::{self, Counts};
 use crate::plan::{self, Fault, Plan};
-use crate::scenario::{Scenario, Step};
+use crate::scenario::Scenario;
+
+mod pace;
+mod story;
+
+use pace::Pace;
 
 /// When every story begins.
 const BEGIN: i64 = 1_700_000_000;
-/// How often somebody who waits looks.
-const LOOK: Duration = Duration::from_millis(100);
-/// How long a user waits for something to become so, and everybody for the end.
-const PATIENCE: Duration = Duration::from_secs(30 * 60);
-/// How long nothing may be written for a reference run to have come to its end.
-const QUIET: Duration = Duration::from_secs(90);
-/// Longer than anything that a plan breaks stays broken.
-const SETTLE: Duration = Duration::from_secs(90);
-/// How long nothing may be written after the end.
-const STABLE: Duration = Duration::from_secs(600);
 /// Writes after which a manager has run away: the longest story has a few hundred.
 const RUNAWAY: usize = 2_000;
 /// Requests after which the log forgets the first ones, and nobody can tell any more who wrote what.
@@ -54,6 +48,17 @@ pub struct Recording {
     pub events: BTreeMap<String, usize>,
     pub(crate) end: Masked,
     pub(crate) counts: Counts,
+    /// What everything is drawn from.
+    pub(crate) seed: u64,
+    /// When each wait of the user came to its end, and when the story did.
+    pub(crate) reached: Vec<Duration>,
+}
+
+impl Recording {
+    /// Whether it is one, and not just a seed for the first.
+    fn is_told(&self) -> bool {
+        !self.end.is_empty()
+    }
 }
 
 /// What came of a run.
@@ -63,6 +68,8 @@ pub struct Outcome {
     pub violations: Vec<String>,
     /// Whether the story came to every point where the plan breaks something.
     pub met: bool,
+    /// What the plan broke, in words.
+    pub hit: Vec<String>,
     /// Time as the story counts it.
     pub virtual_time: Duration,
     /// Time as everybody else does.
@@ -78,18 +85,20 @@ impl Outcome {
     }
 }
 
-/// Tells the story without faults, twice: the second time it is known which watches there are.
+/// Tells the story without faults, twice: the second time it is known which watches there are. What is drawn in the story is drawn from
+/// `seed`, and so it is in the runs under plans.
 ///
 /// # Errors
 /// The violations of a story that has no stable end of its own.
-pub fn record(scenario: &'static Scenario) -> Result<Recording, Vec<String>> {
-    let first = flawless(stage(scenario, &Plan::Nothing, None)?)?;
-    flawless(stage(scenario, &Plan::Nothing, Some(&first))?)
+pub fn record(scenario: &'static Scenario, seed: u64) -> Result<Recording, Vec<String>> {
+    let nothing = Recording { seed, ..Recording::default() };
+    let first = flawless(stage(scenario, &Plan::Nothing, &nothing)?)?;
+    flawless(stage(scenario, &Plan::Nothing, &first)?)
 }
 
 /// Tells the story under a plan.
 pub fn run(scenario: &'static Scenario, plan: &Plan, reference: &Recording) -> Outcome {
-    match stage(scenario, plan, Some(reference)) {
+    match stage(scenario, plan, reference) {
         Ok(told) => told.outcome,
         Err(violations) => Outcome { violations, ..Outcome::default() },
     }
@@ -104,7 +113,7 @@ fn flawless(told: Told) -> Result<Recording, Vec<String>> {
     if told.outcome.violations.is_empty() { Ok(told.recording) } else { Err(told.outcome.violations) }
 }
 
-fn stage(scenario: &'static Scenario, plan: &Plan, reference: Option<&Recording>) -> Result<Told, Vec<String>> {
+fn stage(scenario: &'static Scenario, plan: &Plan, reference: &Recording) -> Result<Told, Vec<String>> {
     let (logs, begun) = (Logs::collect(), Instant::now());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
     let runtime = runtime.map_err(|error| vec![format!("no runtime: {error}")])?;
@@ -133,17 +142,21 @@ struct Play<'a> {
 }
 
 impl<'a> Play<'a> {
-    async fn tell(scenario: &'static Scenario, plan: &'a Plan, reference: Option<&Recording>) -> Result<Told, Vec<String>> {
-        let begun = tokio::time::Instant::now();
+    async fn tell(scenario: &'static Scenario, plan: &'a Plan, reference: &Recording) -> Result<Told, Vec<String>> {
         let clock = Clock::runtime(Timestamp::from_second(BEGIN).expect("a time of our era"));
-        let builder = DevCluster::builder().clock(clock).managed_fields(false).kept_requests(KEPT).nodes(scenario.nodes);
+        let builder = DevCluster::builder()
+            .clock(clock)
+            .managed_fields(false)
+            .kept_requests(KEPT)
+            .seed(reference.seed)
+            .nodes(scenario.nodes);
         let cluster = builder.start().await.map_err(|error| vec![error.to_string()])?;
-        let watched = reference.map(|reference| reference.events.clone()).unwrap_or_default();
-        let counters = Counters::new(&cluster, watched.keys());
+        let counters = Counters::new(&cluster, reference.events.keys());
         if let Plan::Shuffle(seed) = plan {
             cluster.faults().seed(*seed);
         }
-        let faults: Vec<RuleId> = plan.faults(&watched).into_iter().map(|fault| arm(&cluster, fault)).collect();
+        let faults: Vec<RuleId> = plan.faults(&reference.events).into_iter().map(|fault| arm(&cluster, fault)).collect();
+        let mut pace = Pace::new(&cluster, plan, &faults, reference);
 
         let over = CancellationToken::new();
         let begin = cluster.revision();
@@ -161,11 +174,16 @@ impl<'a> Play<'a> {
         let mut film = Film::default();
         let standby = matches!(plan, Plan::Failover(..)).then(|| Manager::standby(&cluster, scenario, 2));
         let story = async {
-            let told = tell(&cluster, scenario, reference, &mut film).await;
+            let mut told = story::comes_to_its_end(&cluster, scenario, reference, &mut pace, &mut film).await;
+            // What comes after the end is the same over and over: leases, watches that are renewed.
+            let counted = counters.read(&cluster);
+            if told.is_ok() {
+                told = story::stays(&cluster, reference, &pace, &mut film).await;
+            }
             over.cancel();
-            told
+            (told, counted)
         };
-        let (told, (), runaway) = tokio::join!(story, play.perturb(standby), hold_runaway(&cluster, &over));
+        let ((told, counted), (), runaway) = tokio::join!(story, play.perturb(standby), hold_runaway(&cluster, &over));
         if let Some(leader) = play.leader.take() {
             play.panics += leader.stop().await;
         }
@@ -174,16 +192,18 @@ impl<'a> Play<'a> {
         film.attribute(&requests);
         cluster.stop().await;
 
-        let recording = counters.read(&cluster, &requests, &film);
-        let mut outcome = Outcome { virtual_time: begun.elapsed(), ..Outcome::default() };
+        let mut outcome = Outcome { virtual_time: pace.elapsed(), ..Outcome::default() };
+        let (end, counts) = (masked(&film.state), oracle::counts(&film));
+        let recording = Recording { seed: reference.seed, reached: pace.into_reached(), end, counts, ..counted };
         outcome.met = play.met_all();
+        outcome.hit = play.faults.iter().filter_map(|rule| cluster.faults().last_hit(*rule)).collect();
         outcome.violations.extend(told.err());
         outcome.violations.extend((requests.len() >= KEPT).then(|| format!("runaway: more than {KEPT} requests")));
         outcome.violations.extend(runaway.then(|| format!("runaway: more than {RUNAWAY} writes")));
         outcome.violations.extend((play.panics > 0).then(|| format!("{} panics", play.panics)));
         outcome.violations.extend(oracle::unsafe_instants(scenario, plan, &film));
         outcome.violations.extend(oracle::two_leaders(&requests));
-        if let Some(reference) = reference.filter(|reference| !reference.end.is_empty()) {
+        if reference.is_told() {
             outcome.violations.extend(oracle::churn(scenario, &reference.counts, &recording.counts));
         }
         Ok(Told { outcome, recording })
@@ -199,8 +219,8 @@ impl<'a> Play<'a> {
                     }
                     self.crash().await;
                     tokio::time::sleep(RESTART).await;
-                    if let Some((when, nth)) = points.get(at + 1) {
-                        rule = self.cluster.faults().on_request(plan::writes().nth(*nth), when.fault(), Some(1));
+                    if let Some((when, point)) = points.get(at + 1) {
+                        rule = self.cluster.faults().on_request(point.among(plan::writes()), when.fault(), Some(1));
                         self.faults.push(rule);
                     }
                     self.start().await;
@@ -295,90 +315,6 @@ async fn hold_runaway(cluster: &DevCluster, over: &CancellationToken) -> bool {
     ran_away
 }
 
-/// The user, and whoever waits for the end. An error is what never happened.
-async fn tell(cluster: &DevCluster, scenario: &Scenario, reference: Option<&Recording>, film: &mut Film) -> Result<(), String> {
-    for step in (scenario.steps)() {
-        let done = match step {
-            Step::Create(object) => cluster.create(object).await,
-            Step::Load(object) => cluster.load(object).map(|()| serde_json::Value::Null),
-            Step::Patch(path, patch) => cluster.patch(&path, patch).await,
-            Step::Delete(path, options) => cluster.call(Method::DELETE, &path, "application/json", options.to_string()).await,
-            Step::Until(what, holds) => {
-                until(cluster, film, PATIENCE, |state| holds(state)).await.map_err(|()| format!("progress: never {what}"))?;
-                continue;
-            }
-            Step::Sleep(time) => {
-                tokio::time::sleep(time).await;
-                continue;
-            }
-        };
-        done.map_err(|status| format!("a user was refused: {}", status.message))?;
-    }
-    match reference.filter(|reference| !reference.end.is_empty()) {
-        Some(reference) => {
-            // Twice: what is still under way, such as an event that comes late, may lead away from the end for a moment.
-            for settle in [SETTLE, Duration::ZERO] {
-                let ended = until(cluster, film, PATIENCE, |state| masked(state) == reference.end).await;
-                ended.map_err(|()| format!("progress: another end\n{}", difference(&reference.end, &masked(&film.state))))?;
-                tokio::time::sleep(settle).await;
-                film.advance(cluster);
-            }
-        }
-        None => {
-            rest(cluster).await?;
-            film.advance(cluster);
-        }
-    }
-    let (writes, end) = (written(cluster).len(), masked(&film.state));
-    tokio::time::sleep(STABLE).await;
-    let later = written(cluster);
-    film.advance(cluster);
-    let moved = difference(&end, &masked(&film.state));
-    match (later.get(writes..), &*moved) {
-        (Some([]), "") => Ok(()),
-        (Some(later), _) => Err(format!("stability: after the end {later:?}\n{moved}")),
-        (None, _) => Err("stability: the log of requests is too short".to_owned()),
-    }
-}
-
-async fn until(cluster: &DevCluster, film: &mut Film, limit: Duration, holds: impl Fn(&State) -> bool) -> Result<(), ()> {
-    let limit = tokio::time::Instant::now() + limit;
-    let mut news = true;
-    while tokio::time::Instant::now() < limit {
-        news |= film.advance(cluster);
-        if std::mem::take(&mut news) && holds(&film.state) {
-            return Ok(());
-        }
-        tokio::time::sleep(LOOK).await;
-    }
-    Err(())
-}
-
-/// Waits until the manager has not written for a while.
-async fn rest(cluster: &DevCluster) -> Result<(), String> {
-    let limit = tokio::time::Instant::now() + PATIENCE;
-    loop {
-        let before = written(cluster).len();
-        tokio::time::sleep(QUIET).await;
-        let writes = written(cluster);
-        if writes.len() == before {
-            return Ok(());
-        }
-        if tokio::time::Instant::now() > limit {
-            return Err(format!("progress: still writing: {:?}", writes.last()));
-        }
-    }
-}
-
-/// The writes of managers so far, Events aside.
-fn written(cluster: &DevCluster) -> Vec<String> {
-    let requests = cluster.requests();
-    let ours = requests.iter().filter(|request| is_write(request) && request.user_agent.contains(AGENT));
-    ours.filter(|request| !request.resource.starts_with("events"))
-        .map(|request| format!("{} {} {}", request.verb, request.path, request.status))
-        .collect()
-}
-
 /// Rules that break nothing and count.
 struct Counters {
     writes: RuleId,
@@ -397,18 +333,14 @@ impl Counters {
         Self { writes: count(plan::writes()), requests: count(plan::requests()), events: events.collect() }
     }
 
-    fn read(self, cluster: &DevCluster, requests: &[steersman_devcluster::requests::RequestRecord], film: &Film) -> Recording {
-        let faults = cluster.faults();
+    /// What they have counted so far, and which watches there are to count.
+    fn read(self, cluster: &DevCluster) -> Recording {
+        let (faults, requests) = (cluster.faults(), cluster.requests());
         let watches = requests.iter().filter(|request| request.verb == "watch" && request.user_agent.contains(AGENT));
-        let mut events: BTreeMap<String, usize> = watches.map(|request| (request.resource.clone(), 0)).collect();
+        let watched = watches.map(|request| &request.resource).filter(|plural| !film::ASIDE.contains(&plural.as_str()));
+        let mut events: BTreeMap<String, usize> = watched.map(|plural| (plural.clone(), 0)).collect();
         events.extend(self.events.into_iter().map(|(plural, rule)| (plural, faults.hits(rule))));
-        Recording {
-            writes: faults.hits(self.writes),
-            requests: faults.hits(self.requests),
-            events,
-            end: masked(&film.state),
-            counts: oracle::counts(film),
-        }
+        Recording { writes: faults.hits(self.writes), requests: faults.hits(self.requests), events, ..Recording::default() }
     }
 }
 

@@ -8,8 +8,9 @@ use steersman_runtime::client::{ApiClient, Target};
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
 use steersman_runtime::resource;
 
+use super::story::{QUIET, STABLE};
 use super::*;
-use crate::scenario::Churn;
+use crate::scenario::{Churn, Step};
 
 /// What a controller does until it is stopped.
 type Work = fn(ApiClient) -> Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -71,7 +72,7 @@ fn told(violations: &[String], what: &str) {
 #[test]
 fn a_controller_that_does_nothing_makes_no_progress() {
     static STORY: Scenario = story(&[BASE], made);
-    told(&record(&STORY).unwrap_err(), "progress: never made");
+    told(&record(&STORY, 0).unwrap_err(), "progress: never made");
 }
 
 #[test]
@@ -87,8 +88,8 @@ fn a_controller_that_goes_on_writing_is_not_stable() {
     const OFTEN: Descriptor = Descriptor { init: |context| build(context, |c| Box::pin(every(c, QUIET / 2))), ..BASE };
     static CALM: Scenario = story(&[SELDOM], made);
     static HECTIC: Scenario = story(&[OFTEN], made);
-    told(&record(&CALM).unwrap_err(), "stability: after the end");
-    told(&record(&HECTIC).unwrap_err(), "progress: still writing");
+    told(&record(&CALM, 0).unwrap_err(), "stability: after the end");
+    told(&record(&HECTIC, 0).unwrap_err(), "progress: still writing");
 }
 
 #[test]
@@ -100,14 +101,14 @@ fn a_controller_that_never_pauses_is_held() {
     }
     const HURRIED: Descriptor = Descriptor { init: |context| build(context, |c| Box::pin(hurry(c))), ..BASE };
     static STORY: Scenario = story(&[HURRIED], made);
-    told(&record(&STORY).unwrap_err(), "runaway: more than");
+    told(&record(&STORY, 0).unwrap_err(), "runaway: more than");
 }
 
 #[test]
 fn a_controller_that_forgets_what_it_did_comes_to_another_end() {
     const FORGETFUL: Descriptor = Descriptor { init: |context| build(context, |c| Box::pin(create_map(c))), ..BASE };
     static STORY: Scenario = story(&[FORGETFUL], made);
-    let reference = record(&STORY).unwrap();
+    let reference = record(&STORY, 0).unwrap();
     assert_eq!(reference.writes, 1);
     // (plan, what is wrong)
     let cases = [
@@ -131,7 +132,7 @@ fn a_controller_that_forgets_what_it_did_comes_to_another_end() {
 fn what_never_happens_is_not_met() {
     const CALM: Descriptor = Descriptor { init: |context| build(context, |c| Box::pin(create_map(c))), ..BASE };
     static STORY: Scenario = story(&[CALM], made);
-    let reference = record(&STORY).unwrap();
+    let reference = record(&STORY, 0).unwrap();
     for plan in
         ["crash:before:2", "crash:before:1:before:2", "failover:after:9", "stale:9:1", "event:pods:1:drop", "answer:9:500"]
     {
@@ -152,7 +153,7 @@ fn a_controller_that_panics_is_noticed_twice() {
     }
     const CLUMSY: Descriptor = Descriptor { init: |context| build(context, |c| Box::pin(fall_over(c))), ..BASE };
     static STORY: Scenario = story(&[CLUMSY], made);
-    let violations = record(&STORY).unwrap_err();
+    let violations = record(&STORY, 0).unwrap_err();
     told(&violations, "1 panics");
     told(&violations, "error in the log: task panicked");
 }
@@ -170,7 +171,7 @@ fn a_shuffle_draws_its_delays_from_its_own_number() {
             state.all("configmaps").filter(|map| map["metadata"]["generateName"] == "made-").count() == 20
         })]
     });
-    let reference = record(&STORY).unwrap();
+    let reference = record(&STORY, 0).unwrap();
     let took = |seed| run(&STORY, &Plan::Shuffle(seed), &reference).virtual_time;
     assert_eq!(took(1), took(1));
     assert!((2..6).any(|seed| took(seed) != took(1)), "every number gives the same delays");

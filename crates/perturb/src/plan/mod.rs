@@ -13,6 +13,10 @@ use steersman_devcluster::faults::{self, EventFault, Matcher, RequestFault};
 use crate::manager::AGENT;
 use crate::run::Recording;
 
+mod point;
+
+pub use point::Point;
+
 /// Requests that are answered badly, at most: most of them are the same lists and watches over and over.
 const REQUESTS: usize = 400;
 /// Runs with random delays.
@@ -35,17 +39,17 @@ pub enum Plan {
     /// Nothing.
     Nothing,
     /// The manager crashes at a write and starts anew, once for each point; later points count from the restart.
-    Crash(Vec<(When, usize)>),
+    Crash(Vec<(When, Point)>),
     /// The leader loses its Lease at a write, and a standby takes over.
-    Failover(When, usize),
+    Failover(When, Point),
     /// The manager crashes after a write and starts anew with a view that lags this many changes of the story, for a while.
-    Stale(usize, usize),
+    Stale(Point, usize),
     /// The same, after it was told of an event.
-    StaleEvent(String, usize, usize),
+    StaleEvent(String, Point, usize),
     /// Something happens to an event of a watch.
-    Event(String, usize, EventPlan),
+    Event(String, Point, EventPlan),
     /// A request is answered badly, or not at all.
-    Answer(usize, Answer),
+    Answer(Point, Answer),
     /// Every request and event takes a random time.
     Shuffle(u64),
 }
@@ -167,17 +171,17 @@ impl Plan {
 
     /// What is broken from the start.
     pub(crate) fn faults(&self, watched: &BTreeMap<String, usize>) -> Vec<Fault> {
-        let at_write = |when: When, nth: usize| vec![Fault::Request(writes().nth(nth), when.fault(), Some(1))];
+        let at_write = |when: When, point: &Point| vec![Fault::Request(point.among(writes()), when.fault(), Some(1))];
         match self {
             Self::Nothing => Vec::new(),
-            Self::Crash(points) => points.first().map(|(when, nth)| at_write(*when, *nth)).unwrap_or_default(),
-            Self::Failover(when, nth) => at_write(*when, *nth),
-            Self::Stale(nth, _) => at_write(When::After, *nth),
-            Self::StaleEvent(plural, nth, _) => {
-                vec![Fault::Event(events(plural).nth(*nth), EventFault::Delay(Duration::ZERO), Some(1))]
+            Self::Crash(points) => points.first().map(|(when, point)| at_write(*when, point)).unwrap_or_default(),
+            Self::Failover(when, point) => at_write(*when, point),
+            Self::Stale(point, _) => at_write(When::After, point),
+            Self::StaleEvent(plural, point, _) => {
+                vec![Fault::Event(point.among(events(plural)), EventFault::Delay(Duration::ZERO), Some(1))]
             }
-            Self::Event(plural, nth, fault) => vec![Fault::Event(events(plural).nth(*nth), fault.fault(), Some(1))],
-            Self::Answer(nth, answer) => vec![Fault::Request(requests().nth(*nth), answer.fault(), Some(1))],
+            Self::Event(plural, point, fault) => vec![Fault::Event(point.among(events(plural)), fault.fault(), Some(1))],
+            Self::Answer(point, answer) => vec![Fault::Request(point.among(requests()), answer.fault(), Some(1))],
             Self::Shuffle(_) => {
                 let slow = RequestFault::DelayUpTo(Duration::from_millis(200));
                 let late =
@@ -192,22 +196,22 @@ impl Plan {
         let mut plans = Vec::new();
         let both = [When::Before, When::After];
         let at_writes: Vec<(When, usize)> = (1..=recording.writes).flat_map(|nth| both.map(|when| (when, nth))).collect();
-        plans.extend(at_writes.iter().map(|point| Self::Crash(vec![*point])));
-        plans.extend(at_writes.iter().map(|(when, nth)| Self::Failover(*when, *nth)));
+        plans.extend(at_writes.iter().map(|(when, nth)| Self::Crash(vec![(*when, Point::from(*nth))])));
+        plans.extend(at_writes.iter().map(|(when, nth)| Self::Failover(*when, Point::from(*nth))));
         let mut random = StdRng::seed_from_u64(seed);
-        // What is left after the last write is nothing that a second crash could meet.
-        plans.extend(at_writes.iter().filter(|(_, nth)| *nth < recording.writes).map(|first| {
-            let second = (both[random.random_range(0..2)], random.random_range(1..=recording.writes - first.1));
-            Self::Crash(vec![*first, second])
+        // Whoever starts anew finds less to write than was left: what the first one waited for in between has happened.
+        plans.extend(at_writes.iter().filter(|(_, nth)| *nth < recording.writes).map(|(when, nth)| {
+            let second = Point::from(random.random_range(1..=(recording.writes - nth).div_ceil(2)));
+            Self::Crash(vec![(*when, Point::from(*nth)), (both[random.random_range(0..2)], second)])
         }));
-        plans.extend((1..=recording.writes).flat_map(|nth| BEHIND.map(|behind| Self::Stale(nth, behind))));
+        let lags = |nth: usize| BEHIND.map(|behind| (Point::from(nth), behind));
+        plans.extend((1..=recording.writes).flat_map(lags).map(|(point, behind)| Self::Stale(point, behind)));
         for (plural, count) in &recording.events {
-            let faults = |nth: usize| EventPlan::ALL.iter().map(move |(fault, _)| (nth, *fault));
-            plans.extend((1..=*count).flat_map(faults).map(|(nth, fault)| Self::Event(plural.clone(), nth, fault)));
-            let stale = |nth: usize| BEHIND.map(|behind| Self::StaleEvent(plural.clone(), nth, behind));
-            plans.extend((1..=*count).flat_map(stale));
+            let faults = |nth: usize| EventPlan::ALL.iter().map(move |(fault, _)| (Point::from(nth), *fault));
+            plans.extend((1..=*count).flat_map(faults).map(|(point, fault)| Self::Event(plural.clone(), point, fault)));
+            plans.extend((1..=*count).flat_map(lags).map(|(point, behind)| Self::StaleEvent(plural.clone(), point, behind)));
         }
-        let answers = |nth: usize| Answer::ALL.iter().map(move |(answer, _)| Self::Answer(nth, *answer));
+        let answers = |nth: usize| Answer::ALL.iter().map(move |(answer, _)| Self::Answer(Point::from(nth), *answer));
         plans.extend(thinned(recording.requests, REQUESTS).into_iter().flat_map(answers));
         plans.extend((0..SHUFFLES).map(Self::Shuffle));
         plans
@@ -245,13 +249,13 @@ impl fmt::Display for Plan {
             Self::Nothing => f.write_str("nothing"),
             Self::Crash(points) => {
                 f.write_str("crash")?;
-                points.iter().try_for_each(|(when, nth)| write!(f, ":{}:{nth}", when.text()))
+                points.iter().try_for_each(|(when, point)| write!(f, ":{}:{point}", when.text()))
             }
-            Self::Failover(when, nth) => write!(f, "failover:{}:{nth}", when.text()),
-            Self::Stale(nth, behind) => write!(f, "stale:{nth}:{behind}"),
-            Self::StaleEvent(plural, nth, behind) => write!(f, "stale:{plural}:{nth}:{behind}"),
-            Self::Event(plural, nth, fault) => write!(f, "event:{plural}:{nth}:{}", fault.text()),
-            Self::Answer(nth, answer) => write!(f, "answer:{nth}:{}", answer.text()),
+            Self::Failover(when, point) => write!(f, "failover:{}:{point}", when.text()),
+            Self::Stale(point, behind) => write!(f, "stale:{point}:{behind}"),
+            Self::StaleEvent(plural, point, behind) => write!(f, "stale:{plural}:{point}:{behind}"),
+            Self::Event(plural, point, fault) => write!(f, "event:{plural}:{point}:{}", fault.text()),
+            Self::Answer(point, answer) => write!(f, "answer:{point}:{}", answer.text()),
             Self::Shuffle(seed) => write!(f, "shuffle:{seed}"),
         }
     }
@@ -263,6 +267,7 @@ impl FromStr for Plan {
     fn from_str(text: &str) -> Result<Self, String> {
         let unknown = || format!("no plan is called {text:?}");
         let number = |text: &str| text.parse::<usize>().map_err(|_| unknown());
+        let point = |text: &str| text.parse::<Point>().map_err(|_| unknown());
         let when = |text: &str| match text {
             "before" => Ok(When::Before),
             "after" => Ok(When::After),
@@ -272,16 +277,16 @@ impl FromStr for Plan {
         match parts[..] {
             ["nothing"] => Ok(Self::Nothing),
             ["crash", ref points @ ..] if !points.is_empty() && points.len() % 2 == 0 => {
-                let point = |pair: &[&str]| Ok((when(pair[0])?, number(pair[1])?));
-                points.chunks(2).map(point).collect::<Result<_, String>>().map(Self::Crash)
+                let pair = |pair: &[&str]| Ok((when(pair[0])?, point(pair[1])?));
+                points.chunks(2).map(pair).collect::<Result<_, String>>().map(Self::Crash)
             }
-            ["failover", at, nth] => Ok(Self::Failover(when(at)?, number(nth)?)),
-            ["stale", nth, behind] => Ok(Self::Stale(number(nth)?, number(behind)?)),
-            ["stale", plural, nth, behind] => Ok(Self::StaleEvent(plural.to_owned(), number(nth)?, number(behind)?)),
+            ["failover", at, nth] => Ok(Self::Failover(when(at)?, point(nth)?)),
+            ["stale", nth, behind] => Ok(Self::Stale(point(nth)?, number(behind)?)),
+            ["stale", plural, nth, behind] => Ok(Self::StaleEvent(plural.to_owned(), point(nth)?, number(behind)?)),
             ["event", plural, nth, fault] => {
-                Ok(Self::Event(plural.to_owned(), number(nth)?, EventPlan::parse(fault).ok_or_else(unknown)?))
+                Ok(Self::Event(plural.to_owned(), point(nth)?, EventPlan::parse(fault).ok_or_else(unknown)?))
             }
-            ["answer", nth, answer] => Ok(Self::Answer(number(nth)?, Answer::parse(answer).ok_or_else(unknown)?)),
+            ["answer", nth, answer] => Ok(Self::Answer(point(nth)?, Answer::parse(answer).ok_or_else(unknown)?)),
             ["shuffle", seed] => Ok(Self::Shuffle(number(seed)? as u64)),
             _ => Err(unknown()),
         }
@@ -307,7 +312,17 @@ mod tests {
         plans.sort();
         plans.dedup();
         assert_eq!(plans.len(), all);
-        for wrong in ["", "crash", "crash:1", "crash:before:x", "event:pods:1:eat", "answer:1:418", "stale:1", "stale:pods:1:x"] {
+        for wrong in [
+            "",
+            "crash",
+            "crash:1",
+            "crash:before:x",
+            "crash:before:0",
+            "event:pods:1:eat",
+            "answer:1:418",
+            "stale:1",
+            "stale:pods:1:x",
+        ] {
             assert!(wrong.parse::<Plan>().is_err(), "{wrong}");
         }
     }
@@ -333,7 +348,10 @@ mod tests {
         assert!(!twice(1).is_empty() && twice(1) == twice(1) && twice(1) != twice(2));
         for plan in twice(1) {
             let Plan::Crash(points) = &plan else { panic!("{plan}") };
-            assert!(points.iter().map(|(_, nth)| nth).sum::<usize>() <= recording().writes, "{plan}");
+            assert!(
+                points.iter().map(|(_, point)| point.to_string().parse::<usize>().unwrap()).sum::<usize>() <= recording().writes,
+                "{plan}"
+            );
         }
     }
 

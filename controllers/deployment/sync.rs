@@ -83,13 +83,15 @@ impl DeploymentController {
             DEPLOYMENTS => self.caches.deployments.resource_version(),
             _ => self.caches.replica_sets.resource_version(),
         };
-        let Some((cache, version)) = self.own_writes.behind(key, seen) else { return false };
+        let wait = |cache, version| {
+            let (queue, again) = (self.queue.clone(), key.clone());
+            match cache {
+                DEPLOYMENTS => self.deployments.when_seen(version, move || queue.add(again)),
+                _ => self.replica_sets.when_seen(version, move || queue.add(again)),
+            }
+        };
+        let Some(cache) = self.own_writes.put_off(key, seen, wait) else { return false };
         self.queue.count_put_off(cache);
-        let (queue, key) = (self.queue.clone(), key.clone());
-        match cache {
-            DEPLOYMENTS => self.deployments.when_seen(version, move || queue.add(key)),
-            _ => self.replica_sets.when_seen(version, move || queue.add(key)),
-        }
         true
     }
 }

@@ -165,24 +165,30 @@ impl<O: PodOwner> Syncer for ReplicaController<O> {
 impl<O: PodOwner> ReplicaController<O> {
     /// True while a cache has not reached our writes for `key`; the key is queued again the moment it has.
     fn waits_for_own_writes(&self, key: &ObjectKey) -> bool {
-        let seen = |cache: &'static str| {
-            if cache == pods_cache() { self.pods.resource_version() } else { self.owners.resource_version() }
-        };
-        let Some((cache, version)) = self.guard.own_writes.behind(key, seen) else { return false };
-        let (queue, again) = (self.queue.clone(), key.clone());
-        let requeue = move || queue.add(again);
-        let group = if cache == pods_cache() {
-            self.pod_informer.when_seen(version, requeue);
-            ""
-        } else {
-            self.owner_informer.when_seen(version, requeue);
-            &*O::RESOURCE.group
-        };
+        let Some(cache) = self.put_off(key) else { return false };
+        let group = if cache == pods_cache() { "" } else { &*O::RESOURCE.group };
         self.queue.count_put_off(cache);
         if O::COUNTS_STALE_SYNCS {
             self.metrics.stale_sync_skips.with_label_values(&[group, cache]).inc();
         }
         true
+    }
+
+    /// Lets `key` come back once a cache, which is returned, has reached our writes for it; none if they all have.
+    fn put_off(&self, key: &ObjectKey) -> Option<&'static str> {
+        let seen = |cache: &'static str| {
+            if cache == pods_cache() { self.pods.resource_version() } else { self.owners.resource_version() }
+        };
+        let wait = |cache: &'static str, version| {
+            let (queue, again) = (self.queue.clone(), key.clone());
+            let requeue = move || queue.add(again);
+            if cache == pods_cache() {
+                self.pod_informer.when_seen(version, requeue);
+            } else {
+                self.owner_informer.when_seen(version, requeue);
+            }
+        };
+        self.guard.own_writes.put_off(key, seen, wait)
     }
 
     /// The active pods that belong to `owner`, after adopting and releasing, and the number of those on their way out.
@@ -267,8 +273,9 @@ impl<O: PodOwner> ReplicaController<O> {
             let newest = live.into_values().max().filter(|_| !gone);
             let version = newest.unwrap_or(version);
             self.guard.own_writes.record(key, pods_cache(), version);
-            let (queue, again) = (self.queue.clone(), key.clone());
-            self.pod_informer.when_seen(version, move || queue.add(again));
+            if self.put_off(key).is_none() {
+                self.queue.add(key.clone());
+            }
         }
         Ok(same)
     }

@@ -146,6 +146,22 @@ impl OwnWrites {
         late
     }
 
+    /// The cache that the next sync of `owner` has to wait for, if there is one ([`OwnWrites::behind`]). `wait` is told of it, and of
+    /// the version, to have the owner come back then, as by [`when_seen`](crate::informer::SharedInformer::when_seen).
+    ///
+    /// Looks again afterwards: the server's history may have gone back just before `wait`, and the record with it. Nobody would call
+    /// then, and nothing has to be waited for.
+    pub fn put_off(
+        &self,
+        owner: &ObjectKey,
+        seen: impl Fn(&'static str) -> u64,
+        wait: impl FnOnce(&'static str, u64),
+    ) -> Option<&'static str> {
+        let (cache, version) = self.behind(owner, &seen)?;
+        wait(cache, version);
+        self.behind(owner, &seen).map(|(cache, _)| cache)
+    }
+
     /// Drops the record of `owner`.
     pub fn forget(&self, owner: &ObjectKey) {
         self.versions().remove(owner);
@@ -304,21 +320,33 @@ mod tests {
         writes.forget_all();
         assert_eq!(writes.behind(&rs, seen(0, 0)), None, "all forgotten");
     }
+
+    #[test]
+    fn nobody_is_put_off_for_what_is_forgotten_meanwhile() {
+        let (writes, rs) = (OwnWrites::default(), owner("rs"));
+        writes.record(&rs, "pods", 8);
+        let mut told = None;
+        assert_eq!(writes.put_off(&rs, |_| 7, |cache, version| told = Some((cache, version))), Some("pods"));
+        assert_eq!(told, Some(("pods", 8)));
+        assert_eq!(writes.put_off(&rs, |_| 7, |_, _| writes.forget_all()), None, "nobody calls any more");
+        assert_eq!(writes.put_off(&rs, |_| 7, |_, _| panic!("nothing to wait for")), None);
+    }
 }
 
 #[cfg(all(test, feature = "shuttle"))]
 mod interleavings {
     use std::sync::Arc;
 
+    use shuttle::future::block_on;
     use shuttle::sync::atomic::{AtomicU64, Ordering::SeqCst};
     use shuttle::thread;
 
     use super::*;
-    use crate::sync::in_every_order;
+    use crate::sync::{in_many_orders, pass};
 
     #[test]
     fn nobody_is_told_that_all_is_there_before_it_is() {
-        in_every_order(|| {
+        in_many_orders(|| {
             let (expectations, rs) = (Arc::new(Expectations::default()), ObjectKey::new("default", "rs"));
             let there = Arc::new(AtomicU64::new(0));
             expectations.expect_creations(&rs, 2);
@@ -338,8 +366,37 @@ mod interleavings {
     }
 
     #[test]
+    fn a_record_that_expires_takes_its_successor_with_it_for_nobody() {
+        in_many_orders(|| {
+            let (expectations, rs) = (Arc::new(Expectations::default()), ObjectKey::new("default", "rs"));
+            expectations.expect_creations(&rs, 1);
+            let reader = {
+                let (expectations, rs) = (Arc::clone(&expectations), rs.clone());
+                thread::spawn(move || {
+                    let left = expectations.expires_in(&rs);
+                    assert!(left.is_none_or(|left| left <= TIMEOUT + Duration::from_millis(1)), "{left:?}");
+                    (expectations.lost(&rs), expectations.satisfied(&rs))
+                })
+            };
+            let observer = {
+                let (expectations, rs) = (Arc::clone(&expectations), rs.clone());
+                thread::spawn(move || expectations.creation_observed(&rs))
+            };
+            block_on(pass(TIMEOUT + Duration::from_millis(1)));
+            assert!(expectations.satisfied(&rs), "observed or lost");
+            expectations.expect_creations(&rs, 2);
+            assert!(!expectations.lost(&rs), "a new record has a new age");
+            reader.join().unwrap();
+            observer.join().unwrap();
+            assert!(!expectations.satisfied(&rs), "one of two was observed at most");
+            (0..2).for_each(|_| expectations.creation_observed(&rs));
+            assert!(expectations.satisfied(&rs) && expectations.expires_in(&rs).is_none());
+        });
+    }
+
+    #[test]
     fn a_deletion_told_by_the_watch_and_by_its_answer_counts_once() {
-        in_every_order(|| {
+        in_many_orders(|| {
             let (expectations, rs) = (Arc::new(Expectations::default()), ObjectKey::new("default", "rs"));
             let [one, two] = ["one", "two"].map(|name| ObjectKey::new("default", name));
             expectations.expect_deletions(&rs, [one.clone(), two.clone()].into());
@@ -358,7 +415,7 @@ mod interleavings {
 
     #[test]
     fn own_writes_are_behind_until_the_cache_has_them_whoever_asks() {
-        in_every_order(|| {
+        in_many_orders(|| {
             let (writes, rs) = (Arc::new(OwnWrites::default()), ObjectKey::new("default", "rs"));
             let cache = Arc::new(AtomicU64::new(0));
             writes.record(&rs, "pods", 5);

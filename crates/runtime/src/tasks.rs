@@ -5,14 +5,15 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use futures::FutureExt;
 use prometheus::IntCounter;
 use tokio::sync::Notify;
-use tokio::task::AbortHandle;
 pub use tokio_util::sync::CancellationToken;
+
+use crate::sync::{AbortHandle, Handle, Mutex, MutexGuard};
 
 /// The tasks of one owner. Dropping it aborts them.
 #[derive(Default)]
@@ -70,7 +71,7 @@ impl Tasks {
         };
         let registration = Registration { shared: Arc::clone(&self.shared), id };
         // Not under the lock: a runtime that shuts down drops the future here, and that takes the lock.
-        let task = tokio::spawn(async move {
+        let task = Handle::current().spawn(async move {
             let registration = registration;
             if let Err(panic) = AssertUnwindSafe(future).catch_unwind().await {
                 registration.shared.panics.0.inc();

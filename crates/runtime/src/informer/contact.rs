@@ -1,9 +1,11 @@
 //! When an informer last heard from its server: what health checks and metrics want to know of a watch.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::PoisonError;
 use std::time::Duration;
 
 use tokio::time::Instant;
+
+use crate::sync::{Mutex, MutexGuard};
 
 /// A watch that could not be opened for this long is worth a report.
 const DOWN: Duration = Duration::from_secs(60);

@@ -3,7 +3,7 @@
 use std::any::{Any, TypeId};
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -18,6 +18,7 @@ use crate::client::ApiClient;
 use crate::metrics::Registry;
 use crate::object::Object;
 use crate::resource::ResourceType;
+use crate::sync::{Mutex, MutexGuard};
 use crate::tasks::{CancellationToken, Tasks};
 
 /// Makes the informers, one per type, and runs them. Cheap to clone; clones share everything.

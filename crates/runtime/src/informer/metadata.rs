@@ -1,6 +1,6 @@
 //! Informers as those see them who care only for metadata, of types known at run time.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -9,6 +9,7 @@ use super::Change;
 use super::shared::SharedInformer;
 use super::source::ListWatch;
 use crate::object::{Meta, Object, ObjectMetadata};
+use crate::sync::{Mutex, MutexGuard};
 use crate::tasks::{CancellationToken, Tasks};
 
 /// A change, as far as metadata tells.
@@ -56,6 +57,20 @@ impl<T: Object> Followed for SharedInformer<T> {
     }
 }
 
+impl Followed for Own {
+    fn add(&self, handler: Handler) {
+        self.informer.add(handler);
+    }
+
+    fn on_rewind(&self, forget: Box<dyn Fn() + Send + Sync>) {
+        self.informer.on_rewind(forget);
+    }
+
+    fn synced(&self) -> watch::Receiver<bool> {
+        self.synced.subscribe()
+    }
+}
+
 /// The metadata of all objects of one resource. Cheap to clone; clones are one informer.
 #[derive(Clone)]
 pub struct MetadataInformer {
@@ -72,17 +87,42 @@ pub(super) struct Own {
     running: Mutex<Option<CancellationToken>>,
     /// Held by the task that follows the server: one that was stopped may still be at its last step.
     following: tokio::sync::Mutex<()>,
+    /// Whether the task that was started last has synced. It is set while `running` is locked, so that what an earlier task still
+    /// does is not taken for it.
+    synced: watch::Sender<bool>,
 }
 
 impl Own {
     pub(super) fn new(informer: SharedInformer<ObjectMetadata>, source: Arc<dyn ListWatch>) -> Self {
-        Self { informer, source, running: Mutex::default(), following: tokio::sync::Mutex::default() }
+        let (running, following) = (Mutex::default(), tokio::sync::Mutex::default());
+        Self { informer, source, running, following, synced: watch::Sender::new(false) }
+    }
+
+    fn running(&self) -> MutexGuard<'_, Option<CancellationToken>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn follow(self: Arc<Self>, stop: CancellationToken) {
         let _only = self.following.lock().await;
-        self.informer.clone().run(Arc::clone(&self.source), Duration::ZERO, stop).await;
-        self.informer.shared.stopped();
+        let shared = &self.informer.shared;
+        let tell = async {
+            let mut synced = shared.synced();
+            loop {
+                // The sender lives as long as the informer, so there is no other end.
+                let _ = synced.wait_for(|synced| *synced).await;
+                {
+                    let _running = self.running();
+                    self.synced.send_replace(!stop.is_cancelled());
+                }
+                let _ = synced.changed().await;
+            }
+        };
+        tokio::select! {
+            () = self.informer.clone().run(Arc::clone(&self.source), Duration::ZERO, stop.clone()) => {}
+            () = tell => {}
+        }
+        shared.stopped();
+        self.synced.send_replace(false);
     }
 }
 
@@ -92,7 +132,7 @@ impl MetadataInformer {
     }
 
     pub(super) fn own(own: &Arc<Own>) -> Self {
-        Self { followed: Arc::new(own.informer.clone()), own: Some(Arc::clone(own)) }
+        Self { followed: Arc::clone(own) as Arc<dyn Followed>, own: Some(Arc::clone(own)) }
     }
 
     /// As [`SharedInformer::add_handler`]: it first hears of everything that is there, must not block, and stays.
@@ -110,7 +150,7 @@ impl MetadataInformer {
     /// last one known.
     pub fn start(&self, tasks: &Tasks, stop: &CancellationToken) {
         let Some(own) = &self.own else { return };
-        let mut running = own.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut running = own.running();
         if running.as_ref().is_some_and(|token| !token.is_cancelled()) {
             return;
         }
@@ -122,8 +162,10 @@ impl MetadataInformer {
     /// Ends the watch and keeps what is known. Nothing where the watch is shared with an informer of whole objects.
     pub fn stop(&self) {
         let Some(own) = &self.own else { return };
-        if let Some(token) = own.running.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        let mut running = own.running();
+        if let Some(token) = running.take() {
             token.cancel();
+            own.synced.send_replace(false);
         }
     }
 

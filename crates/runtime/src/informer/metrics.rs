@@ -1,6 +1,6 @@
 //! Metric handles of the informers.
 
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
 
 use prometheus::core::{Collector, Desc};
@@ -11,6 +11,7 @@ use prometheus::{
 
 use super::contact::Contact;
 use crate::resource::ResourceType;
+use crate::sync::Mutex;
 
 /// Upstream's value of the label `name`.
 const NAME: &str = "kube-controller-manager";

@@ -1,7 +1,7 @@
 //! The `workqueue_*` families. Every series of a queue exists, with zeros, from the moment the queue is made.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
 
 use prometheus::core::{Collector, Desc};
@@ -12,6 +12,7 @@ use prometheus::{
 use tokio::time::Instant;
 
 use crate::metrics::Registry;
+use crate::sync::Mutex;
 
 const LABELS: &[&str] = &["name"];
 

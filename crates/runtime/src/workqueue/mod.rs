@@ -17,9 +17,7 @@ use std::hash::Hash;
 use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
 
-use tokio::runtime::Handle;
 use tokio::sync::{Notify, Semaphore};
-use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use backoff::Backoff;
@@ -27,7 +25,7 @@ use delays::Delays;
 use metrics::{Ages, Handles, InProcess};
 pub use metrics::{ImmediateQueue, QueueMetrics};
 
-use crate::sync::{Mutex, MutexGuard};
+use crate::sync::{AbortHandle, Handle, Mutex, MutexGuard, sleep_until};
 
 /// The longest back-off of one key with upstream's default limiter.
 const MAX_BACKOFF: Duration = Duration::from_secs(1000);
@@ -355,7 +353,7 @@ async fn run_timer<K: Clone + Eq + Hash>(queue: Weak<Shared<K>>, rearm: Arc<Noti
     loop {
         let Some(next) = queue.upgrade().and_then(|queue| queue.add_due()) else { return };
         tokio::select! {
-            () = tokio::time::sleep_until(next) => {}
+            () = sleep_until(next) => {}
             () = rearm.notified() => {}
         }
     }

@@ -1,5 +1,7 @@
 use tokio::time::{advance, sleep};
 
+use tokio::runtime::Handle;
+
 use super::*;
 use crate::metrics::Registry;
 

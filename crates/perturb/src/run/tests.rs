@@ -93,6 +93,25 @@ fn a_controller_that_goes_on_writing_is_not_stable() {
 }
 
 #[test]
+fn a_controller_that_goes_on_telling_the_same_is_not_stable() {
+    async fn tell_seldom(client: ApiClient) {
+        create_map(client.clone()).await;
+        let target = Target { resource: &resource::EVENTS, namespace: Some("default"), name: None, subresource: None };
+        let event = json!({
+            "apiVersion": "v1", "kind": "Event", "metadata": {"generateName": "made-", "namespace": "default"},
+            "involvedObject": {"kind": "ConfigMap", "namespace": "default", "name": "made"}, "reason": "Made",
+        });
+        loop {
+            client.create(target, &event).await.unwrap();
+            tokio::time::sleep(STABLE / 2).await;
+        }
+    }
+    const TALKER: Descriptor = Descriptor { init: |context| build(context, |c| Box::pin(tell_seldom(c))), ..BASE };
+    static STORY: Scenario = story(&[TALKER], made);
+    told(&record(&STORY, 0).unwrap_err(), "stability: after the end [\"create /api/v1/namespaces/default/events");
+}
+
+#[test]
 fn a_controller_that_never_pauses_is_held() {
     async fn hurry(client: ApiClient) {
         loop {

@@ -1,5 +1,6 @@
 //! What a user does, which controllers answer it, and what must hold meanwhile.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -42,8 +43,8 @@ impl Scenario {
 pub enum Churn {
     /// Not at all.
     None,
-    /// A change of mind is answered sooner or later, so the way there differs; only so many objects of a kind more than in the reference.
-    UpTo(usize),
+    /// The way there depends on when somebody hears of something: so many more or fewer of these resources, and of no other.
+    Within(&'static [(&'static str, RangeInclusive<i32>)]),
 }
 
 /// Something that holds at every instant.
@@ -51,9 +52,8 @@ pub enum Churn {
 pub struct Rule {
     /// What it says.
     pub name: &'static str,
-    /// The resource by which users say what is to hold. Where a change of theirs is never told, as no API server leaves it before the
-    /// next list, nobody can keep to it; empty where that makes no difference.
-    pub asked_by: &'static str,
+    /// At how many instants of a run it need not hold. Not 0 only where a story says so, with the reason.
+    pub tolerated: usize,
     /// Looks at one change and the state after it; an error says what is wrong.
     pub check: fn(&State, &Frame) -> Result<(), String>,
 }
@@ -70,6 +70,8 @@ pub enum Step {
     Load(Value),
     /// Applies a merge patch to what the path names.
     Patch(String, Value),
+    /// Replaces what the path names.
+    Replace(String, Value),
     /// Deletes what the path names, with these options.
     Delete(String, Value),
     /// Waits until something is so.

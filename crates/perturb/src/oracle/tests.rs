@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::*;
 use crate::film::Frame;
-use crate::plan::When;
+use crate::plan::{EventPlan, When};
 use crate::scenario::Rule;
 
 fn frame(name: &str, happened: Happened) -> Frame {
@@ -48,46 +48,47 @@ fn one_object_more_or_fewer_is_churn() {
     let same = [frame("c", Created), frame("c", Changed), frame("d", Created), frame("d", Deleted)];
     let one_more = [frame("a", Created), frame("b", Created), frame("b", Deleted), frame("c", Created), frame("c", Deleted)];
     let two_more = one_more.iter().cloned().chain([frame("d", Created), frame("d", Deleted)]);
-    // (why, film, no churn allowed, one allowed)
+    let one_less = [frame("a", Created)];
+    let config_map = |happened| Frame { plural: Arc::from("configmaps"), ..frame("m", happened) };
+    let other = one_more.iter().cloned().chain([config_map(Created), config_map(Deleted)]);
+    // (why, film, no churn allowed, one pod more or fewer allowed)
     let cases = [
         ("the same", film(same), 0, 0),
         ("one more", film(one_more.clone()), 1, 0),
         ("two more", film(two_more), 1, 1),
-        ("one fewer", film([frame("a", Created)]), 1, 0),
-        ("nothing at all", film([]), 1, 0),
+        ("one fewer", film(one_less), 1, 0),
+        ("two fewer", film([]), 1, 1),
+        ("another resource", film(other), 2, 1),
     ];
     for (why, film, strict, lenient) in cases {
         let found = counts(&film);
         assert_eq!(churn(&scenario(Churn::None, &[], &[]), &reference, &found).len(), strict, "{why}");
-        assert_eq!(churn(&scenario(Churn::UpTo(1), &[], &[]), &reference, &found).len(), lenient, "{why}");
+        let within = Churn::Within(&[("pods", -1..=1)]);
+        assert_eq!(churn(&scenario(within, &[], &[]), &reference, &found).len(), lenient, "{why}");
     }
 }
 
+const ALWAYS: Rule = Rule { name: "always", tolerated: 0, check: |_, _| Err("broken".to_owned()) };
+
 #[test]
-fn a_rule_is_asked_about_every_instant_unless_nobody_was_told_what_is_asked() {
-    const ALWAYS: Rule = Rule { name: "always", asked_by: "", check: |_, _| Err("broken".to_owned()) };
-    const ASKED: Rule = Rule { name: "asked", asked_by: "deployments", ..ALWAYS };
-    let told = |plan: &str| {
-        let film = film([frame("a", Happened::Created), frame("a", Happened::Deleted)]);
-        unsafe_instants(&scenario(Churn::None, &[], &[ALWAYS, ASKED]), &plan.parse().unwrap(), &film).len()
+fn a_rule_that_need_not_hold_once_has_to_hold_the_second_time() {
+    const ONCE: Rule = Rule { tolerated: 1, ..ALWAYS };
+    let told = |instants: usize| {
+        let film = film(std::iter::repeat_n(frame("a", Happened::Created), instants));
+        unsafe_instants(&scenario(Churn::None, &[], &[ONCE]), &film).len()
     };
-    for (plan, broken) in
-        [("nothing", 4), ("event:deployments:1:stall", 4), ("event:pods:1:drop", 4), ("event:deployments:1:drop", 2)]
-    {
-        assert_eq!(told(plan), broken, "{plan}");
-    }
+    assert_eq!([told(0), told(1), told(2)], [0, 0, 2]);
 }
 
 #[test]
 fn a_rule_sees_the_state_after_each_change() {
     const ALONE: Rule = Rule {
         name: "alone",
-        asked_by: "",
         check: |state, _| if state.all("pods").count() > 1 { Err("two".to_owned()) } else { Ok(()) },
+        ..ALWAYS
     };
     use Happened::{Created, Deleted};
-    let told =
-        |frames: &[Frame]| unsafe_instants(&scenario(Churn::None, &[], &[ALONE]), &Plan::Nothing, &film(frames.iter().cloned()));
+    let told = |frames: &[Frame]| unsafe_instants(&scenario(Churn::None, &[], &[ALONE]), &film(frames.iter().cloned()));
     assert_eq!(told(&[frame("a", Created), frame("a", Deleted), frame("b", Created)]), Vec::<String>::new());
     assert_eq!(told(&[frame("a", Created), frame("b", Created), frame("a", Deleted)]), ["alone at revision 7: two"]);
 }
@@ -149,5 +150,29 @@ fn an_error_is_expected_from_the_fault_that_explains_it_and_from_no_other() {
             let wrong = unexpected(&scenario, plan, vec![line.to_owned()]);
             assert_eq!(wrong.is_empty(), explained.contains(&at), "{plan}: {wrong:?}");
         }
+    }
+}
+
+#[test]
+fn one_fault_explains_one_error_and_not_the_next_of_the_same_kind() {
+    let scenario = scenario(Churn::None, &[], &[]);
+    let lines = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
+    let conflict = "sync failed error=PUT pods: Operation cannot be fulfilled: it was modified";
+    let (late, looking) =
+        ("sync failed error=LIST pods: no answer within 30s", "timed out waiting for dependency graph builder sync");
+    let (refused, gone) = ("sync failed error=PUT pods: not sent, leadership has ended", "pod not removed error=\"a\" not found");
+    // (plan, lines, those that are left)
+    let cases = [
+        (Plan::Answer(1.into(), Answer::Conflict), lines(&[conflict]), 0),
+        (Plan::Answer(1.into(), Answer::Conflict), lines(&[conflict, conflict]), 1),
+        (Plan::Answer(1.into(), Answer::Timeout), lines(&[late, looking]), 0),
+        (Plan::Answer(1.into(), Answer::Timeout), lines(&[late, looking, late]), 1),
+        // Each of its tasks, and each pod that it still sees, once.
+        (Plan::Crash(vec![(When::After, 1.into())]), lines(&[refused, refused, refused]), 0),
+        (Plan::Stale(1.into(), 1), lines(&[gone, gone, gone]), 0),
+        (Plan::Stale(1.into(), 1), lines(&[gone, gone, gone, gone]), 1),
+    ];
+    for (plan, lines, left) in cases {
+        assert_eq!(unexpected(&scenario, &plan, lines.clone()).len(), left, "{plan}: {lines:?}");
     }
 }

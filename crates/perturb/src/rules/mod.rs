@@ -5,24 +5,27 @@ use serde_json::Value;
 use crate::film::{Frame, Happened, State};
 use crate::scenario::Rule;
 
+/// What holds whatever a plan breaks, without exception.
+const STRICT: Rule = Rule { name: "", tolerated: 0, check: |_, _| Ok(()) };
+
 /// Nobody has more pods than it asks for.
-pub const NO_SURPLUS: Rule = Rule { name: "no surplus pod is created", asked_by: "", check: no_surplus };
+pub const NO_SURPLUS: Rule = Rule { name: "no surplus pod is created", check: no_surplus, ..STRICT };
 /// No pod goes that its owner still needs.
-pub const NO_SHORTAGE: Rule = Rule { name: "no needed pod is deleted", asked_by: "", check: no_shortage };
+pub const NO_SHORTAGE: Rule = Rule { name: "no needed pod is deleted", check: no_shortage, ..STRICT };
 /// A Deployment grows no further than its surge.
-pub const SURGE: Rule = Rule { name: "a rollout stays below its surge", asked_by: "", check: surge };
+pub const SURGE: Rule = Rule { name: "a rollout stays below its surge", check: surge, ..STRICT };
 /// A Deployment has as many ready pods as it promises.
-pub const AVAILABLE: Rule = Rule { name: "a rollout keeps its pods available", asked_by: "deployments", check: available };
+pub const AVAILABLE: Rule = Rule { name: "a rollout keeps its pods available", check: available, ..STRICT };
 /// Pods of a new template come after the last old one has gone.
-pub const RECREATE: Rule = Rule { name: "old pods go before new ones come", asked_by: "", check: recreate };
+pub const RECREATE: Rule = Rule { name: "old pods go before new ones come", check: recreate, ..STRICT };
 /// What has an owner that lives is not collected.
-pub const OWNED: Rule = Rule { name: "nothing with a live owner is collected", asked_by: "", check: owned };
+pub const OWNED: Rule = Rule { name: "nothing with a live owner is collected", check: owned, ..STRICT };
 /// What is deleted in the foreground goes after what it owns.
-pub const WAITED_FOR: Rule = Rule { name: "an owner waits for its dependents", asked_by: "", check: waited_for };
+pub const WAITED_FOR: Rule = Rule { name: "an owner waits for its dependents", check: waited_for, ..STRICT };
 /// A namespace goes last.
-pub const EMPTY: Rule = Rule { name: "a namespace is empty when it goes", asked_by: "", check: empty };
+pub const EMPTY: Rule = Rule { name: "a namespace is empty when it goes", check: empty, ..STRICT };
 /// The pods of a node that works are left alone.
-pub const HOSTED: Rule = Rule { name: "running pods of nodes that are there stay", asked_by: "", check: hosted };
+pub const HOSTED: Rule = Rule { name: "running pods of nodes that are there stay", check: hosted, ..STRICT };
 
 /// The kinds that own pods, with their resources and identities.
 const OWNERS: &[(&str, &str, &str)] = &[
@@ -93,21 +96,28 @@ fn no_shortage(state: &State, frame: &Frame) -> Result<(), String> {
     if left >= wanted { Ok(()) } else { Err(format!("{} went, {left} of {wanted} are left", frame.key)) }
 }
 
-/// A limit of the rolling strategy, as a number of pods.
-fn limit(deployment: &Value, field: &str, round_up: bool) -> usize {
+/// A limit of the rolling strategy, as a number of so many pods.
+fn limit(deployment: &Value, field: &str, of: usize, round_up: bool) -> usize {
     let value = &deployment["spec"]["strategy"]["rollingUpdate"][field];
     if let Some(number) = value.as_u64() {
         return usize::try_from(number).unwrap_or(usize::MAX);
     }
     let percent: usize = value.as_str().and_then(|text| text.strip_suffix('%')).and_then(|text| text.parse().ok()).unwrap_or(0);
-    let product = percent * replicas(deployment);
+    let product = percent * of;
     if round_up { product.div_ceil(100) } else { product / 100 }
 }
 
-/// How many pods may be missing; a surge of zero makes it one at least, as the controller does.
-fn unavailable(deployment: &Value) -> usize {
-    let missing = limit(deployment, "maxUnavailable", false);
-    if missing == 0 && limit(deployment, "maxSurge", true) == 0 { 1 } else { missing }
+/// How many of so many pods stay available; a surge of zero lets one go at least, as the controller does.
+fn promised(deployment: &Value, of: usize) -> usize {
+    let missing = limit(deployment, "maxUnavailable", of, false);
+    let missing = if missing == 0 && limit(deployment, "maxSurge", of, true) == 0 { 1 } else { missing };
+    of.saturating_sub(missing)
+}
+
+/// The size of the Deployment for which the set was sized last.
+fn sized_for(set: &Value, deployment: &Value) -> usize {
+    let noted = set["metadata"]["annotations"]["deployment.kubernetes.io/desired-replicas"].as_str();
+    noted.and_then(|noted| noted.parse().ok()).unwrap_or_else(|| replicas(deployment))
 }
 
 fn is_rolling(deployment: &Value) -> bool {
@@ -124,7 +134,7 @@ fn surge(state: &State, frame: &Frame) -> Result<(), String> {
         return Ok(());
     }
     let total: usize = state.all("replicasets").filter(|rs| is_controlled_by(rs, deployment)).map(replicas).sum();
-    let allowed = replicas(deployment) + limit(deployment, "maxSurge", true);
+    let allowed = replicas(deployment) + limit(deployment, "maxSurge", replicas(deployment), true);
     if total <= allowed { Ok(()) } else { Err(format!("{} brings the total to {total} of {allowed}", frame.key)) }
 }
 
@@ -138,7 +148,8 @@ fn available(state: &State, frame: &Frame) -> Result<(), String> {
     let sets: Vec<&Value> = state.all("replicasets").filter(|rs| is_controlled_by(rs, deployment)).collect();
     let of_sets = |pod: &&Value| sets.iter().any(|set| is_controlled_by(pod, set));
     let ready = state.all("pods").filter(of_sets).filter(|pod| is_ready(pod) && is_active(pod)).count();
-    let promised = replicas(deployment).saturating_sub(unavailable(deployment));
+    // A user who asks for more is heard a moment later: what is promised to those who go is what their set was sized for.
+    let promised = promised(deployment, replicas(deployment).min(sized_for(set, deployment)));
     if ready >= promised { Ok(()) } else { Err(format!("{} went, {ready} of {promised} are left", frame.key)) }
 }
 

@@ -169,6 +169,12 @@ fn a_ready_pod_goes_only_while_enough_others_are_ready() {
         std::iter::once(web).chain(sets).chain(pods).collect::<Vec<_>>()
     };
     let one = || rolling(3, json!(1), json!(1));
+    let sized = |replicas: &str, pods: &[Value]| {
+        let noted = json!({"deployment.kubernetes.io/desired-replicas": replicas});
+        let mut world = world(one(), pods);
+        world[1].1 = with(set("a", 2), "/metadata/annotations", noted);
+        world
+    };
     let none = || rolling(3, json!(0), json!("10%"));
     let (p, q, r) = (pod("p", "a"), pod("q", "b"), pod("r", "b"));
     check(
@@ -211,7 +217,10 @@ fn a_ready_pod_goes_only_while_enough_others_are_ready() {
                 going(p.clone()),
                 false,
             ),
-            ("and not two", world(none(), &[p.clone(), q]), SETS, "pods", Changed, going(p.clone()), true),
+            ("and not two", world(none(), &[p.clone(), q.clone()]), SETS, "pods", Changed, going(p.clone()), true),
+            ("promised to fewer", sized("2", &[p.clone(), q.clone()]), SETS, "pods", Changed, going(p.clone()), false),
+            ("promised as much", sized("3", &[p.clone(), q.clone()]), SETS, "pods", Changed, going(p.clone()), true),
+            ("promised to more", sized("9", &[p.clone(), q.clone()]), SETS, "pods", Changed, going(p.clone()), true),
             ("by a user", world(one(), std::slice::from_ref(&p)), "kubectl", "pods", Changed, going(p.clone()), false),
             ("promises nothing", world(recreating(), std::slice::from_ref(&p)), SETS, "pods", Changed, going(p), false),
         ],

@@ -201,7 +201,7 @@ impl<'a> Play<'a> {
         outcome.violations.extend((requests.len() >= KEPT).then(|| format!("runaway: more than {KEPT} requests")));
         outcome.violations.extend(runaway.then(|| format!("runaway: more than {RUNAWAY} writes")));
         outcome.violations.extend((play.panics > 0).then(|| format!("{} panics", play.panics)));
-        outcome.violations.extend(oracle::unsafe_instants(scenario, plan, &film));
+        outcome.violations.extend(oracle::unsafe_instants(scenario, &film));
         outcome.violations.extend(oracle::two_leaders(&requests));
         if reference.is_told() {
             outcome.violations.extend(oracle::churn(scenario, &reference.counts, &recording.counts));

@@ -37,6 +37,7 @@ pub(super) async fn comes_to_its_end(
             Step::Create(object) => cluster.create(object).await,
             Step::Load(object) => cluster.load(object).map(|()| serde_json::Value::Null),
             Step::Patch(path, patch) => cluster.patch(&path, patch).await,
+            Step::Replace(path, object) => cluster.call(Method::PUT, &path, "application/json", object.to_string()).await,
             Step::Delete(path, options) => cluster.call(Method::DELETE, &path, "application/json", options.to_string()).await,
             Step::Until(what, holds) => {
                 until(cluster, film, pace, |state| holds(state)).await.map_err(|why| format!("progress: never {what} {why}"))?;

@@ -5,9 +5,10 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use steersman_controllers::{deployment, garbagecollector, replicaset};
 use steersman_perturb::rules;
-use steersman_perturb::{Churn, Scenario, Step};
+use steersman_perturb::{Scenario, Step};
+use steersman_runtime::controller::Descriptor;
 
-use crate::objects::{BLANK, config_map, count, delete, is_gone, patch, template};
+use crate::objects::{BLANK, config_map, count, delete, is_gone, patch, template, time_to_hear};
 
 const BASE: Scenario = Scenario {
     controller: "garbagecollector",
@@ -15,6 +16,12 @@ const BASE: Scenario = Scenario {
     rules: &[rules::OWNED, rules::WAITED_FOR],
     ..BLANK
 };
+
+const WORKLOADS: &[Descriptor] = &[garbagecollector::DESCRIPTOR, deployment::DESCRIPTOR, replicaset::DESCRIPTOR];
+
+/// Who has not heard yet that the owner goes takes what it owned for free, asks the API server before it adopts it, and says so, as
+/// upstream's `RecheckDeletionTimestamp` does.
+const GOING: &[&str] = &["has just been deleted"];
 
 pub(crate) fn scenarios() -> Vec<Scenario> {
     vec![
@@ -24,12 +31,14 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
         Scenario { name: "two-owners", steps: two_owners, ..BASE },
         Scenario { name: "absent-owner", steps: absent_owner, ..BASE },
         Scenario { name: "held-dependent", steps: held_dependent, ..BASE },
+        Scenario { name: "deployment", controllers: WORKLOADS, nodes: 1, steps: whole_deployment, ..BASE },
         Scenario {
-            name: "deployment",
-            controllers: &[garbagecollector::DESCRIPTOR, deployment::DESCRIPTOR, replicaset::DESCRIPTOR],
+            name: "orphan-deployment",
+            controllers: WORKLOADS,
             nodes: 1,
-            churn: Churn::UpTo(4),
-            steps: whole_deployment,
+            errors: GOING,
+            rules: &[rules::OWNED, rules::NO_SURPLUS, rules::NO_SHORTAGE, rules::SURGE],
+            steps: orphan_deployment,
             ..BASE
         },
     ]
@@ -108,12 +117,31 @@ fn held_dependent() -> Vec<Step> {
     begin.into_iter().chain([end("a", "Foreground"), marked, release, left(0)]).collect()
 }
 
-fn whole_deployment() -> Vec<Step> {
-    let web = json!({
+fn web() -> Step {
+    Step::Create(json!({
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"},
         "spec": {"replicas": 2, "selector": {"matchLabels": {"app": "web"}}, "template": template("web", "web:1")},
-    });
-    let there = Step::until("there", |state| state.all("pods").filter(|pod| rules::is_ready(pod)).count() == 2);
+    }))
+}
+
+fn two_run() -> Step {
+    Step::until("there", |state| state.all("pods").filter(|pod| rules::is_ready(pod)).count() == 2)
+}
+
+fn whole_deployment() -> Vec<Step> {
     let gone = Step::until("gone", |state| ["deployments", "replicasets", "pods"].iter().all(|plural| count(state, plural) == 0));
-    vec![Step::Create(web), there, look(), delete("deployments", "web", json!({"propagationPolicy": "Foreground"})), gone]
+    vec![web(), two_run(), look(), delete("deployments", "web", json!({"propagationPolicy": "Foreground"})), gone]
+}
+
+/// The Deployment goes and leaves its ReplicaSet behind, with pods and all; the next one takes it over as it is.
+fn orphan_deployment() -> Vec<Step> {
+    let orphan = delete("deployments", "web", json!({"propagationPolicy": "Orphan"}));
+    let owners = |set: &Value| set["metadata"]["ownerReferences"].as_array().map_or(0, Vec::len);
+    let free = Step::until("free", move |state| {
+        count(state, "deployments") == 0
+            && count(state, "replicasets") == 1
+            && state.all("replicasets").all(|set| owners(set) == 0)
+    });
+    let adopted = Step::until("adopted", move |state| state.all("replicasets").all(|set| owners(set) == 1));
+    vec![web(), two_run(), time_to_hear(), orphan, free, time_to_hear(), web(), adopted, two_run()]
 }

@@ -5,9 +5,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use steersman_controllers::{deployment, garbagecollector, namespace, replicaset};
 use steersman_perturb::rules;
-use steersman_perturb::{Churn, Scenario, Step};
+use steersman_perturb::{Scenario, Step};
 
-use crate::objects::{BLANK, config_map, count, has_condition, is_gone, path_in, template};
+use crate::objects::{BLANK, config_map, count, has_condition, is_gone, path_in, template, time_to_hear};
 
 const BASE: Scenario = Scenario {
     controller: "namespace",
@@ -23,6 +23,7 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
         Scenario { name: "empty", steps: || vec![shop("shop"), close("shop"), is_gone("namespaces", "shop")], ..BASE },
         Scenario { name: "content", steps: content, ..BASE },
         Scenario { name: "finalizers", steps: finalizers, ..BASE },
+        Scenario { name: "held", steps: held, ..BASE },
         Scenario { name: "pods", nodes: 1, steps: pods, ..BASE },
         Scenario { name: "two", steps: two, ..BASE },
         Scenario { name: "again", steps: again, ..BASE },
@@ -30,7 +31,6 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
             name: "workload",
             controllers: &[namespace::DESCRIPTOR, deployment::DESCRIPTOR, replicaset::DESCRIPTOR, garbagecollector::DESCRIPTOR],
             nodes: 1,
-            churn: Churn::UpTo(6),
             steps: workload,
             ..BASE
         },
@@ -72,6 +72,21 @@ fn finalizers() -> Vec<Step> {
     let release = Step::Patch(path_in("shop", "configmaps", "held"), json!({"metadata": {"finalizers": null}}));
     let begin = vec![shop("shop"), inside("shop", held), inside("shop", secret("a")), close("shop"), stuck];
     begin.into_iter().chain([release, is_gone("namespaces", "shop")]).collect()
+}
+
+/// Somebody else has a finalizer of the namespace, too, and takes its time: only its content goes before.
+fn held() -> Vec<Step> {
+    let finalizers = |names: &[&str]| json!({"metadata": {"name": "shop"}, "spec": {"finalizers": names}});
+    let hold = "example.com/hold";
+    let mut shop = finalizers(&["kubernetes", hold]);
+    (shop["apiVersion"], shop["kind"]) = (json!("v1"), json!("Namespace"));
+    let emptied = Step::until("emptied", move |state| {
+        let shop = state.get("namespaces", "shop");
+        shop.is_some_and(|shop| shop["spec"]["finalizers"] == json!([hold])) && state.get("configmaps", "shop/a").is_none()
+    });
+    let release = Step::Replace("/api/v1/namespaces/shop/finalize".to_owned(), finalizers(&[]));
+    let begin = vec![Step::Create(shop), inside("shop", config_map("a")), inside("shop", secret("b")), close("shop"), emptied];
+    begin.into_iter().chain([time_to_hear(), release, is_gone("namespaces", "shop")]).collect()
 }
 
 fn pods() -> Vec<Step> {

@@ -1,5 +1,7 @@
 //! What users write, and what they wait for.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use steersman_perturb::{Churn, Scenario, State, Step};
 
@@ -44,7 +46,7 @@ pub(crate) fn template(app: &str, image: &str) -> Value {
     })
 }
 
-/// A config map with owners, by name and UID.
+/// A config map that holds nothing, and that nobody owns.
 pub(crate) fn config_map(name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}})
 }
@@ -62,6 +64,11 @@ pub(crate) fn count(state: &State, plural: &str) -> usize {
 
 pub(crate) fn is_gone(plural: &'static str, key: &'static str) -> Step {
     Step::until("gone", move |state| state.get(plural, key).is_none())
+}
+
+/// Longer than anything that a plan breaks stays broken, so that everybody has heard of what was before.
+pub(crate) fn time_to_hear() -> Step {
+    Step::Sleep(Duration::from_secs(60))
 }
 
 /// Whether the condition of type `kind` has this status and reason.

@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use steersman_controllers::podgc::{self, PodGcConfig};
+use steersman_controllers::replicaset;
 use steersman_perturb::rules;
 use steersman_perturb::{Scenario, Step};
 use steersman_runtime::controller::ControllerContext;
 
-use crate::objects::{BLANK, count, delete, is_gone, patch, pod_on};
+use crate::objects::{BLANK, count, delete, is_gone, patch, path, pod_on, template, time_to_hear};
 
 const BASE: Scenario = Scenario {
     controller: "podgc",
@@ -26,6 +27,14 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
     vec![
         Scenario { name: "orphaned", steps: orphaned, ..BASE },
         Scenario { name: "node-lost", steps: node_lost, ..BASE },
+        Scenario {
+            name: "replaced",
+            controllers: &[podgc::DESCRIPTOR, replicaset::DESCRIPTOR],
+            nodes: 1,
+            rules: &[rules::HOSTED, rules::NO_SURPLUS, rules::NO_SHORTAGE],
+            steps: replaced,
+            ..BASE
+        },
         Scenario { name: "node-returns", steps: node_returns, ..BASE },
         Scenario { name: "terminated", nodes: 2, steps: terminated, ..BASE },
         Scenario { name: "out-of-service", steps: out_of_service, ..BASE },
@@ -63,6 +72,27 @@ fn node_lost() -> Vec<Step> {
     let wait = Step::Sleep(Duration::from_secs(30));
     let begin = vec![node("one"), node("two")];
     story([begin, pods_on("one", &["a", "b", "c"]), pods_on("two", &["d"]), vec![wait, lost, left(1)]])
+}
+
+/// A node is lost with two of the three pods of a ReplicaSet, which get others in their place.
+fn replaced() -> Vec<Step> {
+    let web = json!({
+        "apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "web"},
+        "spec": {"replicas": 3, "selector": {"matchLabels": {"app": "web"}}, "template": template("web", "web:1")},
+    });
+    let ready = json!({"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}});
+    let run = ["a", "b"].map(|name| Step::Patch(path("pods", name) + "/status", ready.clone()));
+    let three_run = |what| {
+        Step::until(what, |state| {
+            let ready = state.get("replicasets", "default/web").map(|web| web["status"]["readyReplicas"].clone());
+            ready.is_some_and(|ready| ready == 3) && state.all("pods").filter(|pod| rules::is_ready(pod)).count() == 3
+        })
+    };
+    let lost = Step::Delete("/api/v1/nodes/one".to_owned(), json!({}));
+    let without =
+        Step::until("without the lost", |state| ["default/a", "default/b"].iter().all(|key| state.get("pods", key).is_none()));
+    let begin = [vec![node("one")], pods_on("one", &["a", "b"]), run.to_vec(), vec![Step::Create(web), three_run("running")]];
+    story(begin.into_iter().chain([vec![time_to_hear(), lost, without, three_run("replaced")]]))
 }
 
 fn node_returns() -> Vec<Step> {

@@ -1,17 +1,25 @@
 //! The owners of pods: ReplicaSets and ReplicationControllers tell the same stories.
 
 use serde_json::{Value, json};
-use steersman_controllers::{replicaset, replicationcontroller};
+use steersman_controllers::{garbagecollector, replicaset, replicationcontroller};
 use steersman_perturb::rules::{self, is_active, is_ready};
 use steersman_perturb::{Churn, Rule, Scenario, State, Step};
+use steersman_runtime::controller::Descriptor;
 
-use crate::objects::{BLANK, delete, patch, template};
+use crate::objects::{BLANK, delete, patch, template, time_to_hear};
 
 const RULES: &[Rule] = &[rules::NO_SURPLUS, rules::NO_SHORTAGE];
 
+/// The pod that replaces the one the user killed may be under way when none is wanted any more, and is one more to remove.
+const NAMESAKE: &[Rule] = &[Rule { tolerated: 1, ..rules::NO_SURPLUS }, rules::NO_SHORTAGE];
+
+/// Who has not heard yet that the owner goes takes its pods for free ones, asks the API server before it adopts them, and says so, as
+/// upstream's `RecheckDeletionTimestamp` does.
+const GOING: &[&str] = &["has just been deleted"];
+
 /// The stories of one kind.
 macro_rules! stories {
-    ($base:expr, $kind:expr) => {
+    ($base:expr, $with_collector:expr, $kind:expr) => {
         [
             Scenario { name: "create", steps: || $kind.create(), ..$base },
             Scenario { name: "many", steps: || $kind.many(), ..$base },
@@ -21,11 +29,11 @@ macro_rules! stories {
             Scenario { name: "replace", steps: || $kind.replace(), ..$base },
             Scenario { name: "available-later", steps: || $kind.available_later(), ..$base },
             Scenario { name: "recreated", steps: || $kind.recreated(), ..$base },
-            // Not that nothing is created above what is asked for: the last answer to what was asked before may still be under way.
+            Scenario { name: "orphaned", controllers: $with_collector, errors: GOING, steps: || $kind.orphaned(), ..$base },
             Scenario {
                 name: "namesake",
-                churn: Churn::UpTo(1),
-                rules: &[rules::NO_SHORTAGE],
+                churn: Churn::Within(&[("pods", 0..=1)]),
+                rules: NAMESAKE,
                 steps: || $kind.namesake(),
                 ..$base
             },
@@ -37,11 +45,16 @@ const SETS: Scenario =
     Scenario { controller: "replicaset", controllers: &[replicaset::DESCRIPTOR], nodes: 2, rules: RULES, ..BLANK };
 const CONTROLLERS: Scenario =
     Scenario { controller: "replicationcontroller", controllers: &[replicationcontroller::DESCRIPTOR], ..SETS };
+const SETS_COLLECTED: &[Descriptor] = &[replicaset::DESCRIPTOR, garbagecollector::DESCRIPTOR];
+const CONTROLLERS_COLLECTED: &[Descriptor] = &[replicationcontroller::DESCRIPTOR, garbagecollector::DESCRIPTOR];
 
 pub(crate) fn scenarios() -> Vec<Scenario> {
-    let sets = stories!(SETS, Kind { kind: "ReplicaSet", api_version: "apps/v1", plural: "replicasets" });
-    let controllers =
-        stories!(CONTROLLERS, Kind { kind: "ReplicationController", api_version: "v1", plural: "replicationcontrollers" });
+    let sets = stories!(SETS, SETS_COLLECTED, Kind { kind: "ReplicaSet", api_version: "apps/v1", plural: "replicasets" });
+    let controllers = stories!(
+        CONTROLLERS,
+        CONTROLLERS_COLLECTED,
+        Kind { kind: "ReplicationController", api_version: "v1", plural: "replicationcontrollers" }
+    );
     sets.into_iter().chain(controllers).collect()
 }
 
@@ -122,10 +135,22 @@ impl Kind {
         vec![Step::Create(web), self.settled(3), self.to(5), self.settled(5)]
     }
 
-    /// The same name, another object: the pods of the first are adopted by nobody while it goes, and by the second afterwards.
+    /// The same name, another object: what is known of the first says nothing of the second.
     fn recreated(self) -> Vec<Step> {
-        let orphan = delete(self.plural, "web", json!({"propagationPolicy": "Background"}));
-        vec![self.starts_at(2), self.settled(2), self.to(0), self.settled(0), orphan, self.starts_at(3), self.settled(3)]
+        let end = delete(self.plural, "web", json!({"propagationPolicy": "Background"}));
+        vec![self.starts_at(2), self.settled(2), self.to(0), self.settled(0), end, self.starts_at(3), self.settled(3)]
+    }
+
+    /// The owner goes and leaves its pods behind; the next one of its name adopts them, and neither makes new ones nor removes any. The
+    /// user lets everybody hear that they are free: who has not makes others, in upstream, too.
+    fn orphaned(self) -> Vec<Step> {
+        let orphan = delete(self.plural, "web", json!({"propagationPolicy": "Orphan"}));
+        let free = Step::until("free", move |state| {
+            state.get(self.plural, "default/web").is_none() && pods(state).all(|pod| owners(pod) == 0) && pods(state).count() == 3
+        });
+        let adopted = Step::until("adopted", |state| pods(state).filter(|pod| owners(pod) == 1).count() == 3);
+        let begin = [self.starts_at(3), self.settled(3), time_to_hear(), orphan, free, time_to_hear()];
+        begin.into_iter().chain([self.starts_at(3), adopted, self.settled(3)]).collect()
     }
 
     /// A pod of ours goes, a stranger gets its name, and all of ours are to go: the stranger stays. Whether the first is replaced
@@ -149,6 +174,10 @@ impl Kind {
 /// The active pods of the application.
 fn pods(state: &State) -> impl Iterator<Item = &Value> {
     state.all("pods").filter(|pod| is_active(pod) && pod["metadata"]["labels"]["app"] == "web")
+}
+
+fn owners(pod: &Value) -> usize {
+    pod["metadata"]["ownerReferences"].as_array().map_or(0, Vec::len)
 }
 
 fn loose(name: &str) -> Value {

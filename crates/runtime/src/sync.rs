@@ -65,7 +65,7 @@ mod ordered {
         // Futures in futures need more than the default in an unoptimised build.
         config.stack_size = 0x40000;
         // Of each kind; a slow machine sees fewer orders.
-        config.max_time = Some(Duration::from_secs(6));
+        config.max_time = Some(Duration::from_secs(4));
         // Instants are those of a runtime whose clock is paused.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
         let _inside = runtime.enter();

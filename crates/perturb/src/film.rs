@@ -1,8 +1,9 @@
 //! Everything that happened in a cluster, from the server's own log, and the state after each change.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 use steersman_devcluster::DevCluster;
 use steersman_devcluster::requests::RequestRecord;
@@ -11,9 +12,20 @@ use steersman_devcluster::store::EventKind;
 /// Resources that are no part of the story: they tell of time passing.
 pub(crate) const ASIDE: &[&str] = &["events", "leases"];
 
-/// The objects at one instant, by plural resource and `namespace/name`.
+/// What was so this short a time ago may be what somebody acts on who knows all that can be known: a request is under way that was decided
+/// then, and where the server asks for it (429), the client sends it again two seconds later without asking anybody.
+const LATELY: SignedDuration = SignedDuration::from_millis(2_500);
+
+/// Plural resource and `namespace/name`.
+type Id = (Arc<str>, Arc<str>);
+
+/// The objects at one instant, and what became of them lately.
 #[derive(Debug, Clone, Default)]
-pub struct State(BTreeMap<(Arc<str>, Arc<str>), Arc<Value>>);
+pub struct State {
+    objects: BTreeMap<Id, Arc<Value>>,
+    /// What was replaced or went lately, and when.
+    former: VecDeque<(Timestamp, Id, Arc<Value>)>,
+}
 
 /// `namespace/name`, or the name of an object without a namespace.
 pub fn key_of(object: &Value) -> String {
@@ -27,7 +39,7 @@ pub fn key_of(object: &Value) -> String {
 impl State {
     /// All objects of a plural resource.
     pub fn all<'a>(&'a self, plural: &'a str) -> impl Iterator<Item = &'a Value> {
-        self.0
+        self.objects
             .range((Arc::from(plural), Arc::from(""))..)
             .take_while(move |((of, _), _)| **of == *plural)
             .map(|(_, object)| &**object)
@@ -35,20 +47,29 @@ impl State {
 
     /// The object with that `namespace/name`.
     pub fn get(&self, plural: &str, key: &str) -> Option<&Value> {
-        self.0.get(&(Arc::from(plural), Arc::from(key))).map(|object| &**object)
+        self.objects.get(&(Arc::from(plural), Arc::from(key))).map(|object| &**object)
     }
 
     /// All objects with their resources.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Value)> {
-        self.0.iter().map(|((plural, _), object)| (&**plural, &**object))
+        self.objects.iter().map(|((plural, _), object)| (&**plural, &**object))
+    }
+
+    /// The object as it is now, and as it was at any instant lately.
+    pub fn lately<'a>(&'a self, plural: &'a str, object: &'a Value) -> impl Iterator<Item = &'a Value> {
+        let is_it = |other: &&Value| other["metadata"]["uid"] == object["metadata"]["uid"];
+        let former = self.former.iter().filter(move |(_, (of, _), _)| **of == *plural).map(|(_, _, object)| &**object);
+        former.filter(is_it).chain([object])
     }
 
     pub(crate) fn apply(&mut self, frame: &Frame) {
+        while self.former.pop_front_if(|(until, ..)| until.duration_until(frame.at) > LATELY).is_some() {}
         let id = (Arc::clone(&frame.plural), Arc::clone(&frame.key));
-        match frame.happened {
-            Happened::Deleted => drop(self.0.remove(&id)),
-            Happened::Created | Happened::Changed => drop(self.0.insert(id, Arc::clone(&frame.object))),
-        }
+        let former = match frame.happened {
+            Happened::Deleted => self.objects.remove(&id),
+            Happened::Created | Happened::Changed => self.objects.insert(id.clone(), Arc::clone(&frame.object)),
+        };
+        self.former.extend(former.map(|former| (frame.at, id, former)));
     }
 }
 
@@ -68,6 +89,8 @@ pub enum Happened {
 pub struct Frame {
     /// Its revision.
     pub revision: u64,
+    /// When it was seen, which is a moment later, or at the end of a pause that the user makes.
+    pub at: Timestamp,
     /// Plural resource.
     pub plural: Arc<str>,
     /// `namespace/name`.
@@ -110,7 +133,7 @@ impl Film {
         if cluster.revision() == self.position {
             return false;
         }
-        let taken = self.frames.len();
+        let (taken, now) = (self.frames.len(), cluster.clock().now());
         let changes = cluster.changes(self.position).expect("a story is shorter than the history of the server");
         for (plural, event) in changes {
             self.position = event.revision;
@@ -120,12 +143,13 @@ impl Film {
             let id: (Arc<str>, Arc<str>) = (Arc::from(plural), Arc::clone(&event.object().key));
             let frame = Frame {
                 revision: event.revision,
+                at: now,
                 happened: match event.kind {
                     EventKind::Added => Happened::Created,
                     EventKind::Modified => Happened::Changed,
                     EventKind::Deleted => Happened::Deleted,
                 },
-                before: self.state.0.get(&id).cloned(),
+                before: self.state.objects.get(&id).cloned(),
                 object: Arc::new(event.object().to_value()),
                 by: String::new(),
                 plural: id.0,

@@ -192,6 +192,7 @@ mod tests {
             let object = json!({"metadata": {"name": name, "uid": uid, "ownerReferences": owners}});
             Frame {
                 revision: 1,
+                at: Timestamp::UNIX_EPOCH,
                 plural: "configmaps".into(),
                 key: name.into(),
                 happened: Happened::Created,

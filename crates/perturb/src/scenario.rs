@@ -52,8 +52,6 @@ pub enum Churn {
 pub struct Rule {
     /// What it says.
     pub name: &'static str,
-    /// At how many instants of a run it need not hold. Not 0 only where a story says so, with the reason.
-    pub tolerated: usize,
     /// Looks at one change and the state after it; an error says what is wrong.
     pub check: fn(&State, &Frame) -> Result<(), String>,
 }

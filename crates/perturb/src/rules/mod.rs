@@ -5,27 +5,24 @@ use serde_json::Value;
 use crate::film::{Frame, Happened, State};
 use crate::scenario::Rule;
 
-/// What holds whatever a plan breaks, without exception.
-const STRICT: Rule = Rule { name: "", tolerated: 0, check: |_, _| Ok(()) };
-
 /// Nobody has more pods than it asks for.
-pub const NO_SURPLUS: Rule = Rule { name: "no surplus pod is created", check: no_surplus, ..STRICT };
+pub const NO_SURPLUS: Rule = Rule { name: "no surplus pod is created", check: no_surplus };
 /// No pod goes that its owner still needs.
-pub const NO_SHORTAGE: Rule = Rule { name: "no needed pod is deleted", check: no_shortage, ..STRICT };
+pub const NO_SHORTAGE: Rule = Rule { name: "no needed pod is deleted", check: no_shortage };
 /// A Deployment grows no further than its surge.
-pub const SURGE: Rule = Rule { name: "a rollout stays below its surge", check: surge, ..STRICT };
+pub const SURGE: Rule = Rule { name: "a rollout stays below its surge", check: surge };
 /// A Deployment has as many ready pods as it promises.
-pub const AVAILABLE: Rule = Rule { name: "a rollout keeps its pods available", check: available, ..STRICT };
+pub const AVAILABLE: Rule = Rule { name: "a rollout keeps its pods available", check: available };
 /// Pods of a new template come after the last old one has gone.
-pub const RECREATE: Rule = Rule { name: "old pods go before new ones come", check: recreate, ..STRICT };
+pub const RECREATE: Rule = Rule { name: "old pods go before new ones come", check: recreate };
 /// What has an owner that lives is not collected.
-pub const OWNED: Rule = Rule { name: "nothing with a live owner is collected", check: owned, ..STRICT };
+pub const OWNED: Rule = Rule { name: "nothing with a live owner is collected", check: owned };
 /// What is deleted in the foreground goes after what it owns.
-pub const WAITED_FOR: Rule = Rule { name: "an owner waits for its dependents", check: waited_for, ..STRICT };
+pub const WAITED_FOR: Rule = Rule { name: "an owner waits for its dependents", check: waited_for };
 /// A namespace goes last.
-pub const EMPTY: Rule = Rule { name: "a namespace is empty when it goes", check: empty, ..STRICT };
+pub const EMPTY: Rule = Rule { name: "a namespace is empty when it goes", check: empty };
 /// The pods of a node that works are left alone.
-pub const HOSTED: Rule = Rule { name: "running pods of nodes that are there stay", check: hosted, ..STRICT };
+pub const HOSTED: Rule = Rule { name: "running pods of nodes that are there stay", check: hosted };
 
 /// The kinds that own pods, with their resources and identities.
 const OWNERS: &[(&str, &str, &str)] = &[
@@ -73,6 +70,12 @@ fn replicas(object: &Value) -> usize {
     object["spec"]["replicas"].as_u64().and_then(|n| usize::try_from(n).ok()).unwrap_or(1)
 }
 
+/// The fewest and the most pods that the owner of pods has asked for lately.
+fn wanted(state: &State, owner: &Value) -> (usize, usize) {
+    let sizes = || OWNERS.iter().flat_map(|(_, plural, _)| state.lately(plural, owner)).map(replicas);
+    (sizes().min().unwrap_or(0), sizes().max().unwrap_or(0))
+}
+
 fn is_by_pod_owner(frame: &Frame) -> bool {
     OWNERS.iter().any(|(_, _, identity)| frame.is_by(identity))
 }
@@ -82,7 +85,7 @@ fn no_surplus(state: &State, frame: &Frame) -> Result<(), String> {
         return Ok(());
     }
     let Some(owner) = owner_of(state, &frame.object) else { return Ok(()) };
-    let (there, wanted) = (active_pods(state, owner), replicas(owner));
+    let (there, (_, wanted)) = (active_pods(state, owner), wanted(state, owner));
     if there <= wanted { Ok(()) } else { Err(format!("{} is number {there} of {wanted}", frame.key)) }
 }
 
@@ -92,7 +95,7 @@ fn no_shortage(state: &State, frame: &Frame) -> Result<(), String> {
         return Ok(());
     }
     let Some(owner) = owner_of(state, &frame.object).filter(|owner| !is_terminating(owner)) else { return Ok(()) };
-    let (left, wanted) = (active_pods(state, owner), replicas(owner));
+    let (left, (wanted, _)) = (active_pods(state, owner), wanted(state, owner));
     if left >= wanted { Ok(()) } else { Err(format!("{} went, {left} of {wanted} are left", frame.key)) }
 }
 
@@ -148,8 +151,9 @@ fn available(state: &State, frame: &Frame) -> Result<(), String> {
     let sets: Vec<&Value> = state.all("replicasets").filter(|rs| is_controlled_by(rs, deployment)).collect();
     let of_sets = |pod: &&Value| sets.iter().any(|set| is_controlled_by(pod, set));
     let ready = state.all("pods").filter(of_sets).filter(|pod| is_ready(pod) && is_active(pod)).count();
-    // A user who asks for more is heard a moment later: what is promised to those who go is what their set was sized for.
-    let promised = promised(deployment, replicas(deployment).min(sized_for(set, deployment)));
+    // A user who asks for more is heard a moment later: what is promised is what the set was sized for lately.
+    let sized_for = state.lately("replicasets", set).map(|set| sized_for(set, deployment)).min();
+    let promised = promised(deployment, sized_for.map_or(0, |size| size.min(replicas(deployment))));
     if ready >= promised { Ok(()) } else { Err(format!("{} went, {ready} of {promised} are left", frame.key)) }
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use serde_json::json;
 
 use super::*;
@@ -16,9 +17,14 @@ const POD_COLLECTOR: &str = "pod-garbage-collector";
 type Case = (&'static str, Vec<(&'static str, Value)>, &'static str, &'static str, Happened, Value, bool);
 
 fn put(state: &mut State, plural: &str, happened: Happened, object: Value, by: &str) -> Frame {
+    put_at(0, state, plural, happened, object, by)
+}
+
+fn put_at(second: i64, state: &mut State, plural: &str, happened: Happened, object: Value, by: &str) -> Frame {
     let key = key_of(&object);
     let frame = Frame {
         revision: 1,
+        at: Timestamp::from_second(second).unwrap(),
         plural: Arc::from(plural),
         happened,
         before: state.get(plural, &key).cloned().map(Arc::new),
@@ -135,6 +141,35 @@ fn one_pod_fewer_than_asked_for_is_a_shortage() {
             ("of an owner that goes", ending(), SETS, "pods", Changed, going(p.clone()), false),
         ],
     );
+}
+
+/// A set is sized anew, and what its controller does after that meets what was asked for until then for two seconds, and no longer.
+#[test]
+fn what_was_wanted_a_moment_ago_may_still_be_acted_on() {
+    use Happened::{Changed, Created, Deleted};
+    let of_noted =
+        |size: &str| with(set("a", 2), "/metadata/annotations", json!({"deployment.kubernetes.io/desired-replicas": size}));
+    let pods = ["p", "q"].map(|name| pod(name, "a"));
+    // (rule, the set before and after, what happens to which pod)
+    let cases = [
+        (NO_SURPLUS, set("a", 3), set("a", 1), Created, pod("r", "a")),
+        (NO_SHORTAGE, set("a", 1), set("a", 2), Deleted, pods[1].clone()),
+        (AVAILABLE, of_noted("2"), of_noted("3"), Deleted, pods[1].clone()),
+    ];
+    for (rule, before, after, happened, touched) in cases {
+        let verdict = |later: i64| {
+            let mut state = State::default();
+            let (plural, web) = rolling(3, json!(1), json!(1));
+            put(&mut state, plural, Created, web, "");
+            put(&mut state, "replicasets", Created, before.clone(), "");
+            pods.iter().for_each(|pod| drop(put(&mut state, "pods", Created, pod.clone(), "")));
+            put_at(100, &mut state, "replicasets", Changed, after.clone(), "");
+            let frame = put_at(100 + later, &mut state, "pods", happened, touched.clone(), SETS);
+            (rule.check)(&state, &frame)
+        };
+        assert_eq!(verdict(2), Ok(()), "{}", rule.name);
+        assert!(verdict(3).is_err(), "{}", rule.name);
+    }
 }
 
 #[test]

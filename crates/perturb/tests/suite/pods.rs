@@ -10,9 +10,6 @@ use crate::objects::{BLANK, delete, patch, template, time_to_hear};
 
 const RULES: &[Rule] = &[rules::NO_SURPLUS, rules::NO_SHORTAGE];
 
-/// The pod that replaces the one the user killed may be under way when none is wanted any more, and is one more to remove.
-const NAMESAKE: &[Rule] = &[Rule { tolerated: 1, ..rules::NO_SURPLUS }, rules::NO_SHORTAGE];
-
 /// Who has not heard yet that the owner goes takes its pods for free ones, asks the API server before it adopts them, and says so, as
 /// upstream's `RecheckDeletionTimestamp` does.
 const GOING: &[&str] = &["has just been deleted"];
@@ -30,10 +27,10 @@ macro_rules! stories {
             Scenario { name: "available-later", steps: || $kind.available_later(), ..$base },
             Scenario { name: "recreated", steps: || $kind.recreated(), ..$base },
             Scenario { name: "orphaned", controllers: $with_collector, errors: GOING, steps: || $kind.orphaned(), ..$base },
+            // The pod that replaces the one the user killed may be under way when none is wanted any more, and is one more to remove.
             Scenario {
                 name: "namesake",
                 churn: Churn::Within(&[("pods", 0..=1)]),
-                rules: NAMESAKE,
                 steps: || $kind.namesake(),
                 ..$base
             },

@@ -9,7 +9,7 @@ use crate::rest::{Target, Verb};
 pub struct Matcher {
     /// Verb, such as `create`.
     pub verb: Option<String>,
-    /// Plural resource, such as `pods`.
+    /// Plural resource, such as `pods`; empty for discovery.
     pub resource: Option<String>,
     /// Subresource, such as `status`; `Some("")` matches only requests for the object itself.
     pub subresource: Option<String>,
@@ -32,6 +32,12 @@ impl Matcher {
     pub fn new(verb: &str, resource: &str) -> Self {
         let subresource = Some(String::new());
         Self { verb: Some(verb.to_owned()), resource: Some(resource.to_owned()), subresource, ..Self::default() }
+    }
+
+    /// Requests for discovery documents: `/api`, `/apis` and what is below them that names no objects. In rules and logs they are a `get`
+    /// of no resource, with the path as the name.
+    pub fn discovery() -> Self {
+        Self::new("get", "")
     }
 
     /// Every request that changes something.
@@ -101,11 +107,9 @@ pub(crate) struct Seen<'a> {
 
 impl fmt::Display for Seen<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.verb.as_str(), self.resource)?;
-        if !self.subresource.is_empty() {
-            write!(f, "/{}", self.subresource)?;
-        }
-        if self.name.is_empty() { Ok(()) } else { write!(f, " {}", self.name) }
+        f.write_str(self.verb.as_str())?;
+        let parts = [(" ", self.resource), ("/", self.subresource), (" ", self.name)];
+        parts.iter().filter(|(_, part)| !part.is_empty()).try_for_each(|(before, part)| write!(f, "{before}{part}"))
     }
 }
 
@@ -119,5 +123,10 @@ impl<'a> Seen<'a> {
             name: &target.name,
             client,
         }
+    }
+
+    /// A request for a discovery document.
+    pub(crate) fn discovery(path: &'a str, client: &'a str) -> Self {
+        Self { verb: Verb::Get, resource: "", subresource: "", namespace: "", name: path, client }
     }
 }

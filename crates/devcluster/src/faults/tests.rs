@@ -110,6 +110,25 @@ async fn a_rule_counts_from_the_match_it_names_and_only_clients_it_names() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn discovery_fails_like_other_requests() {
+    let cluster = cluster();
+    let faults = cluster.faults();
+    let refused = faults.reject(Matcher::discovery().nth(2), internal_error(), Some(1));
+    let reset = faults.on_request(Matcher::discovery().name("/apis/apps/v1"), RequestFault::Reset, Some(1));
+    assert!(cluster.get("/api/v1").await.is_ok());
+    assert_eq!(cluster.get("/apis").await.unwrap_err().code, 500);
+    assert!(cluster.get("/apis/apps/v1").await.is_err());
+    assert_eq!([refused, reset].map(|rule| faults.last_hit(rule).unwrap()), ["get /apis", "get /apis/apps/v1"]);
+    for fine in ["/api", "/apis", "/apis/apps", "/apis/apps/v1", "/version", MAPS] {
+        assert!(cluster.get(fine).await.is_ok(), "{fine}");
+    }
+    // What is about objects is no discovery, nor is what else the server says about itself.
+    let all = faults.reject(Matcher::discovery(), internal_error(), None);
+    assert!(cluster.get("/version").await.is_ok() && cluster.get(MAPS).await.is_ok());
+    assert_eq!(faults.hits(all), 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn answers_are_the_ones_clients_know_how_to_treat() {
     let cases = [(conflict(), 409, None), (expired(), 410, None), (throttled(7), 429, Some("7")), (internal_error(), 500, None)];
     for (status, code, retry_after) in cases {

@@ -280,7 +280,15 @@ impl Server {
             Route::NoSuchPart(target) => return Err(Status::not_found(target.resource().named(), &target.name)),
             Route::NoSuchResource => return Err(Status::no_such_resource()),
             _ if !matches!(parts.method.as_str(), "GET" | "HEAD") => return Err(Status::method_not_allowed()),
-            other => return self.about_itself(&other, parts, &query).map(Some),
+            other => {
+                if other.is_discovery() {
+                    let seen = Seen::discovery(parts.uri.path(), header(parts, &USER_AGENT));
+                    if !self.lets_through(&seen, fate).await? {
+                        return Ok(None);
+                    }
+                }
+                return self.about_itself(&other, parts, &query).map(Some);
+            }
         };
         let verb = target.verb(&parts.method, query.flag("watch").unwrap_or(false))?;
         verb.as_str().clone_into(&mut record.verb);
@@ -290,13 +298,8 @@ impl Server {
             return Err(Status::body_too_large(MAX_BODY));
         }
         let user_agent = header(parts, &USER_AGENT);
-        match self.faults.check(&Seen::request(verb, &target, user_agent)).await {
-            Verdict::Handle(then) => *fate = then,
-            Verdict::Refuse(status) => return Err(status),
-            Verdict::Ignore(then) => {
-                *fate = then;
-                return Ok(None);
-            }
+        if !self.lets_through(&Seen::request(verb, &target, user_agent), fate).await? {
+            return Ok(None);
         }
         let content_type = header(parts, &CONTENT_TYPE);
         let call = Call { target: &target, query: &query, content_type, user_agent, user, body, form };
@@ -317,6 +320,17 @@ impl Server {
         }
         answer.warnings.extend(warnings::deprecation(target.resource()).map(str::to_owned));
         Ok(Some(self.respond(&call, answer)))
+    }
+
+    /// Whether fault rules let a request be handled; an error is how they refuse it.
+    async fn lets_through(&self, seen: &Seen<'_>, fate: &mut Fate) -> Result<bool, Status> {
+        let (handled, then) = match self.faults.check(seen).await {
+            Verdict::Handle(then) => (true, then),
+            Verdict::Ignore(then) => (false, then),
+            Verdict::Refuse(status) => return Err(status),
+        };
+        *fate = then;
+        Ok(handled)
     }
 
     /// 403 unless the user may do what the request asks for.

@@ -148,6 +148,11 @@ pub enum Route {
 }
 
 impl Route {
+    /// Whether it is about what the server serves: groups, versions, resources.
+    pub(super) fn is_discovery(&self) -> bool {
+        matches!(self, Self::CoreVersions | Self::Groups | Self::Group(_) | Self::GroupVersion(..))
+    }
+
     /// Finds out what `path` is about.
     pub fn parse(registry: &Registry, path: &str) -> Self {
         let path = path.strip_prefix('/').unwrap_or(path);

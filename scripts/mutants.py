@@ -1,0 +1,83 @@
+#!/usr/bin/env python3
+"""Makes mistakes in the controllers, one at a time in a copy of the tree, and asks the perturbation suite whether it notices.
+
+    scripts/mutants.py [TEXT]     only the mistakes whose name contains TEXT
+
+A mistake is a list of replacements; a text that is not there exactly once ends the script, so that the table keeps up with the code.
+CARGO_TARGET_DIR may name a folder to build in, CARGO_ARGUMENTS options for cargo. Exits with 1 where a mistake is not noticed.
+"""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+DEPLOYMENT = "controllers/deployment"
+SETS = "controllers/replicaset"
+
+# (mistake, replacements: file, right, wrong; arguments of the suite)
+MISTAKES = [
+    (
+        "a limit of unavailable pods that is one too large",
+        [(f"{DEPLOYMENT}/limits.rs", "d.spec.replicas - max_unavailable(d)", "d.spec.replicas - max_unavailable(d) - 1")],
+        ["deployment/roll"],
+    ),
+    (
+        "Recreate does not wait for old pods",
+        [(f"{DEPLOYMENT}/recreate.rs", "pub(super) fn old_pods_running(sets: &ReplicaSets, old_pods: &[Arc<Pod>]) -> bool {",
+          "pub(super) fn old_pods_running(sets: &ReplicaSets, old_pods: &[Arc<Pod>]) -> bool {\n    if true { return false; }")],
+        ["deployment/recreate"],
+    ),
+    (
+        "pods are made and removed without regard to what is under way",
+        [
+            (f"{SETS}/sync.rs", "if self.waits_for_own_writes(key) {", "if false {"),
+            (f"{SETS}/sync.rs", "self.guard.expectations.satisfied(key) && ", ""),
+        ],
+        ["replicaset/create", "replicaset/scale"],
+    ),
+]
+
+
+def notices(tree: pathlib.Path, replacements, arguments) -> bool:
+    changed = {}
+    for name, right, wrong in replacements:
+        file = tree / name
+        text = file.read_text()
+        changed.setdefault(file, text)
+        if text.count(right) != 1:
+            sys.exit(f"{name}: {right!r} is there {text.count(right)} times")
+        file.write_text(text.replace(right, wrong))
+    options = os.environ.get("CARGO_ARGUMENTS", "").split()
+    cargo = ["cargo", "test", *options, "-p", "steersman-perturb", "--test", "suite"]
+    try:
+        # What does not build is no mistake of a controller.
+        subprocess.run([*cargo, "--no-run"], cwd=tree, check=True, stderr=subprocess.DEVNULL)
+        run = subprocess.run([*cargo, "--", *arguments], cwd=tree, capture_output=True, text=True)
+    finally:
+        for file, text in changed.items():
+            file.write_text(text)
+    for line in [line for line in run.stdout.splitlines() if "--replay" in line or line.startswith("    ")][:4]:
+        print(line[:200], file=sys.stderr)
+    return run.returncode != 0
+
+
+def main() -> int:
+    wanted = sys.argv[1] if len(sys.argv) > 1 else ""
+    missed = 0
+    with tempfile.TemporaryDirectory() as folder:
+        tree = pathlib.Path(folder) / "tree"
+        shutil.copytree(ROOT, tree, ignore=shutil.ignore_patterns("target", ".git", ".venv"))
+        for mistake, replacements, arguments in MISTAKES:
+            if wanted in mistake:
+                noticed = notices(tree, replacements, arguments)
+                missed += not noticed
+                print(f"{'noticed' if noticed else 'MISSED '}  {mistake}", flush=True)
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

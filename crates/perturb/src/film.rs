@@ -63,7 +63,9 @@ impl State {
     }
 
     pub(crate) fn apply(&mut self, frame: &Frame) {
-        while self.former.pop_front_if(|(until, ..)| until.duration_until(frame.at) > LATELY).is_some() {}
+        while self.former.front().is_some_and(|(until, ..)| until.duration_until(frame.at) > LATELY) {
+            self.former.pop_front();
+        }
         let id = (Arc::clone(&frame.plural), Arc::clone(&frame.key));
         let former = match frame.happened {
             Happened::Deleted => self.objects.remove(&id),

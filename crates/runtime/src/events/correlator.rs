@@ -67,7 +67,7 @@ pub(super) struct Correlator {
 /// Events that differ in their message alone.
 struct Group {
     /// Hashes of the different messages, fewer than [`COMBINE_FROM`].
-    messages: Vec<u128>,
+    messages: Vec<u64>,
     last: Instant,
 }
 
@@ -143,7 +143,7 @@ impl Correlator {
 
     /// Notes `message` in its group; true if the group has too many to write each on its own.
     fn joins_group(&mut self, group: u128, message: &str, now: Instant) -> bool {
-        let message = self.identity(&message);
+        let message = self.hashers[0].hash_one(message);
         let group = self.groups.get_or_insert_with(group, || Group { messages: Vec::new(), last: now });
         if now.saturating_duration_since(group.last) > COMBINE_WITHIN {
             group.messages.clear();

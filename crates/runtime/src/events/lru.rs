@@ -1,46 +1,94 @@
 //! A map that forgets what was not used for the longest time.
 
-use std::collections::{BTreeMap, HashMap};
-use std::hash::Hash;
+use std::hash::{BuildHasher, Hash, RandomState};
 
-/// At most `capacity` entries.
+use hashbrown::HashTable;
+
+/// At most `capacity` entries. They lie in one array and know their neighbours in the order of use, so an entry costs little more than
+/// its key and value.
 pub(super) struct Lru<K, V> {
     capacity: usize,
-    entries: HashMap<K, Entry<V>>,
-    /// Keys by their last use.
-    uses: BTreeMap<u64, K>,
-    clock: u64,
+    nodes: Vec<Node<K, V>>,
+    /// Positions in `nodes`, by key.
+    table: HashTable<u32>,
+    hasher: RandomState,
+    newest: u32,
+    oldest: u32,
 }
 
-struct Entry<V> {
+struct Node<K, V> {
+    key: K,
     value: V,
-    used: u64,
+    newer: u32,
+    older: u32,
 }
+
+/// No position.
+const NONE: u32 = u32::MAX;
 
 impl<K: Copy + Eq + Hash, V> Lru<K, V> {
+    /// # Panics
+    /// When `capacity` is zero or does not fit into 32 bits.
     pub(super) fn new(capacity: usize) -> Self {
-        Self { capacity, entries: HashMap::new(), uses: BTreeMap::new(), clock: 0 }
+        assert!(capacity > 0 && u32::try_from(capacity).is_ok_and(|capacity| capacity < NONE));
+        Self { capacity, nodes: Vec::new(), table: HashTable::new(), hasher: RandomState::new(), newest: NONE, oldest: NONE }
     }
 
     /// The value of `key`, made when there is none. Counts as a use.
     pub(super) fn get_or_insert_with(&mut self, key: K, make: impl FnOnce() -> V) -> &mut V {
-        self.clock += 1;
-        let used = self.clock;
-        match self.entries.get(&key) {
-            Some(entry) => {
-                self.uses.remove(&entry.used);
+        let hash = self.hasher.hash_one(key);
+        let found = self.table.find(hash, |at| self.nodes[*at as usize].key == key).copied();
+        let at = match found {
+            Some(at) => {
+                self.unlink(at);
+                at
             }
-            None if self.entries.len() >= self.capacity => {
-                if let Some((_, oldest)) = self.uses.pop_first() {
-                    self.entries.remove(&oldest);
-                }
+            None => self.insert(hash, key, make()),
+        };
+        self.link_newest(at);
+        &mut self.nodes[at as usize].value
+    }
+
+    /// Gives `key` a place, not linked yet: a new one, or that of the entry unused for longest.
+    fn insert(&mut self, hash: u64, key: K, value: V) -> u32 {
+        let node = Node { key, value, newer: NONE, older: NONE };
+        let at = if self.nodes.len() < self.capacity {
+            self.nodes.push(node);
+            (self.nodes.len() - 1) as u32
+        } else {
+            let at = self.oldest;
+            self.unlink(at);
+            let forgotten = self.hasher.hash_one(self.nodes[at as usize].key);
+            if let Ok(entry) = self.table.find_entry(forgotten, |other| *other == at) {
+                entry.remove();
             }
-            None => {}
+            self.nodes[at as usize] = node;
+            at
+        };
+        let (nodes, hasher) = (&self.nodes, &self.hasher);
+        self.table.insert_unique(hash, at, |at| hasher.hash_one(nodes[*at as usize].key));
+        at
+    }
+
+    fn unlink(&mut self, at: u32) {
+        let Node { newer, older, .. } = self.nodes[at as usize];
+        match newer {
+            NONE => self.newest = older,
+            newer => self.nodes[newer as usize].older = older,
         }
-        self.uses.insert(used, key);
-        let entry = self.entries.entry(key).or_insert_with(|| Entry { value: make(), used });
-        entry.used = used;
-        &mut entry.value
+        match older {
+            NONE => self.oldest = newer,
+            older => self.nodes[older as usize].newer = newer,
+        }
+    }
+
+    fn link_newest(&mut self, at: u32) {
+        let second = std::mem::replace(&mut self.newest, at);
+        (self.nodes[at as usize].newer, self.nodes[at as usize].older) = (NONE, second);
+        match second {
+            NONE => self.oldest = at,
+            second => self.nodes[second as usize].newer = at,
+        }
     }
 }
 
@@ -58,6 +106,29 @@ mod tests {
         for (key, expected) in [(1, 10), (4, 40), (2, 0), (1, 10), (4, 40), (3, 0)] {
             assert_eq!(*lru.get_or_insert_with(key, || 0), expected, "{key}");
         }
-        assert_eq!((lru.entries.len(), lru.uses.len()), (3, 3));
+        assert_eq!((lru.nodes.len(), lru.table.len()), (3, 3));
+    }
+
+    /// A list of keys in their order of use is the same, but slow.
+    #[test]
+    fn whatever_is_asked_for_it_is_as_a_list_would_have_it() {
+        for capacity in [1, 2, 7, 64] {
+            let (mut lru, mut list) = (Lru::new(capacity), Vec::<(u32, u32)>::new());
+            let mut key = 1_u32;
+            for now in 0..2_000 {
+                key = key.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                let asked = (key >> 16) % 96;
+                let expected = match list.iter().position(|(known, _)| *known == asked) {
+                    Some(at) => list.remove(at).1,
+                    None => now,
+                };
+                list.push((asked, expected));
+                if list.len() > capacity {
+                    list.remove(0);
+                }
+                assert_eq!(*lru.get_or_insert_with(asked, || now), expected, "{asked} at {now}, capacity {capacity}");
+            }
+            assert_eq!(lru.table.len(), list.len());
+        }
     }
 }

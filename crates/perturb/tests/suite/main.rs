@@ -15,7 +15,8 @@ use steersman_perturb::Scenario;
 /// Plans that once found a bug, or tell a controller from one without a check that no other plan of the sample misses. Each says what it is
 /// about, not which number that has by now, and fails when it is not met.
 const KNOWN: &[(&str, &str)] = &[
-    // A new leader with an old cache scaled ReplicaSets by what they had been: pods beyond the surge, or too few available.
+    // A new leader with an old cache scaled ReplicaSets by what they had been: pods beyond the surge, or too few available. These points
+    // found it at the pace of then; what fails today without the check is the controllers' test of new leaders.
     ("deployment/scale-during-roll", "failover:before:update/replicasets@web-688f86cb67#1"),
     ("deployment/scale-during-roll", "stale:update/deployments/status@web#5:2"),
     ("deployment/scale-during-roll", "stale:update/replicasets@web-688f86cb67#1:5"),

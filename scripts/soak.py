@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Ten minutes of `steersman dev` under the random actions of several users, with its memory and tasks sampled.
 
-  cargo build --release && scripts/soak.py [--minutes 10] [--warm-up 3] [--seed 1] [--users 10] [--binary target/release/steersman] [--log FILE]
+  cargo build --release && scripts/soak.py [--minutes 10] [--warm-up 3] [--seed 1] [--users 6] [--binary target/release/steersman] [--log FILE]
 
 Before that they act for some minutes, and everything is deleted, so that connections and caches are there: the tasks that are left then are
 those that must be left at the end, when everything has been deleted again. Fails when their numbers differ, when anything panicked, or when
@@ -332,7 +332,7 @@ def main():
     parser.add_argument("--minutes", type=float, default=10)
     parser.add_argument("--warm-up", type=float, default=3, help="minutes before that")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--users", type=int, default=10)
+    parser.add_argument("--users", type=int, default=6)
     parser.add_argument("--binary", default="target/release/steersman")
     parser.add_argument("--log", type=argparse.FileType("w"), default=subprocess.DEVNULL, help="what steersman dev says meanwhile")
     arguments = parser.parse_args()

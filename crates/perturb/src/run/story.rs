@@ -45,7 +45,7 @@ pub(super) async fn comes_to_its_end(
                 continue;
             }
             Step::Sleep(time) => {
-                tokio::time::sleep(time).await;
+                pass(cluster, film, time).await;
                 continue;
             }
         };
@@ -54,10 +54,10 @@ pub(super) async fn comes_to_its_end(
     if reference.is_told() {
         at_the_end(cluster, film, pace, &reference.end).await?;
     } else {
-        rest(cluster).await?;
+        rest(cluster, film).await?;
     }
     pace.reach();
-    tokio::time::sleep(AFTERMATH).await;
+    pass(cluster, film, AFTERMATH).await;
     Ok(())
 }
 
@@ -65,7 +65,7 @@ pub(super) async fn comes_to_its_end(
 pub(super) async fn stays(cluster: &DevCluster, reference: &Recording, pace: &Pace, film: &mut Film) -> Result<(), String> {
     if reference.is_told() {
         // Again: what was still under way, such as an event that came late, may have led away from the end for a moment.
-        tokio::time::sleep(SETTLE).await;
+        pass(cluster, film, SETTLE).await;
         at_the_end(cluster, film, pace, &reference.end).await?;
     }
     film.advance(cluster);
@@ -101,12 +101,21 @@ async fn until(cluster: &DevCluster, film: &mut Film, pace: &Pace, holds: impl F
     }
 }
 
+/// Lets time pass, and writes down what happens at the time when it does.
+async fn pass(cluster: &DevCluster, film: &mut Film, time: Duration) {
+    let end = Instant::now() + time;
+    while Instant::now() < end {
+        tokio::time::sleep(LOOK).await;
+        film.advance(cluster);
+    }
+}
+
 /// Waits until the manager has not written for a while.
-async fn rest(cluster: &DevCluster) -> Result<(), String> {
+async fn rest(cluster: &DevCluster, film: &mut Film) -> Result<(), String> {
     let limit = Instant::now() + PATIENCE;
     loop {
         let before = written(cluster).len();
-        tokio::time::sleep(QUIET).await;
+        pass(cluster, film, QUIET).await;
         let writes = written(cluster);
         if writes.len() == before {
             return Ok(());

@@ -26,6 +26,11 @@ MISTAKES = [
         ["deployment/roll"],
     ),
     (
+        "new pods that are not available count as if they were",
+        [(f"{DEPLOYMENT}/rolling.rs", ".saturating_sub(new_size.saturating_sub(new_available))", "")],
+        ["deployment/no-better"],
+    ),
+    (
         "Recreate does not wait for old pods",
         [(f"{DEPLOYMENT}/recreate.rs", "pub(super) fn old_pods_running(sets: &ReplicaSets, old_pods: &[Arc<Pod>]) -> bool {",
           "pub(super) fn old_pods_running(sets: &ReplicaSets, old_pods: &[Arc<Pod>]) -> bool {\n    if true { return false; }")],

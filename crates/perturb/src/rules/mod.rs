@@ -13,6 +13,9 @@ pub const NO_SHORTAGE: Rule = Rule { name: "no needed pod is deleted", check: no
 pub const SURGE: Rule = Rule { name: "a rollout stays below its surge", check: surge };
 /// A Deployment has as many ready pods as it promises.
 pub const AVAILABLE: Rule = Rule { name: "a rollout keeps its pods available", check: available };
+/// Old pods, ready or not, are there for the new ones that are not available yet: a template that works no better than the last one does
+/// not replace it.
+pub const HELD_BACK: Rule = Rule { name: "a rollout counts on available new pods only", check: held_back };
 /// Pods of a new template come after the last old one has gone.
 pub const RECREATE: Rule = Rule { name: "old pods go before new ones come", check: recreate };
 /// What has an owner that lives is not collected.
@@ -155,6 +158,37 @@ fn available(state: &State, frame: &Frame) -> Result<(), String> {
     let sized_for = state.lately("replicasets", set).map(|set| sized_for(set, deployment)).min();
     let promised = promised(deployment, sized_for.map_or(0, |size| size.min(replicas(deployment))));
     if ready >= promised { Ok(()) } else { Err(format!("{} went, {ready} of {promised} are left", frame.key)) }
+}
+
+fn held_back(state: &State, frame: &Frame) -> Result<(), String> {
+    if &*frame.plural != "replicasets" || frame.happened != Happened::Changed || !frame.is_by("deployment-controller") {
+        return Ok(());
+    }
+    let Some(deployment) = owner_of(state, &frame.object).filter(|d| is_rolling(d) && !is_terminating(d)) else { return Ok(()) };
+    let Some(before) = frame.before.as_deref() else { return Ok(()) };
+    let size = sized_for(&frame.object, deployment);
+    // Another size of the whole is shared out; that is no step of a rollout.
+    if replicas(&frame.object) >= replicas(before) || size != sized_for(before, deployment) {
+        return Ok(());
+    }
+    let sets = || state.all("replicasets").filter(|set| is_controlled_by(set, deployment));
+    let Some(newest) = sets().max_by_key(|set| revision(set)) else { return Ok(()) };
+    if newest["metadata"]["uid"] == frame.object["metadata"]["uid"] {
+        return Ok(());
+    }
+    let old: usize = sets().filter(|set| set["metadata"]["uid"] != newest["metadata"]["uid"]).map(replicas).sum();
+    let new = state.all("pods").filter(|pod| is_active(pod) && is_ready(pod) && is_controlled_by(pod, newest)).count();
+    let promised = promised(deployment, size.min(replicas(deployment)));
+    if old + new >= promised {
+        return Ok(());
+    }
+    Err(format!("{} leaves {old} old and {new} new pods of {promised}", frame.key))
+}
+
+/// The number of the roll-out that a set belongs to.
+fn revision(set: &Value) -> u64 {
+    let noted = set["metadata"]["annotations"]["deployment.kubernetes.io/revision"].as_str();
+    noted.and_then(|noted| noted.parse().ok()).unwrap_or(0)
 }
 
 fn recreate(state: &State, frame: &Frame) -> Result<(), String> {

@@ -196,6 +196,37 @@ fn a_rollout_above_its_surge_is_told_from_one_that_shrinks_towards_it() {
 }
 
 #[test]
+fn old_pods_stay_for_new_ones_that_are_not_available_yet() {
+    use Happened::Changed;
+    let revised = |set: Value, revision: &str, size: &str| {
+        let noted = json!({"deployment.kubernetes.io/revision": revision, "deployment.kubernetes.io/desired-replicas": size});
+        with(set, "/metadata/annotations", noted)
+    };
+    let (old, new) = (|replicas| revised(set("a", replicas), "1", "4"), |replicas| revised(set("b", replicas), "2", "4"));
+    // Three of four stay available.
+    let world = |sizes: (usize, usize), ready: usize| {
+        let sets = [("replicasets", old(sizes.0)), ("replicasets", new(sizes.1))];
+        let pods = (0..sizes.1).map(|nth| pod(["p", "q", "r", "s"][nth], "b")).enumerate();
+        let pods = pods.map(|(nth, pod)| ("pods", if nth < ready { pod } else { unready(pod) }));
+        std::iter::once(rolling(4, json!(1), json!(1))).chain(sets).chain(pods).collect::<Vec<_>>()
+    };
+    let shared_out = revised(set("a", 1), "1", "2");
+    check(
+        HELD_BACK,
+        [
+            ("leaves three", world((4, 1), 0), DEPLOYMENT, "replicasets", Changed, old(3), false),
+            ("leaves two and none", world((3, 2), 0), DEPLOYMENT, "replicasets", Changed, old(2), true),
+            ("leaves two and one", world((3, 2), 1), DEPLOYMENT, "replicasets", Changed, old(2), false),
+            ("all new ones are ready", world((1, 4), 4), DEPLOYMENT, "replicasets", Changed, old(0), false),
+            ("the new one shrinks", world((1, 4), 0), DEPLOYMENT, "replicasets", Changed, new(1), false),
+            ("an old one grows", world((1, 2), 0), DEPLOYMENT, "replicasets", Changed, old(2), false),
+            ("another size is shared out", world((3, 2), 0), DEPLOYMENT, "replicasets", Changed, shared_out, false),
+            ("by a user", world((3, 2), 0), "kubectl", "replicasets", Changed, old(0), false),
+        ],
+    );
+}
+
+#[test]
 fn a_ready_pod_goes_only_while_enough_others_are_ready() {
     use Happened::Changed;
     let world = |web, pods: &[Value]| {

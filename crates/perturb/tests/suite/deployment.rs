@@ -11,7 +11,8 @@ use steersman_runtime::controller::Descriptor;
 use crate::objects::{BLANK, count, has_condition, patch, template};
 
 const CONTROLLERS: &[Descriptor] = &[deployment::DESCRIPTOR, replicaset::DESCRIPTOR];
-const RULES: &[Rule] = &[rules::NO_SURPLUS, rules::NO_SHORTAGE, rules::SURGE, rules::AVAILABLE, rules::RECREATE];
+const RULES: &[Rule] =
+    &[rules::NO_SURPLUS, rules::NO_SHORTAGE, rules::SURGE, rules::AVAILABLE, rules::HELD_BACK, rules::RECREATE];
 const BASE: Scenario = Scenario { controller: "deployment", controllers: CONTROLLERS, nodes: 2, rules: RULES, ..BLANK };
 /// Who hears of a change of mind later has made all four pods of the template that nobody wants any more, where the reference makes two;
 /// who hears of the template itself later has made one, which the user waits for.
@@ -32,6 +33,7 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
         Scenario { name: "history", steps: history, ..BASE },
         Scenario { name: "adopt", steps: adopt, ..BASE },
         Scenario { name: "deadline", steps: deadline, ..BASE },
+        Scenario { name: "no-better", steps: no_better, ..BASE },
     ]
 }
 
@@ -123,11 +125,29 @@ fn adopt() -> Vec<Step> {
 }
 
 fn deadline() -> Vec<Step> {
-    let mut broken = template("web", "web:2");
+    let broken = spec(json!({"progressDeadlineSeconds": 10, "template": broken("web:2")}));
+    vec![create(3), rolled_out(), broken, given_up()]
+}
+
+/// Neither template ever works: of the old pods as many stay as the new ones lack.
+fn no_better() -> Vec<Step> {
+    let mut first = web(4);
+    (first["spec"]["template"], first["spec"]["progressDeadlineSeconds"]) = (broken("web:1"), json!(10));
+    let there = Step::until("there", |state| of_image(state, "web:1").count() == 4);
+    vec![Step::Create(first), there, spec(json!({ "template": broken("web:2") })), given_up()]
+}
+
+/// A template whose pods run and never get ready.
+fn broken(image: &str) -> Value {
+    let mut broken = template("web", image);
     broken["metadata"]["annotations"] = json!({"simulate.steersman.dev/behaviour": "never-ready"});
-    let stuck = Step::until("given up", |state| {
+    broken
+}
+
+/// The controller has tried for long enough.
+fn given_up() -> Step {
+    Step::until("given up", |state| {
         let web = state.get("deployments", "default/web");
         web.is_some_and(|web| has_condition(web, "Progressing", "False", "ProgressDeadlineExceeded"))
-    });
-    vec![create(3), rolled_out(), spec(json!({"progressDeadlineSeconds": 10, "template": broken})), stuck]
+    })
 }

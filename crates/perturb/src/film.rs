@@ -1,6 +1,6 @@
 //! Everything that happened in a cluster, from the server's own log, and the state after each change.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
@@ -91,7 +91,7 @@ pub enum Happened {
 pub struct Frame {
     /// Its revision.
     pub revision: u64,
-    /// When it was seen, which is a moment later, or at the end of a pause that the user makes.
+    /// When it was seen, which is a moment later.
     pub at: Timestamp,
     /// Plural resource.
     pub plural: Arc<str>,
@@ -161,6 +161,13 @@ impl Film {
             self.frames.push(frame);
         }
         self.frames.len() > taken
+    }
+
+    /// The API groups of all that happened after a revision.
+    pub(crate) fn groups(&self, begin: u64) -> BTreeSet<String> {
+        let story = self.frames.iter().filter(|frame| frame.revision > begin);
+        let versions = story.filter_map(|frame| frame.object["apiVersion"].as_str());
+        versions.map(|version| version.rsplit_once('/').map_or("", |(group, _)| group).to_owned()).collect()
     }
 
     /// Writes down who did what, as far as the log of requests goes back.

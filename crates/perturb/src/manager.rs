@@ -40,6 +40,8 @@ pub struct Manager {
     /// The controllers.
     work: Tasks,
     stop: CancellationToken,
+    /// Cancelled when a controller ends though nobody stopped it.
+    ended: CancellationToken,
 }
 
 impl Manager {
@@ -62,7 +64,8 @@ impl Manager {
             (controller.watches)(&context.informers);
         }
         context.informers.start(&context.tasks, &context.stop);
-        Self { context: (scenario.configure)(context), scenario, lease, work: Tasks::default(), stop: CancellationToken::new() }
+        let [stop, ended] = [(); 2].map(|()| CancellationToken::new());
+        Self { context: (scenario.configure)(context), scenario, lease, work: Tasks::default(), stop, ended }
     }
 
     /// Builds and runs the controllers; returns when they work. `since` is the revision the leadership began with.
@@ -77,8 +80,19 @@ impl Manager {
         context.informers.start(&context.tasks, &context.stop);
         context.informers.wait_synced(&context.stop).await;
         for (name, controller) in built {
-            self.work.spawn(name, controller.run(self.stop.clone()));
+            let (run, stop, ended) = (controller.run(self.stop.clone()), self.stop.clone(), self.ended.clone());
+            self.work.spawn(name, async move {
+                run.await;
+                if !stop.is_cancelled() {
+                    ended.cancel();
+                }
+            });
         }
+    }
+
+    /// Cancelled when a controller has ended by itself, upon which the process ends, too.
+    pub fn ended(&self) -> CancellationToken {
+        self.ended.clone()
     }
 
     /// From now on somebody else may lead: no write gets out any more.

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use steersman_devcluster::faults::EVERY_GROUP;
 use steersman_devcluster::requests::RequestRecord;
 
 use crate::film::{Film, Happened, State, is_write};
@@ -81,6 +82,22 @@ pub(crate) fn two_leaders(requests: &[RequestRecord]) -> Vec<String> {
     wrong
 }
 
+/// Managers ended by themselves though whoever looks for resources could find some. Upstream's namespace controller ends the process where it
+/// finds none at its start.
+pub(crate) fn ended(plan: &Plan, hit: &[String], times: usize) -> Option<String> {
+    let allowed = match plan {
+        Plan::Answer(..) if hit.iter().any(|hit| is_look(hit)) => 1,
+        Plan::Hidden(group, _) if group.0 == EVERY_GROUP => usize::MAX,
+        _ => 0,
+    };
+    (times > allowed).then(|| format!("{times} managers ended by themselves"))
+}
+
+/// Whether a request is one for discovery.
+fn is_look(hit: &str) -> bool {
+    hit.starts_with("get /api")
+}
+
 fn instance_of(user_agent: &str) -> usize {
     let number = user_agent.split_once(AGENT).and_then(|(_, rest)| rest.split_once(')'));
     number.and_then(|(number, _)| number.parse().ok()).unwrap_or(0)
@@ -115,10 +132,28 @@ const LAST_WORDS: &[Words] =
 /// each is removed once.
 const GONE: &[Words] = &[(&["pod not removed", "not found"], 3)];
 
-/// Error lines that neither the story nor the plan explains.
-pub(crate) fn unexpected(scenario: &Scenario, plan: &Plan, mut lines: Vec<String>) -> Vec<String> {
+/// An Event that is held up, and those queued behind it, may find their namespace gone; `recordEvent` calls that an error. No story has more
+/// than three that it can happen to.
+const TOO_LATE: Words = (&["server rejected event", "error=namespaces", "not found"], 3);
+
+/// Upstream's namespace controller says so, too, and ends the process.
+const NOTHING_SERVED: Words = (&["unable to get any supported resources from server"], 1);
+
+/// What cannot be discovered holds up namespaces that end. Each is tried again after 5 ms, 10 ms and so on, which is 14 times in 40 s; no story
+/// has more than two. Where nothing can be discovered, the process that starts says two things and ends, at most five times.
+const UNDISCOVERED: &[Words] = &[
+    (&["unable to retrieve the complete list of server APIs"], 32),
+    (&["service unavailable"], 32),
+    (&["unable to get any supported resources from server"], 5),
+];
+
+/// Error lines that neither the story nor the plan, which did `hit` this, explains.
+pub(crate) fn unexpected(scenario: &Scenario, plan: &Plan, hit: &[String], mut lines: Vec<String>) -> Vec<String> {
     let explanations: &[&[Words]] = match plan {
+        Plan::Answer(_, answer) if hit.iter().any(|hit| is_look(hit)) => &[words_of(*answer), &[NOTHING_SERVED]],
+        Plan::Answer(point, answer) if point.is_of("events") => &[words_of(*answer), &[TOO_LATE]],
         Plan::Answer(_, answer) => &[words_of(*answer)],
+        Plan::Hidden(..) => &[UNDISCOVERED],
         Plan::Crash(_) | Plan::Failover(..) => &[LAST_WORDS],
         Plan::Stale(..) | Plan::StaleEvent(..) => &[LAST_WORDS, GONE],
         Plan::Nothing | Plan::Event(..) | Plan::Shuffle(_) => &[],

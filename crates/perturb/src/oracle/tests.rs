@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::*;
 use crate::film::Frame;
-use crate::plan::{EventPlan, When};
+use crate::plan::{EventPlan, Point, When};
 use crate::scenario::Rule;
 
 fn frame(name: &str, happened: Happened) -> Frame {
@@ -120,24 +120,53 @@ fn an_error_is_expected_from_the_fault_that_explains_it_and_from_no_other() {
         Plan::Answer(1.into(), Answer::Internal),
         Plan::Answer(1.into(), Answer::LateTimeout),
         Plan::Shuffle(1),
+        Plan::Hidden("apps".into(), 1),
     ];
     // (line, the plans that explain it)
-    let cases: [(&str, &[usize]); 7] = [
+    let cases: [(&str, &[usize]); 9] = [
         ("sync failed error=PUT pods: Operation cannot be fulfilled: it was modified", &[6]),
         ("sync failed error=PUT pods: etcdserver: leader changed", &[7]),
         ("sync failed error=PUT pods: no answer within 30s", &[8]),
         ("sync failed error=PUT pods: not sent, leadership has ended", &[1, 2, 3, 4]),
         ("pod not removed error=DELETE pods: pods \"a\" not found", &[3, 4]),
         ("sync failed error=DELETE pods: pods \"a\" not found", &[]),
-        ("this is part of the story", &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]),
+        ("sync failed error=unable to retrieve the complete list of server APIs: apps/v1", &[10]),
+        ("unable to get any supported resources from server", &[10]),
+        ("this is part of the story", &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10]),
     ];
     let scenario = scenario(Churn::None, &["part of the story"], &[]);
     for (line, explained) in cases {
         for (at, plan) in plans.iter().enumerate() {
-            let wrong = unexpected(&scenario, plan, vec![line.to_owned()]);
+            let wrong = unexpected(&scenario, plan, &["update pods one".to_owned()], vec![line.to_owned()]);
             assert_eq!(wrong.is_empty(), explained.contains(&at), "{plan}: {wrong:?}");
         }
     }
+}
+
+#[test]
+fn a_process_may_end_where_it_could_not_discover_anything() {
+    let scenario = scenario(Churn::None, &[], &[]);
+    let (look, other) = (["get /apis".to_owned()], ["get nodes one".to_owned()]);
+    let (refused, hidden) = (Plan::Answer(1.into(), Answer::Internal), |group: &str| Plan::Hidden(group.into(), 1));
+    // (why, plan, what it hit, how often a process ended, wrong)
+    let cases = [
+        ("once, as one request was refused", refused.clone(), &look, 1, false),
+        ("twice", refused.clone(), &look, 2, true),
+        ("for another request", refused.clone(), &other, 1, true),
+        ("as long as nothing is shown", hidden("*"), &look, 4, false),
+        ("though most is shown", hidden("apps"), &look, 1, true),
+        ("for nothing", Plan::Nothing, &other, 1, true),
+        ("never", Plan::Nothing, &other, 0, false),
+    ];
+    for (why, plan, hit, times, wrong) in cases {
+        assert_eq!(ended(&plan, hit, times).is_some(), wrong, "{why}");
+    }
+    let told = [
+        "not everything could be discovered error=etcdserver: leader changed",
+        "unable to get any supported resources from server",
+    ];
+    let left = |hit| unexpected(&scenario, &refused, hit, told.map(str::to_owned).to_vec()).len();
+    assert_eq!((left(&look), left(&other)), (0, 1));
 }
 
 #[test]
@@ -148,18 +177,22 @@ fn one_fault_explains_one_error_and_not_the_next_of_the_same_kind() {
     let (late, looking) =
         ("sync failed error=LIST pods: no answer within 30s", "timed out waiting for dependency graph builder sync");
     let (refused, gone) = ("sync failed error=PUT pods: not sent, leadership has ended", "pod not removed error=\"a\" not found");
+    let unheard = "server rejected event (will not retry!) error=namespaces \"shop\" not found";
     // (plan, lines, those that are left)
     let cases = [
         (Plan::Answer(1.into(), Answer::Conflict), lines(&[conflict]), 0),
         (Plan::Answer(1.into(), Answer::Conflict), lines(&[conflict, conflict]), 1),
         (Plan::Answer(1.into(), Answer::Timeout), lines(&[late, looking]), 0),
         (Plan::Answer(1.into(), Answer::Timeout), lines(&[late, looking, late]), 1),
+        (Plan::Answer(Point::of("create", "events", 1), Answer::Timeout), lines(&[unheard, unheard, unheard]), 0),
+        (Plan::Answer(Point::of("create", "events", 1), Answer::Timeout), lines(&[unheard, unheard, unheard, unheard]), 1),
+        (Plan::Answer(1.into(), Answer::Timeout), lines(&[unheard]), 1),
         // Each of its tasks, and each pod that it still sees, once.
         (Plan::Crash(vec![(When::After, 1.into())]), lines(&[refused, refused, refused]), 0),
         (Plan::Stale(1.into(), 1), lines(&[gone, gone, gone]), 0),
         (Plan::Stale(1.into(), 1), lines(&[gone, gone, gone, gone]), 1),
     ];
     for (plan, lines, left) in cases {
-        assert_eq!(unexpected(&scenario, &plan, lines.clone()).len(), left, "{plan}: {lines:?}");
+        assert_eq!(unexpected(&scenario, &plan, &[], lines.clone()).len(), left, "{plan}: {lines:?}");
     }
 }

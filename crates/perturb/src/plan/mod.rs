@@ -8,7 +8,7 @@ use std::time::Duration;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
-use steersman_devcluster::faults::{self, EventFault, Matcher, RequestFault};
+use steersman_devcluster::faults::{self, EVERY_GROUP, EventFault, Matcher, RequestFault};
 
 use crate::manager::AGENT;
 use crate::run::Recording;
@@ -19,10 +19,20 @@ pub use point::Point;
 
 /// Requests that are answered badly, at most: most of them are the same lists and watches over and over.
 const REQUESTS: usize = 400;
+/// Events of each verb that are answered badly, at most.
+const TOLD: usize = 12;
+/// Requests for discovery from which on something is missing in it, at most.
+const LOOKS: usize = 40;
 /// Runs with random delays.
 const SHUFFLES: u64 = 40;
 /// How many changes the view of a restarted manager lags.
 const BEHIND: [usize; 4] = [1, 2, 5, 12];
+
+/// An API group in the name of a plan, where the core group is called `core`. `*` are all of them.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Group(pub(crate) String);
+
+const CORE: &str = "core";
 
 /// Around a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -50,6 +60,8 @@ pub enum Plan {
     Event(String, Point, EventPlan),
     /// A request is answered badly, or not at all.
     Answer(Point, Answer),
+    /// From this request for discovery on, and for a while, what is in this group cannot be discovered.
+    Hidden(Group, usize),
     /// Every request and event takes a random time.
     Shuffle(u64),
 }
@@ -143,10 +155,17 @@ pub(crate) fn writes() -> Matcher {
     Matcher::writes().client(AGENT).except("events").except("leases")
 }
 
-/// All requests of managers that count. Not those for discovery: a namespace controller that learns of no resource at its start ends the
-/// process, as upstream's does, and nobody starts it again here.
+/// All requests of managers that count. Events, whose number differs from run to run, are counted by themselves.
 pub(crate) fn requests() -> Matcher {
-    Matcher::default().client(AGENT).except("").except("events").except("leases")
+    Matcher::default().client(AGENT).except("events").except("leases")
+}
+
+/// How Events are written.
+pub(crate) const TELLING: [&str; 2] = ["create", "patch"];
+
+/// Those for discovery.
+pub(crate) fn looks() -> Matcher {
+    Matcher::discovery().client(AGENT)
 }
 
 /// The events of a resource that managers are told.
@@ -165,7 +184,9 @@ impl Plan {
             Self::Stale(..) => "stale view",
             Self::StaleEvent(..) => "stale view after an event",
             Self::Event(..) => "unobserved event",
+            Self::Answer(point, _) if point.is_of("events") => "untold Event",
             Self::Answer(..) => "faulty answer",
+            Self::Hidden(..) => "hidden group",
             Self::Shuffle(_) => "reordering",
         }
     }
@@ -182,7 +203,14 @@ impl Plan {
                 vec![Fault::Event(point.among(events(plural)), EventFault::Delay(Duration::ZERO), Some(1))]
             }
             Self::Event(plural, point, fault) => vec![Fault::Event(point.among(events(plural)), fault.fault(), Some(1))],
-            Self::Answer(point, answer) => vec![Fault::Request(point.among(requests()), answer.fault(), Some(1))],
+            Self::Answer(point, answer) => {
+                let all = if point.is_of("events") { Matcher::default().client(AGENT) } else { requests() };
+                vec![Fault::Request(point.among(all), answer.fault(), Some(1))]
+            }
+            // So long that whoever hides the group comes first.
+            Self::Hidden(_, nth) => {
+                vec![Fault::Request(looks().nth(*nth), RequestFault::Delay(Duration::from_millis(1)), Some(1))]
+            }
             Self::Shuffle(_) => {
                 let slow = RequestFault::DelayUpTo(Duration::from_millis(200));
                 let late =
@@ -212,8 +240,15 @@ impl Plan {
             plans.extend((1..=*count).flat_map(faults).map(|(point, fault)| Self::Event(plural.clone(), point, fault)));
             plans.extend((1..=*count).flat_map(lags).map(|(point, behind)| Self::StaleEvent(plural.clone(), point, behind)));
         }
-        let answers = |nth: usize| Answer::ALL.iter().map(move |(answer, _)| Self::Answer(Point::from(nth), *answer));
-        plans.extend(thinned(recording.requests, REQUESTS).into_iter().flat_map(answers));
+        let answers = |point: Point| Answer::ALL.iter().map(move |(answer, _)| Self::Answer(point.clone(), *answer));
+        plans.extend(thinned(recording.requests, REQUESTS).into_iter().map(Point::from).flat_map(answers));
+        for (verb, count) in TELLING.iter().zip(recording.told) {
+            let points = thinned(count, TOLD).into_iter().map(|nth| Point::of(verb, "events", nth));
+            plans.extend(points.flat_map(answers));
+        }
+        for group in recording.groups.iter().map(String::as_str).chain([EVERY_GROUP]) {
+            plans.extend(thinned(recording.looks, LOOKS).into_iter().map(|nth| Self::Hidden(Group(group.to_owned()), nth)));
+        }
         plans.extend((0..SHUFFLES).map(Self::Shuffle));
         plans
     }
@@ -223,15 +258,18 @@ impl Plan {
         if plans.len() <= limit {
             return plans;
         }
-        plans.shuffle(&mut StdRng::seed_from_u64(seed));
+        let mut random = StdRng::seed_from_u64(seed);
+        plans.shuffle(&mut random);
         let mut patterns: BTreeMap<&str, Vec<Self>> = BTreeMap::new();
         for plan in plans {
             patterns.entry(plan.pattern()).or_default().push(plan);
         }
+        let mut patterns: Vec<Vec<Self>> = patterns.into_values().collect();
+        patterns.shuffle(&mut random);
         let mut chosen = Vec::new();
         while chosen.len() < limit {
             let left = limit - chosen.len();
-            chosen.extend(patterns.values_mut().filter_map(Vec::pop).take(left));
+            chosen.extend(patterns.iter_mut().filter_map(Vec::pop).take(left));
         }
         chosen.sort();
         chosen
@@ -242,6 +280,18 @@ impl Plan {
 fn thinned(count: usize, limit: usize) -> Vec<usize> {
     let shown = count.min(limit);
     (0..shown).map(|at| 1 + at * count / shown).collect()
+}
+
+impl fmt::Display for Group {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_empty() { CORE } else { &self.0 })
+    }
+}
+
+impl From<&str> for Group {
+    fn from(text: &str) -> Self {
+        Self(if text == CORE { String::new() } else { text.to_owned() })
+    }
 }
 
 impl fmt::Display for Plan {
@@ -257,6 +307,7 @@ impl fmt::Display for Plan {
             Self::StaleEvent(plural, point, behind) => write!(f, "stale:{plural}:{point}:{behind}"),
             Self::Event(plural, point, fault) => write!(f, "event:{plural}:{point}:{}", fault.text()),
             Self::Answer(point, answer) => write!(f, "answer:{point}:{}", answer.text()),
+            Self::Hidden(group, nth) => write!(f, "hidden:{group}:{nth}"),
             Self::Shuffle(seed) => write!(f, "shuffle:{seed}"),
         }
     }
@@ -288,6 +339,7 @@ impl FromStr for Plan {
                 Ok(Self::Event(plural.to_owned(), point(nth)?, EventPlan::parse(fault).ok_or_else(unknown)?))
             }
             ["answer", nth, answer] => Ok(Self::Answer(point(nth)?, Answer::parse(answer).ok_or_else(unknown)?)),
+            ["hidden", group, nth] => Ok(Self::Hidden(group.into(), number(nth)?)),
             ["shuffle", seed] => Ok(Self::Shuffle(number(seed)? as u64)),
             _ => Err(unknown()),
         }
@@ -299,7 +351,9 @@ mod tests {
     use super::*;
 
     fn recording() -> Recording {
-        Recording { writes: 12, requests: 300, events: BTreeMap::from([("pods".to_owned(), 9)]), ..Recording::default() }
+        let groups = ["", "apps"].map(str::to_owned).into();
+        let events = BTreeMap::from([("pods".to_owned(), 9)]);
+        Recording { writes: 12, requests: 300, looks: 4, told: [3, 1], groups, events, ..Recording::default() }
     }
 
     #[test]
@@ -321,6 +375,7 @@ mod tests {
             "crash:before:0",
             "event:pods:1:eat",
             "answer:1:418",
+            "hidden:1",
             "stale:1",
             "stale:pods:1:x",
         ] {
@@ -337,7 +392,8 @@ mod tests {
         {
             assert!(plans.contains(&known), "{known}");
         }
-        assert_eq!(plans.iter().filter(|plan| plan.starts_with("answer:") && plan.ends_with(":500")).count(), REQUESTS);
+        let refused = |plan: &&String| plan.starts_with("answer:") && plan.ends_with(":500") && !plan.contains("/events#");
+        assert_eq!(plans.iter().filter(refused).count(), REQUESTS);
     }
 
     #[test]
@@ -365,7 +421,10 @@ mod tests {
         let mut patterns: Vec<_> = sample.iter().map(Plan::pattern).collect();
         patterns.sort_unstable();
         patterns.dedup();
-        assert_eq!(patterns.len(), 8);
+        assert_eq!(patterns.len(), 10);
+        // Where there is not room for all of them, each has its turn.
+        let first = |seed| Plan::sample(plans.clone(), 1, seed)[0].pattern();
+        assert_eq!((0..200).map(first).collect::<std::collections::BTreeSet<_>>().len(), 10);
         assert_eq!(Plan::sample(plans.clone(), usize::MAX, 7).len(), plans.len());
     }
 }

@@ -36,6 +36,20 @@ impl Point {
     }
 }
 
+impl Point {
+    /// The so-manyth request with this verb for objects of a resource.
+    pub(crate) fn of(verb: &str, resource: &str, nth: usize) -> Self {
+        let verb = Some((verb.to_owned(), resource.to_owned(), String::new()));
+        Self { nth, of: Some(Of { verb, name: None }) }
+    }
+
+    /// Whether it is one of those for this resource alone.
+    pub(crate) fn is_of(&self, resource: &str) -> bool {
+        let verb = self.of.as_ref().and_then(|of| of.verb.as_ref());
+        verb.is_some_and(|(_, of, _)| of == resource)
+    }
+}
+
 impl From<usize> for Point {
     /// The so-manyth of all.
     fn from(nth: usize) -> Self {

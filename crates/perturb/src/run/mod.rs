@@ -1,6 +1,6 @@
 //! One run: the story is told while the plan breaks something, and the end is judged.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
@@ -32,6 +32,10 @@ const KEPT: usize = 20_000;
 const LAG: Duration = Duration::from_secs(20);
 /// How long a process needs to come back after a crash.
 const RESTART: Duration = Duration::from_secs(1);
+/// How long it stays away when it ended by itself, as the kubelet has it the first time.
+const BACK_OFF: Duration = Duration::from_secs(10);
+/// How long a group cannot be discovered: longer than the garbage collector waits from one look to the next.
+const HIDDEN: Duration = Duration::from_secs(40);
 /// Between the end of one leadership and the start of the next.
 const TAKEOVER: Duration = Duration::from_secs(15);
 /// How long the former leader goes on beside the next one; with the time before, less than it waits for an answer that never comes.
@@ -44,6 +48,12 @@ pub struct Recording {
     pub writes: usize,
     /// All of its requests.
     pub requests: usize,
+    /// Those for discovery.
+    pub looks: usize,
+    /// Events it told of, by the verbs of [`plan::TELLING`]; they are none of the above.
+    pub told: [usize; 2],
+    /// The API groups of what the story is about.
+    pub groups: BTreeSet<String>,
     /// Events it was told, by resource.
     pub events: BTreeMap<String, usize>,
     pub(crate) end: Masked,
@@ -120,7 +130,8 @@ fn stage(scenario: &'static Scenario, plan: &Plan, reference: &Recording) -> Res
     let play = std::panic::AssertUnwindSafe(|| runtime.block_on(Play::tell(scenario, plan, reference)));
     let told = std::panic::catch_unwind(play).map_err(|_| vec!["panic in the story itself".to_owned()])?;
     let mut told = told?;
-    told.outcome.violations.extend(oracle::unexpected(scenario, plan, logs.take()));
+    let unexpected = oracle::unexpected(scenario, plan, &told.outcome.hit, logs.take());
+    told.outcome.violations.extend(unexpected);
     told.outcome.real_time = begun.elapsed();
     Ok(told)
 }
@@ -137,6 +148,8 @@ struct Play<'a> {
     leader: Option<Manager>,
     managers: usize,
     panics: usize,
+    /// How many managers ended by themselves.
+    ended: usize,
     /// Set when nothing more is to be broken.
     over: CancellationToken,
 }
@@ -169,6 +182,7 @@ impl<'a> Play<'a> {
             leader: None,
             managers: 0,
             panics: 0,
+            ended: 0,
             over: over.clone(),
         };
         let mut film = Film::default();
@@ -194,13 +208,15 @@ impl<'a> Play<'a> {
 
         let mut outcome = Outcome { virtual_time: pace.elapsed(), ..Outcome::default() };
         let (end, counts) = (masked(&film.state), oracle::counts(&film));
-        let recording = Recording { seed: reference.seed, reached: pace.into_reached(), end, counts, ..counted };
+        let (reached, groups) = (pace.into_reached(), film.groups(begin));
+        let recording = Recording { seed: reference.seed, reached, groups, end, counts, ..counted };
         outcome.met = play.met_all();
         outcome.hit = play.faults.iter().filter_map(|rule| cluster.faults().last_hit(*rule)).collect();
         outcome.violations.extend(told.err());
         outcome.violations.extend((requests.len() >= KEPT).then(|| format!("runaway: more than {KEPT} requests")));
         outcome.violations.extend(runaway.then(|| format!("runaway: more than {RUNAWAY} writes")));
         outcome.violations.extend((play.panics > 0).then(|| format!("{} panics", play.panics)));
+        outcome.violations.extend(oracle::ended(plan, &outcome.hit, play.ended));
         outcome.violations.extend(oracle::unsafe_instants(scenario, &film));
         outcome.violations.extend(oracle::two_leaders(&requests));
         if reference.is_told() {
@@ -253,7 +269,31 @@ impl<'a> Play<'a> {
                 };
                 tokio::join!(self.start(), catch_up);
             }
+            (Plan::Hidden(group, _), Some(rule)) if self.met(rule).await => {
+                let cluster = self.cluster.clone();
+                cluster.faults().hide_from_discovery(&group.0);
+                let show = async {
+                    tokio::time::sleep(HIDDEN).await;
+                    cluster.faults().show_in_discovery(&group.0);
+                };
+                tokio::join!(self.keep_running(), show);
+            }
             _ => {}
+        }
+        self.keep_running().await;
+    }
+
+    /// Starts the manager anew when it ends by itself, until the story is over.
+    async fn keep_running(&mut self) {
+        while let Some(leader) = &self.leader {
+            let ended = leader.ended();
+            if self.over.run_until_cancelled(ended.cancelled()).await.is_none() {
+                return;
+            }
+            self.ended += 1;
+            self.crash().await;
+            tokio::time::sleep(BACK_OFF).await;
+            self.start().await;
         }
         self.over.cancelled().await;
     }
@@ -319,6 +359,8 @@ async fn hold_runaway(cluster: &DevCluster, over: &CancellationToken) -> bool {
 struct Counters {
     writes: RuleId,
     requests: RuleId,
+    looks: RuleId,
+    told: [RuleId; 2],
     events: Vec<(String, RuleId)>,
 }
 
@@ -330,7 +372,9 @@ impl Counters {
             let nothing = steersman_devcluster::faults::EventFault::Delay(Duration::ZERO);
             (plural.clone(), faults.on_event(plan::events(plural), nothing, None))
         });
-        Self { writes: count(plan::writes()), requests: count(plan::requests()), events: events.collect() }
+        let [writes, requests, looks] = [plan::writes(), plan::requests(), plan::looks()].map(count);
+        let told = plan::TELLING.map(|verb| count(Matcher::new(verb, "events").client(AGENT)));
+        Self { writes, requests, looks, told, events: events.collect() }
     }
 
     /// What they have counted so far, and which watches there are to count.
@@ -340,7 +384,9 @@ impl Counters {
         let watched = watches.map(|request| &request.resource).filter(|plural| !film::ASIDE.contains(&plural.as_str()));
         let mut events: BTreeMap<String, usize> = watched.map(|plural| (plural.clone(), 0)).collect();
         events.extend(self.events.into_iter().map(|(plural, rule)| (plural, faults.hits(rule))));
-        Recording { writes: faults.hits(self.writes), requests: faults.hits(self.requests), events, ..Recording::default() }
+        let [writes, requests, looks] = [self.writes, self.requests, self.looks].map(|rule| faults.hits(rule));
+        let told = self.told.map(|rule| faults.hits(rule));
+        Recording { writes, requests, looks, told, events, ..Recording::default() }
     }
 }
 

@@ -6,7 +6,7 @@ use steersman_devcluster::DevCluster;
 use steersman_devcluster::faults::RuleId;
 use tokio::time::Instant;
 
-use super::{LAG, RESTART, Recording, TAKEOVER};
+use super::{BACK_OFF, HIDDEN, LAG, RESTART, Recording, TAKEOVER};
 use crate::manager::REQUEST_TIMEOUT;
 use crate::plan::{Answer, EventPlan, Plan};
 
@@ -81,8 +81,11 @@ fn lasts(plan: &Plan, reached: &[Duration]) -> Duration {
         Plan::Event(_, _, EventPlan::Stall) => Duration::from_secs(40),
         Plan::Event(..) => Duration::from_secs(2),
         // The story waits for the answer, and tries again a little later.
-        Plan::Answer(_, Answer::Timeout | Answer::LateTimeout) => REQUEST_TIMEOUT + Duration::from_secs(2),
-        Plan::Answer(..) => Duration::from_secs(2),
+        Plan::Answer(_, Answer::Timeout | Answer::LateTimeout) => REQUEST_TIMEOUT + BACK_OFF + anew,
+        // One for discovery may end the process.
+        Plan::Answer(..) => BACK_OFF + anew,
+        // The last try before it is shown again is followed by a long pause.
+        Plan::Hidden(..) => HIDDEN + BACK_OFF + anew,
         // One request or event after the other.
         Plan::Shuffle(_) => Duration::from_secs(30),
     }

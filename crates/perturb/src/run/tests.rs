@@ -21,6 +21,7 @@ impl Controller for Only {
     fn run(self: Box<Self>, stop: CancellationToken) -> Pin<Box<dyn Future<Output = ()> + Send>> {
         Box::pin(async move {
             stop.run_until_cancelled((self.0)(self.1)).await;
+            stop.cancelled().await;
         })
     }
 }
@@ -145,6 +146,29 @@ fn a_controller_that_forgets_what_it_did_comes_to_another_end() {
             None => assert_eq!(outcome.violations, Vec::<String>::new(), "{plan}"),
         }
     }
+}
+
+#[test]
+fn a_manager_whose_controller_ends_starts_anew_and_is_told_of() {
+    /// Ends once there is one.
+    struct Ending(ApiClient);
+
+    impl Controller for Ending {
+        fn run(self: Box<Self>, stop: CancellationToken) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+            Box::pin(async move {
+                let name = Some("made");
+                let target = Target { resource: &resource::CONFIG_MAPS, namespace: Some("default"), name, subresource: None };
+                if self.0.get(target).await.is_ok() {
+                    return stop.cancelled().await;
+                }
+                let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "made", "generateName": "made-"}});
+                self.0.create(Target { name: None, ..target }, &map).await.unwrap();
+            })
+        }
+    }
+    const ENDING: Descriptor = Descriptor { init: |context| Ok(Box::new(Ending(context.client(BASE.identity)))), ..BASE };
+    static STORY: Scenario = story(&[ENDING], made);
+    assert_eq!(record(&STORY, 0).unwrap_err(), ["1 managers ended by themselves"]);
 }
 
 #[test]

@@ -43,23 +43,6 @@ pub(super) struct ItemMeta {
     finalizers: Vec<String>,
 }
 
-/// One page of a list.
-#[derive(Debug, Deserialize)]
-#[serde(bound = "T: Deserialize<'de>")]
-pub(super) struct Page<T> {
-    #[serde(default)]
-    pub(super) metadata: PageMeta,
-    #[serde(default, deserialize_with = "nullable")]
-    pub(super) items: Vec<T>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-pub(super) struct PageMeta {
-    /// Token for the next page; empty on the last one.
-    #[serde(rename = "continue", default)]
-    pub(super) next: String,
-}
-
 /// Go writes an empty list as `null`.
 fn nullable<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(deserializer: D) -> Result<T, D::Error> {
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
@@ -183,13 +166,11 @@ mod tests {
 
     #[test]
     fn finalizers_are_counted_over_all_pages() {
-        let page = |json: &str| serde_json::from_str::<Page<Item>>(json).unwrap();
-        let first = page(r#"{"metadata":{"continue":"t"},"items":[{"metadata":{"name":"a","finalizers":["x","y"]}}]}"#);
-        assert_eq!(first.metadata.next, "t");
+        let items = |json: &str| serde_json::from_str::<Vec<Item>>(json).unwrap();
         let mut remains = Remains::default();
-        remains.count(&first.items);
-        remains.count(&page(r#"{"items":[{"metadata":{"name":"b","finalizers":["x"]}},{"metadata":{"name":"c"}}]}"#).items);
-        remains.count(&page(r#"{"metadata":{},"items":null}"#).items);
+        remains.count(&items(r#"[{"metadata":{"name":"a","finalizers":["x","y"]}}]"#));
+        remains.count(&items(r#"[{"metadata":{"name":"b","finalizers":["x"]}},{"metadata":{"name":"c"}}]"#));
+        remains.count(&[]);
         assert_eq!(remains.items, 3);
         assert_eq!(remains.finalizers, BTreeMap::from([("x".to_owned(), 2), ("y".to_owned(), 1)]));
     }

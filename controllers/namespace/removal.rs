@@ -1,29 +1,22 @@
 //! Removes the content of one type from one namespace: estimate, delete, look what is left.
 
 use jiff::Timestamp;
-use serde::Deserialize;
 use serde_json::{Value, json};
 use steersman_runtime::client::{ApiClient, ApiError, Target};
 use steersman_runtime::clock::Clock;
 use steersman_runtime::discovery::ServedResource;
+use steersman_runtime::live::{PageError, Pages};
 use steersman_runtime::resource::{self, ResourceType};
 
-use super::content::{self, Item, Page, PodItem, Remains};
-
-/// Objects per page of a list. Upstream asks for everything at once; a namespace may be larger than what we want to hold.
-const PAGE: &str = "limit=500";
+use super::content::{self, Item, PodItem, Remains};
 
 /// Why the content of one type was not removed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum RemovalError {
     #[error(transparent)]
     Request(#[from] ApiError),
-    #[error("decode {resource}: {source}")]
-    Decode {
-        resource: ResourceType,
-        #[source]
-        source: serde_json::Error,
-    },
+    #[error(transparent)]
+    List(#[from] PageError),
     #[error("unexpected items still remain in namespace: {namespace} for gvr: {gvr}")]
     Unexpected { namespace: String, gvr: String },
 }
@@ -31,7 +24,11 @@ pub(super) enum RemovalError {
 impl RemovalError {
     /// Whether the type lacks the verb, or is not there (any more): nothing of it can be left, or it cannot be removed this way.
     fn is_unsupported(&self) -> bool {
-        matches!(self, Self::Request(error) if error.is_method_not_allowed() || error.is_not_found())
+        let request = match self {
+            Self::Request(error) | Self::List(PageError::Request(error)) => error,
+            Self::List(PageError::Decode { .. }) | Self::Unexpected { .. } => return false,
+        };
+        request.is_method_not_allowed() || request.is_not_found()
     }
 }
 
@@ -75,7 +72,7 @@ impl Removal<'_> {
             return Ok(0);
         }
         let mut longest = 0;
-        let mut pages = Pages::new(self.client, &served.resource, self.namespace);
+        let mut pages = Pages::new(self.client, &served.resource, Some(self.namespace));
         while let Some(pods) = pages.next::<PodItem>().await? {
             longest = longest.max(content::longest_grace(&pods));
         }
@@ -101,13 +98,15 @@ impl Removal<'_> {
         if !served.allows("list") {
             return Ok(());
         }
-        let mut pages = Pages::new(self.metadata, &served.resource, self.namespace);
+        let mut pages = Pages::new(self.metadata, &served.resource, Some(self.namespace));
         loop {
             let items = match pages.next::<Item>().await {
                 Ok(Some(items)) => items,
                 Ok(None) => return Ok(()),
-                Err(error) if error.is_unsupported() => return Ok(()),
-                Err(error) => return Err(error),
+                Err(error) => {
+                    let error = RemovalError::from(error);
+                    return if error.is_unsupported() { Ok(()) } else { Err(error) };
+                }
             };
             for item in items {
                 let target = Target { name: Some(&item.metadata.name), ..collection(&served.resource, self.namespace) };
@@ -125,13 +124,15 @@ impl Removal<'_> {
             return Ok(None);
         }
         let mut remains = Remains::default();
-        let mut pages = Pages::new(self.metadata, &served.resource, self.namespace);
+        let mut pages = Pages::new(self.metadata, &served.resource, Some(self.namespace));
         loop {
             match pages.next::<Item>().await {
                 Ok(Some(items)) => remains.count(&items),
                 Ok(None) => return Ok(Some(remains)),
-                Err(error) if error.is_unsupported() => return Ok(None),
-                Err(error) => return Err(error),
+                Err(error) => {
+                    let error = RemovalError::from(error);
+                    return if error.is_unsupported() { Ok(None) } else { Err(error) };
+                }
             }
         }
     }
@@ -143,43 +144,4 @@ fn options() -> Value {
 
 fn collection<'a>(resource: &'a ResourceType, namespace: &'a str) -> Target<'a> {
     Target { resource, namespace: Some(namespace), name: None, subresource: None }
-}
-
-/// A consistent list, page by page.
-struct Pages<'a> {
-    client: &'a ApiClient,
-    resource: &'a ResourceType,
-    namespace: &'a str,
-    /// The query for the next page; `None` after the last.
-    query: Option<String>,
-}
-
-impl<'a> Pages<'a> {
-    fn new(client: &'a ApiClient, resource: &'a ResourceType, namespace: &'a str) -> Self {
-        Self { client, resource, namespace, query: Some(PAGE.to_owned()) }
-    }
-
-    /// The items of the next page; `None` when there is none.
-    async fn next<T: for<'de> Deserialize<'de>>(&mut self) -> Result<Option<Vec<T>>, RemovalError> {
-        let Some(query) = self.query.take() else { return Ok(None) };
-        let body = self.client.list(collection(self.resource, self.namespace), &query).await?;
-        let decode = |source| RemovalError::Decode { resource: self.resource.clone(), source };
-        let Page { metadata, items } = serde_json::from_slice(&body).map_err(decode)?;
-        if !metadata.next.is_empty() {
-            self.query = Some(format!("{PAGE}&continue={}", escaped(&metadata.next)));
-        }
-        Ok(Some(items))
-    }
-}
-
-/// `token` as a value of a query.
-fn escaped(token: &str) -> String {
-    let mut text = String::with_capacity(token.len());
-    for byte in token.bytes() {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => text.push(char::from(byte)),
-            _ => text.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    text
 }

@@ -1,11 +1,16 @@
 //! What the API server itself says, for decisions that must not rest on a cache that may be behind.
 
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
 use crate::client::{ApiClient, ApiError, Target};
 use crate::labels::Selector;
 use crate::object::{DecodeError, Identity, Meta, Object};
+use crate::resource::ResourceType;
+
+/// Objects per page of a list. Upstream's controllers ask for everything at once; there may be more than what we want to hold.
+const PAGE: &str = "limit=500";
 
 /// Why nobody can tell what there is.
 #[derive(Debug, thiserror::Error)]
@@ -69,12 +74,99 @@ struct List<'a> {
 
 /// The query that lists what `selector` matches.
 fn label_query(selector: &Selector) -> String {
-    let mut query = String::from("labelSelector=");
-    for byte in selector.to_string().bytes() {
+    format!("labelSelector={}", escaped(&selector.to_string()))
+}
+
+/// `text` as a value of a query.
+fn escaped(text: &str) -> String {
+    let mut value = String::with_capacity(text.len());
+    for byte in text.bytes() {
         match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => query.push(char::from(byte)),
-            _ => query.push_str(&format!("%{byte:02X}")),
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => value.push(char::from(byte)),
+            _ => value.push_str(&format!("%{byte:02X}")),
         }
     }
-    query
+    value
+}
+
+/// Why a page of a list is missing.
+#[derive(Debug, thiserror::Error)]
+pub enum PageError {
+    /// The API server did not send it.
+    #[error(transparent)]
+    Request(#[from] ApiError),
+    /// What it sent is no list.
+    #[error("decode {resource}: {source}")]
+    Decode {
+        /// Of what it was to be a list.
+        resource: Box<ResourceType>,
+        /// What is wrong with it.
+        source: serde_json::Error,
+    },
+}
+
+/// A consistent list of the latest state, page by page.
+pub struct Pages<'a> {
+    client: &'a ApiClient,
+    resource: &'a ResourceType,
+    namespace: Option<&'a str>,
+    /// The query for the next page; `None` after the last.
+    query: Option<String>,
+}
+
+impl<'a> Pages<'a> {
+    /// A list of everything in `namespace`, or everywhere when that is `None`.
+    pub fn new(client: &'a ApiClient, resource: &'a ResourceType, namespace: Option<&'a str>) -> Self {
+        Self { client, resource, namespace, query: Some(PAGE.to_owned()) }
+    }
+
+    /// The items of the next page; `None` when there is none.
+    pub async fn next<T: DeserializeOwned>(&mut self) -> Result<Option<Vec<T>>, PageError> {
+        let Some(query) = self.query.take() else { return Ok(None) };
+        let target = Target { resource: self.resource, namespace: self.namespace, name: None, subresource: None };
+        let body = self.client.list(target, &query).await?;
+        let decode = |source| PageError::Decode { resource: Box::new(self.resource.clone()), source };
+        let Page { metadata, items } = serde_json::from_slice(&body).map_err(decode)?;
+        if !metadata.next.is_empty() {
+            self.query = Some(format!("{PAGE}&continue={}", escaped(&metadata.next)));
+        }
+        Ok(Some(items.unwrap_or_default()))
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(bound = "T: DeserializeOwned")]
+struct Page<T> {
+    #[serde(default)]
+    metadata: PageMeta,
+    /// Go writes an empty list as `null`.
+    items: Option<Vec<T>>,
+}
+
+#[derive(Default, Deserialize)]
+struct PageMeta {
+    /// Token for the next page; empty on the last one.
+    #[serde(rename = "continue", default)]
+    next: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_may_be_the_last_and_may_be_empty() {
+        let page = |json: &str| {
+            let Page { metadata, items } = serde_json::from_str::<Page<u8>>(json).unwrap();
+            (metadata.next, items.unwrap_or_default())
+        };
+        assert_eq!(page(r#"{"metadata":{"continue":"t"},"items":[1,2]}"#), ("t".to_owned(), vec![1, 2]));
+        assert_eq!(page(r#"{"metadata":{},"items":null}"#), (String::new(), vec![]));
+        assert_eq!(page(r#"{"items":[3]}"#), (String::new(), vec![3]));
+    }
+
+    #[test]
+    fn values_of_a_query_are_escaped() {
+        assert_eq!(escaped("a in (b,c), !d_-.~=é"), "a%20in%20%28b%2Cc%29%2C%20%21d_-.~%3D%C3%A9");
+    }
 }

@@ -4,7 +4,8 @@
     scripts/mutants.py [TEXT]     only the mistakes whose name contains TEXT
 
 A mistake is a list of replacements; a text that is not there exactly once ends the script, so that the table keeps up with the code.
-CARGO_TARGET_DIR may name a folder to build in, CARGO_ARGUMENTS options for cargo. Exits with 1 where a mistake is not noticed.
+CARGO_TARGET_DIR may name a folder to build in, but not that of the project: Cargo would take the mistakes for its own code. CARGO_ARGUMENTS
+are options for cargo. Exits with 1 where a mistake is not noticed.
 """
 
 import os
@@ -29,6 +30,16 @@ MISTAKES = [
         "new pods that are not available count as if they were",
         [(f"{DEPLOYMENT}/rolling.rs", ".saturating_sub(new_size.saturating_sub(new_available))", "")],
         ["deployment/no-better"],
+    ),
+    (
+        "a new leader of roll-outs trusts its cache",
+        [(f"{DEPLOYMENT}/sync.rs", "if self.checked || reached >= self.controller.since {", "if true {")],
+        ["deployment/rollover"],
+    ),
+    (
+        "a new leader of the garbage collector trusts its caches",
+        [("controllers/garbagecollector/unseen.rs", "informer.is_synced() && informer.resource_version() < since", "false")],
+        ["garbagecollector/deployment"],
     ),
     (
         "Recreate does not wait for old pods",
@@ -71,6 +82,8 @@ def notices(tree: pathlib.Path, replacements, arguments) -> bool:
 
 
 def main() -> int:
+    if pathlib.Path(os.environ.get("CARGO_TARGET_DIR") or "elsewhere").resolve() == ROOT / "target":
+        sys.exit("CARGO_TARGET_DIR is that of the project, whose next build would have the mistakes")
     wanted = sys.argv[1] if len(sys.argv) > 1 else ""
     missed = 0
     with tempfile.TemporaryDirectory() as folder:

@@ -1,6 +1,7 @@
 //! Why a look at an object ended without a result.
 
 use steersman_runtime::client::ApiError;
+use steersman_runtime::live::PageError;
 
 use super::coordinates::Coordinates;
 
@@ -13,6 +14,12 @@ pub(super) enum SyncError {
     /// The object exists and no informer has shown it yet.
     #[error("{0} exists and was not observed yet")]
     NotObserved(Box<Coordinates>),
+    /// Our caches lack dependents of an owner that is to be let go.
+    #[error("{0} has dependents that were not observed yet")]
+    UnseenDependents(Box<Coordinates>),
+    /// Whether they do could not be found out.
+    #[error("look for dependents of {owner}: {source}")]
+    Dependents { owner: Box<Coordinates>, source: PageError },
     /// A live read failed.
     #[error("read {coordinates}: {source}")]
     Read { coordinates: Box<Coordinates>, source: ApiError },
@@ -37,7 +44,7 @@ impl SyncError {
     /// A race or a gap that time closes, not worth an error in the log.
     pub(super) fn is_expected(&self) -> bool {
         match self {
-            Self::UnknownKind { .. } | Self::NotObserved(_) => true,
+            Self::UnknownKind { .. } | Self::NotObserved(_) | Self::UnseenDependents(_) => true,
             Self::Delete { source, .. } | Self::Patch { source, .. } => source.is_conflict(),
             _ => false,
         }

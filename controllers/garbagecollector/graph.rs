@@ -223,6 +223,11 @@ impl Graph {
         self.dependents_where(key, |node| node.blocks(&key.uid))
     }
 
+    /// Whether an informer has shown `dependent` with a reference to `owner`.
+    pub(super) fn knows(&self, dependent: &Uid, owner: &Uid) -> bool {
+        self.slot(dependent).is_some_and(|slot| self.node(slot).owners.iter().any(|reference| reference.uid == *owner))
+    }
+
     /// Whether there are dependents, and whether one of them waits for its own dependents.
     pub(super) fn about_dependents(&self, uid: &Uid) -> (bool, bool) {
         let Some(node) = self.slot(uid).map(|slot| self.node(slot)) else { return (false, false) };

@@ -8,7 +8,8 @@
 //!
 //! Upstream: `pkg/controller/garbagecollector`. Differences: changes reach the graph the moment they are told, so that no owner's
 //! dependents are overlooked at a start; a 404 that is not about the object proves nothing; virtual nodes go with the last reference
-//! to them; a type that comes back is compared with what was known of it; finalizers are taken only from the UID they were put on.
+//! to them; a type that comes back is compared with what was known of it; finalizers are taken only from the UID they were put on; and
+//! a new leader looks for dependents that its caches may lack before it lets an owner go ([`unseen`]).
 
 mod absent;
 mod attempt_to_delete;
@@ -29,6 +30,7 @@ mod monitors;
 mod sync;
 #[cfg(test)]
 mod tests;
+mod unseen;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -97,6 +99,8 @@ fn collector(ctx: &ControllerContext) -> Collector {
         metadata: client.metadata_only(),
         client,
         recorder: ctx.recorder(NAME, base),
+        followed: Default::default(),
+        since: ctx.since,
     }
 }
 

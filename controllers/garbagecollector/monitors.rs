@@ -1,7 +1,7 @@
 //! Which types are watched: all that can be deleted, as discovery shows them coming and going.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use futures::future::join_all;
@@ -30,7 +30,6 @@ pub(super) struct Monitors {
     pub(super) discovery: ApiClient,
     pub(super) collector: Arc<Collector>,
     pub(super) errors: IntCounter,
-    watched: HashMap<ResourceType, MetadataInformer>,
     /// Those whose handler is in place, now or from before they were dropped.
     heard: HashSet<ResourceType>,
     tasks: Tasks,
@@ -38,8 +37,12 @@ pub(super) struct Monitors {
 
 impl Monitors {
     pub(super) fn new(informers: InformerFactory, discovery: ApiClient, collector: Arc<Collector>, errors: IntCounter) -> Self {
-        let (watched, heard, tasks) = (HashMap::new(), HashSet::new(), Tasks::default());
-        Self { informers, discovery, collector, errors, watched, heard, tasks }
+        let (heard, tasks) = (HashSet::new(), Tasks::default());
+        Self { informers, discovery, collector, errors, heard, tasks }
+    }
+
+    fn watched(&self) -> MutexGuard<'_, HashMap<ResourceType, MetadataInformer>> {
+        self.collector.followed.informers()
     }
 
     /// Follows discovery every 30 seconds until `stop`.
@@ -73,8 +76,9 @@ impl Monitors {
             wanted.extend(self.kept_despite(&discovery));
         }
         self.collector.kinds.update(&discovery);
-        let added: Vec<ResourceType> = wanted.iter().filter(|r| !self.watched.contains_key(*r)).cloned().collect();
-        let removed: Vec<ResourceType> = self.watched.keys().filter(|r| !wanted.contains(*r)).cloned().collect();
+        let watched: HashSet<ResourceType> = self.watched().keys().cloned().collect();
+        let [added, removed]: [Vec<ResourceType>; 2] =
+            [(&wanted, &watched), (&watched, &wanted)].map(|(these, those)| these.difference(those).cloned().collect());
         if added.is_empty() && removed.is_empty() {
             return;
         }
@@ -91,7 +95,8 @@ impl Monitors {
             let of = GroupVersion { group: resource.group.to_string(), version: resource.version.to_string() };
             discovery.failures.contains_key(&of)
         };
-        let kept = self.watched.iter().filter(|(resource, informer)| failed(resource) && informer.is_synced());
+        let watched = self.watched();
+        let kept = watched.iter().filter(|(resource, informer)| failed(resource) && informer.is_synced());
         kept.map(|(resource, _)| resource.clone()).collect()
     }
 
@@ -100,21 +105,26 @@ impl Monitors {
         if self.heard.insert(resource.clone()) {
             informer.add_handler(handlers::handler(Arc::clone(&self.collector), &resource));
             let collector = Arc::clone(&self.collector);
-            informer.on_rewind(move || collector.graph().absent.clear());
+            informer.on_rewind(move || {
+                collector.graph().absent.clear();
+                collector.followed.forget();
+            });
         }
         informer.start(&self.tasks, stop);
-        self.watched.insert(resource, informer);
+        self.watched().insert(resource, informer);
     }
 
     /// What the graph knows of the type stays, as nobody has said that the objects are gone.
     fn stop_one(&mut self, resource: &ResourceType) {
-        if let Some(informer) = self.watched.remove(resource) {
+        let informer = self.watched().remove(resource);
+        if let Some(informer) = informer {
             informer.stop();
         }
     }
 
     async fn wait(&self, stop: &CancellationToken) {
-        let all = join_all(self.watched.values().map(MetadataInformer::synced));
+        let watched = self.watched().clone();
+        let all = join_all(watched.values().map(MetadataInformer::synced));
         tokio::select! {
             () = stop.cancelled() => {}
             waited = tokio::time::timeout(SYNC_LIMIT, all) => {
@@ -122,7 +132,7 @@ impl Monitors {
                     return tracing::info!("synced garbage collector");
                 }
                 let late: Vec<String> =
-                    self.watched.iter().filter(|(_, informer)| !informer.is_synced()).map(|(r, _)| r.to_string()).collect();
+                    watched.iter().filter(|(_, informer)| !informer.is_synced()).map(|(r, _)| r.to_string()).collect();
                 tracing::error!(resources = late.join(", "), "timed out waiting for dependency graph builder sync during GC sync");
                 self.errors.inc();
             }
@@ -198,11 +208,11 @@ mod tests {
         }
 
         fn is_watched(&self, plural: &str) -> bool {
-            self.monitors.watched.keys().any(|resource| resource.to_string() == plural)
+            self.monitors.watched().keys().any(|resource| resource.to_string() == plural)
         }
 
         fn is_synced(&self, plural: &str) -> bool {
-            self.monitors.watched.iter().any(|(resource, informer)| resource.to_string() == plural && informer.is_synced())
+            self.monitors.watched().iter().any(|(resource, informer)| resource.to_string() == plural && informer.is_synced())
         }
 
         /// Syncs, and says how many errors that counted.
@@ -252,11 +262,11 @@ mod tests {
     async fn without_any_discovery_everything_stays_as_it_is() {
         let mut stage = Stage::new().await;
         stage.sync().await;
-        let before = stage.monitors.watched.len();
+        let before = stage.monitors.watched().len();
         assert!(before > 10 && stage.is_synced("pods"));
         stage.world.cluster.faults().hide_from_discovery(EVERY_GROUP);
         assert_eq!(stage.sync().await, 1);
-        assert_eq!(stage.monitors.watched.len(), before);
+        assert_eq!(stage.monitors.watched().len(), before);
         assert!(stage.monitors.collector.kinds.resource("v1", "Pod").is_some());
         stage.world.cluster.faults().show_in_discovery(EVERY_GROUP);
         assert_eq!(stage.sync().await, 0);

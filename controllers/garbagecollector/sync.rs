@@ -26,6 +26,7 @@ use super::foreground::{self, Step};
 use super::graph::{Effects, Graph, NodeKey, NodeView};
 use super::kinds::Kinds;
 use super::live::{self, Live, Policy};
+use super::unseen::Followed;
 
 /// How often a finalizer is taken away before a conflict counts as a failure, and the pause after the first.
 const FINALIZER_TRIES: usize = 4;
@@ -43,6 +44,9 @@ pub(super) struct Collector {
     pub(super) metadata: ApiClient,
     pub(super) client: ApiClient,
     pub(super) recorder: EventRecorder,
+    pub(super) followed: Followed,
+    /// The revision our leadership began with.
+    pub(super) since: u64,
 }
 
 /// Works on the queue of objects that may have to go.
@@ -59,7 +63,7 @@ impl Syncer<NodeKey> for Deleting {
     }
 
     fn retry(&self, error: &SyncError, _failures: u32) -> Retry {
-        if error.is_expected() { Retry::Quietly } else { Retry::BackOff }
+        retry(error)
     }
 }
 
@@ -69,6 +73,14 @@ impl Syncer<NodeKey> for Orphaning {
     async fn sync(&self, key: &NodeKey) -> Result<Requeue, SyncError> {
         self.0.attempt_to_orphan(key).await.map(|()| Requeue::Never)
     }
+
+    fn retry(&self, error: &SyncError, _failures: u32) -> Retry {
+        retry(error)
+    }
+}
+
+fn retry(error: &SyncError) -> Retry {
+    if error.is_expected() { Retry::Quietly } else { Retry::BackOff }
 }
 
 /// An object that can be asked for: its type is served.
@@ -217,7 +229,7 @@ impl Collector {
     async fn delete_when_dependents_are_gone(&self, node: &NodeView) -> Result<(), SyncError> {
         let blocking = self.graph().blocking_dependents(&node.key);
         match foreground::next(&blocking) {
-            Step::Finish => self.remove_finalizer(&node.coordinates, CollectorFinalizers::FOREGROUND).await,
+            Step::Finish => self.let_go(&node.coordinates, CollectorFinalizers::FOREGROUND).await,
             Step::WaitFor(dependents) => {
                 dependents.into_iter().for_each(|key| self.to_delete.add(key));
                 Ok(())
@@ -237,7 +249,7 @@ impl Collector {
         if !errors.is_empty() {
             return Err(SyncError::Orphan { owner: Box::new(node.coordinates), errors });
         }
-        self.remove_finalizer(&node.coordinates, CollectorFinalizers::ORPHAN).await
+        self.let_go(&node.coordinates, CollectorFinalizers::ORPHAN).await
     }
 
     async fn drop_references(&self, dependent: &Coordinates, owners: &[Uid]) -> Result<(), SyncError> {
@@ -321,6 +333,17 @@ impl Collector {
         };
         let Some(patch) = now.as_ref().and_then(merge) else { return Ok(()) };
         self.metadata.patch(place.target(), PatchKind::Merge, &patch).await.map(drop).map_err(failed)
+    }
+
+    /// Takes a finalizer from an owner about whose dependents everything is known and done.
+    async fn let_go(&self, owner: &Coordinates, finalizer: &str) -> Result<(), SyncError> {
+        let knows = |dependent: &Uid, owner: &Uid| self.graph().knows(dependent, owner);
+        let Self { followed, metadata, since, .. } = self;
+        match followed.lacks_dependents(metadata, &owner.namespace, &owner.uid, *since, knows).await {
+            Ok(false) => self.remove_finalizer(owner, finalizer).await,
+            Ok(true) => Err(SyncError::UnseenDependents(Box::new(owner.clone()))),
+            Err(source) => Err(SyncError::Dependents { owner: Box::new(owner.clone()), source }),
+        }
     }
 
     /// Takes a finalizer from an owner that needs it no longer.

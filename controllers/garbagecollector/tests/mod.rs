@@ -8,6 +8,7 @@ mod model;
 mod ported;
 mod races;
 mod stage;
+mod unseen;
 
 use std::time::Duration;
 

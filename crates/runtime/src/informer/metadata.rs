@@ -35,6 +35,7 @@ pub(super) trait Followed: Send + Sync {
     fn add(&self, handler: Handler);
     fn on_rewind(&self, forget: Box<dyn Fn() + Send + Sync>);
     fn synced(&self) -> watch::Receiver<bool>;
+    fn resource_version(&self) -> u64;
 }
 
 impl<T: Object> Followed for SharedInformer<T> {
@@ -55,6 +56,10 @@ impl<T: Object> Followed for SharedInformer<T> {
     fn synced(&self) -> watch::Receiver<bool> {
         self.shared.synced()
     }
+
+    fn resource_version(&self) -> u64 {
+        self.store().resource_version()
+    }
 }
 
 impl Followed for Own {
@@ -68,6 +73,10 @@ impl Followed for Own {
 
     fn synced(&self) -> watch::Receiver<bool> {
         self.synced.subscribe()
+    }
+
+    fn resource_version(&self) -> u64 {
+        self.informer.store().resource_version()
     }
 }
 
@@ -172,6 +181,11 @@ impl MetadataInformer {
     /// Whether the first state since the start is known and all handlers have heard of it.
     pub fn is_synced(&self) -> bool {
         *self.followed.synced().borrow()
+    }
+
+    /// As [`Store::resource_version`](super::Store::resource_version).
+    pub fn resource_version(&self) -> u64 {
+        self.followed.resource_version()
     }
 
     /// Waits until it is synced.

@@ -157,6 +157,7 @@ impl<O: PodOwner> Syncer for ReplicaController<O> {
             error if error.is_fenced() => Retry::Quietly,
             SyncError::Status(StatusError::Request(error)) if error.is_conflict() => Retry::Quietly,
             SyncError::Status(StatusError::Replaced(_)) => Retry::Quietly,
+            SyncError::Claim(error) if error.owner_is_gone() => Retry::Quietly,
             _ => Retry::BackOff,
         }
     }
@@ -258,7 +259,8 @@ impl<O: PodOwner> ReplicaController<O> {
     async fn confirm(&self, key: &ObjectKey, owner: &O, selector: &Selector, cached: &[Arc<Pod>]) -> Result<bool, LiveError> {
         let meta = owner.meta();
         let Live { objects, version } = live::matching::<Pod>(&self.client, &meta.namespace, selector).await?;
-        let ours = objects.into_iter().filter(|pod| pod.is_active() && pod.meta.is_controlled_by(&meta.uid));
+        // One that nobody controls will be ours: the next sync adopts it, once the cache shows it as it is.
+        let ours = objects.into_iter().filter(|pod| pod.is_active() && pod.meta.controller().is_none_or(|of| of.uid == meta.uid));
         let mut live: HashMap<Uid, u64> = ours.map(|pod| (pod.meta.uid, pod.meta.resource_version)).collect();
         self.guard.checked(key);
         // Pods adopted in this very sync are controlled by us in both, whatever the cached copy says.

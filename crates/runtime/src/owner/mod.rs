@@ -103,6 +103,12 @@ impl ClaimError {
     pub fn is_fenced(&self) -> bool {
         self.source.as_ref().is_some_and(ApiError::is_fenced)
     }
+
+    /// Whether nothing was adopted as the API server has no such owner any more, which the cache is yet to hear.
+    pub fn owner_is_gone(&self) -> bool {
+        // A candidate that is gone is no error.
+        self.source.as_ref().is_some_and(ApiError::is_object_not_found)
+    }
 }
 
 /// Claims `candidates` for `owner`: adopts and releases as [`decide`] says, with one live check of the owner before the first

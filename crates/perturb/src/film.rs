@@ -163,11 +163,19 @@ impl Film {
         self.frames.len() > taken
     }
 
+    /// The plural resources of all that happened after a revision.
+    pub(crate) fn plurals(&self, begin: u64) -> BTreeSet<String> {
+        self.since(begin).map(|frame| frame.plural.to_string()).collect()
+    }
+
     /// The API groups of all that happened after a revision.
     pub(crate) fn groups(&self, begin: u64) -> BTreeSet<String> {
-        let story = self.frames.iter().filter(|frame| frame.revision > begin);
-        let versions = story.filter_map(|frame| frame.object["apiVersion"].as_str());
+        let versions = self.since(begin).filter_map(|frame| frame.object["apiVersion"].as_str());
         versions.map(|version| version.rsplit_once('/').map_or("", |(group, _)| group).to_owned()).collect()
+    }
+
+    fn since(&self, begin: u64) -> impl Iterator<Item = &Frame> {
+        self.frames.iter().filter(move |frame| frame.revision > begin)
     }
 
     /// Writes down who did what, as far as the log of requests goes back.
@@ -183,9 +191,10 @@ impl Film {
     }
 }
 
-/// The revision before the latest so many changes that belong to the story, of those after `begin`.
-pub(crate) fn before_the_latest(cluster: &DevCluster, begin: u64, changes: usize) -> u64 {
+/// The revision before the latest so many changes that belong to the story, of those after `begin` and, unless it is `None`, of one resource.
+pub(crate) fn before_the_latest(cluster: &DevCluster, begin: u64, changes: usize, of: Option<&str>) -> u64 {
     let mut story = cluster.changes(begin).expect("a story is shorter than the history of the server");
+    story.retain(|(plural, _)| of.is_none_or(|of| **plural == *of));
     // Nodes report all the time; what counts is whether they are there.
     story.retain(|(plural, event)| match &**plural {
         "nodes" => event.kind != EventKind::Modified,
@@ -221,7 +230,11 @@ mod tests {
         let last = create("Lease", "coordination.k8s.io/v1", "too").await;
         // (changes that are not shown, what is)
         for (changes, shown) in [(0, last), (1, second - 1), (2, first - 1), (9, first - 1)] {
-            assert_eq!(before_the_latest(&cluster, begin, changes), shown, "{changes}");
+            assert_eq!(before_the_latest(&cluster, begin, changes, None), shown, "{changes}");
+        }
+        let other = create("Secret", "v1", "a").await;
+        for (plural, shown) in [("configmaps", second - 1), ("secrets", other - 1), ("pods", other)] {
+            assert_eq!(before_the_latest(&cluster, begin, 1, Some(plural)), shown, "{plural}");
         }
         assert!(first > begin);
     }

@@ -155,7 +155,7 @@ pub(crate) fn unexpected(scenario: &Scenario, plan: &Plan, hit: &[String], mut l
         Plan::Answer(_, answer) => &[words_of(*answer)],
         Plan::Hidden(..) => &[UNDISCOVERED],
         Plan::Crash(_) | Plan::Failover(..) => &[LAST_WORDS],
-        Plan::Stale(..) | Plan::StaleEvent(..) => &[LAST_WORDS, GONE],
+        Plan::Stale(..) | Plan::StaleOf(..) | Plan::StaleEvent(..) => &[LAST_WORDS, GONE],
         Plan::Nothing | Plan::Event(..) | Plan::Shuffle(_) => &[],
     };
     lines.retain(|line| !scenario.errors.iter().any(|part| line.contains(part)));

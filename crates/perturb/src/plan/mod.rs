@@ -27,6 +27,8 @@ const LOOKS: usize = 40;
 const SHUFFLES: u64 = 40;
 /// How many changes the view of a restarted manager lags.
 const BEHIND: [usize; 4] = [1, 2, 5, 12];
+/// The same, where the view of one resource alone does.
+const ONE_BEHIND: [usize; 2] = [1, 3];
 
 /// An API group in the name of a plan, where the core group is called `core`. `*` are all of them.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -54,7 +56,9 @@ pub enum Plan {
     Failover(When, Point),
     /// The manager crashes after a write and starts anew with a view that lags this many changes of the story, for a while.
     Stale(Point, usize),
-    /// The same, after it was told of an event.
+    /// The same, but the view of one resource alone lags, by as many of its changes: API servers have a cache for each.
+    StaleOf(String, Point, usize),
+    /// As [`Plan::Stale`], after it was told of an event.
     StaleEvent(String, Point, usize),
     /// Something happens to an event of a watch.
     Event(String, Point, EventPlan),
@@ -182,6 +186,7 @@ impl Plan {
             Self::Crash(_) => "crash",
             Self::Failover(..) => "failover",
             Self::Stale(..) => "stale view",
+            Self::StaleOf(..) => "stale view of one resource",
             Self::StaleEvent(..) => "stale view after an event",
             Self::Event(..) => "unobserved event",
             Self::Answer(point, _) if point.is_of("events") => "untold Event",
@@ -198,7 +203,7 @@ impl Plan {
             Self::Nothing => Vec::new(),
             Self::Crash(points) => points.first().map(|(when, point)| at_write(*when, point)).unwrap_or_default(),
             Self::Failover(when, point) => at_write(*when, point),
-            Self::Stale(point, _) => at_write(When::After, point),
+            Self::Stale(point, _) | Self::StaleOf(_, point, _) => at_write(When::After, point),
             Self::StaleEvent(plural, point, _) => {
                 vec![Fault::Event(point.among(events(plural)), EventFault::Delay(Duration::ZERO), Some(1))]
             }
@@ -235,6 +240,10 @@ impl Plan {
         }));
         let lags = |nth: usize| BEHIND.map(|behind| (Point::from(nth), behind));
         plans.extend((1..=recording.writes).flat_map(lags).map(|(point, behind)| Self::Stale(point, behind)));
+        for plural in &recording.plurals {
+            let at = |nth: usize| ONE_BEHIND.map(|behind| Self::StaleOf(plural.clone(), Point::from(nth), behind));
+            plans.extend((1..=recording.writes).flat_map(at));
+        }
         for (plural, count) in &recording.events {
             let faults = |nth: usize| EventPlan::ALL.iter().map(move |(fault, _)| (Point::from(nth), *fault));
             plans.extend((1..=*count).flat_map(faults).map(|(point, fault)| Self::Event(plural.clone(), point, fault)));
@@ -304,6 +313,7 @@ impl fmt::Display for Plan {
             }
             Self::Failover(when, point) => write!(f, "failover:{}:{point}", when.text()),
             Self::Stale(point, behind) => write!(f, "stale:{point}:{behind}"),
+            Self::StaleOf(plural, point, behind) => write!(f, "lag:{plural}:{point}:{behind}"),
             Self::StaleEvent(plural, point, behind) => write!(f, "stale:{plural}:{point}:{behind}"),
             Self::Event(plural, point, fault) => write!(f, "event:{plural}:{point}:{}", fault.text()),
             Self::Answer(point, answer) => write!(f, "answer:{point}:{}", answer.text()),
@@ -334,6 +344,7 @@ impl FromStr for Plan {
             }
             ["failover", at, nth] => Ok(Self::Failover(when(at)?, point(nth)?)),
             ["stale", nth, behind] => Ok(Self::Stale(point(nth)?, number(behind)?)),
+            ["lag", plural, nth, behind] => Ok(Self::StaleOf(plural.to_owned(), point(nth)?, number(behind)?)),
             ["stale", plural, nth, behind] => Ok(Self::StaleEvent(plural.to_owned(), point(nth)?, number(behind)?)),
             ["event", plural, nth, fault] => {
                 Ok(Self::Event(plural.to_owned(), point(nth)?, EventPlan::parse(fault).ok_or_else(unknown)?))
@@ -352,8 +363,8 @@ mod tests {
 
     fn recording() -> Recording {
         let groups = ["", "apps"].map(str::to_owned).into();
-        let events = BTreeMap::from([("pods".to_owned(), 9)]);
-        Recording { writes: 12, requests: 300, looks: 4, told: [3, 1], groups, events, ..Recording::default() }
+        let (events, plurals) = (BTreeMap::from([("pods".to_owned(), 9)]), ["pods".to_owned()].into());
+        Recording { writes: 12, requests: 300, looks: 4, told: [3, 1], groups, plurals, events, ..Recording::default() }
     }
 
     #[test]
@@ -377,6 +388,7 @@ mod tests {
             "answer:1:418",
             "hidden:1",
             "stale:1",
+            "lag:1:1",
             "stale:pods:1:x",
         ] {
             assert!(wrong.parse::<Plan>().is_err(), "{wrong}");
@@ -421,10 +433,10 @@ mod tests {
         let mut patterns: Vec<_> = sample.iter().map(Plan::pattern).collect();
         patterns.sort_unstable();
         patterns.dedup();
-        assert_eq!(patterns.len(), 10);
+        assert_eq!(patterns.len(), 11);
         // Where there is not room for all of them, each has its turn.
         let first = |seed| Plan::sample(plans.clone(), 1, seed)[0].pattern();
-        assert_eq!((0..200).map(first).collect::<std::collections::BTreeSet<_>>().len(), 10);
+        assert_eq!((0..200).map(first).collect::<std::collections::BTreeSet<_>>().len(), 11);
         assert_eq!(Plan::sample(plans.clone(), usize::MAX, 7).len(), plans.len());
     }
 }

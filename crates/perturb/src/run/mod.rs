@@ -52,6 +52,8 @@ pub struct Recording {
     pub looks: usize,
     /// Events it told of, by the verbs of [`plan::TELLING`]; they are none of the above.
     pub told: [usize; 2],
+    /// The resources that the story is about.
+    pub plurals: BTreeSet<String>,
     /// The API groups of what the story is about.
     pub groups: BTreeSet<String>,
     /// Events it was told, by resource.
@@ -208,8 +210,8 @@ impl<'a> Play<'a> {
 
         let mut outcome = Outcome { virtual_time: pace.elapsed(), ..Outcome::default() };
         let (end, counts) = (masked(&film.state), oracle::counts(&film));
-        let (reached, groups) = (pace.into_reached(), film.groups(begin));
-        let recording = Recording { seed: reference.seed, reached, groups, end, counts, ..counted };
+        let (reached, plurals, groups) = (pace.into_reached(), film.plurals(begin), film.groups(begin));
+        let recording = Recording { seed: reference.seed, reached, plurals, groups, end, counts, ..counted };
         outcome.met = play.met_all();
         outcome.hit = play.faults.iter().filter_map(|rule| cluster.faults().last_hit(*rule)).collect();
         outcome.violations.extend(told.err());
@@ -258,10 +260,14 @@ impl<'a> Play<'a> {
                     self.panics += former.crash().await;
                 }
             }
-            (Plan::Stale(_, behind) | Plan::StaleEvent(_, _, behind), Some(rule)) if self.met(rule).await => {
+            (Plan::Stale(_, behind) | Plan::StaleEvent(_, _, behind) | Plan::StaleOf(_, _, behind), Some(rule))
+                if self.met(rule).await =>
+            {
                 self.crash().await;
-                let revision = film::before_the_latest(&self.cluster, self.begin, *behind);
-                let view = self.cluster.faults().hold_view(Matcher::default().client(AGENT), revision);
+                let of = if let Plan::StaleOf(plural, ..) = self.plan { Some(plural.as_str()) } else { None };
+                let revision = film::before_the_latest(&self.cluster, self.begin, *behind, of);
+                let late = Matcher { resource: of.map(str::to_owned), ..Matcher::default() }.client(AGENT);
+                let view = self.cluster.faults().hold_view(late, revision);
                 let cluster = self.cluster.clone();
                 let catch_up = async {
                     tokio::time::sleep(LAG).await;

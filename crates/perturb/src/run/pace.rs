@@ -77,7 +77,7 @@ fn lasts(plan: &Plan, reached: &[Duration]) -> Duration {
         Plan::Nothing => Duration::ZERO,
         Plan::Crash(points) => points.iter().map(|_| RESTART + anew).sum(),
         Plan::Failover(..) => TAKEOVER + anew,
-        Plan::Stale(..) | Plan::StaleEvent(..) => RESTART + LAG + anew,
+        Plan::Stale(..) | Plan::StaleOf(..) | Plan::StaleEvent(..) => RESTART + LAG + anew,
         Plan::Event(_, _, EventPlan::Stall) => Duration::from_secs(40),
         Plan::Event(..) => Duration::from_secs(2),
         // The story waits for the answer, and tries again a little later.

@@ -51,18 +51,20 @@ impl Lookup for Caches {
     }
 }
 
-/// Makes `own_writes` and `written` forget what a restored server does not know.
+/// Makes `own_writes`, `written` and `deleting` forget what a restored server does not know.
 pub(super) fn forget_on_rewind(
     deployments: &SharedInformer<Deployment>,
     replica_sets: &SharedInformer<ReplicaSet>,
     own_writes: &Arc<OwnWrites>,
     written: &Arc<Written>,
+    deleting: &Arc<Expectations>,
 ) {
     let forget = || {
-        let (own_writes, written) = (Arc::clone(own_writes), Arc::clone(written));
+        let (own_writes, written, deleting) = (Arc::clone(own_writes), Arc::clone(written), Arc::clone(deleting));
         move || {
             own_writes.forget_all();
             written.forget_all();
+            deleting.forget_all();
         }
     };
     deployments.on_rewind(forget());

@@ -115,7 +115,7 @@ fn build(ctx: &ControllerContext) -> Arc<DeploymentController> {
     let deleting = Arc::new(Expectations::default());
     let (own_writes, written) = (Arc::<OwnWrites>::default(), Arc::<Written>::default());
     handlers::register(&deployments, &replica_sets, &pods, &queue, &deleting);
-    handlers::forget_on_rewind(&deployments, &replica_sets, &own_writes, &written);
+    handlers::forget_on_rewind(&deployments, &replica_sets, &own_writes, &written, &deleting);
     let client = ctx.client(NAME);
     Arc::new(DeploymentController {
         caches: Caches { deployments: deployments.store(), replica_sets: replica_sets.store(), pods: pods.store() },

@@ -27,6 +27,12 @@ impl Guard {
         self.unanswered().remove(owner);
     }
 
+    /// The server's history went back: neither versions nor pods that were waited for may ever come. Who waited reads its pods first.
+    pub(super) fn rewound(&self) {
+        self.own_writes.forget_all();
+        self.expectations.forget_all().iter().for_each(|owner| self.doubt(owner));
+    }
+
     /// Notes that a write for `owner` failed. Some failures leave open whether the server did it.
     pub(super) fn failed(&self, owner: &ObjectKey, error: &ApiError) {
         let open = match error {

@@ -20,7 +20,7 @@ pub(super) fn register<O: PodOwner>(
     let handlers = Arc::new(Handlers { owners: owners.store(), queue: queue.clone(), guard: Arc::clone(guard) });
     let forget = || {
         let guard = Arc::clone(guard);
-        move || guard.own_writes.forget_all()
+        move || guard.rewound()
     };
     owners.on_rewind(forget());
     pods.on_rewind(forget());

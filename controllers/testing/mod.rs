@@ -9,6 +9,7 @@ mod golden;
 mod hands;
 pub(crate) mod pods;
 mod replay;
+mod restore;
 mod scale;
 mod staleness;
 mod takeover;

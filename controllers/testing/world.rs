@@ -3,15 +3,17 @@
 //! Each controller works as a user who may do what its descriptor says and nothing else, and so do the shared informers. A story in
 //! which any of them is denied something fails at its end.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
 use prometheus::Registry;
 use serde_json::{Value, json};
-use steersman_devcluster::DevCluster;
 use steersman_devcluster::auth::User;
+use steersman_devcluster::faults::{self, Matcher};
 use steersman_devcluster::nodes::{self, NodesConfig};
+use steersman_devcluster::{DevCluster, Snapshot};
 use steersman_runtime::client::{ApiClient, ClientMetrics, ClientSettings};
 use steersman_runtime::clock::Clock;
 use steersman_runtime::controller::{ClientFactory, ContextParts, ControllerContext, Descriptor};
@@ -19,6 +21,7 @@ use steersman_runtime::informer::InformerFactory;
 use steersman_runtime::rbac::Rule;
 use steersman_runtime::tasks::{CancellationToken, Tasks};
 use steersman_runtime::workqueue::QueueMetrics;
+use tower::Service;
 
 use super::NAMESPACE;
 
@@ -40,6 +43,8 @@ pub(crate) struct World {
     pub(crate) registry: Registry,
     pub(crate) clients: ClientFactory,
     pub(crate) clock: Clock,
+    /// Where the clients lead.
+    door: Door,
     controllers: Running,
     nodes: Running,
 }
@@ -87,21 +92,24 @@ impl World {
     fn on(cluster: DevCluster) -> Self {
         let clock = cluster.clock().clone();
         let metrics = ClientMetrics::register(&Registry::new()).unwrap();
-        let users = cluster.clone();
+        let door = Door(Arc::new(Mutex::new(cluster.clone())));
+        let users = door.clone();
         for descriptor in crate::ALL {
             allow(&cluster, descriptor.identity, descriptor.rules);
         }
         allow(&cluster, INFORMERS, &watched_by(crate::ALL));
         let clients: ClientFactory = Arc::new(move |identity: &str| {
             let is_confined = identity == INFORMERS || crate::ALL.iter().any(|descriptor| descriptor.identity == identity);
-            let base = if is_confined { users.client_as(User::new(user_name(identity), [""; 0])) } else { users.client() };
+            let user = if is_confined { User::new(user_name(identity), [""; 0]) } else { User::admin() };
+            let base = users.client_as(user);
             let user_agent = format!("kube-controller-manager/v1.36.2 (linux/amd64) kubernetes/0000000/{identity}");
             let settings = ClientSettings { user_agent, qps: 0.0, burst: 0, timeout: Duration::from_secs(30) };
             ApiClient::new(base, settings, metrics.clone())
         });
         let context = context(&clients, &clock);
         let (informers, registry) = (context.informers, context.registry);
-        Self { cluster, informers, registry, clients, clock, controllers: Running::default(), nodes: Running::default() }
+        let [controllers, nodes] = [(); 2].map(|()| Running::default());
+        Self { cluster, informers, registry, clients, clock, door, controllers, nodes }
     }
 
     /// What a controller could be built from, beside those that run.
@@ -126,6 +134,20 @@ impl World {
         let context = configure(context(&self.clients, &self.clock));
         (self.informers, self.registry) = (context.informers.clone(), context.registry.clone());
         self.controllers = run(controllers, &context).await;
+    }
+
+    /// Puts the cluster back to what it was, revisions included, as when its database is restored from a backup: watches end, and who goes on
+    /// with one is told that its revision is unknown.
+    pub(crate) fn restore(&mut self, backup: &Snapshot) {
+        let lost = std::mem::replace(&mut self.cluster, backup.fork());
+        *self.door.cluster() = self.cluster.clone();
+        let requests = lost.requests();
+        let watched: BTreeSet<&str> =
+            requests.iter().filter(|request| request.verb == "watch").map(|request| &*request.resource).collect();
+        for plural in watched {
+            self.cluster.faults().reject(Matcher::new("watch", plural), faults::expired(), Some(1));
+            lost.faults().break_watches(plural);
+        }
     }
 
     /// Creates an object from its manifest.
@@ -185,6 +207,22 @@ impl World {
         let requests = self.cluster.requests();
         let writes = requests.iter().filter(|r| is_write(&r.verb) && is_controller(&r.user_agent) && !r.path.contains("/events"));
         writes.map(|r| format!("{} {} {}", r.verb, r.path.rsplit("/default/").next().unwrap_or(&r.path), r.status)).collect()
+    }
+}
+
+/// Where clients lead: to whichever cluster there is now.
+#[derive(Clone)]
+struct Door(Arc<Mutex<DevCluster>>);
+
+impl Door {
+    fn cluster(&self) -> MutexGuard<'_, DevCluster> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn client_as(&self, user: User) -> kube::Client {
+        let door = self.clone();
+        let serve = move |request| door.cluster().service_as(user.clone()).call(request);
+        kube::Client::new(tower::service_fn(serve), "default")
     }
 }
 

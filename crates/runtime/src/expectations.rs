@@ -94,6 +94,11 @@ impl Expectations {
         self.records().remove(owner);
     }
 
+    /// Drops all records, and tells whose they were: the server's history went back, so that what was expected may never come.
+    pub fn forget_all(&self) -> Vec<ObjectKey> {
+        std::mem::take(&mut *self.records()).into_keys().collect()
+    }
+
     fn replace(&self, owner: &ObjectKey, outstanding: Outstanding) {
         let mut records = self.records();
         if outstanding.is_nothing() {

@@ -38,7 +38,7 @@ MISTAKES = [
     ),
     (
         "a new leader of the garbage collector trusts its caches",
-        [("controllers/garbagecollector/unseen.rs", "informer.is_synced() && informer.resource_version() < since", "false")],
+        [("controllers/garbagecollector/unseen.rs", "informer.is_synced() && informer.told_version() < self.since", "false")],
         ["garbagecollector/deployment"],
     ),
     (

@@ -16,6 +16,7 @@ use steersman_runtime::object::{Meta, OwnerReference, Owners, Uid};
 use super::absent::AbsentOwners;
 use super::coordinates::Coordinates;
 use super::dependents::{Dependents, Slot};
+use super::unseen::Reference;
 
 /// Names a node in the queues. When a virtual node turns out to be someone else, its key changes with it, and so does its back-off.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -223,9 +224,10 @@ impl Graph {
         self.dependents_where(key, |node| node.blocks(&key.uid))
     }
 
-    /// Whether an informer has shown `dependent` with a reference to `owner`.
-    pub(super) fn knows(&self, dependent: &Uid, owner: &Uid) -> bool {
-        self.slot(dependent).is_some_and(|slot| self.node(slot).owners.iter().any(|reference| reference.uid == *owner))
+    /// Whether an informer has shown the dependent with this reference; one that blocks is not known where it blocked nobody.
+    pub(super) fn knows(&self, Reference { dependent, owner, blocks }: Reference<'_>) -> bool {
+        let is_it = |known: &OwnerReference| known.uid == *owner && known.block_owner_deletion >= blocks;
+        self.slot(dependent).is_some_and(|slot| self.node(slot).owners.iter().any(is_it))
     }
 
     /// Whether there are dependents, and whether one of them waits for its own dependents.

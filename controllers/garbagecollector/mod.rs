@@ -45,6 +45,7 @@ use steersman_runtime::workqueue::WorkQueue;
 pub use self::config::GarbageCollectorConfig;
 use self::monitors::Monitors;
 use self::sync::{Collector, Deleting, Orphaning};
+use self::unseen::Watched;
 
 /// The garbage collector.
 pub const DESCRIPTOR: Descriptor = Descriptor {
@@ -99,8 +100,7 @@ fn collector(ctx: &ControllerContext) -> Collector {
         metadata: client.metadata_only(),
         client,
         recorder: ctx.recorder(NAME, base),
-        followed: Default::default(),
-        since: ctx.since,
+        watched: Watched::new(ctx.since),
     }
 }
 

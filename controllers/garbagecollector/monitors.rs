@@ -42,7 +42,7 @@ impl Monitors {
     }
 
     fn watched(&self) -> MutexGuard<'_, HashMap<ResourceType, MetadataInformer>> {
-        self.collector.followed.informers()
+        self.collector.watched.informers()
     }
 
     /// Follows discovery every 30 seconds until `stop`.
@@ -107,7 +107,7 @@ impl Monitors {
             let collector = Arc::clone(&self.collector);
             informer.on_rewind(move || {
                 collector.graph().absent.clear();
-                collector.followed.forget();
+                collector.watched.rewound();
             });
         }
         informer.start(&self.tasks, stop);

@@ -26,11 +26,13 @@ use super::foreground::{self, Step};
 use super::graph::{Effects, Graph, NodeKey, NodeView};
 use super::kinds::Kinds;
 use super::live::{self, Live, Policy};
-use super::unseen::Followed;
+use super::unseen::{Reference, Watched};
 
 /// How often a finalizer is taken away before a conflict counts as a failure, and the pause after the first.
 const FINALIZER_TRIES: usize = 4;
 const FINALIZER_PAUSE: Duration = Duration::from_millis(10);
+/// After so many looks, and as the pauses double more than two minutes, a cache that still lacks what is there is no matter of time.
+const LATE_TRIES: u32 = 15;
 
 /// The graph, its queues, and the means to ask and write.
 pub(super) struct Collector {
@@ -44,9 +46,7 @@ pub(super) struct Collector {
     pub(super) metadata: ApiClient,
     pub(super) client: ApiClient,
     pub(super) recorder: EventRecorder,
-    pub(super) followed: Followed,
-    /// The revision our leadership began with.
-    pub(super) since: u64,
+    pub(super) watched: Watched,
 }
 
 /// Works on the queue of objects that may have to go.
@@ -62,8 +62,8 @@ impl Syncer<NodeKey> for Deleting {
         self.0.attempt_to_delete(key).await.map(|()| Requeue::Never)
     }
 
-    fn retry(&self, error: &SyncError, _failures: u32) -> Retry {
-        retry(error)
+    fn retry(&self, error: &SyncError, failures: u32) -> Retry {
+        retry(error, failures)
     }
 }
 
@@ -74,13 +74,14 @@ impl Syncer<NodeKey> for Orphaning {
         self.0.attempt_to_orphan(key).await.map(|()| Requeue::Never)
     }
 
-    fn retry(&self, error: &SyncError, _failures: u32) -> Retry {
-        retry(error)
+    fn retry(&self, error: &SyncError, failures: u32) -> Retry {
+        retry(error, failures)
     }
 }
 
-fn retry(error: &SyncError) -> Retry {
-    if error.is_expected() { Retry::Quietly } else { Retry::BackOff }
+fn retry(error: &SyncError, failures: u32) -> Retry {
+    let is_stuck = matches!(error, SyncError::UnseenDependents(_)) && failures > LATE_TRIES;
+    if error.is_expected() && !is_stuck { Retry::Quietly } else { Retry::BackOff }
 }
 
 /// An object that can be asked for: its type is served.
@@ -227,9 +228,12 @@ impl Collector {
     }
 
     async fn delete_when_dependents_are_gone(&self, node: &NodeView) -> Result<(), SyncError> {
-        let blocking = self.graph().blocking_dependents(&node.key);
-        match foreground::next(&blocking) {
-            Step::Finish => self.let_go(&node.coordinates, CollectorFinalizers::FOREGROUND).await,
+        let blocking = || self.graph().blocking_dependents(&node.key);
+        if blocking().is_empty() {
+            self.see_all_dependents(&node.coordinates).await?;
+        }
+        match foreground::next(&blocking()) {
+            Step::Finish => self.remove_finalizer(&node.coordinates, CollectorFinalizers::FOREGROUND).await,
             Step::WaitFor(dependents) => {
                 dependents.into_iter().for_each(|key| self.to_delete.add(key));
                 Ok(())
@@ -238,18 +242,16 @@ impl Collector {
     }
 
     async fn attempt_to_orphan(&self, key: &NodeKey) -> Result<(), SyncError> {
-        let (node, dependents) = {
-            let graph = self.graph();
-            let Some(node) = graph.get(key) else { return Ok(()) };
-            (node, graph.dependents(key))
-        };
+        let Some(node) = self.graph().get(key) else { return Ok(()) };
+        self.see_all_dependents(&node.coordinates).await?;
+        let dependents = self.graph().dependents(key);
         let owner = [key.uid.clone()];
         let outcomes = join_all(dependents.iter().map(|dependent| self.drop_references(&dependent.coordinates, &owner))).await;
         let errors: Vec<SyncError> = outcomes.into_iter().filter_map(Result::err).collect();
         if !errors.is_empty() {
             return Err(SyncError::Orphan { owner: Box::new(node.coordinates), errors });
         }
-        self.let_go(&node.coordinates, CollectorFinalizers::ORPHAN).await
+        self.remove_finalizer(&node.coordinates, CollectorFinalizers::ORPHAN).await
     }
 
     async fn drop_references(&self, dependent: &Coordinates, owners: &[Uid]) -> Result<(), SyncError> {
@@ -335,12 +337,11 @@ impl Collector {
         self.metadata.patch(place.target(), PatchKind::Merge, &patch).await.map(drop).map_err(failed)
     }
 
-    /// Takes a finalizer from an owner about whose dependents everything is known and done.
-    async fn let_go(&self, owner: &Coordinates, finalizer: &str) -> Result<(), SyncError> {
-        let knows = |dependent: &Uid, owner: &Uid| self.graph().knows(dependent, owner);
-        let Self { followed, metadata, since, .. } = self;
-        match followed.lacks_dependents(metadata, &owner.namespace, &owner.uid, *since, knows).await {
-            Ok(false) => self.remove_finalizer(owner, finalizer).await,
+    /// Makes sure that the graph shows all dependents that `owner` had when we began to lead.
+    async fn see_all_dependents(&self, owner: &Coordinates) -> Result<(), SyncError> {
+        let knows = |reference: Reference<'_>| self.graph().knows(reference);
+        match self.watched.lacks_dependents(&self.metadata, &owner.namespace, &owner.uid, knows).await {
+            Ok(false) => Ok(()),
             Ok(true) => Err(SyncError::UnseenDependents(Box::new(owner.clone()))),
             Err(source) => Err(SyncError::Dependents { owner: Box::new(owner.clone()), source }),
         }

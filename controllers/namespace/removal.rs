@@ -24,11 +24,11 @@ pub(super) enum RemovalError {
 impl RemovalError {
     /// Whether the type lacks the verb, or is not there (any more): nothing of it can be left, or it cannot be removed this way.
     fn is_unsupported(&self) -> bool {
-        let request = match self {
-            Self::Request(error) | Self::List(PageError::Request(error)) => error,
-            Self::List(PageError::Decode { .. }) | Self::Unexpected { .. } => return false,
-        };
-        request.is_method_not_allowed() || request.is_not_found()
+        match self {
+            Self::Request(error) => error.is_method_not_allowed() || error.is_not_found(),
+            Self::List(error) => error.is_unsupported(),
+            Self::Unexpected { .. } => false,
+        }
     }
 }
 

@@ -14,7 +14,7 @@ use steersman_runtime::informer::{SharedInformer, Store};
 use steersman_runtime::labels::Selector;
 use steersman_runtime::live::{self, Live, LiveError};
 use steersman_runtime::object::{
-    DecodeError, Document, Identity, Object, ObjectKey, ObjectReference, Pod, ReplicaSetStatus, Uid,
+    DecodeError, Document, Identity, Meta, Object, ObjectKey, ObjectReference, Pod, ReplicaSetStatus, Uid,
 };
 use steersman_runtime::owner::{CONTROLLER_INDEX, ClaimError, claim, controlled_by, orphans_key};
 use steersman_runtime::resource;
@@ -260,19 +260,20 @@ impl<O: PodOwner> ReplicaController<O> {
         let meta = owner.meta();
         let Live { objects, version } = live::matching::<Pod>(&self.client, &meta.namespace, selector).await?;
         // One that nobody controls will be ours: the next sync adopts it, once the cache shows it as it is.
-        let ours = objects.into_iter().filter(|pod| pod.is_active() && pod.meta.controller().is_none_or(|of| of.uid == meta.uid));
-        let mut live: HashMap<Uid, u64> = ours.map(|pod| (pod.meta.uid, pod.meta.resource_version)).collect();
+        let may_be_ours = |pod: &Pod| pod.meta.controller().is_none_or(|of| of.uid == meta.uid);
+        let ours = objects.into_iter().filter(|pod| pod.is_active() && selector.matches(&pod.meta.labels) && may_be_ours(pod));
+        let mut live: HashMap<Uid, Meta> = ours.map(|pod| (pod.meta.uid.clone(), pod.meta)).collect();
         self.guard.checked(key);
         // Pods adopted in this very sync are controlled by us in both, whatever the cached copy says.
         let mut gone = false;
         for pod in cached {
-            gone |= live.remove(&pod.meta.uid).is_none();
+            gone |= !live.remove(&pod.meta.uid).is_some_and(|now| now.is_controlled_by(&meta.uid));
         }
         let same = live.is_empty() && !gone;
         if !same {
             // Where pods are only missing from the cache it has caught up once it holds them; the version of the list may be that of
             // something else, and come to this cache with the next bookmark only.
-            let newest = live.into_values().max().filter(|_| !gone);
+            let newest = live.into_values().map(|missing| missing.resource_version).max().filter(|_| !gone);
             let version = newest.unwrap_or(version);
             self.guard.own_writes.record(key, pods_cache(), version);
             if self.put_off(key).is_none() {

@@ -105,6 +105,13 @@ pub enum PageError {
     },
 }
 
+impl PageError {
+    /// Whether the type knows no lists, or is not there (any more).
+    pub fn is_unsupported(&self) -> bool {
+        matches!(self, Self::Request(error) if error.is_method_not_allowed() || error.is_not_found())
+    }
+}
+
 /// A consistent list of the latest state, page by page.
 pub struct Pages<'a> {
     client: &'a ApiClient,

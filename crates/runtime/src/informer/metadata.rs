@@ -35,7 +35,7 @@ pub(super) trait Followed: Send + Sync {
     fn add(&self, handler: Handler);
     fn on_rewind(&self, forget: Box<dyn Fn() + Send + Sync>);
     fn synced(&self) -> watch::Receiver<bool>;
-    fn resource_version(&self) -> u64;
+    fn told_version(&self) -> u64;
 }
 
 impl<T: Object> Followed for SharedInformer<T> {
@@ -57,8 +57,8 @@ impl<T: Object> Followed for SharedInformer<T> {
         self.shared.synced()
     }
 
-    fn resource_version(&self) -> u64 {
-        self.store().resource_version()
+    fn told_version(&self) -> u64 {
+        self.shared.told_version()
     }
 }
 
@@ -75,8 +75,8 @@ impl Followed for Own {
         self.synced.subscribe()
     }
 
-    fn resource_version(&self) -> u64 {
-        self.informer.store().resource_version()
+    fn told_version(&self) -> u64 {
+        self.informer.shared.told_version()
     }
 }
 
@@ -183,9 +183,9 @@ impl MetadataInformer {
         *self.followed.synced().borrow()
     }
 
-    /// As [`Store::resource_version`](super::Store::resource_version).
-    pub fn resource_version(&self) -> u64 {
-        self.followed.resource_version()
+    /// The version up to which all handlers have heard of everything; 0 before the first state.
+    pub fn told_version(&self) -> u64 {
+        self.followed.told_version()
     }
 
     /// Waits until it is synced.

@@ -166,6 +166,11 @@ impl<T: Object> Shared<T> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The version up to which handlers have heard of everything: the store may be a change ahead.
+    pub(super) fn told_version(&self) -> u64 {
+        self.waiting().told
+    }
+
     pub(super) fn is_synced(&self) -> bool {
         *self.synced.borrow()
     }

@@ -104,7 +104,7 @@ impl ClaimError {
         self.source.as_ref().is_some_and(ApiError::is_fenced)
     }
 
-    /// Whether nothing was adopted as the API server has no such owner any more, which the cache is yet to hear.
+    /// Whether nothing was adopted as the API server has no owner of that name any more, which the cache is yet to hear.
     pub fn owner_is_gone(&self) -> bool {
         // A candidate that is gone is no error.
         self.source.as_ref().is_some_and(ApiError::is_object_not_found)

@@ -11,6 +11,7 @@ use steersman_runtime::controller::{ClientFactory, ContextParts, ControllerConte
 use steersman_runtime::informer::InformerFactory;
 use steersman_runtime::tasks::{CancellationToken, Tasks};
 use steersman_runtime::workqueue::QueueMetrics;
+use tokio::sync::watch;
 
 use crate::scenario::Scenario;
 
@@ -40,8 +41,8 @@ pub struct Manager {
     /// The controllers.
     work: Tasks,
     stop: CancellationToken,
-    /// Cancelled when a controller ends though nobody stopped it.
-    ended: CancellationToken,
+    /// The controller that ended though nobody stopped it.
+    ended: watch::Sender<Option<&'static str>>,
 }
 
 impl Manager {
@@ -64,7 +65,7 @@ impl Manager {
             (controller.watches)(&context.informers);
         }
         context.informers.start(&context.tasks, &context.stop);
-        let [stop, ended] = [(); 2].map(|()| CancellationToken::new());
+        let (stop, ended) = (CancellationToken::new(), watch::Sender::new(None));
         Self { context: (scenario.configure)(context), scenario, lease, work: Tasks::default(), stop, ended }
     }
 
@@ -84,15 +85,23 @@ impl Manager {
             self.work.spawn(name, async move {
                 run.await;
                 if !stop.is_cancelled() {
-                    ended.cancel();
+                    ended.send_replace(Some(name));
                 }
             });
         }
     }
 
-    /// Cancelled when a controller has ended by itself, upon which the process ends, too.
-    pub fn ended(&self) -> CancellationToken {
-        self.ended.clone()
+    /// Waits until a controller has ended by itself, upon which the process ends, too, and says which.
+    pub async fn ended(&self) -> &'static str {
+        let mut ended = self.ended.subscribe();
+        loop {
+            let name = *ended.borrow_and_update();
+            match name {
+                Some(name) => return name,
+                // The sender is ours, so there is no other end.
+                None => drop(ended.changed().await),
+            }
+        }
     }
 
     /// From now on somebody else may lead: no write gets out any more.

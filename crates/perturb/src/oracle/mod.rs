@@ -82,19 +82,25 @@ pub(crate) fn two_leaders(requests: &[RequestRecord]) -> Vec<String> {
     wrong
 }
 
-/// Managers ended by themselves though whoever looks for resources could find some. Upstream's namespace controller ends the process where it
-/// finds none at its start.
-pub(crate) fn ended(plan: &Plan, hit: &[String], times: usize) -> Option<String> {
+/// The one controller that may end the process, as upstream's does, and where: it finds no resources at its start.
+const NEEDS_RESOURCES: &str = "namespace-controller";
+
+/// How often a process starts while nothing can be discovered.
+const STARTS: usize = 5;
+
+/// Controllers that ended by themselves though they could find resources, or need none.
+pub(crate) fn ended(plan: &Plan, hit: &[String], controllers: &[&str]) -> Option<String> {
     let allowed = match plan {
         Plan::Answer(..) if hit.iter().any(|hit| is_look(hit)) => 1,
-        Plan::Hidden(group, _) if group.0 == EVERY_GROUP => usize::MAX,
+        Plan::Hidden(group, _) if group.0 == EVERY_GROUP => STARTS,
         _ => 0,
     };
-    (times > allowed).then(|| format!("{times} managers ended by themselves"))
+    let is_expected = controllers.len() <= allowed && controllers.iter().all(|name| *name == NEEDS_RESOURCES);
+    (!is_expected && !controllers.is_empty()).then(|| format!("ended by themselves: {}", controllers.join(", ")))
 }
 
 /// Whether a request is one for discovery.
-fn is_look(hit: &str) -> bool {
+pub(crate) fn is_look(hit: &str) -> bool {
     hit.starts_with("get /api")
 }
 
@@ -132,27 +138,32 @@ const LAST_WORDS: &[Words] =
 /// each is removed once.
 const GONE: &[Words] = &[(&["pod not removed", "not found"], 3)];
 
-/// An Event that is held up, and those queued behind it, may find their namespace gone; `recordEvent` calls that an error. No story has more
-/// than three that it can happen to.
+/// An Event that is held up, or what it tells of, and those queued behind it, may find their namespace gone; `recordEvent` calls that an
+/// error. No story has more than three that it can happen to.
 const TOO_LATE: Words = (&["server rejected event", "error=namespaces", "not found"], 3);
 
 /// Upstream's namespace controller says so, too, and ends the process.
 const NOTHING_SERVED: Words = (&["unable to get any supported resources from server"], 1);
 
 /// What cannot be discovered holds up namespaces that end. Each is tried again after 5 ms, 10 ms and so on, which is 14 times in 40 s; no story
-/// has more than two. Where nothing can be discovered, the process that starts says two things and ends, at most five times.
-const UNDISCOVERED: &[Words] = &[
-    (&["unable to retrieve the complete list of server APIs"], 32),
-    (&["service unavailable"], 32),
-    (&["unable to get any supported resources from server"], 5),
+/// has more than two.
+const UNDISCOVERED: &[Words] = &[(&["unable to retrieve the complete list of server APIs"], 32)];
+
+/// Where nothing can be, a process that starts says two things and ends.
+const NOTHING_DISCOVERED: &[Words] = &[
+    (&["sync failed", "error=service unavailable"], 32),
+    (&["not everything that is served could be discovered", "service unavailable"], STARTS),
+    (&["unable to get any supported resources from server"], STARTS),
 ];
 
 /// Error lines that neither the story nor the plan, which did `hit` this, explains.
 pub(crate) fn unexpected(scenario: &Scenario, plan: &Plan, hit: &[String], mut lines: Vec<String>) -> Vec<String> {
     let explanations: &[&[Words]] = match plan {
         Plan::Answer(_, answer) if hit.iter().any(|hit| is_look(hit)) => &[words_of(*answer), &[NOTHING_SERVED]],
+        Plan::Answer(_, answer @ (Answer::Timeout | Answer::LateTimeout)) => &[words_of(*answer), &[TOO_LATE]],
         Plan::Answer(point, answer) if point.is_of("events") => &[words_of(*answer), &[TOO_LATE]],
         Plan::Answer(_, answer) => &[words_of(*answer)],
+        Plan::Hidden(group, _) if group.0 == EVERY_GROUP => &[NOTHING_DISCOVERED],
         Plan::Hidden(..) => &[UNDISCOVERED],
         Plan::Crash(_) | Plan::Failover(..) => &[LAST_WORDS],
         Plan::Stale(..) | Plan::StaleOf(..) | Plan::StaleEvent(..) => &[LAST_WORDS, GONE],

@@ -131,7 +131,7 @@ fn an_error_is_expected_from_the_fault_that_explains_it_and_from_no_other() {
         ("pod not removed error=DELETE pods: pods \"a\" not found", &[3, 4]),
         ("sync failed error=DELETE pods: pods \"a\" not found", &[]),
         ("sync failed error=unable to retrieve the complete list of server APIs: apps/v1", &[10]),
-        ("unable to get any supported resources from server", &[10]),
+        ("unable to get any supported resources from server", &[]),
         ("this is part of the story", &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10]),
     ];
     let scenario = scenario(Churn::None, &["part of the story"], &[]);
@@ -148,19 +148,26 @@ fn a_process_may_end_where_it_could_not_discover_anything() {
     let scenario = scenario(Churn::None, &[], &[]);
     let (look, other) = (["get /apis".to_owned()], ["get nodes one".to_owned()]);
     let (refused, hidden) = (Plan::Answer(1.into(), Answer::Internal), |group: &str| Plan::Hidden(group.into(), 1));
-    // (why, plan, what it hit, how often a process ended, wrong)
+    let (one, another) = (NEEDS_RESOURCES, "podgc");
+    // (why, plan, what it hit, which controllers ended, wrong)
     let cases = [
-        ("once, as one request was refused", refused.clone(), &look, 1, false),
-        ("twice", refused.clone(), &look, 2, true),
-        ("for another request", refused.clone(), &other, 1, true),
-        ("as long as nothing is shown", hidden("*"), &look, 4, false),
-        ("though most is shown", hidden("apps"), &look, 1, true),
-        ("for nothing", Plan::Nothing, &other, 1, true),
-        ("never", Plan::Nothing, &other, 0, false),
+        ("once, as one request was refused", refused.clone(), &look, vec![one], false),
+        ("twice", refused.clone(), &look, vec![one; 2], true),
+        ("for another request", refused.clone(), &other, vec![one], true),
+        ("one that needs none", refused.clone(), &look, vec![another], true),
+        ("as long as nothing is shown", hidden("*"), &look, vec![one; 4], false),
+        ("over and over", hidden("*"), &look, vec![one; 6], true),
+        ("though most is shown", hidden("apps"), &look, vec![one], true),
+        ("for nothing", Plan::Nothing, &other, vec![one], true),
+        ("never", Plan::Nothing, &other, vec![], false),
     ];
-    for (why, plan, hit, times, wrong) in cases {
-        assert_eq!(ended(&plan, hit, times).is_some(), wrong, "{why}");
+    for (why, plan, hit, controllers, wrong) in cases {
+        assert_eq!(ended(&plan, hit, &controllers).is_some(), wrong, "{why}");
     }
+    let nothing =
+        ["sync failed error=service unavailable", "unable to get any supported resources from server"].map(str::to_owned);
+    let left = |group| unexpected(&scenario, &hidden(group), &look, nothing.to_vec()).len();
+    assert_eq!((left("*"), left("apps")), (0, 2));
     let told = [
         "not everything could be discovered error=etcdserver: leader changed",
         "unable to get any supported resources from server",
@@ -186,7 +193,8 @@ fn one_fault_explains_one_error_and_not_the_next_of_the_same_kind() {
         (Plan::Answer(1.into(), Answer::Timeout), lines(&[late, looking, late]), 1),
         (Plan::Answer(Point::of("create", "events", 1), Answer::Timeout), lines(&[unheard, unheard, unheard]), 0),
         (Plan::Answer(Point::of("create", "events", 1), Answer::Timeout), lines(&[unheard, unheard, unheard, unheard]), 1),
-        (Plan::Answer(1.into(), Answer::Timeout), lines(&[unheard]), 1),
+        (Plan::Answer(1.into(), Answer::Timeout), lines(&[unheard]), 0),
+        (Plan::Answer(1.into(), Answer::Internal), lines(&[unheard]), 1),
         // Each of its tasks, and each pod that it still sees, once.
         (Plan::Crash(vec![(When::After, 1.into())]), lines(&[refused, refused, refused]), 0),
         (Plan::Stale(1.into(), 1), lines(&[gone, gone, gone]), 0),

@@ -52,7 +52,7 @@ pub struct Recording {
     pub looks: usize,
     /// Events it told of, by the verbs of [`plan::TELLING`]; they are none of the above.
     pub told: [usize; 2],
-    /// The resources that the story is about.
+    /// The resources that the story is about and somebody watches.
     pub plurals: BTreeSet<String>,
     /// The API groups of what the story is about.
     pub groups: BTreeSet<String>,
@@ -150,8 +150,8 @@ struct Play<'a> {
     leader: Option<Manager>,
     managers: usize,
     panics: usize,
-    /// How many managers ended by themselves.
-    ended: usize,
+    /// Controllers that ended by themselves, and their managers with them.
+    ended: Vec<&'static str>,
     /// Set when nothing more is to be broken.
     over: CancellationToken,
 }
@@ -184,7 +184,7 @@ impl<'a> Play<'a> {
             leader: None,
             managers: 0,
             panics: 0,
-            ended: 0,
+            ended: Vec::new(),
             over: over.clone(),
         };
         let mut film = Film::default();
@@ -211,6 +211,8 @@ impl<'a> Play<'a> {
         let mut outcome = Outcome { virtual_time: pace.elapsed(), ..Outcome::default() };
         let (end, counts) = (masked(&film.state), oracle::counts(&film));
         let (reached, plurals, groups) = (pace.into_reached(), film.plurals(begin), film.groups(begin));
+        // What nobody watches lags for nobody.
+        let plurals = plurals.into_iter().filter(|plural| counted.events.contains_key(plural)).collect();
         let recording = Recording { seed: reference.seed, reached, plurals, groups, end, counts, ..counted };
         outcome.met = play.met_all();
         outcome.hit = play.faults.iter().filter_map(|rule| cluster.faults().last_hit(*rule)).collect();
@@ -218,7 +220,7 @@ impl<'a> Play<'a> {
         outcome.violations.extend((requests.len() >= KEPT).then(|| format!("runaway: more than {KEPT} requests")));
         outcome.violations.extend(runaway.then(|| format!("runaway: more than {RUNAWAY} writes")));
         outcome.violations.extend((play.panics > 0).then(|| format!("{} panics", play.panics)));
-        outcome.violations.extend(oracle::ended(plan, &outcome.hit, play.ended));
+        outcome.violations.extend(oracle::ended(plan, &outcome.hit, &play.ended));
         outcome.violations.extend(oracle::unsafe_instants(scenario, &film));
         outcome.violations.extend(oracle::two_leaders(&requests));
         if reference.is_told() {
@@ -292,11 +294,8 @@ impl<'a> Play<'a> {
     /// Starts the manager anew when it ends by itself, until the story is over.
     async fn keep_running(&mut self) {
         while let Some(leader) = &self.leader {
-            let ended = leader.ended();
-            if self.over.run_until_cancelled(ended.cancelled()).await.is_none() {
-                return;
-            }
-            self.ended += 1;
+            let Some(ended) = self.over.run_until_cancelled(leader.ended()).await else { return };
+            self.ended.push(ended);
             self.crash().await;
             tokio::time::sleep(BACK_OFF).await;
             self.start().await;

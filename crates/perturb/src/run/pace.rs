@@ -8,6 +8,7 @@ use tokio::time::Instant;
 
 use super::{BACK_OFF, HIDDEN, LAG, RESTART, Recording, TAKEOVER};
 use crate::manager::REQUEST_TIMEOUT;
+use crate::oracle::is_look;
 use crate::plan::{Answer, EventPlan, Plan};
 
 /// How long a user waits for something to become so, and everybody for the end, where no reference says how long that takes.
@@ -24,23 +25,34 @@ pub(super) struct Pace {
     begun: Instant,
     expected: Vec<Duration>,
     lasts: Duration,
-    /// Tells of a watch that is never answered, if that may be what the plan breaks.
-    silent: Option<(DevCluster, RuleId)>,
+    /// What a process was waiting for, such as podgc for a node to come back, the next one waits for anew.
+    anew: Duration,
+    /// Tells which request is answered badly, and whether it gets no answer at all.
+    answered: Option<(DevCluster, RuleId, bool)>,
     reached: Vec<Duration>,
 }
 
 impl Pace {
     pub(super) fn new(cluster: &DevCluster, plan: &Plan, faults: &[RuleId], reference: &Recording) -> Self {
         let is_silence = matches!(plan, Plan::Answer(_, Answer::Timeout | Answer::LateTimeout));
-        let silent = faults.first().filter(|_| is_silence).map(|rule| (cluster.clone(), *rule));
-        let (expected, lasts) = (reference.reached.clone(), lasts(plan, &reference.reached));
-        Self { begun: Instant::now(), expected, lasts, silent, reached: Vec::new() }
+        let is_answer = matches!(plan, Plan::Answer(..));
+        let answered = faults.first().filter(|_| is_answer).map(|rule| (cluster.clone(), *rule, is_silence));
+        let begun = std::iter::once(&Duration::ZERO).chain(&reference.reached);
+        let anew = begun.zip(&reference.reached).map(|(from, to)| to.saturating_sub(*from)).max().unwrap_or_default();
+        let (expected, lasts) = (reference.reached.clone(), lasts(plan, anew));
+        Self { begun: Instant::now(), expected, lasts, anew, answered, reached: Vec::new() }
     }
 
     /// How much longer than in the reference it may take.
     fn grace(&self) -> Duration {
-        let hit = self.silent.as_ref().and_then(|(cluster, rule)| cluster.faults().last_hit(*rule));
-        let lasts = if hit.is_some_and(|hit| hit.starts_with("watch ")) { WATCH } else { self.lasts };
+        let answered = self.answered.as_ref();
+        let hit = answered.and_then(|(cluster, rule, is_silence)| Some((cluster.faults().last_hit(*rule)?, *is_silence)));
+        let lasts = match hit {
+            Some((hit, true)) if hit.starts_with("watch ") => WATCH,
+            // It may have ended the process.
+            Some((hit, _)) if is_look(&hit) => self.lasts + BACK_OFF + self.anew,
+            _ => self.lasts,
+        };
         lasts + SLACK
     }
 
@@ -68,11 +80,8 @@ impl Pace {
     }
 }
 
-/// For how long a plan holds the story up, at most. What a process was waiting for, such as podgc for a node to come back, the next one
-/// waits for anew.
-fn lasts(plan: &Plan, reached: &[Duration]) -> Duration {
-    let begun = std::iter::once(&Duration::ZERO).chain(reached);
-    let anew = begun.zip(reached).map(|(from, to)| to.saturating_sub(*from)).max().unwrap_or_default();
+/// For how long a plan holds the story up, at most, where a process that starts anew takes so much longer.
+fn lasts(plan: &Plan, anew: Duration) -> Duration {
     match plan {
         Plan::Nothing => Duration::ZERO,
         Plan::Crash(points) => points.iter().map(|_| RESTART + anew).sum(),
@@ -81,9 +90,8 @@ fn lasts(plan: &Plan, reached: &[Duration]) -> Duration {
         Plan::Event(_, _, EventPlan::Stall) => Duration::from_secs(40),
         Plan::Event(..) => Duration::from_secs(2),
         // The story waits for the answer, and tries again a little later.
-        Plan::Answer(_, Answer::Timeout | Answer::LateTimeout) => REQUEST_TIMEOUT + BACK_OFF + anew,
-        // One for discovery may end the process.
-        Plan::Answer(..) => BACK_OFF + anew,
+        Plan::Answer(_, Answer::Timeout | Answer::LateTimeout) => REQUEST_TIMEOUT + Duration::from_secs(2),
+        Plan::Answer(..) => Duration::from_secs(2),
         // The last try before it is shown again is followed by a long pause.
         Plan::Hidden(..) => HIDDEN + BACK_OFF + anew,
         // One request or event after the other.

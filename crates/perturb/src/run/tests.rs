@@ -168,7 +168,7 @@ fn a_manager_whose_controller_ends_starts_anew_and_is_told_of() {
     }
     const ENDING: Descriptor = Descriptor { init: |context| Ok(Box::new(Ending(context.client(BASE.identity)))), ..BASE };
     static STORY: Scenario = story(&[ENDING], made);
-    assert_eq!(record(&STORY, 0).unwrap_err(), ["1 managers ended by themselves"]);
+    assert_eq!(record(&STORY, 0).unwrap_err(), ["ended by themselves: test"]);
 }
 
 #[test]

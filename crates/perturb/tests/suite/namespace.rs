@@ -21,11 +21,7 @@ const BASE: Scenario = Scenario {
 
 /// As long as something is left, and where an Event comes so late that its namespace is gone: upstream's `recordEvent` keeps quiet only about
 /// one that is on its way.
-const LATE_EVENT: &[&str] = &[
-    REMAINS,
-    "reason=\"FailedCreate\" error=namespaces \"shop\" not found",
-    "reason=\"ReplicaSetCreateError\" error=namespaces \"shop\" not found",
-];
+const LATE_EVENT: &[&str] = &[REMAINS, "reason=\"FailedCreate\" error=namespaces \"shop\" not found"];
 
 pub(crate) fn scenarios() -> Vec<Scenario> {
     vec![

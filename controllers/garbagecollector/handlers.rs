@@ -1,6 +1,6 @@
 //! From what informers tell to the graph.
 
-use std::sync::Arc;
+use std::sync::Weak;
 
 use steersman_runtime::informer::MetadataChange;
 use steersman_runtime::intern::Sym;
@@ -11,9 +11,13 @@ use super::graph::Seen;
 use super::sync::Collector;
 
 /// The handler for objects of `resource`. It runs on the informer's task and does no IO.
-pub(super) fn handler(collector: Arc<Collector>, resource: &ResourceType) -> impl Fn(MetadataChange<'_>) + Send + Sync + 'static {
+pub(super) fn handler(
+    collector: Weak<Collector>,
+    resource: &ResourceType,
+) -> impl Fn(MetadataChange<'_>) + Send + Sync + 'static {
     let (api_version, kind) = (Sym::new(&resource.api_version()), Sym::new(&resource.kind));
     move |change| {
+        let Some(collector) = collector.upgrade() else { return };
         let seen = |meta| Seen { api_version: &api_version, kind: &kind, meta };
         match change {
             MetadataChange::Added(meta) => collector.apply(|graph| graph.observe(seen(meta), None)),

@@ -103,11 +103,14 @@ impl Monitors {
     fn start_one(&mut self, resource: ResourceType, stop: &CancellationToken) {
         let informer = self.informers.metadata(&resource);
         if self.heard.insert(resource.clone()) {
-            informer.add_handler(handlers::handler(Arc::clone(&self.collector), &resource));
-            let collector = Arc::clone(&self.collector);
+            // The collector holds the informers.
+            let collector = Arc::downgrade(&self.collector);
+            informer.add_handler(handlers::handler(collector.clone(), &resource));
             informer.on_rewind(move || {
-                collector.graph().absent.clear();
-                collector.watched.rewound();
+                if let Some(collector) = collector.upgrade() {
+                    collector.graph().absent.clear();
+                    collector.watched.rewound();
+                }
             });
         }
         informer.start(&self.tasks, stop);

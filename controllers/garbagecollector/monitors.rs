@@ -260,6 +260,16 @@ mod tests {
         assert!(stage.is_synced("secrets") && stage.is_synced("deployments.apps"));
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn a_collector_that_ended_is_gone() {
+        let mut stage = Stage::new().await;
+        stage.sync().await;
+        assert!(stage.is_synced("pods"));
+        let collector = Arc::downgrade(&stage.monitors.collector);
+        drop(stage.monitors);
+        assert!(collector.upgrade().is_none(), "its informers hold it");
+    }
+
     /// Upstream: `TestGarbageCollectorSync`, where discovery returns nothing but an error.
     #[tokio::test(start_paused = true)]
     async fn without_any_discovery_everything_stays_as_it_is() {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use prometheus::Registry;
 use steersman_runtime::client::{
-    self, ApiClient, ApiError, ClientMetrics, ClientSettings, Target, Transports, WriteGate, user_agent,
+    self, Activity, ApiClient, ApiError, ClientMetrics, ClientSettings, HttpService, Target, Transports, WriteGate, user_agent,
 };
 use steersman_runtime::resource::LEASES;
 use tokio::time::{Instant, sleep, timeout_at};
@@ -23,11 +23,11 @@ const STEP: Duration = Duration::from_secs(1);
 #[derive(Clone)]
 pub struct Connection {
     /// Sends requests.
-    pub client: kube::Client,
+    pub client: HttpService,
     /// Sends those of the election, best over a connection of its own: a renewal must not wait behind the work.
-    pub election: kube::Client,
+    pub election: HttpService,
     /// Shows no credentials of its own; for controllers that have some.
-    pub anonymous: kube::Client,
+    pub anonymous: HttpService,
     /// What metrics call the API server, such as `10.0.0.1:6443`.
     pub host: String,
     /// Who is asked about users; without one, nobody is but those whose certificates files vouch for.
@@ -44,7 +44,7 @@ pub struct Connection {
 #[derive(Clone)]
 pub struct Delegate {
     /// Sends the questions.
-    pub client: kube::Client,
+    pub client: HttpService,
     /// What metrics call it.
     pub host: String,
 }
@@ -96,7 +96,8 @@ impl Connection {
     }
 
     /// Through one client for everything, which has no connection that could be busy. Nobody is asked about clients.
-    pub fn in_process(client: kube::Client, host: impl Into<String>) -> Self {
+    pub fn in_process(client: impl Into<HttpService>, host: impl Into<String>) -> Self {
+        let client = client.into();
         let (election, anonymous) = (client.clone(), client.clone());
         let (authentication, authorization, transports) = (None, None, None);
         Self { election, anonymous, client, host: host.into(), authentication, authorization, connections: 1, transports }
@@ -114,6 +115,8 @@ const REVIEW_TIMEOUT: Duration = Duration::from_secs(10);
 pub(crate) struct Clients {
     connection: Connection,
     metrics: ClientMetrics,
+    /// Requests of the work itself: those of controllers, of their informers and of their Events.
+    activity: Activity,
     qps: f32,
     burst: u32,
     service_account_credentials: bool,
@@ -125,11 +128,22 @@ impl Clients {
         metrics.connected(connection.connections);
         connection.transports.as_ref().map_or(Ok(()), |transports| transports.register(registry))?;
         let (qps, burst, service_account_credentials) = (config.qps, config.burst, config.service_account_credentials);
-        Ok(Self { connection, metrics, qps, burst, service_account_credentials })
+        let activity = Activity::default();
+        Ok(Self { connection, metrics, activity, qps, burst, service_account_credentials })
     }
 
+    /// For what is asked beside the work, such as whether the API server is well.
     pub(crate) fn make(&self, identity: &str, timeout: Duration) -> ApiClient {
-        self.over(&self.connection.client, identity, timeout)
+        self.over(&self.connection.client, identity, timeout, &self.metrics)
+    }
+
+    /// For the work; [`Clients::activity`] shows the requests of this client.
+    pub(crate) fn make_for_work(&self, identity: &str, timeout: Duration) -> ApiClient {
+        self.over(&self.connection.client, identity, timeout, &self.metrics.observed_by(&self.activity))
+    }
+
+    pub(crate) fn activity(&self) -> &Activity {
+        &self.activity
     }
 
     /// For a controller, which writes while `gate` is open: in the manager's name or, where that is wished, in its own.
@@ -137,15 +151,16 @@ impl Clients {
         let client = if self.service_account_credentials {
             let accounts = self.make("controller-manager", timeout).fenced(Arc::clone(gate));
             let base = service_accounts::client(self.connection.anonymous.clone(), accounts, identity);
-            self.over(&base, &format!("system:serviceaccount:{}:{identity}", service_accounts::NAMESPACE), timeout)
+            let agent = format!("system:serviceaccount:{}:{identity}", service_accounts::NAMESPACE);
+            self.over(&base, &agent, timeout, &self.metrics.observed_by(&self.activity))
         } else {
-            self.make(identity, timeout)
+            self.make_for_work(identity, timeout)
         };
         client.fenced(Arc::clone(gate))
     }
 
     pub(crate) fn make_for_election(&self, timeout: Duration) -> ApiClient {
-        self.over(&self.connection.election, "leader-election", timeout)
+        self.over(&self.connection.election, "leader-election", timeout, &self.metrics)
     }
 
     /// For questions to `delegate`.
@@ -160,10 +175,10 @@ impl Clients {
         &self.connection
     }
 
-    fn over(&self, base: &kube::Client, identity: &str, timeout: Duration) -> ApiClient {
+    fn over(&self, base: &HttpService, identity: &str, timeout: Duration, metrics: &ClientMetrics) -> ApiClient {
         let settings = ClientSettings { user_agent: user_agent(identity), qps: self.qps, burst: self.burst, timeout };
         self.metrics.shared_connection();
-        ApiClient::new(base.clone(), settings, self.metrics.clone())
+        ApiClient::new(base.clone(), settings, metrics.clone())
     }
 }
 

@@ -12,7 +12,7 @@ use http::{HeaderValue, Request, Response, StatusCode};
 use kube::client::Body;
 use serde::Deserialize;
 use serde_json::json;
-use steersman_runtime::client::{ApiClient, ApiError, Target};
+use steersman_runtime::client::{ApiClient, ApiError, HttpService, ResponseBody, Target};
 use steersman_runtime::resource::SERVICE_ACCOUNTS;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep};
@@ -55,17 +55,17 @@ struct Tokens {
 
 /// A client that shows tokens of the service account `account`, which `accounts` gets, over `anonymous`, which must show no
 /// credentials of its own: a client certificate would count before any token.
-pub(crate) fn client(anonymous: kube::Client, accounts: ApiClient, account: &str) -> kube::Client {
+pub(crate) fn client(anonymous: HttpService, accounts: ApiClient, account: &str) -> HttpService {
     let tokens = Arc::new(Tokens { account: account.to_owned(), accounts, held: Mutex::default() });
     let service = tower::service_fn(move |request: Request<Body>| {
         let (anonymous, tokens) = (anonymous.clone(), Arc::clone(&tokens));
         async move { tokens.send(&anonymous, request).await }
     });
-    kube::Client::new(service, "default")
+    HttpService::layered(service)
 }
 
 impl Tokens {
-    async fn send(&self, anonymous: &kube::Client, mut request: Request<Body>) -> Result<Response<Body>, BoxError> {
+    async fn send(&self, anonymous: &HttpService, mut request: Request<Body>) -> Result<Response<ResponseBody>, BoxError> {
         let header = self.header().await?;
         request.headers_mut().insert(AUTHORIZATION, header.clone());
         let response = anonymous.send(request).await?;
@@ -85,7 +85,10 @@ impl Tokens {
         for attempt in 1.. {
             match self.request().await {
                 Ok(new) => return Ok(held.insert(new).header.clone()),
-                Err(source) if attempt == ATTEMPTS => return Err(TokenError { account: self.account.clone(), source }),
+                // After the end of leadership no attempt can succeed.
+                Err(source) if attempt == ATTEMPTS || matches!(source, ApiError::Fenced { .. }) => {
+                    return Err(TokenError { account: self.account.clone(), source });
+                }
                 Err(error) => tracing::warn!(account = self.account, %error, "get token failed"),
             }
             sleep(pause).await;

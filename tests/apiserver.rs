@@ -56,7 +56,7 @@ fn get(kubeconfig: &Path, path: &str) -> Value {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let config = steersman_runtime::client::load_config(Some(kubeconfig), None).unwrap();
-        let client = connect(&config).unwrap();
+        let client = kube::Client::from(connect(&config).unwrap());
         let request = http::Request::get(path).body(Vec::new()).unwrap();
         tokio::time::timeout(LIMIT, client.request(request)).await.expect("an answer in time").unwrap()
     })

@@ -15,7 +15,8 @@ fn every_promise_is_kept_among_nodes_and_controllers() {
     let Some(cluster) = Cluster::start() else { return };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     let broken: Vec<String> = runtime.block_on(async {
-        let client = connect(&load_config(Some(cluster.kubeconfig()), None).unwrap()).unwrap();
+        let config = load_config(Some(cluster.kubeconfig()), None).unwrap();
+        let client = kube::Client::from(connect(&config).unwrap());
         let checks = futures::stream::iter(conformance::checks()).map(|check| {
             let client = client.clone();
             async move {

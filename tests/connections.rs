@@ -87,7 +87,7 @@ fn ten_thousand_of_them_keep_nobody_out() {
     tokio::runtime::Runtime::new().unwrap().block_on(async {
         let coming = futures::stream::iter(0..CONNECTIONS).map(|index| Client::come(index, (&host, port), &tls));
         let open: Vec<Client> = coming.buffer_unordered(AT_ONCE).collect().await;
-        let client = connect(&config).unwrap();
+        let client = kube::Client::from(connect(&config).unwrap());
         let made = http::Request::post("/api/v1/namespaces").header("content-type", "application/json");
         let made = client.request::<serde_json::Value>(made.body(br#"{"metadata":{"name":"a"}}"#.to_vec()).unwrap());
         let made = tokio::time::timeout(LIMIT, made).await.expect("an answer in time").unwrap();

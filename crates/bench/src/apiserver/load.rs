@@ -11,7 +11,7 @@ use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt, stream};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use steersman_runtime::client::{ApiClient, ApiError, ClientMetrics, ClientSettings, PatchKind, Target};
+use steersman_runtime::client::{ApiClient, ApiError, ClientMetrics, ClientSettings, HttpService, PatchKind, Target};
 use steersman_runtime::metrics::Registry;
 use steersman_runtime::resource::PODS;
 use tokio::sync::Notify;
@@ -29,7 +29,7 @@ const LIMIT: Duration = Duration::from_secs(600);
 type Frames = BoxStream<'static, Result<Bytes, ApiError>>;
 
 /// A client without a throttle.
-pub(super) fn client(base: kube::Client) -> Result<ApiClient> {
+pub(super) fn client(base: impl Into<HttpService>) -> Result<ApiClient> {
     let settings = ClientSettings { user_agent: "bench".to_owned(), qps: 0.0, burst: 0, timeout: LIMIT };
     Ok(ApiClient::new(base, settings, ClientMetrics::register(&Registry::new())?))
 }

@@ -1,6 +1,6 @@
-//! The process's one connection pool.
+//! From a configuration to a client of its API server.
 //!
-//! credentials (kube, or a plugin) and base URL -> HTTP/2, or 1.1 where the server offers no better -> TLS with ring -> TCP
+//! base URL and credentials (kube, or a plugin) -> connection pool -> HTTP/2, or 1.1 where the server offers no better -> TLS with ring -> TCP
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -9,11 +9,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use hyper::rt::{Read, Write};
 use hyper_rustls::{FixedServerNameResolver, HttpsConnectorBuilder};
-use hyper_util::client::legacy::Client as HttpClient;
 use hyper_util::client::legacy::connect::proxy::Tunnel;
 use hyper_util::client::legacy::connect::{Connection, HttpConnector};
 use hyper_util::client::proxy::matcher::{Intercept, Matcher};
-use hyper_util::rt::{TokioExecutor, TokioTimer};
+use hyper_util::rt::TokioIo;
 use kube::client::{AuthError, Body, ConfigExt};
 use kube::config::{AuthInfo, ExecConfig};
 use rustls::pki_types::ServerName;
@@ -22,17 +21,14 @@ use tower::{BoxError, Service, ServiceBuilder, ServiceExt};
 
 use super::authority::Authority;
 use super::certificate::CertificateFiles;
+use super::pool::{Dial, Dialed, Io, Pings, Pool};
+use super::service::HttpService;
 use super::transports::Transports;
 
 /// Time to open a connection, TLS included.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 /// An unanswered ping ends the connection after interval + timeout = 25 s at most, whatever the kernel thinks of it.
-const PING_INTERVAL: Duration = Duration::from_secs(15);
-const PING_TIMEOUT: Duration = Duration::from_secs(10);
-/// One stream may have this much under way: enough for full speed at 10 ms of distance, and the most a slow reader can pile up.
-const STREAM_WINDOW: u32 = 1 << 20;
-/// Not a limit in practice, so that watches nobody reads cannot hold up the requests that share their connection.
-const CONNECTION_WINDOW: u32 = 1 << 30;
+pub(super) const PINGS: Pings = Pings { interval: Duration::from_secs(15), timeout: Duration::from_secs(10) };
 
 /// Why no client can be made from a configuration. Never shows credentials.
 #[derive(Debug, thiserror::Error)]
@@ -58,26 +54,23 @@ pub enum ConnectError {
     /// Token, basic auth, auth provider.
     #[error("credentials of the API server connection: {0}")]
     Credentials(String),
+    /// An address without scheme or host.
+    #[error("the address {0} of the API server is not a URL; use https://<host>:<port>")]
+    Address(String),
     /// Impersonation.
     #[error("impersonation settings of the API server connection cannot stand in a header")]
     Headers,
 }
 
-/// When a silent connection counts as dead.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Pings {
-    pub(super) interval: Duration,
-    pub(super) timeout: Duration,
-}
-
-pub(super) const PINGS: Pings = Pings { interval: PING_INTERVAL, timeout: PING_TIMEOUT };
-
 /// A client of its own, as [`Transports::connect`] makes them, of which nothing is counted.
-pub fn connect(config: &kube::Config) -> Result<kube::Client, ConnectError> {
+pub fn connect(config: &kube::Config) -> Result<HttpService, ConnectError> {
     Transports::new()?.connect(config)
 }
 
-pub(super) fn connect_with(config: &kube::Config, pings: Pings, transports: &Transports) -> Result<kube::Client, ConnectError> {
+pub(super) fn connect_with(config: &kube::Config, pings: Pings, transports: &Transports) -> Result<HttpService, ConnectError> {
+    if config.cluster_url.scheme().is_none() || config.cluster_url.authority().is_none() {
+        return Err(ConnectError::Address(config.cluster_url.to_string()));
+    }
     // Fails only when one is installed already, which is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
 
@@ -118,12 +111,7 @@ fn proxy_of(config: &kube::Config, var: impl Fn(&str) -> Option<String>) -> Opti
         .intercept(&config.cluster_url)
 }
 
-fn client_over<T>(
-    transport: T,
-    config: &kube::Config,
-    pings: Pings,
-    transports: &Transports,
-) -> Result<kube::Client, ConnectError>
+fn client_over<T>(transport: T, config: &kube::Config, pings: Pings, transports: &Transports) -> Result<HttpService, ConnectError>
 where
     T: Service<http::Uri> + Clone + Send + Sync + 'static,
     T::Response: Connection + Read + Write + Send + Unpin + 'static,
@@ -157,37 +145,30 @@ where
     }
     let https = https.enable_http1().enable_http2().wrap_connector(transport);
     let limit = config.connect_timeout.unwrap_or(CONNECT_TIMEOUT);
-    let connector = tower::service_fn(move |uri: http::Uri| {
-        let mut https = https.clone();
+    let url = config.cluster_url.clone();
+    let dial: Dial = Arc::new(move || {
+        let (mut https, url) = (https.clone(), url.clone());
         Box::pin(async move {
             let connection = timeout(limit, async {
                 https.ready().await?;
-                https.call(uri).await
+                https.call(url).await
             });
-            connection.await.map_err(|_| BoxError::from(std::io::Error::from(std::io::ErrorKind::TimedOut)))?
+            let connection = connection.await.map_err(|_| std::io::Error::from(std::io::ErrorKind::TimedOut))??;
+            let is_http2 = connection.connected().is_negotiated_h2();
+            Ok(Dialed { io: Box::new(TokioIo::new(connection)) as Box<dyn Io>, is_http2 })
         })
     });
-
-    let make = move || -> HttpClient<_, Body> {
-        HttpClient::builder(TokioExecutor::new())
-            .timer(TokioTimer::new())
-            .pool_timer(TokioTimer::new())
-            .http2_initial_stream_window_size(STREAM_WINDOW)
-            .http2_initial_connection_window_size(CONNECTION_WINDOW)
-            .http2_keep_alive_interval(pings.interval)
-            .http2_keep_alive_timeout(pings.timeout)
-            .http2_keep_alive_while_idle(true)
-            .build(connector.clone())
-    };
+    let (server, metrics) = (host(&config), transports.pool_metrics());
+    let make = move || Pool::new(&server, Arc::clone(&dial), pings, &metrics);
     match (plugin, certificate) {
         (Some(plugin), _) => client_for(&config, plugin.over(make)),
         (None, Some(certificate)) => client_for(&config, certificate.over(make)),
-        (None, None) => client_for(&config, make().map_err(BoxError::from)),
+        (None, None) => client_for(&config, make()),
     }
 }
 
 /// Order as in kube's own stack, without its retries: ours know which requests may be repeated.
-fn client_for<S, B>(config: &kube::Config, http: S) -> Result<kube::Client, ConnectError>
+fn client_for<S, B>(config: &kube::Config, http: S) -> Result<HttpService, ConnectError>
 where
     S: Service<http::Request<Body>, Response = http::Response<B>, Error = BoxError, Future: Send> + Clone + Send + Sync + 'static,
     B: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
@@ -196,9 +177,8 @@ where
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer().map_err(|e| ConnectError::Credentials(without_secrets(&e)))?)
         .layer(config.extra_headers_layer().map_err(|_| ConnectError::Headers)?)
-        .map_err(BoxError::from)
         .service(http);
-    Ok(kube::Client::new(service, config.default_namespace.clone()))
+    Ok(HttpService::layered(service))
 }
 
 /// The program to ask for credentials, unless there are others, which go first.

@@ -17,7 +17,10 @@ use serde::Serialize;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tracing::Instrument;
 
+use super::activity::UnderWay;
 use super::lines::Lines;
+use super::pool::{Lane, Sent};
+use super::service::{HttpService, ResponseBody};
 use super::{ApiError, ClientMetrics, ClientSettings, JSON, REQUESTS, SPANS, Target, WriteGate, error, header_value};
 use crate::rate::TokenBucket;
 
@@ -30,6 +33,9 @@ const LONG_WAIT: Duration = Duration::from_millis(50);
 /// A wait longer than this is said aloud, though not more often than [`WAIT_REPORT_INTERVAL`].
 const VERY_LONG_WAIT: Duration = Duration::from_secs(1);
 const WAIT_REPORT_INTERVAL: Duration = Duration::from_secs(10);
+/// Time for the answer to a watch to begin. Servers answer at once; a proxy may hold the answer back until its first line, and a
+/// bookmark comes about every minute.
+const WATCH_OPENING: Duration = Duration::from_secs(75);
 
 type BoxError = Box<dyn StdError + Send + Sync>;
 
@@ -89,6 +95,20 @@ impl<'a> Call<'a> {
         format!("{} {}", self.method, self.path)
     }
 
+    /// What it is for who looks at the requests of a process.
+    fn kind(&self) -> &'static str {
+        let is_collection = self.target.as_ref().is_some_and(|target| target.name.is_none());
+        match (&self.method, is_collection) {
+            (&Method::GET, true) => "LIST",
+            (&Method::GET, false) => "GET",
+            (&Method::POST, _) => "POST",
+            (&Method::PUT, _) => "PUT",
+            (&Method::PATCH, _) => "PATCH",
+            (&Method::DELETE, true) => "DELETECOLLECTION",
+            _ => "DELETE",
+        }
+    }
+
     fn request(&self, user_agent: &HeaderValue) -> Result<Request<Body>, http::Error> {
         let builder = Request::builder().method(self.method.clone());
         let mut request =
@@ -116,13 +136,15 @@ struct Answer {
 enum Failure {
     Transport(BoxError),
     Timeout,
-    /// The gate closed while the write was under way.
-    Fenced,
+    /// The gate closed while the write was under way, or before it was sent.
+    Fenced {
+        sent: bool,
+    },
 }
 
 /// Everything that clones of one [`super::ApiClient`] share.
 pub(super) struct Exchange {
-    base: kube::Client,
+    base: HttpService,
     settings: ClientSettings,
     user_agent: HeaderValue,
     throttle: Option<Mutex<TokenBucket>>,
@@ -132,7 +154,7 @@ pub(super) struct Exchange {
 }
 
 impl Exchange {
-    pub(super) fn new(base: kube::Client, settings: ClientSettings, metrics: ClientMetrics) -> Self {
+    pub(super) fn new(base: HttpService, settings: ClientSettings, metrics: ClientMetrics) -> Self {
         let throttle = (settings.qps > 0.0).then(|| Mutex::new(TokenBucket::new(f64::from(settings.qps), settings.burst.max(1))));
         Self { base, user_agent: header_value(&settings.user_agent), settings, throttle, reported: Mutex::new(None), metrics }
     }
@@ -209,7 +231,13 @@ impl Exchange {
         for attempt in 0.. {
             let last = attempt >= MAX_RETRIES;
             self.metrics.sent(call.method.as_str(), 0);
-            let (pause, outcome) = match self.open(&call).await {
+            let under_way = self.metrics.begin("WATCH");
+            let opened = match timeout(WATCH_OPENING, self.open(&call, Lane::Watches, &Sent::default())).await {
+                Ok(opened) => opened,
+                Err(_) => Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into()),
+            };
+            settle(under_way, opened.is_ok());
+            let (pause, outcome) = match opened {
                 Ok(response) if response.status().is_success() => {
                     let code = response.status().as_u16();
                     self.metrics.answered(call.method.as_str(), Some(code));
@@ -220,7 +248,7 @@ impl Exchange {
                     return Ok(Lines::new(chunks).boxed());
                 }
                 Ok(response) => {
-                    let outcome = self.within_limit(collect(response)).await;
+                    let outcome = self.within_limit(collect(response, None)).await;
                     (outcome.as_ref().ok().and_then(|a| pause_asked_for(a.code, a.retry_after)), outcome)
                 }
                 Err(e) if is_lost_connection(&*e) || is_timeout(&*e) => {
@@ -250,12 +278,16 @@ impl Exchange {
     }
 
     async fn attempt(&self, call: &Call<'_>, gate: Option<&dyn WriteGate>) -> Result<Answer, Failure> {
-        let exchange = async { collect(self.open(call).await?).await };
-        tokio::select! {
+        let sent = Sent::default();
+        let under_way = self.metrics.begin(call.kind());
+        let exchange = async { collect(self.open(call, Lane::Requests, &sent).await?, under_way.as_ref()).await };
+        let outcome = tokio::select! {
             biased;
-            () = closed(gate) => Err(Failure::Fenced),
+            () = closed(gate, &sent) => return Err(Failure::Fenced { sent: sent.get() }),
             outcome = self.within_limit(exchange) => outcome,
-        }
+        };
+        settle(under_way, outcome.is_ok());
+        outcome
     }
 
     async fn within_limit(&self, exchange: impl Future<Output = Result<Answer, BoxError>>) -> Result<Answer, Failure> {
@@ -265,8 +297,11 @@ impl Exchange {
         }
     }
 
-    async fn open(&self, call: &Call<'_>) -> Result<Response<Body>, BoxError> {
-        Ok(self.base.send(call.request(&self.user_agent)?).await?)
+    async fn open(&self, call: &Call<'_>, lane: Lane, sent: &Sent) -> Result<Response<ResponseBody>, BoxError> {
+        let mut request = call.request(&self.user_agent)?;
+        request.extensions_mut().insert(lane);
+        request.extensions_mut().insert(sent.clone());
+        self.base.send(request).await
     }
 
     fn judge(&self, call: &Call<'_>, outcome: Result<Answer, Failure>) -> Result<Bytes, ApiError> {
@@ -281,7 +316,10 @@ impl Exchange {
         match failure {
             Failure::Transport(source) => ApiError::Transport { request, source },
             Failure::Timeout => ApiError::Timeout { request, timeout: self.settings.timeout },
-            Failure::Fenced => ApiError::Transport { request, source: "leadership ended before the answer came".into() },
+            Failure::Fenced { sent: false } => ApiError::Fenced { request },
+            Failure::Fenced { sent: true } => {
+                ApiError::Transport { request, source: "leadership ended before the answer came".into() }
+            }
         }
     }
 
@@ -334,33 +372,71 @@ impl Drop for Unused<'_> {
     }
 }
 
-/// Comes when a write that passed `gate` is to be abandoned; never when there is no gate or it does not know.
-async fn closed(gate: Option<&dyn WriteGate>) {
+/// Comes when a write that passed `gate` is to be abandoned; never when there is no gate or it does not know. One that was not
+/// `sent` yet goes as soon as the gate closes.
+async fn closed(gate: Option<&dyn WriteGate>, sent: &Sent) {
     let Some(gate) = gate else { return std::future::pending().await };
-    loop {
-        match gate.open_until() {
-            Some(end) if Instant::now() < end => sleep_until(end).await,
-            Some(_) => return,
-            None => return std::future::pending().await,
+    let expired = async {
+        loop {
+            match gate.open_until() {
+                Some(end) if Instant::now() < end => sleep_until(end).await,
+                Some(_) => return,
+                None => return std::future::pending().await,
+            }
         }
+    };
+    let closing = async {
+        gate.closing().await;
+        if sent.get() {
+            std::future::pending().await
+        }
+    };
+    tokio::select! {
+        () = expired => {}
+        () = closing => {}
+        () = gate.abandoning() => {}
+    }
+}
+
+/// Notes how a request ended that was under way.
+fn settle(under_way: Option<UnderWay>, answered: bool) {
+    match under_way {
+        Some(under_way) if answered => under_way.answered(),
+        Some(under_way) => under_way.unanswered(),
+        None => {}
     }
 }
 
 /// Waits for `pause`; `None` as soon as `gate` lets no new write begin.
 async fn unless_refused<T>(gate: Option<&dyn WriteGate>, pause: impl Future<Output = T>) -> Option<T> {
-    let Some(open) = gate else { return Some(pause.await) };
+    if gate.is_none() {
+        return Some(pause.await);
+    }
+    let sent = Sent::default();
     tokio::select! {
         biased;
-        () = open.closing() => None,
-        () = closed(gate) => None,
+        () = closed(gate, &sent) => None,
         done = pause => Some(done),
     }
 }
 
-async fn collect(response: Response<Body>) -> Result<Answer, BoxError> {
+/// Reads an answer to its end; `under_way` hears of each piece.
+async fn collect(response: Response<ResponseBody>, under_way: Option<&UnderWay>) -> Result<Answer, BoxError> {
     let code = response.status().as_u16();
     let retry_after = retry_after(response.headers());
-    let body = response.into_body().collect().await?.to_bytes();
+    let body = response.into_body();
+    let collected = match under_way {
+        Some(under_way) => {
+            under_way.answered();
+            let noted = body.map_frame(|piece| {
+                under_way.answered();
+                piece
+            });
+            noted.collect().await?
+        }
+        None => body.collect().await?,
+    };
+    let body = collected.to_bytes();
     Ok(Answer { code, retry_after, body })
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::activity::{Activity, UnderWay};
 use prometheus::{CounterVec, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, Opts, Registry};
 
 const SECONDS: &[f64] = &[0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0];
@@ -20,6 +21,7 @@ pub struct ClientMetrics {
     transports: IntGauge,
     transport_calls: IntCounterVec,
     waits: CounterVec,
+    activity: Option<Activity>,
 }
 
 impl ClientMetrics {
@@ -90,7 +92,19 @@ impl ClientMetrics {
                 registry.register(Box::new(family.clone()))?;
                 family
             },
+            activity: None,
         })
+    }
+
+    /// The same families, for clients whose requests `activity` is to show, too.
+    #[must_use]
+    pub fn observed_by(&self, activity: &Activity) -> Self {
+        Self { activity: Some(activity.clone()), ..self.clone() }
+    }
+
+    /// A request of this kind goes out.
+    pub(super) fn begin(&self, kind: &'static str) -> Option<UnderWay> {
+        self.activity.as_ref().map(|activity| activity.begin(kind))
     }
 
     /// The same families, for clients that talk to `host` (`10.0.0.1:6443`); without this the label is empty.

@@ -1,7 +1,8 @@
 //! Requests to the API server: one connection pool per process, one throttle and user agent per controller.
 //!
-//! ApiClient (throttle, write gate, timeout, retries, metrics) -> kube::Client (base URL, credentials) -> HTTP/2
+//! ApiClient (throttle, write gate, timeout, retries, metrics) -> HttpService (base URL, credentials) -> pool -> HTTP/2
 
+mod activity;
 mod authority;
 mod certificate;
 mod connect;
@@ -15,6 +16,8 @@ mod metrics;
 mod plugin;
 #[cfg(test)]
 mod plugin_tests;
+mod pool;
+mod service;
 #[cfg(test)]
 mod tests;
 mod transports;
@@ -30,10 +33,12 @@ use http::{HeaderValue, Method};
 use serde::Serialize;
 use tokio::time::Instant;
 
+pub use activity::Activity;
 pub use connect::{ConnectError, anonymous, connect, host};
 pub use error::ApiError;
 pub use load::{ConfigError, load_config};
 pub use metrics::ClientMetrics;
+pub use service::{HttpService, ResponseBody};
 pub use transports::Transports;
 
 use exchange::{Call, Exchange};
@@ -140,9 +145,14 @@ pub trait WriteGate: Send + Sync + 'static {
         None
     }
 
-    /// Comes when no new request may begin any more. A write that was sent is still waited for; what waits for the throttle or for
-    /// another attempt is given up, and so is every read.
+    /// Comes when no new request may begin any more. A write that was sent is still waited for; what waits for the throttle, for a
+    /// connection or for another attempt is given up, and so is every read.
     fn closing(&self) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::pending())
+    }
+
+    /// Comes when writes that were sent are given up, too.
+    fn abandoning(&self) -> BoxFuture<'_, ()> {
         Box::pin(std::future::pending())
     }
 }
@@ -154,8 +164,8 @@ const METADATA_LIST: &str = "application/json;as=PartialObjectMetadataList;g=met
 
 impl ApiClient {
     /// A client over `base`. The metrics are shared by all clients of the process.
-    pub fn new(base: kube::Client, settings: ClientSettings, metrics: ClientMetrics) -> Self {
-        Self { exchange: Arc::new(Exchange::new(base, settings, metrics)), gate: None, metadata_only: false }
+    pub fn new(base: impl Into<HttpService>, settings: ClientSettings, metrics: ClientMetrics) -> Self {
+        Self { exchange: Arc::new(Exchange::new(base.into(), settings, metrics)), gate: None, metadata_only: false }
     }
 
     /// The same client, with writes (everything but GET) refused as [`ApiError::Fenced`] once `gate` is closed.

@@ -226,7 +226,7 @@ async fn a_plugin_is_only_asked_where_there_are_no_other_credentials() {
     let token = config(|auth| auth.token = Some("t".to_owned().into()));
     for config in [config(|_| {}), token] {
         let client = program.transports.connect(&config).unwrap();
-        let _ = client.request_text(http::Request::get("/").body(Vec::new()).unwrap()).await;
+        let _ = client.send(http::Request::get("/").body(kube::client::Body::empty()).unwrap()).await;
     }
     assert_eq!(program.runs(), 1, "the token goes first");
 }

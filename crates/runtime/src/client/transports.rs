@@ -10,10 +10,12 @@ use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 use prometheus::{Gauge, Histogram, HistogramOpts, IntCounter, IntCounterVec, Opts, Registry};
 
-#[cfg(test)]
-use super::connect::Pings;
 use super::connect::{ConnectError, PINGS, connect_with};
 use super::plugin::Plugin;
+#[cfg(test)]
+use super::pool::Pings;
+use super::pool::PoolMetrics;
+use super::service::HttpService;
 
 /// Bounds of the ages at which certificates are replaced: minutes to years.
 const AGES: &[f64] =
@@ -28,6 +30,7 @@ pub struct Transports {
     plugin_metrics: PluginMetrics,
     authority_reloads: IntCounterVec,
     certificate_collections: IntCounter,
+    pool_metrics: PoolMetrics,
 }
 
 impl Transports {
@@ -40,6 +43,7 @@ impl Transports {
         Ok(Self {
             plugins: Plugins::default(),
             plugin_metrics: PluginMetrics::new()?,
+            pool_metrics: PoolMetrics::new()?,
             authority_reloads: IntCounterVec::new(reloads, &["reason", "result"])?,
             // Connections are there for as long as the process is; nothing collects them.
             certificate_collections: IntCounter::new(
@@ -51,6 +55,7 @@ impl Transports {
 
     /// Shows what is counted.
     pub fn register(&self, registry: &Registry) -> Result<(), prometheus::Error> {
+        self.pool_metrics.register(registry)?;
         registry.register(Box::new(self.authority_reloads.clone()))?;
         registry.register(Box::new(self.certificate_collections.clone()))?;
         registry.register(Box::new(self.plugin_metrics.calls.clone()))?;
@@ -58,16 +63,17 @@ impl Transports {
         registry.register(Box::new(Remaining::new(Arc::clone(&self.plugins))?))
     }
 
-    /// A client for everything this process asks of the API server of `config`. No request is made yet; must be called inside a
-    /// runtime. Requests and watches share one connection where the server speaks HTTP/2 (up to the server's own limit of streams).
+    /// A client of the API server of `config`, with connections of its own. No request is made yet; must be called inside a runtime.
+    /// Where the server speaks HTTP/2, requests share a connection up to the server's limit of streams, and so do watches; further
+    /// connections are opened as that limit demands.
     ///
-    /// The connection goes through `config.proxy_url`, else through the proxy of `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY`.
-    pub fn connect(&self, config: &kube::Config) -> Result<kube::Client, ConnectError> {
+    /// Connections go through `config.proxy_url`, else through the proxy of `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY`.
+    pub fn connect(&self, config: &kube::Config) -> Result<HttpService, ConnectError> {
         connect_with(config, PINGS, self)
     }
 
     #[cfg(test)]
-    pub(super) fn connect_with(&self, config: &kube::Config, pings: Pings) -> Result<kube::Client, ConnectError> {
+    pub(super) fn connect_with(&self, config: &kube::Config, pings: Pings) -> Result<HttpService, ConnectError> {
         connect_with(config, pings, self)
     }
 
@@ -80,6 +86,10 @@ impl Transports {
         let plugin = Arc::new(Plugin::new(exec.clone(), self.plugin_metrics.clone()));
         plugins.push(Arc::clone(&plugin));
         plugin
+    }
+
+    pub(super) fn pool_metrics(&self) -> PoolMetrics {
+        self.pool_metrics.clone()
     }
 
     pub(super) fn authority_reloads(&self) -> IntCounterVec {

@@ -1,0 +1,165 @@
+//! Whether the API server still answers: what requests are under way, and since when none of their kind was answered.
+//!
+//! A request that fails for lack of an answer leaves its kind unanswered; an answer of any status, or a further piece of a long
+//! one, is progress. Time in the client-side throttle does not count: such a request has not begun.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::sync::Mutex;
+
+/// The requests of some clients. Cheap to clone; clones are one.
+#[derive(Debug, Clone)]
+pub struct Activity(Arc<Mutex<State>>);
+
+#[derive(Debug)]
+struct State {
+    kinds: BTreeMap<&'static str, Kind>,
+    answered: Instant,
+}
+
+/// Requests of one kind: `POST`, `LIST`, `WATCH`.
+#[derive(Debug)]
+struct Kind {
+    under_way: usize,
+    /// When the oldest request began that came after the latest answer.
+    unanswered_since: Option<Instant>,
+    began: Instant,
+}
+
+impl Default for Activity {
+    fn default() -> Self {
+        Self(Arc::new(Mutex::new(State { kinds: BTreeMap::new(), answered: Instant::now() })))
+    }
+}
+
+impl Activity {
+    /// The kind of requests that has had no answer for `limit` or longer, although some were sent: one sentence.
+    pub fn stalled(&self, limit: Duration) -> Option<String> {
+        let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let stalled = state.kinds.iter().find_map(|(name, kind)| {
+            let waited = kind.unanswered_since?.elapsed();
+            // Between two attempts of its caller, no request is under way.
+            let has_work = kind.under_way > 0 || kind.began.elapsed() < limit;
+            (has_work && waited >= limit).then_some((name, kind.under_way, waited))
+        });
+        let (name, under_way, waited) = stalled?;
+        Some(format!("no {name} request was answered for {}s, {under_way} under way", waited.as_secs()))
+    }
+
+    /// When any request was last answered; at first, when this was made.
+    pub fn last_answer(&self) -> Instant {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).answered
+    }
+
+    /// A request of this kind begins.
+    pub(super) fn begin(&self, kind: &'static str) -> UnderWay {
+        let now = Instant::now();
+        self.with(kind, |_, kind| {
+            kind.under_way += 1;
+            kind.unanswered_since.get_or_insert(now);
+            kind.began = now;
+        });
+        UnderWay { activity: self.clone(), kind, is_unanswered: false }
+    }
+
+    fn with(&self, name: &'static str, change: impl FnOnce(&mut Instant, &mut Kind)) {
+        let State { kinds, answered } = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let new = || Kind { under_way: 0, unanswered_since: None, began: Instant::now() };
+        change(answered, kinds.entry(name).or_insert_with(new));
+    }
+}
+
+/// A request that was begun and has not ended.
+pub(super) struct UnderWay {
+    activity: Activity,
+    kind: &'static str,
+    is_unanswered: bool,
+}
+
+impl UnderWay {
+    /// The server has answered, or sent more of its answer.
+    pub(super) fn answered(&self) {
+        let now = Instant::now();
+        self.activity.with(self.kind, |answered, kind| {
+            *answered = now;
+            kind.unanswered_since = Some(now);
+        });
+    }
+
+    /// The request ends for lack of an answer.
+    pub(super) fn unanswered(mut self) {
+        self.is_unanswered = true;
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        let is_unanswered = self.is_unanswered;
+        self.activity.with(self.kind, |_, kind| {
+            kind.under_way -= 1;
+            if kind.under_way == 0 && !is_unanswered {
+                kind.unanswered_since = None;
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::advance;
+
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(60);
+
+    async fn pass(seconds: u64) {
+        advance(Duration::from_secs(seconds)).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_kind_without_answers_is_stalled_although_others_are_answered() {
+        let activity = Activity::default();
+        let _hanging = activity.begin("POST");
+        pass(59).await;
+        activity.begin("GET").answered();
+        assert_eq!(activity.stalled(LIMIT), None);
+        pass(1).await;
+        let reason = "no POST request was answered for 60s, 1 under way";
+        assert_eq!(activity.stalled(LIMIT).as_deref(), Some(reason));
+        activity.begin("POST").answered();
+        assert_eq!(activity.stalled(LIMIT), None, "one answer is progress");
+        assert_eq!(activity.last_answer(), Instant::now());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn repeated_timeouts_are_a_stall_until_nothing_is_asked_any_more() {
+        let activity = Activity::default();
+        for _ in 0..3 {
+            let request = activity.begin("PUT");
+            pass(30).await;
+            request.unanswered();
+        }
+        assert!(activity.stalled(LIMIT).is_some());
+        pass(31).await;
+        assert_eq!(activity.stalled(LIMIT), None, "without requests there is no work");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn pieces_of_a_long_answer_are_progress() {
+        let activity = Activity::default();
+        let list = activity.begin("LIST");
+        for _ in 0..4 {
+            pass(50).await;
+            list.answered();
+        }
+        assert_eq!(activity.stalled(LIMIT), None);
+        pass(60).await;
+        assert!(activity.stalled(LIMIT).is_some());
+        drop(list);
+        assert_eq!(activity.stalled(LIMIT), None, "the caller gave the request up");
+    }
+}

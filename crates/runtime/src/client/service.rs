@@ -1,0 +1,73 @@
+//! The way of a request to a server, whatever is behind it: a connection pool, or a server in the same process.
+
+use std::fmt;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::Body as HttpBody;
+use http_body_util::BodyExt;
+use http_body_util::combinators::UnsyncBoxBody;
+use kube::client::Body;
+use tower::util::BoxCloneSyncService;
+use tower::{BoxError, Service, ServiceExt};
+
+use super::pool::Sent;
+
+/// The body of an answer.
+pub type ResponseBody = UnsyncBoxBody<Bytes, BoxError>;
+
+/// Sends requests to an API server. Cheap to clone. Calls do not share a task, unlike those of [`kube::Client`], so that one that
+/// fails or panics leaves the others alone.
+#[derive(Clone)]
+pub struct HttpService(BoxCloneSyncService<Request<Body>, Response<ResponseBody>, BoxError>);
+
+impl HttpService {
+    /// Requests are sent as soon as `service` is called.
+    pub fn new<S, B>(service: S) -> Self
+    where
+        S: Service<Request<Body>, Response = Response<B>, Future: Send, Error: Into<BoxError>> + Clone + Send + Sync + 'static,
+        B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+    {
+        Self::layered(service.map_request(|request: Request<Body>| {
+            Sent::mark(request.extensions());
+            request
+        }))
+    }
+
+    /// For a `service` over another [`HttpService`], which notes itself when it sends a request. Extensions of requests must reach it.
+    pub fn layered<S, B>(service: S) -> Self
+    where
+        S: Service<Request<Body>, Response = Response<B>, Future: Send, Error: Into<BoxError>> + Clone + Send + Sync + 'static,
+        B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+    {
+        let service = service.map_response(|response: Response<B>| response.map(|body| body.map_err(Into::into).boxed_unsync()));
+        Self(BoxCloneSyncService::new(service.map_err(Into::into)))
+    }
+
+    /// Sends `request`. Fails if no answer begins; every status is an answer.
+    pub async fn send(&self, request: Request<Body>) -> Result<Response<ResponseBody>, BoxError> {
+        self.0.clone().oneshot(request).await
+    }
+}
+
+impl From<kube::Client> for HttpService {
+    fn from(client: kube::Client) -> Self {
+        Self::new(tower::service_fn(move |request| {
+            let client = client.clone();
+            async move { client.send(request).await }
+        }))
+    }
+}
+
+/// For users of the `kube` crate. Its calls share one task.
+impl From<HttpService> for kube::Client {
+    fn from(service: HttpService) -> Self {
+        Self::new(service.0, "default")
+    }
+}
+
+impl fmt::Debug for HttpService {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("HttpService")
+    }
+}

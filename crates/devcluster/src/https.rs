@@ -29,8 +29,8 @@ use crate::requests::Through;
 use crate::rest::{self, Body, Server, refusal};
 use crate::status::Status;
 
-/// Watches are streams, and one client may hold hundreds of them on one connection.
-const MAX_STREAMS: u32 = 4_096;
+/// Streams of one HTTP/2 connection, as kube-apiserver has it: clients must open further connections for more watches.
+const MAX_STREAMS: u32 = 100;
 /// How much of its bodies a client may send ahead, per stream and in all; what kube-apiserver allows. With less, a burst of requests
 /// is cut into fragments so small that the HTTP/2 library takes them for an attack and drops the connection.
 const STREAM_WINDOW: u32 = 256 << 10;

@@ -2,11 +2,12 @@
 
 use serde_json::{Value, json};
 
-/// `status.acceptedNames` of a definition, and its conditions NamesAccepted and Established. `others` are the other definitions of its
-/// group; who got a name first keeps it.
-pub(crate) fn decide(definition: &Value, others: &[Value]) -> (Value, [Value; 2]) {
+/// `status.acceptedNames` of a definition, and its conditions NamesAccepted and Established. `group` are the definitions of its group,
+/// itself included; a name stays with the definition that got it first.
+pub(crate) fn decide(definition: &Value, group: &[&Value]) -> (Value, [Value; 2]) {
     let taken = |fields: &[&str], name: &str| {
-        others.iter().any(|other| {
+        let is_other = |other: &&&Value| other["metadata"]["name"] != definition["metadata"]["name"];
+        group.iter().filter(is_other).any(|other| {
             let accepted = &other["status"]["acceptedNames"];
             fields.iter().any(|field| match &accepted[*field] {
                 Value::String(text) => text == name,
@@ -117,7 +118,7 @@ mod tests {
             ),
         ];
         for (why, definition, reason, message) in cases {
-            let (_, [names, established]) = decide(&definition, std::slice::from_ref(&first));
+            let (_, [names, established]) = decide(&definition, &[&first]);
             assert_eq!((&names["reason"], &names["message"]), (&json!(reason), &json!(message)), "{why}");
             assert_eq!((&names["status"], &established["reason"]), (&json!("False"), &json!("NotAccepted")), "{why}");
         }

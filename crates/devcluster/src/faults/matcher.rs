@@ -34,6 +34,11 @@ impl Matcher {
         Self { verb: Some(verb.to_owned()), resource: Some(resource.to_owned()), subresource, ..Self::default() }
     }
 
+    /// Requests with this verb on every resource, subresources included.
+    pub fn verb(verb: &str) -> Self {
+        Self { verb: Some(verb.to_owned()), ..Self::default() }
+    }
+
     /// Requests for discovery documents: `/api`, `/apis` and what is below them that names no objects. In rules and logs they are a `get`
     /// of no resource, with the path as the name.
     pub fn discovery() -> Self {

@@ -303,6 +303,14 @@ impl Registry {
         self.read(|served| served.resources.values().filter(|row| row.resource.custom.is_some()).cloned().collect())
     }
 
+    /// The rows of one custom kind, one per served version.
+    pub(crate) fn custom_of(&self, group: &str, plural: &str) -> Vec<Arc<Registered>> {
+        let is_one = |row: &&Arc<Registered>| {
+            row.resource.custom.is_some() && row.resource.group == group && row.resource.plural == plural
+        };
+        self.read(|served| served.resources.values().filter(is_one).cloned().collect())
+    }
+
     /// The same resources with the same objects, and from now on apart; all as they were at the revision in the answer.
     pub(crate) fn fork(&self, revisions: &Revisions) -> (Self, Revisions) {
         self.read(|served| {

@@ -3,6 +3,7 @@
 //! After each write that can matter, [`Server::settle_definitions`] brings everything in line with what is stored: names -> conditions
 //! -> rows of the table of kinds; for a definition that goes: its objects -> finalizer -> rows.
 
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -25,6 +26,9 @@ const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 /// Who writes the status of definitions.
 const MANAGER: &str = "kube-apiserver";
 
+/// Definitions by name, with the revision of each.
+pub(super) type Definitions = BTreeMap<String, (u64, Arc<Value>)>;
+
 impl Resource {
     /// Whether a write to an object of the resource can change what is served.
     fn concerns_definitions(&self) -> bool {
@@ -42,10 +46,15 @@ impl Server {
 
     /// Brings what is served in line with the stored definitions. Nothing changes when it is already.
     pub(crate) fn settle_definitions(&self) {
-        let _turn = self.settling.lock().expect("nobody panics while settling");
+        let mut known = self.settling.lock().expect("settling does not panic");
         loop {
-            let definitions = self.definitions();
-            let written = definitions.iter().filter(|definition| self.settle(definition, &definitions)).count();
+            let definitions = self.definitions(&mut known);
+            let mut groups: HashMap<&str, Vec<&Value>> = HashMap::new();
+            for definition in &definitions {
+                groups.entry(text(&definition["spec"], "group")).or_default().push(definition);
+            }
+            let settled = |definition: &&Arc<Value>| self.settle(definition, &groups[text(&definition["spec"], "group")]);
+            let written = definitions.iter().filter(settled).count();
             if written == 0 {
                 self.withdraw_all_but(&definitions);
                 return;
@@ -58,23 +67,26 @@ impl Server {
         found.expect("definitions are built in")
     }
 
-    fn definitions(&self) -> Vec<Value> {
+    /// The stored definitions. Those that have not changed since the last call are the same values, because each creation of a
+    /// definition looks at all of them.
+    fn definitions(&self, known: &mut Definitions) -> Vec<Arc<Value>> {
         let stored = self.definition_kind().store.list(&self.revisions, "");
-        stored.objects.iter().map(|object| object.to_value()).collect()
+        let read = |object: &Arc<Object>| match known.get(object.name()) {
+            Some((revision, value)) if *revision == object.revision => (*revision, Arc::clone(value)),
+            _ => (object.revision, Arc::new(object.to_value())),
+        };
+        let now: Definitions = stored.objects.iter().map(|object| (object.name().to_owned(), read(object))).collect();
+        *known = now;
+        known.values().map(|(_, value)| Arc::clone(value)).collect()
     }
 
-    /// One step for one definition; true when it wrote something that other definitions have to know.
-    fn settle(&self, definition: &Value, all: &[Value]) -> bool {
+    /// One step for one definition; true when it wrote something that other definitions of its `group` have to know.
+    fn settle(&self, definition: &Value, group: &[&Value]) -> bool {
         if is_terminating(definition) {
             self.serve(definition);
             return metadata::finalizers(definition).contains(&CLEANUP) && self.clean_up(definition);
         }
-        let same_group = |other: &&Value| {
-            other["spec"]["group"] == definition["spec"]["group"]
-                && metadata::text(other, "name") != metadata::text(definition, "name")
-        };
-        let others: Vec<Value> = all.iter().filter(same_group).cloned().collect();
-        let (accepted, conditions) = names::decide(definition, &others);
+        let (accepted, conditions) = names::decide(definition, group);
         let known = |condition: &Value| {
             let kind = condition["type"].as_str().unwrap_or_default();
             let same = |found: &Value| ["status", "reason", "message"].iter().all(|field| found[*field] == condition[*field]);
@@ -124,18 +136,17 @@ impl Server {
 
     /// The rows of a definition, that of the storage version first.
     fn rows_of(&self, group: &str, plural: &str) -> Vec<Arc<Registered>> {
-        let mut rows = self.registry.custom();
-        rows.retain(|row| row.resource.group == group && row.resource.plural == plural);
+        let mut rows = self.registry.custom_of(group, plural);
         rows.sort_by_key(|row| row.resource.custom.as_ref().is_some_and(|custom| custom.storage.is_some()));
         rows
     }
 
     /// Serves nothing that no definition asks for.
-    fn withdraw_all_but(&self, definitions: &[Value]) {
+    fn withdraw_all_but(&self, definitions: &[Arc<Value>]) {
+        let names: HashSet<&str> = definitions.iter().map(|definition| metadata::text(definition, "name")).collect();
         for row in self.registry.custom() {
             let (group, plural) = (&*row.resource.group, &*row.resource.plural);
-            let name = format!("{plural}.{group}");
-            if !definitions.iter().any(|definition| metadata::text(definition, "name") == name) {
+            if !names.contains(&*format!("{plural}.{group}")) {
                 self.registry.replace_custom(group, plural, Vec::new());
             }
         }

@@ -89,8 +89,8 @@ pub struct Server {
     /// Held while quotas are checked and used up.
     pub(crate) quota_lock: Mutex<()>,
     addresses: Addresses,
-    /// Held by whoever brings what is served in line with the stored definitions.
-    settling: Mutex<()>,
+    /// Held while what is served is brought in line with the stored definitions: those that were found last.
+    settling: Mutex<definitions::Definitions>,
     /// Whether entries of managed fields begin with creation, rather than with the first apply.
     pub(crate) tracks_creations: bool,
 }

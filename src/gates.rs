@@ -14,18 +14,19 @@ use tokio::time::Instant;
 pub(crate) struct Gates {
     election: Option<Arc<dyn WriteGate>>,
     stop: CancellationToken,
+    abandon: CancellationToken,
     done: CancellationToken,
 }
 
 impl Gates {
     /// Gates within `election` that close with `stop`.
     pub(crate) fn new(election: Option<Arc<dyn WriteGate>>, stop: &CancellationToken) -> Self {
-        Self { election, stop: stop.child_token(), done: CancellationToken::new() }
+        Self { election, stop: stop.child_token(), abandon: CancellationToken::new(), done: CancellationToken::new() }
     }
 
     /// For controllers.
     pub(crate) fn writes(&self) -> Arc<dyn WriteGate> {
-        Arc::new(Work { election: self.election.clone(), stop: self.stop.clone() })
+        Arc::new(Work { election: self.election.clone(), stop: self.stop.clone(), abandon: self.abandon.clone() })
     }
 
     /// For Events, which are told to the end.
@@ -36,6 +37,12 @@ impl Gates {
     /// Controllers begin no further write.
     pub(crate) fn close(&self) {
         self.stop.cancel();
+    }
+
+    /// Controllers begin no further write, and those that were sent are not waited for.
+    pub(crate) fn abandon(&self) {
+        self.close();
+        self.abandon.cancel();
     }
 
     /// No write of a controller is under way any more, and we led until now: Events no longer depend on the Lease.
@@ -49,6 +56,7 @@ impl Gates {
 struct Work {
     election: Option<Arc<dyn WriteGate>>,
     stop: CancellationToken,
+    abandon: CancellationToken,
 }
 
 impl WriteGate for Work {
@@ -62,6 +70,10 @@ impl WriteGate for Work {
 
     fn closing(&self) -> BoxFuture<'_, ()> {
         self.stop.cancelled().boxed()
+    }
+
+    fn abandoning(&self) -> BoxFuture<'_, ()> {
+        self.abandon.cancelled().boxed()
     }
 }
 

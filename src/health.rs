@@ -18,6 +18,8 @@ pub enum Finding {
     Failed(String),
     /// Something is wrong that a restart may not mend: reported, and a failure only where the user wants that.
     Degraded(String),
+    /// This process does not do its part: fails `/readyz`, and is otherwise reported as [`Finding::Degraded`].
+    Unready(String),
 }
 
 /// A check.
@@ -163,6 +165,7 @@ impl HealthChecks {
         let failed = match found {
             Some(Finding::Failed(_)) => true,
             Some(Finding::Degraded(_)) => self.strict,
+            Some(Finding::Unready(_)) => self.strict || probe == Probe::Readyz,
             None => false,
         };
         self.state.with_label_values(&[name, probe.name()]).set(if failed { 0.0 } else { 1.0 });
@@ -170,7 +173,7 @@ impl HealthChecks {
         self.degraded.with_label_values(&[name]).set(if found.is_some() { 1.0 } else { 0.0 });
         let mut troubled = self.troubled.lock().unwrap_or_else(PoisonError::into_inner);
         match found {
-            Some(Finding::Failed(reason) | Finding::Degraded(reason)) => {
+            Some(Finding::Failed(reason) | Finding::Degraded(reason) | Finding::Unready(reason)) => {
                 if troubled.insert(name.to_owned()) {
                     tracing::warn!(check = name, reason, "health check found something wrong");
                 } else {

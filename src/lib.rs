@@ -28,6 +28,7 @@ pub mod server;
 mod service_accounts;
 mod signals;
 mod spans;
+mod stall;
 mod tls;
 pub mod version;
 pub mod zpages;

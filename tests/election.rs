@@ -25,6 +25,11 @@ pub(crate) struct Running {
 impl Running {
     pub(crate) async fn stop(self) -> Result<(), RunError> {
         self.stop.cancel();
+        self.ended().await
+    }
+
+    /// Waits until it ends by itself.
+    pub(crate) async fn ended(self) -> Result<(), RunError> {
         self.task.await.unwrap()
     }
 }

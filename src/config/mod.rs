@@ -40,6 +40,8 @@ pub struct Config {
     pub shutdown_timeout: Option<Duration>,
     /// Every object is looked at again after once to twice this.
     pub min_resync: Duration,
+    /// Time without progress after which health checks say so, and half of that after which a leader gives up; `None` is for ever.
+    pub stall_timeout: Option<Duration>,
     /// Whether caches are filled before leading.
     pub standby_informers: bool,
     /// Whether health checks that find something degraded fail their probe.
@@ -209,6 +211,7 @@ impl Config {
             start_interval: options.duration("controller-start-interval").to_std(),
             shutdown_timeout: Some(timeout).filter(|timeout| !timeout.is_zero()),
             min_resync: options.duration("min-resync-period").to_std(),
+            stall_timeout: Some(options.duration("stall-timeout").to_std()).filter(|timeout| !timeout.is_zero()),
             standby_informers: options.bool("standby-informers"),
             strict_health_checks: options.bool("strict-health-checks"),
             serving,

@@ -64,6 +64,9 @@ pub enum RunError {
     /// Somebody else may lead now.
     #[error("leaderelection lost")]
     LeaseLost,
+    /// Nothing was done for a long time although there was work, so that another process should lead.
+    #[error("no progress, giving up the leadership: {0}")]
+    Stalled(String),
     /// A controller ended although nobody told it to.
     #[error("controller {0} ended unexpectedly")]
     ControllerEnded(&'static str),

@@ -25,6 +25,7 @@ use crate::config::{self, Config, ElectionSettings, Serving};
 use crate::health::{Check, Finding, HealthChecks, Phase, Progress, Scope};
 use crate::logs::Verbosity;
 use crate::server::{Endpoints, Server};
+use crate::stall::StallDetector;
 use crate::zpages::Zpages;
 use crate::{metrics, version};
 
@@ -46,6 +47,7 @@ pub struct Manager {
     debug: DebugPages,
     health: HealthChecks,
     progress: Progress,
+    stall: StallDetector,
     server: Option<(Server, Endpoints)>,
     address: Option<SocketAddr>,
 }
@@ -83,7 +85,8 @@ impl Manager {
             None => None,
         };
         let progress = Progress::checked_by(&health);
-        Ok(Self { config, clients, clock, registry, queue_metrics, debug, health, progress, server, address })
+        let stall = StallDetector::new(clients.activity(), &queue_metrics, config.stall_timeout);
+        Ok(Self { config, clients, clock, registry, queue_metrics, debug, health, progress, stall, server, address })
     }
 
     /// Lets clients change `verbosity` at `/debug/flags/v`, unless `--profiling=false`.
@@ -144,7 +147,8 @@ impl Manager {
         }
 
         let resync = jittered(self.config.min_resync);
-        let informers = InformerFactory::new(self.clients.make("shared-informers", LIST_TIMEOUT), resync, &self.registry)?;
+        let informers =
+            InformerFactory::new(self.clients.make_for_work("shared-informers", LIST_TIMEOUT), resync, &self.registry)?;
         for descriptor in &self.config.controllers.enabled {
             (descriptor.watches)(&informers);
         }
@@ -152,6 +156,7 @@ impl Manager {
             informers.start(&tasks, &background);
         }
         self.health.add("informer-sync", Scope::Ready, informer_check(&informers));
+        self.health.add("progress", Scope::All, self.stall.check());
         self.progress.set(Phase::Standby);
 
         let surroundings = Surroundings { probe, informers, tasks, background };

@@ -144,7 +144,17 @@ impl<'a> Term<'a> {
         let work = stop.child_token();
         let (ends, mut ended) = mpsc::unbounded_channel();
         let mut outcome = Ok(());
-        if informers.wait_synced(stop).await {
+        let stalled = manager.stall.stalled_for_too_long();
+        let mut stalled =
+            pin!(async { if manager.config.election.is_some() { stalled.await } else { std::future::pending().await } });
+        let synced = tokio::select! {
+            synced = informers.wait_synced(stop) => synced,
+            reason = &mut stalled => {
+                outcome = Err(RunError::Stalled(reason));
+                false
+            }
+        };
+        if synced {
             for (name, controller) in built {
                 let delay = jittered(manager.config.start_interval);
                 running.spawn(name, supervised(name, controller, delay, work.clone(), ends.clone()));
@@ -154,9 +164,14 @@ impl<'a> Term<'a> {
             tokio::select! {
                 () = stop.cancelled() => tracing::info!("Requested to terminate. Exiting."),
                 Some(name) = ended.recv() => outcome = Err(RunError::ControllerEnded(name)),
+                reason = &mut stalled => outcome = Err(RunError::Stalled(reason)),
             }
         }
 
+        // Where no request is answered, waiting for the last ones would only keep the Lease from others.
+        if manager.stall.stalled().is_some() {
+            self.gates.abandon();
+        }
         self.gates.close();
         work.cancel();
         self.join(&running).await?;

@@ -236,6 +236,7 @@ pub(super) const SECTIONS: &[(&str, &[Flag])] = &[
         flag("master", String, "", Live, "API server URL; wins over the kubeconfig"),
     ]),
     ("Steersman", &[
+        flag("stall-timeout", Duration, "1m0s", Live, "time without any progress of syncs or requests, although there is work, after which health checks report it; after twice this time a leader gives the Lease up and exits; 0 = no limit"),
         flag("standby-informers", Bool, "true", Live, "keep the caches warm before leading, so that a takeover starts at once"),
         flag("strict-health-checks", Bool, "false", Live, "fail /healthz, /livez and /readyz for what is otherwise only reported: stuck queues, panics, dead watches"),
         flag("tracing-endpoint", String, "", Live, "host:port of an OTLP collector (gRPC, without TLS) that gets a span per sync and per write; empty = none"),

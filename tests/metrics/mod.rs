@@ -77,7 +77,7 @@ async fn every_family_of_upstream_is_shown_with_its_type_labels_and_buckets() {
     for name in ours {
         assert!(include_str!("../../README.md").contains(name), "the README does not mention {name}");
         let labels: BTreeSet<&str> = shown[name].labels.iter().map(String::as_str).collect();
-        let few = BTreeSet::from(["client", "controller", "name", "resource", "result", "version"]);
+        let few = BTreeSet::from(["client", "controller", "lane", "name", "resource", "result", "version"]);
         assert!(labels.is_subset(&few), "{name} has the labels {labels:?}");
     }
     let queues: BTreeSet<&str> =
@@ -92,6 +92,9 @@ async fn every_family_of_upstream_is_shown_with_its_type_labels_and_buckets() {
         "steersman_informer_watch_age_seconds{resource=\"pods\"}",
         "steersman_informer_relists_total{resource=\"pods\"}",
         "steersman_own_write_skips_total{name=\"replicaset\",resource=\"pods\"}",
+        "steersman_client_connections{lane=\"requests\"}",
+        "steersman_client_connections{lane=\"watches\"}",
+        "steersman_client_stream_wait_seconds_count{lane=\"requests\"}",
         "steersman_client_throttle_wait_seconds_total{client=\"replicaset-controller\"}",
     ] {
         let value = metrics.lines().find_map(|line| line.strip_prefix(sample)?.trim().parse::<f64>().ok());

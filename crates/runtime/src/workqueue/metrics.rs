@@ -138,6 +138,14 @@ impl QueueMetrics {
         queues.flat_map(|queue| queue.troubles(now)).collect()
     }
 
+    /// The controller whose queue has had work and made no progress for the longest time, and that time.
+    pub fn stalled(&self) -> Option<(&'static str, Duration)> {
+        let work = self.work.controllers.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        let queues = work.iter().filter_map(|(name, queue)| Some((*name, queue.upgrade()?.stood_still(now))));
+        queues.max_by_key(|(_, time)| *time)
+    }
+
     /// Asks `queue` for the ages of its work whenever metrics are gathered.
     pub(super) fn watch(&self, name: &str, queue: Weak<dyn Ages>) {
         let mut queues = self.work.queues.lock().unwrap_or_else(PoisonError::into_inner);
@@ -169,6 +177,9 @@ pub(crate) trait Ages: Send + Sync {
 
     /// What is wrong, one sentence each.
     fn troubles(&self, now: Instant) -> Vec<String>;
+
+    /// For how long no key was taken and no sync ended although there is work; zero without work.
+    fn stood_still(&self, now: Instant) -> Duration;
 }
 
 /// Ages of the keys in process.

@@ -59,7 +59,7 @@ struct State<K> {
     backoff: Backoff<K>,
     /// The task that moves due keys; it runs only while keys are delayed.
     timer: Option<AbortHandle>,
-    /// When a key was last taken.
+    /// When a key was last taken or done.
     moved: Instant,
     panicked: Option<Instant>,
     shutting_down: bool,
@@ -299,6 +299,7 @@ impl<K: Clone + Eq + Hash> Shared<K> {
 impl<K: Clone + Eq + Hash + Send + Sync> Done<K> for Shared<K> {
     fn done(&self, key: &K) {
         let mut state = self.lock();
+        state.moved = Instant::now();
         let Some(marks) = state.marks.get_mut(key) else { return };
         let taken = marks.taken.take();
         if marks.added.is_some() {
@@ -337,6 +338,17 @@ impl<K: Eq + Hash + Send + Sync> Ages for Shared<K> {
             troubles.push(format!("a sync of queue {} panicked {}s ago", self.name, ago.as_secs()));
         }
         troubles
+    }
+
+    fn stood_still(&self, now: Instant) -> Duration {
+        let state = self.lock();
+        let in_process = state.marks.values().any(|marks| marks.taken.is_some());
+        let queued = state.queue.front().and_then(|key| state.marks.get(key)?.added);
+        let work_since = if in_process { Some(state.moved) } else { queued };
+        match work_since {
+            Some(since) if !state.shutting_down => now.saturating_duration_since(since.max(state.moved)),
+            _ => Duration::ZERO,
+        }
     }
 }
 

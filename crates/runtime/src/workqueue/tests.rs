@@ -330,3 +330,25 @@ async fn memory_of_a_burst_is_given_back() {
     let capacities = [state.queue.capacity(), state.marks.capacity()];
     assert!(capacities.iter().all(|capacity| *capacity <= 4 * KEPT_CAPACITY), "{capacities:?}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_queue_stands_still_only_with_work_and_without_progress() {
+    let metrics = QueueMetrics::register(&Registry::new()).unwrap();
+    let queue = WorkQueue::new("test", &metrics);
+    queue.assign("controller");
+    let still = || metrics.stalled().unwrap().1;
+    advance(1000 * MS).await;
+    assert_eq!(still(), Duration::ZERO, "no key is no work");
+    queue.add_after("later", 5000 * MS);
+    advance(1000 * MS).await;
+    assert_eq!(still(), Duration::ZERO, "a delayed key is no work yet");
+    queue.add("a");
+    advance(1000 * MS).await;
+    assert_eq!(metrics.stalled(), Some(("controller", 1000 * MS)));
+    let item = queue.get().await;
+    assert_eq!(still(), Duration::ZERO, "taking a key is progress");
+    advance(2000 * MS).await;
+    assert_eq!(still(), 2000 * MS, "the sync goes on");
+    drop(item);
+    assert_eq!(still(), Duration::ZERO);
+}

@@ -1,0 +1,77 @@
+//! More types than one HTTP/2 connection has streams: an API server with the limit of kube-apiserver, and hundreds of custom types.
+
+use std::net::SocketAddr;
+
+use serde_json::{Value, json};
+use steersman_devcluster::DevCluster;
+use steersman_runtime::clock::Clock;
+
+use crate::support::cluster::{deployment, wait_for_count};
+use crate::support::{LIMIT, Program};
+
+const TYPES: usize = 300;
+
+/// Ten types to a group, as operators have them.
+fn group(number: usize) -> String {
+    format!("g{}.example.com", number / 10)
+}
+
+fn definition(number: usize) -> Value {
+    let (plural, kind) = (format!("widgets{number}"), format!("Widget{number}"));
+    let group = group(number);
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("{plural}.{group}")},
+        "spec": {
+            "group": group, "scope": "Namespaced",
+            "names": {"plural": plural, "singular": kind.to_lowercase(), "kind": kind},
+            "versions": [{
+                "name": "v1", "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
+            }],
+        },
+    })
+}
+
+/// A manager at work must not notice that types are added until no connection has room for another watch.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_manager_works_on_while_hundreds_of_types_are_added() {
+    let cluster = DevCluster::new(Clock::system());
+    let door = cluster.serve_https(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let kubeconfig = directory.path().join("kubeconfig");
+    std::fs::write(&kubeconfig, door.kubeconfig()).unwrap();
+    let mut manager = Program::start(&["--kubeconfig", kubeconfig.to_str().unwrap(), "--secure-port=0"]);
+    cluster.create(deployment("before", 2)).await.unwrap();
+    wait_for_count(&cluster, "pods", 2).await;
+
+    for number in 0..TYPES {
+        cluster.create(definition(number)).await.unwrap();
+    }
+    let owner = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "owner", "namespace": "default"}});
+    let owner = cluster.create(owner).await.unwrap();
+    let last = TYPES - 1;
+    let widget = json!({
+        "apiVersion": format!("{}/v1", group(last)), "kind": format!("Widget{last}"),
+        "metadata": {
+            "name": "dependent", "namespace": "default",
+            "ownerReferences": [
+                {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner["metadata"]["uid"]},
+            ],
+        },
+    });
+    cluster.create(widget).await.unwrap();
+    cluster.delete(&cluster.path("configmaps", "default", "owner")).await.unwrap();
+    let plural = format!("widgets{last}");
+    // The collector goes on only when it watches all types; it looks for new ones every 30 s.
+    let waited = cluster.wait_for(&plural, LIMIT, |widgets| widgets.is_empty()).await;
+    waited.unwrap_or_else(|widgets| panic!("{widgets:#?} stays although its owner is gone"));
+
+    cluster.create(deployment("after", 2)).await.unwrap();
+    wait_for_count(&cluster, "pods", 4).await;
+    let status = tokio::task::block_in_place(|| {
+        manager.signal("TERM");
+        manager.end()
+    });
+    assert_eq!(status, Some(0));
+}

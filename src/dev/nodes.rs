@@ -21,7 +21,7 @@ use crate::signals::Signals;
 #[derive(Debug, Parser)]
 #[command(name = "steersman nodes", bin_name = "steersman nodes", disable_version_flag = true)]
 struct NodesArgs {
-    /// The cluster; without it the service account of the pod this runs in.
+    /// The cluster; without it that of kubectl: the files of $KUBECONFIG, else ~/.kube/config, else this pod's service account.
     #[arg(long, value_name = "PATH")]
     kubeconfig: Option<PathBuf>,
     /// Number of nodes.
@@ -78,7 +78,7 @@ async fn simulate(args: NodesArgs) -> Result<(), NodesCommandError> {
         pods: if args.schedule { Pods::OfOwnNodesAndUnscheduled } else { Pods::OfOwnNodes },
         ..NodesConfig::default()
     };
-    let loaded = client::load_config(args.kubeconfig.as_deref(), None)?;
+    let loaded = client::load_config_as_kubectl(args.kubeconfig.as_deref())?;
     let settings = ClientSettings { user_agent: user_agent("nodes"), qps: 0.0, burst: 0, timeout: Duration::from_secs(30) };
     let client = ApiClient::new(client::connect(&loaded)?, settings, ClientMetrics::register(&Registry::new())?);
 

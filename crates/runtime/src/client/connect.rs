@@ -9,7 +9,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use hyper::rt::{Read, Write};
 use hyper_rustls::{FixedServerNameResolver, HttpsConnectorBuilder};
-use hyper_util::client::legacy::connect::proxy::Tunnel;
 use hyper_util::client::legacy::connect::{Connection, HttpConnector};
 use hyper_util::client::proxy::matcher::{Intercept, Matcher};
 use hyper_util::rt::TokioIo;
@@ -23,6 +22,7 @@ use super::authority::Authority;
 use super::certificate::CertificateFiles;
 use super::pool::{Dial, Dialed, Io, Pings, Pool};
 use super::service::HttpService;
+use super::proxy;
 use super::transports::Transports;
 
 /// Time to open a connection, TLS included.
@@ -34,7 +34,7 @@ pub(super) const PINGS: Pings = Pings { interval: Duration::from_secs(15), timeo
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
     /// A kind of proxy that is not supported.
-    #[error("the proxy {0} of the API server connection is not one for http://; unset proxy-url and HTTPS_PROXY or use another")]
+    #[error("the proxy {0} of the API server connection must be http, https, or socks5; change proxy-url or HTTPS_PROXY")]
     Proxy(String),
     /// CA, client certificate or key.
     #[error("TLS settings of the API server connection: {0}")]
@@ -83,14 +83,12 @@ pub(super) fn connect_with(config: &kube::Config, pings: Pings, transports: &Tra
     let Some(proxy) = proxy_of(config, |name| std::env::var(name).ok()) else {
         return client_over(tcp, config, pings, transports);
     };
-    if proxy.uri().scheme_str() != Some("http") {
-        return Err(ConnectError::Proxy(proxy.uri().to_string()));
+    match proxy.uri().scheme_str() {
+        Some("http") => client_over(proxy::tunnel(&proxy, tcp), config, pings, transports),
+        Some("https") => client_over(proxy::tunnel(&proxy, proxy::over_tls(config, tcp)?), config, pings, transports),
+        Some("socks5" | "socks5h") => client_over(proxy::socks(&proxy, tcp), config, pings, transports),
+        _ => Err(ConnectError::Proxy(proxy.uri().to_string())),
     }
-    let mut tunnel = Tunnel::new(proxy.uri().clone(), tcp);
-    if let Some(auth) = proxy.basic_auth() {
-        tunnel = tunnel.with_auth(auth.clone());
-    }
-    client_over(tunnel, config, pings, transports)
 }
 
 /// The proxy that `config` or else the environment (read with `var`) names. As Go's, the environment does not count for this machine.
@@ -226,7 +224,7 @@ mod tests {
     #[tokio::test]
     async fn settings_that_cannot_work_are_refused() {
         let mut behind_proxy = config("https://10.0.0.1:6443");
-        behind_proxy.proxy_url = Some("socks5://user:hunter2@proxy:3128".parse().unwrap());
+        behind_proxy.proxy_url = Some("socks4://user:hunter2@proxy:3128".parse().unwrap());
         let error = connect(&behind_proxy).err().unwrap().to_string();
         assert!(error.contains("proxy:3128") && !error.contains("hunter2"), "{error}");
 

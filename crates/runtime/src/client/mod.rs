@@ -3,6 +3,7 @@
 //! ApiClient (throttle, write gate, timeout, retries, metrics) -> HttpService (base URL, credentials) -> pool -> HTTP/2
 
 mod activity;
+mod address;
 mod authority;
 mod certificate;
 mod connect;
@@ -10,6 +11,7 @@ mod connect;
 mod connect_tests;
 mod error;
 mod exchange;
+mod kubeconfig;
 pub(crate) mod lines;
 mod load;
 mod metrics;
@@ -18,6 +20,7 @@ mod plugin;
 mod plugin_tests;
 mod pool;
 mod service;
+mod proxy;
 #[cfg(test)]
 mod tests;
 mod transports;
@@ -36,7 +39,7 @@ use tokio::time::Instant;
 pub use activity::Activity;
 pub use connect::{ConnectError, anonymous, connect, host};
 pub use error::ApiError;
-pub use load::{ConfigError, load_config};
+pub use load::{ConfigError, load_config, load_config_as_kubectl};
 pub use metrics::ClientMetrics;
 pub use service::{HttpService, ResponseBody};
 pub use transports::Transports;

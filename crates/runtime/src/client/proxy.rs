@@ -1,0 +1,51 @@
+//! Ways through a proxy: a tunnel that an HTTP proxy opens, in the clear or over TLS, or SOCKS.
+
+use http::Uri;
+use http::uri::Authority;
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::connect::proxy::{SocksV5, Tunnel};
+use hyper_util::client::proxy::matcher::Intercept;
+use kube::client::ConfigExt;
+
+use super::connect::ConnectError;
+
+/// Port of a SOCKS proxy without one.
+const SOCKS_PORT: u16 = 1080;
+
+/// A tunnel through `proxy`, which `connector` reaches.
+pub(super) fn tunnel<C>(proxy: &Intercept, connector: C) -> Tunnel<C> {
+    let tunnel = Tunnel::new(proxy.uri().clone(), connector);
+    match proxy.basic_auth() {
+        Some(auth) => tunnel.with_auth(auth.clone()),
+        None => tunnel,
+    }
+}
+
+/// The way to a proxy that speaks TLS. As in Go, the authority of the API server vouches for it, too.
+pub(super) fn over_tls(config: &kube::Config, tcp: HttpConnector) -> Result<HttpsConnector<HttpConnector>, ConnectError> {
+    let mut config = config.clone();
+    // Credentials are for the API server alone.
+    config.auth_info = kube::config::AuthInfo::default();
+    let tls = config.rustls_client_config().map_err(|error| ConnectError::Tls(Box::new(error)))?;
+    Ok(HttpsConnectorBuilder::new().with_tls_config(tls).https_only().enable_http1().wrap_connector(tcp))
+}
+
+/// A way through a SOCKS proxy, which looks up the name of the API server.
+pub(super) fn socks(proxy: &Intercept, tcp: HttpConnector) -> SocksV5<HttpConnector> {
+    let socks = SocksV5::new(with_port(proxy.uri()), tcp);
+    match proxy.raw_auth() {
+        Some((user, password)) => socks.with_auth(user.to_owned(), password.to_owned()),
+        None => socks,
+    }
+}
+
+fn with_port(proxy: &Uri) -> Uri {
+    let mut parts = proxy.clone().into_parts();
+    if let (None, Some(host)) = (proxy.port(), proxy.host())
+        && let Ok(authority) = format!("{host}:{SOCKS_PORT}").parse::<Authority>()
+    {
+        parts.authority = Some(authority);
+    }
+    Uri::from_parts(parts).unwrap_or_else(|_| proxy.clone())
+}

@@ -22,6 +22,7 @@ pub mod live;
 pub mod metrics;
 pub mod object;
 pub mod owner;
+pub mod panics;
 pub mod rate;
 pub mod rbac;
 pub mod reload;

@@ -1,18 +1,16 @@
 //! Owned tasks: whoever starts one waits for it, and shutdown can say which still run.
 
-use std::any::Any;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
-use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use futures::FutureExt;
 use prometheus::IntCounter;
 use tokio::sync::Notify;
 pub use tokio_util::sync::CancellationToken;
 
+use crate::panics;
 use crate::sync::{AbortHandle, Handle, Mutex, MutexGuard};
 
 /// The tasks of one owner. Dropping it aborts them.
@@ -73,9 +71,9 @@ impl Tasks {
         // Not under the lock: a runtime that shuts down drops the future here, and that takes the lock.
         let task = Handle::current().spawn(async move {
             let registration = registration;
-            if let Err(panic) = AssertUnwindSafe(future).catch_unwind().await {
+            if let Err(panic) = panics::catch(future).await {
                 registration.shared.panics.0.inc();
-                tracing::error!(task = &*name, panic = panic_text(&*panic), "task panicked");
+                tracing::error!(task = &*name, %panic, "task panicked");
             }
         });
         if let Some(running) = self.shared.lock().running.get_mut(&id) {
@@ -149,15 +147,6 @@ impl Drop for Registration {
         if state.running.is_empty() {
             self.shared.ended.notify_waiters();
         }
-    }
-}
-
-/// The message a panic was raised with.
-pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> &str {
-    match (panic.downcast_ref::<&'static str>(), panic.downcast_ref::<String>()) {
-        (Some(text), _) => text,
-        (_, Some(text)) => text,
-        _ => "not a text",
     }
 }
 

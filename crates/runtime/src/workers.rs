@@ -3,17 +3,16 @@
 use std::fmt::Display;
 use std::future::Future;
 use std::hash::Hash;
-use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use futures::FutureExt;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tracing::Instrument;
 
 use crate::object::ObjectKey;
-use crate::tasks::{CancellationToken, panic_text};
+use crate::panics;
+use crate::tasks::CancellationToken;
 use crate::workqueue::WorkQueue;
 
 /// The target of the spans of syncs, for who collects them: `controller` and `key` are their fields.
@@ -72,6 +71,10 @@ pub async fn run_workers<K: Key, S: Syncer<K>>(
         let (worker, stop) = (Arc::clone(&worker), stop.clone());
         tasks.spawn(async move { worker.run(&stop).await });
     }
+    // As upstream's: without workers it runs all the same.
+    if workers == 0 {
+        stop.cancelled().await;
+    }
     while let Some(end) = tasks.join_next().await {
         match end {
             // Only a runtime that shuts down cancels a worker: the process ends before its work did, and has said why.
@@ -111,7 +114,7 @@ impl<K: Key, S: Syncer<K>> Worker<K, S> {
 
     async fn process(&self, key: &K, stop: &CancellationToken) {
         let began = Instant::now();
-        let outcome = AssertUnwindSafe(self.sync(key)).catch_unwind().await;
+        let outcome = panics::catch(self.sync(key)).await;
         self.queue.metrics().synced(self.controller, result_of(&outcome), began.elapsed());
         let retry = match outcome {
             Ok(Ok(requeue)) => {
@@ -144,7 +147,7 @@ impl<K: Key, S: Syncer<K>> Worker<K, S> {
             Err(panic) => {
                 self.queue.count_panic();
                 self.error_pace.wait().await;
-                tracing::error!(panic = panic_text(&*panic), "sync panicked");
+                tracing::error!(%panic, "sync panicked");
                 Retry::BackOff
             }
         };
@@ -281,6 +284,17 @@ mod tests {
 
     fn key(name: &str) -> ObjectKey {
         ObjectKey::new("default", name)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn without_workers_it_runs_until_it_is_stopped_and_syncs_nothing() {
+        let running = start(0);
+        running.queue.add(key("fine"));
+        tokio::time::sleep(100 * MS).await;
+        assert!(!running.task.is_finished());
+        running.stop.cancel();
+        running.task.await.unwrap();
+        assert!(running.script.syncs.lock().unwrap().is_empty());
     }
 
     #[tokio::test(start_paused = true)]

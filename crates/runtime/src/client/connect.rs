@@ -23,6 +23,7 @@ use super::certificate::CertificateFiles;
 use super::pool::{Dial, Dialed, Io, Pings, Pool};
 use super::service::HttpService;
 use super::proxy;
+use super::token::TokenFile;
 use super::transports::Transports;
 
 /// Time to open a connection, TLS included.
@@ -167,6 +168,20 @@ where
 
 /// Order as in kube's own stack, without its retries: ours know which requests may be repeated.
 fn client_for<S, B>(config: &kube::Config, http: S) -> Result<HttpService, ConnectError>
+where
+    S: Service<http::Request<Body>, Response = http::Response<B>, Error = BoxError, Future: Send> + Clone + Send + Sync + 'static,
+    B: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+{
+    let mut config = config.clone();
+    // Kube takes a line's end for a part of the token.
+    let file = config.auth_info.token_file.take().filter(|_| config.auth_info.token.is_none());
+    match file {
+        Some(path) => layered(&config, TokenFile::new(&path).map_err(ConnectError::Credentials)?.over(http)),
+        None => layered(&config, http),
+    }
+}
+
+fn layered<S, B>(config: &kube::Config, http: S) -> Result<kube::Client, ConnectError>
 where
     S: Service<http::Request<Body>, Response = http::Response<B>, Error = BoxError, Future: Send> + Clone + Send + Sync + 'static,
     B: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,

@@ -30,6 +30,7 @@ struct Server {
     port: u16,
     connections: Arc<AtomicUsize>,
     ca: Vec<u8>,
+    acceptor: Option<TlsAcceptor>,
 }
 
 /// Answers a watch with one line and then keeps it open; anything else with the protocol's version.
@@ -67,12 +68,12 @@ impl Server {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let connections = Arc::new(AtomicUsize::new(0));
-        let counter = Arc::clone(&connections);
+        let (counter, accepting) = (Arc::clone(&connections), acceptor.clone());
         tokio::spawn(async move {
             loop {
                 let (tcp, _) = listener.accept().await.unwrap();
                 counter.fetch_add(1, Ordering::Relaxed);
-                let acceptor = acceptor.clone();
+                let acceptor = accepting.clone();
                 tokio::spawn(async move {
                     let server = auto::Builder::new(TokioExecutor::new());
                     // How a connection ends is the client's affair, which is what is tested.
@@ -86,7 +87,7 @@ impl Server {
                 });
             }
         });
-        Self { port, connections, ca }
+        Self { port, connections, ca, acceptor }
     }
 
     fn config(&self, scheme: &str, port: u16) -> kube::Config {
@@ -193,4 +194,123 @@ async fn a_silent_connection_is_given_up_and_its_watches_end() {
     frozen.store(false, Ordering::Relaxed);
     timeout(LIMIT, client.list(ALL_PODS, "")).await.unwrap().unwrap();
     assert_eq!(server.connections.load(Ordering::Relaxed), 2);
+}
+
+/// A server that reads something, sends `answer`, and closes the connection.
+async fn telling(answer: &'static str) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        loop {
+            let (mut tcp, _) = listener.accept().await.unwrap();
+            let _ = tokio::io::AsyncReadExt::read(&mut tcp, &mut [0; 4096]).await;
+            let _ = tcp.write_all(answer.as_bytes()).await;
+        }
+    });
+    port
+}
+
+#[tokio::test]
+async fn a_server_that_cannot_be_asked_is_told_with_the_cause() {
+    let server = Server::start(true).await;
+    let other = Server::start(true).await;
+    let plain = telling("HTTP/1.1 400 Bad Request\r\n\r\n").await;
+    let https = "HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n";
+    let through = async |answer| {
+        let mut config = server.config("https", server.port);
+        config.proxy_url = Some(format!("http://127.0.0.1:{}", telling(answer).await).parse().unwrap());
+        config
+    };
+    let mut misnamed = server.config("https", server.port);
+    misnamed.tls_server_name = Some("other.test".to_owned());
+    let mut gone_proxy = server.config("https", server.port);
+    gone_proxy.proxy_url = Some("http://127.0.0.1:1".parse().unwrap());
+    let nowhere = kube::Config::new("http://nowhere.invalid:6443".parse().unwrap());
+    let cases = [
+        (server.config("https", 1), "connection refused: nothing listens there"),
+        (nowhere, "the name of the server cannot be looked up: "),
+        (other.config("https", server.port), "the certificate of the server cannot be verified: its issuer is unknown; check "),
+        (misnamed, "the certificate of the server cannot be verified: it is for another name; "),
+        (server.config("https", plain), "the server does not speak TLS; "),
+        (server.config("https", telling("").await), "the connection was closed during the TLS handshake: "),
+        (
+            server.config("http", telling(https).await),
+            "the server expects TLS and was asked without; its address must begin with https://",
+        ),
+        (
+            server.config("http", telling("HTTP/1.1 401 No\r\ncontent-length: 0\r\n\r\n").await),
+            "the server has asked for the client",
+        ),
+        (through("HTTP/1.1 403 Forbidden\r\n\r\n").await, "the proxy refuses to connect to the server"),
+        (through("HTTP/1.1 407 Who are you\r\n\r\n").await, "the proxy wants credentials"),
+        (gone_proxy, "the proxy: connection refused: nothing listens there"),
+    ];
+    for (config, expected) in cases {
+        let began = std::time::Instant::now();
+        let error = timeout(LIMIT, client(&config, PINGS).get_path("/healthz")).await.unwrap().unwrap_err();
+        let cause = error.cause();
+        assert!(cause.starts_with(expected), "{expected}: {cause}");
+        // One attempt: a connection that was never there is not lost.
+        assert!(began.elapsed() < Duration::from_secs(5), "{expected}: {:?}", began.elapsed());
+    }
+}
+
+/// A SOCKS proxy that takes every connection to `port`, whatever it was asked for.
+async fn socks(port: u16) -> u16 {
+    use tokio::io::AsyncReadExt;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let own = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        loop {
+            let (mut inward, _) = listener.accept().await.unwrap();
+            let mut buffer = [0; 512];
+            let _ = inward.read(&mut buffer).await;
+            let _ = inward.write_all(&[5, 0]).await;
+            let _ = inward.read(&mut buffer).await;
+            let _ = inward.write_all(&[5, 0, 0, 1, 0, 0, 0, 0, 0, 0]).await;
+            let mut outward = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+            tokio::spawn(async move { tokio::io::copy_bidirectional(&mut inward, &mut outward).await });
+        }
+    });
+    own
+}
+
+#[tokio::test]
+async fn a_socks_proxy_looks_up_the_name_and_passes_everything_on() {
+    let server = Server::start(true).await;
+    let mut config = kube::Config::new("https://api.test:6443".parse().unwrap());
+    config.root_cert = Some(vec![server.ca.clone()]);
+    config.proxy_url = Some(format!("socks5://127.0.0.1:{}", socks(server.port).await).parse().unwrap());
+    let answer = timeout(LIMIT, client(&config, PINGS).list(ALL_PODS, "")).await.unwrap().unwrap();
+    assert_eq!(answer, "{\"version\":\"2\"}\n");
+}
+
+/// An HTTP proxy that speaks TLS with the certificate of `server`, and connects to it.
+async fn proxy_over_tls(server: &Server, acceptor: TlsAcceptor) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (own, port) = (listener.local_addr().unwrap().port(), server.port);
+    tokio::spawn(async move {
+        loop {
+            let (tcp, _) = listener.accept().await.unwrap();
+            let Ok(mut inward) = acceptor.accept(tcp).await else { continue };
+            let mut buffer = [0; 512];
+            let read = tokio::io::AsyncReadExt::read(&mut inward, &mut buffer).await.unwrap();
+            assert!(buffer[..read].starts_with(b"CONNECT api.test:6443 "));
+            inward.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await.unwrap();
+            let mut outward = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+            tokio::spawn(async move { tokio::io::copy_bidirectional(&mut inward, &mut outward).await });
+        }
+    });
+    own
+}
+
+#[tokio::test]
+async fn a_proxy_may_speak_tls() {
+    let server = Server::start(true).await;
+    let mut config = kube::Config::new("https://api.test:6443".parse().unwrap());
+    config.root_cert = Some(vec![server.ca.clone()]);
+    let port = proxy_over_tls(&server, server.acceptor.clone().unwrap()).await;
+    config.proxy_url = Some(format!("https://127.0.0.1:{port}").parse().unwrap());
+    let answer = timeout(LIMIT, client(&config, PINGS).list(ALL_PODS, "")).await.unwrap().unwrap();
+    assert_eq!(answer, "{\"version\":\"2\"}\n");
 }

@@ -464,7 +464,11 @@ fn failure(call: &Call<'_>, answer: &Answer) -> ApiError {
 /// Whether an established connection broke, so that a GET may simply be repeated. A connection that could not be made at all is not
 /// meant: the caller's own back-off is for that.
 pub(super) fn is_lost_connection(error: &(dyn StdError + 'static)) -> bool {
+    use hyper_util::client::legacy::Error as ClientError;
     use std::io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
+    if causes(error).any(|cause| cause.downcast_ref::<ClientError>().is_some_and(ClientError::is_connect)) {
+        return false;
+    }
     causes(error).any(|cause| {
         if let Some(io) = cause.downcast_ref::<std::io::Error>() {
             return matches!(io.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof);

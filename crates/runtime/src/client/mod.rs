@@ -5,6 +5,7 @@
 mod activity;
 mod address;
 mod authority;
+mod cause;
 mod certificate;
 mod connect;
 #[cfg(test)]
@@ -23,6 +24,7 @@ mod service;
 mod proxy;
 #[cfg(test)]
 mod tests;
+mod token;
 mod transports;
 
 use std::borrow::Cow;

@@ -1,13 +1,10 @@
 //! One informer: its store, its handlers, and the order between them.
 
-use std::any::Any;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
 
-use futures::FutureExt;
 use tokio::sync::watch;
 use tokio::time::{self, Instant};
 use tracing::error;
@@ -19,6 +16,7 @@ use super::source::ListWatch;
 use super::store::{Objects, Store};
 use super::{Change, IndexKey};
 use crate::object::{Meta, Object, ObjectKey};
+use crate::panics;
 use crate::resource::ResourceType;
 use crate::sync::{Mutex, MutexGuard};
 use crate::tasks::CancellationToken;
@@ -102,8 +100,8 @@ impl<T: Object> SharedInformer<T> {
         };
         let follow = async {
             // A panic here is a bug. A cache that nobody feeds any more would be a worse one, so it starts over from a full list.
-            while let Err(panic) = AssertUnwindSafe(reflector::run(&*source, &self.shared)).catch_unwind().await {
-                error!(resource = %self.shared.resource, panic = panic_message(&*panic), "informer panicked, starting over");
+            while let Err(panic) = panics::catch(reflector::run(&*source, &self.shared)).await {
+                error!(resource = %self.shared.resource, %panic, "informer panicked, starting over");
                 time::sleep(RESTART_PAUSE).await;
             }
         };
@@ -309,9 +307,9 @@ impl<T: Object> Shared<T> {
 
     /// Calls code of a controller: its panic must not end the watch that all controllers share.
     fn guard(&self, call: impl FnOnce()) {
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(call)) {
+        if let Err(panic) = panics::catch_call(call) {
             self.metrics.panic();
-            error!(resource = %self.resource, panic = panic_message(&*panic), "handler panicked");
+            error!(resource = %self.resource, %panic, "handler panicked");
         }
     }
 }
@@ -326,11 +324,6 @@ impl<T: Object> Cache for Shared<T> {
         let place = size_of::<ObjectKey>() + 2 * size_of::<usize>();
         self.store.list().iter().map(|object| place + size_of::<T>() + object.heap_size()).sum()
     }
-}
-
-fn panic_message(panic: &(dyn Any + Send)) -> &str {
-    let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("unknown")
 }
 
 /// Whether both are one state of one object.

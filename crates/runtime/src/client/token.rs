@@ -1,0 +1,85 @@
+//! The bearer token of a file that may change, as `tokenFile` and the service account of a pod have it.
+
+use std::sync::Arc;
+
+use http::header::AUTHORIZATION;
+use http::{HeaderValue, Request, Response};
+use kube::client::Body;
+use tower::{BoxError, Service, ServiceExt};
+
+use crate::reload::Reloading;
+
+/// The file's token as a header. A file that is no good any more changes nothing, as in client-go.
+pub(super) struct TokenFile(Reloading<HeaderValue>);
+
+impl TokenFile {
+    /// Fails when the file is no good now.
+    pub(super) fn new(path: &str) -> Result<Self, String> {
+        Reloading::new(vec![path.into()], |files| header(&files[0])).map(Self)
+    }
+
+    /// Sends requests over `service` with the token in them.
+    pub(super) fn over<S, B>(
+        self,
+        service: S,
+    ) -> impl Service<Request<Body>, Response = Response<B>, Error = BoxError, Future: Send> + Clone
+    where
+        S: Service<Request<Body>, Response = Response<B>, Error = BoxError, Future: Send> + Clone + Send + Sync + 'static,
+        B: Send,
+    {
+        let token = Arc::new(self.0);
+        tower::service_fn(move |mut request: Request<Body>| {
+            let (token, mut service) = (Arc::clone(&token), service.clone());
+            async move {
+                request.headers_mut().insert(AUTHORIZATION, (*token.current().await).clone());
+                service.ready().await?.call(request).await
+            }
+        })
+    }
+}
+
+/// The error shows nothing of the token.
+fn header(content: &[u8]) -> Result<HeaderValue, String> {
+    let token = content.trim_ascii();
+    if token.is_empty() {
+        return Err("there is no token in it".to_owned());
+    }
+    let mut header =
+        HeaderValue::from_bytes(&[b"Bearer ", token].concat()).map_err(|_| "what it holds is no token".to_owned())?;
+    header.set_sensitive(true);
+    Ok(header)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::sync::Mutex;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_file_is_followed_and_white_space_around_the_token_is_none_of_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("token");
+        let path_text = path.to_str().unwrap();
+        assert!(TokenFile::new(path_text).err().unwrap().contains("No such file"));
+        std::fs::write(&path, "\n").unwrap();
+        assert!(TokenFile::new(path_text).err().unwrap().ends_with("token: there is no token in it"));
+
+        std::fs::write(&path, "first\n").unwrap();
+        let sent = Arc::new(Mutex::new(Vec::new()));
+        let noted = Arc::clone(&sent);
+        let server = tower::service_fn(move |request: Request<Body>| {
+            noted.lock().unwrap().push(request.headers()[AUTHORIZATION].to_str().unwrap().to_owned());
+            async { Ok::<_, Infallible>(Response::new(())) }
+        });
+        let mut service = TokenFile::new(path_text).unwrap().over(server.map_err(BoxError::from));
+        // What the file holds then, and what is sent.
+        for (content, expected) in [("first", "first"), ("second", "second"), ("", "second"), (" third \n", "third")] {
+            std::fs::write(&path, content).unwrap();
+            tokio::time::advance(std::time::Duration::from_secs(2)).await;
+            service.call(Request::new(Body::empty())).await.unwrap();
+            assert_eq!(sent.lock().unwrap().pop().unwrap(), format!("Bearer {expected}"));
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! Panics, each told in one sentence: by the code that catches it, or by a hook for those that nothing here catches.
+
+use std::any::Any;
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::io::Write;
+use std::panic::{AssertUnwindSafe, Location, PanicHookInfo, catch_unwind, set_hook};
+use std::pin::pin;
+use std::task::Poll;
+
+thread_local! {
+    /// How many calls of this module are on the stack.
+    static CATCHING: Cell<usize> = const { Cell::new(0) };
+    /// Place of the last panic that one of them is about to catch.
+    static PLACE: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+/// A panic. `Display` is its message, its place as far as the hook is installed, and a request to report it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Panic {
+    text: String,
+    place: Option<String>,
+}
+
+impl Panic {
+    fn new(payload: &(dyn Any + Send), place: Option<String>) -> Self {
+        let text = payload.downcast_ref::<&'static str>().copied();
+        let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("without a message");
+        Self { text: text.to_owned(), place }
+    }
+}
+
+impl fmt::Display for Panic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)?;
+        if let Some(place) = &self.place {
+            write!(f, " at {place}")?;
+        }
+        f.write_str("; this is a bug, please report")
+    }
+}
+
+/// Has the panics that nothing in this module catches logged, in place of the standard library's lines. Those it catches are left to
+/// the caller of [`catch`], so that none is told twice. For programs; once is enough.
+pub fn install_hook() {
+    set_hook(Box::new(tell));
+}
+
+fn tell(info: &PanicHookInfo<'_>) {
+    // Nothing unless RUST_BACKTRACE asks for it. That nobody reads standard error must not be a panic of its own.
+    let backtrace = std::backtrace::Backtrace::capture();
+    if backtrace.status() == std::backtrace::BacktraceStatus::Captured {
+        let _ = writeln!(std::io::stderr(), "{backtrace}");
+    }
+    let place = info.location().map(place);
+    if CATCHING.get() > 0 {
+        PLACE.set(place);
+        return;
+    }
+    let payload = info.payload();
+    let text = payload.downcast_ref::<&'static str>().copied().or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+    let panic = Panic { text: text.unwrap_or("without a message").to_owned(), place };
+    if tracing::dispatcher::has_been_set() {
+        tracing::error!("panic: {panic}");
+    } else {
+        let _ = writeln!(std::io::stderr(), "panic: {panic}");
+    }
+}
+
+/// `kube-client-5.0.0/src/lib.rs:12`: without the directories of the machine it was built on.
+fn place(location: &Location<'_>) -> String {
+    const REGISTRY: &str = "/registry/src/";
+    let file = location.file();
+    let file = file.split_once(REGISTRY).and_then(|(_, rest)| rest.split_once('/')).map_or(file, |(_, rest)| rest);
+    format!("{file}:{}", location.line())
+}
+
+/// Runs `call`, and returns its panic if it ends in one.
+pub fn catch_call<T>(call: impl FnOnce() -> T) -> Result<T, Panic> {
+    CATCHING.set(CATCHING.get() + 1);
+    let outcome = catch_unwind(AssertUnwindSafe(call));
+    CATCHING.set(CATCHING.get() - 1);
+    outcome.map_err(|payload| Panic::new(&*payload, PLACE.take()))
+}
+
+/// Runs `future`, and returns its panic if it ends in one.
+pub async fn catch<F: Future>(future: F) -> Result<F::Output, Panic> {
+    let mut future = pin!(future);
+    std::future::poll_fn(|context| match catch_call(|| future.as_mut().poll(context)) {
+        Ok(Poll::Pending) => Poll::Pending,
+        Ok(Poll::Ready(output)) => Poll::Ready(Ok(output)),
+        Err(panic) => Poll::Ready(Err(panic)),
+    })
+    .await
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    /// The process of another test: the hook is there for a whole process.
+    #[tokio::test]
+    #[ignore = "another test starts it"]
+    async fn panics_when_asked() {
+        install_hook();
+        let caught = catch(async {
+            tokio::task::yield_now().await;
+            panic!("caught {}", 1);
+        });
+        println!("{}", caught.await.unwrap_err());
+        println!("{}", catch_call(|| panic!("caught 2")).unwrap_err());
+        let _ = tokio::spawn(async { panic!("uncaught") }).await;
+    }
+
+    #[test]
+    fn each_panic_is_told_once_in_one_sentence() {
+        let arguments = ["panics::tests::panics_when_asked", "--exact", "--ignored", "--nocapture"];
+        let output =
+            Command::new(std::env::current_exe().unwrap()).args(arguments).env_remove("RUST_BACKTRACE").output().unwrap();
+        let (stdout, stderr) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+        assert!(output.status.success(), "{stdout}{stderr}");
+        let (head, rest) = stderr.split_once(':').unwrap();
+        assert!(head == "panic" && rest.starts_with(" uncaught at ") && rest.contains("panics.rs:"), "{stderr}");
+        assert!(stderr.ends_with("; this is a bug, please report\n") && stderr.lines().count() == 1, "{stderr}");
+        for number in 1..=2 {
+            let line = stdout.lines().find(|line| line.contains(&format!("caught {number} at "))).expect("it is caught");
+            assert!(line.contains("panics.rs:") && line.ends_with("; this is a bug, please report"), "{line}");
+        }
+    }
+
+    #[test]
+    fn without_the_hook_a_panic_still_has_its_message() {
+        let panic = catch_call(|| std::panic::resume_unwind(Box::new("quiet"))).unwrap_err();
+        assert_eq!(panic.to_string(), "quiet; this is a bug, please report");
+        let panic = catch_call(|| std::panic::resume_unwind(Box::new(7))).unwrap_err();
+        assert_eq!(panic.to_string(), "without a message; this is a bug, please report");
+    }
+}

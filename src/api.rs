@@ -9,7 +9,7 @@ use steersman_runtime::client::{
     self, Activity, ApiClient, ApiError, ClientMetrics, ClientSettings, HttpService, Target, Transports, WriteGate, user_agent,
 };
 use steersman_runtime::resource::LEASES;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::config::{Access, Config, ElectionSettings, Serving};
 use crate::manager::RunError;
@@ -18,6 +18,8 @@ use crate::service_accounts;
 /// How long the API server may take to say that it is healthy, and how often it is asked.
 const WAIT: Duration = Duration::from_secs(10);
 const STEP: Duration = Duration::from_secs(1);
+/// How often the log says what is still waited for.
+const REPORT_EVERY: Duration = Duration::from_secs(10);
 
 /// Where the API server is.
 #[derive(Clone)]
@@ -182,34 +184,93 @@ impl Clients {
     }
 }
 
-/// Waits until the API server says that it is healthy. That it does not know us, or lets us do nothing, is not waited out.
-pub(crate) async fn wait_for_api_server(client: &ApiClient) -> Result<(), RunError> {
-    let deadline = Instant::now() + WAIT;
-    let mut last = None;
-    loop {
-        match timeout_at(deadline, client.get_path("/healthz")).await {
-            Ok(Ok(_)) => return Ok(()),
-            Ok(Err(source)) if is_refusal(&source) => return Err(RunError::Refused { source }),
-            Ok(Err(error)) => last = Some(error),
-            Err(_) => {}
-        }
-        if Instant::now() + STEP > deadline {
-            let silent = || ApiError::Timeout { request: "GET /healthz".to_owned(), timeout: WAIT };
-            return Err(RunError::Unhealthy(last.unwrap_or_else(silent)));
-        }
-        tracing::debug!(error = last.as_ref().map(tracing::field::display), "the API server is not healthy yet");
-        sleep(STEP).await;
-    }
+/// Waits until the API server at `server` says that it is healthy. That it does not know us, or lets us do nothing, is not waited out.
+pub(crate) async fn wait_for_api_server(client: &ApiClient, server: &str) -> Result<(), RunError> {
+    wait_for_health(client, server, Some(WAIT)).await
 }
 
 /// The same for a candidate, which has nothing to lose by waiting for as long as it takes: ending and being started again with
 /// ever longer pauses would only delay it.
-pub(crate) async fn wait_as_candidate(client: &ApiClient) -> Result<(), RunError> {
+pub(crate) async fn wait_as_candidate(client: &ApiClient, server: &str) -> Result<(), RunError> {
+    wait_for_health(client, server, None).await
+}
+
+async fn wait_for_health(client: &ApiClient, server: &str, limit: Option<Duration>) -> Result<(), RunError> {
+    let deadline = limit.map(|limit| Instant::now() + limit);
+    let (mut reports, mut last) = (Reports::new(server), None);
     loop {
-        match wait_for_api_server(client).await {
-            Err(RunError::Unhealthy(error)) => tracing::warn!(%error, "the API server is not healthy, still waiting for it"),
-            ended => return ended,
+        let answer = {
+            let mut asked = std::pin::pin!(client.get_path("/healthz"));
+            loop {
+                tokio::select! {
+                    answer = &mut asked => break Some(answer),
+                    () = at(deadline) => break None,
+                    () = sleep_until(reports.due) => reports.report("no answer yet"),
+                }
+            }
+        };
+        match answer {
+            Some(Ok(_)) => return reports.healthy(),
+            Some(Err(source)) if is_refusal(&source) => return Err(RunError::Refused { server: server.to_owned(), source }),
+            Some(Err(error)) => {
+                reports.failed(&error);
+                last = Some(error);
+            }
+            None => {}
         }
+        if deadline.is_some_and(|deadline| Instant::now() + STEP > deadline) {
+            let silent = || ApiError::Timeout { request: "GET /healthz".to_owned(), timeout: WAIT };
+            return Err(RunError::Unhealthy { server: server.to_owned(), source: last.unwrap_or_else(silent) });
+        }
+        sleep(STEP).await;
+    }
+}
+
+async fn at(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// What the log says of an API server that is waited for: each new cause at once, and the same one every ten seconds.
+struct Reports<'a> {
+    server: &'a str,
+    since: Instant,
+    due: Instant,
+    cause: String,
+}
+
+impl<'a> Reports<'a> {
+    fn new(server: &'a str) -> Self {
+        let now = Instant::now();
+        Self { server, since: now, due: now + STEP, cause: String::new() }
+    }
+
+    fn failed(&mut self, error: &ApiError) {
+        let cause = error.cause();
+        if cause != self.cause || Instant::now() >= self.due {
+            self.report(&cause);
+        }
+    }
+
+    fn report(&mut self, cause: &str) {
+        let waiting = self.since.elapsed().as_secs();
+        tracing::warn!(
+            server = self.server,
+            cause,
+            waiting = format!("{waiting}s"),
+            "the API server is not healthy, waiting for it"
+        );
+        cause.clone_into(&mut self.cause);
+        self.due = Instant::now() + REPORT_EVERY;
+    }
+
+    fn healthy(self) -> Result<(), RunError> {
+        if !self.cause.is_empty() {
+            tracing::info!(server = self.server, "the API server is healthy now");
+        }
+        Ok(())
     }
 }
 
@@ -256,16 +317,17 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_server_that_becomes_healthy_is_waited_for() {
-        wait_for_api_server(&answering(&[500, 500, 200])).await.unwrap();
+        wait_for_api_server(&answering(&[500, 500, 200]), "test").await.unwrap();
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_server_that_stays_unwell_is_given_up_after_ten_seconds() {
         let start = Instant::now();
-        let error = wait_for_api_server(&answering(&[500])).await.unwrap_err().to_string();
+        let error = wait_for_api_server(&answering(&[500]), "10.0.0.1:6443").await.unwrap_err().to_string();
         let took = start.elapsed();
         assert!(took > Duration::from_secs(8) && took <= WAIT, "{took:?}");
-        let expected = "failed to wait for apiserver being healthy: timed out waiting for the condition: ";
+        let expected =
+            "failed to wait for apiserver being healthy: timed out waiting for the condition: API server 10.0.0.1:6443: ";
         assert!(error.starts_with(expected), "{error}");
     }
 
@@ -273,7 +335,7 @@ mod tests {
     async fn credentials_that_are_refused_are_reported_at_once() {
         let start = Instant::now();
         for codes in [&[401], &[403]] {
-            assert!(matches!(wait_for_api_server(&answering(codes)).await, Err(RunError::Refused { .. })));
+            assert!(matches!(wait_for_api_server(&answering(codes), "test").await, Err(RunError::Refused { .. })));
         }
         let settings = Config::new(Options::default(), &ControllerRegistry::empty()).unwrap().election.unwrap();
         let error = check_lock(&answering(&[403]), &settings).await.unwrap_err().to_string();

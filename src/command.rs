@@ -4,6 +4,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use steersman_runtime::clock::Clock;
+use steersman_runtime::panics;
 use steersman_runtime::tasks::CancellationToken;
 use tokio::runtime::{Builder, Runtime};
 
@@ -21,13 +22,19 @@ use crate::version;
 /// Does what `arguments` (without the program's name) ask for, with the controllers of `registry`, until it is done or a signal
 /// comes. Everything that goes wrong has been said on standard error when this returns.
 pub fn run(arguments: Vec<String>, registry: ControllerRegistry) -> ExitCode {
+    run_beside(arguments, registry, &[])
+}
+
+/// The same for a program with further commands, which the help names.
+pub(crate) fn run_beside(arguments: Vec<String>, registry: ControllerRegistry, commands: &[(&str, &str)]) -> ExitCode {
+    panics::install_hook();
     match options::parse(arguments, |line| eprintln!("{line}")) {
-        Ok(Command::Help) => print(&options::help(&registry)),
+        Ok(Command::Help) => print(&options::help(&registry, commands)),
         Ok(Command::Version(text)) => print(&format!("{text}\n")),
         Ok(Command::Run(options)) => manage(*options, &registry),
         Err(error) => {
             if error.show_usage {
-                eprintln!("{}", options::usage(&registry));
+                eprintln!("{}", options::usage(&registry, commands));
             }
             eprintln!("Error: {error}");
             if let Some(flag) = error.suggestion {
@@ -39,7 +46,7 @@ pub fn run(arguments: Vec<String>, registry: ControllerRegistry) -> ExitCode {
 }
 
 /// A reader that has seen enough (`--help | head`) is no failure.
-fn print(text: &str) -> ExitCode {
+pub(crate) fn print(text: &str) -> ExitCode {
     use std::io::Write;
     let _ = std::io::stdout().write_all(text.as_bytes());
     ExitCode::SUCCESS
@@ -79,11 +86,25 @@ fn manage(options: Options, registry: &ControllerRegistry) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
+    if let Some(reason) = nothing_to_run(&config, registry) {
+        tracing::error!(err = reason, "command failed");
+        return ExitCode::FAILURE;
+    }
     limits::raise_open_files();
     tracing::info!(version = version::GIT_VERSION, steersman = version::STEERSMAN, "Starting");
     config.features.warn();
     if !config.without_effect.is_empty() {
         tracing::warn!(names = config.without_effect.join(" "), "these are accepted but have no effect yet");
+    }
+    if !config.controllers.missing.is_empty() {
+        let names = config.controllers.missing.join(" ");
+        tracing::warn!(names, "--controllers asks for these controllers, which Steersman does not have yet");
+    }
+    for (flag, workers) in &config.without_workers {
+        tracing::warn!("--{flag}={workers}: the controller runs without workers, so it does nothing");
+    }
+    if config.controllers.enabled.is_empty() {
+        tracing::warn!("--controllers is empty, so no controller runs");
     }
     let ended = runtime.block_on(serve(config, log, &runtime));
     if let Ok(Some(spans)) = spans {
@@ -102,6 +123,19 @@ fn manage(options: Options, registry: &ControllerRegistry) -> ExitCode {
             ExitCode::from(error.exit_code())
         }
     }
+}
+
+/// Why a list of controllers that is not empty leaves none to run. The empty list wants none, as in upstream.
+fn nothing_to_run(config: &Config, registry: &ControllerRegistry) -> Option<String> {
+    let list = config.options().list("controllers").join(",");
+    if list.is_empty() || !config.controllers.enabled.is_empty() {
+        return None;
+    }
+    let reason = match &*config.controllers.missing {
+        [] => "the list names only controllers that are not to run; begin it with *".to_owned(),
+        missing => format!("Steersman does not have {} yet; it has {}", missing.join(", "), registry.names().join(", ")),
+    };
+    Some(format!("--controllers={list} leaves no controller to run: {reason}"))
 }
 
 /// The error with those of its causes that its own text leaves out; foreign errors often do.

@@ -91,6 +91,8 @@ fn targets(verbosity: i64) -> Targets {
         5.. => LevelFilter::TRACE,
     };
     let all = Targets::new().with_default(LevelFilter::WARN).with_target("steersman", ours);
+    // What it cannot verify, the error of the connection says better.
+    let all = all.with_target("rustls_platform_verifier", LevelFilter::OFF);
     let hidden = APART.into_iter().filter(|(_, from)| verbosity < *from);
     all.with_targets(hidden.map(|(target, _)| (target, ours.min(LevelFilter::INFO))))
 }

@@ -17,7 +17,7 @@ pub struct Selection {
     pub enabled: Vec<Descriptor>,
     /// There, but not to be run.
     pub disabled: Vec<&'static str>,
-    /// Asked for by name, known upstream, but not there yet.
+    /// Asked for, by name or by `*`, known upstream, but not there yet.
     pub missing: Vec<&'static str>,
     /// The list with aliases replaced by canonical names.
     pub canonical: Vec<String>,
@@ -80,8 +80,9 @@ impl ControllerRegistry {
         self.find(name).map(|d| d.name).or_else(|| upstream().map(|(canonical, _)| *canonical))
     }
 
-    /// Resolves the items of `--controllers`. The first item that names a controller decides; `*` decides for the rest.
-    pub fn select(&self, items: &[String]) -> Result<Selection, Vec<ConfigError>> {
+    /// Resolves the items of `--controllers`. The first item that names a controller decides; `*` decides for the rest, as far as
+    /// `is_on` says that the feature gate of one that is not there yet is on.
+    pub fn select(&self, items: &[String], is_on: impl Fn(&str) -> bool) -> Result<Selection, Vec<ConfigError>> {
         let mut selection = Selection::default();
         let mut unknown = Vec::new();
         let mut named: Vec<(&'static str, bool)> = Vec::new();
@@ -112,7 +113,11 @@ impl ControllerRegistry {
                 selection.disabled.push(descriptor.name);
             }
         }
-        let missing = |name: &&'static str| !self.has(name) && decided(name) == Some(true);
+        let by_default = |name: &str| {
+            let gate = GATED.iter().find(|(gated, _)| *gated == name);
+            star && !OFF_BY_DEFAULT.contains(&name) && !NEVER_BUILT.contains(&name) && gate.is_none_or(|(_, gate)| is_on(gate))
+        };
+        let missing = |name: &&'static str| !self.has(name) && decided(name).unwrap_or_else(|| by_default(name));
         selection.missing = UPSTREAM.iter().map(|(name, _)| *name).filter(missing).collect();
         Ok(selection)
     }
@@ -129,6 +134,22 @@ fn sorted<'a>(descriptors: impl Iterator<Item = &'a Descriptor>) -> Vec<&'static
     names.sort_unstable();
     names
 }
+
+/// Those that `*` leaves out.
+const OFF_BY_DEFAULT: &[&str] = &["bootstrap-signer-controller", "selinux-warning-controller", "token-cleaner-controller"];
+
+/// Those whose name is all that upstream's manager has of them; cloud providers run them.
+const NEVER_BUILT: &[&str] = &["cloud-node-lifecycle-controller", "node-route-controller", "service-lb-controller"];
+
+/// Those that are not built while a feature gate is off, as it is by default.
+const GATED: &[(&str, &str)] = &[
+    ("kube-apiserver-serving-clustertrustbundle-publisher-controller", "ClusterTrustBundle"),
+    ("podcertificaterequest-cleaner-controller", "PodCertificateRequest"),
+    ("podgroup-protection-controller", "GenericWorkload"),
+    ("resourcepoolstatusrequest-controller", "DRAResourcePoolStatus"),
+    ("storage-version-migrator-controller", "StorageVersionMigrator"),
+    ("storageversion-garbage-collector-controller", "StorageVersionAPI"),
+];
 
 /// Every controller of Kubernetes 1.36 with its alias, if any. A name that is not in our table is accepted all the same, so that
 /// the arguments of an existing installation work.
@@ -233,23 +254,34 @@ mod tests {
             ("names that only upstream has", "*,bootstrapsigner,-job", &[d, r]),
         ];
         for (why, list, enabled) in cases {
-            let selection = registry().select(&items(list)).unwrap();
+            let selection = registry().select(&items(list), |_| false).unwrap();
             assert_eq!(selection.enabled.iter().map(|d| d.name).collect::<Vec<_>>(), enabled, "{why}: {list}");
             assert_eq!(selection.enabled.len() + selection.disabled.len(), 3, "{why}");
         }
     }
 
     #[test]
-    fn what_is_not_there_yet_is_named_only_when_asked_for() {
-        // kubeadm's default.
-        let selection = registry().select(&items("*,bootstrapsigner,tokencleaner,-ttl")).unwrap();
-        assert_eq!(selection.missing, ["bootstrap-signer-controller"]);
+    fn what_is_not_there_yet_is_named_when_it_is_asked_for() {
+        let missing = |list: &str| registry().select(&items(list), |gate| gate == "GenericWorkload").unwrap().missing;
+        assert_eq!(missing("deployment,job,-cronjob,route"), ["job-controller", "node-route-controller"]);
+        let by_default = missing("*");
+        // Two of ours; three off by default, of which one is ours; three of clouds; five with a gate that is off.
+        assert_eq!(by_default.len(), 52 - 2 - 3 - 3 - 5);
+        assert!(by_default.contains(&"job-controller") && by_default.contains(&"podgroup-protection-controller"));
+        assert!(!by_default.contains(&"service-lb-controller") && !by_default.contains(&"bootstrap-signer-controller"));
+        assert_eq!(missing("*,-job").len(), by_default.len() - 1);
+    }
+
+    #[test]
+    fn the_list_of_kubeadm_is_resolved() {
+        let selection = registry().select(&items("*,bootstrapsigner,tokencleaner,-ttl"), |_| false).unwrap();
+        assert!(selection.missing.contains(&"bootstrap-signer-controller") && !selection.missing.contains(&"ttl-controller"));
         assert_eq!(selection.canonical, ["*", "bootstrap-signer-controller", "token-cleaner-controller", "-ttl-controller"]);
     }
 
     #[test]
     fn unknown_names_are_all_reported_in_the_users_spelling() {
-        let errors = registry().select(&items("*,-nope,deployment,-*,")).unwrap_err();
+        let errors = registry().select(&items("*,-nope,deployment,-*,"), |_| false).unwrap_err();
         let texts: Vec<_> = errors.iter().map(ToString::to_string).collect();
         assert_eq!(
             texts,
@@ -260,6 +292,11 @@ mod tests {
     #[test]
     fn the_list_of_upstream_is_complete() {
         assert_eq!(UPSTREAM.len(), 52);
+        let is_known = |name: &&str| UPSTREAM.iter().any(|(upstream, _)| upstream == name);
+        assert!(OFF_BY_DEFAULT.iter().chain(NEVER_BUILT).chain(GATED.iter().map(|(name, _)| name)).all(is_known));
+        for (_, gate) in GATED {
+            assert!(crate::features::help().any(|line| line.contains(&format!("kube:{gate}=true|false"))), "{gate} is no gate");
+        }
         assert_eq!(UPSTREAM.iter().filter(|(_, alias)| !alias.is_empty()).count(), ALIASES);
         for name in ControllerRegistry::builtin().names() {
             assert!(UPSTREAM.iter().any(|(upstream, _)| *upstream == name), "{name} is not upstream's name");

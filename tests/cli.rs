@@ -15,8 +15,25 @@ fn help_and_version_go_to_standard_output() {
     assert_eq!(run(&["--version"]), (Some(0), "Kubernetes v1.36.2\n".to_owned(), String::new()));
     let (status, text, error) = run(&["--help"]);
     assert_eq!((status, error.as_str()), (Some(0), ""));
-    for part in ["Usage:\n  steersman [flags]\n", "\nSecure serving flags:\n", "--concurrent-deployment-syncs int32"] {
+    for part in [
+        "Usage:\n  steersman [flags]\n  steersman [command]\n",
+        "\n  apiserver   Starts",
+        "\n  dev  ",
+        "\n  nodes  ",
+        "\nSecure serving flags:\n",
+        "--concurrent-deployment-syncs int32",
+    ] {
         assert!(text.contains(part), "{part:?} is missing in:\n{text}");
+    }
+    assert_eq!(run(&["help"]), (Some(0), text, String::new()));
+    let version = concat!("Steersman v", env!("CARGO_PKG_VERSION"), "\nKubernetes v1.36.2\n");
+    assert_eq!(run(&["version"]), (Some(0), version.to_owned(), String::new()));
+    for (command, part) in
+        [("nodes", "Usage: steersman nodes [OPTIONS]"), ("version", "Usage: steersman version"), ("help", "Usage: ")]
+    {
+        let (status, text, error) = run(&["help", command]);
+        assert_eq!((status, error.as_str()), (Some(0), ""), "{command}");
+        assert!(text.contains(part), "{command}: {text}");
     }
 }
 
@@ -36,12 +53,28 @@ fn wrong_input_is_one_line_and_status_1() {
     std::fs::write(&malformed, "clusters: [").unwrap();
     let malformed = malformed.to_str().unwrap();
     // (arguments, what the last line contains)
-    let cases: [(&[&str], &str); 9] = [
+    let cases: [(&[&str], &str); 16] = [
         (
             &["--leader-elect-lease-duration=15"],
             r#"Error: invalid argument "15" for "--leader-elect-lease-duration" flag: time: missing unit in duration "15""#,
         ),
-        (&["dew"], r#"Error: "kube-controller-manager" does not take any arguments, got ["dew"]"#),
+        (&["true"], r#"Error: "kube-controller-manager" does not take any arguments, got ["true"]"#),
+        (&["dew"], "Did you mean dev?"),
+        (&["aplserver", "--nodes=1"], "Did you mean apiserver?"),
+        (&["help", "verison"], "Did you mean version?"),
+        (
+            &["help", "everything"],
+            r#"Error: unknown command "everything" for "steersman"; there are apiserver, dev, help, nodes, version"#,
+        ),
+        (&["version", "2"], r#"Error: "steersman version" takes no argument, got "2""#),
+        (
+            &["--controllers=job"],
+            "--controllers=job leaves no controller to run: Steersman does not have job-controller yet; it has deployment-",
+        ),
+        (
+            &["--controllers=-podgc"],
+            "--controllers=-podgc leaves no controller to run: the list names only controllers that are not to run",
+        ),
         (&["--controllers=*,-nope"], r#""command failed" err="\"nope\" is not in the list of known controllers""#),
         (&["--leader-elect-resource-lock=endpoints"], r#"err="resourceLock value must be \"leases\"""#),
         (&["--secure-port=70000"], "--secure-port 70000 must be between 1 and 65535, inclusive"),
@@ -70,10 +103,13 @@ fn a_taken_port_is_named() {
 
 #[test]
 fn an_api_server_that_is_not_there_is_waited_for_and_then_named() {
-    let (status, _, last) = run(&["--master=http://127.0.0.1:1", "--secure-port=0", "--leader-elect=false"]);
-    assert_eq!(status, Some(1));
-    let expected = "failed to wait for apiserver being healthy: timed out waiting for the condition: ";
-    assert!(last.contains(expected) && last.contains("Connection refused"), "{last}");
+    let text = String::from_utf8(output(&["--master=127.0.0.1:1", "--secure-port=0", "--leader-elect=false"]).stderr).unwrap();
+    let waiting: Vec<&str> = text.lines().filter(|line| line.contains("waiting for it")).collect();
+    assert!(waiting[0].contains(r#"server="127.0.0.1:1" cause="connection refused: "#) && waiting[0].contains("0s"), "{text}");
+    assert!(waiting.len() <= 2, "{text}");
+    let expected = "failed to wait for apiserver being healthy: timed out waiting for the condition: API server 127.0.0.1:1: ";
+    let last = text.lines().last().unwrap();
+    assert!(last.contains(expected) && last.contains("connection refused"), "{last}");
 }
 
 #[test]
@@ -82,11 +118,11 @@ fn credentials_that_are_refused_are_reported_at_once() {
     let kubeconfig = kubeconfig(directory.path(), api_server("401 Unauthorized"));
     let (status, _, last) = run(&["--kubeconfig", &kubeconfig, "--secure-port=0", "--leader-elect=false"]);
     assert_eq!(status, Some(1));
-    assert!(last.contains("the API server refuses GET /healthz"), "{last}");
+    assert!(last.contains("the API server 127.0.0.1:") && last.contains(" refuses GET /healthz: "), "{last}");
 }
 
 #[test]
-fn the_arguments_of_a_kubeadm_manifest_are_accepted_with_one_warning() {
+fn the_arguments_of_a_kubeadm_manifest_are_accepted_with_two_warnings() {
     let arguments = [
         "--allocate-node-cidrs=true",
         "--authentication-kubeconfig=/etc/kubernetes/controller-manager.conf",
@@ -108,9 +144,12 @@ fn the_arguments_of_a_kubeadm_manifest_are_accepted_with_one_warning() {
     ];
     let text = String::from_utf8(output(&arguments).stderr).unwrap();
     let warnings: Vec<&str> = text.lines().filter(|line| line.starts_with('W')).collect();
-    assert_eq!(warnings.len(), 1, "{text}");
-    for name in ["--allocate-node-cidrs", "--root-ca-file", "bootstrap-signer-controller", "token-cleaner-controller"] {
+    assert_eq!(warnings.len(), 2, "{text}");
+    for name in ["--allocate-node-cidrs", "--root-ca-file"] {
         assert!(warnings[0].contains(name), "{name} is missing in {}", warnings[0]);
+    }
+    for name in ["bootstrap-signer-controller", "token-cleaner-controller", "job-controller"] {
+        assert!(warnings[1].contains(name), "{name} is missing in {}", warnings[1]);
     }
     assert!(!warnings[0].contains("--kubeconfig") && !warnings[0].contains("--cluster-name"), "{}", warnings[0]);
     assert!(text.lines().last().unwrap().contains("kubeconfig /nowhere/controller-manager.conf"), "{text}");
@@ -130,5 +169,14 @@ fn durations_of_the_election_that_cannot_work_end_with_status_2() {
         let arguments = [&["--master=http://127.0.0.1:1", "--secure-port=0"], flags].concat();
         let (status, _, last) = run(&arguments);
         assert_eq!((status, last.as_str()), (Some(2), expected), "{flags:?}");
+    }
+}
+
+#[test]
+fn a_controller_without_workers_is_warned_of_by_its_flag() {
+    let arguments = ["--kubeconfig=/nowhere", "--concurrent-deployment-syncs=0", "--concurrent-rc-syncs=-1"];
+    let text = String::from_utf8(output(&arguments).stderr).unwrap();
+    for flag in ["--concurrent-deployment-syncs=0: ", "--concurrent-rc-syncs=-1: "] {
+        assert!(text.lines().any(|line| line.starts_with('W') && line.contains(flag)), "{flag} is missing in {text}");
     }
 }

@@ -52,8 +52,10 @@ pub struct Config {
     pub metrics: MetricsSettings,
     /// The state of every feature gate.
     pub features: Features,
-    /// Flags and controllers that were asked for and are not there yet.
+    /// Flags that were given and have no effect yet.
     pub without_effect: Vec<String>,
+    /// Controllers that run without workers, as the flags of this name and value want it.
+    pub without_workers: Vec<(&'static str, i64)>,
     options: Options,
 }
 
@@ -180,7 +182,7 @@ impl Config {
         // As in upstream, the rest is not looked at when these are wrong.
         let features = Features::new(&options).map_err(|errors| errors.into_iter().map(ConfigError::from).collect::<Vec<_>>())?;
         let mut errors = check(&options);
-        let controllers = registry.select(&options.list("controllers")).unwrap_or_else(|unknown| {
+        let controllers = registry.select(&options.list("controllers"), |gate| features.is_on(gate)).unwrap_or_else(|unknown| {
             errors.extend(unknown);
             Selection::default()
         });
@@ -198,7 +200,8 @@ impl Config {
         let flags = options.without_effect(|name| registry.has(name));
         let mut without_effect: Vec<String> = flags.iter().map(|name| format!("--{name}")).collect();
         without_effect.extend(features.without_effect().map(|gate| format!("--feature-gates={gate}")));
-        without_effect.extend(controllers.missing.iter().map(|&name| name.to_owned()));
+        let is_enabled = |name: &str| controllers.enabled.iter().any(|descriptor| descriptor.name == name);
+        let without_workers = options.without_workers(is_enabled);
         let timeout = options.duration("controller-shutdown-timeout").to_std();
         Ok(Self {
             kubeconfig: Some(options.text("kubeconfig")).filter(|path| !path.is_empty()).map(PathBuf::from),
@@ -218,6 +221,7 @@ impl Config {
             metrics,
             features,
             without_effect,
+            without_workers,
             options,
         })
     }
@@ -410,7 +414,20 @@ mod tests {
             ("vmodule", "a=1"),
             ("feature-gates", "PodDeletionCost=false,ComponentFlagz=false"),
         ];
-        let named = ["--concurrent-job-syncs", "--vmodule", "--feature-gates=PodDeletionCost", "job-controller"];
+        let named = ["--concurrent-job-syncs", "--vmodule", "--feature-gates=PodDeletionCost"];
         assert_eq!(config(&flags).unwrap().without_effect, named);
+    }
+
+    #[test]
+    fn controllers_without_workers_are_collected() {
+        let collected = |flags: &[(&str, &str)]| {
+            let mut options = Options::default();
+            flags.iter().for_each(|(flag, value)| options.set(flag, value).unwrap());
+            Config::new(options, &ControllerRegistry::builtin()).unwrap().without_workers
+        };
+        let flags = [("concurrent-deployment-syncs", "0"), ("concurrent-rc-syncs", "-3"), ("concurrent-gc-syncs", "1")];
+        assert_eq!(collected(&flags), [("concurrent-deployment-syncs", 0), ("concurrent-rc-syncs", -3)]);
+        // Neither a controller that does not run nor one that is not there yet.
+        assert_eq!(collected(&[("controllers", "*,-replicationcontroller"), flags[1], ("concurrent-endpoint-syncs", "0")]), []);
     }
 }

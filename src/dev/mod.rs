@@ -14,23 +14,21 @@ use std::fmt::Display;
 use std::process::ExitCode;
 
 use clap::Parser;
+use steersman_runtime::panics;
 
 use crate::duration::{GoDuration, ParseDurationError};
 use crate::limits;
 use crate::logs::{self, LogFormat};
 
 /// Runs a subcommand with what follows it on the command line.
-pub type Subcommand = fn(Vec<String>) -> ExitCode;
+pub(crate) type Run = fn(Vec<String>) -> ExitCode;
 
-/// The subcommand of that name.
-pub fn subcommand(name: &str) -> Option<Subcommand> {
-    match name {
-        "apiserver" => Some(apiserver::run),
-        "dev" => Some(playground::run),
-        "nodes" => Some(nodes::run),
-        _ => None,
-    }
-}
+/// The subcommands by name, with what each of them does.
+pub(crate) const SUBCOMMANDS: [(&str, &str, Run); 3] = [
+    ("apiserver", "Starts an API server with simulated nodes and the controllers, for tests in any language.", apiserver::run),
+    ("dev", "Starts an API server, simulated nodes and the controllers in this process, to try things on.", playground::run),
+    ("nodes", "Adds simulated nodes to any cluster.", nodes::run),
+];
 
 /// The arguments of `steersman <name>`; or the exit code when they are wrong or ask for help, which is printed.
 fn parse<A: Parser>(name: &str, arguments: Vec<String>) -> Result<A, ExitCode> {
@@ -43,6 +41,7 @@ fn parse<A: Parser>(name: &str, arguments: Vec<String>) -> Result<A, ExitCode> {
 
 /// Runs `work` to its end. The log is for what goes wrong, or for who asks for more.
 fn finish<E: Display>(verbosity: i64, work: impl Future<Output = Result<(), E>>) -> ExitCode {
+    panics::install_hook();
     logs::init(LogFormat::Text, if verbosity == 0 { logs::WARNINGS_ONLY } else { verbosity }, None);
     limits::raise_open_files();
     match tokio::runtime::Runtime::new() {

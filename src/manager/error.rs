@@ -38,11 +38,19 @@ pub enum RunError {
     #[error("the host name is not text: {0:?}")]
     HostName(std::ffi::OsString),
     /// The API server does not answer, or is not well.
-    #[error("failed to wait for apiserver being healthy: timed out waiting for the condition: {0}")]
-    Unhealthy(#[source] ApiError),
+    #[error("failed to wait for apiserver being healthy: timed out waiting for the condition: API server {server}: {}", source.cause())]
+    Unhealthy {
+        /// Where it should be.
+        server: String,
+        /// What came of the last attempt.
+        #[source]
+        source: ApiError,
+    },
     /// The API server knows us and lets us do nothing, or does not know us.
-    #[error("the API server refuses {}: {source}", source.request())]
+    #[error("the API server {server} refuses {}: {}", source.request(), source.cause())]
     Refused {
+        /// Where it is.
+        server: String,
         /// Its words.
         source: ApiError,
     },

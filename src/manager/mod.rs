@@ -140,7 +140,10 @@ impl Manager {
 
         let probe = self.clients.make("controller-manager", PROBE_TIMEOUT);
         let is_candidate = elector.is_some();
-        let healthy = async { if is_candidate { wait_as_candidate(&probe).await } else { wait_for_api_server(&probe).await } };
+        let host = self.clients.connection().host.clone();
+        let healthy = async {
+            if is_candidate { wait_as_candidate(&probe, &host).await } else { wait_for_api_server(&probe, &host).await }
+        };
         tokio::select! {
             () = stop.cancelled() => return Ok(()),
             checked = healthy => checked?,

@@ -131,7 +131,7 @@ impl<'a> Term<'a> {
         // Minutes may have passed since the first time.
         tokio::select! {
             () = stop.cancelled() => return Ok(()),
-            checked = wait_for_api_server(probe) => checked?,
+            checked = wait_for_api_server(probe, &manager.clients.connection().host) => checked?,
         }
         let context = self.context();
         let built = self.build(&context)?;

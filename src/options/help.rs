@@ -13,14 +13,22 @@ server and makes changes that move the current state towards the desired state. 
 kube-controller-manager, and takes its place.
 ";
 
-/// What `--help` prints.
-pub fn help(registry: &ControllerRegistry) -> String {
-    format!("{ABOUT}\n{}", usage(registry))
+/// What `--help` prints, of a program with these subcommands: name, and what it does.
+pub fn help(registry: &ControllerRegistry, commands: &[(&str, &str)]) -> String {
+    format!("{ABOUT}\n{}", usage(registry, commands))
 }
 
 /// What precedes an error about a flag.
-pub fn usage(registry: &ControllerRegistry) -> String {
+pub fn usage(registry: &ControllerRegistry, commands: &[(&str, &str)]) -> String {
     let mut text = "Usage:\n  steersman [flags]\n".to_owned();
+    if !commands.is_empty() {
+        text.push_str("  steersman [command]\n\nAvailable commands:\n\n");
+        let width = commands.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+        for (name, about) in commands {
+            let _ = writeln!(text, "  {name:width$}   {about}");
+        }
+        text.push_str("\nUse \"steersman help [command]\" for more about a command.\n");
+    }
     for (title, flags) in table::SECTIONS.iter().filter(|(title, _)| !title.is_empty()) {
         let mut flags: Vec<&Flag> = flags.iter().collect();
         flags.sort_by_key(|flag| flag.name);
@@ -86,7 +94,7 @@ mod tests {
 
     #[test]
     fn sections_names_and_defaults_are_laid_out_as_upstream_does() {
-        let text = help(&ControllerRegistry::builtin());
+        let text = help(&ControllerRegistry::builtin(), &[]);
         let expected = [
             "\nUsage:\n  steersman [flags]\n\nDebugging flags:\n\n",
             "\n      --leader-elect                                       run leader election before the controllers (default true)\n",
@@ -102,5 +110,7 @@ mod tests {
             assert!(text.contains(part), "{part:?} is missing in:\n{text}");
         }
         assert!(!text.contains("--node-sync-period"), "a hidden flag is shown");
+        let text = usage(&ControllerRegistry::empty(), &[("a", "Begins."), ("bcd", "Ends.")]);
+        assert!(text.contains("\n  steersman [command]\n\nAvailable commands:\n\n  a     Begins.\n  bcd   Ends.\n"), "{text}");
     }
 }

@@ -141,6 +141,14 @@ impl Options {
         self.entries.values().filter(|e| e.given && idle(e.flag.effect)).map(|e| e.flag.name).collect()
     }
 
+    /// The flags that leave a controller which runs without workers, with their values, sorted.
+    pub(crate) fn without_workers(&self, is_enabled: impl Fn(&str) -> bool) -> Vec<(&'static str, i64)> {
+        let is_count = |flag: &Flag| flag.name.starts_with("concurrent-") && flag.name.ends_with("-syncs");
+        let of_enabled = |flag: &Flag| matches!(flag.effect, Effect::Of(controller) if is_enabled(controller));
+        let counts = self.entries.values().map(|entry| entry.flag).filter(|flag| is_count(flag) && of_enabled(flag));
+        counts.map(|flag| (flag.name, self.int(flag.name))).filter(|(_, count)| *count <= 0).collect()
+    }
+
     /// Sets one flag as if it had been typed; for tests and for programs that embed the manager.
     pub fn set(&mut self, name: &str, text: &str) -> Result<(), UsageError> {
         let flag = find(name).ok_or_else(|| UsageError::unknown_flag(name))?;

@@ -8,7 +8,6 @@ mod connection;
 mod path;
 
 use std::net::SocketAddr;
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,12 +16,12 @@ use axum::extract::{Request, State};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
-use futures::FutureExt;
 use http::header::{self, HeaderName, HeaderValue};
 use http::{Method, StatusCode};
 use prometheus::Registry;
 use steersman_runtime::clock::Clock;
 use steersman_runtime::controller::{DebugAnswer, DebugPages};
+use steersman_runtime::panics;
 use steersman_runtime::tasks::CancellationToken;
 use steersman_runtime::workqueue::QueueMetrics;
 use tokio::net::TcpListener;
@@ -169,16 +168,16 @@ fn router(endpoints: Endpoints, access: Arc<Access>) -> Router {
 async fn guard(State(access): State<Arc<Access>>, request: Request, next: Next) -> Response {
     let asked = tracing::enabled!(target: REQUESTS, tracing::Level::DEBUG).then(|| Asked::of(&request));
     let path = request.uri().path().to_owned();
-    let answer = AssertUnwindSafe(async {
+    let answer = async {
         let (head, body) = request.into_parts();
         let peer = head.extensions.get::<Peer>().cloned().unwrap_or_else(|| unreachable!("every connection notes its peer"));
         match access.check(&head, &peer).await {
             Ok(()) => next.run(Request::from_parts(head, body)).await,
             Err(refusal) => refusal,
         }
-    });
-    let mut response = answer.catch_unwind().await.unwrap_or_else(|_| {
-        tracing::error!(path, "a request's handler panicked");
+    };
+    let mut response = panics::catch(answer).await.unwrap_or_else(|panic| {
+        tracing::error!(path, %panic, "a request's handler panicked");
         text(StatusCode::INTERNAL_SERVER_ERROR, "This request caused apiserver to panic. Look in the logs for details.\n")
     });
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));

@@ -64,7 +64,7 @@ async fn a_leader_ends_when_a_kind_of_request_hangs() {
         (Matcher::new("patch", "replicasets"), "PATCH", Work::Delete("Orphan")),
         (Matcher::new("get", "replicasets"), "GET", Work::Delete("Background")),
         (Matcher::new("delete", "pods"), "DELETE", Work::ScaleDown),
-        (Matcher::new("deletecollection", "configmaps"), "DELETECOLLECTION", Work::DeleteNamespace),
+        (Matcher::verb("deletecollection"), "DELETECOLLECTION", Work::DeleteNamespace),
     ];
     for (hanging, kind, work) in cases {
         let cluster = cluster();

@@ -21,8 +21,8 @@ use tower::{BoxError, Service, ServiceBuilder, ServiceExt};
 use super::authority::Authority;
 use super::certificate::CertificateFiles;
 use super::pool::{Dial, Dialed, Io, Pings, Pool};
-use super::service::HttpService;
 use super::proxy;
+use super::service::HttpService;
 use super::token::TokenFile;
 use super::transports::Transports;
 
@@ -181,7 +181,7 @@ where
     }
 }
 
-fn layered<S, B>(config: &kube::Config, http: S) -> Result<kube::Client, ConnectError>
+fn layered<S, B>(config: &kube::Config, http: S) -> Result<HttpService, ConnectError>
 where
     S: Service<http::Request<Body>, Response = http::Response<B>, Error = BoxError, Future: Send> + Clone + Send + Sync + 'static,
     B: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,

@@ -19,7 +19,7 @@ use tracing::Instrument;
 
 use super::activity::UnderWay;
 use super::lines::Lines;
-use super::pool::{Lane, Sent};
+use super::pool::{DialError, Lane, Sent};
 use super::service::{HttpService, ResponseBody};
 use super::{ApiError, ClientMetrics, ClientSettings, JSON, REQUESTS, SPANS, Target, WriteGate, error, header_value};
 use crate::rate::TokenBucket;
@@ -95,8 +95,11 @@ impl<'a> Call<'a> {
         format!("{} {}", self.method, self.path)
     }
 
-    /// What it is for who looks at the requests of a process.
+    /// Requests of one kind are answered or not independently of others: a request to a path that names no resource is `DISCOVERY`.
     fn kind(&self) -> &'static str {
+        if self.target.is_none() {
+            return "DISCOVERY";
+        }
         let is_collection = self.target.as_ref().is_some_and(|target| target.name.is_none());
         match (&self.method, is_collection) {
             (&Method::GET, true) => "LIST",
@@ -464,17 +467,19 @@ fn failure(call: &Call<'_>, answer: &Answer) -> ApiError {
 /// Whether an established connection broke, so that a GET may simply be repeated. A connection that could not be made at all is not
 /// meant: the caller's own back-off is for that.
 pub(super) fn is_lost_connection(error: &(dyn StdError + 'static)) -> bool {
-    use hyper_util::client::legacy::Error as ClientError;
     use std::io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
-    if causes(error).any(|cause| cause.downcast_ref::<ClientError>().is_some_and(ClientError::is_connect)) {
+    if causes(error).any(|cause| cause.is::<DialError>()) {
         return false;
     }
     causes(error).any(|cause| {
         if let Some(io) = cause.downcast_ref::<std::io::Error>() {
             return matches!(io.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof);
         }
-        // hyper reports every end of an HTTP/2 connection (GOAWAY, unanswered ping, reset) as an error of its own that is neither
-        // ours nor a malformed message.
+        // The end of an HTTP/2 connection (GOAWAY, unanswered ping) and the reset of a stream.
+        if let Some(error) = cause.downcast_ref::<h2::Error>() {
+            return error.is_go_away() || error.is_reset() || error.is_io();
+        }
+        // hyper reports every end of an HTTP/1.1 connection as an error of its own that is neither ours nor a malformed message.
         cause.downcast_ref::<hyper::Error>().is_some_and(|e| !e.is_user() && !e.is_parse())
     })
 }

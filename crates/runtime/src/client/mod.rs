@@ -20,8 +20,8 @@ mod plugin;
 #[cfg(test)]
 mod plugin_tests;
 mod pool;
-mod service;
 mod proxy;
+mod service;
 #[cfg(test)]
 mod tests;
 mod token;

@@ -104,7 +104,7 @@ pub(super) type Dial = Arc<dyn Fn() -> BoxFuture<'static, Result<Dialed, BoxErro
 
 /// Why no connection could be opened. Names the server.
 #[derive(Debug, Clone)]
-struct DialError {
+pub(super) struct DialError {
     server: Arc<str>,
     source: Arc<BoxError>,
 }

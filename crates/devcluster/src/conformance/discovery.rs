@@ -189,6 +189,8 @@ async fn health_is_told(world: &World) -> Outcome {
         equal(path, &json!(world.get(path).await?.text), &json!("ok"))?;
         let verbose = world.get(&format!("{path}?verbose")).await?;
         holds("each check is told", verbose.code == 200 && verbose.text.contains("[+]ping ok"))?;
+        let verdict = format!("{} check passed", path.trim_start_matches('/'));
+        holds("the endpoint gives its own name", verbose.text.trim_end().ends_with(&verdict))?;
     }
     Ok(())
 }

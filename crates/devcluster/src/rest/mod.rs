@@ -416,10 +416,11 @@ impl Server {
 
     fn about_itself(&self, route: &Route, parts: &Parts, query: &Query) -> Result<Response<Body>, Status> {
         match route {
-            Route::Health(check) if check.is_empty() || check == "ping" => {
-                Ok(text(200, if query.flag("verbose").is_some() { "[+]ping ok\nhealthz check passed\n" } else { "ok" }))
+            Route::Health { probe, check: None } if query.flag("verbose").is_some() => {
+                Ok(text(200, format!("[+]ping ok\n{probe} check passed\n")))
             }
-            Route::Health(_) => Ok(text(404, "404 page not found\n")),
+            Route::Health { check, .. } if check.as_ref().is_none_or(|check| check == "ping") => Ok(text(200, "ok")),
+            Route::Health { .. } => Ok(text(404, "404 page not found\n")),
             Route::Root => Ok(respond(200, "application/json", Body::whole(self.paths().to_string()))),
             Route::Issuer => {
                 let host = parts.uri.authority().map_or_else(|| header(parts, &HOST), |authority| authority.as_str());
@@ -488,8 +489,8 @@ fn respond(code: u16, kind: &'static str, body: Body) -> Response<Body> {
     response
 }
 
-fn text(code: u16, text: &'static str) -> Response<Body> {
-    respond(code, "text/plain; charset=utf-8", Body::whole(text))
+fn text(code: u16, text: impl Into<String>) -> Response<Body> {
+    respond(code, "text/plain; charset=utf-8", Body::whole(text.into()))
 }
 
 /// The response that carries `status`.

@@ -137,8 +137,13 @@ pub enum Route {
     KeySet,
     /// `/version`.
     Version,
-    /// `/healthz`, `/livez`, `/readyz`, with the name of one check or nothing.
-    Health(String),
+    /// `/healthz`, `/livez` or `/readyz`, or one check of it.
+    Health {
+        /// `healthz`, `livez` or `readyz`.
+        probe: String,
+        /// Name of the check.
+        check: Option<String>,
+    },
     /// No API at all: upstream answers plain text.
     Nothing,
     /// A part that objects of a custom resource do not have.
@@ -171,8 +176,9 @@ impl Route {
             [".well-known", "openid-configuration"] => Self::Issuer,
             ["openid", "v1", "jwks"] => Self::KeySet,
             ["version"] => Self::Version,
-            ["healthz" | "livez" | "readyz"] => Self::Health(String::new()),
-            ["healthz" | "livez" | "readyz", check] => Self::Health((*check).to_owned()),
+            [probe @ ("healthz" | "livez" | "readyz"), check @ ..] if check.len() < 2 => {
+                Self::Health { probe: (*probe).to_owned(), check: check.first().map(|&check| check.to_owned()) }
+            }
             ["openapi", "v2"] => Self::OpenApiV2,
             ["openapi", "v3", rest @ ..] => Self::OpenApi(rest.join("/")),
             _ => Self::Nothing,

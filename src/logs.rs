@@ -1,4 +1,15 @@
 //! Logs: one line per event on standard error, as klog writes them, or as JSON.
+//!
+//! Levels of `tracing` are verbosities of upstream:
+//!
+//! | verbosity | level | lines |
+//! |---|---|---|
+//! | 0 | error, warn, info | failures (a failed sync too), start, stop, leadership |
+//! | 2 | debug | decisions and writes, by object; caches that were filled |
+//! | 3 | debug, target [`REQUESTS`] or of Events | requests to the server; Events |
+//! | 4 | trace, or target [`REFUSALS`] | start and end of each sync; refused requests; reasons of small steps |
+//! | 5 | trace, target of renewals | each renewal of the Lease |
+//! | 6 | debug, target of the client's requests | answers of the API server |
 
 use std::fmt::{self, Write as _};
 use std::sync::Arc;
@@ -12,6 +23,7 @@ use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::Layer;
 use tracing_subscriber::field::RecordFields;
 use tracing_subscriber::filter::Targets;
+use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, FormattedFields};
 use tracing_subscriber::layer::SubscriberExt;
@@ -48,8 +60,8 @@ pub(crate) const PLAIN: &str = "steersman::plain";
 #[cfg(feature = "dev")]
 pub(crate) const WARNINGS_ONLY: i64 = -1;
 
-/// How much is logged, which may change at any time: information at 0 and 1 (none below), details from 2, requests to the server from 3,
-/// refused ones from 4, everything from 5, but requests to the API server from 6; of foreign crates only warnings. Cheap to clone; clones are one.
+/// How much is logged, as the table of this module says; it may change at any time. Foreign crates log warnings only. Cheap to clone;
+/// clones are one.
 #[derive(Clone)]
 pub struct Verbosity {
     level: Arc<AtomicI64>,
@@ -80,15 +92,21 @@ pub(crate) const REQUESTS: &str = "steersman::requests";
 /// Requests that were refused.
 pub(crate) const REFUSALS: &str = "steersman::refusals";
 
-/// Details that are shown from verbosities of their own, which are upstream's, by target.
-const APART: [(&str, i64); 3] = [(REQUESTS, 3), (REFUSALS, 4), (steersman_runtime::client::REQUESTS, 6)];
+/// Targets with a verbosity of their own, which is upstream's.
+const APART: [(&str, i64); 5] = [
+    (REQUESTS, 3),
+    (steersman_runtime::events::OCCURRED, 3),
+    (REFUSALS, 4),
+    (steersman_runtime::leader::RENEWALS, 5),
+    (steersman_runtime::client::REQUESTS, 6),
+];
 
 fn targets(verbosity: i64) -> Targets {
     let ours = match verbosity {
         ..=-1 => LevelFilter::WARN,
         0..=1 => LevelFilter::INFO,
-        2..=4 => LevelFilter::DEBUG,
-        5.. => LevelFilter::TRACE,
+        2..=3 => LevelFilter::DEBUG,
+        4.. => LevelFilter::TRACE,
     };
     let all = Targets::new().with_default(LevelFilter::WARN).with_target("steersman", ours);
     // What it cannot verify, the error of the connection says better.
@@ -97,18 +115,42 @@ fn targets(verbosity: i64) -> Targets {
     all.with_targets(hidden.map(|(target, _)| (target, ours.min(LevelFilter::INFO))))
 }
 
+/// The verbosity from which an event that is no error is shown.
+fn verbosity_of(metadata: &tracing::Metadata<'_>) -> i64 {
+    let apart = || APART.iter().find(|(target, _)| *target == metadata.target()).map(|(_, from)| *from);
+    match *metadata.level() {
+        Level::ERROR | Level::WARN | Level::INFO => 0,
+        Level::DEBUG => apart().unwrap_or(2),
+        Level::TRACE => apart().unwrap_or(4),
+    }
+}
+
+/// The file with its folder: many folders have a file of the same name.
+fn short(path: &str) -> &str {
+    let start = path.rmatch_indices('/').nth(1).map_or(0, |(at, _)| at + 1);
+    &path[start..]
+}
+
 /// Sends the events of the process to standard error, as many as `verbosity` wants, now and later. Does nothing when somebody listens
 /// already. `spans` hears of all syncs and writes, however little is logged.
 pub fn init(format: LogFormat, verbosity: i64, spans: Option<&Spans>) -> Verbosity {
+    init_to(std::io::stderr, format, verbosity, spans)
+}
+
+/// [`init`] with another place than standard error. Each line is one write.
+pub(crate) fn init_to<W>(writer: W, format: LogFormat, verbosity: i64, spans: Option<&Spans>) -> Verbosity
+where
+    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+{
     match spans {
         None => {
             let (filter, handle) = reload::Layer::new(targets(verbosity));
-            let _ = tracing_subscriber::registry().with(filter).with(lines(format)).try_init();
+            let _ = tracing_subscriber::registry().with(filter).with(lines(writer, format)).try_init();
             changed_by(handle, verbosity)
         }
         Some(spans) => {
             let (filter, handle) = reload::Layer::new(targets(verbosity));
-            let lines = lines(format).with_filter(filter);
+            let lines = lines(writer, format).with_filter(filter);
             let _ = tracing_subscriber::registry().with(lines).with(spans.layer()).try_init();
             changed_by(handle, verbosity)
         }
@@ -122,8 +164,12 @@ fn changed_by<S: 'static>(filter: reload::Handle<Targets, S>, verbosity: i64) ->
     })
 }
 
-fn lines<S: Subscriber + for<'a> LookupSpan<'a>>(format: LogFormat) -> impl Layer<S> {
-    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(false);
+fn lines<S, W>(writer: W, format: LogFormat) -> impl Layer<S>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+{
+    let lines = tracing_subscriber::fmt::layer().with_writer(writer).with_ansi(false);
     lines.fmt_fields(Fields(format)).event_format(Lines { format, clock: Clock::system() })
 }
 
@@ -207,8 +253,7 @@ where
             }
         }
         let metadata = event.metadata();
-        let path = metadata.file().unwrap_or("unknown");
-        let file = path.rsplit_once('/').map_or(path, |(_, name)| name);
+        let file = metadata.file().map_or("unknown", short);
         let line = metadata.line().unwrap_or(0);
         let now = self.clock.now();
         let message = visitor.message.unwrap_or_default();
@@ -228,12 +273,9 @@ where
                 // Milliseconds with a fraction, as upstream's JSON has them.
                 let nanos = now.as_nanosecond();
                 let (millis, fraction) = (nanos / 1_000_000, nanos % 1_000_000 / 100);
-                let apart = || APART.iter().find(|(target, _)| *target == metadata.target()).map_or(2, |(_, from)| *from);
                 let verbosity = match *metadata.level() {
                     Level::ERROR => String::new(),
-                    Level::WARN | Level::INFO => r#","v":0"#.to_owned(),
-                    Level::DEBUG => format!(r#","v":{}"#, apart()),
-                    Level::TRACE => r#","v":5"#.to_owned(),
+                    _ => format!(r#","v":{}"#, verbosity_of(metadata)),
                 };
                 let (caller, message) = (Json::from(format!("{file}:{line}")), Json::from(message));
                 let head = format!(r#"{{"ts":{millis}.{fraction:04},"caller":{caller},"msg":{message}{verbosity}"#);
@@ -288,7 +330,10 @@ mod tests {
             ("steersman_runtime::client::exchange", Level::DEBUG, 2),
             (REQUESTS, Level::DEBUG, 3),
             (REFUSALS, Level::DEBUG, 4),
-            ("steersman::server::connection", Level::TRACE, 5),
+            (steersman_runtime::events::OCCURRED, Level::DEBUG, 3),
+            ("steersman_runtime::workers", Level::TRACE, 4),
+            ("steersman_runtime::leader", Level::TRACE, 4),
+            (steersman_runtime::leader::RENEWALS, Level::TRACE, 5),
             (client, Level::DEBUG, 6),
             ("rustls", Level::WARN, -1),
         ];
@@ -298,13 +343,29 @@ mod tests {
         }
         let line = logged(LogFormat::Json, || tracing::debug!(target: REQUESTS, "HTTP"));
         assert!(line.contains(r#""msg":"HTTP","v":3"#), "{line}");
+        let line = logged(LogFormat::Json, || tracing::trace!("Finished syncing"));
+        assert!(line.contains(r#""msg":"Finished syncing","v":4"#), "{line}");
+    }
+
+    #[test]
+    fn a_source_is_a_file_with_its_folder() {
+        // (path of the compiler, source in the log)
+        let cases = [
+            ("controllers/deployment/sync.rs", "deployment/sync.rs"),
+            ("/build/crates/runtime/src/workers.rs", "src/workers.rs"),
+            ("src/logs.rs", "src/logs.rs"),
+            ("main.rs", "main.rs"),
+        ];
+        for (path, source) in cases {
+            assert_eq!(short(path), source);
+        }
     }
 
     #[test]
     fn text_looks_like_klogs() {
         let line = logged(LogFormat::Text, everything);
         let (head, rest) = line.split_once("] ").unwrap();
-        assert!(head.starts_with('E') && head.contains("logs.rs:"), "{line}");
+        assert!(head.starts_with('E') && head.contains(" src/logs.rs:"), "{line}");
         assert_eq!(head.split_whitespace().next().unwrap().len(), "E1121".len(), "{line}");
         let expected =
             r#""command failed" error="no \"luck\"" count=3 ok=false names=["a", "b"] controller="deployment-controller""#;
@@ -320,7 +381,7 @@ mod tests {
         let line = logged(LogFormat::Json, everything);
         let mut object: serde_json::Map<String, Json> = serde_json::from_str(&line).unwrap();
         assert!(object.remove("ts").unwrap().as_f64().unwrap() > 1.7e12);
-        assert!(object.remove("caller").unwrap().as_str().unwrap().starts_with("logs.rs:"));
+        assert!(object.remove("caller").unwrap().as_str().unwrap().starts_with("src/logs.rs:"));
         let expected = serde_json::json!({
             "msg": "command failed", "error": "no \"luck\"", "count": 3, "ok": false, "names": "[\"a\", \"b\"]",
             "controller": "deployment-controller",

@@ -1,5 +1,6 @@
 //! One sync of one Deployment: reads the caches, asks the decisions, writes what they say.
 
+use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ use steersman_runtime::workers::{Requeue, Retry, Syncer};
 use steersman_runtime::workqueue::WorkQueue;
 
 use super::annotations::REVISION;
-use super::conditions::reason;
+use super::conditions::{self, PROGRESSING, reason};
 use super::error::SyncError;
 use super::handlers::Caches;
 use super::new_replica_set::{self, NewReplicaSet};
@@ -61,6 +62,7 @@ impl Syncer for DeploymentController {
             self.own_writes.forget(key);
             self.written.forget(key);
             self.deleting.forget(key);
+            tracing::debug!("Deployment has been deleted");
             return Ok(Requeue::Never);
         };
         match (Work { controller: self, key, deployment, sets: ReplicaSets::default(), checked: false }).run().await {
@@ -224,6 +226,8 @@ impl Work<'_> {
             Err(error) => return Err(self.creation_failed(new.name, error).await),
         };
         self.controller.own_writes.record(self.key, REPLICA_SETS, rs.meta.resource_version);
+        let (name, revision, replicas) = (&*rs.meta.name, new.revision, new.size);
+        tracing::debug!(replicaSet = name, revision, replicas, "Created new replica set");
         if new.size > 0 {
             let message = format!("Scaled up replica set {} from 0 to {}", rs.meta.name, new.size);
             self.event(EventType::Normal, "ScalingReplicaSet", message);
@@ -249,9 +253,14 @@ impl Work<'_> {
             return self.write_status(d.status.clone(), Some(&new.revision.to_string())).await;
         }
         let mut status = d.status.clone();
-        status.collision_count = Some(status.collision_count.unwrap_or(0).saturating_add(1));
+        let collisions = status.collision_count.unwrap_or(0).saturating_add(1);
+        status.collision_count = Some(collisions);
         match self.write_status(status, None).await {
-            Ok(()) => tracing::debug!(replica_set = new.name, "hash collision, next hash will differ"),
+            Ok(()) => tracing::debug!(
+                replicaSet = new.name,
+                newCollisionCount = collisions,
+                "Found a hash collision for deployment - bumping collisionCount to resolve it"
+            ),
             Err(error) => tracing::debug!(%error, "hash collision not counted"),
         }
         Err(failure)
@@ -337,6 +346,7 @@ impl Work<'_> {
         let object = rollback::object(&self.deployment, template.as_deref());
         let d = self.controller.writer.put_deployment(&self.deployment, &object).await.map_err(SyncError::Rollback)?;
         self.wrote_deployment(d);
+        tracing::debug!(revision, reason, "Rollback requested by annotation was handled");
         self.event(kind, reason, message);
         Ok(Requeue::Never)
     }
@@ -355,6 +365,7 @@ impl Work<'_> {
         let mut outcome = Ok(());
         for rs in superfluous {
             if outcome.is_ok() {
+                tracing::debug!(replicaSet = &*rs.meta.name, "Trying to cleanup replica set for deployment");
                 match self.controller.writer.delete_replica_set(&rs).await {
                     Ok(()) => continue,
                     Err(error) if error.is_not_found() => {}
@@ -380,6 +391,12 @@ impl Work<'_> {
 
     async fn resize(&mut self, resize: &Resize) -> Result<Arc<ReplicaSet>, SyncError> {
         let rs = self.put_replica_set(&resize.set, &resize.object(&self.deployment)).await?;
+        let (name, from, to) = (&*rs.meta.name, resize.set.spec.replicas, resize.to);
+        match to.cmp(&from) {
+            Ordering::Equal => {}
+            Ordering::Greater => tracing::debug!(replicaSet = name, from, to, "Scaled up replica set"),
+            Ordering::Less => tracing::debug!(replicaSet = name, from, to, "Scaled down replica set"),
+        }
         if let Some(message) = resize.message() {
             self.event(EventType::Normal, "ScalingReplicaSet", message);
         }
@@ -447,8 +464,24 @@ impl Work<'_> {
             return Ok(());
         }
         let written = self.controller.writer.put_status(&self.deployment, &status, revision).await;
+        let before = Arc::clone(&self.deployment);
         self.wrote_deployment(written.map_err(SyncError::Status)?);
+        self.log_progress(&before.status);
         Ok(())
+    }
+
+    /// Logs the end of a roll-out, good or bad: for operators without the Deployment's conditions at hand.
+    fn log_progress(&self, before: &DeploymentStatus) {
+        let is_new = |reason| {
+            let has = |status: &DeploymentStatus| conditions::has_reason(&status.conditions, PROGRESSING, reason);
+            has(&self.deployment.status) && !has(before)
+        };
+        if is_new(reason::NEW_REPLICA_SET_AVAILABLE) {
+            let replicas = self.deployment.status.replicas;
+            tracing::debug!(replicas, "Finished rolling out deployment");
+        } else if is_new(reason::PROGRESS_DEADLINE_EXCEEDED) {
+            tracing::debug!("Deployment timed out from last progress check");
+        }
     }
 
     /// Goes on with the Deployment as the server stored it: with the version that our next write of it needs.

@@ -11,6 +11,7 @@ use steersman_runtime::discovery::{Discovery, GroupVersion, discover};
 use steersman_runtime::informer::{InformerFactory, MetadataInformer};
 use steersman_runtime::resource::ResourceType;
 use steersman_runtime::tasks::{CancellationToken, Tasks};
+use tokio::time::Instant;
 
 use super::handlers;
 use super::sync::Collector;
@@ -67,7 +68,7 @@ impl Monitors {
         };
         let mut wanted = deletable(&discovery);
         if wanted.is_empty() {
-            tracing::info!("no resources reported by discovery, skipping garbage collector sync");
+            tracing::warn!("no resources reported by discovery, skipping garbage collector sync");
             return self.errors.inc();
         }
         if !discovery.failures.is_empty() {
@@ -83,7 +84,7 @@ impl Monitors {
             return;
         }
         let shown = |resources: &[ResourceType]| resources.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-        tracing::info!(added = shown(&added), removed = shown(&removed), "syncing garbage collector with updated resources");
+        tracing::debug!(added = shown(&added), removed = shown(&removed), "syncing garbage collector with updated resources");
         removed.iter().for_each(|resource| self.stop_one(resource));
         added.into_iter().for_each(|resource| self.start_one(resource, stop));
         self.wait(stop).await;
@@ -126,13 +127,14 @@ impl Monitors {
     }
 
     async fn wait(&self, stop: &CancellationToken) {
-        let watched = self.watched().clone();
+        let (watched, began) = (self.watched().clone(), Instant::now());
         let all = join_all(watched.values().map(MetadataInformer::synced));
         tokio::select! {
             () = stop.cancelled() => {}
             waited = tokio::time::timeout(SYNC_LIMIT, all) => {
                 if waited.is_ok() {
-                    return tracing::info!("synced garbage collector");
+                    let (monitors, duration) = (watched.len(), began.elapsed());
+                    return tracing::info!(monitors, ?duration, "Garbage collector: all resource monitors have synced");
                 }
                 let late: Vec<String> =
                     watched.iter().filter(|(_, informer)| !informer.is_synced()).map(|(r, _)| r.to_string()).collect();

@@ -125,6 +125,7 @@ impl Collector {
 
     fn tell_out_of_reach(&self, dependent: &Coordinates, reference: &OwnerReference) {
         let owner = Coordinates::of_owner(reference, &dependent.namespace);
+        tracing::debug!(item = %dependent, %owner, "item references an owner but does not match namespaces");
         let message = format!("ownerRef {owner} does not exist in namespace {:?}", &*dependent.namespace);
         let object = ObjectReference {
             api_version: dependent.api_version.to_string(),
@@ -164,19 +165,27 @@ impl Collector {
         let coordinates = place.coordinates;
         let references = live.owners();
         if references.is_empty() {
+            tracing::debug!(item = %coordinates, "item doesn't have an owner, continue on next item");
             return Ok(true);
         }
         let mut owners = Vec::with_capacity(references.len());
         for reference in &references {
             match self.standing(coordinates, &place.resource, reference).await? {
                 Some(standing) => owners.push((reference.uid.clone(), standing)),
-                None => return Ok(false),
+                None => {
+                    tracing::debug!(item = %coordinates, "item is cluster-scoped, but refers to a namespaced owner");
+                    return Ok(false);
+                }
             }
         }
         let dependents = self.graph().about_dependents(&coordinates.uid);
         match decide(&owners, dependents, live.collector_finalizers()) {
-            Decision::Keep => {}
+            Decision::Keep => {
+                tracing::debug!(item = %coordinates, "item has at least one existing owner, will not garbage collect");
+            }
             Decision::DropReferences(useless) => {
+                let references = useless.len();
+                tracing::debug!(item = %coordinates, references, "remove dangling references and waiting references for item");
                 let patch = live::without_owners(&coordinates.uid, &useless);
                 let merge = |live: &Live| live::merge_without_owners(live, &useless);
                 self.patch(place, &patch, Some(&live), merge).await?;
@@ -235,6 +244,8 @@ impl Collector {
         match foreground::next(&blocking()) {
             Step::Finish => self.remove_finalizer(&node.coordinates, CollectorFinalizers::FOREGROUND).await,
             Step::WaitFor(dependents) => {
+                let waiting = dependents.len();
+                tracing::debug!(item = %node.coordinates, dependents = waiting, "item waits for its dependents to be deleted");
                 dependents.into_iter().for_each(|key| self.to_delete.add(key));
                 Ok(())
             }
@@ -251,6 +262,8 @@ impl Collector {
         if !errors.is_empty() {
             return Err(SyncError::Orphan { owner: Box::new(node.coordinates), errors });
         }
+        let orphans = dependents.len();
+        tracing::debug!(owner = %node.coordinates, dependents = orphans, "successfully updated all dependents");
         self.remove_finalizer(&node.coordinates, CollectorFinalizers::ORPHAN).await
     }
 
@@ -287,7 +300,7 @@ impl Collector {
     async fn delete(&self, place: &Place<'_>, live: &Live, policy: Policy) -> Result<bool, SyncError> {
         let coordinates = place.coordinates;
         let uid = &coordinates.uid;
-        tracing::debug!(object = %coordinates, ?policy, "Deleting item");
+        tracing::debug!(item = %coordinates, propagationPolicy = ?policy, "Deleting item");
         let mut outcome =
             self.client.delete(place.target(), &live::delete_options(uid, Some(live.version()), policy)).await.map(drop);
         if outcome.as_ref().is_err_and(ApiError::is_conflict) {
@@ -358,7 +371,7 @@ impl Collector {
             }
             let Some(live) = self.read(&place).await?.filter(|live| live.is(&owner.uid)) else { return Ok(()) };
             let Some(patch) = live::without_finalizer(&live, finalizer) else { return Ok(()) };
-            tracing::debug!(object = %owner, finalizer, "remove finalizer for item");
+            tracing::debug!(item = %owner, finalizer, "remove finalizer for item");
             match self.metadata.patch(place.target(), PatchKind::Merge, &patch).await {
                 Ok(_) => return Ok(()),
                 Err(error) if error.is_object_not_found() => return Ok(()),

@@ -6,13 +6,14 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use steersman_runtime::client::{ApiClient, ApiError, Target};
 use steersman_runtime::clock::Clock;
-use steersman_runtime::discovery::discover;
+use steersman_runtime::discovery::{ServedResource, discover};
 use steersman_runtime::informer::Store;
 use steersman_runtime::object::{DecodeError, Identity, Namespace, ObjectKey};
 use steersman_runtime::resource;
 use steersman_runtime::workers::{Requeue, Retry, Syncer};
 
 use super::conditions::Report;
+use super::content::Remains;
 use super::discovery::Types;
 use super::removal::Removal;
 
@@ -62,7 +63,7 @@ impl Syncer for Terminator {
 
     async fn sync(&self, key: &ObjectKey) -> Result<Requeue, SyncError> {
         if self.namespaces.get(key).is_none() {
-            tracing::info!("Namespace has been deleted");
+            tracing::debug!("Namespace has been deleted");
             return Ok(Requeue::Never);
         }
         self.end(&key.name).await?;
@@ -97,11 +98,16 @@ impl Terminator {
         if live.finalizers().is_empty() {
             return Ok(());
         }
+        tracing::debug!("Deleting all content of namespace");
         let estimate = self.delete_content(&mut live, deleted).await?;
         if estimate > 0 {
+            tracing::debug!(waitSeconds = pause(estimate).as_secs(), "Content remaining in namespace");
             return Err(SyncError::Remaining { estimate });
         }
-        self.write(live, Step::Finalize).await?;
+        match self.write(live, Step::Finalize).await? {
+            Some(live) if live.is_kept() => tracing::debug!("Namespace is empty, and other finalizers keep it"),
+            _ => tracing::debug!("Namespace has been deleted"),
+        }
         Ok(())
     }
 
@@ -123,7 +129,10 @@ impl Terminator {
                 Step::Finalize => ("finalize", live.finalized()),
             };
             match self.client.replace(target(live.name(), Some(part)), &body).await {
-                Ok(answer) => return Ok(Some(Live::decode(&answer)?)),
+                Ok(answer) => {
+                    tracing::debug!(part, "Updated namespace");
+                    return Ok(Some(Live::decode(&answer)?));
+                }
                 Err(error) if error.is_not_found() => return Ok(None),
                 Err(error) if error.is_conflict() => {}
                 Err(error) => return Err(SyncError::Write(error)),
@@ -158,6 +167,7 @@ impl Terminator {
                 report.content_failed(error.to_string());
                 errors.push(format!("failed to delete pods for namespace: {name}, err: {error}"));
             }
+            log_removal(pods, &remains);
             // Whatever pods may still need, such as network policies and service accounts, stays until they are gone.
             if remains.items > 0 {
                 self.write_conditions(live, report).await;
@@ -168,6 +178,7 @@ impl Terminator {
             let (remains, removed) = removal.remove(served).await;
             estimate = estimate.max(remains.estimate);
             report.remains(served, &remains);
+            log_removal(served, &remains);
             if let Err(error) = removed {
                 report.content_failed(error.to_string());
                 errors.push(error.to_string());
@@ -191,6 +202,15 @@ impl Terminator {
             Ok(Err(error)) => tracing::error!(%error, "the answer to a status update is no namespace"),
             Err(error) => tracing::error!(%error, "couldn't update status condition for namespace"),
         }
+    }
+}
+
+fn log_removal(served: &ServedResource, remains: &Remains) {
+    let (resource, items) = (&served.resource, remains.items);
+    if items > 0 {
+        tracing::debug!(%resource, items, estimate = remains.estimate, "Items remaining in namespace");
+    } else {
+        tracing::trace!(%resource, "No items left in namespace");
     }
 }
 
@@ -232,6 +252,12 @@ impl Live {
     fn finalizers(&self) -> Vec<&str> {
         let list = self.object.get("spec").and_then(|spec| spec["finalizers"].as_array());
         list.into_iter().flatten().filter_map(Value::as_str).collect()
+    }
+
+    /// Whether finalizers that are left keep the API server from removing it.
+    fn is_kept(&self) -> bool {
+        let of_metadata = self.object.get("metadata").and_then(|metadata| metadata["finalizers"].as_array());
+        !self.finalizers().is_empty() || of_metadata.is_some_and(|finalizers| !finalizers.is_empty())
     }
 
     fn lacks_phase(&self) -> bool {

@@ -187,7 +187,7 @@ impl PodGc {
         if pods.is_empty() {
             return;
         }
-        tracing::info!(reason = reason.as_str(), pods = pods.len(), "removing pods");
+        tracing::debug!(reason = reason.as_str(), numPods = pods.len(), "Garbage collecting pods");
         let remove = |pod: &Arc<Pod>| {
             let pod = Arc::clone(pod);
             async move {
@@ -207,10 +207,12 @@ impl PodGc {
             return tracing::debug!(pod = %pod.key(), reason = reason.as_str(), "pod left to whoever leads next");
         }
         self.metrics.deletions.with_label_values(&labels).inc();
+        if removed.is_ok() {
+            tracing::debug!(pod = %pod.key(), reason = reason.as_str(), "Deletion of pod succeeded");
+        }
         if let Err(error) = removed {
             self.metrics.errors.with_label_values(&labels).inc();
-            let (namespace, name) = (&*pod.meta.namespace, &*pod.meta.name);
-            tracing::error!(namespace, name, reason = reason.as_str(), %error, "pod not removed");
+            tracing::error!(pod = %pod.key(), reason = reason.as_str(), %error, "pod not removed");
         }
     }
 

@@ -116,6 +116,7 @@ impl<O: PodOwner> Syncer for ReplicaController<O> {
         }
         let Some(owner) = self.owners.get(key) else {
             self.guard.forget(key);
+            tracing::debug!(kind = &*O::RESOURCE.kind, "Object has been deleted");
             return Ok(Requeue::Never);
         };
         let owner = &*owner;
@@ -225,9 +226,14 @@ impl<O: PodOwner> ReplicaController<O> {
         if (behind || self.guard.in_doubt(key)) && !self.confirm(key, owner, selector, active).await.map_err(SyncError::Check)? {
             return Ok(Ok(()));
         }
+        let (kind, need) = (&*O::RESOURCE.kind, owner.replicas());
         let scaled = match scale {
-            Scale::Create(count) => self.create_pods(key, owner, count).await,
+            Scale::Create(count) => {
+                tracing::debug!(kind, need, creating = count, "Too few replicas");
+                self.create_pods(key, owner, count).await
+            }
             Scale::Delete(count) => {
+                tracing::debug!(kind, need, deleting = count, "Too many replicas");
                 let now = self.clock.now();
                 let all = count == active.len();
                 let related = if all { Vec::new() } else { self.related_pods(owner) };
@@ -293,6 +299,10 @@ impl<O: PodOwner> ReplicaController<O> {
             }
             Err(error) => (0, Some(ScaleError::Template(error))),
         };
+        if created < count {
+            let skipped = count - created;
+            tracing::debug!(podsSkipped = skipped, "Slow-start failure. Skipping creation of pods, decrementing expectations");
+        }
         // Those that failed and those never tried will not be seen.
         for _ in created..count {
             self.guard.expectations.creation_observed(key);
@@ -316,6 +326,7 @@ impl<O: PodOwner> ReplicaController<O> {
                         String::new()
                     }
                 };
+                tracing::trace!(pod = %ObjectKey::new(&*key.namespace, &*name), "Controller created pod");
                 self.recorder.event(about.clone(), EventType::Normal, "SuccessfulCreate", format!("Created pod: {name}"));
                 Ok(())
             }
@@ -344,6 +355,7 @@ impl<O: PodOwner> ReplicaController<O> {
         let Pod { meta, .. } = pod;
         let target =
             Target { resource: &resource::PODS, namespace: Some(&meta.namespace), name: Some(&meta.name), subresource: None };
+        tracing::debug!(pod = %pod.key(), "Deleting pod");
         match self.client.delete(target, &DeleteOptions::only(&meta.uid)).await {
             Ok(answer) => {
                 // A Status in place of the pod says that it is gone already; it has no version.
@@ -360,6 +372,7 @@ impl<O: PodOwner> ReplicaController<O> {
                 self.guard.expectations.deletion_observed(key, &pod.key());
                 // Gone, or replaced by another pod of that name: either way ours is no more.
                 if error.is_not_found() || error.is_conflict() {
+                    tracing::trace!(pod = %pod.key(), "Pod has already been deleted.");
                     return Ok(());
                 }
                 if error.is_fenced() {
@@ -397,6 +410,13 @@ impl<O: PodOwner> ReplicaController<O> {
         let object =
             Target { resource: O::RESOURCE, namespace: Some(&meta.namespace), name: Some(&meta.name), subresource: None };
         let target = Target { subresource: Some("status"), ..object };
+        tracing::trace!(
+            replicas = status.replicas,
+            need = owner.replicas(),
+            readyReplicas = status.ready_replicas,
+            availableReplicas = status.available_replicas,
+            "Updating status"
+        );
         let first = self.client.replace(target, &status::replacement::<O>(owner.document(), &status)).await;
         let answer = match first {
             Ok(answer) => answer,

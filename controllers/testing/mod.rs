@@ -7,6 +7,7 @@ mod builder;
 pub(crate) mod gate;
 mod golden;
 mod hands;
+pub(crate) mod log;
 pub(crate) mod pods;
 mod replay;
 mod restore;

@@ -99,7 +99,7 @@ mod tests {
             "\nUsage:\n  steersman [flags]\n\nDebugging flags:\n\n",
             "\n      --leader-elect                                       run leader election before the controllers (default true)\n",
             "\n      --leader-elect-lease-duration duration               ",
-            "\n  -v, --v Level                              log verbosity; short form -v\n",
+            "\n  -v, --v Level                              log verbosity: 0 failures and leadership, 2 decisions, ",
             "\n  -h, --help                     print help, exit 0; short form -h\n",
             " (default \"kube-controller-manager\")\n",
             " (default [/healthz,/readyz,/livez])\n",

@@ -228,7 +228,7 @@ pub(super) const SECTIONS: &[(&str, &[Flag])] = &[
         flag("log-text-info-buffer-size", Quantity, "0", Moot, "info buffer of split text output (alpha)"),
         flag("log-text-split-stream", Bool, "false", Inert, "text: errors to stderr, info to stdout (alpha)"),
         flag("logging-format", String, "text", Live, "text, or json (gate LoggingBetaOptions, on)"),
-        flag("v", Level, "0", Live, "log verbosity; short form -v"),
+        flag("v", Level, "0", Live, "log verbosity: 0 failures and leadership, 2 decisions, 4 syncs, 6 requests; short form -v"),
         flag("vmodule", Vmodule, "", Inert, "per-file verbosity, text format only"),
     ]),
     ("Misc", &[

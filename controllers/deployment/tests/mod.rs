@@ -11,6 +11,7 @@ use steersman_devcluster::status::Status;
 use steersman_runtime::controller::Descriptor;
 use steersman_runtime::informer::Change;
 use steersman_runtime::object::{Deployment, DeploymentStatus, ReplicaSet};
+use tracing::Level;
 
 use super::DESCRIPTOR;
 use super::annotations::{DESIRED_REPLICAS, MAX_REPLICAS, REVISION, REVISION_HISTORY, ROLLBACK_TO};
@@ -18,6 +19,7 @@ use super::conditions::{self, PROGRESSING, TRUE, reason};
 use super::replica_sets::by_age;
 use crate::replicaset;
 use crate::testing::gate::ONE_SYNC;
+use crate::testing::log::Log;
 use crate::testing::world::{State, World, condition_of};
 
 const CONTROLLERS: [Descriptor; 2] = [DESCRIPTOR, replicaset::DESCRIPTOR];
@@ -538,4 +540,37 @@ async fn a_sync_whose_writes_are_refused_ends_at_once_and_says_nothing() {
     assert_eq!(gate.refused(), 1, "the size of the old one, and no status after it");
     gate.set_open(true);
     world.until("the old one shrinks", |state| size(state.replica_set("one")) == 4).await;
+}
+
+/// Upstream's verbosities: nothing at 0, decisions and writes at 2 (debug), each sync at 4 (trace).
+#[tokio::test(start_paused = true)]
+async fn a_rollout_is_logged_at_the_levels_of_upstream() {
+    let log = Log::collect();
+    let world = rolled_out(web(2)).await;
+    roll_to(&world, "two").await;
+    let decisions = [
+        "Created new replica set",
+        "Scaled up replica set",
+        "Scaled down replica set",
+        "Too few replicas",
+        "Too many replicas",
+        "Deleting pod",
+        "Finished rolling out deployment",
+    ];
+    log.assert_has(Level::DEBUG, &decisions);
+    log.assert_has(Level::TRACE, &["Started syncing", "Finished syncing", "Controller created pod", "Updating status"]);
+    assert!(log.at(Level::WARN).is_empty() && log.at(Level::ERROR).is_empty(), "no failure");
+    let at_0 = log.at(Level::INFO);
+    assert!(at_0.iter().all(|message| message == "Caches are filled"), "{at_0:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_sync_is_logged_at_verbosity_0() {
+    let world = World::with(&CONTROLLERS).await;
+    let log = Log::collect();
+    let refused = Status::new(500, "InternalError", "no luck");
+    world.cluster.faults().reject(Matcher::new("create", "replicasets"), refused, Some(1));
+    world.create(web(1)).await;
+    world.until("rolled out", is_done).await;
+    log.assert_has(Level::ERROR, &["sync failed"]);
 }

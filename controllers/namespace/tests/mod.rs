@@ -10,8 +10,10 @@ use steersman_devcluster::status::Status;
 use steersman_runtime::client::Target;
 use steersman_runtime::resource::{NAMESPACES, PODS};
 use tokio::time::Instant;
+use tracing::Level;
 
 use super::DESCRIPTOR;
+use crate::testing::log::Log;
 use crate::testing::world::{World, condition_of};
 use crate::{deployment, replicaset};
 
@@ -385,4 +387,19 @@ async fn workloads_in_a_terminating_namespace_give_up_without_a_word() {
     world.in_trouble("NamespaceContentRemaining").await;
     world.release("deployments", "web").await;
     world.shop_gone(Instant::now()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_is_logged_by_phase() {
+    let log = Log::collect();
+    let world = world().await;
+    world.create(config_map("kept", &["example.com/wait"])).await;
+    let begin = world.delete_shop().await;
+    world.in_trouble("NamespaceFinalizersRemaining").await;
+    log.assert_has(Level::DEBUG, &["Deleting all content of namespace", "Items remaining in namespace"]);
+    assert!(!log.at(Level::DEBUG).contains("Namespace has been deleted"));
+    let path = format!("{SHOP}/configmaps/kept");
+    world.cluster.patch(&path, json!({"metadata": {"finalizers": null}})).await.unwrap();
+    world.shop_gone(begin).await;
+    log.assert_has(Level::DEBUG, &["Updated namespace", "Namespace has been deleted"]);
 }

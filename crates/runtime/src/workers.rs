@@ -114,8 +114,11 @@ impl<K: Key, S: Syncer<K>> Worker<K, S> {
 
     async fn process(&self, key: &K, stop: &CancellationToken) {
         let began = Instant::now();
+        tracing::trace!("Started syncing");
         let outcome = panics::catch(self.sync(key)).await;
-        self.queue.metrics().synced(self.controller, result_of(&outcome), began.elapsed());
+        let (result, duration) = (result_of(&outcome), began.elapsed());
+        tracing::trace!(result, ?duration, "Finished syncing");
+        self.queue.metrics().synced(self.controller, result, duration);
         let retry = match outcome {
             Ok(Ok(requeue)) => {
                 self.queue.forget(key);
@@ -141,7 +144,7 @@ impl<K: Key, S: Syncer<K>> Worker<K, S> {
                 Retry::Drop
             }
             Ok(Err((error, Retry::After(delay)))) => {
-                tracing::debug!(%error, ?delay, "sync has to wait");
+                tracing::trace!(%error, ?delay, "sync has to wait");
                 Retry::After(delay)
             }
             Err(panic) => {

@@ -14,8 +14,11 @@ use tokio::sync::mpsc::error::TrySendError;
 
 use crate::client::ApiClient;
 use crate::clock::Clock;
-use crate::object::ObjectReference;
+use crate::object::{ObjectKey, ObjectReference};
 use crate::tasks::{CancellationToken, Tasks};
+
+/// Target of the log line of each Event, for those who want a verbosity of its own.
+pub const OCCURRED: &str = "steersman_runtime::events::occurred";
 
 /// Events that may wait to be sent.
 const QUEUE: usize = 1000;
@@ -71,8 +74,9 @@ impl EventRecorder {
         if object.kind.is_empty() || object.api_version.is_empty() {
             return tracing::error!(?object, reason, message, "event about an object without kind, dropped");
         }
-        let (namespace, name) = (&*object.namespace, &*object.name);
-        tracing::debug!(namespace, name, kind = &*object.kind, r#type = kind.as_str(), reason, message, "event occurred");
+        let name = ObjectKey::new(&*object.namespace, &*object.name);
+        let (of, kind_of) = (&*object.kind, kind.as_str());
+        tracing::debug!(target: OCCURRED, object = %name, kind = of, r#type = kind_of, reason, message, "Event occurred");
         match self.queue.try_send(Occurrence { object, kind, reason, message, at: self.clock.now() }) {
             Ok(()) => {}
             Err(TrySendError::Full(dropped)) => {

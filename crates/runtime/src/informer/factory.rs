@@ -7,6 +7,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::watch;
+use tokio::time::Instant;
 use tracing::info;
 
 use super::contact::Contact;
@@ -132,7 +133,7 @@ impl InformerFactory {
     pub async fn wait_synced(&self, stop: &CancellationToken) -> bool {
         let started: Vec<_> =
             self.informers().iter().filter(|informer| informer.start.is_none()).map(|i| i.synced.clone()).collect();
-        let informers = started.len();
+        let (informers, began) = (started.len(), Instant::now());
         let all = async {
             for mut synced in started {
                 if synced.wait_for(|synced| *synced).await.is_err() {
@@ -145,7 +146,7 @@ impl InformerFactory {
         tokio::select! {
             () = stop.cancelled() => false,
             synced = all => {
-                info!(informers, "caches are synced");
+                info!(informers, duration = ?began.elapsed(), "Caches are filled");
                 synced
             }
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use tokio::time::{self, Instant};
-use tracing::{debug, error, info, warn};
+use tracing::{debug, error, trace, warn};
 
 use super::progress::{Backoff, End, ListFrom, Progress, Request, end_of_error, end_of_status, next_page};
 use super::shared::Shared;
@@ -62,7 +62,7 @@ impl<T: Object> Reflector<'_, T> {
         }
         let end = self.follow(&query, timeout + GRACE).await;
         self.initial = Objects::default();
-        debug!(resource = %self.informer.resource, ?request, ?end, "watch ended");
+        trace!(resource = %self.informer.resource, ?request, ?end, "watch ended");
         Some(end)
     }
 
@@ -230,7 +230,7 @@ impl<T: Object> Reflector<'_, T> {
         self.informer.replace(objects, version);
         self.progress.synced(version);
         if first {
-            info!(resource = %self.informer.resource, objects = count, version, "informer synced");
+            debug!(resource = %self.informer.resource, objects = count, version, "Caches populated");
         } else {
             debug!(resource = %self.informer.resource, objects = count, version, "informer listed again");
         }

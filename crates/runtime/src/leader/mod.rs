@@ -43,6 +43,9 @@ use state::{Election, Input, Next, Outcome, State};
 
 pub use standing::ElectionHealth;
 
+/// Target of the log line of each renewal, for those who want a verbosity of its own.
+pub const RENEWALS: &str = "steersman_runtime::leader::renewals";
+
 /// Upstream's `JitterFactor`: attempts to acquire are up to this many retry periods further apart.
 const JITTER_FACTOR: f64 = 1.2;
 
@@ -246,11 +249,11 @@ impl Elector {
                 Outcome::Acquired | Outcome::Renewed => break,
                 Outcome::Lost => return false,
                 Outcome::Held { holder } => {
-                    tracing::debug!(lock = self.lock(), holder, "Lease is held by and has not yet expired");
+                    tracing::trace!(lock = self.lock(), holder, "Lease is held by and has not yet expired");
                 }
                 Outcome::Failed => {}
             }
-            tracing::debug!(lock = self.lock(), "Failed to acquire lease");
+            tracing::trace!(lock = self.lock(), "Failed to acquire lease");
 
             let pause = self.config.retry_period.mul_f64(1.0 + JITTER_FACTOR * self.jitter.random::<f64>());
             tokio::select! {
@@ -281,7 +284,9 @@ impl Elector {
             };
             match outcome {
                 Outcome::Lost => return self.lose(),
-                Outcome::Acquired | Outcome::Renewed => tracing::trace!(lock = self.lock(), "Successfully renewed lease"),
+                Outcome::Acquired | Outcome::Renewed => {
+                    tracing::trace!(target: RENEWALS, lock = self.lock(), "Successfully renewed lease");
+                }
                 Outcome::Held { .. } | Outcome::Failed => {
                     tracing::debug!(lock = self.lock(), "Failed to renew lease in this attempt");
                 }

@@ -179,6 +179,7 @@ async fn adopt<O: Object, T: Object>(
             source,
         });
     }
+    tracing::debug!(kind = &*T::RESOURCE.kind, object = %candidate.key(), "Patching object to add its controllerRef");
     match client.patch(target::<T>(meta), PatchKind::Strategic, &adoption::<O>(owner.meta(), meta)).await {
         Ok(answer) => match Identity::decode(&answer) {
             Ok(identity) => Ok(Some(identity.resource_version)),
@@ -207,6 +208,7 @@ fn recheck_live<O: Object>(owner: &Meta, answer: &[u8]) -> Result<(), String> {
 /// A candidate that is gone, has become another object or lost the reference already is as good as released.
 async fn release<T: Object>(client: &ApiClient, owner: &Meta, candidate: &T) -> Result<(), ClaimError> {
     let meta = candidate.meta();
+    tracing::debug!(kind = &*T::RESOURCE.kind, object = %candidate.key(), "Patching object to remove its controllerRef");
     match client.patch(target::<T>(meta), PatchKind::Strategic, &renunciation(owner, meta)).await {
         Ok(_) => Ok(()),
         Err(error) if error.is_not_found() || error.is_invalid() => Ok(()),

@@ -1,0 +1,59 @@
+//! The log lines of one story.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+
+use tracing::field::{Field, Visit};
+use tracing::level_filters::LevelFilter;
+use tracing::subscriber::DefaultGuard;
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
+
+/// Collects the messages logged on this thread, without their fields, as long as it lives.
+pub(crate) struct Log {
+    messages: Arc<Mutex<Vec<(Level, String)>>>,
+    _guard: DefaultGuard,
+}
+
+impl Log {
+    pub(crate) fn collect() -> Self {
+        let messages = Arc::<Mutex<Vec<(Level, String)>>>::default();
+        let layer = Collector(Arc::clone(&messages)).with_filter(LevelFilter::TRACE);
+        let subscriber = tracing_subscriber::registry().with(layer);
+        Self { messages, _guard: tracing::subscriber::set_default(subscriber) }
+    }
+
+    /// The messages of this level, each once.
+    pub(crate) fn at(&self, level: Level) -> BTreeSet<String> {
+        let messages = self.messages.lock().unwrap();
+        messages.iter().filter(|(of, _)| *of == level).map(|(_, message)| message.clone()).collect()
+    }
+
+    /// Panics unless all of `expected` were logged at `level`.
+    pub(crate) fn assert_has(&self, level: Level, expected: &[&str]) {
+        let logged = self.at(level);
+        for message in expected {
+            assert!(logged.contains(*message), "no {message:?} at {level} in {logged:#?}");
+        }
+    }
+}
+
+struct Collector(Arc<Mutex<Vec<(Level, String)>>>);
+
+impl<S: Subscriber> Layer<S> for Collector {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        let mut message = Message(String::new());
+        event.record(&mut message);
+        self.0.lock().unwrap().push((*event.metadata().level(), message.0));
+    }
+}
+
+struct Message(String);
+
+impl Visit for Message {
+    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+        if field.name() == "message" {
+            self.0 = format!("{value:?}");
+        }
+    }
+}

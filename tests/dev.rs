@@ -1,8 +1,9 @@
 //! `steersman dev`, as scripts use it: `--apply --once`, wrong input, signals.
 
 use std::path::Path;
+use std::process::Command;
 
-use crate::support::{Program, output};
+use crate::support::{Program, output, output_of, python};
 
 /// A ReplicationController and a ReplicaSet of two pods each, whose simulated pods behave as told.
 fn manifest(behaviour: &str) -> String {
@@ -181,4 +182,110 @@ fn a_signal_before_everything_is_available_is_a_failure() {
     program.signal("TERM");
     program.wait_for_line("Error: interrupted before everything was available");
     assert_eq!(program.end(), Some(1));
+}
+
+/// A Deployment of two pods.
+fn deployment(name: &str) -> String {
+    format!(
+        "apiVersion: apps/v1\nkind: Deployment\nmetadata: {{name: {name}}}\nspec:\n  replicas: 2\n  \
+         selector: {{matchLabels: {{app: web}}}}\n  template:\n    metadata: {{labels: {{app: web}}}}\n    \
+         spec: {{containers: [{{name: main, image: app}}]}}\n"
+    )
+}
+
+/// What `dev --once` logs of one roll-out at this verbosity.
+fn logged(verbosity: &str) -> Vec<String> {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("manifest.yaml");
+    std::fs::write(&file, deployment("web")).unwrap();
+    let output = output(&["dev", "--once", "--latency", "2s", "--apply", file.to_str().unwrap(), "--", verbosity]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    let is_log = |line: &&str| line.starts_with(['I', 'W', 'E']) && line.contains("] ");
+    said.lines().filter(is_log).map(str::to_owned).collect()
+}
+
+#[test]
+fn each_verbosity_adds_the_lines_of_upstream() {
+    // (verbosity, at most so many lines, parts that some line has, parts that no line has)
+    type Parts = &'static [&'static str];
+    let cases: [(&str, usize, Parts, Parts); 3] = [
+        (
+            "-v=1",
+            20,
+            &[r#""Caches are filled" informers="#, "all resource monitors have synced", "Controller starting..."],
+            &["Caches populated", "Too few replicas", "syncing"],
+        ),
+        (
+            "-v=2",
+            200,
+            &[
+                "Caches populated",
+                r#"replicaset/sync.rs:"#,
+                r#""Too few replicas" kind="ReplicaSet" need=2 creating=2 controller="replicaset-controller" key="default/web-"#,
+                r#""Created new replica set" replicaSet="web-"#,
+            ],
+            &["Finished syncing", "Event occurred", "HTTP", "\"Response\""],
+        ),
+        (
+            "-v=4",
+            2000,
+            &[r#""Started syncing" controller="deployment-controller" key="default/web""#, "Finished syncing", "Event occurred"],
+            &["\"Response\""],
+        ),
+    ];
+    for (verbosity, most, present, absent) in cases {
+        let lines = logged(verbosity);
+        let all = lines.join("\n");
+        assert!(lines.len() <= most, "{verbosity}: {} lines\n{all}", lines.len());
+        for part in present {
+            assert!(all.contains(part), "{verbosity}: no {part:?} in\n{all}");
+        }
+        for part in absent {
+            assert!(!all.contains(part), "{verbosity}: {part:?} in\n{all}");
+        }
+    }
+}
+
+const LONG_NAME: &str = "checkout-production-eu-west-1-service-frontend";
+
+/// What `dev --once` writes to a terminal whose width changes once a row is there. `None` where no Python can make a terminal.
+fn on_terminal(widths: [usize; 2], environment: &[(&str, &str)]) -> Option<String> {
+    let python = python("pty")?;
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("manifest.yaml");
+    std::fs::write(&file, deployment(LONG_NAME)).unwrap();
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients/terminal.py");
+    let mut command = Command::new(python);
+    command.arg(script).args(widths.map(|width| width.to_string())).arg(env!("CARGO_BIN_EXE_steersman"));
+    command.args(["dev", "--once", "--latency", "3s", "--apply", file.to_str().unwrap()]);
+    command.env_remove("NO_COLOR").env("TERM", "xterm").envs(environment.iter().copied());
+    let output = output_of(&mut command);
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    Some(said)
+}
+
+#[test]
+fn rows_follow_the_width_of_the_terminal() {
+    let Some(said) = on_terminal([130, 50], &[("NO_COLOR", "1")]) else { return };
+    let (before, after) = said.split_once("@resized@").unwrap();
+    assert!(before.contains(&format!("default/{LONG_NAME} [")), "{before}");
+    // The row of 130 columns takes several lines of 50 now, and all of them go.
+    let (_, after) = after.split_once("A\x1b[J").unwrap();
+    let rows: Vec<&str> = after.lines().filter(|line| line.contains("new pods")).collect();
+    let shown = |row: &str| row.rsplit("\x1b[J").next().unwrap_or_default().chars().count();
+    assert!(!rows.is_empty() && rows.iter().all(|row| shown(row) <= 50), "{rows:#?}");
+    assert!(said.contains(&format!("deployment default/{LONG_NAME} complete in ")), "{said}");
+    assert!(!said.contains("\x1b[3"), "a colour in {said:?}");
+}
+
+#[test]
+fn colours_are_for_terminals_that_want_them() {
+    let Some(coloured) = on_terminal([130, 130], &[]) else { return };
+    assert!(coloured.contains("\x1b[32mcomplete\x1b[0m"), "{coloured:?}");
+    let dumb = on_terminal([130, 130], &[("TERM", "dumb")]).unwrap();
+    assert!(!dumb.contains('\x1b'), "{dumb:?}");
+    let (_, piped) = once(&deployment("web"), "15s");
+    assert!(!piped.contains('\x1b') && piped.contains("deployment default/web rolling out: "), "{piped:?}");
 }

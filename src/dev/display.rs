@@ -1,102 +1,272 @@
-//! Shows roll-outs: a bar per Deployment on a terminal, a line per change elsewhere.
+//! Shows roll-outs: a row per Deployment on a terminal, a line per change elsewhere.
+//!
+//! changes of Deployments -> state -> rows, ten times a second -> terminal
+//!
+//! The width and height are those of the terminal at each draw. Escape codes are written to a terminal alone, and colours only
+//! without `NO_COLOR`.
 
-use std::collections::HashMap;
-use std::io::IsTerminal;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use console::Term;
 use steersman_runtime::informer::Change;
 use steersman_runtime::object::{Deployment, Object, ObjectKey};
+use steersman_runtime::tasks::CancellationToken;
+use tokio::time::Instant;
 
-use super::progress::{Progress, State, assess};
+use super::block::{Block, fitting};
+use super::progress::{Images, Progress, State, assess};
+use super::row::{Colour, Columns, cut, facts, image_changes, painted, printable, row};
+
+/// Between two draws. A terminal that was resized looks wrong for no longer than this.
+const FRAME: Duration = Duration::from_millis(100);
+
+/// Height and width of a terminal that does not say.
+const USUAL_SIZE: (u16, u16) = (24, 80);
 
 /// What is on display.
 pub(super) struct Display {
-    bars: MultiProgress,
-    on_terminal: bool,
-    shown: Mutex<HashMap<ObjectKey, Shown>>,
+    /// Standard error, where it is a terminal that can move its cursor.
+    terminal: Option<Term>,
+    colours: bool,
+    shown: Mutex<Shown>,
 }
 
+#[derive(Default)]
 struct Shown {
+    deployments: BTreeMap<ObjectKey, Entry>,
+    /// Lines that wait for the next draw.
+    said: Vec<String>,
+    block: Block,
+    /// Rows and size of the last draw.
+    last: (Vec<String>, (u16, u16)),
+    /// Nothing is drawn any more.
+    is_closed: bool,
+}
+
+/// One Deployment.
+struct Entry {
     progress: Progress,
-    bar: Option<ProgressBar>,
+    /// When it began to roll out; nothing when it is complete.
+    began: Option<Instant>,
+    /// Images when it was complete last.
+    settled: Images,
 }
 
 impl Display {
     /// An empty display on standard error.
     pub(super) fn new() -> Arc<Self> {
-        Arc::new(Self { bars: MultiProgress::new(), on_terminal: std::io::stderr().is_terminal(), shown: Mutex::default() })
+        let terminal = Some(Term::stderr()).filter(|terminal| terminal.is_term());
+        let terminal = terminal.filter(|_| std::env::var_os("TERM").is_none_or(|term| term != "dumb"));
+        let colours = terminal.is_some() && std::env::var_os("NO_COLOR").is_none_or(|text| text.is_empty());
+        Arc::new(Self { terminal, colours, shown: Mutex::default() })
     }
 
-    /// Prints a line above the bars.
+    fn shown(&self) -> MutexGuard<'_, Shown> {
+        self.shown.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Prints a line above the rows.
     pub(super) fn say(&self, line: &str) {
-        if self.on_terminal {
-            // Fails only when the terminal is gone, and then nobody reads the line.
-            let _ = self.bars.println(line);
+        self.say_in(&mut self.shown(), line.to_owned());
+    }
+
+    fn say_in(&self, shown: &mut Shown, line: String) {
+        if self.terminal.is_some() && !shown.is_closed {
+            shown.said.push(line);
         } else {
             eprintln!("{line}");
         }
     }
 
-    /// Takes the bars away; what is said from now on goes where they were.
-    pub(super) fn clear(&self) {
-        // Fails only when the terminal is gone.
-        let _ = self.bars.clear();
-        self.bars.set_draw_target(ProgressDrawTarget::hidden());
-    }
-
-    /// Takes a change of a Deployment into the picture.
-    pub(super) fn update(&self, change: &Change<'_, Deployment>) {
-        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
-        match change {
-            Change::Added { object, .. } | Change::Updated { new: object, .. } => {
-                let progress = assess(object);
-                let before = shown.get(&object.key());
-                if before.is_none_or(|shown| shown.progress != progress) {
-                    let bar = before.and_then(|shown| shown.bar.clone());
-                    let bar = self.show(&object.key(), &progress, bar);
-                    shown.insert(object.key(), Shown { progress, bar });
-                }
-            }
-            Change::Deleted { object, .. } => {
-                if let Some(Shown { bar: Some(bar), .. }) = shown.remove(&object.key()) {
-                    bar.finish_and_clear();
-                }
-                self.say(&format!("deployment {} deleted", object.key()));
+    /// Draws until `stop`.
+    pub(super) async fn run(self: Arc<Self>, stop: CancellationToken) {
+        let Some(terminal) = &self.terminal else { return };
+        while !stop.is_cancelled() {
+            self.draw(terminal);
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = tokio::time::sleep(FRAME) => {}
             }
         }
     }
 
-    fn show(&self, key: &ObjectKey, progress: &Progress, bar: Option<ProgressBar>) -> Option<ProgressBar> {
-        let counts = format!("{}/{}", progress.done, progress.wanted);
-        match &progress.state {
-            State::Rolling(message) if self.on_terminal => {
-                let bar = bar.unwrap_or_else(|| self.bars.add(ProgressBar::new(0).with_style(style())));
-                bar.set_length(u64::try_from(progress.wanted).unwrap_or(0));
-                bar.set_position(u64::try_from(progress.done).unwrap_or(0));
-                bar.set_prefix(key.to_string());
-                bar.set_message(message.clone());
-                Some(bar)
-            }
-            state => {
-                if let Some(bar) = bar {
-                    bar.finish_and_clear();
+    fn draw(&self, terminal: &Term) {
+        let size = terminal.size_checked().unwrap_or(USUAL_SIZE);
+        let mut shown = self.shown();
+        let rows = shown.rows(size, self.colours);
+        let is_empty = rows.is_empty() && shown.last.0.is_empty();
+        if shown.is_closed || shown.said.is_empty() && (is_empty || shown.last == (rows.clone(), size)) {
+            return;
+        }
+        let said = std::mem::take(&mut shown.said);
+        let output = shown.block.redraw(&said, &rows, size.1.into());
+        shown.last = (rows, size);
+        write(terminal, &output);
+    }
+
+    /// Takes the rows away; later lines go where they were.
+    pub(super) fn clear(&self) {
+        let Some(terminal) = &self.terminal else { return };
+        let mut shown = self.shown();
+        if !shown.is_closed {
+            shown.is_closed = true;
+            let (_, width) = terminal.size_checked().unwrap_or(USUAL_SIZE);
+            let said = std::mem::take(&mut shown.said);
+            let output = shown.block.redraw(&said, &[], width.into());
+            write(terminal, &output);
+        }
+    }
+
+    /// Takes a change of a Deployment into the picture.
+    pub(super) fn update(&self, change: &Change<'_, Deployment>) {
+        let mut shown = self.shown();
+        match change {
+            Change::Added { object, .. } | Change::Updated { new: object, .. } => {
+                let line = shown.update(object.key(), assess(object), self.terminal.is_some(), self.colours);
+                if let Some(line) = line {
+                    self.say_in(&mut shown, line);
                 }
-                let text = match state {
-                    State::Rolling(message) => format!("rolling out: {message}"),
-                    State::Complete => "complete".to_owned(),
-                    State::Stuck(message) => format!("stuck: {message}"),
-                };
-                self.say(&format!("deployment {key} {counts} {text}"));
-                None
+            }
+            Change::Deleted { object, .. } => {
+                shown.deployments.remove(&object.key());
+                self.say_in(&mut shown, format!("deployment {} deleted", object.key()));
             }
         }
     }
 }
 
-fn style() -> ProgressStyle {
-    // The last part fills what is left of the line and is cut off there: a bar that wraps cannot be redrawn.
-    ProgressStyle::with_template("{prefix:30!} [{bar:20}] {pos}/{len} {wide_msg}")
-        .expect("the template is valid")
-        .progress_chars("=> ")
+fn write(mut terminal: &Term, output: &str) {
+    // Fails only when the terminal is gone, and then its user is, too.
+    let _ = terminal.write_all(output.as_bytes()).and_then(|()| terminal.flush());
+}
+
+impl Shown {
+    /// Notes how far a Deployment is. Returns the line that tells it, where no row does.
+    fn update(&mut self, key: ObjectKey, progress: Progress, has_rows: bool, colours: bool) -> Option<String> {
+        let is_complete = progress.state == State::Complete;
+        let before = self.deployments.get(&key);
+        if before.is_some_and(|entry| entry.progress == progress) {
+            return None;
+        }
+        let began = before.and_then(|entry| entry.began);
+        let settled = before.map(|entry| entry.settled.clone());
+        let changes = image_changes(settled.as_deref().unwrap_or_default(), &progress.images);
+        let line = line(&key, &progress, &changes, began.map(|began| began.elapsed()), colours);
+        let is_row = has_rows && matches!(progress.state, State::Rolling(_) | State::Paused(_));
+        let entry = Entry {
+            settled: settled.filter(|_| !is_complete).unwrap_or_else(|| progress.images.clone()),
+            began: if is_complete { None } else { began.or_else(|| Some(Instant::now())) },
+            progress,
+        };
+        self.deployments.insert(key, entry);
+        Some(line).filter(|_| !is_row)
+    }
+
+    /// The rows of all Deployments under way, as many as fit.
+    fn rows(&self, (height, width): (u16, u16), colours: bool) -> Vec<String> {
+        let is_row = |entry: &Entry| matches!(entry.progress.state, State::Rolling(_) | State::Paused(_));
+        let under_way: Vec<_> = self.deployments.iter().filter(|(_, entry)| is_row(entry)).collect();
+        let names: Vec<String> = under_way.iter().map(|(key, _)| key.to_string()).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let columns = Columns::of(width.into(), names.iter().map(|name| name.len()).max().unwrap_or(0));
+        let draw = |((_, entry), name): (&(&ObjectKey, &Entry), &&str)| {
+            let changes = image_changes(&entry.settled, &entry.progress.images);
+            let elapsed = entry.began.map(|began| began.elapsed()).unwrap_or_default();
+            row(&cut(name, columns.name, &names), &entry.progress, &changes, columns, colours, elapsed)
+        };
+        let all = under_way.len();
+        let drawn = under_way.iter().zip(&names).take(height.into()).map(draw).collect();
+        fitting(drawn, all, height.into())
+    }
+}
+
+/// What a line says of one Deployment.
+fn line(key: &ObjectKey, progress: &Progress, images: &str, elapsed: Option<Duration>, colours: bool) -> String {
+    let time = |word: &str| elapsed.map(|elapsed| format!(" {word} {:.1}s", elapsed.as_secs_f64())).unwrap_or_default();
+    let facts = Some(facts(progress, images)).filter(|facts| !facts.is_empty());
+    match &progress.state {
+        State::Rolling(text) => format!("deployment {key} rolling out: {}", printable(text)),
+        State::Paused(text) => format!("deployment {key} paused: {}", printable(text)),
+        State::Complete => {
+            let (complete, note) = (painted("complete", Colour::Green, colours), if progress.paused { " (paused)" } else { "" });
+            let pods = if progress.wanted == 1 { "pod" } else { "pods" };
+            let facts = facts.map(|facts| format!(", {}", printable(&facts))).unwrap_or_default();
+            format!("deployment {key} {complete}{note}{}: {} {pods}{facts}", time("in"), progress.wanted)
+        }
+        State::Stuck(text) => {
+            format!("deployment {key} {}{}: {}", painted("stuck", Colour::Red, colours), time("after"), printable(text))
+        }
+    }
+}
+
+/// Writes the log above the rows, so that neither spoils the other. Each write has to be a whole line.
+#[derive(Clone)]
+pub(super) struct LogLines(pub(super) Arc<Display>);
+
+impl Write for LogLines {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(bytes);
+        self.0.say(text.strip_suffix('\n').unwrap_or(&text));
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    fn progress(state: State, image: &str) -> Progress {
+        let images = vec![("main".to_owned(), image.to_owned())];
+        Progress { wanted: 3, done: 0, state, paused: false, revision: Some("2".to_owned()), images }
+    }
+
+    fn rolling() -> State {
+        State::Rolling("1 of 3 new pods created".to_owned())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_line_tells_time_revision_and_images_of_what_is_complete() {
+        let mut shown = Shown::default();
+        let mut tell = |state, image| shown.update(ObjectKey::new("default", "web"), progress(state, image), false, false);
+        assert_eq!(tell(State::Complete, "web:1").unwrap(), "deployment default/web complete: 3 pods, revision 2");
+        assert_eq!(tell(State::Complete, "web:1"), None, "nothing new");
+        assert_eq!(tell(rolling(), "web:2").unwrap(), "deployment default/web rolling out: 1 of 3 new pods created");
+        tokio::time::advance(Duration::from_millis(1500)).await;
+        let paused = State::Paused("2 of 3 new pods created".to_owned());
+        assert_eq!(tell(paused, "web:2").unwrap(), "deployment default/web paused: 2 of 3 new pods created");
+        let complete = "deployment default/web complete in 1.5s: 3 pods, revision 2, web:1 → web:2";
+        assert_eq!(tell(State::Complete, "web:2").unwrap(), complete);
+        tell(rolling(), "web:2");
+        let stuck = State::Stuck("quota\u{1b}[2J".to_owned());
+        assert_eq!(tell(stuck, "web:2").unwrap(), "deployment default/web stuck after 0.0s: quota [2J");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn rows_follow_the_size_of_the_terminal() {
+        let mut shown = Shown::default();
+        for number in 0..45 {
+            let key = ObjectKey::new("default", &format!("checkout-production-eu-{number:02}-service-frontend"));
+            assert_eq!(shown.update(key, progress(rolling(), "web:1"), true, false), None, "a row is no line");
+        }
+        tokio::time::advance(Duration::from_secs(61)).await;
+        for (height, width) in [(24, 40), (24, 80), (60, 130), (60, 20)] {
+            let rows = shown.rows((height, width), false);
+            assert_eq!(rows.len(), usize::from(height - 1).min(45));
+            assert!(rows.iter().all(|row| console::measure_text_width(row) <= usize::from(width)), "{rows:#?}");
+            let names: BTreeSet<_> = rows.iter().map(|row| row.split(' ').next()).collect();
+            assert_eq!(names.len(), rows.len(), "{rows:#?}");
+        }
+        let wide = shown.rows((60, 130), false);
+        assert!(wide[7].starts_with("default/checkout-production-eu-07-service-frontend ["), "{}", wide[7]);
+        assert!(wide[7].contains("]  1m01s  1 of 3 new pods created, revision 2"), "{}", wide[7]);
+    }
 }

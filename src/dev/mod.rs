@@ -1,6 +1,7 @@
 //! The subcommands for development: an API server, simulated nodes and the manager in one process, or parts of them.
 
 mod apiserver;
+mod block;
 mod display;
 mod embedded;
 mod kubeconfig;
@@ -9,12 +10,14 @@ mod outcome;
 mod parent;
 mod playground;
 mod progress;
+mod row;
 
 use std::fmt::Display;
 use std::process::ExitCode;
 
 use clap::Parser;
 use steersman_runtime::panics;
+use tracing_subscriber::fmt::MakeWriter;
 
 use crate::duration::{GoDuration, ParseDurationError};
 use crate::limits;
@@ -41,8 +44,16 @@ fn parse<A: Parser>(name: &str, arguments: Vec<String>) -> Result<A, ExitCode> {
 
 /// Runs `work` to its end. The log is for what goes wrong, or for who asks for more.
 fn finish<E: Display>(verbosity: i64, work: impl Future<Output = Result<(), E>>) -> ExitCode {
+    finish_with(verbosity, std::io::stderr, work)
+}
+
+/// The same, with the log going to `writer`.
+fn finish_with<E: Display, W>(verbosity: i64, writer: W, work: impl Future<Output = Result<(), E>>) -> ExitCode
+where
+    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+{
     panics::install_hook();
-    logs::init(LogFormat::Text, if verbosity == 0 { logs::WARNINGS_ONLY } else { verbosity }, None);
+    logs::init_to(writer, LogFormat::Text, if verbosity == 0 { logs::WARNINGS_ONLY } else { verbosity }, None);
     limits::raise_open_files();
     match tokio::runtime::Runtime::new() {
         Ok(runtime) => match runtime.block_on(work) {

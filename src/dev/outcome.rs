@@ -149,6 +149,7 @@ fn judge<T: Object>(
             Some(State::Complete) => {}
             Some(State::Stuck(why)) => return Some(missing(why)),
             Some(State::Rolling(what)) => pending.push(missing(what)),
+            Some(State::Paused(what)) => pending.push(missing(format!("paused, {what}"))),
             None => pending.push(missing("not there".to_owned())),
         }
     }

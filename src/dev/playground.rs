@@ -16,7 +16,7 @@ use steersman_runtime::informer::{Change, InformerFactory, SharedInformer};
 use steersman_runtime::object::{Object, ObjectKey};
 use tokio::sync::Notify;
 
-use super::display::Display;
+use super::display::{Display, LogLines};
 use super::duration;
 use super::embedded::{Embedded, EmbeddedArgs, EmbeddedError, manager_config};
 use super::outcome::{Applied, Caches, Missing, Outcome};
@@ -78,17 +78,19 @@ pub(super) fn run(arguments: Vec<String>) -> ExitCode {
                 // It listens on this machine alone.
                 access: Access::Open,
             });
-            super::finish(verbosity, dev(args, config))
+            let display = Display::new();
+            let log = LogLines(Arc::clone(&display));
+            super::finish_with(verbosity, move || log.clone(), dev(args, config, display))
         }
         Err(message) => super::fail(message),
     }
 }
 
-async fn dev(args: DevArgs, config: Config) -> Result<(), DevError> {
+async fn dev(args: DevArgs, config: Config, display: Arc<Display>) -> Result<(), DevError> {
     let mut signals = Signals::listen_on_terminal().map_err(DevError::Signals)?;
     let manifests = args.embedded.manifests()?;
     let mut embedded = Embedded::start(&args.embedded, Latency::total(args.latency.to_std()), config).await?;
-    let watch = Watch::start(&embedded).await?;
+    let watch = Watch::start(&embedded, display).await?;
     greet(&args, &embedded);
 
     let cluster = embedded.cluster.clone();
@@ -161,10 +163,10 @@ struct Watch {
 }
 
 impl Watch {
-    async fn start(embedded: &Embedded) -> Result<Self, DevError> {
+    async fn start(embedded: &Embedded, display: Arc<Display>) -> Result<Self, DevError> {
         let informers = InformerFactory::new(embedded.client.clone(), Duration::ZERO, &Registry::new())?;
         let caches = Caches::of(&informers);
-        let (display, changed) = (Display::new(), Arc::new(Notify::new()));
+        let changed = Arc::new(Notify::new());
         let (shown, wake) = (Arc::clone(&display), Arc::clone(&changed));
         caches.deployments.add_handler(move |change| {
             shown.update(&change);
@@ -173,6 +175,7 @@ impl Watch {
         wake_for_unowned(&caches.replica_sets, &changed);
         wake_for_unowned(&caches.replication_controllers, &changed);
         wake_for_unowned(&caches.pods, &changed);
+        embedded.tasks.spawn("display", Arc::clone(&display).run(embedded.stop.clone()));
         informers.start(&embedded.tasks, &embedded.stop);
         informers.wait_synced(&embedded.stop).await;
         Ok(Self { display, caches, changed })

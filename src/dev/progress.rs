@@ -1,5 +1,6 @@
 //! How far workloads are: for Deployments, what `kubectl rollout status` would say.
 
+use serde_json::Value;
 use steersman_runtime::object::{
     Condition, Deployment, Meta, ReplicaSet, ReplicaSetSpec, ReplicaSetStatus, ReplicationController,
 };
@@ -13,13 +14,27 @@ pub(super) struct Progress {
     pub(super) done: i32,
     /// What is happening.
     pub(super) state: State,
+    /// Whether roll-outs wait for `kubectl rollout resume`.
+    pub(super) paused: bool,
+    /// Revision of the template, once the controller has numbered it.
+    pub(super) revision: Option<String>,
+    /// Images of the template.
+    pub(super) images: Images,
 }
+
+/// Containers and their images.
+pub(super) type Images = Vec<(String, String)>;
+
+/// Annotation with the revision of a Deployment.
+const REVISION: &str = "deployment.kubernetes.io/revision";
 
 /// What is happening to a workload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum State {
     /// Pods are being replaced or added; the text says which.
     Rolling(String),
+    /// The same, and it waits for `kubectl rollout resume`.
+    Paused(String),
     /// All wanted pods are available, and of the newest template where pods are replaced.
     Complete,
     /// It cannot go on by itself.
@@ -42,13 +57,26 @@ pub(super) fn assess(deployment: &Deployment) -> Progress {
         let failure = condition("ReplicaFailure").map(|c| format!(": {}", c.message)).unwrap_or_default();
         State::Rolling(format!("{} of {wanted} new pods created{failure}", status.updated_replicas))
     } else if status.replicas > status.updated_replicas {
-        State::Rolling(format!("{} old pods to go", status.replicas - status.updated_replicas))
+        let old = status.replicas - status.updated_replicas;
+        State::Rolling(format!("{old} old {} to go", if old == 1 { "pod" } else { "pods" }))
     } else if status.available_replicas < status.updated_replicas {
         State::Rolling(format!("{} of {} new pods available", status.available_replicas, status.updated_replicas))
     } else {
         State::Complete
     };
-    Progress { wanted, done, state }
+    let state = match state {
+        State::Rolling(text) if spec.paused => State::Paused(text),
+        state => state,
+    };
+    let revision = deployment.annotations.get(REVISION).cloned();
+    Progress { wanted, done, state, paused: spec.paused, revision, images: images(deployment) }
+}
+
+fn images(deployment: &Deployment) -> Images {
+    let object = deployment.document.to_object();
+    let containers = object.get("spec").and_then(|spec| spec["template"]["spec"]["containers"].as_array());
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    containers.into_iter().flatten().map(|container| (text(&container["name"]), text(&container["image"]))).collect()
 }
 
 /// A kind that keeps a number of pods and never replaces them.
@@ -87,7 +115,7 @@ pub(super) fn assess_replicas(object: &impl Replicated) -> State {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
     use steersman_runtime::object::Object;
 
     use super::*;
@@ -108,7 +136,7 @@ mod tests {
         let cases = [
             ("not observed", json!({}), rolling("waiting for its controller")),
             ("observed", json!({"observedGeneration": 2}), rolling("0 of 3 new pods created")),
-            ("old left", json!({"observedGeneration": 2, "updatedReplicas": 3, "replicas": 4}), rolling("1 old pods to go")),
+            ("old left", json!({"observedGeneration": 2, "updatedReplicas": 3, "replicas": 4}), rolling("1 old pod to go")),
             (
                 "not available",
                 json!({"observedGeneration": 2, "updatedReplicas": 3, "replicas": 3, "availableReplicas": 1}),
@@ -135,6 +163,23 @@ mod tests {
         for (why, status, expected) in cases {
             assert_eq!(state(status), expected, "{why}");
         }
+    }
+
+    #[test]
+    fn pause_revision_and_images_are_those_of_the_object() {
+        let status = json!({"observedGeneration": 2});
+        let object = json!({
+            "metadata": {"name": "web", "namespace": "default", "generation": 2, "annotations": {REVISION: "7"}},
+            "spec": {
+                "replicas": 3, "selector": {}, "paused": true,
+                "template": {"spec": {"containers": [{"name": "main", "image": "web:2"}]}},
+            },
+            "status": status,
+        });
+        let progress = assess(&Deployment::decode(object.to_string().as_bytes()).unwrap());
+        assert_eq!(progress.state, State::Paused("0 of 3 new pods created".to_owned()));
+        assert_eq!((progress.paused, progress.revision.as_deref()), (true, Some("7")));
+        assert_eq!(progress.images, [("main".to_owned(), "web:2".to_owned())]);
     }
 
     #[test]

@@ -326,7 +326,7 @@ impl<O: PodOwner> ReplicaController<O> {
                         String::new()
                     }
                 };
-                tracing::trace!(pod = %ObjectKey::new(&*key.namespace, &*name), "Controller created pod");
+                tracing::trace!(pod = %ObjectKey::new(&key.namespace, &name), "Controller created pod");
                 self.recorder.event(about.clone(), EventType::Normal, "SuccessfulCreate", format!("Created pod: {name}"));
                 Ok(())
             }

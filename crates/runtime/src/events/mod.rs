@@ -74,7 +74,7 @@ impl EventRecorder {
         if object.kind.is_empty() || object.api_version.is_empty() {
             return tracing::error!(?object, reason, message, "event about an object without kind, dropped");
         }
-        let name = ObjectKey::new(&*object.namespace, &*object.name);
+        let name = ObjectKey::new(&object.namespace, &object.name);
         let (of, kind_of) = (&*object.kind, kind.as_str());
         tracing::debug!(target: OCCURRED, object = %name, kind = of, r#type = kind_of, reason, message, "Event occurred");
         match self.queue.try_send(Occurrence { object, kind, reason, message, at: self.clock.now() }) {

@@ -25,6 +25,7 @@ pub mod owner;
 pub mod panics;
 pub mod rate;
 pub mod rbac;
+pub mod reads;
 pub mod reload;
 pub mod resource;
 mod sync;

@@ -65,9 +65,11 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     let queue = WorkQueue::with_max_backoff("namespace", &ctx.queue_metrics, MAX_BACKOFF);
     handlers::register(&namespaces, &queue);
     let client = ctx.client(NAME).rethrottled(QPS_FACTOR, BURST_FACTOR);
+    // Deleting thousands of pods at once takes the server longer than other requests. Given up, it would begin again from the start.
+    let metadata = client.without_timeout().metadata_only();
     let terminator = Terminator {
         namespaces: namespaces.store(),
-        metadata: client.rethrottled(1.0, 1).metadata_only(),
+        metadata,
         client,
         clock: ctx.clock.clone(),
     };

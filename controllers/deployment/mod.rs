@@ -116,5 +116,6 @@ fn build(ctx: &ControllerContext) -> Arc<DeploymentController> {
         writer: Writer::new(client),
         clock: ctx.clock.clone(),
         since: ctx.since,
+        features: ctx.features.clone(),
     })
 }

@@ -23,6 +23,7 @@ use std::time::Duration;
 
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
 use steersman_runtime::discovery::discover;
+use steersman_runtime::features;
 use steersman_runtime::object::{Namespace, ObjectKey};
 use steersman_runtime::rbac::Rule;
 use steersman_runtime::reads::Read;
@@ -72,6 +73,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
         metadata,
         client,
         clock: ctx.clock.clone(),
+        pods_first: ctx.features.is_on(features::ORDERED_NAMESPACE_DELETION),
     };
     let workers = ctx.options.workers("concurrent-namespace-syncs");
     let resync = ctx.options.time("namespace-sync-period");

@@ -27,6 +27,7 @@ use serde_json::json;
 use steersman_runtime::client::{ApiClient, ApiError, PatchKind, Target};
 use steersman_runtime::clock::Clock;
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
+use steersman_runtime::features;
 use steersman_runtime::informer::Store;
 use steersman_runtime::intern::Sym;
 use steersman_runtime::object::{Identity, Node, Object, Pod, Uid};
@@ -87,6 +88,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
         quarantine: WorkQueue::new("orphaned_pods_nodes", &ctx.queue_metrics),
         threshold: ctx.options.int("terminated-pod-gc-threshold"),
         removed: Arc::clone(&removed),
+        tracks_generation: ctx.features.is_on(features::POD_OBSERVED_GENERATION_TRACKING),
         metrics,
     }))
 }
@@ -129,6 +131,8 @@ impl Reason {
 }
 
 struct PodGc {
+    /// Whether the status of a pod says which generation it is about.
+    tracks_generation: bool,
     pods: Store<Pod>,
     nodes: Store<Node>,
     client: ApiClient,
@@ -217,7 +221,7 @@ impl PodGc {
             name: Some(&pod.meta.name),
             subresource: None,
         };
-        if let Some(patch) = patch::failure(pod, reason == Reason::Orphaned, self.clock.now()) {
+        if let Some(patch) = patch::failure(pod, reason == Reason::Orphaned, self.tracks_generation, self.clock.now()) {
             let status = Target { subresource: Some("status"), ..target };
             self.client.patch(status, PatchKind::Strategic, &patch).await?;
         }

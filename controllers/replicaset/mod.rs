@@ -101,6 +101,7 @@ pub(crate) fn build<O: PodOwner>(
         clock: ctx.clock.clone(),
         since: ctx.since,
         metrics,
+        features: ctx.features.clone(),
     });
     Ok(Keyed::new(controller, syncer.queue.clone(), workers, syncer))
 }

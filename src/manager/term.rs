@@ -202,6 +202,7 @@ impl<'a> Term<'a> {
         (context.event_gate, context.since) = (Some(self.gates.events()), self.since);
         context.debug = manager.debug.clone();
         context.options = Arc::new(manager.config.options().clone());
+        context.features = manager.config.features.for_controllers();
         context
     }
 

@@ -12,6 +12,7 @@ use steersman_options::Options;
 use crate::client::{ApiClient, WriteGate};
 use crate::clock::Clock;
 use crate::events::EventRecorder;
+use crate::features::FeatureGates;
 use crate::informer::InformerFactory;
 use crate::rbac::Rule;
 use crate::reads::Read;
@@ -140,6 +141,8 @@ pub struct ControllerContext {
     /// The revision our leadership began with. Before a cache has reached it, it may lack work of the leader before us; 0 when there
     /// was none.
     pub since: u64,
+    /// Feature gates; their defaults unless set.
+    pub features: FeatureGates,
     metrics: Arc<Mutex<HashMap<TypeId, Box<dyn Any + Send>>>>,
 }
 
@@ -163,8 +166,21 @@ impl ControllerContext {
         let ContextParts { informers, clients, clock, registry, queue_metrics } = parts;
         let (tasks, stop) = (Arc::default(), CancellationToken::new());
         let (options, metrics) = (Arc::default(), Arc::default());
-        let (event_gate, since, debug) = (None, 0, DebugPages::default());
-        Self { debug, informers, clients, clock, registry, queue_metrics, options, tasks, stop, event_gate, since, metrics }
+        Self {
+            debug: DebugPages::default(),
+            informers,
+            clients,
+            clock,
+            registry,
+            queue_metrics,
+            options,
+            tasks,
+            stop,
+            event_gate: None,
+            since: 0,
+            features: FeatureGates::default(),
+            metrics,
+        }
     }
 
     /// The same with one flag set, as if it had been typed.

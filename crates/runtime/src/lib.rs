@@ -12,6 +12,7 @@ pub mod controller;
 pub mod discovery;
 pub mod events;
 pub mod expectations;
+pub mod features;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod informer;

@@ -41,7 +41,7 @@ fn kubectl() -> Option<PathBuf> {
 impl Cluster {
     /// A running cluster with an empty namespace, or `None` where there is no kubectl.
     pub(crate) fn start() -> Option<Self> {
-        Self::start_with(true, |assets, kubectl| ControlPlane::shared(assets, kubectl))
+        Self::start_with(true, ControlPlane::shared)
     }
 
     /// The same, for a test that would keep the manager from the work of others: it gets a control plane of its own.

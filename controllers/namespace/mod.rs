@@ -66,11 +66,9 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     let queue = WorkQueue::with_max_backoff("namespace", &ctx.queue_metrics, MAX_BACKOFF);
     handlers::register(&namespaces, &queue);
     let client = ctx.client(NAME).rethrottled(QPS_FACTOR, BURST_FACTOR);
-    // Deleting thousands of pods at once takes the server longer than other requests. Given up, it would begin again from the start.
-    let metadata = client.without_timeout().metadata_only();
     let terminator = Terminator {
         namespaces: namespaces.store(),
-        metadata,
+        metadata: client.rethrottled(1.0, 1).metadata_only(),
         client,
         clock: ctx.clock.clone(),
         pods_first: ctx.features.is_on(features::ORDERED_NAMESPACE_DELETION),

@@ -1,5 +1,7 @@
 //! Removes the content of one type from one namespace: estimate, delete, look what is left.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use steersman_runtime::client::{ApiClient, ApiError, Target};
@@ -9,6 +11,11 @@ use steersman_runtime::live::{PageError, Pages};
 use steersman_runtime::resource::{self, ResourceType};
 
 use super::content::{self, Item, PodItem, Remains};
+
+/// Time for the deletion of one collection. Thousands of pods take a server longer than other requests; given up, they would be deleted
+/// anew from the start. It is the server that ends the request, after its `--request-timeout` of a minute unless set. Upstream waits for
+/// that without a limit; this one is for servers that never answer.
+const COLLECTION_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 
 /// Why the content of one type was not removed.
 #[derive(Debug, thiserror::Error)]
@@ -81,7 +88,8 @@ impl Removal<'_> {
 
     async fn delete_all(&self, served: &ServedResource) -> Result<(), RemovalError> {
         if served.allows("deletecollection") {
-            match self.metadata.delete(collection(&served.resource, self.namespace), &options()).await {
+            let collection = collection(&served.resource, self.namespace);
+            match self.metadata.delete_collection(collection, &options(), COLLECTION_TIMEOUT).await {
                 Ok(_) => return Ok(()),
                 Err(error) => {
                     let error = RemovalError::from(error);

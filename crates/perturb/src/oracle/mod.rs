@@ -142,6 +142,9 @@ const GONE: &[Words] = &[(&["pod not removed", "not found"], 3)];
 /// error. No story has more than three that it can happen to.
 const TOO_LATE: Words = (&["server rejected event", "error=namespaces", "not found"], 3);
 
+/// A namespace may be gone when the deletion of a collection in it is given up. Upstream's namespace controller says so, too.
+const GONE_MEANWHILE: Words = (&["couldn't update status condition for namespace", "not found"], 1);
+
 /// Upstream's namespace controller says so, too, and ends the process.
 const NOTHING_SERVED: Words = (&["unable to get any supported resources from server"], 1);
 
@@ -160,7 +163,7 @@ const NOTHING_DISCOVERED: &[Words] = &[
 pub(crate) fn unexpected(scenario: &Scenario, plan: &Plan, hit: &[String], mut lines: Vec<String>) -> Vec<String> {
     let explanations: &[&[Words]] = match plan {
         Plan::Answer(_, answer) if hit.iter().any(|hit| is_look(hit)) => &[words_of(*answer), &[NOTHING_SERVED]],
-        Plan::Answer(_, answer @ (Answer::Timeout | Answer::LateTimeout)) => &[words_of(*answer), &[TOO_LATE]],
+        Plan::Answer(_, answer @ (Answer::Timeout | Answer::LateTimeout)) => &[words_of(*answer), &[TOO_LATE, GONE_MEANWHILE]],
         Plan::Answer(point, answer) if point.is_of("events") => &[words_of(*answer), &[TOO_LATE]],
         Plan::Answer(_, answer) => &[words_of(*answer)],
         Plan::Hidden(group, _) if group.0 == EVERY_GROUP => &[NOTHING_DISCOVERED],

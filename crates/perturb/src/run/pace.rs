@@ -20,6 +20,12 @@ const SLACK: Duration = Duration::from_secs(60);
 /// A watch that is never answered is given up when it would have ended. Upstream's reflector waits for the server to end it, for as long.
 const WATCH: Duration = Duration::from_secs(660);
 
+/// A deletion of a collection that is never answered is given up later than other requests, by the namespace controller.
+const COLLECTION: Duration = Duration::from_secs(302);
+
+/// Longer than anything else that a plan breaks stays broken.
+const SETTLE: Duration = Duration::from_secs(90);
+
 /// How fast a story goes, and is to go.
 pub(super) struct Pace {
     begun: Instant,
@@ -45,15 +51,28 @@ impl Pace {
 
     /// How much longer than in the reference it may take.
     fn grace(&self) -> Duration {
-        let answered = self.answered.as_ref();
-        let hit = answered.and_then(|(cluster, rule, is_silence)| Some((cluster.faults().last_hit(*rule)?, *is_silence)));
-        let lasts = match hit {
+        let lasts = match self.hit() {
             Some((hit, true)) if hit.starts_with("watch ") => WATCH,
+            Some((hit, true)) if hit.starts_with("deletecollection ") => COLLECTION,
             // It may have ended the process.
             Some((hit, _)) if is_look(&hit) => self.lasts + BACK_OFF + self.anew,
             _ => self.lasts,
         };
         lasts + SLACK
+    }
+
+    /// How long what the plan broke may stay broken.
+    pub(super) fn settle(&self) -> Duration {
+        match self.hit() {
+            Some((hit, true)) if hit.starts_with("deletecollection ") => COLLECTION + SETTLE,
+            _ => SETTLE,
+        }
+    }
+
+    /// The request that was answered badly, and whether it got no answer at all.
+    fn hit(&self) -> Option<(String, bool)> {
+        let (cluster, rule, is_silence) = self.answered.as_ref()?;
+        Some((cluster.faults().last_hit(*rule)?, *is_silence))
     }
 
     /// Whether the wait that began then is to be over by now.

@@ -19,8 +19,6 @@ const LOOK: Duration = Duration::from_millis(100);
 pub(super) const QUIET: Duration = Duration::from_secs(90);
 /// Until everybody was told of the last change.
 const AFTERMATH: Duration = Duration::from_secs(5);
-/// Longer than anything that a plan breaks stays broken.
-const SETTLE: Duration = Duration::from_secs(90);
 /// How long nothing may be written after the end.
 pub(super) const STABLE: Duration = Duration::from_secs(600);
 
@@ -65,7 +63,7 @@ pub(super) async fn comes_to_its_end(
 pub(super) async fn stays(cluster: &DevCluster, reference: &Recording, pace: &Pace, film: &mut Film) -> Result<(), String> {
     if reference.is_told() {
         // Again: what was still under way, such as an event that came late, may have led away from the end for a moment.
-        pass(cluster, film, SETTLE).await;
+        pass(cluster, film, pace.settle()).await;
         at_the_end(cluster, film, pace, &reference.end).await?;
     }
     film.advance(cluster);

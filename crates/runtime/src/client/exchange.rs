@@ -48,6 +48,8 @@ pub(super) struct Call<'a> {
     body: Bytes,
     content_type: Option<&'static str>,
     accept: &'static str,
+    /// Time for one attempt, in place of what the client has for all.
+    timeout: Option<Duration>,
 }
 
 impl<'a> Call<'a> {
@@ -62,12 +64,25 @@ impl<'a> Call<'a> {
     }
 
     fn new(method: Method) -> Self {
-        Self { method, target: None, path: String::new(), query: "", body: Bytes::new(), content_type: None, accept: JSON }
+        Self {
+            method,
+            target: None,
+            path: String::new(),
+            query: "",
+            body: Bytes::new(),
+            content_type: None,
+            accept: JSON,
+            timeout: None,
+        }
     }
 
     /// Asks for the answer in one of these media types.
     pub(super) fn accept(self, accept: &'static str) -> Self {
         Self { accept, ..self }
+    }
+
+    pub(super) fn timeout(self, timeout: Duration) -> Self {
+        Self { timeout: Some(timeout), ..self }
     }
 
     pub(super) fn query(self, query: &'a str) -> Self {
@@ -170,11 +185,6 @@ impl Exchange {
         Self::new(self.base.clone(), settings, self.metrics.clone())
     }
 
-    /// The same with another time for one attempt, and a throttle of its own.
-    pub(super) fn with_timeout(&self, timeout: Duration) -> Self {
-        Self::new(self.base.clone(), ClientSettings { timeout, ..self.settings.clone() }, self.metrics.clone())
-    }
-
     /// Sends an ordinary request, as often as its failures allow.
     pub(super) async fn send(&self, call: Call<'_>, gate: Option<&dyn WriteGate>) -> Result<Bytes, ApiError> {
         match gate {
@@ -256,7 +266,7 @@ impl Exchange {
                     return Ok(Lines::new(chunks).boxed());
                 }
                 Ok(response) => {
-                    let outcome = self.within_limit(collect(response, None)).await;
+                    let outcome = self.within_limit(&call, collect(response, None)).await;
                     (outcome.as_ref().ok().and_then(|a| pause_asked_for(a.code, a.retry_after)), outcome)
                 }
                 Err(e) if is_lost_connection(&*e) || is_timeout(&*e) => {
@@ -292,14 +302,22 @@ impl Exchange {
         let outcome = tokio::select! {
             biased;
             () = closed(gate, &sent) => return Err(Failure::Fenced { sent: sent.get() }),
-            outcome = self.within_limit(exchange) => outcome,
+            outcome = self.within_limit(call, exchange) => outcome,
         };
         settle(under_way, outcome.is_ok());
         outcome
     }
 
-    async fn within_limit(&self, exchange: impl Future<Output = Result<Answer, BoxError>>) -> Result<Answer, Failure> {
-        match timeout(self.settings.timeout, exchange).await {
+    fn limit(&self, call: &Call<'_>) -> Duration {
+        call.timeout.unwrap_or(self.settings.timeout)
+    }
+
+    async fn within_limit(
+        &self,
+        call: &Call<'_>,
+        exchange: impl Future<Output = Result<Answer, BoxError>>,
+    ) -> Result<Answer, Failure> {
+        match timeout(self.limit(call), exchange).await {
             Ok(outcome) => outcome.map_err(Failure::Transport),
             Err(_) => Err(Failure::Timeout),
         }
@@ -323,7 +341,7 @@ impl Exchange {
         let request = call.name();
         match failure {
             Failure::Transport(source) => ApiError::Transport { request, source },
-            Failure::Timeout => ApiError::Timeout { request, timeout: self.settings.timeout },
+            Failure::Timeout => ApiError::Timeout { request, timeout: self.limit(call) },
             Failure::Fenced { sent: false } => ApiError::Fenced { request },
             Failure::Fenced { sent: true } => {
                 ApiError::Transport { request, source: "leadership ended before the answer came".into() }

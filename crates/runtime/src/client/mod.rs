@@ -191,13 +191,6 @@ impl ApiClient {
         Self { exchange: Arc::new(self.exchange.rethrottled(qps_factor, burst_factor)), ..self.clone() }
     }
 
-    /// The same client with a throttle of its own, waiting for every answer as long as the server works on it. Servers end requests
-    /// themselves (`--request-timeout`, a minute unless set), and connections that have died are noticed.
-    #[must_use]
-    pub fn without_timeout(&self) -> Self {
-        Self { exchange: Arc::new(self.exchange.with_timeout(Duration::MAX)), ..self.clone() }
-    }
-
     /// GET one object, from the latest state.
     pub async fn get(&self, target: Target<'_>) -> Result<Bytes, ApiError> {
         self.send(self.on(Method::GET, target)).await
@@ -226,6 +219,16 @@ impl ApiClient {
     /// DELETE with `options` as body (`{}` for none).
     pub async fn delete(&self, target: Target<'_>, options: &impl Serialize) -> Result<Bytes, ApiError> {
         self.send(self.on(Method::DELETE, target).body(JSON, options)?).await
+    }
+
+    /// DELETE a collection with `options` as body. A server works on that longer than on other requests, so that it has `timeout`.
+    pub async fn delete_collection(
+        &self,
+        target: Target<'_>,
+        options: &impl Serialize,
+        timeout: Duration,
+    ) -> Result<Bytes, ApiError> {
+        self.send(self.on(Method::DELETE, target).body(JSON, options)?.timeout(timeout)).await
     }
 
     /// Opens a watch on a collection; `query` as the reflector wants it, without `watch=true`. Each item is one line (one frame).

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 /// The table of controllers between its two marks, made from the registry.
 fn controllers_table() -> String {
-    let mut table = "| controller | alias | what it does |\n|---|---|---|\n".to_owned();
+    let mut table = "| controller | alias | purpose |\n|---|---|---|\n".to_owned();
     for controller in steersman_controllers::ALL {
         let aliases: Vec<String> = controller.aliases.iter().map(|alias| format!("`{alias}`")).collect();
         writeln!(table, "| `{}` | {} | {} |", controller.name, aliases.join(", "), controller.summary).unwrap();

@@ -11,6 +11,7 @@ pub mod replicaset;
 pub mod replicationcontroller;
 #[cfg(test)]
 mod testing;
+pub mod ttl;
 
 use steersman_runtime::controller::Descriptor;
 
@@ -22,4 +23,5 @@ pub const ALL: &[Descriptor] = &[
     podgc::DESCRIPTOR,
     replicaset::DESCRIPTOR,
     replicationcontroller::DESCRIPTOR,
+    ttl::DESCRIPTOR,
 ];

@@ -4,18 +4,16 @@
 //! `cargo run --example custom_controller -- --kubeconfig ~/.kube/config --leader-elect=false --controllers=restart-reporter`.
 
 use std::convert::Infallible;
-use std::pin::Pin;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
 use steersman::ControllerRegistry;
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
-use steersman_runtime::informer::{Change, InformerFactory, Store};
+use steersman_runtime::informer::{Change, Store};
 use steersman_runtime::object::{Object, ObjectKey, Pod};
-use steersman_runtime::rbac::Rule;
-use steersman_runtime::tasks::CancellationToken;
-use steersman_runtime::workers::{Requeue, Syncer, run_workers};
+use steersman_runtime::reads::Read;
+use steersman_runtime::workers::{Keyed, Requeue, Syncer};
 use steersman_runtime::workqueue::WorkQueue;
 
 fn main() -> ExitCode {
@@ -28,10 +26,8 @@ const RESTART_REPORTER: Descriptor = Descriptor {
     enabled_by_default: true,
     summary: "says which pods keep restarting",
     identity: "restart-reporter-controller",
-    rules: &[Rule::new(&[""], &["pods"], &["list", "watch"])],
-    watches: |informers: &InformerFactory| {
-        informers.shared::<Pod>();
-    },
+    reads: &[Read::of::<Pod>()],
+    rules: &[],
     init,
 };
 
@@ -40,7 +36,6 @@ const MANY: i32 = 5;
 
 struct RestartReporter {
     pods: Store<Pod>,
-    queue: WorkQueue<ObjectKey>,
 }
 
 fn init(context: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
@@ -52,14 +47,7 @@ fn init(context: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
         Change::Updated { old, new } if old.restarts != new.restarts => keys.add(new.key()),
         Change::Updated { .. } | Change::Deleted { .. } => {}
     });
-    Ok(Box::new(RestartReporter { pods: informer.store(), queue }))
-}
-
-impl Controller for RestartReporter {
-    fn run(self: Box<Self>, stop: CancellationToken) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-        let queue = self.queue.clone();
-        Box::pin(run_workers("restart-reporter-controller", queue, 1, Arc::new(*self), stop))
-    }
+    Ok(Keyed::new("restart-reporter-controller", queue, 1, Arc::new(RestartReporter { pods: informer.store() })))
 }
 
 impl Syncer for RestartReporter {

@@ -9,10 +9,8 @@ mod cardinality;
 mod command;
 pub mod config;
 mod configz;
-mod controllers;
 #[cfg(feature = "dev")]
 pub mod dev;
-pub mod duration;
 mod exposition;
 mod features;
 mod gates;

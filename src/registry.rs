@@ -220,7 +220,7 @@ mod tests {
             summary: "",
             identity: name,
             rules: &[],
-            watches: |_| {},
+            reads: &[],
             init: |_| unreachable!("only names matter here"),
         }
     }

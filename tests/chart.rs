@@ -45,8 +45,9 @@ fn controllers() -> String {
         writeln!(text, "  aliases: {}", json!(controller.aliases)).unwrap();
         writeln!(text, "  enabledByDefault: {}", controller.enabled_by_default).unwrap();
         writeln!(text, "  identity: {}", controller.identity).unwrap();
-        list(&mut text, "rules", controller.rules);
-        let of_informers: Vec<Rule> = controller.rules.iter().filter_map(Rule::of_informers).collect();
+        let rules = controller.all_rules();
+        list(&mut text, "rules", &rules);
+        let of_informers: Vec<Rule> = rules.iter().filter_map(Rule::of_informers).collect();
         list(&mut text, "informerRules", &of_informers);
     }
     text

@@ -63,11 +63,8 @@ fn what_happens_is_watched_and_waited_for() {
 
 #[test]
 fn nodes_are_cordoned_and_drained_as_budgets_allow() {
-    let Some(cluster) = cluster() else { return };
-    if !cluster.is_embedded() {
-        eprintln!("skipped: other clusters keep their nodes");
-        return;
-    }
+    let reason = "other tests use the nodes of this cluster, and no controller of ours counts what budgets allow";
+    let Some(cluster) = cluster().and_then(|cluster| cluster.embedded(reason)) else { return };
     cluster.script(include_str!("commands/nodes.txt"));
 }
 
@@ -82,11 +79,14 @@ fn certificates_are_approved_and_roles_brought_up_to_date() {
 }
 
 #[test]
+fn roles_are_the_sum_of_others() {
+    let Some(cluster) = cluster().and_then(|cluster| cluster.with_controllers("aggregates ClusterRoles")) else { return };
+    cluster.script(include_str!("commands/aggregation.txt"));
+}
+
+#[test]
 fn what_needs_a_real_node_says_so() {
-    let Some(cluster) = cluster() else { return };
-    if !cluster.is_embedded() {
-        eprintln!("skipped: other clusters may have real nodes");
-        return;
-    }
+    let reason = "a real API server passes these on to kubelets, and says what came of that";
+    let Some(cluster) = cluster().and_then(|cluster| cluster.embedded(reason)) else { return };
     cluster.script(include_str!("commands/unsupported.txt"));
 }

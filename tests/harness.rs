@@ -4,12 +4,12 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use crate::support::control_plane::ControlPlane;
 use crate::support::script::{self, Ends, Step};
-use crate::support::{LIMIT, Program, output_of};
+use crate::support::{LIMIT, Program, output_of, skip};
 
 /// A cluster for one test: one made of the programs in `KUBEBUILDER_ASSETS`, else the one `KUBECONFIG` names, else the embedded one.
 pub(crate) struct Cluster {
@@ -20,10 +20,10 @@ pub(crate) struct Cluster {
     made: Made,
 }
 
-/// What runs for this test alone, and ends with it.
+/// What runs for this test, and those that run at the same time.
 enum Made {
     Dev { _program: Program },
-    Real { _control_plane: Box<ControlPlane> },
+    Real { _control_plane: Arc<ControlPlane> },
     Nothing,
 }
 
@@ -33,7 +33,7 @@ fn kubectl() -> Option<PathBuf> {
     let local = Path::new(env!("CARGO_MANIFEST_DIR")).join(".venv/bin/kubectl");
     let found = named.or_else(|| local.exists().then_some(local));
     if found.is_none() {
-        eprintln!("skipped: no kubectl; scripts/test.sh brings one, KUBECTL names one");
+        skip("no kubectl; scripts/test.sh brings one, KUBECTL names one");
     }
     found
 }
@@ -41,22 +41,27 @@ fn kubectl() -> Option<PathBuf> {
 impl Cluster {
     /// A running cluster with an empty namespace, or `None` where there is no kubectl.
     pub(crate) fn start() -> Option<Self> {
-        Self::start_with(true)
+        Self::start_with(true, |assets, kubectl| ControlPlane::shared(assets, kubectl))
+    }
+
+    /// The same, for a test that would keep the manager from the work of others: it gets a control plane of its own.
+    pub(crate) fn start_apart() -> Option<Self> {
+        Self::start_with(true, |assets, kubectl| Arc::new(ControlPlane::start(assets, kubectl, true)))
     }
 
     /// The same without a controller manager; in the cluster that `KUBECONFIG` names, nobody else may run one.
     pub(crate) fn start_without_manager() -> Option<Self> {
-        Self::start_with(false)
+        Self::start_with(false, |assets, kubectl| Arc::new(ControlPlane::start(assets, kubectl, false)))
     }
 
-    fn start_with(manager: bool) -> Option<Self> {
+    fn start_with(manager: bool, control_plane: fn(&Path, &Path) -> Arc<ControlPlane>) -> Option<Self> {
         let kubectl = kubectl()?;
         let home = tempfile::tempdir().expect("temporary directory");
         let assets = std::env::var_os("KUBEBUILDER_ASSETS").filter(|folder| !folder.is_empty());
         let (kubeconfig, made) = match (assets, std::env::var_os("KUBECONFIG")) {
             (Some(folder), _) => {
-                let control_plane = ControlPlane::start(Path::new(&folder), home.path(), &kubectl, manager);
-                (control_plane.kubeconfig().to_owned(), Made::Real { _control_plane: Box::new(control_plane) })
+                let control_plane = control_plane(Path::new(&folder), &kubectl);
+                (control_plane.kubeconfig().to_owned(), Made::Real { _control_plane: control_plane })
             }
             (None, Some(path)) => (std::path::absolute(path).expect("KUBECONFIG is a path"), Made::Nothing),
             (None, None) => embedded_cluster(home.path(), manager),
@@ -71,18 +76,33 @@ impl Cluster {
     }
 
     /// Whether this is the embedded cluster.
-    pub(crate) fn is_embedded(&self) -> bool {
+    fn is_embedded(&self) -> bool {
         matches!(self.made, Made::Dev { .. })
     }
 
-    /// Whether annotations decide what becomes of pods.
-    pub(crate) fn has_simulated_nodes(&self) -> bool {
-        !matches!(self.made, Made::Nothing)
+    /// The cluster, if annotations decide what becomes of pods.
+    pub(crate) fn with_simulated_nodes(self) -> Option<Self> {
+        let is_so = !matches!(self.made, Made::Nothing);
+        self.only_if(is_so, "the nodes of this cluster are not simulated")
     }
 
-    /// Whether somebody counts quotas and makes accounts: where only our manager runs, upstream's controllers for it are missing.
-    pub(crate) fn has_accounts_and_quotas(&self) -> bool {
-        !matches!(self.made, Made::Real { .. })
+    /// The cluster, unless only our manager runs there: upstream's controller that does `what` is missing then.
+    pub(crate) fn with_controllers(self, what: &str) -> Option<Self> {
+        let is_so = !matches!(self.made, Made::Real { .. });
+        self.only_if(is_so, &format!("no controller of this control plane {what}"))
+    }
+
+    /// The cluster, if it is embedded; why it has to be, otherwise.
+    pub(crate) fn embedded(self, reason: &str) -> Option<Self> {
+        let is_so = self.is_embedded();
+        self.only_if(is_so, reason)
+    }
+
+    fn only_if(self, is_so: bool, reason: &str) -> Option<Self> {
+        if !is_so {
+            skip(reason);
+        }
+        is_so.then_some(self)
     }
 
     /// The administrator's.
@@ -201,6 +221,20 @@ impl Cluster {
         self.kubectl_words(&words)
     }
 
+    /// Waits until `kubectl <words>` is refused with words that `is_right` accepts: a real server remembers for seconds who may do what.
+    pub(crate) fn eventually_refused(&self, words: &str, is_right: impl Fn(&str) -> bool) {
+        let started = Instant::now();
+        loop {
+            let output = self.try_kubectl(words);
+            let error = String::from_utf8_lossy(&output.stderr).into_owned();
+            if !output.status.success() && is_right(&error) {
+                return;
+            }
+            assert!(started.elapsed() < LIMIT, "kubectl {words}: still {}\n{error}", output.status);
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+
     /// Waits until `kubectl <words>` prints what `is_right` accepts; prints the objects when it does not within the limit.
     pub(crate) fn eventually(&self, words: &str, is_right: impl Fn(&str) -> bool) -> String {
         let started = Instant::now();
@@ -231,9 +265,9 @@ impl Watch {
     /// Reads on to the next line that has all these words one after the other.
     pub(crate) fn until(&self, words: &str) {
         let wanted: Vec<&str> = words.split_whitespace().collect();
-        let mut seen = Vec::new();
+        let (started, mut seen) = (Instant::now(), Vec::new());
         loop {
-            match self.lines.recv_timeout(LIMIT) {
+            match self.lines.recv_timeout(LIMIT.saturating_sub(started.elapsed())) {
                 Ok(line) => {
                     let is_it = line.split_whitespace().collect::<Vec<_>>().windows(wanted.len()).any(|part| part == wanted);
                     if is_it {
@@ -270,7 +304,7 @@ impl Run<'_> {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        if matches!(self.made, Made::Nothing) {
+        if !self.is_embedded() {
             self.try_kubectl(&format!("delete namespace {} --wait=false", self.namespace));
         }
     }

@@ -36,7 +36,7 @@ const BASE: Descriptor = Descriptor {
     summary: "",
     identity: "quick",
     rules: &[],
-    watches: |_| {},
+    reads: &[],
     init: |_| unreachable!("every controller has its own"),
 };
 

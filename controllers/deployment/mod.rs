@@ -21,7 +21,6 @@
 mod annotations;
 mod cleanup;
 mod conditions;
-mod config;
 mod document;
 mod error;
 mod handlers;
@@ -43,21 +42,16 @@ mod tests;
 mod writes;
 mod written;
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
 use steersman_runtime::expectations::{Expectations, OwnWrites};
-use steersman_runtime::informer::InformerFactory;
 use steersman_runtime::object::{Deployment, Pod, ReplicaSet};
-use steersman_runtime::owner::{CONTROLLER_INDEX, controller_index};
 use steersman_runtime::rbac::Rule;
-use steersman_runtime::tasks::CancellationToken;
-use steersman_runtime::workers::run_workers;
+use steersman_runtime::reads::Read;
+use steersman_runtime::workers::Keyed;
 use steersman_runtime::workqueue::WorkQueue;
 
-pub use self::config::DeploymentConfig;
 use self::handlers::Caches;
 use self::sync::DeploymentController;
 use self::writes::Writer;
@@ -70,8 +64,8 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     enabled_by_default: true,
     summary: "Rolls out the templates of Deployments by way of ReplicaSets",
     identity: NAME,
+    reads: &[Read::of::<Deployment>(), Read::by_controller::<ReplicaSet>(), Read::by_controller::<Pod>()],
     rules: RULES,
-    watches: watch,
     init,
 };
 
@@ -79,12 +73,11 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 const NAME: &str = "deployment-controller";
 
 const RULES: &[Rule] = &[
-    Rule::new(&["apps"], &["deployments"], &["get", "list", "update", "watch"]),
+    Rule::new(&["apps"], &["deployments"], &["get", "update"]),
     Rule::new(&["apps"], &["deployments/status"], &["update"]),
     // Owner references that block deletion need it where OwnerReferencesPermissionEnforcement is on.
     Rule::new(&["apps"], &["deployments/finalizers"], &["update"]),
-    Rule::new(&["apps"], &["replicasets"], &["create", "delete", "get", "list", "patch", "update", "watch"]),
-    Rule::new(&[""], &["pods"], &["list", "watch"]),
+    Rule::new(&["apps"], &["replicasets"], &["create", "delete", "get", "patch", "update"]),
     Rule::EVENTS,
 ];
 
@@ -94,20 +87,14 @@ pub fn limits_of(deployment: &Deployment) -> (i32, i32) {
     (limits::max_surge(deployment), limits::max_unavailable(deployment))
 }
 
-fn watch(informers: &InformerFactory) {
-    informers.shared::<Deployment>();
-    informers.shared::<ReplicaSet>().add_index(CONTROLLER_INDEX, controller_index);
-    informers.shared::<Pod>().add_index(CONTROLLER_INDEX, controller_index);
-}
-
 fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
-    let workers = ctx.config::<DeploymentConfig>().workers();
-    Ok(Box::new(Run { workers, syncer: build(ctx) }))
+    let syncer = build(ctx);
+    let workers = ctx.options.workers("concurrent-deployment-syncs");
+    Ok(Keyed::new(NAME, syncer.queue.clone(), workers, syncer))
 }
 
 /// The controller, already listening.
 fn build(ctx: &ControllerContext) -> Arc<DeploymentController> {
-    watch(&ctx.informers);
     let deployments = ctx.informers.shared::<Deployment>();
     let replica_sets = ctx.informers.shared::<ReplicaSet>();
     let pods = ctx.informers.shared::<Pod>();
@@ -129,17 +116,6 @@ fn build(ctx: &ControllerContext) -> Arc<DeploymentController> {
         writer: Writer::new(client),
         clock: ctx.clock.clone(),
         since: ctx.since,
+        features: ctx.features.clone(),
     })
-}
-
-struct Run {
-    workers: usize,
-    syncer: Arc<DeploymentController>,
-}
-
-impl Controller for Run {
-    fn run(self: Box<Self>, stop: CancellationToken) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-        let queue = self.syncer.queue.clone();
-        Box::pin(run_workers(NAME, queue, self.workers, self.syncer, stop))
-    }
 }

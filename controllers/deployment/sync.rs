@@ -9,6 +9,7 @@ use steersman_runtime::client::ApiError;
 use steersman_runtime::clock::Clock;
 use steersman_runtime::events::{EventRecorder, EventType};
 use steersman_runtime::expectations::{Expectations, OwnWrites};
+use steersman_runtime::features::{self, FeatureGates};
 use steersman_runtime::informer::SharedInformer;
 use steersman_runtime::object::{Deployment, DeploymentStatus, Object, ObjectKey, ObjectReference, Pod, ReplicaSet, Strategy};
 use steersman_runtime::owner::{self, CONTROLLER_INDEX, orphans_key};
@@ -49,6 +50,7 @@ pub(super) struct DeploymentController {
     pub(super) clock: Clock,
     /// Caches older than this may lack what the leader before us did.
     pub(super) since: u64,
+    pub(super) features: FeatureGates,
 }
 
 impl Syncer for DeploymentController {
@@ -432,15 +434,21 @@ impl Work<'_> {
         Ok(())
     }
 
+    /// `status` without the fields that feature gates turn off.
+    fn reported(&self, status: DeploymentStatus) -> DeploymentStatus {
+        let is_on = self.controller.features.is_on(features::DEPLOYMENT_REPLICA_SET_TERMINATING_REPLICAS);
+        DeploymentStatus { terminating_replicas: status.terminating_replicas.filter(|_| is_on), ..status }
+    }
+
     async fn write_plain_status(&mut self) -> Result<Requeue, SyncError> {
-        let status = status::compute(&self.deployment, &self.sets, self.now());
+        let status = self.reported(status::compute(&self.deployment, &self.sets, self.now()));
         self.write_status(status, None).await?;
         Ok(Requeue::Never)
     }
 
     async fn write_rollout_status(&mut self) -> Result<Requeue, SyncError> {
         let now = self.now();
-        let status = progress::rollout_status(&self.deployment, &self.sets, now);
+        let status = self.reported(progress::rollout_status(&self.deployment, &self.sets, now));
         if status == self.deployment.status {
             let check = progress::next_check(&self.deployment, &status, now);
             return Ok(check.map_or(Requeue::Never, Requeue::After));

@@ -13,7 +13,6 @@
 
 mod absent;
 mod attempt_to_delete;
-mod config;
 mod coordinates;
 mod dependents;
 mod dump;
@@ -42,7 +41,6 @@ use steersman_runtime::tasks::CancellationToken;
 use steersman_runtime::workers::run_workers;
 use steersman_runtime::workqueue::WorkQueue;
 
-pub use self::config::GarbageCollectorConfig;
 use self::monitors::Monitors;
 use self::sync::{Collector, Deleting, Orphaning};
 use self::unseen::Watched;
@@ -54,8 +52,9 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     enabled_by_default: true,
     summary: "Deletes objects whose owners are gone, and handles foreground and orphaning deletion",
     identity: IDENTITY,
+    // Monitors ask for every type that the API server names.
+    reads: &[],
     rules: RULES,
-    watches: |_| {},
     init,
 };
 
@@ -70,8 +69,7 @@ const IDENTITY: &str = "generic-garbage-collector";
 const DISCOVERY_BURST: u32 = 7;
 
 fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
-    let GarbageCollectorConfig { concurrent_syncs, enabled } = ctx.config();
-    if !enabled {
+    if !ctx.options.bool("enable-garbage-collector") {
         return Ok(Box::new(Disabled));
     }
     let errors = ctx.metrics(metrics::sync_errors).map_err(|source| InitError { controller: NAME, source: Box::new(source) })?;
@@ -84,7 +82,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     ctx.debug.add(format!("{NAME}/graph"), page);
     let discovery = ctx.client(IDENTITY).rethrottled(1.0, DISCOVERY_BURST);
     let monitors = Monitors::new(ctx.informers.clone(), discovery, Arc::clone(&collector), errors);
-    Ok(Box::new(GarbageCollector { collector, monitors, workers: usize::try_from(concurrent_syncs).unwrap_or(0) }))
+    Ok(Box::new(GarbageCollector { collector, monitors, workers: ctx.options.workers("concurrent-gc-syncs") }))
 }
 
 /// A collector that knows of nothing yet.

@@ -8,7 +8,6 @@
 //! has is asked anew in each pass, and the finalize call carries the version of our own status write, so it is not refused once.
 
 mod conditions;
-mod config;
 mod content;
 mod discovery;
 mod handlers;
@@ -24,14 +23,14 @@ use std::time::Duration;
 
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
 use steersman_runtime::discovery::discover;
-use steersman_runtime::informer::InformerFactory;
+use steersman_runtime::features;
 use steersman_runtime::object::{Namespace, ObjectKey};
 use steersman_runtime::rbac::Rule;
+use steersman_runtime::reads::Read;
 use steersman_runtime::tasks::CancellationToken;
 use steersman_runtime::workers::run_workers;
 use steersman_runtime::workqueue::WorkQueue;
 
-pub use self::config::NamespaceConfig;
 use self::discovery::Types;
 use self::sync::Terminator;
 
@@ -42,15 +41,15 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     enabled_by_default: true,
     summary: "Deletes everything in a namespace that is being deleted, then the namespace",
     identity: NAME,
+    reads: &[Read::of::<Namespace>()],
     rules: RULES,
-    watches,
     init,
 };
 
 const NAME: &str = "namespace-controller";
 
 const RULES: &[Rule] = &[
-    Rule::new(&[""], &["namespaces"], &["get", "list", "watch"]),
+    Rule::new(&[""], &["namespaces"], &["get"]),
     Rule::new(&[""], &["namespaces/finalize", "namespaces/status"], &["update"]),
     Rule::new(&["*"], &["*"], &["delete", "deletecollection", "list"]),
 ];
@@ -62,28 +61,31 @@ const MAX_BACKOFF: Duration = Duration::from_secs(60);
 const QPS_FACTOR: f32 = 20.0;
 const BURST_FACTOR: u32 = 100;
 
-fn watches(informers: &InformerFactory) {
-    informers.shared::<Namespace>();
-}
-
 fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     let namespaces = ctx.informers.shared::<Namespace>();
     let queue = WorkQueue::with_max_backoff("namespace", &ctx.queue_metrics, MAX_BACKOFF);
     handlers::register(&namespaces, &queue);
     let client = ctx.client(NAME).rethrottled(QPS_FACTOR, BURST_FACTOR);
+    // Deleting thousands of pods at once takes the server longer than other requests. Given up, it would begin again from the start.
+    let metadata = client.without_timeout().metadata_only();
     let terminator = Terminator {
         namespaces: namespaces.store(),
-        metadata: client.rethrottled(1.0, 1).metadata_only(),
+        metadata,
         client,
         clock: ctx.clock.clone(),
+        pods_first: ctx.features.is_on(features::ORDERED_NAMESPACE_DELETION),
     };
-    Ok(Box::new(NamespaceController { terminator: Arc::new(terminator), queue, config: ctx.config() }))
+    let workers = ctx.options.workers("concurrent-namespace-syncs");
+    let resync = ctx.options.time("namespace-sync-period");
+    Ok(Box::new(NamespaceController { terminator: Arc::new(terminator), queue, workers, resync }))
 }
 
 struct NamespaceController {
     terminator: Arc<Terminator>,
     queue: WorkQueue<ObjectKey>,
-    config: NamespaceConfig,
+    workers: usize,
+    /// How often every terminating namespace is enqueued; zero is never.
+    resync: Duration,
 }
 
 impl Controller for NamespaceController {
@@ -98,9 +100,8 @@ impl Controller for NamespaceController {
                 tracing::error!("unable to get any supported resources from server");
                 return;
             }
-            let workers = usize::try_from(self.config.concurrent_syncs).unwrap_or(0);
-            let resync = handlers::resync(self.terminator.namespaces.clone(), self.queue.clone(), self.config.sync_period);
-            let work = run_workers(NAME, self.queue, workers, self.terminator, stop);
+            let resync = handlers::resync(self.terminator.namespaces.clone(), self.queue.clone(), self.resync);
+            let work = run_workers(NAME, self.queue, self.workers, self.terminator, stop);
             tokio::select! {
                 () = work => {}
                 () = resync => {}

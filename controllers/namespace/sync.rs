@@ -56,6 +56,8 @@ pub(super) struct Terminator {
     pub(super) client: ApiClient,
     pub(super) metadata: ApiClient,
     pub(super) clock: Clock,
+    /// Whether everything else waits until the pods are gone.
+    pub(super) pods_first: bool,
 }
 
 impl Syncer for Terminator {
@@ -160,7 +162,8 @@ impl Terminator {
             report.parsing_failed(&error);
             errors.push(error);
         }
-        if let Some(pods) = &types.pods {
+        let (pods, unordered) = if self.pods_first { (types.pods.as_ref(), None) } else { (None, types.pods.as_ref()) };
+        if let Some(pods) = pods {
             let (remains, removed) = removal.remove(pods).await;
             estimate = estimate.max(remains.estimate);
             if let Err(error) = removed {
@@ -174,7 +177,7 @@ impl Terminator {
                 return outcome(errors, estimate);
             }
         }
-        for served in &types.others {
+        for served in unordered.into_iter().chain(&types.others) {
             let (remains, removed) = removal.remove(served).await;
             estimate = estimate.max(remains.estimate);
             report.remains(served, &remains);

@@ -7,7 +7,6 @@
 //! meanwhile stays; the refusal counts as an error, as a pod not found does. A pod that was removed is left alone until the cache
 //! shows what became of it.
 
-mod config;
 mod metrics;
 mod orphaned;
 mod out_of_service;
@@ -28,15 +27,16 @@ use serde_json::json;
 use steersman_runtime::client::{ApiClient, ApiError, PatchKind, Target};
 use steersman_runtime::clock::Clock;
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
-use steersman_runtime::informer::{InformerFactory, Store};
+use steersman_runtime::features;
+use steersman_runtime::informer::Store;
 use steersman_runtime::intern::Sym;
 use steersman_runtime::object::{Identity, Node, Object, Pod, Uid};
 use steersman_runtime::rbac::Rule;
+use steersman_runtime::reads::Read;
 use steersman_runtime::resource;
 use steersman_runtime::tasks::CancellationToken;
 use steersman_runtime::workqueue::WorkQueue;
 
-pub use self::config::PodGcConfig;
 use self::metrics::PodGcMetrics;
 
 /// The pod garbage collector.
@@ -46,8 +46,8 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     enabled_by_default: true,
     summary: "Removes finished pods beyond a threshold and pods whose node is gone or out of service",
     identity: IDENTITY,
+    reads: &[Read::of::<Pod>(), Read::of::<Node>()],
     rules: RULES,
-    watches,
     init,
 };
 
@@ -57,9 +57,9 @@ const NAME: &str = "pod-garbage-collector-controller";
 const IDENTITY: &str = "pod-garbage-collector";
 
 const RULES: &[Rule] = &[
-    Rule::new(&[""], &["pods"], &["delete", "list", "watch"]),
+    Rule::new(&[""], &["pods"], &["delete"]),
     Rule::new(&[""], &["pods/status"], &["patch"]),
-    Rule::new(&[""], &["nodes"], &["get", "list", "watch"]),
+    Rule::new(&[""], &["nodes"], &["get"]),
 ];
 
 /// Between the end of one cycle and the start of the next.
@@ -70,11 +70,6 @@ const QUARANTINE: Duration = Duration::from_secs(40);
 
 /// Removals in flight where they run side by side; the client's throttle is what bounds their rate.
 const REMOVALS_AT_ONCE: usize = 200;
-
-fn watches(informers: &InformerFactory) {
-    informers.shared::<Pod>();
-    informers.shared::<Node>();
-}
 
 fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     let removed = Arc::<Removed>::default();
@@ -91,8 +86,9 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
         client: ctx.client(IDENTITY),
         clock: ctx.clock.clone(),
         quarantine: WorkQueue::new("orphaned_pods_nodes", &ctx.queue_metrics),
-        threshold: ctx.config::<PodGcConfig>().terminated_pod_gc_threshold,
+        threshold: ctx.options.int("terminated-pod-gc-threshold"),
         removed: Arc::clone(&removed),
+        tracks_generation: ctx.features.is_on(features::POD_OBSERVED_GENERATION_TRACKING),
         metrics,
     }))
 }
@@ -135,12 +131,14 @@ impl Reason {
 }
 
 struct PodGc {
+    /// Whether the status of a pod says which generation it is about.
+    tracks_generation: bool,
     pods: Store<Pod>,
     nodes: Store<Node>,
     client: ApiClient,
     clock: Clock,
     quarantine: WorkQueue<Sym>,
-    threshold: i32,
+    threshold: i64,
     removed: Arc<Removed>,
     metrics: PodGcMetrics,
 }
@@ -223,7 +221,7 @@ impl PodGc {
             name: Some(&pod.meta.name),
             subresource: None,
         };
-        if let Some(patch) = patch::failure(pod, reason == Reason::Orphaned, self.clock.now()) {
+        if let Some(patch) = patch::failure(pod, reason == Reason::Orphaned, self.tracks_generation, self.clock.now()) {
             let status = Target { subresource: Some("status"), ..target };
             self.client.patch(status, PatchKind::Strategic, &patch).await?;
         }

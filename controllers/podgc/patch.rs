@@ -8,16 +8,17 @@ use steersman_runtime::object::Pod;
 /// The condition of a pod that goes although nobody asked for it.
 const DISRUPTION_TARGET: &str = "DisruptionTarget";
 
-/// Fails `pod`; with `node_is_gone` also says why. `None` when the pod is finished already.
+/// Fails `pod`; with `node_is_gone` also says why. `None` when the pod is finished already. Without `tracks_generation` only a
+/// generation that is there already is brought up to date.
 ///
 /// The UID is the precondition: the server refuses to change it, so the patch fails on a namesake. Keys are in alphabetical
 /// order, as upstream's are.
-pub(super) fn failure(pod: &Pod, node_is_gone: bool, now: Timestamp) -> Option<Value> {
+pub(super) fn failure(pod: &Pod, node_is_gone: bool, tracks_generation: bool, now: Timestamp) -> Option<Value> {
     if pod.is_finished() {
         return None;
     }
     let mut status = Map::new();
-    if node_is_gone && let Some(change) = disruption(pod, now) {
+    if node_is_gone && let Some(change) = disruption(pod, tracks_generation, now) {
         let known = pod.condition_types.iter().map(|kind| json!({"type": &**kind}));
         let new = pod.disruption.is_none().then(|| json!({"type": DISRUPTION_TARGET}));
         if !pod.condition_types.is_empty() {
@@ -25,7 +26,8 @@ pub(super) fn failure(pod: &Pod, node_is_gone: bool, now: Timestamp) -> Option<V
         }
         status.insert("conditions".to_owned(), json!([change]));
     }
-    if pod.meta.generation != pod.observed_generation.unwrap_or(0) {
+    let observed = pod.observed_generation.unwrap_or(0);
+    if (tracks_generation || observed != 0) && pod.meta.generation != observed {
         status.insert("observedGeneration".to_owned(), generation(pod).unwrap_or(Value::Null));
     }
     status.insert("phase".to_owned(), json!("Failed"));
@@ -38,7 +40,7 @@ fn generation(pod: &Pod) -> Option<Value> {
 }
 
 /// What the patch says of the condition: all of it when it is new, else what differs, together with the merge key.
-fn disruption(pod: &Pod, now: Timestamp) -> Option<Map<String, Value>> {
+fn disruption(pod: &Pod, tracks_generation: bool, now: Timestamp) -> Option<Map<String, Value>> {
     let served = pod.disruption.as_deref().map(|condition| &condition.0);
     let kept_time = served
         .filter(|c| c.get("status").and_then(Value::as_str) == Some("True"))
@@ -48,7 +50,8 @@ fn disruption(pod: &Pod, now: Timestamp) -> Option<Map<String, Value>> {
     condition.insert("lastProbeTime".to_owned(), Value::Null);
     condition.insert("lastTransitionTime".to_owned(), time);
     condition.insert("message".to_owned(), json!("PodGC: node no longer exists"));
-    if let Some(generation) = generation(pod) {
+    let observed = served.and_then(|c| c.get("observedGeneration")).and_then(Value::as_i64);
+    if let Some(generation) = generation(pod).filter(|_| tracks_generation || observed.is_some_and(|known| known != 0)) {
         condition.insert("observedGeneration".to_owned(), generation);
     }
     condition.insert("reason".to_owned(), json!("DeletionByPodGC"));
@@ -72,8 +75,12 @@ mod tests {
     use crate::testing::pods::{PodBuilder, pod};
 
     fn body(pod: PodBuilder, node_is_gone: bool) -> Option<String> {
+        body_with(true, pod, node_is_gone)
+    }
+
+    fn body_with(tracks_generation: bool, pod: PodBuilder, node_is_gone: bool) -> Option<String> {
         let now = "2026-01-02T03:04:05.678Z".parse().unwrap();
-        failure(&pod.uid("u1").build(), node_is_gone, now).map(|patch| patch.to_string())
+        failure(&pod.uid("u1").build(), node_is_gone, tracks_generation, now).map(|patch| patch.to_string())
     }
 
     #[test]
@@ -140,6 +147,21 @@ mod tests {
             "message": "PodGC: node no longer exists", "observedGeneration": 1, "lastTransitionTime": "2026-01-01T00:00:00Z"}]);
         let ours = pod("p").status("observedGeneration", 1).status("conditions", ours);
         assert_eq!(body(ours, true).as_deref(), Some(untouched), "nothing to change");
+    }
+
+    /// The feature gate `PodObservedGenerationTracking`.
+    #[test]
+    fn without_tracking_only_generations_that_are_there_are_brought_up_to_date() {
+        let status = |pod: PodBuilder| {
+            let patch: Value = serde_json::from_str(&body_with(false, pod, true).unwrap()).unwrap();
+            let condition = patch["status"]["conditions"][0]["observedGeneration"].clone();
+            (patch["status"]["observedGeneration"].clone(), condition)
+        };
+        let condition = json!([{"type": "DisruptionTarget", "status": "False", "observedGeneration": 1}]);
+        let changed = || pod("p").metadata("generation", 2);
+        assert_eq!(status(changed()), (Value::Null, Value::Null));
+        assert_eq!(status(changed().status("observedGeneration", 1)), (json!(2), Value::Null));
+        assert_eq!(status(changed().status("conditions", condition)), (Value::Null, json!(2)));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use steersman_runtime::object::{Phase, Pod};
 
 /// The finished pods of `pods` that are too many: evicted ones first, then the oldest. None when `threshold` is not positive.
-pub(super) fn surplus(pods: &[Arc<Pod>], threshold: i32) -> Vec<Arc<Pod>> {
+pub(super) fn surplus(pods: &[Arc<Pod>], threshold: i64) -> Vec<Arc<Pod>> {
     let Some(threshold) = usize::try_from(threshold).ok().filter(|n| *n > 0) else { return Vec::new() };
     let mut finished: Vec<Arc<Pod>> = pods.iter().filter(|pod| is_finished(pod)).cloned().collect();
     let surplus = finished.len().saturating_sub(threshold);
@@ -40,7 +40,7 @@ mod tests {
         type Pods = &'static [(&'static str, &'static str, bool)];
         let failed_succeeded_failed: Pods = &[("a", "Failed", false), ("b", "Succeeded", false), ("c", "Failed", false)];
         let two: Pods = &[("a", "Failed", false), ("b", "Succeeded", false)];
-        let cases: [(&str, Pods, i32, &[&str]); 11] = [
+        let cases: [(&str, Pods, i64, &[&str]); 11] = [
             ("delete pod a which is PodFailed and pod b which is PodSucceeded", failed_succeeded_failed, 1, &["a", "b"]),
             ("threshold = 0, disables terminated pod deletion", two, 0, &[]),
             ("a negative threshold does too", two, -1, &[]),

@@ -11,7 +11,6 @@
 //! behind its own writes waits for that cache instead of backing off; expectations that expire unmet wake their owner; these,
 //! and writes that got no answer, are followed by a live list of the pods before anything is created or deleted.
 
-mod config;
 mod guard;
 mod handlers;
 mod metrics;
@@ -24,20 +23,15 @@ mod sync;
 #[cfg(test)]
 mod tests;
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
-use steersman_runtime::informer::InformerFactory;
 use steersman_runtime::object::{Pod, ReplicaSet};
-use steersman_runtime::owner::{CONTROLLER_INDEX, controller_index};
 use steersman_runtime::rbac::Rule;
-use steersman_runtime::tasks::CancellationToken;
-use steersman_runtime::workers::run_workers;
+use steersman_runtime::reads::Read;
+use steersman_runtime::workers::Keyed;
 use steersman_runtime::workqueue::WorkQueue;
 
-pub use self::config::ReplicaSetConfig;
 use self::guard::Guard;
 use self::metrics::ReplicaSetMetrics;
 pub(crate) use self::owner::PodOwner;
@@ -50,19 +44,19 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     enabled_by_default: true,
     summary: "Keeps as many pods running as each ReplicaSet asks for",
     identity: NAME,
+    reads: &[Read::by_controller::<ReplicaSet>(), Read::by_controller::<Pod>()],
     rules: RULES,
-    watches: |informers| watch::<ReplicaSet>(informers),
     init,
 };
 
 const NAME: &str = "replicaset-controller";
 
 const RULES: &[Rule] = &[
-    Rule::new(&["apps"], &["replicasets"], &["get", "list", "watch"]),
+    Rule::new(&["apps"], &["replicasets"], &["get"]),
     Rule::new(&["apps"], &["replicasets/status"], &["update"]),
     // Owner references that block deletion need it where OwnerReferencesPermissionEnforcement is on.
     Rule::new(&["apps"], &["replicasets/finalizers"], &["update"]),
-    Rule::new(&[""], &["pods"], &["create", "delete", "list", "patch", "watch"]),
+    Rule::new(&[""], &["pods"], &["create", "delete", "patch"]),
     Rule::EVENTS,
 ];
 
@@ -76,23 +70,20 @@ pub(crate) struct Names {
     pub(crate) queue: &'static str,
 }
 
-/// Asks for what [`build`] reads.
-pub(crate) fn watch<O: PodOwner>(informers: &InformerFactory) {
-    informers.shared::<O>().add_index(CONTROLLER_INDEX, controller_index);
-    informers.shared::<Pod>().add_index(CONTROLLER_INDEX, controller_index);
-}
-
 fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     let names = Names { controller: NAME, component: NAME, queue: "replicaset" };
-    build::<ReplicaSet>(ctx, &names, ctx.config::<ReplicaSetConfig>().concurrent_syncs)
+    build::<ReplicaSet>(ctx, &names, ctx.options.workers("concurrent-replicaset-syncs"))
 }
 
 /// A controller of kind `O` with so many workers, already listening.
-pub(crate) fn build<O: PodOwner>(ctx: &ControllerContext, names: &Names, workers: i32) -> Result<Box<dyn Controller>, InitError> {
+pub(crate) fn build<O: PodOwner>(
+    ctx: &ControllerContext,
+    names: &Names,
+    workers: usize,
+) -> Result<Box<dyn Controller>, InitError> {
     let Names { controller, component, queue } = *names;
     let metrics =
         ctx.metrics(ReplicaSetMetrics::register).map_err(|source| InitError { controller, source: Box::new(source) })?;
-    watch::<O>(&ctx.informers);
     let (owner_informer, pod_informer) = (ctx.informers.shared::<O>(), ctx.informers.shared::<Pod>());
     let queue = WorkQueue::new(queue, &ctx.queue_metrics);
     let guard = Arc::new(Guard::default());
@@ -110,20 +101,7 @@ pub(crate) fn build<O: PodOwner>(ctx: &ControllerContext, names: &Names, workers
         clock: ctx.clock.clone(),
         since: ctx.since,
         metrics,
+        features: ctx.features.clone(),
     });
-    Ok(Box::new(Run { name: controller, workers, syncer }))
-}
-
-struct Run<O> {
-    name: &'static str,
-    workers: i32,
-    syncer: Arc<ReplicaController<O>>,
-}
-
-impl<O: PodOwner> Controller for Run<O> {
-    fn run(self: Box<Self>, stop: CancellationToken) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-        let Self { name, workers, syncer } = *self;
-        let workers = usize::try_from(workers).unwrap_or(0);
-        Box::pin(run_workers(name, syncer.queue.clone(), workers, syncer, stop))
-    }
+    Ok(Keyed::new(controller, syncer.queue.clone(), workers, syncer))
 }

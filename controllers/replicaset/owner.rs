@@ -8,7 +8,7 @@ use steersman_runtime::object::{Document, Object, ReplicaSet, ReplicaSetStatus, 
 
 /// A kind of object that keeps a number of equal pods.
 pub(crate) trait PodOwner: Object {
-    /// Whether `status.terminatingReplicas` is reported.
+    /// Whether the API has `status.terminatingReplicas`.
     const REPORTS_TERMINATING: bool;
     /// Whether syncs put off until a cache has caught up are counted in the metrics.
     const COUNTS_STALE_SYNCS: bool;

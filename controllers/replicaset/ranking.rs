@@ -9,9 +9,22 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use steersman_runtime::object::{Phase, Pod};
 
+/// What the deletion costs in the annotations of pods are worth.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Costs {
+    Count,
+    Ignored,
+}
+
 /// The `count` pods of `active` that are to be deleted, in order. Each pod ranks by how many active pods of `related` share its
 /// node.
-pub(super) fn first_to_go(active: &[Arc<Pod>], related: &[Arc<Pod>], count: usize, now: Timestamp) -> Vec<Arc<Pod>> {
+pub(super) fn first_to_go(
+    active: &[Arc<Pod>],
+    related: &[Arc<Pod>],
+    count: usize,
+    costs: Costs,
+    now: Timestamp,
+) -> Vec<Arc<Pod>> {
     if count >= active.len() {
         return active.to_vec();
     }
@@ -20,7 +33,8 @@ pub(super) fn first_to_go(active: &[Arc<Pod>], related: &[Arc<Pod>], count: usiz
         *on_node.entry(pod.node.as_deref()).or_default() += 1;
     }
     let rank = |pod: &Pod| on_node.get(&pod.node.as_deref()).copied().unwrap_or(0);
-    let ranked = active.iter().map(|pod| Ranked { pod, rank: rank(pod) }).collect();
+    let cost = |pod: &Pod| if costs == Costs::Count { pod.deletion_cost } else { 0 };
+    let ranked = active.iter().map(|pod| Ranked { pod, rank: rank(pod), cost: cost(pod) }).collect();
     let sorted = merge_sort(ranked, |a, b| compare(a, b, now));
     sorted.into_iter().take(count).map(|ranked| Arc::clone(ranked.pod)).collect()
 }
@@ -30,6 +44,8 @@ struct Ranked<'a> {
     pod: &'a Arc<Pod>,
     /// Active related pods on the same node.
     rank: usize,
+    /// Its deletion cost, as far as that counts.
+    cost: i32,
 }
 
 /// The lesser one is deleted first.
@@ -43,7 +59,7 @@ fn compare(a: &Ranked<'_>, b: &Ranked<'_>, now: Timestamp) -> Ordering {
         .cmp(&q.node.is_some())
         .then_with(|| phase_rank(p.phase).cmp(&phase_rank(q.phase)))
         .then_with(|| p.is_ready().cmp(&q.is_ready()))
-        .then_with(|| p.deletion_cost.cmp(&q.deletion_cost))
+        .then_with(|| a.cost.cmp(&b.cost))
         .then_with(|| b.rank.cmp(&a.rank))
         .then_with(|| if p.is_ready() { compare_ages(a.pod, p.ready.since, b.pod, q.ready.since, now) } else { Ordering::Equal })
         .then_with(|| q.restarts.cmp(&p.restarts))
@@ -141,6 +157,10 @@ mod tests {
         items
     }
 
+    fn ranked(pod: &Arc<Pod>, rank: usize) -> Ranked<'_> {
+        Ranked { pod, rank, cost: pod.deletion_cost }
+    }
+
     fn names(pods: &[Arc<Pod>]) -> Vec<&str> {
         pods.iter().map(|pod| &*pod.meta.name).collect()
     }
@@ -165,7 +185,7 @@ mod tests {
         for seed in 0..20 {
             let mut active = shuffled(expected.clone(), seed);
             active.push(arc(&running("never").ready_since(then - MONTH).created(then - 2 * MONTH)));
-            let first = first_to_go(&active, &[], expected.len(), now());
+            let first = first_to_go(&active, &[], expected.len(), Costs::Count, now());
             assert_eq!(names(&first), names(&expected));
         }
     }
@@ -195,7 +215,7 @@ mod tests {
 
         let order = |a: (&PodBuilder, usize), b: (&PodBuilder, usize)| {
             let (p, q) = (arc(a.0), arc(b.0));
-            let (p, q) = (Ranked { pod: &p, rank: a.1 }, Ranked { pod: &q, rank: b.1 });
+            let (p, q) = (ranked(&p, a.1), ranked(&q, b.1));
             let there = compare(&p, &q, now());
             assert_eq!(there, compare(&q, &p, now()).reverse(), "{p:?} {q:?}");
             there
@@ -243,7 +263,7 @@ mod tests {
         let ready = |uid: &str, minutes: i64| pod(uid).uid(uid).node("n").ready_since(NOW - minutes * 60).created(0);
         let first = |a: &PodBuilder, b: &PodBuilder| {
             let active = [arc(a), arc(b)];
-            first_to_go(&active, &[], 1, now())[0].meta.name.to_string()
+            first_to_go(&active, &[], 1, Costs::Count, now())[0].meta.name.to_string()
         };
         // 2^42 ns are 73 minutes, 2^43 ns 147.
         assert_eq!(first(&ready("b", 80), &ready("a", 100)), "a");
@@ -303,7 +323,7 @@ mod tests {
         for (why, pods, related, count, expected) in cases {
             let pods = own(pods);
             let related = related.map_or_else(|| pods.clone(), own);
-            assert_eq!(names(&first_to_go(&pods, &related, count, now())), names(&own(expected)), "{why}");
+            assert_eq!(names(&first_to_go(&pods, &related, count, Costs::Count, now())), names(&own(expected)), "{why}");
         }
     }
 
@@ -318,7 +338,7 @@ mod tests {
             Arc::clone(&b),
             arc(&pod("neighbour").node("n2")),
         ];
-        assert_eq!(names(&first_to_go(&[a, b], &related, 1, now())), ["b"]);
+        assert_eq!(names(&first_to_go(&[a, b], &related, 1, Costs::Count, now())), ["b"]);
     }
 
     #[test]
@@ -328,7 +348,7 @@ mod tests {
         let circle = [at("x", 4000), at("y", 4001), at("z", 4000).restarts(&[5])];
         let pods: Vec<Arc<Pod>> = (0..60).map(|i| arc(&circle[i % 3])).collect();
         for seed in 0..20 {
-            assert_eq!(first_to_go(&shuffled(pods.clone(), seed), &[], 59, now()).len(), 59);
+            assert_eq!(first_to_go(&shuffled(pods.clone(), seed), &[], 59, Costs::Count, now()).len(), 59);
         }
     }
 

@@ -15,11 +15,11 @@ use super::owner::PodOwner;
 /// The condition that says why pods cannot be created or deleted.
 const REPLICA_FAILURE: &str = "ReplicaFailure";
 
-/// The status that `active` and `terminating` pods give. `failure` is what kept this sync from scaling.
+/// The status that `active` and `terminating` pods give; the latter are left out where they are not reported. `failure` is what kept this sync from scaling.
 pub(super) fn compute<O: PodOwner>(
     owner: &O,
     active: &[Arc<Pod>],
-    terminating: usize,
+    terminating: Option<usize>,
     failure: Option<&str>,
     now: Timestamp,
 ) -> ReplicaSetStatus {
@@ -30,7 +30,7 @@ pub(super) fn compute<O: PodOwner>(
         fully_labeled_replicas: count(&|pod| pod.meta.labels.contains_all(owner.template_labels())),
         ready_replicas: count(&Pod::is_ready),
         available_replicas: count(&|pod| is_available(pod, owner.min_ready_seconds(), now)),
-        terminating_replicas: O::REPORTS_TERMINATING.then(|| number(terminating)),
+        terminating_replicas: terminating.filter(|_| O::REPORTS_TERMINATING).map(number),
         observed_generation: owner.status().observed_generation,
         conditions: conditions(owner, active.len(), failure, now),
         extra: owner.status().extra.clone(),
@@ -184,7 +184,7 @@ mod tests {
                 observed_generation: 1,
                 ..ReplicaSetStatus::default()
             };
-            assert_eq!(compute(&rs, &arcs(pods), terminating, None, at(NOW)), expected, "{why}");
+            assert_eq!(compute(&rs, &arcs(pods), Some(terminating), None, at(NOW)), expected, "{why}");
         }
     }
 
@@ -194,7 +194,7 @@ mod tests {
         let json =
             json!({"metadata": {"name": "rc", "namespace": "default"}, "spec": {"selector": {"app": "web"}, "template": {}}});
         let rc = ReplicationController::decode(json.to_string().as_bytes()).unwrap();
-        let status = compute(&rc, &arcs([pod("pod1").ready_since(NOW - 1)]), 2, None, at(NOW));
+        let status = compute(&rc, &arcs([pod("pod1").ready_since(NOW - 1)]), Some(2), None, at(NOW));
         assert_eq!((status.replicas, status.available_replicas, status.terminating_replicas), (1, 1, None));
     }
 
@@ -235,7 +235,7 @@ mod tests {
         for (why, rs, count, failure, expected) in cases {
             let pods = arcs((0..count).map(|i| pod(&format!("pod{i}"))));
             let now = at(NOW) + Duration::from_millis(900);
-            let found = compute(&rs, &pods, 0, failure, now).conditions;
+            let found = compute(&rs, &pods, Some(0), failure, now).conditions;
             assert_eq!(serde_json::to_value(found).unwrap(), expected, "{why}");
         }
     }
@@ -349,7 +349,7 @@ mod tests {
         for (name, pods, min_ready, expected) in cases {
             let pods = arcs(pods);
             let rs = replica_set("web").spec("minReadySeconds", min_ready).build();
-            let status = compute(&rs, &pods, 0, None, at(NOW));
+            let status = compute(&rs, &pods, Some(0), None, at(NOW));
             assert_eq!(next_check(&status, &pods, min_ready, at(NOW), at(NOW)), expected, "{name}");
         }
     }

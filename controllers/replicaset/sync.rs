@@ -10,6 +10,7 @@ use serde_json::value::RawValue;
 use steersman_runtime::client::{ApiClient, ApiError, Target};
 use steersman_runtime::clock::Clock;
 use steersman_runtime::events::{EventRecorder, EventType};
+use steersman_runtime::features::{self, FeatureGates};
 use steersman_runtime::informer::{SharedInformer, Store};
 use steersman_runtime::labels::Selector;
 use steersman_runtime::live::{self, Live, LiveError};
@@ -25,8 +26,9 @@ use super::guard::Guard;
 use super::metrics::ReplicaSetMetrics;
 use super::owner::PodOwner;
 use super::pods::{self, TemplateError};
+use super::ranking::{self, Costs};
 use super::scale::{self, Scale};
-use super::{ranking, status};
+use super::status;
 
 /// Deletions in flight per sync; the client's throttle is what bounds their rate.
 const DELETIONS_AT_ONCE: usize = 200;
@@ -104,6 +106,7 @@ pub(super) struct ReplicaController<O> {
     /// A cache of pods older than this may lack what the leader before us created or deleted.
     pub(super) since: u64,
     pub(super) metrics: ReplicaSetMetrics,
+    pub(super) features: FeatureGates,
 }
 
 impl<O: PodOwner> Syncer for ReplicaController<O> {
@@ -139,6 +142,8 @@ impl<O: PodOwner> Syncer for ReplicaController<O> {
         // belongs in it.
         let now = self.clock.now();
         let failure = scaled.as_ref().err().map(ToString::to_string);
+        let terminating =
+            Some(terminating).filter(|_| self.features.is_on(features::DEPLOYMENT_REPLICA_SET_TERMINATING_REPLICAS));
         let status = status::compute(owner, &active, terminating, failure.as_deref(), now);
         match self.write_status(key, owner, status.clone()).await {
             // The cache will hear of that, too: trying again until then helps nobody.
@@ -165,6 +170,10 @@ impl<O: PodOwner> Syncer for ReplicaController<O> {
 }
 
 impl<O: PodOwner> ReplicaController<O> {
+    fn costs(&self) -> Costs {
+        if self.features.is_on(features::POD_DELETION_COST) { Costs::Count } else { Costs::Ignored }
+    }
+
     /// True while a cache has not reached our writes for `key`; the key is queued again the moment it has.
     fn waits_for_own_writes(&self, key: &ObjectKey) -> bool {
         let Some(cache) = self.put_off(key) else { return false };
@@ -237,7 +246,7 @@ impl<O: PodOwner> ReplicaController<O> {
                 let now = self.clock.now();
                 let all = count == active.len();
                 let related = if all { Vec::new() } else { self.related_pods(owner) };
-                let victims = ranking::first_to_go(active, &related, count, now);
+                let victims = ranking::first_to_go(active, &related, count, self.costs(), now);
                 if !all {
                     for ratio in ranking::age_ratios(active, &victims, now) {
                         self.metrics.deletion_age_ratio.observe(ratio as f64);

@@ -7,16 +7,15 @@
 //! are ([`PodOwner`]). Differences are those of the ReplicaSet controller; of them, upstream has the wait for its own writes for
 //! ReplicaSets only, so its metric counts none of these.
 
-mod config;
 #[cfg(test)]
 mod tests;
 
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
 use steersman_runtime::labels::{Labels, Selector, SelectorError};
-use steersman_runtime::object::{Document, ReplicaSetStatus, ReplicationController, Uid};
+use steersman_runtime::object::{Document, Pod, ReplicaSetStatus, ReplicationController, Uid};
 use steersman_runtime::rbac::Rule;
+use steersman_runtime::reads::Read;
 
-pub use self::config::ReplicationControllerConfig;
 use crate::replicaset::{self, Names, PodOwner};
 
 /// The ReplicationController controller.
@@ -26,8 +25,8 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     enabled_by_default: true,
     summary: "Keeps as many pods running as each ReplicationController asks for",
     identity: IDENTITY,
+    reads: &[Read::by_controller::<ReplicationController>(), Read::by_controller::<Pod>()],
     rules: RULES,
-    watches: |informers| replicaset::watch::<ReplicationController>(informers),
     init,
 };
 
@@ -37,17 +36,17 @@ const NAME: &str = "replicationcontroller-controller";
 const IDENTITY: &str = "replication-controller";
 
 const RULES: &[Rule] = &[
-    Rule::new(&[""], &["replicationcontrollers"], &["get", "list", "watch"]),
+    Rule::new(&[""], &["replicationcontrollers"], &["get"]),
     Rule::new(&[""], &["replicationcontrollers/status"], &["update"]),
     // Owner references that block deletion need it where OwnerReferencesPermissionEnforcement is on.
     Rule::new(&[""], &["replicationcontrollers/finalizers"], &["update"]),
-    Rule::new(&[""], &["pods"], &["create", "delete", "list", "patch", "watch"]),
+    Rule::new(&[""], &["pods"], &["create", "delete", "patch"]),
     Rule::EVENTS,
 ];
 
 fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     let names = Names { controller: NAME, component: IDENTITY, queue: "replicationmanager" };
-    replicaset::build::<ReplicationController>(ctx, &names, ctx.config::<ReplicationControllerConfig>().concurrent_syncs)
+    replicaset::build::<ReplicationController>(ctx, &names, ctx.options.workers("concurrent-rc-syncs"))
 }
 
 impl PodOwner for ReplicationController {

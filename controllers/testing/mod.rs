@@ -4,6 +4,7 @@
 //! All templates are equal unless given another image, so a ReplicaSet is the new one of a Deployment by default.
 
 mod builder;
+mod features;
 pub(crate) mod gate;
 mod golden;
 mod hands;

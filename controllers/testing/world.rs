@@ -95,7 +95,7 @@ impl World {
         let door = Door(Arc::new(Mutex::new(cluster.clone())));
         let users = door.clone();
         for descriptor in crate::ALL {
-            allow(&cluster, descriptor.identity, descriptor.rules);
+            allow(&cluster, descriptor.identity, &descriptor.all_rules());
         }
         allow(&cluster, INFORMERS, &watched_by(crate::ALL));
         let clients: ClientFactory = Arc::new(move |identity: &str| {
@@ -246,7 +246,7 @@ fn user_name(identity: &str) -> String {
 
 /// What shared informers may do for these controllers.
 fn watched_by(controllers: &[Descriptor]) -> Vec<Rule> {
-    controllers.iter().flat_map(|controller| controller.rules).filter_map(Rule::of_informers).collect()
+    controllers.iter().flat_map(Descriptor::all_rules).filter_map(|rule| rule.of_informers()).collect()
 }
 
 /// Lets the user who stands for `identity` do what `rules` say, and nothing else.
@@ -285,7 +285,7 @@ fn context(clients: &ClientFactory, clock: &Clock) -> ControllerContext {
 async fn run(controllers: &[Descriptor], context: &ControllerContext) -> Running {
     let running = Running { tasks: Arc::clone(&context.tasks), stop: context.stop.clone() };
     for controller in controllers {
-        (controller.watches)(&context.informers);
+        controller.watch(&context.informers);
     }
     let built: Vec<_> = controllers.iter().map(|controller| (controller.init)(context).unwrap()).collect();
     context.informers.start(&running.tasks, &running.stop);

@@ -8,12 +8,12 @@ pub mod requests;
 
 use bytes::Bytes;
 use serde_json::{Value, json};
-use steersman::duration::GoDuration;
 use steersman::options;
 use steersman_controllers::deployment;
 use steersman_devcluster::kinds::Registry;
 use steersman_devcluster::selectors::{LabelSelector, Selection};
 use steersman_devcluster::{patch, validate};
+use steersman_options::duration::GoDuration;
 use steersman_runtime::fuzzing;
 use steersman_runtime::labels::{Labels, Selector, WireSelector};
 use steersman_runtime::object::{Deployment, Namespace, Node, Object, ObjectMetadata, Pod, ReplicaSet, ReplicationController};

@@ -15,8 +15,8 @@ use steersman_devcluster::nodes::Latency;
 use super::embedded::{Embedded, EmbeddedArgs, EmbeddedError, manager_config};
 use super::{duration, parent};
 use crate::config::Config;
-use crate::duration::GoDuration;
 use crate::signals::Signals;
+use steersman_options::duration::GoDuration;
 
 /// Starts a Kubernetes API server with simulated nodes and controllers, for tests in any language.
 ///

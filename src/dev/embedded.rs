@@ -19,10 +19,10 @@ use super::duration;
 use super::kubeconfig::KubeconfigFile;
 use crate::api::Connection;
 use crate::config::{Config, join_errors};
-use crate::duration::GoDuration;
 use crate::manager::{Manager, RunError};
 use crate::options::{self, Command, Options};
 use crate::registry::ControllerRegistry;
+use steersman_options::duration::GoDuration;
 
 /// What every such cluster can be told.
 #[derive(Debug, Args)]

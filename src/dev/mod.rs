@@ -19,9 +19,9 @@ use clap::Parser;
 use steersman_runtime::panics;
 use tracing_subscriber::fmt::MakeWriter;
 
-use crate::duration::{GoDuration, ParseDurationError};
 use crate::limits;
 use crate::logs::{self, LogFormat};
+use steersman_options::duration::{GoDuration, ParseDurationError};
 
 /// Runs a subcommand with what follows it on the command line.
 pub(crate) type Run = fn(Vec<String>) -> ExitCode;

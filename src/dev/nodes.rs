@@ -12,8 +12,8 @@ use steersman_runtime::clock::Clock;
 use steersman_runtime::tasks::{CancellationToken, Tasks};
 
 use super::duration;
-use crate::duration::GoDuration;
 use crate::signals::Signals;
+use steersman_options::duration::GoDuration;
 
 /// Adds simulated nodes to any cluster and runs the pods that are bound to them, without running anything.
 ///

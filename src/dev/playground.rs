@@ -21,8 +21,8 @@ use super::duration;
 use super::embedded::{Embedded, EmbeddedArgs, EmbeddedError, manager_config};
 use super::outcome::{Applied, Caches, Missing, Outcome};
 use crate::config::{Access, Config, Serving};
-use crate::duration::GoDuration;
 use crate::signals::Signals;
+use steersman_options::duration::GoDuration;
 
 /// Starts a Kubernetes API server, simulated nodes and the controllers in this process. Nothing is left behind when it ends.
 #[derive(Debug, Parser)]

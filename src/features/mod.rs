@@ -2,7 +2,8 @@
 //!
 //! table.rs (what each release has) and flags -> [`Features`] -> help, `/metrics`, `/flagz`, behaviour
 //!
-//! A gate tells what upstream would do. [`FIXED`] lists those that concern what is here and do not change it.
+//! A gate tells what upstream would do. Those that controllers ask for are in [`steersman_runtime::features`]; [`FIXED`] lists
+//! those that concern what is here and do not change it.
 
 mod releases;
 mod table;
@@ -11,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::{Gauge, LabelPair, Metric, MetricFamily, MetricType};
+use steersman_runtime::features::FeatureGates;
 
 use crate::options::{Options, go_bool};
 pub use releases::{Release, Releases};
@@ -69,13 +71,16 @@ fn find(name: &str) -> Option<&'static Gate> {
 /// Gates that set all others of one stage.
 const ALL: [(&str, Stage); 2] = [("AllAlpha", Stage::Alpha), ("AllBeta", Stage::Beta)];
 
-/// What is here does these whatever their gate says: the gate, and whether it is done.
+/// Gates without effect: what is here is always as if they were set so. Those that only choose how upstream's client library works
+/// inside, such as `AtomicFIFO`, are not among them.
 const FIXED: &[(&str, bool)] = &[
+    ("ClientsAllowCARotation", true),
+    ("ClientsAllowCBOR", false),
+    ("ClientsPreferCBOR", false),
     ("ControllerManagerReleaseLeaderElectionLockOnExit", true),
     ("CoordinatedLeaderElection", false),
-    ("DeploymentReplicaSetTerminatingReplicas", true),
     ("NativeHistograms", false),
-    ("PodDeletionCost", true),
+    // No sync acts on a cache that lacks its own writes: a promise, and more than upstream's.
     ("StaleControllerConsistencyReplicaSet", true),
     ("WatchListClient", true),
 ];
@@ -198,6 +203,11 @@ impl Features {
         spec.is_some_and(|spec| self.state(name, spec))
     }
 
+    /// Those that controllers ask for.
+    pub(crate) fn for_controllers(&self) -> FeatureGates {
+        FeatureGates::new(|name| self.is_on(name))
+    }
+
     fn state(&self, name: &str, spec: &Spec) -> bool {
         let of_all = || ALL.iter().find(|(_, stage)| *stage == spec.stage).and_then(|(all, _)| self.asked.get(all));
         let is_one_of_them = || ALL.iter().any(|(all, _)| *all == name);
@@ -316,6 +326,8 @@ impl Collector for FeatureMetric {
 
 #[cfg(test)]
 mod tests {
+    use steersman_runtime::features as of_controllers;
+
     use super::*;
 
     fn features(gates: &str, emulated: &str) -> Result<Features, String> {
@@ -417,7 +429,25 @@ mod tests {
     #[test]
     fn gates_that_change_nothing_here_are_named() {
         let named = |gates: &str| features(gates, "").unwrap().without_effect().collect::<Vec<_>>();
-        assert_eq!(named("PodDeletionCost=true,ComponentFlagz=false"), [""; 0]);
-        assert_eq!(named("PodDeletionCost=false,NativeHistograms=true"), ["NativeHistograms", "PodDeletionCost"]);
+        assert_eq!(named("WatchListClient=true,ComponentFlagz=false,PodDeletionCost=false"), [""; 0]);
+        assert_eq!(named("WatchListClient=false,NativeHistograms=true"), ["NativeHistograms", "WatchListClient"]);
+    }
+
+    #[test]
+    fn controllers_see_the_gates_as_they_were_set() {
+        for gate in of_controllers::ALL {
+            let spec = find(gate.name).and_then(|gate| gate.at(u8::MAX)).unwrap();
+            assert_eq!(spec.default, gate.default, "{}", gate.name);
+            assert!(FIXED.iter().all(|(name, _)| *name != gate.name), "{} acts", gate.name);
+            // Some are locked in later releases.
+            let emulated = if spec.locked { "1.34" } else { "" };
+            let set = |to: bool| features(&format!("{}={to}", gate.name), emulated).map(|set| set.for_controllers().is_on(gate));
+            match set(false) {
+                Ok(is_on) => assert!(!is_on, "{}", gate.name),
+                Err(error) => assert!(error.contains("locked"), "{error}"),
+            }
+            assert_eq!(set(true), Ok(true));
+        }
+        assert!(!features("", "1.33").unwrap().for_controllers().is_on(of_controllers::POD_OBSERVED_GENERATION_TRACKING));
     }
 }

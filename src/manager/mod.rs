@@ -153,7 +153,7 @@ impl Manager {
         let informers =
             InformerFactory::new(self.clients.make_for_work("shared-informers", LIST_TIMEOUT), resync, &self.registry)?;
         for descriptor in &self.config.controllers.enabled {
-            (descriptor.watches)(&informers);
+            descriptor.watch(&informers);
         }
         if self.config.standby_informers {
             informers.start(&tasks, &background);

@@ -14,7 +14,6 @@ use tokio::sync::mpsc;
 
 use super::{Manager, RunError, jittered};
 use crate::api::{check_lock, wait_for_api_server};
-use crate::controllers;
 use crate::gates::Gates;
 use crate::health::{Check, Finding, Phase, Scope};
 
@@ -202,7 +201,9 @@ impl<'a> Term<'a> {
         (context.tasks, context.stop) = (Arc::clone(&self.senders), self.farewell.clone());
         (context.event_gate, context.since) = (Some(self.gates.events()), self.since);
         context.debug = manager.debug.clone();
-        controllers::configure(context, manager.config.options())
+        context.options = Arc::new(manager.config.options().clone());
+        context.features = manager.config.features.for_controllers();
+        context
     }
 
     fn build(&self, context: &ControllerContext) -> Result<Vec<Built>, RunError> {

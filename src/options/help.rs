@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use super::parse::short_of;
-use super::{Flag, Kind, Value, table};
+use steersman_options::{Flag, Kind, SECTIONS, Value, short_of};
+
 use crate::features;
 use crate::registry::ControllerRegistry;
 
@@ -29,7 +29,7 @@ pub fn usage(registry: &ControllerRegistry, commands: &[(&str, &str)]) -> String
         }
         text.push_str("\nUse \"steersman help [command]\" for more about a command.\n");
     }
-    for (title, flags) in table::SECTIONS.iter().filter(|(title, _)| !title.is_empty()) {
+    for (title, flags) in SECTIONS.iter().filter(|(title, _)| !title.is_empty()) {
         let mut flags: Vec<&Flag> = flags.iter().collect();
         flags.sort_by_key(|flag| flag.name);
         let lines: Vec<(String, String)> = flags.iter().map(|flag| (left(flag), right(flag, registry))).collect();

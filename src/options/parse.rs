@@ -1,6 +1,7 @@
 //! The syntax of a command line, as upstream's flag library reads it.
 
-use super::{Flag, Kind, Options, find, flags, value};
+use steersman_options::{Flag, Kind, Options, UsageError, find, flags, go_bool, short_of};
+
 use crate::version;
 
 /// What the command line asks for.
@@ -12,51 +13,6 @@ pub enum Command {
     Version(String),
     /// Run the manager.
     Run(Box<Options>),
-}
-
-/// A command line that cannot be used. `Display` is upstream's text after `Error: `.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{text}")]
-pub struct UsageError {
-    text: String,
-    /// Whether the usage text comes first.
-    pub show_usage: bool,
-    /// A flag that the user may have meant, without dashes.
-    pub suggestion: Option<&'static str>,
-}
-
-impl UsageError {
-    fn flag(text: String) -> Self {
-        Self { text, show_usage: true, suggestion: None }
-    }
-
-    pub(super) fn unknown_flag(name: &str) -> Self {
-        Self { suggestion: nearest(name), ..Self::flag(format!("unknown flag: --{name}")) }
-    }
-
-    pub(super) fn invalid(flag: &Flag, text: &str, reason: &str) -> Self {
-        let name = match short_of(flag) {
-            Some(short) => format!("-{short}, --{}", flag.name),
-            None => format!("--{}", flag.name),
-        };
-        Self::flag(format!("invalid argument {text:?} for {name:?} flag: {reason}"))
-    }
-}
-
-/// The flag whose name is most like `name`, when it is alike enough to be a slip.
-fn nearest(name: &str) -> Option<&'static str> {
-    let likeness = |flag: &'static Flag| (strsim::jaro_winkler(name, flag.name), flag.name);
-    let best = flags().map(likeness).max_by(|a, b| a.0.total_cmp(&b.0))?;
-    (best.0 > 0.87).then_some(best.1)
-}
-
-/// The short form of a flag; only two have one.
-pub(super) fn short_of(flag: &Flag) -> Option<char> {
-    match flag.name {
-        "v" => Some('v'),
-        "help" => Some('h'),
-        _ => None,
-    }
 }
 
 /// What a flag that stands alone means; `None` when it needs an argument.
@@ -98,12 +54,12 @@ where
     if !positional.is_empty() {
         let list = positional.iter().map(|p| format!("{p:?}")).collect::<Vec<_>>().join(" ");
         let text = format!("{:?} does not take any arguments, got [{list}]", version::COMPONENT);
-        return Err(UsageError { text, show_usage: false, suggestion: None });
+        return Err(UsageError::plain(text));
     }
     match options.text("version").as_str() {
         "raw" => Ok(Command::Version(version::raw())),
         text if text.starts_with('v') => Ok(Command::Version(format!("Kubernetes {text}"))),
-        text if value::bool(text) == Ok(true) => Ok(Command::Version(format!("Kubernetes {}", version::GIT_VERSION))),
+        text if go_bool(text) == Ok(true) => Ok(Command::Version(format!("Kubernetes {}", version::GIT_VERSION))),
         _ => Ok(Command::Run(Box::new(options))),
     }
 }
@@ -245,7 +201,7 @@ mod tests {
     fn a_slip_is_answered_with_the_flag_that_was_meant() {
         let cases = [("leader-elekt", Some("leader-elect")), ("kubeconfg", Some("kubeconfig")), ("zzzz", None)];
         for (typed, meant) in cases {
-            assert_eq!(nearest(typed), meant, "{typed}");
+            assert_eq!(UsageError::unknown_flag(typed).suggestion, meant, "{typed}");
         }
     }
 

@@ -1,34 +1,56 @@
-//! A real control plane of one API server and its store, with Steersman for a controller manager and simulated nodes.
+//! A real control plane of one API server and its store, with Steersman for a controller manager and simulated nodes. Pods are bound by
+//! `kube-scheduler` where it is among the programs, and by the nodes otherwise.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use prometheus::Registry;
 use steersman::{Config, Connection, ControllerRegistry, Options};
-use steersman_devcluster::nodes::{self, Latency, NodesConfig};
+use steersman_devcluster::nodes::{self, Latency, NodesConfig, Pods};
 use steersman_runtime::client::{ApiClient, ClientMetrics, ClientSettings, user_agent};
 use steersman_runtime::clock::Clock;
 use steersman_runtime::tasks::{CancellationToken, Tasks};
 use tokio::runtime::Runtime;
 
-use super::{Program, free_port};
+use super::{LIMIT, Program, free_port};
 
 const TOKEN: &str = "steersman-story";
 
-/// Everything of it ends when this is dropped, in the order of the fields: first the clients, then what they talk to.
 pub(crate) struct ControlPlane {
-    _nodes: Nodes,
-    _manager: Option<Program>,
-    _api_server: Program,
-    _etcd: Program,
+    _running: Mutex<Running>,
     kubeconfig: PathBuf,
+    _home: tempfile::TempDir,
 }
 
+/// Everything ends when this is dropped, in the order of the fields: first the clients, then what they talk to.
+struct Running {
+    _nodes: Nodes,
+    _manager: Option<Program>,
+    _scheduler: Option<Program>,
+    _api_server: Program,
+    _etcd: Program,
+}
+
+/// The one with a manager, which tests that run at the same time share: each has a namespace of its own.
+static SHARED: Mutex<Weak<ControlPlane>> = Mutex::new(Weak::new());
+
 impl ControlPlane {
-    /// Starts `etcd` and `kube-apiserver` of the folder `assets`, with all their files in `home`, then the manager, unless there is to
-    /// be none, and the nodes.
-    pub(crate) fn start(assets: &Path, home: &Path, kubectl: &Path, manager: bool) -> Self {
+    /// One with a manager; started unless another test still uses one.
+    pub(crate) fn shared(assets: &Path, kubectl: &Path) -> Arc<Self> {
+        let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+        shared.upgrade().unwrap_or_else(|| {
+            let started = Arc::new(Self::start(assets, kubectl, true));
+            *shared = Arc::downgrade(&started);
+            started
+        })
+    }
+
+    /// Starts the programs in the folder `assets`, then the manager, unless there is to be none, and the nodes.
+    pub(crate) fn start(assets: &Path, kubectl: &Path, manager: bool) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let home = directory.path();
         let (etcd, store) = etcd(assets, home);
         let kubeconfig = home.join("kubeconfig");
         let mut api_server = api_server(assets, home, &store, &kubeconfig);
@@ -47,8 +69,10 @@ impl ControlPlane {
             manager.wait_for_line("Starting");
             manager
         });
-        let nodes = Nodes::start(path);
-        Self { _nodes: nodes, _manager: manager, _api_server: api_server, _etcd: etcd, kubeconfig }
+        let scheduler = scheduler(assets, path);
+        let nodes = Nodes::start(path, scheduler.is_none());
+        let running = Running { _nodes: nodes, _manager: manager, _scheduler: scheduler, _api_server: api_server, _etcd: etcd };
+        Self { _running: Mutex::new(running), kubeconfig, _home: directory }
     }
 
     pub(crate) fn kubeconfig(&self) -> &Path {
@@ -69,12 +93,31 @@ fn etcd(assets: &Path, home: &Path) -> (Program, String) {
     (program, url)
 }
 
+/// The scheduler, if there is one.
+fn scheduler(assets: &Path, kubeconfig: &str) -> Option<Program> {
+    let program = assets.join("kube-scheduler");
+    program.exists().then(|| {
+        Program::spawn(
+            Command::new(program)
+                .arg(format!("--kubeconfig={kubeconfig}"))
+                .arg(format!("--authentication-kubeconfig={kubeconfig}"))
+                .arg(format!("--authorization-kubeconfig={kubeconfig}"))
+                .arg(format!("--secure-port={}", free_port()))
+                .args(["--bind-address=127.0.0.1", "--authentication-skip-lookup", "--leader-elect=false"]),
+        )
+    })
+}
+
 /// The API server; its administrator's kubeconfig is written first, for whoever waits for it.
 fn api_server(assets: &Path, home: &Path, store: &str, kubeconfig: &Path) -> Program {
     let port = free_port();
-    let (tokens, key, certificates) = (home.join("tokens.csv"), home.join("service-accounts.key"), home.join("certificates"));
+    let (tokens, certificates) = (home.join("tokens.csv"), home.join("certificates"));
+    let (private, public) = (home.join("service-accounts.key"), home.join("service-accounts.pub"));
     std::fs::write(&tokens, format!("{TOKEN},admin,admin,\"system:masters\"\n")).unwrap();
-    std::fs::write(&key, rcgen::KeyPair::generate().unwrap().serialize_pem()).unwrap();
+    // What verifies tokens has to be a public key: a private EC key is read in its older form only.
+    let key = rcgen::KeyPair::generate().unwrap();
+    std::fs::write(&private, key.serialize_pem()).unwrap();
+    std::fs::write(&public, key.public_key_pem()).unwrap();
     // The server makes a certificate for its address, and writes it with the authority that signed it.
     let authority = certificates.join("apiserver.crt");
     let text = format!(
@@ -90,8 +133,8 @@ fn api_server(assets: &Path, home: &Path, store: &str, kubeconfig: &Path) -> Pro
             .arg(format!("--secure-port={port}"))
             .arg(format!("--cert-dir={}", certificates.display()))
             .arg(format!("--token-auth-file={}", tokens.display()))
-            .arg(format!("--service-account-key-file={}", key.display()))
-            .arg(format!("--service-account-signing-key-file={}", key.display()))
+            .arg(format!("--service-account-key-file={}", public.display()))
+            .arg(format!("--service-account-signing-key-file={}", private.display()))
             .args([
                 "--service-account-issuer=https://kubernetes.default.svc",
                 "--bind-address=127.0.0.1",
@@ -110,25 +153,29 @@ fn api_server(assets: &Path, home: &Path, store: &str, kubeconfig: &Path) -> Pro
 /// Simulated nodes in this process.
 struct Nodes {
     runtime: Option<Runtime>,
+    /// They end with this.
+    _tasks: Tasks,
     stop: CancellationToken,
 }
 
 impl Nodes {
-    fn start(kubeconfig: &str) -> Self {
+    fn start(kubeconfig: &str, schedule: bool) -> Self {
         let mut options = Options::default();
         options.set("kubeconfig", kubeconfig).unwrap();
         let config = Config::new(options, &ControllerRegistry::builtin()).unwrap();
         let runtime = Runtime::new().unwrap();
-        let stop = CancellationToken::new();
+        let (stop, tasks) = (CancellationToken::new(), Tasks::default());
         runtime.block_on(async {
             let base = Connection::from_config(&config).unwrap().client;
             let settings =
                 ClientSettings { user_agent: user_agent("nodes"), qps: 0.0, burst: 0, timeout: Duration::from_secs(30) };
             let client = ApiClient::new(base, settings, ClientMetrics::register(&Registry::new()).unwrap());
-            let config = NodesConfig { latency: Latency::total(Duration::from_millis(100)), ..NodesConfig::default() };
-            nodes::start(config, client, Clock::system(), &Tasks::default(), &stop).await.unwrap();
+            let pods = if schedule { Pods::All } else { Pods::OfOwnNodes };
+            let config = NodesConfig { latency: Latency::total(Duration::from_millis(100)), pods, ..NodesConfig::default() };
+            let started = tokio::time::timeout(LIMIT, nodes::start(config, client, Clock::system(), &tasks, &stop)).await;
+            started.expect("the API server answers simulated nodes").unwrap();
         });
-        Self { runtime: Some(runtime), stop }
+        Self { runtime: Some(runtime), _tasks: tasks, stop }
     }
 }
 

@@ -26,6 +26,12 @@ pub(crate) fn steersman(arguments: &[&str]) -> Command {
     command
 }
 
+/// Says which test is skipped, and why; `--nocapture` shows it.
+pub(crate) fn skip(reason: &str) {
+    let test = std::thread::current();
+    eprintln!("skipped {}: {reason}", test.name().unwrap_or("a test"));
+}
+
 /// Runs the program to its end.
 pub(crate) fn output(arguments: &[&str]) -> Output {
     output_of(&mut steersman(arguments))
@@ -101,8 +107,9 @@ impl Program {
 
     /// Waits for a line of the log that contains `part`.
     pub(crate) fn wait_for_line(&mut self, part: &str) {
+        let start = std::time::Instant::now();
         loop {
-            match self.lines.recv_timeout(LIMIT) {
+            match self.lines.recv_timeout(LIMIT.saturating_sub(start.elapsed())) {
                 Ok(line) => self.seen.push(line),
                 Err(_) => panic!("no line with {part:?} in:\n{}", self.seen.join("\n")),
             }

@@ -3,17 +3,16 @@
 use steersman_devcluster::faults::Matcher;
 
 use super::*;
-use crate::garbagecollector::GarbageCollectorConfig;
 
-async fn started(config: GarbageCollectorConfig) -> World {
+async fn started(flag: &str, value: &str) -> World {
     let mut world = World::bare().await;
-    world.restart_with(&[DESCRIPTOR], |context| context.with_config(config.clone())).await;
+    world.restart_with(&[DESCRIPTOR], |context| context.with_flag(flag, value)).await;
     world
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_collector_that_is_switched_off_asks_for_nothing_and_lets_every_policy_wait() {
-    let mut world = started(GarbageCollectorConfig { enabled: false, ..Default::default() }).await;
+    let mut world = started("enable-garbage-collector", "false").await;
     for (name, policy) in [("a", "Background"), ("b", "Foreground"), ("c", "Orphan")] {
         let owner = world.map(name, &[]).await;
         world.map(&format!("of-{name}"), &[(&owner, true)]).await;
@@ -33,7 +32,7 @@ async fn as_many_objects_are_worked_on_at_once_as_the_flag_says() {
     let long = Duration::from_secs(20);
     for (workers, at_once) in [(1, 1), (3, 3), (20, 8), (0, 0), (-1, 0)] {
         for (policy, verb) in [("Background", "delete"), ("Orphan", "patch")] {
-            let world = started(GarbageCollectorConfig { concurrent_syncs: workers, ..Default::default() }).await;
+            let world = started("concurrent-gc-syncs", &workers.to_string()).await;
             for number in 0..8 {
                 let owner = world.map(&format!("a{number}"), &[]).await;
                 world.map(&format!("b{number}"), &[(&owner, true)]).await;

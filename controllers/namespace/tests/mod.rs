@@ -403,3 +403,18 @@ async fn a_deletion_is_logged_by_phase() {
     world.shop_gone(begin).await;
     log.assert_has(Level::DEBUG, &["Updated namespace", "Namespace has been deleted"]);
 }
+
+/// The server ends what takes it longer than a minute. Given up before that, a deletion of thousands of pods would begin anew, again and
+/// again.
+#[tokio::test(start_paused = true)]
+async fn a_slow_deletion_of_a_collection_is_waited_for() {
+    let world = world().await;
+    world.create(pod("a", 0)).await;
+    let slow = Duration::from_secs(55);
+    world.cluster.faults().delay(Matcher::new("deletecollection", "pods"), slow, Some(1));
+    let begin = world.delete_shop().await;
+    assert!(world.shop_gone(begin).await > slow, "{:#?}", world.asked());
+    let asked = world.asked();
+    let deletions = asked.iter().filter(|asked| asked.starts_with("deletecollection /api/v1/namespaces/shop/pods ")).count();
+    assert_eq!(deletions, 1, "{asked:#?}");
+}

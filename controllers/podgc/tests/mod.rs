@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use steersman_runtime::controller::ControllerContext;
 
-use super::{DESCRIPTOR, PodGcConfig};
+use super::DESCRIPTOR;
 use crate::testing::world::World;
 
 /// Longer than the quarantine and two pauses.
@@ -124,7 +124,7 @@ async fn finished_pods_beyond_the_threshold_go_evicted_ones_first() {
         world.pod_status(name, status.clone()).await;
         tokio::time::sleep(Duration::from_secs(2)).await;
     }
-    let keep_three = |context: ControllerContext| context.with_config(PodGcConfig { terminated_pod_gc_threshold: 3 });
+    let keep_three = |context: ControllerContext| context.with_flag("terminated-pod-gc-threshold", "3");
     world.restart_with(&[DESCRIPTOR], keep_three).await;
     world.gone("p2").await;
     world.gone("p0").await;

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use steersman_runtime::controller::ControllerContext;
 
 use super::{Cast, Scenario, Story, Told, play, template};
-use crate::podgc::{self, PodGcConfig};
+use crate::podgc;
 
 const CAST: Cast = Cast { folder: "podgc", controllers: &[], client: "pod-garbage-collector" };
 
@@ -38,8 +39,9 @@ impl Story {
     /// Starts the controller, with a threshold for finished pods.
     async fn collect(&mut self, threshold: i32) {
         self.tell("pods and nodes are created");
-        let config = PodGcConfig { terminated_pod_gc_threshold: threshold };
-        self.world.restart_with(&[podgc::DESCRIPTOR], |context| context.with_config(config.clone())).await;
+        let threshold = threshold.to_string();
+        let configure = |context: ControllerContext| context.with_flag("terminated-pod-gc-threshold", &threshold);
+        self.world.restart_with(&[podgc::DESCRIPTOR], configure).await;
     }
 }
 

@@ -101,7 +101,7 @@ impl Running {
         });
         (context.tasks, context.stop) = (Arc::clone(&self.base.tasks), self.base.stop.clone());
         for descriptor in table {
-            (descriptor.watches)(&informers);
+            descriptor.watch(&informers);
         }
         let mut built = Vec::new();
         for descriptor in table {

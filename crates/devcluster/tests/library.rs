@@ -16,7 +16,7 @@ use steersman_devcluster::{DevCluster, StartError};
 use steersman_runtime::clock::Clock;
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
 use steersman_runtime::object::Pod;
-use steersman_runtime::rbac::Rule;
+use steersman_runtime::reads::Read;
 use steersman_runtime::tasks::CancellationToken;
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -108,10 +108,8 @@ const COUNTER: Descriptor = Descriptor {
     enabled_by_default: false,
     summary: "",
     identity: "pod-counter",
-    rules: &[Rule::new(&[""], &["pods"], &["list", "watch"])],
-    watches: |informers| {
-        informers.shared::<Pod>();
-    },
+    reads: &[Read::of::<Pod>()],
+    rules: &[],
     init: |context| {
         let pods = context.informers.shared::<Pod>().store();
         Ok(Box::new(Once { seen: Box::new(move || pods.list().len()) }))

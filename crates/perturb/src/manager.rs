@@ -62,7 +62,7 @@ impl Manager {
             registry,
         });
         for controller in scenario.controllers {
-            (controller.watches)(&context.informers);
+            controller.watch(&context.informers);
         }
         context.informers.start(&context.tasks, &context.stop);
         let (stop, ended) = (CancellationToken::new(), watch::Sender::new(None));

@@ -7,12 +7,15 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use prometheus::Registry;
+use steersman_options::Options;
 
 use crate::client::{ApiClient, WriteGate};
 use crate::clock::Clock;
 use crate::events::EventRecorder;
+use crate::features::FeatureGates;
 use crate::informer::InformerFactory;
 use crate::rbac::Rule;
+use crate::reads::Read;
 use crate::tasks::{CancellationToken, Tasks};
 use crate::workqueue::QueueMetrics;
 
@@ -30,12 +33,24 @@ pub struct Descriptor {
     /// Name of its client: the end of its user agent and, with `--use-service-account-credentials`, its service account. Equals the
     /// name for most.
     pub identity: &'static str,
-    /// What it may do, and needs no more than.
+    /// The types it reads from shared caches. Their watches, indexes and rights follow; a standby keeps the caches warm.
+    pub reads: &'static [Read],
+    /// Its further rights: writes, and requests beside the caches.
     pub rules: &'static [Rule],
-    /// Asks the factory for every informer (and index) the controller reads, so that a standby can keep them warm.
-    pub watches: fn(&InformerFactory),
     /// Builds it.
     pub init: fn(&ControllerContext) -> Result<Box<dyn Controller>, InitError>,
+}
+
+impl Descriptor {
+    /// Everything it may do, and needs no more than.
+    pub fn all_rules(&self) -> Vec<Rule> {
+        self.reads.iter().map(Read::rule).chain(self.rules.iter().copied()).collect()
+    }
+
+    /// Asks `informers` for all caches it reads.
+    pub fn watch(&self, informers: &InformerFactory) {
+        self.reads.iter().for_each(|read| read.watch(informers));
+    }
 }
 
 /// A controller could not be built.
@@ -113,6 +128,8 @@ pub struct ControllerContext {
     pub registry: Registry,
     /// Metrics of all work queues.
     pub queue_metrics: QueueMetrics,
+    /// The flags.
+    pub options: Arc<Options>,
     /// Where controllers show what they think.
     pub debug: DebugPages,
     /// Tasks that outlive a controller's `run`, such as event senders.
@@ -124,7 +141,8 @@ pub struct ControllerContext {
     /// The revision our leadership began with. Before a cache has reached it, it may lack work of the leader before us; 0 when there
     /// was none.
     pub since: u64,
-    configs: Arc<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>,
+    /// Feature gates; their defaults unless set.
+    pub features: FeatureGates,
     metrics: Arc<Mutex<HashMap<TypeId, Box<dyn Any + Send>>>>,
 }
 
@@ -143,25 +161,37 @@ pub struct ContextParts {
 }
 
 impl ControllerContext {
-    /// A context without configuration: every controller runs with its defaults.
+    /// A context in which every flag has its default.
     pub fn new(parts: ContextParts) -> Self {
         let ContextParts { informers, clients, clock, registry, queue_metrics } = parts;
         let (tasks, stop) = (Arc::default(), CancellationToken::new());
-        let (configs, metrics) = (Arc::default(), Arc::default());
-        let (event_gate, since, debug) = (None, 0, DebugPages::default());
-        Self { debug, informers, clients, clock, registry, queue_metrics, tasks, stop, event_gate, since, configs, metrics }
+        let (options, metrics) = (Arc::default(), Arc::default());
+        Self {
+            debug: DebugPages::default(),
+            informers,
+            clients,
+            clock,
+            registry,
+            queue_metrics,
+            options,
+            tasks,
+            stop,
+            event_gate: None,
+            since: 0,
+            features: FeatureGates::default(),
+            metrics,
+        }
     }
 
-    /// Adds the configuration of one controller, found again by its type.
+    /// The same with one flag set, as if it had been typed.
+    ///
+    /// # Panics
+    /// When there is no such flag, or when it cannot have this value.
     #[must_use]
-    pub fn with_config<C: Send + Sync + 'static>(mut self, config: C) -> Self {
-        Arc::make_mut(&mut self.configs).insert(TypeId::of::<C>(), Arc::new(config));
+    pub fn with_flag(mut self, flag: &str, value: &str) -> Self {
+        let set = Arc::make_mut(&mut self.options).set(flag, value);
+        set.unwrap_or_else(|error| panic!("--{flag}={value}: {error}"));
         self
-    }
-
-    /// The configuration of type `C`, or its default.
-    pub fn config<C: Clone + Default + 'static>(&self) -> C {
-        self.configs.get(&TypeId::of::<C>()).and_then(|c| c.downcast_ref::<C>()).cloned().unwrap_or_default()
     }
 
     /// Metrics of type `M`, which several controllers may count in: the first that asks registers them.

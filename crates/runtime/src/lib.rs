@@ -12,6 +12,7 @@ pub mod controller;
 pub mod discovery;
 pub mod events;
 pub mod expectations;
+pub mod features;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod informer;
@@ -25,6 +26,7 @@ pub mod owner;
 pub mod panics;
 pub mod rate;
 pub mod rbac;
+pub mod reads;
 pub mod reload;
 pub mod resource;
 mod sync;

@@ -12,10 +12,10 @@ pub struct Rule {
     pub verbs: &'static [&'static str],
 }
 
-/// What a shared informer needs.
-const INFORM: &[&str] = &["list", "watch"];
-
 impl Rule {
+    /// Verbs of a shared informer.
+    pub(crate) const INFORM: &'static [&'static str] = &["list", "watch"];
+
     /// Writing Events, as [`crate::events::EventRecorder`] does.
     pub const EVENTS: Self = Self::new(&[""], &["events"], &["create", "patch"]);
 
@@ -31,8 +31,8 @@ impl Rule {
     /// The part of this rule that the shared informers of the process need, in whose name they run when controllers have names of
     /// their own; `None` when nothing of it is watched.
     pub fn of_informers(&self) -> Option<Self> {
-        let is_watched = INFORM.iter().all(|verb| self.verbs.contains(verb));
-        is_watched.then_some(Self { verbs: INFORM, ..*self })
+        let is_watched = Self::INFORM.iter().all(|verb| self.verbs.contains(verb));
+        is_watched.then_some(Self { verbs: Self::INFORM, ..*self })
     }
 }
 

@@ -3,6 +3,7 @@
 use std::fmt::Display;
 use std::future::Future;
 use std::hash::Hash;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tracing::Instrument;
 
+use crate::controller::Controller;
 use crate::object::ObjectKey;
 use crate::panics;
 use crate::tasks::CancellationToken;
@@ -84,6 +86,28 @@ pub async fn run_workers<K: Key, S: Syncer<K>>(
         }
     }
     queue.shut_down();
+}
+
+/// A controller that is one queue and the sync of its keys.
+pub struct Keyed<K, S> {
+    controller: &'static str,
+    queue: WorkQueue<K>,
+    workers: usize,
+    syncer: Arc<S>,
+}
+
+impl<K: Key, S: Syncer<K>> Keyed<K, S> {
+    /// The controller called `controller`, with so many workers ([`run_workers`]).
+    pub fn new(controller: &'static str, queue: WorkQueue<K>, workers: usize, syncer: Arc<S>) -> Box<dyn Controller> {
+        Box::new(Self { controller, queue, workers, syncer })
+    }
+}
+
+impl<K: Key, S: Syncer<K>> Controller for Keyed<K, S> {
+    fn run(self: Box<Self>, stop: CancellationToken) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        let Self { controller, queue, workers, syncer } = *self;
+        Box::pin(run_workers(controller, queue, workers, syncer, stop))
+    }
 }
 
 /// What names the work of a controller.

@@ -21,6 +21,7 @@ promises! { "applying":
     a_version_in_what_is_applied_is_a_condition,
     entries_can_be_thrown_away,
     an_entry_without_a_change_is_no_change,
+    an_apply_that_changes_nothing_sets_no_time,
 }
 
 async fn apply(world: &World, manager: &str, force: bool, data: Value) -> Result<Answer, Broken> {
@@ -194,4 +195,15 @@ async fn an_entry_without_a_change_is_no_change(world: &World) -> Outcome {
     holds("there are entries", text(&same, "/metadata/managedFields/0/time").starts_with("2001"))?;
     let put = world.put(&world.core("configmaps/a"), &same).await?;
     at(put.ok()?, "/metadata/resourceVersion", json!(version(&made)))
+}
+
+async fn an_apply_that_changes_nothing_sets_no_time(world: &World) -> Outcome {
+    let made = apply(world, "m", false, json!({"k": "1"})).await?;
+    let since = entry(made.created()?, "m", "Apply")["time"].clone();
+    let same = apply(world, "n", false, json!({"k": "1"})).await?;
+    holds("an entry is new", entry(same.ok()?, "n", "Apply").is_object())?;
+    at(&entry(&same.body, "n", "Apply"), "/time", Value::Null)?;
+    at(&entry(&same.body, "m", "Apply"), "/time", since)?;
+    let changed = apply(world, "n", false, json!({"k": "1", "l": "1"})).await?;
+    holds("it has a time now", entry(changed.ok()?, "n", "Apply")["time"].is_string())
 }

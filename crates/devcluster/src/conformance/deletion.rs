@@ -50,6 +50,8 @@ async fn some_kinds_are_answered_with_their_last_state(world: &World) -> Outcome
         ("resourcequotas", json!({"spec": {"hard": {"pods": "1000"}}}), "ResourceQuota"),
         ("persistentvolumeclaims", json!({"spec": claim}), "PersistentVolumeClaim"),
     ];
+    // Servers protect claims that are in use, and without a controller nothing ends that.
+    world.keeps(world.core("persistentvolumeclaims/a"));
     for (plural, object, kind) in cases {
         let mut object = object;
         object["metadata"] = json!({"name": "a"});

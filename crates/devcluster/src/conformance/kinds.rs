@@ -46,7 +46,7 @@ async fn every_service_has_an_address_of_its_own(world: &World) -> Outcome {
 async fn addresses_and_ports_come_from_their_ranges(world: &World) -> Outcome {
     let services = world.core("services");
     let outside = world.post(&services, &service("a", json!({"clusterIP": "192.0.2.1"}))).await?;
-    outside.invalid("is not in the valid range. The range of valid IPs is")?;
+    outside.invalid("failed to allocate IP 192.0.2.1: the provided network does not match the current range")?;
     let outside =
         world.post(&services, &service("a", json!({"type": "NodePort", "ports": [{"port": 80, "nodePort": 80}]}))).await?;
     outside.invalid("provided port is not in the valid range. The range of valid ports is")?;

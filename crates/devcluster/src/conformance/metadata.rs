@@ -60,7 +60,11 @@ async fn a_deletion_is_not_written_by_hand(world: &World) -> Outcome {
         at(map, "/metadata/deletionGracePeriodSeconds", Value::Null)
     };
     is_stays(&world.map("a", going.clone(), json!({})).await?)?;
-    is_stays(world.merge(&world.core("configmaps/a"), &json!({"metadata": going})).await?.ok()?)?;
+    for (field, value) in going.as_object().into_iter().flatten() {
+        let why = format!("metadata.{field}: Invalid value: {value}: field is immutable");
+        world.merge(&world.core("configmaps/a"), &json!({"metadata": {field: value}})).await?.invalid(&why)?;
+    }
+    is_stays(world.get(&world.core("configmaps/a")).await?.ok()?)?;
     world.map("b", json!({"finalizers": [KEEP]}), json!({})).await?;
     let path = world.core("configmaps/b");
     let gone = world.delete(&path).await?;

@@ -81,8 +81,12 @@ async fn fields_of_pods_select(world: &World) -> Outcome {
     world.post(&world.core("serviceaccounts"), &json!({"metadata": {"name": "robot"}})).await?.created()?;
     world.pod_of("a", json!({}), named).await?;
     world.pod("b", json!({})).await?;
+    let nominated = json!({"status": {"nominatedNodeName": "other"}});
+    world.merge(&world.core("pods/a/status"), &nominated).await?.ok()?;
     world.bind("b").await?;
-    let status = json!({"phase": "Running", "podIP": "10.1.2.3", "podIPs": [{"ip": "10.1.2.3"}], "nominatedNodeName": "other"});
+    let why = "status.nominatedNodeName: Forbidden: may not be set on pods that are already bound to a node";
+    world.merge(&world.core("pods/b/status"), &nominated).await?.invalid(why)?;
+    let status = json!({"phase": "Running", "podIP": "10.1.2.3", "podIPs": [{"ip": "10.1.2.3"}]});
     world.merge(&world.core("pods/b/status"), &json!({"status": status})).await?.ok()?;
     let node = format!("spec.nodeName={}", super::world::NO_NODE);
     let cases: [(&str, &[&str]); 14] = [
@@ -98,8 +102,8 @@ async fn fields_of_pods_select(world: &World) -> Outcome {
         ("status.phase=Running", &["b"]),
         ("status.phase=Pending,spec.nodeName=", &["a"]),
         ("status.podIP=10.1.2.3", &["b"]),
-        ("status.podIPs=10.1.2.3", &["b"]),
-        ("status.nominatedNodeName=other", &["b"]),
+        ("status.podIPs=10.1.2.3", &[]),
+        ("status.nominatedNodeName=other", &["a"]),
     ];
     for (selector, expected) in cases {
         by_fields(world, "pods", selector, expected).await?;
@@ -151,8 +155,11 @@ async fn fields_of_other_kinds_select(world: &World) -> Outcome {
     by_fields(world, "replicationcontrollers", "status.replicas=7", &[]).await?;
     let jobs = world.get(&world.group("batch/v1", "jobs?fieldSelector=status.successful=0")).await?;
     equal("jobs", &jobs.ok()?["items"], &json!([]))?;
-    let namespaces = world.get(&format!("/api/v1/namespaces?fieldSelector=status.phase=Active,name={}", world.namespace)).await?;
+    let namespaces =
+        world.get(&format!("/api/v1/namespaces?fieldSelector=status.phase=Active,metadata.name={}", world.namespace)).await?;
     equal("namespaces", &json!(names(namespaces.ok()?)), &json!([world.namespace]))?;
+    let short = format!("/api/v1/namespaces?fieldSelector=name={}", world.namespace);
+    world.get(&short).await?.refuses(400, "BadRequest", "field label not supported: name")?;
     let nodes = world.get("/api/v1/nodes?fieldSelector=spec.unschedulable=true,metadata.name=conformance-none").await?;
     equal("nodes", &nodes.ok()?["items"], &Value::Array(Vec::new()))
 }

@@ -134,7 +134,7 @@ async fn labels_annotations_and_finalizers_follow_the_rules(world: &World) -> Ou
             json!({"annotations": {"a": "b".repeat(256 << 10)}}),
             "metadata.annotations: Too long: may not be more than 262144 bytes",
         ),
-        (json!({"finalizers": ["orphan", "foregroundDeletion"]}), "finalizers orphan and foregroundDeletion cannot be both set"),
+        (json!({"finalizers": ["orphan", "foregroundDeletion"]}), "finalizer orphan and foregroundDeletion cannot be both set"),
         (json!({"finalizers": ["mine"]}), "name is neither a standard finalizer name nor is it fully qualified"),
     ];
     for (metadata, why) in cases {
@@ -204,7 +204,19 @@ async fn other_workloads_follow_the_rules(world: &World) -> Outcome {
 async fn pods_follow_the_rules(world: &World) -> Outcome {
     let init = json!({"initContainers": [{"name": "c", "image": "i"}]});
     let twice = json!({"volumes": [{"name": "v", "emptyDir": {}}, {"name": "v", "emptyDir": {}}]});
+    let token = |source: Value| {
+        let volume = json!({"name": "v", "projected": {"sources": [{"serviceAccountToken": source}]}});
+        json!({"serviceAccountName": "default", "volumes": [volume]})
+    };
     let cases = [
+        (token(json!({})), "spec.volumes[0].projected.path: Required value"),
+        (token(json!({"path": "/p"})), "spec.volumes[0].projected.path: Invalid value: \"/p\": must be a relative path"),
+        (token(json!({"path": "p/../q"})), "spec.volumes[0].projected.path: Invalid value: \"p/../q\": must not contain '..'"),
+        (
+            token(json!({"path": "p", "expirationSeconds": 599})),
+            "spec.volumes[0].projected.sources[0].serviceAccountToken.expirationSeconds: Invalid value: 599: may not specify a \
+             duration less than 10 minutes",
+        ),
         (init, "spec.initContainers[0].name: Duplicate value: \"c\""),
         (twice, "spec.volumes[1].name: Duplicate value: \"v\""),
         (json!({"containers": [{"image": "i"}]}), "spec.containers[0].name: Required value"),

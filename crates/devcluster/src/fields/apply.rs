@@ -86,9 +86,9 @@ pub(crate) fn apply(live: &Value, managed: &Managed, applied: &Applied<'_>) -> R
 
     let mut object = merge(shape, live, applied.config);
     let at = managed.0.iter().position(|entry| entry.author == applied.author);
-    let last = at.map(|at| managed.0.remove(at).set);
-    let entry = Entry { author: applied.author.clone(), time, set: applied.set.clone() };
-    if let Some(last) = &last {
+    let last = at.map(|at| managed.0.remove(at));
+    let mut entry = Entry { author: applied.author.clone(), time, set: applied.set.clone() };
+    if let Some(Entry { set: last, .. }) = &last {
         // What holds a part of an object holds more than that part.
         let whole = |set: &FieldSet| if applied.part.is_none() { with_holders(shape, set) } else { set.clone() };
         let mut dropped = whole(last);
@@ -104,6 +104,10 @@ pub(crate) fn apply(live: &Value, managed: &Managed, applied: &Applied<'_>) -> R
         return Err(conflicts);
     }
     managed.release(&changes);
+    if changes.is_empty() {
+        // The time is that of the latest change, and there is none of an author who changed nothing yet.
+        entry.time = last.and_then(|last| last.time);
+    }
     managed.0.push(entry);
     managed.0.retain(|entry| !entry.set.is_empty());
     Ok((object, managed))

@@ -66,7 +66,8 @@ const POD_FIELDS: &[SelectableField] = &[
     field("spec.hostNetwork", "/spec/hostNetwork", "false"),
     field("status.phase", "/status/phase", ""),
     field("status.podIP", "/status/podIP", ""),
-    field("status.podIPs", "/status/podIPs/0/ip", ""),
+    // Upstream accepts it and gives it no value.
+    field("status.podIPs", "/status/podIPs/-", ""),
     field("status.nominatedNodeName", "/status/nominatedNodeName", ""),
 ];
 
@@ -230,7 +231,7 @@ fn core() -> Vec<Resource> {
         namespaces
             .short(&["ns"])
             .parts(NAMESPACE_PARTS)
-            .fields(const { &[field("status.phase", "/status/phase", ""), field("name", "/metadata/name", "")] })
+            .fields(const { &[field("status.phase", "/status/phase", "")] })
             .answers_object(),
         cluster("Node", "nodes")
             .short(&["no"])

@@ -36,8 +36,21 @@ const AVAILABLE: &[&str] = &[
 impl Form {
     const JSON: Self = Self { view: View::Full, yaml: false };
 
-    /// The best form that `accept` allows. Clients that list protobuf first get the JSON they list after it.
+    /// The best form that `accept` allows for what has an API version. Clients that list protobuf first get the JSON they list after it.
     pub(super) fn negotiate(accept: &str) -> Result<Self, Status> {
+        // The router in front of the handlers knows no ranges but the one of everything.
+        let is_routed = |range: &str| {
+            let kind = range.split(';').next().unwrap_or_default().trim();
+            kind == "*/*" || AVAILABLE[..3].contains(&kind)
+        };
+        if !accept.trim().is_empty() && !accept.split(',').any(is_routed) {
+            return Err(Status::not_acceptable(AVAILABLE));
+        }
+        Self::negotiate_unversioned(accept)
+    }
+
+    /// The same for the lists of groups and versions.
+    pub(super) fn negotiate_unversioned(accept: &str) -> Result<Self, Status> {
         if accept.trim().is_empty() {
             return Ok(Self::JSON);
         }
@@ -100,10 +113,13 @@ mod tests {
             ("application/json;q=0.1,application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1", Some(View::Metadata)),
             ("text/csv", None),
             ("text/html, */*;q=0.1", Some(View::Full)),
+            ("text/html, application/*", None),
+            ("application/*, application/json;q=0.1", Some(View::Full)),
         ];
         for (accept, expected) in cases {
             assert_eq!(Form::negotiate(accept).ok().map(|form| form.view), expected, "{accept}");
         }
         assert_eq!(Form::negotiate("text/csv").unwrap_err().code, 406);
+        assert!(Form::negotiate_unversioned("application/*").is_ok());
     }
 }

@@ -9,11 +9,17 @@ use std::sync::{Mutex, MutexGuard};
 
 /// Where addresses come from, as refusals name it.
 pub(super) const ADDRESS_RANGE: &str = "10.96.0.0/16";
+/// The first address of the range, which no service gets but in a dry run.
+const NETWORK: Ipv4Addr = Ipv4Addr::new(10, 96, 0, 0);
+/// The last one, which no service gets.
+const BROADCAST: Ipv4Addr = Ipv4Addr::new(10, 96, 255, 255);
 const ADDRESSES: RangeInclusive<u32> = u32::from_be_bytes([10, 96, 0, 1])..=u32::from_be_bytes([10, 96, 255, 254]);
 /// The first address is the API server's own.
 const FIRST_ADDRESS: u32 = *ADDRESSES.start() + 1;
 /// Where node ports come from.
 pub(super) const PORTS: RangeInclusive<u32> = 30_000..=32_767;
+/// The ports that upstream makes up in a dry run come after it.
+const NO_PORT: u32 = 32_768;
 
 /// What services hold. Numbers are handed out in order, starting over at the end: one that was freed rests as long as there are others.
 #[derive(Debug)]
@@ -37,6 +43,8 @@ pub(super) struct Holdings {
 /// Why a number cannot be had.
 #[derive(Debug, PartialEq)]
 pub(super) enum Unavailable {
+    /// Of another network.
+    Elsewhere,
     OutOfRange,
     Held,
 }
@@ -65,8 +73,8 @@ impl Addresses {
     }
 
     /// Nothing is reserved yet.
-    pub(super) fn reserve(&self) -> Reservation<'_> {
-        Reservation { of: self, holdings: Holdings::default() }
+    pub(super) fn reserve(&self, dry_run: bool) -> Reservation<'_> {
+        Reservation { of: self, holdings: Holdings::default(), guess: dry_run.then_some(NO_PORT) }
     }
 
     /// A service that held `old` now holds `new`.
@@ -102,11 +110,16 @@ impl Pools {
 pub(super) struct Reservation<'a> {
     of: &'a Addresses,
     holdings: Holdings,
+    /// In a dry run, which takes nothing that is free, the port that was last made up.
+    guess: Option<u32>,
 }
 
 impl Reservation<'_> {
     /// The next address that is free.
     pub(super) fn next_address(&mut self) -> Result<Ipv4Addr, Full> {
+        if self.guess.is_some() {
+            return Ok(NETWORK);
+        }
         let address = Ipv4Addr::from(self.of.lock().addresses.take()?);
         self.holdings.addresses.push(address);
         Ok(address)
@@ -114,6 +127,9 @@ impl Reservation<'_> {
 
     /// This address and no other.
     pub(super) fn address(&mut self, address: Ipv4Addr) -> Result<(), Unavailable> {
+        if !(NETWORK..=BROADCAST).contains(&address) {
+            return Err(Unavailable::Elsewhere);
+        }
         self.of.lock().addresses.claim(u32::from(address))?;
         self.holdings.addresses.push(address);
         Ok(())
@@ -121,6 +137,10 @@ impl Reservation<'_> {
 
     /// The next port that is free.
     pub(super) fn next_port(&mut self) -> Result<u32, Full> {
+        if let Some(last) = &mut self.guess {
+            *last += 1;
+            return Ok(*last);
+        }
         let port = self.of.lock().ports.take()?;
         self.holdings.ports.push(port);
         Ok(port)
@@ -221,18 +241,29 @@ mod tests {
     fn a_reservation_lapses_unless_a_service_was_stored_with_it() {
         let addresses = Addresses::default();
         let wanted = Ipv4Addr::new(10, 96, 0, 9);
-        let mut reservation = addresses.reserve();
+        let mut reservation = addresses.reserve(false);
         assert_eq!((reservation.address(wanted), reservation.port(30_001), reservation.port(30_001)), (Ok(()), Ok(()), Ok(())));
-        assert_eq!(addresses.reserve().address(wanted), Err(Unavailable::Held));
+        assert_eq!(addresses.reserve(false).address(wanted), Err(Unavailable::Held));
         drop(reservation);
 
-        let mut reservation = addresses.reserve();
+        let mut reservation = addresses.reserve(false);
         assert_eq!(reservation.address(wanted), Ok(()));
         let holdings = Holdings { addresses: vec![wanted], ports: Vec::new() };
         addresses.change(&Holdings::default(), &holdings);
         drop(reservation);
-        assert_eq!(addresses.reserve().address(wanted), Err(Unavailable::Held));
+        assert_eq!(addresses.reserve(false).address(wanted), Err(Unavailable::Held));
         addresses.change(&holdings, &Holdings::default());
-        assert_eq!(addresses.reserve().address(wanted), Ok(()));
+        assert_eq!(addresses.reserve(false).address(wanted), Ok(()));
+    }
+
+    #[test]
+    fn a_dry_run_takes_nothing() {
+        let addresses = Addresses::default();
+        let mut tried = addresses.reserve(true);
+        assert_eq!((tried.next_address(), tried.next_port(), tried.next_port()), (Ok(NETWORK), Ok(32_769), Ok(32_770)));
+        drop(tried);
+        let first = (Ok(Ipv4Addr::from(FIRST_ADDRESS)), Ok(*PORTS.start()));
+        let mut reservation = addresses.reserve(false);
+        assert_eq!((reservation.next_address(), reservation.next_port()), first);
     }
 }

@@ -59,7 +59,7 @@ impl Server {
             let name = metadata::text(&candidate, "name").to_owned();
             self.admit_creation(target, &name)?;
             let shown = if generated { &prefix } else { &name };
-            let _reserved = self.prepare(target, shown, &mut candidate, tracking)?;
+            let _reserved = self.prepare(target, shown, &mut candidate, dry_run, tracking)?;
             let key = target.key_of(&name);
             let taken = target.entry.store.get(&key);
             if taken.is_none() {
@@ -116,6 +116,7 @@ impl Server {
         target: &Target,
         name: &str,
         object: &mut Value,
+        dry_run: bool,
         tracking: Tracking<'_>,
     ) -> Result<Option<Reservation<'_>>, Status> {
         let resource = target.resource();
@@ -136,7 +137,7 @@ impl Server {
             admitted = self.admit(target, name, object);
         });
         admitted?;
-        let reserved = resource.is("Service").then(|| self.reserve(object, None)).transpose()?;
+        let reserved = resource.is("Service").then(|| self.reserve(object, None, dry_run)).transpose()?;
         let errors = resource.errors(object);
         if !errors.is_empty() {
             return Err(Status::invalid(resource.named_kind(), metadata::text(object, "name"), &errors));

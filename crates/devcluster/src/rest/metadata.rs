@@ -7,7 +7,7 @@ use crate::fielderror::{FieldError, Problem};
 use crate::kinds::{Generation, Resource};
 
 /// Kept from the stored object on every update, whatever the client sent.
-const KEPT: &[&str] = &["creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink"];
+const KEPT: &[&str] = &["creationTimestamp", "generation", "selfLink"];
 
 /// `metadata` of an object; [`super::decode`] made sure that it is there.
 pub(super) fn of(object: &mut Value) -> &mut Map<String, Value> {
@@ -50,11 +50,16 @@ pub(super) fn carry_over(new: &mut Value, old: &Value) {
             None => metadata.remove(*field),
         };
     }
-    for field in ["name", "namespace", "uid"] {
-        if !metadata.contains_key(field)
-            && let Some(value) = before.get(field)
-        {
-            metadata.insert(field.to_owned(), value.clone());
+    // A deletion that has begun cannot be taken back; validation refuses one that is written by hand.
+    if let Some(since) = before.get("deletionTimestamp") {
+        metadata.insert("deletionTimestamp".to_owned(), since.clone());
+    }
+    for field in ["name", "namespace", "uid", "deletionGracePeriodSeconds"] {
+        if metadata.get(field).is_none_or(Value::is_null) {
+            match before.get(field) {
+                Some(value) => metadata.insert(field.to_owned(), value.clone()),
+                None => metadata.remove(field),
+            };
         }
     }
 }

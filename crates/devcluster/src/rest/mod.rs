@@ -434,7 +434,12 @@ impl Server {
             }
             Route::OpenApi(path) => self.openapi(path, parts, query),
             _ => {
-                let form = Form::negotiate(header(parts, &ACCEPT))?;
+                let accept = header(parts, &ACCEPT);
+                // Those two have handlers of their own.
+                let form = match route {
+                    Route::Groups | Route::Group(_) => Form::negotiate_unversioned(accept),
+                    _ => Form::negotiate(accept),
+                }?;
                 let aggregated = form.view == View::Discovery;
                 let document = self.discovery(route, aggregated)?.to_string();
                 let tag = format!("\"{:X}\"", fingerprint(document.as_bytes()));

@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use serde_json::{Map, Value, json};
 
-use super::address::{ADDRESS_RANGE, Addresses, Full, Holdings, PORTS, Reservation, Unavailable};
+use super::address::{ADDRESS_RANGE, Full, Holdings, PORTS, Reservation, Unavailable};
 use super::{Server, metadata};
 use crate::fielderror::{FieldError, Problem};
 use crate::kinds::Resource;
@@ -16,12 +16,12 @@ use crate::store::Object;
 
 impl Server {
     /// Completes a service with what it gets of the cluster's addresses and ports, which are reserved until the answer is dropped.
-    pub(super) fn reserve(&self, object: &mut Value, old: Option<&Value>) -> Result<Reservation<'_>, Status> {
+    pub(super) fn reserve(&self, object: &mut Value, old: Option<&Value>, dry_run: bool) -> Result<Reservation<'_>, Status> {
         if let Some(old) = old {
             keep(object, old);
         }
         let name = metadata::text(object, "name").to_owned();
-        let reserved = reserve(&self.addresses, object, old);
+        let reserved = reserve(self.addresses.reserve(dry_run), object, old);
         if let Some(old) = old {
             drop_what_the_type_has_not(object, old);
         }
@@ -167,9 +167,8 @@ enum Refusal {
     Full(String),
 }
 
-fn reserve<'a>(addresses: &'a Addresses, service: &mut Value, old: Option<&Value>) -> Result<Reservation<'a>, Refusal> {
+fn reserve<'a>(mut reservation: Reservation<'a>, service: &mut Value, old: Option<&Value>) -> Result<Reservation<'a>, Refusal> {
     let held = old.map_or_else(Holdings::default, |old| Holdings::of_spec(&old["spec"]));
-    let mut reservation = addresses.reserve();
     let (wants_address, wants_ports) = (has_address(&service["spec"]), has_node_ports(&service["spec"]));
     let wants_health_port = has_health_port(&service["spec"]);
     // A balancer may do without ports on the nodes; those that are named count all the same.
@@ -219,6 +218,7 @@ fn reserve_address(reservation: &mut Reservation<'_>, spec: &mut Map<String, Val
 fn refused_address(field: &str, wanted: Ipv4Addr, why: &Unavailable) -> Refusal {
     let why = match why {
         Unavailable::Held => "provided IP is already allocated".to_owned(),
+        Unavailable::Elsewhere => "the provided network does not match the current range".to_owned(),
         Unavailable::OutOfRange => {
             format!("the provided IP ({wanted}) is not in the valid range. The range of valid IPs is {ADDRESS_RANGE}")
         }
@@ -241,7 +241,7 @@ fn reserve_ports(
             reservation.port(wanted).map_err(|why| {
                 let why = match why {
                     Unavailable::Held => "provided port is already allocated".to_owned(),
-                    Unavailable::OutOfRange => {
+                    Unavailable::Elsewhere | Unavailable::OutOfRange => {
                         let (first, last) = (PORTS.start(), PORTS.end());
                         format!("provided port is not in the valid range. The range of valid ports is {first}-{last}")
                     }
@@ -281,6 +281,7 @@ fn no_port_left() -> Refusal {
 
 #[cfg(test)]
 mod tests {
+    use super::super::address::Addresses;
     use super::*;
 
     fn service(spec: Value) -> Value {
@@ -291,12 +292,12 @@ mod tests {
     fn updated(old: &Value, new: Value) -> Value {
         let addresses = Addresses::default();
         let mut old = service(old.clone());
-        let reserved = reserve(&addresses, &mut old, None).ok().expect("an empty cluster has room");
+        let reserved = reserve(addresses.reserve(false), &mut old, None).ok().expect("an empty cluster has room");
         addresses.change(&Holdings::default(), &Holdings::of_spec(&old["spec"]));
         drop(reserved);
         let mut new = service(new);
         keep(&mut new, &old);
-        let _reserved = reserve(&addresses, &mut new, Some(&old)).ok().expect("there is room for one more");
+        let _reserved = reserve(addresses.reserve(false), &mut new, Some(&old)).ok().expect("there is room for one more");
         drop_what_the_type_has_not(&mut new, &old);
         new["spec"].take()
     }
@@ -358,7 +359,7 @@ mod tests {
         let addresses = Addresses::default();
         let dns = json!([{"port": 53, "protocol": "UDP"}, {"port": 53, "protocol": "TCP"}, {"port": 80}]);
         let mut service = service(json!({"type": "NodePort", "ports": dns}));
-        let _reserved = reserve(&addresses, &mut service, None).ok().unwrap();
+        let _reserved = reserve(addresses.reserve(false), &mut service, None).ok().unwrap();
         assert_eq!(node_ports(&service["spec"]).collect::<Vec<_>>(), [30000, 30000, 30001]);
         assert_eq!(Holdings::of_spec(&service["spec"]).ports, [30000, 30001]);
     }
@@ -369,7 +370,7 @@ mod tests {
         let spec = json!({"type": "LoadBalancer", "externalTrafficPolicy": "Local", "allocateLoadBalancerNodePorts": false,
             "ports": [{"port": 80}]});
         let mut service = service(spec);
-        let _reserved = reserve(&addresses, &mut service, None).ok().unwrap();
+        let _reserved = reserve(addresses.reserve(false), &mut service, None).ok().unwrap();
         assert_eq!(Holdings::of_spec(&service["spec"]).ports, [30000]);
         assert!(service["spec"]["ports"][0].get("nodePort").is_none());
     }

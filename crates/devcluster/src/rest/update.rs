@@ -156,7 +156,7 @@ impl Server {
             resource.complete_change(&mut new, old);
         }
         let is_service = part.is_none() && resource.is("Service");
-        let _reserved = is_service.then(|| self.reserve(&mut new, Some(old))).transpose()?;
+        let _reserved = is_service.then(|| self.reserve(&mut new, Some(old), writing.dry_run)).transpose()?;
         let mut errors = resource.update_errors(part, &new, old);
         if let Some(error) = metadata::new_finalizers_while_deleting(&new, old)
             && !errors.contains(&error)
@@ -255,6 +255,9 @@ fn isolate(resource: &Resource, part: Option<&str>, new: &mut Value, old: &Value
             keep_all_but(new, old, &["metadata", "status"]);
             if let Some(field) = kept_with_status(resource) {
                 keep_metadata(new, old, field);
+            }
+            if resource.is("Pod") {
+                keep_metadata(new, old, "deletionTimestamp");
             }
         }
         Some("finalize") => keep(new, old, "status"),

@@ -120,7 +120,7 @@ pub(super) fn finalizers(field: &str, finalizers: &[Value], with_domain: bool, e
     }
     let has = |wanted: &str| finalizers.iter().any(|finalizer| finalizer == wanted);
     if has("orphan") && has("foregroundDeletion") {
-        errors.invalid(field, finalizers.to_vec(), "finalizers orphan and foregroundDeletion cannot be both set");
+        errors.invalid(field, finalizers.to_vec(), "finalizer orphan and foregroundDeletion cannot be both set");
     }
 }
 

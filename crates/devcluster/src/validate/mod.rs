@@ -144,7 +144,7 @@ fn status_update(kind: &str, new: &Value, old: &Value, errors: &mut Errors) {
     match kind {
         "Deployment" => replicas::deployment_status(new, old, errors),
         "ReplicaSet" | "ReplicationController" => replicas::replica_set_status(new, errors),
-        "Pod" => pod_update::pod_status(new, errors),
+        "Pod" => pod_update::pod_status(new, old, errors),
         _ => {}
     }
 }

@@ -8,6 +8,10 @@ use super::errors::{Errors, at, list, text};
 use super::{formats, meta};
 use crate::schema::quantity::Quantity;
 
+/// For how long projected tokens of accounts may be valid.
+const MIN_TOKEN_SECONDS: i64 = 600;
+const MAX_TOKEN_SECONDS: i64 = 1 << 32;
+
 const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
 /// A pod template at `field`.
@@ -21,6 +25,7 @@ pub(super) fn template(field: &str, template: &Value, errors: &mut Errors) {
 /// A pod spec at `field`.
 pub(super) fn spec(field: &str, spec: &Value, errors: &mut Errors) {
     let volumes = volumes(&format!("{field}.volumes"), list(spec, "volumes"), errors);
+    check_account_tokens(&format!("{field}.volumes"), list(spec, "volumes"), errors);
     let regular = format!("{field}.containers");
     if list(spec, "containers").is_empty() {
         errors.required(&regular, "");
@@ -91,6 +96,39 @@ pub(super) fn active_deadline(field: &str, deadline: &Value, errors: &mut Errors
 }
 
 /// Checks the volumes; their names.
+/// The projected tokens of accounts among `volumes`, with the indexes of volume and source.
+pub(super) fn account_tokens(volumes: &[Value]) -> impl Iterator<Item = (usize, usize, &Value)> {
+    volumes
+        .iter()
+        .enumerate()
+        .flat_map(|(volume, of)| {
+            let sources = list(of, "projected.sources").iter().enumerate();
+            sources.map(move |(source, of)| (volume, source, at(of, "serviceAccountToken")))
+        })
+        .filter(|(.., token)| !token.is_null())
+}
+
+/// Where and for how long projected tokens are to be.
+fn check_account_tokens(field: &str, volumes: &[Value], errors: &mut Errors) {
+    for (volume, source, token) in account_tokens(volumes) {
+        let seconds = at(token, "expirationSeconds").as_i64().unwrap_or(MIN_TOKEN_SECONDS);
+        let expiration = format!("{field}[{volume}].projected.sources[{source}].serviceAccountToken.expirationSeconds");
+        if seconds < MIN_TOKEN_SECONDS {
+            errors.invalid(expiration, seconds, "may not specify a duration less than 10 minutes");
+        } else if seconds > MAX_TOKEN_SECONDS {
+            errors.invalid(expiration, seconds, "may not specify a duration larger than 2^32 seconds");
+        }
+        let (field, path) = (format!("{field}[{volume}].projected.path"), text(token, "path"));
+        if path.is_empty() {
+            errors.required(field, "");
+        } else if path.starts_with('/') {
+            errors.invalid(field, path, "must be a relative path");
+        } else if path.split('/').any(|part| part == "..") {
+            errors.invalid(field, path, "must not contain '..'");
+        }
+    }
+}
+
 fn volumes<'a>(field: &str, volumes: &'a [Value], errors: &mut Errors) -> HashSet<&'a str> {
     let mut names = HashSet::new();
     for (index, volume) in volumes.iter().enumerate() {

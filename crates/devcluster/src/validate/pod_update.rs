@@ -115,7 +115,12 @@ fn difference(old: &Value, new: &Value) -> String {
     changed.map(|name| format!("- {name:?}: {}\n+ {name:?}: {}\n", at(old, name), at(new, name))).collect()
 }
 
-pub(super) fn pod_status(new: &Value, errors: &mut Errors) {
+pub(super) fn pod_status(new: &Value, old: &Value, errors: &mut Errors) {
+    const NOMINATED: &str = "status.nominatedNodeName";
+    let nominated = text(new, NOMINATED);
+    if !nominated.is_empty() && nominated != text(old, NOMINATED) && !text(old, "spec.nodeName").is_empty() {
+        errors.forbidden(NOMINATED, "may not be set on pods that are already bound to a node");
+    }
     for (list_name, field) in [("podIPs", "status.podIPs"), ("hostIPs", "status.hostIPs")] {
         for (index, entry) in list(at(new, "status"), list_name).iter().enumerate() {
             let ip = text(entry, "ip");

@@ -243,7 +243,11 @@ async fn addresses_of_services_are_given_once() {
         ),
         (
             json!({"clusterIP": "10.0.0.4", "ports": [{"port": 80}]}),
-            "the provided IP (10.0.0.4) is not in the valid range. The range of valid IPs is 10.96.0.0/16",
+            "failed to allocate IP 10.0.0.4: the provided network does not match the current range",
+        ),
+        (
+            json!({"clusterIP": "10.96.0.0", "ports": [{"port": 80}]}),
+            "the provided IP (10.96.0.0) is not in the valid range. The range of valid IPs is 10.96.0.0/16",
         ),
         (json!({"clusterIP": "ten", "ports": [{"port": 80}]}), "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"),
     ];

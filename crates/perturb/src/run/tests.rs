@@ -33,7 +33,7 @@ const BASE: Descriptor = Descriptor {
     summary: "",
     identity: "test",
     rules: &[],
-    watches: |_| {},
+    reads: &[],
     init: |context| build(context, |_| Box::pin(std::future::ready(()))),
 };
 

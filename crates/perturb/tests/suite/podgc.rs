@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use steersman_controllers::podgc::{self, PodGcConfig};
+use steersman_controllers::podgc;
 use steersman_controllers::replicaset;
 use steersman_perturb::rules;
 use steersman_perturb::{Scenario, Step};
@@ -44,7 +44,7 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
 }
 
 fn with_threshold(context: ControllerContext) -> ControllerContext {
-    context.with_config(PodGcConfig { terminated_pod_gc_threshold: 3 })
+    context.with_flag("terminated-pod-gc-threshold", "3")
 }
 
 fn node(name: &str) -> Step {

@@ -170,6 +170,11 @@ impl Exchange {
         Self::new(self.base.clone(), settings, self.metrics.clone())
     }
 
+    /// The same with another time for one attempt, and a throttle of its own.
+    pub(super) fn with_timeout(&self, timeout: Duration) -> Self {
+        Self::new(self.base.clone(), ClientSettings { timeout, ..self.settings.clone() }, self.metrics.clone())
+    }
+
     /// Sends an ordinary request, as often as its failures allow.
     pub(super) async fn send(&self, call: Call<'_>, gate: Option<&dyn WriteGate>) -> Result<Bytes, ApiError> {
         match gate {

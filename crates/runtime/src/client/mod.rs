@@ -191,6 +191,13 @@ impl ApiClient {
         Self { exchange: Arc::new(self.exchange.rethrottled(qps_factor, burst_factor)), ..self.clone() }
     }
 
+    /// The same client with a throttle of its own, waiting for every answer as long as the server works on it. Servers end requests
+    /// themselves (`--request-timeout`, a minute unless set), and connections that have died are noticed.
+    #[must_use]
+    pub fn without_timeout(&self) -> Self {
+        Self { exchange: Arc::new(self.exchange.with_timeout(Duration::MAX)), ..self.clone() }
+    }
+
     /// GET one object, from the latest state.
     pub async fn get(&self, target: Target<'_>) -> Result<Bytes, ApiError> {
         self.send(self.on(Method::GET, target)).await

@@ -20,7 +20,7 @@ pub use deployment::{Deployment, DeploymentSpec, DeploymentStatus, IntOrPercent,
 pub use meta::{Annotations, CollectorFinalizers, Meta, OwnerReference, Owners, Uid};
 pub use metadata::ObjectMetadata;
 pub use namespace::Namespace;
-pub use node::{Node, Taint};
+pub use node::{Node, TTL_ANNOTATION, Taint};
 pub use pod::{Phase, Pod, PodCondition, Readiness};
 pub use replica_set::{ReplicaSet, ReplicaSetSpec, ReplicaSetStatus};
 pub use replication_controller::ReplicationController;

@@ -1,4 +1,4 @@
-//! Nodes, as pod garbage collection reads them.
+//! Nodes, as controllers read them.
 
 use serde::Deserialize;
 
@@ -17,7 +17,12 @@ pub struct Node {
     pub ready: bool,
     /// Taints.
     pub taints: Vec<Taint>,
+    /// The value of [`TTL_ANNOTATION`]; `None` when it is missing or no number.
+    pub ttl: Option<i64>,
 }
+
+/// Seconds for which the kubelet of the node may cache Secrets and ConfigMaps.
+pub const TTL_ANNOTATION: &str = "node.alpha.kubernetes.io/ttl";
 
 /// One taint of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -79,6 +84,7 @@ impl Object for Node {
         Ok(Self {
             ready: ready.is_some_and(|c| c.status.as_deref() == Some("True")),
             taints: spec.taints.iter().map(taint).collect(),
+            ttl: metadata.annotations.get(TTL_ANNOTATION).and_then(|seconds| seconds.parse().ok()),
             meta: metadata.into_meta("Node")?,
         })
     }

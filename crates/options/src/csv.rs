@@ -1,7 +1,7 @@
 //! One line of comma-separated values, read and written as Go's `encoding/csv` does.
 
 /// Splits `line`; the message of an error is Go's.
-pub(super) fn split(line: &str) -> Result<Vec<String>, String> {
+pub(crate) fn split(line: &str) -> Result<Vec<String>, String> {
     if line.is_empty() {
         return Ok(Vec::new());
     }
@@ -53,7 +53,7 @@ fn unquote(text: &str) -> Result<(String, usize), usize> {
 }
 
 /// Joins `fields`, quoting those that need it.
-pub(super) fn join(fields: &[String]) -> String {
+pub(crate) fn join(fields: &[String]) -> String {
     let quote = |field: &String| {
         let needed = field.contains([',', '"', '\n', '\r']) || field.starts_with([' ', '\t']) || field == r"\.";
         if needed { format!("\"{}\"", field.replace('"', "\"\"")) } else { field.clone() }

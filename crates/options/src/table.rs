@@ -1,11 +1,11 @@
 //! Every flag of kube-controller-manager 1.36, and the few of our own: names, types, defaults, sections.
 
-use super::Effect::{Inert, Live, Moot, Of};
-use super::Kind::{
+use crate::Effect::{Inert, Live, Moot, Of};
+use crate::Kind::{
     Bool, CertKeys, Duration, Float, Float32, Gates, Int, Int32, Int32Slice, Ip, Level, Quantity, String, StringMap, Strings,
     Version, Vmodule,
 };
-use super::{Effect, Flag, Kind};
+use crate::{Effect, Flag, Kind};
 
 const fn flag(name: &'static str, kind: Kind, default: &'static str, effect: Effect, help: &'static str) -> Flag {
     Flag { name, kind, default, effect, help }
@@ -14,7 +14,7 @@ const fn flag(name: &'static str, kind: Kind, default: &'static str, effect: Eff
 /// Sections in the order of the help output. The section without a title holds flags that help does not show.
 // One line per flag keeps this readable as a table.
 #[rustfmt::skip]
-pub(super) const SECTIONS: &[(&str, &[Flag])] = &[
+pub const SECTIONS: &[(&str, &[Flag])] = &[
     ("Debugging", &[
         flag("contention-profiling", Bool, "false", Moot, "sample blocking and mutex waits; together with --profiling"),
         flag("profiling", Bool, "true", Live, "serve /debug/flags/ (there is nothing at /debug/pprof/ here)"),

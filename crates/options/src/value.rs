@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
 
-use super::{Kind, csv};
 use crate::duration::GoDuration;
+use crate::{Kind, csv};
 
 /// A flag's value.
 #[derive(Debug, Clone, PartialEq)]
@@ -34,7 +34,7 @@ pub enum Value {
 
 impl Value {
     /// Reads `text` as `kind`; an error is Go's reason.
-    pub(super) fn parse(kind: Kind, text: &str) -> Result<Self, String> {
+    pub fn parse(kind: Kind, text: &str) -> Result<Self, String> {
         match kind {
             Kind::Bool => bool(text).map(Self::Bool),
             Kind::Duration => text.parse().map(Self::Duration).map_err(|e: crate::duration::ParseDurationError| e.to_string()),
@@ -52,14 +52,6 @@ impl Value {
             Kind::Quantity => quantity(text).map(Self::Text),
             Kind::Vmodule => vmodule(text).map(Self::Text),
             Kind::Gates => Ok(Self::Gates(parts(text).map(str::to_owned).collect())),
-        }
-    }
-
-    /// The value as one would type it.
-    pub(super) fn argument(&self) -> String {
-        match self {
-            Self::List(items) => csv::join(items),
-            other => other.to_string(),
         }
     }
 }
@@ -93,7 +85,7 @@ fn parts(text: &str) -> impl Iterator<Item = &str> {
     text.split(',').map(str::trim).filter(|part| !part.is_empty())
 }
 
-pub(crate) fn bool(text: &str) -> Result<bool, String> {
+pub fn bool(text: &str) -> Result<bool, String> {
     match text {
         "1" | "t" | "T" | "TRUE" | "true" | "True" => Ok(true),
         "0" | "f" | "F" | "FALSE" | "false" | "False" => Ok(false),

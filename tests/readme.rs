@@ -1,11 +1,11 @@
-//! What the README says of the code is what the code says of itself.
+//! README.md and docs/ agree with the code, and their links lead to files and headings.
 
 use std::fmt::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The table of controllers between its two marks, made from the registry.
 fn controllers_table() -> String {
-    let mut table = "| controller | alias | what it does |\n|---|---|---|\n".to_owned();
+    let mut table = "| controller | alias | purpose |\n|---|---|---|\n".to_owned();
     for controller in steersman_controllers::ALL {
         let aliases: Vec<String> = controller.aliases.iter().map(|alias| format!("`{alias}`")).collect();
         writeln!(table, "| `{}` | {} | {} |", controller.name, aliases.join(", "), controller.summary).unwrap();
@@ -38,4 +38,65 @@ fn the_tests_shown_in_the_guide_are_those_of_the_example() {
     for block in shown {
         assert!(tests.contains(block), "examples/website/tests/website.rs has no\n{block}");
     }
+}
+
+/// The Markdown files below `folder`.
+fn pages_in(folder: &Path) -> Vec<PathBuf> {
+    let mut pages = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            pages.extend(pages_in(&path));
+        } else if path.extension().is_some_and(|extension| extension == "md") {
+            pages.push(path);
+        }
+    }
+    pages
+}
+
+/// The lines of a page that are no code.
+fn prose(page: &str) -> Vec<&str> {
+    let mut fenced = false;
+    let is_prose = |line: &&str| {
+        let is_fence = line.trim_start().starts_with("```");
+        fenced ^= is_fence;
+        !fenced && !is_fence && !line.starts_with("    ")
+    };
+    page.lines().filter(is_prose).collect()
+}
+
+/// The targets of links and pictures, `[text](target)`.
+fn targets<'a>(prose: &[&'a str]) -> Vec<&'a str> {
+    prose.iter().flat_map(|line| line.split("](").skip(1)).filter_map(|rest| Some(rest.split_once(')')?.0)).collect()
+}
+
+/// The name by which GitHub links to a heading.
+fn anchor(heading: &str) -> String {
+    let kept = heading.trim().to_lowercase();
+    kept.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c)).map(|c| if c == ' ' { '-' } else { c }).collect()
+}
+
+fn has_heading(page: &Path, name: &str) -> bool {
+    let text = std::fs::read_to_string(page).unwrap();
+    prose(&text).iter().filter(|line| line.starts_with('#')).any(|line| anchor(line.trim_start_matches('#')) == name)
+}
+
+#[test]
+fn relative_links_of_pages_lead_to_files_and_headings() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut pages =
+        ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "charts/steersman/README.md"].map(|page| root.join(page)).to_vec();
+    pages.extend(pages_in(&root.join("docs")));
+    let mut broken = Vec::new();
+    for page in &pages {
+        let text = std::fs::read_to_string(page).unwrap();
+        for link in targets(&prose(&text)).into_iter().filter(|link| !link.contains("://")) {
+            let (file, heading) = link.split_once('#').map_or((link, None), |(file, heading)| (file, Some(heading)));
+            let target = if file.is_empty() { page.clone() } else { page.parent().unwrap().join(file) };
+            if !target.exists() || heading.is_some_and(|heading| !has_heading(&target, heading)) {
+                broken.push(format!("{}: {link}", page.strip_prefix(root).unwrap().display()));
+            }
+        }
+    }
+    assert_eq!(broken, [""; 0]);
 }

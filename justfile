@@ -1,0 +1,49 @@
+# Common commands. CI runs .ci/run, which calls the same scripts.
+
+# Arguments with spaces reach the scripts as they are.
+set positional-arguments
+
+# Lists the recipes.
+default:
+    @{{ just_executable() }} --list
+
+# Type-checks all crates, with and without the development cluster.
+check:
+    cargo check --workspace --all-targets
+    cargo check --package steersman --no-default-features
+
+# Runs all tests; arguments go to cargo test.
+test *arguments:
+    scripts/test.sh "$@"
+
+# Checks format and lints.
+lint:
+    cargo fmt --all --check
+    cargo clippy --workspace --all-targets -- --deny warnings
+
+# Starts an API server, simulated nodes and the manager in one process.
+dev *arguments:
+    cargo run --release -- dev "$@"
+
+alias devcluster := dev
+
+# Renews the generated parts of the Helm chart.
+chart:
+    scripts/chart.sh
+
+# Builds the image's binary and starts it in an empty root: --quick, --twice.
+image *arguments:
+    scripts/image.sh "$@"
+
+# Fuzzes each parser: seconds per target, then names of targets.
+fuzz *arguments:
+    scripts/fuzz.sh "$@"
+
+# Lets random users act on a release build for ten minutes.
+soak *arguments:
+    cargo build --release
+    "${PYTHON:-.venv/bin/python}" scripts/soak.py "$@"
+
+# Runs everything that must hold on main.
+ci:
+    .ci/run

@@ -47,7 +47,7 @@ fn init(context: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
         Change::Updated { old, new } if old.restarts != new.restarts => keys.add(new.key()),
         Change::Updated { .. } | Change::Deleted { .. } => {}
     });
-    Ok(Keyed::new("restart-reporter-controller", queue, 1, Arc::new(RestartReporter { pods: informer.store() })))
+    Ok(Keyed::boxed("restart-reporter-controller", queue, 1, Arc::new(RestartReporter { pods: informer.store() })))
 }
 
 impl Syncer for RestartReporter {

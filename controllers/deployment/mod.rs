@@ -90,7 +90,7 @@ pub fn limits_of(deployment: &Deployment) -> (i32, i32) {
 fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     let syncer = build(ctx);
     let workers = ctx.options.workers("concurrent-deployment-syncs");
-    Ok(Keyed::new(NAME, syncer.queue.clone(), workers, syncer))
+    Ok(Keyed::boxed(NAME, syncer.queue.clone(), workers, syncer))
 }
 
 /// The controller, already listening.

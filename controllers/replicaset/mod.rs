@@ -103,5 +103,5 @@ pub(crate) fn build<O: PodOwner>(
         metrics,
         features: ctx.features.clone(),
     });
-    Ok(Keyed::new(controller, syncer.queue.clone(), workers, syncer))
+    Ok(Keyed::boxed(controller, syncer.queue.clone(), workers, syncer))
 }

@@ -60,7 +60,7 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
         }
     });
     let syncer = TtlController { nodes: nodes.store(), client: ctx.client(NAME), steps };
-    Ok(Keyed::new(NAME, queue, WORKERS, Arc::new(syncer)))
+    Ok(Keyed::boxed(NAME, queue, WORKERS, Arc::new(syncer)))
 }
 
 struct TtlController {

@@ -48,6 +48,7 @@ impl<O: Object> Inform<O> {
     const RULE: Rule = Rule::new(Self::GROUPS, Self::RESOURCES, Rule::INFORM);
 }
 
+#[allow(clippy::ptr_arg, reason = "the deref of a Cow is not const")]
 const fn text(name: &'static Cow<'static, str>) -> &'static str {
     match name {
         Cow::Borrowed(name) => name,

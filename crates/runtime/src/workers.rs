@@ -98,7 +98,7 @@ pub struct Keyed<K, S> {
 
 impl<K: Key, S: Syncer<K>> Keyed<K, S> {
     /// The controller called `controller`, with so many workers ([`run_workers`]).
-    pub fn new(controller: &'static str, queue: WorkQueue<K>, workers: usize, syncer: Arc<S>) -> Box<dyn Controller> {
+    pub fn boxed(controller: &'static str, queue: WorkQueue<K>, workers: usize, syncer: Arc<S>) -> Box<dyn Controller> {
         Box::new(Self { controller, queue, workers, syncer })
     }
 }

@@ -262,7 +262,7 @@ impl Exchange {
                     log(&call, Some(code), began);
                     let request = call.name();
                     let chunks = response.into_body().into_data_stream();
-                    let chunks = chunks.map_err(move |e| ApiError::Transport { request: request.clone(), source: e.into() });
+                    let chunks = chunks.map_err(move |e| ApiError::Transport { request: request.clone(), source: e });
                     return Ok(Lines::new(chunks).boxed());
                 }
                 Ok(response) => {

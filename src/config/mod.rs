@@ -412,9 +412,9 @@ mod tests {
             ("concurrent-job-syncs", "3"),
             ("v", "2"),
             ("vmodule", "a=1"),
-            ("feature-gates", "PodDeletionCost=false,ComponentFlagz=false"),
+            ("feature-gates", "ClientsPreferCBOR=true,ComponentFlagz=false"),
         ];
-        let named = ["--concurrent-job-syncs", "--vmodule", "--feature-gates=PodDeletionCost"];
+        let named = ["--concurrent-job-syncs", "--vmodule", "--feature-gates=ClientsPreferCBOR"];
         assert_eq!(config(&flags).unwrap().without_effect, named);
     }
 

@@ -329,16 +329,19 @@ impl Connections {
     /// Dials a connection and keeps it until it ends. Boxed, because an opened connection may lead to the next dial.
     fn run(self: Arc<Self>, id: u64) -> BoxFuture<'static, ()> {
         Box::pin(async move {
-            match self.open().await {
+            let dialing = Dialing(Some(self));
+            let opened = dialing.pool().open().await;
+            let pool = dialing.ended();
+            match opened {
                 Ok(connection) => {
-                    let _counted = self.metrics.connected();
-                    let pool = Arc::downgrade(&self);
-                    self.opened(id, connection.sender(), connection.limit());
+                    let _counted = pool.metrics.connected();
+                    let keeper = Keeper { id, pool: Arc::downgrade(&pool) };
+                    pool.opened(id, connection.sender(), connection.limit());
                     // From here on the pool may end before the connection does.
-                    drop(self);
-                    connection.drive(Keeper { id, pool }).await;
+                    drop(pool);
+                    connection.drive(keeper).await;
                 }
-                Err(error) => self.dial_failed(error),
+                Err(error) => pool.dial_failed(error),
             }
         })
     }
@@ -373,8 +376,10 @@ impl Connections {
             return;
         }
         tracing::warn!(%error, "another connection to the API server is needed");
+        // There is none when the process ends in the middle of a dial.
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         let pool = Arc::downgrade(self);
-        tokio::spawn(async move {
+        runtime.spawn(async move {
             sleep(REDIAL_PAUSE).await;
             if let Some(pool) = pool.upgrade() {
                 let mut state = pool.state();
@@ -427,6 +432,27 @@ impl Connections {
             at.map(|at| state.open.remove(at))
         };
         drop(retired);
+    }
+}
+
+/// A dial under way. One that panics has failed, too: those who wait for it must hear of that.
+struct Dialing(Option<Arc<Connections>>);
+
+impl Dialing {
+    fn pool(&self) -> &Connections {
+        self.0.as_ref().expect("taken at the end only")
+    }
+
+    fn ended(mut self) -> Arc<Connections> {
+        self.0.take().expect("taken here only")
+    }
+}
+
+impl Drop for Dialing {
+    fn drop(&mut self) {
+        if let Some(pool) = self.0.take() {
+            pool.dial_failed("the dial was not finished".into());
+        }
     }
 }
 

@@ -378,6 +378,17 @@ async fn a_dial_that_fails_says_where_and_why() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_dial_that_panics_is_a_dial_that_failed() {
+    let dial: Dial = Arc::new(|| Box::pin(async { panic!("on purpose") }));
+    let pings = Pings { interval: Duration::from_secs(15), timeout: Duration::from_secs(10) };
+    let pool = Pool::new("api.test", dial, pings, &PoolMetrics::new().unwrap());
+    for _ in 0..2 {
+        let error = send(&pool, Lane::Requests).await.err().unwrap();
+        assert_eq!(error.to_string(), "cannot connect to api.test: the dial was not finished");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_server_without_streams_is_given_up() {
     let server = Server::new(Mode::Answer, Some(0));
     let error = send(&server.pool(), Lane::Requests).await.err().unwrap().to_string();

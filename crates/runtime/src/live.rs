@@ -1,5 +1,6 @@
 //! What the API server itself says, for decisions that must not rest on a cache that may be behind.
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
@@ -77,16 +78,12 @@ fn label_query(selector: &Selector) -> String {
     format!("labelSelector={}", escaped(&selector.to_string()))
 }
 
+/// The characters a value of a query cannot hold as they are.
+const OUTSIDE_VALUES: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
+
 /// `text` as a value of a query.
-fn escaped(text: &str) -> String {
-    let mut value = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => value.push(char::from(byte)),
-            _ => value.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    value
+fn escaped(text: &str) -> PercentEncode<'_> {
+    utf8_percent_encode(text, OUTSIDE_VALUES)
 }
 
 /// Why a page of a list is missing.
@@ -174,6 +171,6 @@ mod tests {
 
     #[test]
     fn values_of_a_query_are_escaped() {
-        assert_eq!(escaped("a in (b,c), !d_-.~=é"), "a%20in%20%28b%2Cc%29%2C%20%21d_-.~%3D%C3%A9");
+        assert_eq!(escaped("a in (b,c), !d_-.~=é").to_string(), "a%20in%20%28b%2Cc%29%2C%20%21d_-.~%3D%C3%A9");
     }
 }

@@ -4,6 +4,7 @@
 use http::Method;
 
 use super::User;
+use crate::rest::percent_decode;
 use crate::status::{Qualified, Status};
 
 /// A verb and what it is applied to.
@@ -93,15 +94,14 @@ impl Attributes {
             (None, "DELETE") => "delete",
             _ => "",
         };
-        let decoded = |text: &str| crate::rest::percent_decode(text);
         Self::resource(
             verb,
             ResourceRequest {
                 group: group.to_owned(),
                 resource: resource.to_owned(),
                 subresource: subresource.to_owned(),
-                namespace: decoded(namespace),
-                name: decoded(name),
+                namespace: percent_decode(namespace),
+                name: percent_decode(name),
             },
         )
     }

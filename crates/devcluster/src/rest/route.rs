@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use http::Method;
+use percent_encoding::percent_decode_str;
 
 use crate::kinds::{Registered, Registry, Resource, Subresource};
 use crate::status::Status;
@@ -229,33 +230,14 @@ fn target<'a>(registry: &Registry, group: &str, version: &str, rest: &[&'a str])
     if (!namespaced && !namespace.is_empty()) || (namespaced && namespace.is_empty() && !name.is_empty()) {
         return None;
     }
-    let decode = |text: &str| percent_decode(text);
     let subresource = entry.resource.subresource(part);
     let unknown = if subresource.is_none() { part } else { "" };
-    Some((Target { namespace: decode(namespace), name: decode(name), subresource, legacy_watch, entry }, unknown))
+    Some((Target { namespace: percent_decode(namespace), name: percent_decode(name), subresource, legacy_watch, entry }, unknown))
 }
 
+/// `text` without its escapes; what is no escape stays.
 pub(crate) fn percent_decode(text: &str) -> String {
-    if !text.contains('%') {
-        return text.to_owned();
-    }
-    let bytes = text.as_bytes();
-    let mut plain = Vec::with_capacity(bytes.len());
-    let mut at = 0;
-    while at < bytes.len() {
-        let code = (bytes[at] == b'%').then(|| text.get(at + 1..at + 3)).flatten();
-        match code.and_then(|code| u8::from_str_radix(code, 16).ok()) {
-            Some(byte) => {
-                plain.push(byte);
-                at += 3;
-            }
-            None => {
-                plain.push(bytes[at]);
-                at += 1;
-            }
-        }
-    }
-    String::from_utf8_lossy(&plain).into_owned()
+    percent_decode_str(text).decode_utf8_lossy().into_owned()
 }
 
 #[cfg(test)]
@@ -283,6 +265,13 @@ mod tests {
             let part = target.subresource.map_or("", |sub| sub.name);
             let found = format!("{}|{}|{}|{part}", target.resource().plural, target.namespace, target.name);
             assert_eq!(found, expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn only_two_hexadecimal_digits_make_an_escape() {
+        for (text, expected) in [("a%2Fb%2f", "a/b/"), ("%+f%-1%1", "%+f%-1%1"), ("100%", "100%"), ("%ff", "\u{fffd}")] {
+            assert_eq!(percent_decode(text), expected, "{text}");
         }
     }
 

@@ -27,7 +27,6 @@ mod tests;
 mod token;
 mod transports;
 
-use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,6 +34,7 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use http::{HeaderValue, Method};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
 use serde::Serialize;
 use tokio::time::Instant;
 
@@ -74,27 +74,35 @@ impl Target<'_> {
         let mut path = self.resource.path(self.namespace);
         for segment in [self.name, self.subresource].into_iter().flatten() {
             path.push('/');
-            path.push_str(&escape(segment));
+            path.extend(escape(segment));
         }
         path
     }
 }
 
+/// The characters a path segment cannot hold as they are.
+const OUTSIDE_SEGMENTS: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~')
+    .remove(b':')
+    .remove(b'!')
+    .remove(b'$')
+    .remove(b'&')
+    .remove(b'\'')
+    .remove(b'(')
+    .remove(b')')
+    .remove(b'*')
+    .remove(b'+')
+    .remove(b',')
+    .remove(b';')
+    .remove(b'=')
+    .remove(b'@');
+
 /// `segment` as it may stand in a path. Names of most types need nothing; those of RBAC objects may hold anything but `/` and `%`.
-fn escape(segment: &str) -> Cow<'_, str> {
-    let is_plain = |b: &u8| b.is_ascii_alphanumeric() || b"-._~:!$&'()*+,;=@".contains(b);
-    if segment.bytes().all(|b| is_plain(&b)) {
-        return Cow::Borrowed(segment);
-    }
-    let mut escaped = String::with_capacity(segment.len() + 8);
-    for byte in segment.bytes() {
-        if is_plain(&byte) {
-            escaped.push(char::from(byte));
-        } else {
-            escaped.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    Cow::Owned(escaped)
+fn escape(segment: &str) -> PercentEncode<'_> {
+    utf8_percent_encode(segment, OUTSIDE_SEGMENTS)
 }
 
 /// How a patch is to be read.

@@ -151,7 +151,7 @@ fn names_are_escaped_only_where_a_path_needs_it() {
     // (name, expected)
     let cases = [("web", "web"), ("system:node", "system:node"), ("a b", "a%20b"), ("x?y#z", "x%3Fy%23z"), ("ü", "%C3%BC")];
     for (name, expected) in cases {
-        assert_eq!(escape(name), expected);
+        assert_eq!(escape(name).to_string(), expected);
     }
 }
 

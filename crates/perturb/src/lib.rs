@@ -8,6 +8,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod arguments;
 mod film;
 mod logs;
 mod manager;
@@ -25,4 +26,4 @@ pub use manager::Manager;
 pub use plan::{Plan, Point};
 pub use run::{Outcome, Recording, record, run};
 pub use scenario::{Churn, Rule, Scenario, Step};
-pub use suite::{Arguments, main};
+pub use suite::main;

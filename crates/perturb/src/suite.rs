@@ -3,113 +3,28 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt::Write as _;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use clap::Parser;
+
+use crate::arguments::Arguments;
 use crate::plan::Plan;
 use crate::run::{Outcome, Recording, record, run};
 use crate::scenario::Scenario;
 
-/// The top of the project, against which relative paths are read.
-const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
-
-const USAGE: &str = "\
-options: --plans N (per scenario) | --nightly | --all, --matching TEXT (in the names of plans), --threads N, --seed N (draws another sample), --write FILE (from the top of the project),
---replay SCENARIO PLAN [--times N], --scenarios
-any other argument selects the scenarios whose name contains it";
-
-/// Plans per scenario where nothing else is asked for: what continuous integration can wait for.
-const SAMPLE: usize = 11;
 /// Violations of one run that are shown.
 const SHOWN: usize = 5;
-/// Plans per scenario of a nightly run.
-const NIGHTLY: usize = 160;
-
-/// What was asked for.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Arguments {
-    plans: usize,
-    matching: String,
-    threads: usize,
-    seed: u64,
-    write: Option<PathBuf>,
-    replay: Option<(String, String)>,
-    times: usize,
-    list: bool,
-    only: Vec<String>,
-}
-
-impl Arguments {
-    /// Reads the command line. Options of Rust's own test harness are passed over, as `cargo test` gives them to every test program.
-    ///
-    /// # Errors
-    /// What is missing or no number, with the usage.
-    pub fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Self, String> {
-        let mut parsed = Self {
-            plans: SAMPLE,
-            matching: String::new(),
-            threads: 2,
-            seed: 0,
-            write: None,
-            replay: None,
-            times: 1,
-            list: false,
-            only: Vec::new(),
-        };
-        let missing = |of: &str| format!("{of} needs a value\n{USAGE}");
-        let number = |of: &str, text: Option<String>| {
-            text.and_then(|text| text.parse::<usize>().ok()).ok_or_else(|| format!("{of} needs a number\n{USAGE}"))
-        };
-        while let Some(argument) = arguments.next() {
-            match &*argument {
-                "--plans" => parsed.plans = number("--plans", arguments.next())?,
-                "--nightly" => parsed.plans = NIGHTLY,
-                "--all" => parsed.plans = usize::MAX,
-                "--matching" => parsed.matching = arguments.next().ok_or_else(|| missing("--matching"))?,
-                "--threads" => parsed.threads = number("--threads", arguments.next())?.max(1),
-                "--seed" => parsed.seed = number("--seed", arguments.next())? as u64,
-                "--times" => parsed.times = number("--times", arguments.next())?.max(1),
-                // Cargo runs tests in the folder of their crate, which is not where the user is.
-                "--write" => parsed.write = Some(Path::new(ROOT).join(arguments.next().ok_or_else(|| missing("--write"))?)),
-                "--replay" => {
-                    let scenario = arguments.next().ok_or_else(|| missing("--replay"))?;
-                    parsed.replay = Some((scenario, arguments.next().ok_or_else(|| missing("--replay"))?));
-                }
-                "--scenarios" => parsed.list = true,
-                "--help" => return Err(USAGE.to_owned()),
-                // Rust's harness.
-                "--test-threads" | "--skip" | "--format" | "--color" => drop(arguments.next()),
-                option if option.starts_with('-') => {}
-                _ => parsed.only.push(argument),
-            }
-        }
-        if parsed.write.is_some() && !(parsed.only.is_empty() && parsed.matching.is_empty()) {
-            return Err(format!("--write is for the whole table, not for a selection\n{USAGE}"));
-        }
-        Ok(parsed)
-    }
-
-    fn selects(&self, scenario: &Scenario) -> bool {
-        self.only.is_empty() || self.only.iter().any(|part| scenario.id().contains(part.as_str()))
-    }
-}
-
 /// Runs what the command line asks for. `known` are plans that once found something: they are run each time, whatever the sample.
 pub fn main(scenarios: &'static [Scenario], known: &[(&str, &str)]) -> ExitCode {
-    let arguments = match Arguments::parse(std::env::args().skip(1)) {
-        Ok(arguments) => arguments,
-        Err(usage) => {
-            println!("{usage}");
-            return ExitCode::FAILURE;
-        }
-    };
-    if arguments.list {
+    let arguments = Arguments::parse();
+    if arguments.scenarios {
         scenarios.iter().for_each(|scenario| println!("{}", scenario.id()));
         return ExitCode::SUCCESS;
     }
-    if let Some((scenario, plan)) = &arguments.replay {
+    if let Some((scenario, plan)) = arguments.replay() {
         return replay(scenarios, scenario, plan, &arguments);
     }
     let (begun, chosen) = (Instant::now(), scenarios.iter().filter(|scenario| arguments.selects(scenario)).collect::<Vec<_>>());
@@ -126,7 +41,7 @@ pub fn main(scenarios: &'static [Scenario], known: &[(&str, &str)]) -> ExitCode 
                 let again = again.map(|(_, plan)| plan.parse::<Plan>().unwrap_or_else(|error| panic!("{error}")));
                 let is_meant = |plan: &Plan| plan.to_string().contains(&arguments.matching);
                 let meant = all.into_iter().filter(is_meant).collect();
-                let plans = Plan::sample(meant, arguments.plans, drawn);
+                let plans = Plan::sample(meant, arguments.plans(), drawn);
                 jobs.extend(plans.into_iter().map(|plan| Job { scenario, recording, plan, known: false }));
                 jobs.extend(again.filter(is_meant).map(|plan| Job { scenario, recording, plan, known: true }));
             }
@@ -146,8 +61,8 @@ pub fn main(scenarios: &'static [Scenario], known: &[(&str, &str)]) -> ExitCode 
         eprintln!("{empty}");
         return ExitCode::FAILURE;
     }
-    if let Some(path) = &arguments.write
-        && let Err(error) = write_between_marks(path, &text)
+    if let Some(path) = arguments.write()
+        && let Err(error) = write_between_marks(&path, &text)
     {
         eprintln!("{}: {error}", path.display());
         return ExitCode::FAILURE;
@@ -356,23 +271,6 @@ fn write_between_marks(path: &Path, text: &str) -> std::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn parse(line: &str) -> Result<Arguments, String> {
-        Arguments::parse(line.split_whitespace().map(str::to_owned))
-    }
-
-    #[test]
-    fn arguments_of_the_usual_harness_do_not_disturb() {
-        let plain = parse("").unwrap();
-        assert_eq!(parse("--nocapture --test-threads 1 -q").unwrap(), plain);
-        assert_eq!(parse("roll").unwrap().only, ["roll"]);
-        assert_eq!(parse("roll --matching :drop").unwrap().matching, ":drop");
-        assert_eq!(parse("--nightly").unwrap().plans, NIGHTLY);
-        assert_eq!(parse("--replay a/b crash:before:1").unwrap().replay, Some(("a/b".into(), "crash:before:1".into())));
-        assert!(parse("--replay a/b").is_err() && parse("--plans many").is_err());
-        assert!(parse("--write table.md").is_ok() && parse("--write table.md --matching :drop").is_err());
-        assert!(parse("roll --write table.md").is_err());
-    }
 
     #[test]
     fn runs_in_which_nothing_went_wrong_say_nothing() {

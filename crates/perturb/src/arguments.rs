@@ -1,0 +1,161 @@
+//! The command line of the suite.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Parser};
+
+use crate::scenario::Scenario;
+
+/// The top of the project, against which relative paths are read.
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+
+/// Plans per scenario by default: few enough for continuous integration.
+const SAMPLE: usize = 11;
+/// Plans per scenario of a nightly run.
+const NIGHTLY: usize = 160;
+
+/// Runs the stories of all controllers under faults.
+#[derive(Debug, Clone, PartialEq, Eq, Parser)]
+#[command(name = "suite")]
+pub(crate) struct Arguments {
+    /// Plans per scenario.
+    #[arg(long, value_name = "NUMBER", default_value_t = SAMPLE, conflicts_with_all = ["nightly", "all"])]
+    plans: usize,
+    /// As many plans per scenario as one night has time for.
+    #[arg(long, conflicts_with = "all")]
+    nightly: bool,
+    /// Every plan.
+    #[arg(long)]
+    all: bool,
+    /// Only plans whose name contains this.
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+    pub(crate) matching: String,
+    /// Runs at the same time.
+    #[arg(long, value_name = "NUMBER", default_value_t = 2, value_parser = at_least_one)]
+    pub(crate) threads: usize,
+    /// Another seed draws another sample of plans.
+    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
+    pub(crate) seed: u64,
+    /// The document that gets the table; a relative path starts at the top of the project.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["matching", "only"])]
+    write: Option<PathBuf>,
+    /// Run one plan of one scenario, and nothing else.
+    #[arg(long, num_args = 2, value_names = ["SCENARIO", "PLAN"])]
+    replay: Option<Vec<String>>,
+    /// Repeat the replay.
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = at_least_one, requires = "replay")]
+    pub(crate) times: usize,
+    /// List the scenarios.
+    #[arg(long)]
+    pub(crate) scenarios: bool,
+    /// Only scenarios whose name contains one of these.
+    pub(crate) only: Vec<String>,
+    #[command(flatten)]
+    harness: Harness,
+}
+
+/// Options of Rust's own test harness: `cargo test` gives them to every test program. They change nothing here.
+#[derive(Debug, Clone, PartialEq, Eq, Args)]
+struct Harness {
+    #[arg(long, hide = true, alias = "no-capture")]
+    nocapture: bool,
+    #[arg(long, short, hide = true)]
+    quiet: bool,
+    #[arg(long, hide = true)]
+    exact: bool,
+    #[arg(long, hide = true)]
+    ignored: bool,
+    #[arg(long, hide = true)]
+    include_ignored: bool,
+    #[arg(long, hide = true)]
+    show_output: bool,
+    #[arg(long, hide = true)]
+    test_threads: Option<usize>,
+    #[arg(long, hide = true)]
+    skip: Vec<String>,
+    #[arg(long, hide = true)]
+    format: Option<String>,
+    #[arg(long, hide = true)]
+    color: Option<String>,
+}
+
+fn at_least_one(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) => Err("must be at least 1".to_owned()),
+        Ok(number) => Ok(number),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+impl Arguments {
+    /// How many plans each scenario gets.
+    pub(crate) fn plans(&self) -> usize {
+        match self {
+            Self { all: true, .. } => usize::MAX,
+            Self { nightly: true, .. } => NIGHTLY,
+            Self { plans, .. } => *plans,
+        }
+    }
+
+    /// The document that gets the table. Cargo runs tests in the folder of their crate, which is not the user's.
+    pub(crate) fn write(&self) -> Option<PathBuf> {
+        self.write.as_ref().map(|path| Path::new(ROOT).join(path))
+    }
+
+    /// The scenario and the plan to replay.
+    pub(crate) fn replay(&self) -> Option<(&str, &str)> {
+        match self.replay.as_deref() {
+            Some([scenario, plan]) => Some((scenario, plan)),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn selects(&self, scenario: &Scenario) -> bool {
+        self.only.is_empty() || self.only.iter().any(|part| scenario.id().contains(part.as_str()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Arguments, clap::Error> {
+        Arguments::try_parse_from(std::iter::once("suite").chain(line.split_whitespace()))
+    }
+
+    #[test]
+    fn options_select_scenarios_and_plans() {
+        assert_eq!(parse("roll scale").unwrap().only, ["roll", "scale"]);
+        assert_eq!(parse("roll --matching :drop").unwrap().matching, ":drop");
+        let plans = ["", "--plans 3", "--nightly", "--all"].map(|line| parse(line).unwrap().plans());
+        assert_eq!(plans, [SAMPLE, 3, NIGHTLY, usize::MAX]);
+        assert_eq!(parse("--replay a/b crash:before:1 --times 2").unwrap().replay(), Some(("a/b", "crash:before:1")));
+        assert_eq!(parse("--write docs/a.md").unwrap().write().unwrap(), Path::new(ROOT).join("docs/a.md"));
+    }
+
+    #[test]
+    fn options_of_rusts_harness_change_nothing() {
+        let plain = parse("").unwrap();
+        for line in ["--nocapture --test-threads 1 -q", "--test-threads=1 --skip this --color never", "--exact --include-ignored"] {
+            assert_eq!(Arguments { harness: plain.harness.clone(), ..parse(line).unwrap() }, plain, "{line}");
+        }
+    }
+
+    #[test]
+    fn wrong_options_are_refused() {
+        let cases = [
+            "--plan 3",
+            "--plans many",
+            "--plans 3 --all",
+            "--threads 0",
+            "--times 0",
+            "--times 3",
+            "--replay a/b",
+            "--write table.md --matching :drop",
+            "roll --write table.md",
+        ];
+        for line in cases {
+            assert!(parse(line).is_err(), "{line}");
+        }
+    }
+}

@@ -12,7 +12,7 @@ use steersman_runtime::resource::LEASES;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::config::{Access, Config, ElectionSettings, Serving};
-use crate::manager::RunError;
+use crate::error::RunError;
 use crate::service_accounts;
 
 /// How long the API server may take to say that it is healthy, and how often it is asked.

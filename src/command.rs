@@ -10,7 +10,6 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::api::Connection;
 use crate::config::{Config, join_errors};
-use crate::limits;
 use crate::logs::{self, LogFormat, Verbosity};
 use crate::manager::{Manager, RunError};
 use crate::options::{self, Command, Options};
@@ -18,6 +17,7 @@ use crate::registry::ControllerRegistry;
 use crate::signals::Signals;
 use crate::spans::Spans;
 use crate::version;
+use crate::{help, limits};
 
 /// Does what `arguments` (without the program's name) ask for, with the controllers of `registry`, until it is done or a signal
 /// comes. Everything that goes wrong has been said on standard error when this returns.
@@ -29,12 +29,12 @@ pub fn run(arguments: Vec<String>, registry: ControllerRegistry) -> ExitCode {
 pub(crate) fn run_beside(arguments: Vec<String>, registry: ControllerRegistry, commands: &[(&str, &str)]) -> ExitCode {
     panics::install_hook();
     match options::parse(arguments, |line| eprintln!("{line}")) {
-        Ok(Command::Help) => print(&options::help(&registry, commands)),
+        Ok(Command::Help) => print(&help::help(&registry, commands)),
         Ok(Command::Version(text)) => print(&format!("{text}\n")),
         Ok(Command::Run(options)) => manage(*options, &registry),
         Err(error) => {
             if error.show_usage {
-                eprintln!("{}", options::usage(&registry, commands));
+                eprintln!("{}", help::usage(&registry, commands));
             }
             eprintln!("Error: {error}");
             if let Some(flag) = error.suggestion {

@@ -11,10 +11,12 @@ pub mod config;
 mod configz;
 #[cfg(feature = "dev")]
 pub mod dev;
+mod error;
 mod exposition;
 mod features;
 mod gates;
 pub mod health;
+mod help;
 mod limits;
 pub mod logs;
 pub mod manager;

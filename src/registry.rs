@@ -2,7 +2,10 @@
 
 use steersman_runtime::controller::Descriptor;
 
-use crate::config::ConfigError;
+/// An item of `--controllers` without a controller of that name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not in the list of known controllers")]
+pub struct UnknownController(pub String);
 
 /// The table of controllers: ours, and those a user of the library adds.
 #[derive(Debug, Clone)]
@@ -82,7 +85,7 @@ impl ControllerRegistry {
 
     /// Resolves the items of `--controllers`. The first item that names a controller decides; `*` decides for the rest, as far as
     /// `is_on` says that the feature gate of one that is not there yet is on.
-    pub fn select(&self, items: &[String], is_on: impl Fn(&str) -> bool) -> Result<Selection, Vec<ConfigError>> {
+    pub fn select(&self, items: &[String], is_on: impl Fn(&str) -> bool) -> Result<Selection, Vec<UnknownController>> {
         let mut selection = Selection::default();
         let mut unknown = Vec::new();
         let mut named: Vec<(&'static str, bool)> = Vec::new();
@@ -99,7 +102,7 @@ impl ControllerRegistry {
                     named.push((canonical, on));
                     selection.canonical.push(format!("{}{canonical}", if on { "" } else { "-" }));
                 }
-                None => unknown.push(ConfigError::UnknownController(name.to_owned())),
+                None => unknown.push(UnknownController(name.to_owned())),
             }
         }
         if !unknown.is_empty() {

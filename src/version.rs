@@ -1,7 +1,5 @@
 //! Which Kubernetes this is equal to, and which Steersman it is.
 
-use crate::config::Releases;
-
 /// The component we stand in for; its name is in user agents, texts and files.
 pub const COMPONENT: &str = "kube-controller-manager";
 
@@ -32,9 +30,8 @@ pub(crate) fn raw() -> String {
     )
 }
 
-/// What `/version` serves, in the form of an API server's.
-pub(crate) fn document(releases: Releases) -> String {
-    let (emulated, compatible) = (releases.emulated.parts(), releases.oldest_compatible.parts());
+/// What `/version` serves, in the form of an API server's. The releases are those emulated and the oldest compatible: major, minor.
+pub(crate) fn document(emulated: (String, String), compatible: (String, String)) -> String {
     let version = serde_json::json!({
         "major": "1",
         "minor": "36",
@@ -51,17 +48,4 @@ pub(crate) fn document(releases: Releases) -> String {
         "platform": platform(),
     });
     format!("{version:#}")
-}
-
-/// Checks a value of `--version`: a bool, `raw`, or another spelling of the version we are.
-pub(crate) fn check_flag(text: &str) -> Result<(), String> {
-    if text == "raw" {
-        return Ok(());
-    }
-    if text.starts_with('v') {
-        let same = text.strip_prefix(GIT_VERSION).is_some_and(|rest| rest.is_empty() || rest.starts_with(['-', '+']));
-        let differs = || format!("version {text:?} must have the same major.minor.patch as {GIT_VERSION:?}");
-        return same.then_some(()).ok_or_else(differs);
-    }
-    crate::options::go_bool(text).map(drop)
 }

@@ -10,7 +10,7 @@ use crate::configz;
 pub use crate::features::{FeatureError, Features, Release, Releases};
 use crate::logs::LogFormat;
 use crate::options::Options;
-use crate::registry::{ControllerRegistry, Selection};
+use crate::registry::{ControllerRegistry, Selection, UnknownController};
 use crate::spans;
 pub use metrics::{AllowedValues, MetricsSettings};
 pub use serving::{
@@ -78,8 +78,8 @@ pub struct ElectionSettings {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
     /// `--controllers` names a controller that nobody knows.
-    #[error("{0:?} is not in the list of known controllers")]
-    UnknownController(String),
+    #[error(transparent)]
+    UnknownController(#[from] UnknownController),
     /// Election by another kind of lock.
     #[error("resourceLock value must be \"leases\"")]
     ResourceLock,
@@ -183,7 +183,7 @@ impl Config {
         let features = Features::new(&options).map_err(|errors| errors.into_iter().map(ConfigError::from).collect::<Vec<_>>())?;
         let mut errors = check(&options);
         let controllers = registry.select(&options.list("controllers"), |gate| features.is_on(gate)).unwrap_or_else(|unknown| {
-            errors.extend(unknown);
+            errors.extend(unknown.into_iter().map(ConfigError::from));
             Selection::default()
         });
         let serving = serving::read(&options).unwrap_or_else(|found| {

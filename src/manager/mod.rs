@@ -2,7 +2,6 @@
 //!
 //! connect -> serve -> warm caches -> elect -> build controllers -> run them -> stop: controllers, Lease, events, informers
 
-mod error;
 mod term;
 
 use std::net::SocketAddr;
@@ -29,7 +28,7 @@ use crate::stall::StallDetector;
 use crate::zpages::Zpages;
 use crate::{metrics, version};
 
-pub use error::RunError;
+pub use crate::error::RunError;
 use term::{Surroundings, Term};
 
 /// Time for one attempt of a list, which may be hundreds of megabytes; a connection that is dead is noticed long before.

@@ -111,7 +111,7 @@ impl<I: Iterator<Item = String>> Reader<'_, I> {
 
     fn set(&mut self, flag: &'static Flag, text: &str) -> Result<(), UsageError> {
         if flag.kind == Kind::Version {
-            version::check_flag(text).map_err(|reason| UsageError::invalid(flag, text, &reason))?;
+            check_version(text).map_err(|reason| UsageError::invalid(flag, text, &reason))?;
         }
         self.options.set_flag(flag, text)?;
         if let Some((name, advice)) = DEPRECATED.iter().find(|(name, _)| *name == flag.name) {
@@ -119,6 +119,19 @@ impl<I: Iterator<Item = String>> Reader<'_, I> {
         }
         Ok(())
     }
+}
+
+/// Checks a value of `--version`: a bool, `raw`, or another spelling of the version we are.
+fn check_version(text: &str) -> Result<(), String> {
+    if text == "raw" {
+        return Ok(());
+    }
+    if text.starts_with('v') {
+        let same = text.strip_prefix(version::GIT_VERSION).is_some_and(|rest| rest.is_empty() || rest.starts_with(['-', '+']));
+        let differs = || format!("version {text:?} must have the same major.minor.patch as {:?}", version::GIT_VERSION);
+        return same.then_some(()).ok_or_else(differs);
+    }
+    value::bool(text).map(drop)
 }
 
 #[cfg(test)]

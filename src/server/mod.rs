@@ -282,7 +282,9 @@ async fn set_verbosity(state: State<Endpoints>, request: Request) -> Response {
 }
 
 async fn version(State(endpoints): State<Endpoints>) -> Response {
-    ([(header::CONTENT_TYPE, "application/json"), NOSNIFF], version::document(endpoints.releases)).into_response()
+    let Releases { emulated, oldest_compatible, .. } = endpoints.releases;
+    let document = version::document(emulated.parts(), oldest_compatible.parts());
+    ([(header::CONTENT_TYPE, "application/json"), NOSNIFF], document).into_response()
 }
 
 async fn metrics(State(endpoints): State<Endpoints>, request: Request) -> Response {

@@ -14,12 +14,12 @@ kube-controller-manager, and takes its place.
 ";
 
 /// What `--help` prints, of a program with these subcommands: name, and what it does.
-pub fn help(registry: &ControllerRegistry, commands: &[(&str, &str)]) -> String {
+pub(crate) fn help(registry: &ControllerRegistry, commands: &[(&str, &str)]) -> String {
     format!("{ABOUT}\n{}", usage(registry, commands))
 }
 
 /// What precedes an error about a flag.
-pub fn usage(registry: &ControllerRegistry, commands: &[(&str, &str)]) -> String {
+pub(crate) fn usage(registry: &ControllerRegistry, commands: &[(&str, &str)]) -> String {
     let mut text = "Usage:\n  steersman [flags]\n".to_owned();
     if !commands.is_empty() {
         text.push_str("  steersman [command]\n\nAvailable commands:\n\n");

@@ -20,6 +20,7 @@ use tower::{BoxError, Service, ServiceBuilder, ServiceExt};
 
 use super::authority::Authority;
 use super::certificate::CertificateFiles;
+use super::failure::ConnectError;
 use super::pool::{Dial, Dialed, Io, Pings, Pool};
 use super::proxy;
 use super::service::HttpService;
@@ -31,44 +32,28 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 /// An unanswered ping ends the connection after interval + timeout = 25 s at most, whatever the kernel thinks of it.
 pub(super) const PINGS: Pings = Pings { interval: Duration::from_secs(15), timeout: Duration::from_secs(10) };
 
-/// Why no client can be made from a configuration. Never shows credentials.
-#[derive(Debug, thiserror::Error)]
-pub enum ConnectError {
-    /// A kind of proxy that is not supported.
-    #[error("the proxy {0} of the API server connection must be http, https, or socks5; change proxy-url or HTTPS_PROXY")]
-    Proxy(String),
-    /// CA, client certificate or key.
-    #[error("TLS settings of the API server connection: {0}")]
-    Tls(#[source] Box<kube::Error>),
-    /// The files with the client certificate and its key.
-    #[error("client certificate of the API server connection: {0}")]
-    Certificate(String),
-    /// The file with the authority of the API server.
-    #[error("authority of the API server connection: {0}")]
-    Authority(String),
-    /// Two parts count under one name.
-    #[error("metrics of connections: {0}")]
-    Metrics(#[from] prometheus::Error),
-    /// `tls-server-name`.
-    #[error("tls-server-name {0:?} is not a DNS name or IP address")]
-    ServerName(String),
-    /// Token, basic auth, auth provider.
-    #[error("credentials of the API server connection: {0}")]
-    Credentials(String),
-    /// An address without scheme or host.
-    #[error("the address {0} of the API server is not a URL; use https://<host>:<port>")]
-    Address(String),
-    /// Impersonation.
-    #[error("impersonation settings of the API server connection cannot stand in a header")]
-    Headers,
-}
-
 /// A client of its own, as [`Transports::connect`] makes them, of which nothing is counted.
 pub fn connect(config: &kube::Config) -> Result<HttpService, ConnectError> {
     Transports::new()?.connect(config)
 }
 
-pub(super) fn connect_with(config: &kube::Config, pings: Pings, transports: &Transports) -> Result<HttpService, ConnectError> {
+impl Transports {
+    /// A client of the API server of `config`, with connections of its own. No request is made yet; must be called inside a runtime.
+    /// Where the server speaks HTTP/2, requests share a connection up to the server's limit of streams, and so do watches; further
+    /// connections are opened as that limit demands.
+    ///
+    /// Connections go through `config.proxy_url`, else through the proxy of `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY`.
+    pub fn connect(&self, config: &kube::Config) -> Result<HttpService, ConnectError> {
+        connect_with(config, PINGS, self)
+    }
+
+    #[cfg(test)]
+    pub(super) fn connect_with(&self, config: &kube::Config, pings: Pings) -> Result<HttpService, ConnectError> {
+        connect_with(config, pings, self)
+    }
+}
+
+fn connect_with(config: &kube::Config, pings: Pings, transports: &Transports) -> Result<HttpService, ConnectError> {
     if config.cluster_url.scheme().is_none() || config.cluster_url.authority().is_none() {
         return Err(ConnectError::Address(config.cluster_url.to_string()));
     }

@@ -141,7 +141,7 @@ impl ApiError {
     pub fn is_passing(&self) -> bool {
         match self {
             Self::Status { code, .. } => matches!(code, 429 | 500 | 503 | 504),
-            Self::Transport { source, .. } => super::exchange::is_lost_connection(&**source),
+            Self::Transport { source, .. } => super::broken::is_lost_connection(&**source),
             Self::Timeout { .. } | Self::Fenced { .. } | Self::Decode { .. } => false,
         }
     }

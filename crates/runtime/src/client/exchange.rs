@@ -2,7 +2,6 @@
 //!
 //! throttle -> gate -> attempt (with time limit) -> answer, or a wait and again from the top
 
-use std::error::Error as StdError;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -18,8 +17,9 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tracing::Instrument;
 
 use super::activity::UnderWay;
+use super::broken::{is_lost_connection, is_timeout};
 use super::lines::Lines;
-use super::pool::{DialError, Lane, Sent};
+use super::pool::{Lane, Sent};
 use super::service::{HttpService, ResponseBody};
 use super::{ApiError, ClientMetrics, ClientSettings, JSON, REQUESTS, SPANS, Target, WriteGate, error, header_value};
 use crate::rate::TokenBucket;
@@ -37,7 +37,7 @@ const WAIT_REPORT_INTERVAL: Duration = Duration::from_secs(10);
 /// bookmark comes about every minute.
 const WATCH_OPENING: Duration = Duration::from_secs(75);
 
-type BoxError = Box<dyn StdError + Send + Sync>;
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// What is asked of the server.
 pub(super) struct Call<'a> {
@@ -485,37 +485,6 @@ fn failure(call: &Call<'_>, answer: &Answer) -> ApiError {
         _ => answer.code,
     };
     ApiError::Status { request: call.name(), code, status: Box::new(status) }
-}
-
-/// Whether an established connection broke, so that a GET may simply be repeated. A connection that could not be made at all is not
-/// meant: the caller's own back-off is for that.
-pub(super) fn is_lost_connection(error: &(dyn StdError + 'static)) -> bool {
-    use std::io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
-    if causes(error).any(|cause| cause.is::<DialError>()) {
-        return false;
-    }
-    causes(error).any(|cause| {
-        if let Some(io) = cause.downcast_ref::<std::io::Error>() {
-            return matches!(io.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof);
-        }
-        // The end of an HTTP/2 connection (GOAWAY, unanswered ping) and the reset of a stream.
-        if let Some(error) = cause.downcast_ref::<h2::Error>() {
-            return error.is_go_away() || error.is_reset() || error.is_io();
-        }
-        // hyper reports every end of an HTTP/1.1 connection as an error of its own that is neither ours nor a malformed message.
-        cause.downcast_ref::<hyper::Error>().is_some_and(|e| !e.is_user() && !e.is_parse())
-    })
-}
-
-fn is_timeout(error: &(dyn StdError + 'static)) -> bool {
-    causes(error).any(|cause| {
-        cause.downcast_ref::<std::io::Error>().is_some_and(|io| io.kind() == std::io::ErrorKind::TimedOut)
-            || cause.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_timeout)
-    })
-}
-
-fn causes<'a>(error: &'a (dyn StdError + 'static)) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {
-    std::iter::successors(Some(error), |&e| e.source())
 }
 
 fn log(call: &Call<'_>, status: Option<u16>, began: Instant) {

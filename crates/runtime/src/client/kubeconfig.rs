@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use kube::config::{AuthInfo, Cluster};
 use serde_json::{Map, Value};
 
-use super::load::ConfigError;
+use super::failure::ConfigError;
 
 type Entry = Map<String, Value>;
 

@@ -13,46 +13,8 @@ use rustls::pki_types::pem::PemObject;
 
 use super::address::Address;
 use super::certificate;
+use super::failure::ConfigError;
 use super::kubeconfig::{Current, Kubeconfig};
-
-/// Why there is no configuration. Never shows what is inside a file.
-#[derive(Debug, thiserror::Error)]
-pub enum ConfigError {
-    /// Neither flags nor a pod's environment; upstream's text.
-    #[error("invalid configuration: no configuration has been provided, try setting KUBERNETES_MASTER environment variable")]
-    Missing,
-    /// `--master`.
-    #[error("--master {url:?} is not a URL: {problem}; use https://<host>:<port>")]
-    Master {
-        /// The flag's value.
-        url: String,
-        /// What is wrong with it.
-        problem: String,
-    },
-    /// `--kubeconfig` cannot be read.
-    #[error("kubeconfig {}: {source}; check --kubeconfig and the file's permissions", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// What went wrong.
-        #[source]
-        source: std::io::Error,
-    },
-    /// `--kubeconfig` was read but is of no use.
-    #[error("kubeconfig {}: {problem}", path.display())]
-    Kubeconfig {
-        /// The file, or several as `KUBECONFIG` lists them.
-        path: PathBuf,
-        /// What is wrong, and what to do.
-        problem: String,
-    },
-    /// In a pod, but without a usable service account.
-    #[error("service account of this pod: {problem}; mount its token (automountServiceAccountToken) or set --kubeconfig")]
-    InCluster {
-        /// What is wrong with it.
-        problem: String,
-    },
-}
 
 /// Loads the configuration as kube-controller-manager does, which does not look at the variable `KUBECONFIG`. The result has kube's
 /// own retries and compression switched off, and its `cluster_url` always has a scheme and an authority.

@@ -5,6 +5,7 @@
 mod activity;
 mod address;
 mod authority;
+mod broken;
 mod cause;
 mod certificate;
 mod connect;
@@ -12,11 +13,13 @@ mod connect;
 mod connect_tests;
 mod error;
 mod exchange;
+mod failure;
 mod kubeconfig;
 pub(crate) mod lines;
 mod load;
 mod metrics;
 mod plugin;
+mod plugin_metrics;
 #[cfg(test)]
 mod plugin_tests;
 mod pool;
@@ -39,9 +42,10 @@ use serde::Serialize;
 use tokio::time::Instant;
 
 pub use activity::Activity;
-pub use connect::{ConnectError, anonymous, connect, host};
+pub use connect::{anonymous, connect, host};
 pub use error::ApiError;
-pub use load::{ConfigError, load_config, load_config_as_kubectl};
+pub use failure::{ConfigError, ConnectError};
+pub use load::{load_config, load_config_as_kubectl};
 pub use metrics::ClientMetrics;
 pub use service::{HttpService, ResponseBody};
 pub use transports::Transports;

@@ -23,7 +23,7 @@ use serde_json::json;
 use tower::{BoxError, Service};
 
 use super::certificate::{self, PerCertificate};
-use super::transports::PluginMetrics;
+use super::plugin_metrics::PluginMetrics;
 use crate::x509;
 
 /// Why there are no credentials. Never shows what the program said, which may be a secret.

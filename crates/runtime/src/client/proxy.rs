@@ -8,7 +8,7 @@ use hyper_util::client::legacy::connect::proxy::{SocksV5, Tunnel};
 use hyper_util::client::proxy::matcher::Intercept;
 use kube::client::ConfigExt;
 
-use super::connect::ConnectError;
+use super::failure::ConnectError;
 
 /// Port of a SOCKS proxy without one.
 const SOCKS_PORT: u16 = 1080;

@@ -23,6 +23,7 @@ mod metadata;
 mod metrics;
 mod progress;
 mod reflector;
+mod run;
 mod shared;
 mod source;
 mod store;

@@ -3,26 +3,19 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, Weak};
-use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::time::{self, Instant};
+use tokio::time::Instant;
 use tracing::error;
 
 use super::contact::Contact;
 use super::metrics::{Cache, ResourceMetrics};
-use super::reflector;
-use super::source::ListWatch;
 use super::store::{Objects, Store};
 use super::{Change, IndexKey};
 use crate::object::{Meta, Object, ObjectKey};
 use crate::panics;
 use crate::resource::ResourceType;
 use crate::sync::{Mutex, MutexGuard};
-use crate::tasks::CancellationToken;
-
-/// Pause before an informer that panicked starts over.
-const RESTART_PAUSE: Duration = Duration::from_secs(1);
 
 /// The informer of one type. Cheap to clone.
 pub struct SharedInformer<T> {
@@ -85,34 +78,6 @@ impl<T: Object> SharedInformer<T> {
     /// must not block.
     pub fn on_rewind(&self, forget: impl Fn() + Send + Sync + 'static) {
         self.shared.rewound.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(forget));
-    }
-
-    /// Follows `source` until `stop`. Every `resync`, unless zero, all objects are reported as updates to themselves.
-    pub(super) async fn run(self, source: Arc<dyn ListWatch>, resync: Duration, stop: CancellationToken) {
-        let repeat = async {
-            loop {
-                if resync.is_zero() {
-                    std::future::pending::<()>().await;
-                }
-                time::sleep(resync).await;
-                self.shared.resync();
-            }
-        };
-        let follow = async {
-            // A panic here is a bug. A cache that nobody feeds any more would be a worse one, so it starts over from a full list.
-            while let Err(panic) = panics::catch(reflector::run(&*source, &self.shared)).await {
-                error!(resource = %self.shared.resource, %panic, "informer panicked, starting over");
-                time::sleep(RESTART_PAUSE).await;
-            }
-        };
-        self.shared.contact.began();
-        // One task for all of it, so that nothing here runs at the same time as something else.
-        tokio::select! {
-            () = stop.cancelled() => {}
-            () = follow => {}
-            () = repeat => {}
-        }
-        self.shared.contact.ended();
     }
 }
 

@@ -7,12 +7,13 @@ use futures::future::BoxFuture;
 use http::header::HOST;
 use http::{HeaderValue, Request, Response, Uri, request};
 use http_body_util::Full;
+use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use tokio::time::{MissedTickBehavior, interval};
 use tower::BoxError;
 
-use super::{Failure, IDLE, Incoming, Io, Keeper, Kept, Stream};
+use super::{Failure, IDLE, Io, Keeper, Kept, Stream};
 
 type SendRequest = http1::SendRequest<Full<Bytes>>;
 
@@ -75,13 +76,13 @@ impl Drop for Exchange {
     }
 }
 
-/// Sends one request over `stream`.
+/// Sends one request over `stream`. The exchange must live until the body has been read.
 pub(super) async fn send(
     home: &Sender,
     stream: Stream,
     parts: request::Parts,
     body: Bytes,
-) -> Result<Response<Incoming>, Failure> {
+) -> Result<(Response<Incoming>, Exchange), Failure> {
     let sender = home.0.lock().unwrap_or_else(PoisonError::into_inner).take();
     let mut exchange = Exchange { sender, home: Arc::clone(&home.0), stream: Some(stream) };
     let gone = |error: BoxError| Failure { error, unprocessed: true, broken: true };
@@ -90,7 +91,7 @@ pub(super) async fn send(
     sender.ready().await.map_err(|error| gone(error.into()))?;
     let request = in_origin_form(parts, body);
     match sender.try_send_request(request).await {
-        Ok(response) => Ok(response.map(|received| Incoming::http1(received, exchange))),
+        Ok(response) => Ok((response, exchange)),
         Err(mut error) => {
             let unprocessed = error.take_message().is_some();
             Err(Failure { unprocessed, broken: true, error: error.into_error().into() })

@@ -244,7 +244,9 @@ impl Connections {
             Sent::mark(&parts.extensions);
             let sent = match &*Arc::clone(&stream.sender) {
                 Sender::Http2(sender) => http2::send(sender.clone(), stream, parts.clone(), body.clone()).await,
-                Sender::Http1(sender) => http1::send(sender, stream, parts.clone(), body.clone()).await,
+                Sender::Http1(sender) => http1::send(sender, stream, parts.clone(), body.clone())
+                    .await
+                    .map(|(response, exchange)| response.map(|received| Incoming::http1(received, exchange))),
             };
             let Failure { error, unprocessed, broken } = match sent {
                 Ok(response) => return Ok(response),

@@ -136,7 +136,8 @@ mod tests {
     #[test]
     fn options_of_rusts_harness_change_nothing() {
         let plain = parse("").unwrap();
-        for line in ["--nocapture --test-threads 1 -q", "--test-threads=1 --skip this --color never", "--exact --include-ignored"] {
+        for line in ["--nocapture --test-threads 1 -q", "--test-threads=1 --skip this --color never", "--exact --include-ignored"]
+        {
             assert_eq!(Arguments { harness: plain.harness.clone(), ..parse(line).unwrap() }, plain, "{line}");
         }
     }

@@ -121,6 +121,9 @@ impl Frame {
     }
 }
 
+/// How many objects of each resource were created and deleted.
+pub(crate) type Counts = BTreeMap<String, (i32, i32)>;
+
 /// A film under way.
 #[derive(Default)]
 pub(crate) struct Film {
@@ -172,6 +175,21 @@ impl Film {
     pub(crate) fn groups(&self, begin: u64) -> BTreeSet<String> {
         let versions = self.since(begin).filter_map(|frame| frame.object["apiVersion"].as_str());
         versions.map(|version| version.rsplit_once('/').map_or("", |(group, _)| group).to_owned()).collect()
+    }
+
+    /// The creations and deletions so far.
+    pub(crate) fn counts(&self) -> Counts {
+        let mut counts = Counts::new();
+        for frame in &self.frames {
+            let (created, deleted) = match frame.happened {
+                Happened::Created => (1, 0),
+                Happened::Deleted => (0, 1),
+                Happened::Changed => continue,
+            };
+            let count = counts.entry(frame.plural.to_string()).or_default();
+            *count = (count.0 + created, count.1 + deleted);
+        }
+        counts
     }
 
     fn since(&self, begin: u64) -> impl Iterator<Item = &Frame> {

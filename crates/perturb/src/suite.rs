@@ -12,7 +12,8 @@ use clap::Parser;
 
 use crate::arguments::Arguments;
 use crate::plan::Plan;
-use crate::run::{Outcome, Recording, record, run};
+use crate::recording::Recording;
+use crate::run::{Outcome, record, run};
 use crate::scenario::Scenario;
 
 /// Violations of one run that are shown.

@@ -1,31 +1,14 @@
 //! What is wrong with a run, told from what the server wrote down.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use steersman_devcluster::faults::EVERY_GROUP;
 use steersman_devcluster::requests::RequestRecord;
 
-use crate::film::{Film, Happened, State, is_write};
+use crate::film::{Counts, Film, State, is_write};
 use crate::manager::AGENT;
 use crate::plan::{Answer, Plan};
 use crate::scenario::{Churn, Scenario};
-
-/// How many objects of each resource were created and deleted.
-pub(crate) type Counts = BTreeMap<String, (i32, i32)>;
-
-pub(crate) fn counts(film: &Film) -> Counts {
-    let mut counts = Counts::new();
-    for frame in &film.frames {
-        let (created, deleted) = match frame.happened {
-            Happened::Created => (1, 0),
-            Happened::Deleted => (0, 1),
-            Happened::Changed => continue,
-        };
-        let count = counts.entry(frame.plural.to_string()).or_default();
-        *count = (count.0 + created, count.1 + deleted);
-    }
-    counts
-}
 
 /// More or less was created or deleted than the story needs.
 pub(crate) fn churn(scenario: &Scenario, expected: &Counts, found: &Counts) -> Vec<String> {

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use super::*;
-use crate::film::Frame;
+use crate::film::{Frame, Happened};
 use crate::plan::{EventPlan, Point, When};
 use crate::scenario::Rule;
 
@@ -46,7 +46,7 @@ fn scenario(churn: Churn, errors: &'static [&'static str], rules: &'static [Rule
 #[test]
 fn one_object_more_or_fewer_is_churn() {
     use Happened::{Changed, Created, Deleted};
-    let reference = counts(&film([frame("a", Created), frame("b", Created), frame("b", Deleted)]));
+    let reference = film([frame("a", Created), frame("b", Created), frame("b", Deleted)]).counts();
     let same = [frame("c", Created), frame("c", Changed), frame("d", Created), frame("d", Deleted)];
     let one_more = [frame("a", Created), frame("b", Created), frame("b", Deleted), frame("c", Created), frame("c", Deleted)];
     let two_more = one_more.iter().cloned().chain([frame("d", Created), frame("d", Deleted)]);
@@ -63,7 +63,7 @@ fn one_object_more_or_fewer_is_churn() {
         ("another resource", film(other), 2, 1),
     ];
     for (why, film, strict, lenient) in cases {
-        let found = counts(&film);
+        let found = film.counts();
         assert_eq!(churn(&scenario(Churn::None, &[], &[]), &reference, &found).len(), strict, "{why}");
         let within = Churn::Within(&[("pods", -1..=1)]);
         assert_eq!(churn(&scenario(within, &[], &[]), &reference, &found).len(), lenient, "{why}");

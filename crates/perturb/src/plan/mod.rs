@@ -11,7 +11,7 @@ use rand::{Rng, SeedableRng};
 use steersman_devcluster::faults::{self, EVERY_GROUP, EventFault, Matcher, RequestFault};
 
 use crate::manager::AGENT;
-use crate::run::Recording;
+use crate::recording::Recording;
 
 mod point;
 

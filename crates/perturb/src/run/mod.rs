@@ -1,6 +1,6 @@
 //! One run: the story is told while the plan breaks something, and the end is judged.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
@@ -12,9 +12,10 @@ use steersman_runtime::tasks::CancellationToken;
 use crate::film::{self, Film};
 use crate::logs::Logs;
 use crate::manager::{AGENT, Manager};
-use crate::mask::{Masked, masked};
-use crate::oracle::{self, Counts};
+use crate::mask::masked;
+use crate::oracle;
 use crate::plan::{self, Fault, Plan};
+use crate::recording::Recording;
 use crate::scenario::Scenario;
 
 mod pace;
@@ -40,38 +41,6 @@ const HIDDEN: Duration = Duration::from_secs(40);
 const TAKEOVER: Duration = Duration::from_secs(15);
 /// How long the former leader goes on beside the next one; with the time before, less than it waits for an answer that never comes.
 const AFTERLIFE: Duration = Duration::from_secs(5);
-
-/// What a run without faults does.
-#[derive(Debug, Default)]
-pub struct Recording {
-    /// Writes of the manager.
-    pub writes: usize,
-    /// All of its requests.
-    pub requests: usize,
-    /// Those for discovery.
-    pub looks: usize,
-    /// Events it told of, by the verbs of [`plan::TELLING`]; they are none of the above.
-    pub told: [usize; 2],
-    /// The resources that the story is about and somebody watches.
-    pub plurals: BTreeSet<String>,
-    /// The API groups of what the story is about.
-    pub groups: BTreeSet<String>,
-    /// Events it was told, by resource.
-    pub events: BTreeMap<String, usize>,
-    pub(crate) end: Masked,
-    pub(crate) counts: Counts,
-    /// What everything is drawn from.
-    pub(crate) seed: u64,
-    /// When each wait of the user came to its end, and when the story did.
-    pub(crate) reached: Vec<Duration>,
-}
-
-impl Recording {
-    /// Whether it is one, and not just a seed for the first.
-    fn is_told(&self) -> bool {
-        !self.end.is_empty()
-    }
-}
 
 /// What came of a run.
 #[derive(Debug, Default)]
@@ -209,7 +178,7 @@ impl<'a> Play<'a> {
         cluster.stop().await;
 
         let mut outcome = Outcome { virtual_time: pace.elapsed(), ..Outcome::default() };
-        let (end, counts) = (masked(&film.state), oracle::counts(&film));
+        let (end, counts) = (masked(&film.state), film.counts());
         let (reached, plurals, groups) = (pace.into_reached(), film.plurals(begin), film.groups(begin));
         // What nobody watches lags for nobody.
         let plurals = plurals.into_iter().filter(|plural| counted.events.contains_key(plural)).collect();

@@ -6,10 +6,11 @@ use steersman_devcluster::DevCluster;
 use steersman_devcluster::faults::RuleId;
 use tokio::time::Instant;
 
-use super::{BACK_OFF, HIDDEN, LAG, RESTART, Recording, TAKEOVER};
+use super::{BACK_OFF, HIDDEN, LAG, RESTART, TAKEOVER};
 use crate::manager::REQUEST_TIMEOUT;
 use crate::oracle::is_look;
 use crate::plan::{Answer, EventPlan, Plan};
+use crate::recording::Recording;
 
 /// How long a user waits for something to become so, and everybody for the end, where no reference says how long that takes.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30 * 60);

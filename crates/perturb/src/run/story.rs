@@ -6,11 +6,11 @@ use http::Method;
 use steersman_devcluster::DevCluster;
 use tokio::time::Instant;
 
-use super::Recording;
 use super::pace::{PATIENCE, Pace};
 use crate::film::{Film, State, is_write};
 use crate::manager::AGENT;
 use crate::mask::{Masked, difference, masked};
+use crate::recording::Recording;
 use crate::scenario::{Scenario, Step};
 
 /// How often somebody who waits looks.

@@ -26,6 +26,7 @@ mod readme;
 mod replicas;
 mod service_accounts;
 mod stall;
+mod structure;
 mod support;
 mod takeover;
 mod tls;

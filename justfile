@@ -39,9 +39,9 @@ image *arguments:
 fuzz *arguments:
     scripts/fuzz.sh "$@"
 
-# Lets random users act on a release build for ten minutes.
+# Lets random users act on a dist build for ten minutes.
 soak *arguments:
-    cargo build --release
+    cargo build --profile dist
     "${PYTHON:-.venv/bin/python}" scripts/soak.py "$@"
 
 # Runs everything that must hold on main.

@@ -23,8 +23,8 @@ export "CFLAGS_$name=-ffile-prefix-map=$PWD=/src -ffile-prefix-map=$cargo_home=/
 # The C code of the TLS library needs no C library, so that any compiler for this machine will do.
 command -v musl-gcc >/dev/null || export "CC_$name=cc"
 
-cargo build --locked --release --package steersman --bin steersman --no-default-features \
+cargo build --locked --profile dist --package steersman --bin steersman --no-default-features \
   --target "$target" --target-dir target/image
-cp "target/image/$target/release/steersman" "$out/steersman"
+cp "target/image/$target/dist/steersman" "$out/steersman"
 # The command of the manifests that this image is put into.
 ln -sf steersman "$out/kube-controller-manager"

@@ -13,7 +13,7 @@ twice=
 for argument in "$@"; do
   case "$argument" in
     --quick)
-      export CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16
+      export CARGO_PROFILE_DIST_LTO=off CARGO_PROFILE_DIST_CODEGEN_UNITS=16
       most_bytes=$((most_bytes * 3 / 2))
       ;;
     --twice) twice=yes ;;

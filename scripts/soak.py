@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Ten minutes of `steersman dev` under the random actions of several users, with its memory and tasks sampled.
 
-  cargo build --release && scripts/soak.py [--minutes 10] [--warm-up 3] [--seed 1] [--users 6] [--binary target/release/steersman] [--log FILE]
+  cargo build --profile dist && scripts/soak.py [--minutes 10] [--warm-up 3] [--seed 1] [--users 6] [--binary target/dist/steersman] [--log FILE]
 
 Before that they act for some minutes, and everything is deleted, so that connections and caches are there: the tasks that are left then are
 those that must be left at the end, when everything has been deleted again. Fails when their numbers differ, when anything panicked, or when
@@ -333,7 +333,7 @@ def main():
     parser.add_argument("--warm-up", type=float, default=3, help="minutes before that")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--users", type=int, default=6)
-    parser.add_argument("--binary", default="target/release/steersman")
+    parser.add_argument("--binary", default="target/dist/steersman")
     parser.add_argument("--log", type=argparse.FileType("w"), default=subprocess.DEVNULL, help="what steersman dev says meanwhile")
     arguments = parser.parse_args()
     dev = Dev(arguments.binary, arguments.log)

@@ -131,7 +131,7 @@ fn check_version(text: &str) -> Result<(), String> {
         let differs = || format!("version {text:?} must have the same major.minor.patch as {:?}", version::GIT_VERSION);
         return same.then_some(()).ok_or_else(differs);
     }
-    value::bool(text).map(drop)
+    go_bool(text).map(drop)
 }
 
 #[cfg(test)]

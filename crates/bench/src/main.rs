@@ -48,7 +48,7 @@ struct Args {
     #[arg(long, default_value_t = 10)]
     idle: u64,
     /// The binary; with `--apiserver` one that has `steersman apiserver`.
-    #[arg(long, default_value = "target/release/steersman")]
+    #[arg(long, default_value = "target/dist/steersman")]
     manager: PathBuf,
     /// An API server with nodes to use in place of the embedded one.
     #[arg(long)]

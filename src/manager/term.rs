@@ -17,8 +17,11 @@ use crate::api::{check_lock, wait_for_api_server};
 use crate::gates::Gates;
 use crate::health::{Check, Finding, Phase, Scope};
 
-/// Time for one attempt of a request of a controller.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+/// Time for one attempt of a request of a controller. Longer than the minute after which kube-apiserver ends a request itself
+/// (`--request-timeout`): its answer says why, and is a sign of life. Upstream waits without a limit.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(70);
+/// Time for controllers to stop when the leader gives up because nothing moves, where the flag sets no limit.
+const STALLED_SHUTDOWN: Duration = Duration::from_secs(10);
 /// Time for what has been queued, such as Events, to be sent when everything else has stopped.
 const FLUSH: Duration = Duration::from_secs(3);
 
@@ -166,25 +169,25 @@ impl<'a> Term<'a> {
                 reason = &mut stalled => outcome = Err(RunError::Stalled(reason)),
             }
         }
+        if let Err(error @ RunError::Stalled(_)) = &outcome {
+            // Said here, because the controllers may not stop either.
+            tracing::error!(%error, "giving up the leadership");
+        }
 
-        // Where no request is answered, waiting for the last ones would only keep the Lease from others.
+        // Where no request is answered, waiting for the last ones would only keep the Lease from others. A write that the server still
+        // works on may land after the next leader has begun; preconditions and that leader's live checks cover it (leader-election.md).
         if manager.stall.stalled().is_some() {
             self.gates.abandon();
         }
         self.gates.close();
         work.cancel();
-        self.join(&running).await?;
+        let shutdown = match &outcome {
+            Err(RunError::Stalled(_)) => self.manager.config.shutdown_timeout.or(Some(STALLED_SHUTDOWN)),
+            _ => self.manager.config.shutdown_timeout,
+        };
+        join(&running, shutdown).await?;
         self.gates.work_is_done();
         outcome
-    }
-
-    async fn join(&self, running: &Tasks) -> Result<(), RunError> {
-        let Some(limit) = self.manager.config.shutdown_timeout else {
-            running.join(Duration::from_secs(5)).await;
-            return Ok(());
-        };
-        let joined = tokio::time::timeout(limit, running.join(limit / 3)).await;
-        joined.map_err(|_| RunError::ShutdownTimeout(running.running()))
     }
 
     fn context(&self) -> ControllerContext {
@@ -222,6 +225,16 @@ impl<'a> Term<'a> {
         }
         Ok(built)
     }
+}
+
+/// Waits for controllers to stop, at most for `limit` if there is one.
+async fn join(running: &Tasks, limit: Option<Duration>) -> Result<(), RunError> {
+    let Some(limit) = limit else {
+        running.join(Duration::from_secs(5)).await;
+        return Ok(());
+    };
+    let joined = tokio::time::timeout(limit, running.join(limit / 3)).await;
+    joined.map_err(|_| RunError::ShutdownTimeout(running.running()))
 }
 
 /// Runs one controller after its delay, and reports its name when it ends without having been told to, by a panic too.

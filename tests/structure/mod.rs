@@ -103,6 +103,7 @@ fn modules_depend_on_each_other_in_one_direction() {
 #[test]
 fn siblings_that_reach_each_other_make_a_circle() {
     // (references, circles)
+    #[allow(clippy::type_complexity, reason = "a table of cases")]
     let cases: [(&[(&str, &str)], &[&str]); 5] = [
         (&[("crate::a", "crate::b")], &[]),
         (&[("crate::a", "crate"), ("crate", "crate::a")], &[]),

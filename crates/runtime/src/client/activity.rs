@@ -27,7 +27,8 @@ struct Kind {
     under_way: usize,
     /// When the oldest request began that came after the latest answer.
     unanswered_since: Option<Instant>,
-    began: Instant,
+    /// When a request last began or ended.
+    latest: Instant,
 }
 
 impl Default for Activity {
@@ -43,7 +44,7 @@ impl Activity {
         let stalled = state.kinds.iter().find_map(|(name, kind)| {
             let waited = kind.unanswered_since?.elapsed();
             // Between two attempts of its caller, no request is under way.
-            let has_work = kind.under_way > 0 || kind.began.elapsed() < limit;
+            let has_work = kind.under_way > 0 || kind.latest.elapsed() < limit;
             (has_work && waited >= limit).then_some((name, kind.under_way, waited))
         });
         let (name, under_way, waited) = stalled?;
@@ -55,20 +56,20 @@ impl Activity {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).answered
     }
 
-    /// A request of this kind begins.
-    pub(super) fn begin(&self, kind: &'static str) -> UnderWay {
+    /// A request of this kind begins. Its answer may take longer than others by `patience`.
+    pub(super) fn begin(&self, kind: &'static str, patience: Duration) -> UnderWay {
         let now = Instant::now();
         self.with(kind, |_, kind| {
             kind.under_way += 1;
-            kind.unanswered_since.get_or_insert(now);
-            kind.began = now;
+            kind.unanswered_since.get_or_insert(now + patience);
+            kind.latest = now;
         });
         UnderWay { activity: self.clone(), kind, is_unanswered: false }
     }
 
     fn with(&self, name: &'static str, change: impl FnOnce(&mut Instant, &mut Kind)) {
         let State { kinds, answered } = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let new = || Kind { under_way: 0, unanswered_since: None, began: Instant::now() };
+        let new = || Kind { under_way: 0, unanswered_since: None, latest: Instant::now() };
         change(answered, kinds.entry(name).or_insert_with(new));
     }
 }
@@ -101,6 +102,7 @@ impl Drop for UnderWay {
         let is_unanswered = self.is_unanswered;
         self.activity.with(self.kind, |_, kind| {
             kind.under_way -= 1;
+            kind.latest = Instant::now();
             if kind.under_way == 0 && !is_unanswered {
                 kind.unanswered_since = None;
             }
@@ -115,6 +117,7 @@ mod tests {
     use super::*;
 
     const LIMIT: Duration = Duration::from_secs(60);
+    const NONE: Duration = Duration::ZERO;
 
     async fn pass(seconds: u64) {
         advance(Duration::from_secs(seconds)).await;
@@ -123,14 +126,14 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_kind_without_answers_is_stalled_although_others_are_answered() {
         let activity = Activity::default();
-        let _hanging = activity.begin("POST");
+        let _hanging = activity.begin("POST", NONE);
         pass(59).await;
-        activity.begin("GET").answered();
+        activity.begin("GET", NONE).answered();
         assert_eq!(activity.stalled(LIMIT), None);
         pass(1).await;
         let reason = "no POST request was answered for 60s, 1 under way";
         assert_eq!(activity.stalled(LIMIT).as_deref(), Some(reason));
-        activity.begin("POST").answered();
+        activity.begin("POST", NONE).answered();
         assert_eq!(activity.stalled(LIMIT), None, "one answer is progress");
         assert_eq!(activity.last_answer(), Instant::now());
     }
@@ -139,19 +142,21 @@ mod tests {
     async fn repeated_timeouts_are_a_stall_until_nothing_is_asked_any_more() {
         let activity = Activity::default();
         for _ in 0..3 {
-            let request = activity.begin("PUT");
+            let request = activity.begin("PUT", NONE);
             pass(30).await;
             request.unanswered();
         }
         assert!(activity.stalled(LIMIT).is_some());
-        pass(31).await;
+        pass(59).await;
+        assert!(activity.stalled(LIMIT).is_some(), "the caller may be busy with something else");
+        pass(1).await;
         assert_eq!(activity.stalled(LIMIT), None, "without requests there is no work");
     }
 
     #[tokio::test(start_paused = true)]
     async fn pieces_of_a_long_answer_are_progress() {
         let activity = Activity::default();
-        let list = activity.begin("LIST");
+        let list = activity.begin("LIST", NONE);
         for _ in 0..4 {
             pass(50).await;
             list.answered();
@@ -161,5 +166,15 @@ mod tests {
         assert!(activity.stalled(LIMIT).is_some());
         drop(list);
         assert_eq!(activity.stalled(LIMIT), None, "the caller gave the request up");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_that_may_take_longer_is_stalled_later() {
+        let activity = Activity::default();
+        let _deletion = activity.begin("DELETECOLLECTION", Duration::from_secs(230));
+        pass(289).await;
+        assert_eq!(activity.stalled(LIMIT), None);
+        pass(1).await;
+        assert!(activity.stalled(LIMIT).is_some());
     }
 }

@@ -249,7 +249,7 @@ impl Exchange {
         for attempt in 0.. {
             let last = attempt >= MAX_RETRIES;
             self.metrics.sent(call.method.as_str(), 0);
-            let under_way = self.metrics.begin("WATCH");
+            let under_way = self.metrics.begin("WATCH", Duration::ZERO);
             let opened = match timeout(WATCH_OPENING, self.open(&call, Lane::Watches, &Sent::default())).await {
                 Ok(opened) => opened,
                 Err(_) => Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into()),
@@ -297,7 +297,8 @@ impl Exchange {
 
     async fn attempt(&self, call: &Call<'_>, gate: Option<&dyn WriteGate>) -> Result<Answer, Failure> {
         let sent = Sent::default();
-        let under_way = self.metrics.begin(call.kind());
+        let patience = self.limit(call).saturating_sub(self.settings.timeout);
+        let under_way = self.metrics.begin(call.kind(), patience);
         let exchange = async { collect(self.open(call, Lane::Requests, &sent).await?, under_way.as_ref()).await };
         let outcome = tokio::select! {
             biased;
@@ -413,9 +414,7 @@ async fn closed(gate: Option<&dyn WriteGate>, sent: &Sent) {
     };
     let closing = async {
         gate.closing().await;
-        if sent.get() {
-            std::future::pending().await
-        }
+        sent.is_here().await;
     };
     tokio::select! {
         () = expired => {}

@@ -102,9 +102,9 @@ impl ClientMetrics {
         Self { activity: Some(activity.clone()), ..self.clone() }
     }
 
-    /// A request of this kind goes out.
-    pub(super) fn begin(&self, kind: &'static str) -> Option<UnderWay> {
-        self.activity.as_ref().map(|activity| activity.begin(kind))
+    /// A request of this kind goes out, of which the answer may take longer than others by `patience`.
+    pub(super) fn begin(&self, kind: &'static str, patience: Duration) -> Option<UnderWay> {
+        self.activity.as_ref().map(|activity| activity.begin(kind, patience))
     }
 
     /// The same families, for clients that talk to `host` (`10.0.0.1:6443`); without this the label is empty.

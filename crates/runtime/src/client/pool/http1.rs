@@ -70,9 +70,15 @@ pub(super) struct Exchange {
 
 impl Drop for Exchange {
     fn drop(&mut self) {
-        *self.home.lock().unwrap_or_else(PoisonError::into_inner) = self.sender.take();
-        // After that, because the next request may begin at once.
-        drop(self.stream.take());
+        let sender = self.sender.take();
+        let has_ended = sender.as_ref().is_none_or(SendRequest::is_closed);
+        *self.home.lock().unwrap_or_else(PoisonError::into_inner) = sender;
+        let Some(stream) = self.stream.take() else { return };
+        if has_ended {
+            stream.retire();
+        }
+        // After the sender is back, because the next request may begin at once.
+        drop(stream);
     }
 }
 
@@ -85,7 +91,7 @@ pub(super) async fn send(
 ) -> Result<(Response<Incoming>, Exchange), Failure> {
     let sender = home.0.lock().unwrap_or_else(PoisonError::into_inner).take();
     let mut exchange = Exchange { sender, home: Arc::clone(&home.0), stream: Some(stream) };
-    let gone = |error: BoxError| Failure { error, unprocessed: true, broken: true };
+    let gone = |error: BoxError| Failure { error, sent: false, unprocessed: true, broken: true };
     let Some(sender) = &mut exchange.sender else { return Err(gone("the connection has ended".into())) };
     // Waits until the last answer has been read to its end; fails if the connection did not outlast it.
     sender.ready().await.map_err(|error| gone(error.into()))?;
@@ -94,7 +100,7 @@ pub(super) async fn send(
         Ok(response) => Ok((response, exchange)),
         Err(mut error) => {
             let unprocessed = error.take_message().is_some();
-            Err(Failure { unprocessed, broken: true, error: error.into_error().into() })
+            Err(Failure { sent: true, unprocessed, broken: true, error: error.into_error().into() })
         }
     }
 }

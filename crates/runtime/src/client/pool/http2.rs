@@ -1,6 +1,6 @@
 //! An HTTP/2 connection: its opening, its pings, and requests over it.
 
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
@@ -104,13 +104,16 @@ async fn watch_over(ping_pong: Option<PingPong>, pings: Pings, reads: &Reads, ke
         if reads.within(pings.interval) {
             continue;
         }
-        let asked = Instant::now();
-        match timeout(pings.timeout, ping_pong.ping(Ping::opaque())).await {
-            Ok(Ok(_)) => {}
-            // The connection has ended, as its other half finds.
-            Ok(Err(_)) => return std::future::pending().await,
-            Err(_) if reads.within(asked.elapsed()) => {}
-            Err(_) => return,
+        // One ping at a time: a late pong is waited for as long as other bytes come.
+        let mut pong = pin!(ping_pong.ping(Ping::opaque()));
+        loop {
+            match timeout(pings.timeout, &mut pong).await {
+                Ok(Ok(_)) => break,
+                // The connection has ended, as its other half finds.
+                Ok(Err(_)) => return std::future::pending().await,
+                Err(_) if reads.within(pings.timeout) => keeper.retire_idle(),
+                Err(_) => return,
+            }
         }
     }
 }
@@ -122,7 +125,7 @@ pub(super) async fn send(
     parts: request::Parts,
     body: Bytes,
 ) -> Result<Response<Incoming>, Failure> {
-    let ended = |error: h2::Error| Failure { error: error.into(), unprocessed: true, broken: true };
+    let ended = |error: h2::Error| Failure { error: error.into(), sent: false, unprocessed: true, broken: true };
     let mut sender = sender.ready().await.map_err(ended)?;
     let ends_here = body.is_empty();
     let (response, mut upload) = sender.send_request(Request::from_parts(parts, ()), ends_here).map_err(ended)?;
@@ -138,7 +141,7 @@ fn failure(error: h2::Error) -> Failure {
     let is_refused = error.is_reset() && error.reason() == Some(Reason::REFUSED_STREAM);
     // Of the streams under way, a GOAWAY ends those alone that the server has not begun to process.
     let is_turned_away = error.is_go_away() && error.is_remote() && error.reason() == Some(Reason::NO_ERROR);
-    Failure { unprocessed: is_refused || is_turned_away, broken: !error.is_reset(), error: error.into() }
+    Failure { sent: true, unprocessed: is_refused || is_turned_away, broken: !error.is_reset(), error: error.into() }
 }
 
 /// When bytes last came, in milliseconds since the connection was opened.

@@ -29,7 +29,7 @@ use futures::future::BoxFuture;
 use http::{Extensions, Request, Response};
 use kube::client::Body;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, sleep};
 use tower::{BoxError, Service};
 
@@ -61,11 +61,28 @@ pub(super) enum Lane {
 
 /// Whether a request has left for the server. An extension of the request: until then it can be given up without a trace.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Sent(Arc<AtomicBool>);
+pub(super) struct Sent(Arc<SentState>);
+
+#[derive(Debug, Default)]
+struct SentState {
+    sent: AtomicBool,
+    changed: Notify,
+}
 
 impl Sent {
     pub(super) fn get(&self) -> bool {
-        self.0.load(Ordering::Acquire)
+        self.0.sent.load(Ordering::Acquire)
+    }
+
+    /// Comes when the request is here: it has not left, or came back unprocessed.
+    pub(super) async fn is_here(&self) {
+        loop {
+            let changed = self.0.changed.notified();
+            if !self.get() {
+                return;
+            }
+            changed.await;
+        }
     }
 
     /// The request with these extensions leaves now.
@@ -75,7 +92,8 @@ impl Sent {
 
     fn set(extensions: &Extensions, sent: bool) {
         if let Some(flag) = extensions.get::<Self>() {
-            flag.0.store(sent, Ordering::Release);
+            flag.0.sent.store(sent, Ordering::Release);
+            flag.0.changed.notify_waiters();
         }
     }
 }
@@ -192,6 +210,8 @@ struct State {
     waiting: VecDeque<oneshot::Sender<Result<Stream, DialError>>>,
     /// Streams that the next connection is expected to have.
     expected: usize,
+    /// No dial before this time, because the last one failed.
+    no_dial_before: Option<Instant>,
     next_id: u64,
 }
 
@@ -219,6 +239,13 @@ struct Stream {
     id: u64,
 }
 
+impl Stream {
+    /// Its connection takes no further request.
+    fn retire(&self) {
+        self.connections.retire(self.id);
+    }
+}
+
 impl Drop for Stream {
     fn drop(&mut self) {
         self.connections.release(self.id);
@@ -228,6 +255,8 @@ impl Drop for Stream {
 /// Why a request got no answer.
 struct Failure {
     error: BoxError,
+    /// The request has left. Otherwise the connection had ended before, which says nothing about the next one.
+    sent: bool,
     /// The server has not acted on the request, so that it may be sent again.
     unprocessed: bool,
     /// The connection takes no further request.
@@ -238,17 +267,18 @@ impl Connections {
     async fn send(self: Arc<Self>, request: Request<Body>) -> Result<Response<Incoming>, BoxError> {
         let (parts, body) = request.into_parts();
         let body = body.collect_bytes().await?;
-        for attempt in 0.. {
+        let mut attempt = 0;
+        loop {
             let stream = self.stream().await?;
             let id = stream.id;
             Sent::mark(&parts.extensions);
-            let sent = match &*Arc::clone(&stream.sender) {
+            let outcome = match &*Arc::clone(&stream.sender) {
                 Sender::Http2(sender) => http2::send(sender.clone(), stream, parts.clone(), body.clone()).await,
                 Sender::Http1(sender) => http1::send(sender, stream, parts.clone(), body.clone())
                     .await
                     .map(|(response, exchange)| response.map(|received| Incoming::http1(received, exchange))),
             };
-            let Failure { error, unprocessed, broken } = match sent {
+            let Failure { error, sent, unprocessed, broken } = match outcome {
                 Ok(response) => return Ok(response),
                 Err(failure) => failure,
             };
@@ -259,12 +289,16 @@ impl Connections {
                 return Err(error);
             }
             Sent::set(&parts.extensions, false);
-            // A connection that ended tells nothing about the next one; a server that refuses streams wants a pause.
+            // A connection that had ended was retired, so that this comes to an end.
+            if !sent {
+                continue;
+            }
+            // A server that refuses streams wants a pause.
             if !broken && attempt > 0 {
                 sleep(RETRY_PAUSE * 2_u32.pow(attempt - 1)).await;
             }
+            attempt += 1;
         }
-        unreachable!("the last attempt returns")
     }
 
     /// A stream, as soon as there is one. Those who wait are served in turn.
@@ -320,17 +354,23 @@ impl Connections {
     /// Dials as many connections as those who wait need, beyond those that are being dialed.
     fn dial_for_waiting(self: &Arc<Self>, state: &mut State) {
         state.waiting.retain(|waiting| !waiting.is_closed());
-        while state.dialing * state.expected < state.waiting.len() && state.dialing < MAX_DIALS {
+        if state.no_dial_before.is_some_and(|time| Instant::now() < time) {
+            return;
+        }
+        // There is none when the process ends while streams are dropped.
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        while state.dialing.saturating_mul(state.expected) < state.waiting.len() && state.dialing < MAX_DIALS {
             state.dialing += 1;
             let id = state.next_id;
             state.next_id += 1;
-            tokio::spawn(Arc::clone(self).run(id));
+            runtime.spawn(Arc::clone(self).run(id));
         }
     }
 
     /// Dials a connection and keeps it until it ends. Boxed, because an opened connection may lead to the next dial.
     fn run(self: Arc<Self>, id: u64) -> BoxFuture<'static, ()> {
         Box::pin(async move {
+            // Made in here: a runtime that ends drops the future at once, under the lock of the state.
             let dialing = Dialing(Some(self));
             let opened = dialing.pool().open().await;
             let pool = dialing.ended();
@@ -360,6 +400,7 @@ impl Connections {
             let mut state = self.state();
             state.dialing -= 1;
             state.expected = limit;
+            state.no_dial_before = None;
             state.open.push(Open { id, sender: Arc::new(sender), limit, active: 0, idle_since: Instant::now() });
             self.serve_waiting(&mut state)
         };
@@ -377,7 +418,11 @@ impl Connections {
             }
             return;
         }
+        if state.no_dial_before.is_some_and(|time| Instant::now() < time) {
+            return;
+        }
         tracing::warn!(%error, "another connection to the API server is needed");
+        state.no_dial_before = Some(Instant::now() + REDIAL_PAUSE);
         // There is none when the process ends in the middle of a dial.
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         let pool = Arc::downgrade(self);

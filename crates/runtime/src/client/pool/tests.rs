@@ -48,6 +48,7 @@ struct Shared {
     limit: Option<u32>,
     answers_pings: bool,
     refuses_connections: bool,
+    refused: usize,
     /// Streams beyond the limit of their connection.
     violations: usize,
     connections: Vec<mpsc::UnboundedSender<Command>>,
@@ -66,6 +67,7 @@ impl Server {
             limit,
             answers_pings: true,
             refuses_connections: false,
+            refused: 0,
             violations: 0,
             connections: Vec::new(),
             alive: 0,
@@ -98,7 +100,11 @@ impl Server {
         let dial: Dial = Arc::new(move || {
             let server = server.clone();
             Box::pin(async move {
-                if server.with(|shared| shared.refuses_connections) {
+                let is_refused = server.with(|shared| {
+                    shared.refused += usize::from(shared.refuses_connections);
+                    shared.refuses_connections
+                });
+                if is_refused {
                     return Err(std::io::Error::from(std::io::ErrorKind::ConnectionRefused).into());
                 }
                 let (ours, theirs) = duplex(1 << 16);
@@ -406,4 +412,44 @@ async fn a_connection_that_answers_no_ping_ends() {
     let began = Instant::now();
     watch.frame().await.unwrap().unwrap_err();
     assert!(began.elapsed() <= Duration::from_secs(25 + 15), "{:?}", began.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_late_pong_leaves_the_connection_watched() {
+    let server = Server::new(Mode::Hold, None);
+    let pool = server.pool();
+    let mut watch = held(&pool, Lane::Watches, 1).await.remove(0);
+    server.with(|shared| shared.answers_pings = false);
+    // Bytes come while a ping stays unanswered.
+    for _ in 0..10 {
+        sleep(Duration::from_secs(7)).await;
+        server.tell(0, Command::Limit(100));
+    }
+    assert_eq!(server.alive(), 1, "it is not silent");
+    let began = Instant::now();
+    watch.frame().await.unwrap().unwrap_err();
+    assert!(began.elapsed() <= Duration::from_secs(40), "{:?}", began.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_dial_is_repeated_after_a_pause_only() {
+    let server = Server::new(Mode::Silence, Some(1));
+    let pool = server.pool();
+    let begin = || {
+        let pool = pool.clone();
+        tokio::spawn(async move { send(&pool, Lane::Requests).await.map(drop) })
+    };
+    let hanging = begin();
+    settle().await;
+    server.with(|shared| shared.refuses_connections = true);
+    let waiting: Vec<_> = (0..5).map(|_| begin()).collect();
+    sleep(Duration::from_secs(3)).await;
+    let refused = server.with(|shared| shared.refused);
+    assert!((3..=2 * MAX_DIALS + 4).contains(&refused), "{refused} dials in 3 s");
+    server.with(|shared| shared.refuses_connections = false);
+    server.set(Mode::Answer);
+    for request in waiting {
+        request.await.unwrap().unwrap();
+    }
+    hanging.abort();
 }

@@ -94,7 +94,7 @@ async fn a_sync_that_does_not_end_is_reported_as_its_controllers_and_fails_probe
         ("true", "[-]namespace-controller failed: reason withheld\n"),
     ] {
         let cluster = cluster();
-        let manager = start(&cluster, &[("strict-health-checks", strict)]);
+        let manager = start(&cluster, &[("strict-health-checks", strict), ("stall-timeout", "0s")]);
         wait_for(&manager.health, Probe::Healthz, passes).await;
         assert_eq!(degraded(&manager.metrics, "namespace-controller"), 0.0);
         // Each kind of object is given up only when its time is over, and there are many.

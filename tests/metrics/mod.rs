@@ -20,7 +20,7 @@ const BOUNDS: &[(&str, &str)] = &[
 ];
 
 /// Upstream's names of the queues of the parts that are here, with `--client-ca-file`.
-const QUEUES: [&str; 11] = [
+const QUEUES: [&str; 12] = [
     "DynamicCABundle-client-ca-bundle",
     "DynamicServingCertificateController",
     "RequestHeaderAuthRequestController",
@@ -32,6 +32,7 @@ const QUEUES: [&str; 11] = [
     "orphaned_pods_nodes",
     "replicaset",
     "replicationmanager",
+    "ttlcontroller",
 ];
 
 /// The families of one page that have to be there, by name.

@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     fn definition(plural: &str, kind: &str, short: &str) -> Value {
-        json!({"spec": {"names": {
+        json!({"metadata": {"name": format!("{plural}.example.com")}, "spec": {"names": {
             "plural": plural, "singular": kind.to_lowercase(), "kind": kind, "listKind": format!("{kind}List"), "shortNames": [short],
         }}, "status": {"acceptedNames": {"plural": "", "kind": ""}}})
     }

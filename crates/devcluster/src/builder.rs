@@ -221,7 +221,7 @@ impl Builder {
     /// # use steersman_devcluster::DevCluster;
     /// # use steersman_runtime::client::{ApiClient, Target};
     /// # use steersman_runtime::controller::{Controller, Descriptor};
-    /// # use steersman_runtime::{object::Pod, resource::PODS, tasks::CancellationToken};
+    /// # use steersman_runtime::{object::Pod, reads::Read, resource::PODS, tasks::CancellationToken};
     /// # use serde_json::json;
     /// /// Deletes every pod it finds at its start.
     /// const REAPER: Descriptor = Descriptor {
@@ -230,8 +230,8 @@ impl Builder {
     ///     enabled_by_default: false,
     ///     summary: "Deletes every pod it finds at its start",
     ///     identity: "pod-reaper",
+    ///     reads: &[Read::of::<Pod>()],
     ///     rules: &[],
-    ///     watches: |informers| drop(informers.shared::<Pod>()),
     ///     init: |context| {
     ///         let (pods, client) = (context.informers.shared::<Pod>().store(), (context.clients)("pod-reaper"));
     ///         Ok(Box::new(Reaper { pods: Box::new(move || pods.list()), client }))

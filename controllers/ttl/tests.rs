@@ -30,7 +30,7 @@ impl World {
         self.cluster.requests().iter().filter(|request| request.verb == "patch" && request.resource == "nodes").count()
     }
 
-    /// What a kubelet does now and then.
+    /// Updates every node, as kubelets do now and then.
     async fn touch_all(&self, mark: &str) {
         for node in self.cluster.objects("nodes") {
             let path = format!("/api/v1/nodes/{}", node["metadata"]["name"].as_str().unwrap());

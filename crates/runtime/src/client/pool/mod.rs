@@ -301,7 +301,7 @@ impl Connections {
         }
     }
 
-    /// A stream, as soon as there is one. Those who wait are served in turn.
+    /// A stream, as soon as there is one. Waiting requests are served in turn.
     async fn stream(self: &Arc<Self>) -> Result<Stream, DialError> {
         let granted = {
             let mut state = self.state();
@@ -336,7 +336,7 @@ impl Connections {
         Some(Stream { connections: Arc::clone(self), sender: Arc::clone(&open.sender), id: open.id })
     }
 
-    /// Hands free streams to those who wait. Returns streams of which the receiver is gone: they are to be dropped without the lock.
+    /// Hands free streams to waiting requests. Returns the streams of requests that were given up, to be dropped without the lock.
     #[must_use = "dropped under the lock, a stream waits for that lock for ever"]
     fn serve_waiting(self: &Arc<Self>, state: &mut State) -> Vec<Stream> {
         let mut unused = Vec::new();
@@ -351,7 +351,7 @@ impl Connections {
         unused
     }
 
-    /// Dials as many connections as those who wait need, beyond those that are being dialed.
+    /// Dials as many connections as the waiting requests need, beyond the dials under way.
     fn dial_for_waiting(self: &Arc<Self>, state: &mut State) {
         state.waiting.retain(|waiting| !waiting.is_closed());
         if state.no_dial_before.is_some_and(|time| Instant::now() < time) {
@@ -482,7 +482,7 @@ impl Connections {
     }
 }
 
-/// A dial under way. One that panics has failed, too: those who wait for it must hear of that.
+/// A dial under way. A dial that panics has failed, too, and the waiting requests must hear of that.
 struct Dialing(Option<Arc<Connections>>);
 
 impl Dialing {

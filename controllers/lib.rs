@@ -15,7 +15,8 @@ pub mod ttl;
 
 use steersman_runtime::controller::Descriptor;
 
-/// Every controller, in alphabetical order. Help, `--controllers`, health checks and the README table come from this.
+/// Every controller, in alphabetical order. Help, `--controllers`, health checks and the README
+/// table come from this.
 pub const ALL: &[Descriptor] = &[
     deployment::DESCRIPTOR,
     garbagecollector::DESCRIPTOR,

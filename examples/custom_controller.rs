@@ -1,7 +1,8 @@
 //! A manager with a controller of one's own: one line in `main`, everything else as in Steersman.
 //!
-//! The controller says in the log when a pod keeps restarting. Try it with
-//! `cargo run --example custom_controller -- --kubeconfig ~/.kube/config --leader-elect=false --controllers=restart-reporter`.
+//! The controller says in the log when a pod keeps restarting. Try it with `cargo run --example
+//! custom_controller -- --kubeconfig ~/.kube/config --leader-elect=false
+//! --controllers=restart-reporter`.
 
 use std::convert::Infallible;
 use std::process::ExitCode;
@@ -17,7 +18,10 @@ use steersman_runtime::workers::{Keyed, Requeue, Syncer};
 use steersman_runtime::workqueue::WorkQueue;
 
 fn main() -> ExitCode {
-    steersman::run(std::env::args().skip(1).collect(), ControllerRegistry::builtin().with(RESTART_REPORTER))
+    steersman::run(
+        std::env::args().skip(1).collect(),
+        ControllerRegistry::builtin().with(RESTART_REPORTER),
+    )
 }
 
 const RESTART_REPORTER: Descriptor = Descriptor {
@@ -47,7 +51,14 @@ fn init(context: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
         Change::Updated { old, new } if old.restarts != new.restarts => keys.add(new.key()),
         Change::Updated { .. } | Change::Deleted { .. } => {}
     });
-    Ok(Keyed::boxed("restart-reporter-controller", queue, 1, Arc::new(RestartReporter { pods: informer.store() })))
+    Ok(Keyed::boxed(
+        "restart-reporter-controller",
+        queue,
+        1,
+        Arc::new(RestartReporter {
+            pods: informer.store(),
+        }),
+    ))
 }
 
 impl Syncer for RestartReporter {

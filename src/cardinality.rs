@@ -1,6 +1,8 @@
-//! `--allow-metric-labels`: values of labels that nobody expects become one, and their series with them.
+//! `--allow-metric-labels`: values of labels that nobody expects become one, and their series with
+//! them.
 //!
-//! Upstream replaces values when something is counted, we do when it is shown; what is shown is the same.
+//! Upstream replaces values when something is counted, we do when it is shown; what is shown is the
+//! same.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,22 +16,39 @@ const UNEXPECTED: &str = "unexpected";
 
 /// Replaces the values in `families` that are not `allowed`, and says how often one was counted.
 pub(crate) fn constrain(families: &mut [MetricFamily], allowed: &AllowedValues) -> u64 {
-    let concerned = families.iter_mut().filter_map(|family| Some((allowed.get(family.name())?, family)));
-    concerned.map(|(labels, family)| merge_unexpected(family, labels)).sum()
+    let concerned = families
+        .iter_mut()
+        .filter_map(|family| Some((allowed.get(family.name())?, family)));
+    concerned
+        .map(|(labels, family)| merge_unexpected(family, labels))
+        .sum()
 }
 
-fn merge_unexpected(family: &mut MetricFamily, allowed: &BTreeMap<String, BTreeSet<String>>) -> u64 {
+fn merge_unexpected(
+    family: &mut MetricFamily,
+    allowed: &BTreeMap<String, BTreeSet<String>>,
+) -> u64 {
     let kind = family.get_field_type();
     let mut series: BTreeMap<Vec<(String, String)>, Metric> = BTreeMap::new();
     let mut unexpected = 0;
     for mut metric in family.take_metric() {
         for label in metric.mut_label() {
-            if allowed.get(label.name()).is_some_and(|values| !values.contains(label.value())) {
+            if allowed
+                .get(label.name())
+                .is_some_and(|values| !values.contains(label.value()))
+            {
                 label.set_value(UNEXPECTED.to_owned());
             }
         }
-        let labels: Vec<_> = metric.get_label().iter().map(|label| (label.name().to_owned(), label.value().to_owned())).collect();
-        let replaced = labels.iter().filter(|(name, value)| value == UNEXPECTED && allowed.contains_key(name)).count();
+        let labels: Vec<_> = metric
+            .get_label()
+            .iter()
+            .map(|label| (label.name().to_owned(), label.value().to_owned()))
+            .collect();
+        let replaced = labels
+            .iter()
+            .filter(|(name, value)| value == UNEXPECTED && allowed.contains_key(name))
+            .count();
         unexpected += replaced as u64 * times(&metric, kind);
         match series.entry(labels) {
             Entry::Vacant(place) => drop(place.insert(metric)),
@@ -93,16 +112,24 @@ mod tests {
     fn series_with_values_nobody_expects_become_one() {
         let registry = Registry::new();
         let counter = IntCounterVec::new(Opts::new("c", "."), &["code", "verb"]).unwrap();
-        for (code, verb, count) in
-            [("200", "GET", 1), ("404", "GET", 2), ("500", "GET", 3), ("500", "PUT", 4), ("unexpected", "PUT", 5)]
-        {
+        for (code, verb, count) in [
+            ("200", "GET", 1),
+            ("404", "GET", 2),
+            ("500", "GET", 3),
+            ("500", "PUT", 4),
+            ("unexpected", "PUT", 5),
+        ] {
             counter.with_label_values(&[code, verb]).inc_by(count);
         }
         let gauge = GaugeVec::new(Opts::new("g", "."), &["name"]).unwrap();
         for (name, value) in [("a", 1.5), ("b", 2.0), ("c", 4.0)] {
             gauge.with_label_values(&[name]).set(value);
         }
-        let histogram = HistogramVec::new(HistogramOpts::new("h", ".").buckets(vec![1.0, 2.0]), &["name"]).unwrap();
+        let histogram = HistogramVec::new(
+            HistogramOpts::new("h", ".").buckets(vec![1.0, 2.0]),
+            &["name"],
+        )
+        .unwrap();
         for (name, value) in [("a", 0.5), ("b", 1.5), ("c", 9.0)] {
             histogram.with_label_values(&[name]).observe(value);
         }
@@ -112,7 +139,10 @@ mod tests {
 
         let list = |metric: &str, label: &str, values: &[&str]| {
             let values = values.iter().map(|value| (*value).to_owned()).collect();
-            (metric.to_owned(), BTreeMap::from([(label.to_owned(), values)]))
+            (
+                metric.to_owned(),
+                BTreeMap::from([(label.to_owned(), values)]),
+            )
         };
         let allowed = AllowedValues::from([
             list("c", "code", &["200", "500"]),

@@ -19,14 +19,19 @@ use crate::spans::Spans;
 use crate::version;
 use crate::{help, limits};
 
-/// Does what `arguments` (without the program's name) ask for, with the controllers of `registry`, until it is done or a signal
-/// comes. Everything that goes wrong has been said on standard error when this returns.
+/// Does what `arguments` (without the program's name) ask for, with the controllers of `registry`,
+/// until it is done or a signal comes. Everything that goes wrong has been said on standard error
+/// when this returns.
 pub fn run(arguments: Vec<String>, registry: ControllerRegistry) -> ExitCode {
     run_beside(arguments, registry, &[])
 }
 
 /// The same for a program with further commands, which the help names.
-pub(crate) fn run_beside(arguments: Vec<String>, registry: ControllerRegistry, commands: &[(&str, &str)]) -> ExitCode {
+pub(crate) fn run_beside(
+    arguments: Vec<String>,
+    registry: ControllerRegistry,
+    commands: &[(&str, &str)],
+) -> ExitCode {
     panics::install_hook();
     match options::parse(arguments, |line| eprintln!("{line}")) {
         Ok(Command::Help) => print(&help::help(&registry, commands)),
@@ -58,7 +63,12 @@ fn manage(options: Options, registry: &ControllerRegistry) -> ExitCode {
     let verbosity = options.int("v");
     // Work comes in small pieces; more threads would only cost memory on large machines.
     let threads = std::thread::available_parallelism().map_or(1, |n| n.get().min(4));
-    let runtime = match Builder::new_multi_thread().worker_threads(threads).enable_all().thread_name("steersman").build() {
+    let runtime = match Builder::new_multi_thread()
+        .worker_threads(threads)
+        .enable_all()
+        .thread_name("steersman")
+        .build()
+    {
         Ok(runtime) => runtime,
         Err(error) => {
             logs::init(LogFormat::Text, 0, None);
@@ -70,7 +80,11 @@ fn manage(options: Options, registry: &ControllerRegistry) -> ExitCode {
         let _inside = runtime.enter();
         Spans::from_options(&options)
     };
-    let log = logs::init(format, verbosity, spans.as_ref().ok().and_then(Option::as_ref));
+    let log = logs::init(
+        format,
+        verbosity,
+        spans.as_ref().ok().and_then(Option::as_ref),
+    );
     if let Err(error) = &spans {
         tracing::error!(%error, "there will be no traces");
     }
@@ -91,17 +105,29 @@ fn manage(options: Options, registry: &ControllerRegistry) -> ExitCode {
         return ExitCode::FAILURE;
     }
     limits::raise_open_files();
-    tracing::info!(version = version::GIT_VERSION, steersman = version::STEERSMAN, "Starting");
+    tracing::info!(
+        version = version::GIT_VERSION,
+        steersman = version::STEERSMAN,
+        "Starting"
+    );
     config.features.warn();
     if !config.without_effect.is_empty() {
-        tracing::warn!(names = config.without_effect.join(" "), "these are accepted but have no effect yet");
+        tracing::warn!(
+            names = config.without_effect.join(" "),
+            "these are accepted but have no effect yet"
+        );
     }
     if !config.controllers.missing.is_empty() {
         let names = config.controllers.missing.join(" ");
-        tracing::warn!(names, "--controllers asks for these controllers, which Steersman does not have yet");
+        tracing::warn!(
+            names,
+            "--controllers asks for these controllers, which Steersman does not have yet"
+        );
     }
     for (flag, workers) in &config.without_workers {
-        tracing::warn!("--{flag}={workers}: the controller runs without workers, so it does nothing");
+        tracing::warn!(
+            "--{flag}={workers}: the controller runs without workers, so it does nothing"
+        );
     }
     if config.controllers.enabled.is_empty() {
         tracing::warn!("--controllers is empty, so no controller runs");
@@ -125,7 +151,8 @@ fn manage(options: Options, registry: &ControllerRegistry) -> ExitCode {
     }
 }
 
-/// Why a list of controllers that is not empty leaves none to run. The empty list wants none, as in upstream.
+/// Why a list of controllers that is not empty leaves none to run. The empty list wants none, as in
+/// upstream.
 fn nothing_to_run(config: &Config, registry: &ControllerRegistry) -> Option<String> {
     let list = config.options().list("controllers").join(",");
     if list.is_empty() || !config.controllers.enabled.is_empty() {
@@ -133,9 +160,15 @@ fn nothing_to_run(config: &Config, registry: &ControllerRegistry) -> Option<Stri
     }
     let reason = match &*config.controllers.missing {
         [] => "the list names only controllers that are not to run; begin it with *".to_owned(),
-        missing => format!("Steersman does not have {} yet; it has {}", missing.join(", "), registry.names().join(", ")),
+        missing => format!(
+            "Steersman does not have {} yet; it has {}",
+            missing.join(", "),
+            registry.names().join(", ")
+        ),
     };
-    Some(format!("--controllers={list} leaves no controller to run: {reason}"))
+    Some(format!(
+        "--controllers={list} leaves no controller to run: {reason}"
+    ))
 }
 
 /// The error with those of its causes that its own text leaves out; foreign errors often do.
@@ -156,7 +189,10 @@ async fn serve(config: Config, log: Verbosity, runtime: &Runtime) -> Result<(), 
     let stop = CancellationToken::new();
     runtime.spawn(signals(stop.clone()));
     let connection = Connection::from_config(&config)?;
-    Manager::new(config, connection, Clock::system())?.with_verbosity(log).run(stop).await
+    Manager::new(config, connection, Clock::system())?
+        .with_verbosity(log)
+        .run(stop)
+        .await
 }
 
 /// The first SIGTERM or SIGINT asks to stop; a second one does not ask.

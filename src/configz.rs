@@ -1,4 +1,5 @@
-//! `/configz`: the effective configuration in the shape of upstream's typed object, fields in upstream's order.
+//! `/configz`: the effective configuration in the shape of upstream's typed object, fields in
+//! upstream's order.
 
 use serde_json::Value as Json;
 
@@ -32,11 +33,19 @@ pub(crate) fn render(options: &Options, controllers: &[String]) -> String {
             first = false;
         }
         for group in &groups[shared..] {
-            out.push_str(&format!("{}{}:{{", if first { "" } else { "," }, Json::from(*group)));
+            out.push_str(&format!(
+                "{}{}:{{",
+                if first { "" } else { "," },
+                Json::from(*group)
+            ));
             first = true;
         }
         let value = json(source, options, controllers);
-        out.push_str(&format!("{}{}:{value}", if first { "" } else { "," }, Json::from(field)));
+        out.push_str(&format!(
+            "{}{}:{value}",
+            if first { "" } else { "," },
+            Json::from(field)
+        ));
         first = false;
         open = groups;
     }
@@ -47,7 +56,9 @@ pub(crate) fn render(options: &Options, controllers: &[String]) -> String {
 fn json(source: &Source, options: &Options, controllers: &[String]) -> String {
     match source {
         Flag(name) => match options.value(name) {
-            number @ (Value::Int(_) | Value::Bool(_) | Value::Float32(_) | Value::Float(_)) => number.to_string(),
+            number @ (Value::Int(_) | Value::Bool(_) | Value::Float32(_) | Value::Float(_)) => {
+                number.to_string()
+            }
             text => Json::from(text.to_string()).to_string(),
         },
         Controllers => Json::from(controllers).to_string(),
@@ -206,10 +217,19 @@ mod tests {
         ] {
             options.set(flag, value).unwrap();
         }
-        let document: Json = serde_json::from_str(&render(&options, &["deployment-controller".to_owned()])).unwrap();
-        let at = |path: &str| document.pointer(&format!("/kubecontrollermanager.config.k8s.io/{path}")).cloned().unwrap();
+        let document: Json =
+            serde_json::from_str(&render(&options, &["deployment-controller".to_owned()])).unwrap();
+        let at = |path: &str| {
+            document
+                .pointer(&format!("/kubecontrollermanager.config.k8s.io/{path}"))
+                .cloned()
+                .unwrap()
+        };
         assert_eq!(at("Generic/ClientConnection/qps"), 0.5);
-        assert_eq!(at("Generic/ClientConnection/kubeconfig"), "/etc/\"odd\"/name");
+        assert_eq!(
+            at("Generic/ClientConnection/kubeconfig"),
+            "/etc/\"odd\"/name"
+        );
         assert_eq!(at("Generic/MinResyncPeriod"), "1h30m0s");
         assert_eq!(at("Generic/LeaderElection/leaderElect"), false);
         assert_eq!(at("Generic/Controllers/0"), "deployment-controller");

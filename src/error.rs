@@ -72,7 +72,8 @@ pub enum RunError {
     /// Somebody else may lead now.
     #[error("leaderelection lost")]
     LeaseLost,
-    /// Nothing was done for a long time although there was work, so that another process should lead.
+    /// Nothing was done for a long time although there was work, so that another process should
+    /// lead.
     #[error("no progress, giving up the leadership: {0}")]
     Stalled(String),
     /// A controller ended although nobody told it to.
@@ -87,6 +88,10 @@ impl RunError {
     /// The exit status of a process that ends so.
     pub fn exit_code(&self) -> u8 {
         // A panic in Go ends with 2.
-        if matches!(self, Self::Election(_)) { 2 } else { 1 }
+        if matches!(self, Self::Election(_)) {
+            2
+        } else {
+            1
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! What decides whether a write still goes out, from winning the Lease to the end of the process.
 //!
-//! controllers: while we lead and nobody asked us to stop. Events: while we lead, and after an orderly end of all other writes.
+//! controllers: while we lead and nobody asked us to stop. Events: while we lead, and after an
+//! orderly end of all other writes.
 
 use std::sync::Arc;
 
@@ -21,17 +22,29 @@ pub(crate) struct Gates {
 impl Gates {
     /// Gates within `election` that close with `stop`.
     pub(crate) fn new(election: Option<Arc<dyn WriteGate>>, stop: &CancellationToken) -> Self {
-        Self { election, stop: stop.child_token(), abandon: CancellationToken::new(), done: CancellationToken::new() }
+        Self {
+            election,
+            stop: stop.child_token(),
+            abandon: CancellationToken::new(),
+            done: CancellationToken::new(),
+        }
     }
 
     /// For controllers.
     pub(crate) fn writes(&self) -> Arc<dyn WriteGate> {
-        Arc::new(Work { election: self.election.clone(), stop: self.stop.clone(), abandon: self.abandon.clone() })
+        Arc::new(Work {
+            election: self.election.clone(),
+            stop: self.stop.clone(),
+            abandon: self.abandon.clone(),
+        })
     }
 
     /// For Events, which are told to the end.
     pub(crate) fn events(&self) -> Arc<dyn WriteGate> {
-        Arc::new(Telling { election: self.election.clone(), done: self.done.clone() })
+        Arc::new(Telling {
+            election: self.election.clone(),
+            done: self.done.clone(),
+        })
     }
 
     /// Controllers begin no further write.
@@ -45,9 +58,14 @@ impl Gates {
         self.abandon.cancel();
     }
 
-    /// No write of a controller is under way any more, and we led until now: Events no longer depend on the Lease.
+    /// No write of a controller is under way any more, and we led until now: Events no longer
+    /// depend on the Lease.
     pub(crate) fn work_is_done(&self) {
-        if self.election.as_ref().is_none_or(|election| election.is_open()) {
+        if self
+            .election
+            .as_ref()
+            .is_none_or(|election| election.is_open())
+        {
             self.done.cancel();
         }
     }
@@ -61,7 +79,11 @@ struct Work {
 
 impl WriteGate for Work {
     fn is_open(&self) -> bool {
-        !self.stop.is_cancelled() && self.election.as_ref().is_none_or(|election| election.is_open())
+        !self.stop.is_cancelled()
+            && self
+                .election
+                .as_ref()
+                .is_none_or(|election| election.is_open())
     }
 
     fn open_until(&self) -> Option<Instant> {
@@ -84,11 +106,19 @@ struct Telling {
 
 impl WriteGate for Telling {
     fn is_open(&self) -> bool {
-        self.done.is_cancelled() || self.election.as_ref().is_none_or(|election| election.is_open())
+        self.done.is_cancelled()
+            || self
+                .election
+                .as_ref()
+                .is_none_or(|election| election.is_open())
     }
 
     fn open_until(&self) -> Option<Instant> {
-        if self.done.is_cancelled() { None } else { self.election.as_ref()?.open_until() }
+        if self.done.is_cancelled() {
+            None
+        } else {
+            self.election.as_ref()?.open_until()
+        }
     }
 }
 
@@ -109,18 +139,38 @@ mod tests {
 
     #[test]
     fn a_stop_closes_the_gate_of_controllers_and_an_orderly_end_keeps_that_of_events_open() {
-        // (why, we lead, stopped, work done, then the Lease is given up, controllers may write, events may be written)
+        // (why, we lead, stopped, work done, then the Lease is given up, controllers may write,
+        // events may be written)
         let cases = [
             ("standby", false, false, false, false, false, false),
             ("leader", true, false, false, false, true, true),
             ("asked to stop", true, true, false, false, false, true),
             ("stopped", true, true, true, false, false, true),
-            ("stopped, without the Lease", true, true, true, true, false, true),
+            (
+                "stopped, without the Lease",
+                true,
+                true,
+                true,
+                true,
+                false,
+                true,
+            ),
             ("the Lease is lost", true, false, false, true, false, false),
-            ("done after the Lease was lost", false, true, true, false, false, false),
+            (
+                "done after the Lease was lost",
+                false,
+                true,
+                true,
+                false,
+                false,
+                false,
+            ),
         ];
         for (why, leads, stopped, done, given_up, writes, events) in cases {
-            let (lease, stop) = (Arc::new(Lease(AtomicBool::new(leads))), CancellationToken::new());
+            let (lease, stop) = (
+                Arc::new(Lease(AtomicBool::new(leads))),
+                CancellationToken::new(),
+            );
             let gates = Gates::new(Some(Arc::clone(&lease) as Arc<dyn WriteGate>), &stop);
             if stopped {
                 stop.cancel();
@@ -131,7 +181,11 @@ mod tests {
             if given_up {
                 lease.0.store(false, Ordering::Relaxed);
             }
-            let found = (gates.writes().is_open(), gates.events().is_open(), gates.writes().closing().now_or_never().is_some());
+            let found = (
+                gates.writes().is_open(),
+                gates.events().is_open(),
+                gates.writes().closing().now_or_never().is_some(),
+            );
             assert_eq!(found, (writes, events, stopped), "{why}");
         }
     }
@@ -143,6 +197,9 @@ mod tests {
         assert!(gates.writes().is_open() && gates.events().is_open());
         gates.close();
         assert!(!gates.writes().is_open() && gates.events().is_open());
-        assert!(!stop.is_cancelled(), "a controller that ended does not stop the process");
+        assert!(
+            !stop.is_cancelled(),
+            "a controller that ended does not stop the process"
+        );
     }
 }

@@ -2,9 +2,10 @@
 //!
 //! checks -> outcomes -> answer, and the SLI metrics of upstream
 //!
-//! `/healthz` has upstream's checks under upstream's names. Where upstream's always pass, ours look; what they find is *reported*,
-//! and fails a probe only with `--strict-health-checks`. `/livez` and `/readyz` are ours: the first answers as `/healthz`, the
-//! second says whether this process does its part, as a leader with filled caches or as a standby that can take over.
+//! `/healthz` has upstream's checks under upstream's names. Where upstream's always pass, ours
+//! look; what they find is *reported*, and fails a probe only with `--strict-health-checks`.
+//! `/livez` and `/readyz` are ours: the first answers as `/healthz`, the second says whether this
+//! process does its part, as a leader with filled caches or as a standby that can take over.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -16,9 +17,11 @@ use prometheus::{GaugeVec, IntCounterVec, Opts, Registry};
 pub enum Finding {
     /// The probe fails. The reason is for the log alone.
     Failed(String),
-    /// Something is wrong that a restart may not mend: reported, and a failure only where the user wants that.
+    /// Something is wrong that a restart may not mend: reported, and a failure only where the user
+    /// wants that.
     Degraded(String),
-    /// This process does not do its part: fails `/readyz`, and is otherwise reported as [`Finding::Degraded`].
+    /// This process does not do its part: fails `/readyz`, and is otherwise reported as
+    /// [`Finding::Degraded`].
     Unready(String),
 }
 
@@ -87,12 +90,26 @@ pub struct Report {
 }
 
 impl HealthChecks {
-    /// No checks yet. The metrics of `/metrics/slis` go to `slis`, with when the process started, in Unix seconds; our own go to
-    /// `metrics`.
-    pub fn new(slis: &Registry, metrics: &Registry, started: i64, strict: bool) -> Result<Self, prometheus::Error> {
-        let start = Opts::new("process_start_time_seconds", "[ALPHA] Start time of the process since unix epoch in seconds.");
-        let state = Opts::new("kubernetes_healthcheck", "[STABLE] This metric records the result of a single healthcheck.");
-        let runs = Opts::new("kubernetes_healthchecks_total", "[STABLE] This metric records the results of all healthcheck.");
+    /// No checks yet. The metrics of `/metrics/slis` go to `slis`, with when the process started,
+    /// in Unix seconds; our own go to `metrics`.
+    pub fn new(
+        slis: &Registry,
+        metrics: &Registry,
+        started: i64,
+        strict: bool,
+    ) -> Result<Self, prometheus::Error> {
+        let start = Opts::new(
+            "process_start_time_seconds",
+            "[ALPHA] Start time of the process since unix epoch in seconds.",
+        );
+        let state = Opts::new(
+            "kubernetes_healthcheck",
+            "[STABLE] This metric records the result of a single healthcheck.",
+        );
+        let runs = Opts::new(
+            "kubernetes_healthchecks_total",
+            "[STABLE] This metric records the results of all healthcheck.",
+        );
         let degraded = Opts::new(
             "steersman_health_check_degraded",
             "[ALPHA] Whether a health check found something wrong when it last ran, also where that fails no probe.",
@@ -106,20 +123,40 @@ impl HealthChecks {
         slis.register(Box::new(state.clone()))?;
         slis.register(Box::new(runs.clone()))?;
         metrics.register(Box::new(degraded.clone()))?;
-        Ok(Self { checks: Arc::default(), strict, troubled: Arc::default(), start, state, runs, degraded })
+        Ok(Self {
+            checks: Arc::default(),
+            strict,
+            troubled: Arc::default(),
+            start,
+            state,
+            runs,
+            degraded,
+        })
     }
 
     /// Adds a check behind those that are there.
     pub fn add(&self, name: impl Into<String>, scope: Scope, check: Check) {
-        let named = Named { name: name.into(), scope, check };
-        self.checks.write().expect("no check panics while the list is locked").push(named);
+        let named = Named {
+            name: name.into(),
+            scope,
+            check,
+        };
+        self.checks
+            .write()
+            .expect("no check panics while the list is locked")
+            .push(named);
     }
 
-    /// Runs the checks of `probe`. `query` is what follows the question mark: `verbose`, `exclude=<name>`.
+    /// Runs the checks of `probe`. `query` is what follows the question mark: `verbose`,
+    /// `exclude=<name>`.
     pub fn report(&self, probe: Probe, query: &str) -> Report {
         let pairs: Vec<_> = form_urlencoded::parse(query.as_bytes()).collect();
         let verbose = pairs.iter().any(|(key, _)| key == "verbose");
-        let excluded: Vec<&str> = pairs.iter().filter(|(key, _)| key == "exclude").map(|(_, value)| value.as_ref()).collect();
+        let excluded: Vec<&str> = pairs
+            .iter()
+            .filter(|(key, _)| key == "exclude")
+            .map(|(_, value)| value.as_ref())
+            .collect();
         let checks = self.checks_of(probe);
         let mut body = String::new();
         let mut healthy = true;
@@ -138,24 +175,50 @@ impl HealthChecks {
             });
         }
         if healthy && !verbose {
-            return Report { healthy, body: "ok".to_owned() };
+            return Report {
+                healthy,
+                body: "ok".to_owned(),
+            };
         }
-        let mut unmatched: Vec<_> = excluded.into_iter().filter(|e| !checks.iter().any(|named| named.name == *e)).collect();
+        let mut unmatched: Vec<_> = excluded
+            .into_iter()
+            .filter(|e| !checks.iter().any(|named| named.name == *e))
+            .collect();
         if !unmatched.is_empty() {
             unmatched.sort_unstable();
-            let list = unmatched.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(",");
-            body.push_str(&format!("warn: some health checks cannot be excluded: no matches for {list}\n"));
+            let list = unmatched
+                .iter()
+                .map(|name| format!("{name:?}"))
+                .collect::<Vec<_>>()
+                .join(",");
+            body.push_str(&format!(
+                "warn: some health checks cannot be excluded: no matches for {list}\n"
+            ));
         }
-        body.push_str(&format!("{} check {}\n", probe.name(), if healthy { "passed" } else { "failed" }));
+        body.push_str(&format!(
+            "{} check {}\n",
+            probe.name(),
+            if healthy { "passed" } else { "failed" }
+        ));
         Report { healthy, body }
     }
 
     fn checks_of(&self, probe: Probe) -> Vec<Named> {
-        let checks = self.checks.read().expect("no check panics while the list is locked");
-        let mut checks: Vec<_> =
-            checks.iter().filter(|named| named.scope == Scope::All || probe == Probe::Readyz).cloned().collect();
+        let checks = self
+            .checks
+            .read()
+            .expect("no check panics while the list is locked");
+        let mut checks: Vec<_> = checks
+            .iter()
+            .filter(|named| named.scope == Scope::All || probe == Probe::Readyz)
+            .cloned()
+            .collect();
         if checks.is_empty() {
-            checks.push(Named { name: "ping".to_owned(), scope: Scope::All, check: Arc::new(|| Ok(())) });
+            checks.push(Named {
+                name: "ping".to_owned(),
+                scope: Scope::All,
+                check: Arc::new(|| Ok(())),
+            });
         }
         checks
     }
@@ -168,16 +231,28 @@ impl HealthChecks {
             Some(Finding::Unready(_)) => self.strict || probe == Probe::Readyz,
             None => false,
         };
-        self.state.with_label_values(&[name, probe.name()]).set(if failed { 0.0 } else { 1.0 });
-        self.runs.with_label_values(&[name, if failed { "error" } else { "success" }, probe.name()]).inc();
-        self.degraded.with_label_values(&[name]).set(if found.is_some() { 1.0 } else { 0.0 });
+        self.state
+            .with_label_values(&[name, probe.name()])
+            .set(if failed { 0.0 } else { 1.0 });
+        self.runs
+            .with_label_values(&[name, if failed { "error" } else { "success" }, probe.name()])
+            .inc();
+        self.degraded
+            .with_label_values(&[name])
+            .set(if found.is_some() { 1.0 } else { 0.0 });
         let mut troubled = self.troubled.lock().unwrap_or_else(PoisonError::into_inner);
         match found {
-            Some(Finding::Failed(reason) | Finding::Degraded(reason) | Finding::Unready(reason)) => {
+            Some(
+                Finding::Failed(reason) | Finding::Degraded(reason) | Finding::Unready(reason),
+            ) => {
                 if troubled.insert(name.to_owned()) {
                     tracing::warn!(check = name, reason, "health check found something wrong");
                 } else {
-                    tracing::debug!(check = name, reason, "health check still finds something wrong");
+                    tracing::debug!(
+                        check = name,
+                        reason,
+                        "health check still finds something wrong"
+                    );
                 }
             }
             None => {
@@ -220,8 +295,12 @@ impl Progress {
         let progress = Self(Arc::new(Mutex::new(Phase::Connecting)));
         let checked = progress.clone();
         let check = move || match checked.get() {
-            Phase::Connecting => Err(Finding::Failed("the API server has not said yet that it is well".to_owned())),
-            Phase::Starting => Err(Finding::Failed("controllers have not started yet".to_owned())),
+            Phase::Connecting => Err(Finding::Failed(
+                "the API server has not said yet that it is well".to_owned(),
+            )),
+            Phase::Starting => Err(Finding::Failed(
+                "controllers have not started yet".to_owned(),
+            )),
             Phase::Standby | Phase::Working => Ok(()),
         };
         health.add("startup", Scope::Ready, Arc::new(check));
@@ -300,14 +379,21 @@ mod tests {
             ),
         ];
         for (list, query, healthy, body) in cases {
-            assert_eq!(checks(list).report(Probe::Healthz, query), Report { healthy, body }, "{list:?} ?{query}");
+            assert_eq!(
+                checks(list).report(Probe::Healthz, query),
+                Report { healthy, body },
+                "{list:?} ?{query}"
+            );
         }
     }
 
     #[test]
     fn what_is_degraded_is_reported_and_fails_only_when_asked_to() {
         for (strict, body) in [
-            (false, "[+]a ok, but degraded: reason withheld\nlivez check passed\n"),
+            (
+                false,
+                "[+]a ok, but degraded: reason withheld\nlivez check passed\n",
+            ),
             (true, "[-]a failed: reason withheld\nlivez check failed\n"),
         ] {
             let metrics = Registry::new();
@@ -324,9 +410,12 @@ mod tests {
     fn readiness_follows_the_phase_and_the_other_probes_do_not() {
         let checks = none();
         let progress = Progress::checked_by(&checks);
-        for (phase, ready) in
-            [(Phase::Connecting, false), (Phase::Standby, true), (Phase::Starting, false), (Phase::Working, true)]
-        {
+        for (phase, ready) in [
+            (Phase::Connecting, false),
+            (Phase::Standby, true),
+            (Phase::Starting, false),
+            (Phase::Working, true),
+        ] {
             progress.set(phase);
             assert_eq!(checks.report(Probe::Readyz, "").healthy, ready, "{phase:?}");
             for probe in [Probe::Healthz, Probe::Livez] {
@@ -342,8 +431,13 @@ mod tests {
         checks.report(Probe::Healthz, "");
         checks.report(Probe::Healthz, "exclude=b");
         checks.report(Probe::Readyz, "");
-        let count = |name, status, probe| checks.runs.with_label_values(&[name, status, probe]).get();
-        let healthz = (count("a", "success", "healthz"), count("b", "error", "healthz"), count("b", "success", "healthz"));
+        let count =
+            |name, status, probe| checks.runs.with_label_values(&[name, status, probe]).get();
+        let healthz = (
+            count("a", "success", "healthz"),
+            count("b", "error", "healthz"),
+            count("b", "success", "healthz"),
+        );
         assert_eq!((healthz, count("a", "success", "readyz")), ((2, 1, 0), 1));
         assert!(checks.state.with_label_values(&["b", "healthz"]).get() < 0.5);
     }

@@ -23,7 +23,11 @@ pub(crate) fn usage(registry: &ControllerRegistry, commands: &[(&str, &str)]) ->
     let mut text = "Usage:\n  steersman [flags]\n".to_owned();
     if !commands.is_empty() {
         text.push_str("  steersman [command]\n\nAvailable commands:\n\n");
-        let width = commands.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+        let width = commands
+            .iter()
+            .map(|(name, _)| name.len())
+            .max()
+            .unwrap_or(0);
         for (name, about) in commands {
             let _ = writeln!(text, "  {name:width$}   {about}");
         }
@@ -32,7 +36,10 @@ pub(crate) fn usage(registry: &ControllerRegistry, commands: &[(&str, &str)]) ->
     for (title, flags) in SECTIONS.iter().filter(|(title, _)| !title.is_empty()) {
         let mut flags: Vec<&Flag> = flags.iter().collect();
         flags.sort_by_key(|flag| flag.name);
-        let lines: Vec<(String, String)> = flags.iter().map(|flag| (left(flag), right(flag, registry))).collect();
+        let lines: Vec<(String, String)> = flags
+            .iter()
+            .map(|flag| (left(flag), right(flag, registry)))
+            .collect();
         let width = lines.iter().map(|(left, _)| left.len()).max().unwrap_or(0);
         let _ = write!(text, "\n{title} flags:\n\n");
         for (left, right) in lines {
@@ -77,12 +84,19 @@ fn right(flag: &Flag, registry: &ControllerRegistry) -> String {
     }
     if flag.name == "controllers" {
         let _ = write!(text, "\nAll controllers: {}", registry.names().join(", "));
-        let _ = write!(text, "\nDisabled-by-default controllers: {}", registry.names_off_by_default().join(", "));
+        let _ = write!(
+            text,
+            "\nDisabled-by-default controllers: {}",
+            registry.names_off_by_default().join(", ")
+        );
         text = text.replace('\n', "\n        ");
     }
-    let value = Value::parse(flag.kind, flag.default).map(|value| value.to_string()).unwrap_or_default();
+    let value = Value::parse(flag.kind, flag.default)
+        .map(|value| value.to_string())
+        .unwrap_or_default();
     match (flag.kind, value.as_str()) {
-        (Kind::CertKeys | Kind::StringMap | Kind::Int32Slice, _) | (_, "" | "0" | "0s" | "false" | "[]") => text,
+        (Kind::CertKeys | Kind::StringMap | Kind::Int32Slice, _)
+        | (_, "" | "0" | "0s" | "false" | "[]") => text,
         (Kind::String, value) => format!("{text} (default {value:?})"),
         (_, value) => format!("{text} (default {value})"),
     }
@@ -109,8 +123,19 @@ mod tests {
         for part in expected {
             assert!(text.contains(part), "{part:?} is missing in:\n{text}");
         }
-        assert!(!text.contains("--node-sync-period"), "a hidden flag is shown");
-        let text = usage(&ControllerRegistry::empty(), &[("a", "Begins."), ("bcd", "Ends.")]);
-        assert!(text.contains("\n  steersman [command]\n\nAvailable commands:\n\n  a     Begins.\n  bcd   Ends.\n"), "{text}");
+        assert!(
+            !text.contains("--node-sync-period"),
+            "a hidden flag is shown"
+        );
+        let text = usage(
+            &ControllerRegistry::empty(),
+            &[("a", "Begins."), ("bcd", "Ends.")],
+        );
+        assert!(
+            text.contains(
+                "\n  steersman [command]\n\nAvailable commands:\n\n  a     Begins.\n  bcd   Ends.\n"
+            ),
+            "{text}"
+        );
     }
 }

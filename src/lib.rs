@@ -1,6 +1,8 @@
-//! Steersman, the Kubernetes controller manager, as a library: a whole manager in-process, or one with controllers of your own.
+//! Steersman, the Kubernetes controller manager, as a library: a whole manager in-process, or one
+//! with controllers of your own.
 //!
-//! arguments -> [`options`] -> [`config`] -> manager: serve, elect, build controllers, run them, stop in reverse
+//! arguments -> [`options`] -> [`config`] -> manager: serve, elect, build controllers, run them,
+//! stop in reverse
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod access;

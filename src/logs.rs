@@ -60,8 +60,8 @@ pub(crate) const PLAIN: &str = "steersman::plain";
 #[cfg(feature = "dev")]
 pub(crate) const WARNINGS_ONLY: i64 = -1;
 
-/// How much is logged, as the table of this module says; it may change at any time. Foreign crates log warnings only. Cheap to clone;
-/// clones are one.
+/// How much is logged, as the table of this module says; it may change at any time. Foreign crates
+/// log warnings only. Cheap to clone; clones are one.
 #[derive(Clone)]
 pub struct Verbosity {
     level: Arc<AtomicI64>,
@@ -71,7 +71,10 @@ pub struct Verbosity {
 impl Verbosity {
     /// At `level`; whoever changes it has the log changed by `apply`.
     pub fn new(level: i64, apply: impl Fn(i64) + Send + Sync + 'static) -> Self {
-        Self { level: Arc::new(level.into()), apply: Arc::new(apply) }
+        Self {
+            level: Arc::new(level.into()),
+            apply: Arc::new(apply),
+        }
     }
 
     /// What it is now.
@@ -108,7 +111,9 @@ fn targets(verbosity: i64) -> Targets {
         2..=3 => LevelFilter::DEBUG,
         4.. => LevelFilter::TRACE,
     };
-    let all = Targets::new().with_default(LevelFilter::WARN).with_target("steersman", ours);
+    let all = Targets::new()
+        .with_default(LevelFilter::WARN)
+        .with_target("steersman", ours);
     // What it cannot verify, the error of the connection says better.
     let all = all.with_target("rustls_platform_verifier", LevelFilter::OFF);
     let hidden = APART.into_iter().filter(|(_, from)| verbosity < *from);
@@ -117,7 +122,12 @@ fn targets(verbosity: i64) -> Targets {
 
 /// The verbosity from which an event that is no error is shown.
 fn verbosity_of(metadata: &tracing::Metadata<'_>) -> i64 {
-    let apart = || APART.iter().find(|(target, _)| *target == metadata.target()).map(|(_, from)| *from);
+    let apart = || {
+        APART
+            .iter()
+            .find(|(target, _)| *target == metadata.target())
+            .map(|(_, from)| *from)
+    };
     match *metadata.level() {
         Level::ERROR | Level::WARN | Level::INFO => 0,
         Level::DEBUG => apart().unwrap_or(2),
@@ -131,27 +141,39 @@ fn short(path: &str) -> &str {
     &path[start..]
 }
 
-/// Sends the events of the process to standard error, as many as `verbosity` wants, now and later. Does nothing when somebody listens
-/// already. `spans` hears of all syncs and writes, however little is logged.
+/// Sends the events of the process to standard error, as many as `verbosity` wants, now and later.
+/// Does nothing when somebody listens already. `spans` hears of all syncs and writes, however
+/// little is logged.
 pub fn init(format: LogFormat, verbosity: i64, spans: Option<&Spans>) -> Verbosity {
     init_to(std::io::stderr, format, verbosity, spans)
 }
 
 /// [`init`] with another place than standard error. Each line is one write.
-pub(crate) fn init_to<W>(writer: W, format: LogFormat, verbosity: i64, spans: Option<&Spans>) -> Verbosity
+pub(crate) fn init_to<W>(
+    writer: W,
+    format: LogFormat,
+    verbosity: i64,
+    spans: Option<&Spans>,
+) -> Verbosity
 where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
     match spans {
         None => {
             let (filter, handle) = reload::Layer::new(targets(verbosity));
-            let _ = tracing_subscriber::registry().with(filter).with(lines(writer, format)).try_init();
+            let _ = tracing_subscriber::registry()
+                .with(filter)
+                .with(lines(writer, format))
+                .try_init();
             changed_by(handle, verbosity)
         }
         Some(spans) => {
             let (filter, handle) = reload::Layer::new(targets(verbosity));
             let lines = lines(writer, format).with_filter(filter);
-            let _ = tracing_subscriber::registry().with(lines).with(spans.layer()).try_init();
+            let _ = tracing_subscriber::registry()
+                .with(lines)
+                .with(spans.layer())
+                .try_init();
             changed_by(handle, verbosity)
         }
     }
@@ -169,8 +191,13 @@ where
     S: Subscriber + for<'a> LookupSpan<'a>,
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
-    let lines = tracing_subscriber::fmt::layer().with_writer(writer).with_ansi(false);
-    lines.fmt_fields(Fields(format)).event_format(Lines { format, clock: Clock::system() })
+    let lines = tracing_subscriber::fmt::layer()
+        .with_writer(writer)
+        .with_ansi(false);
+    lines.fmt_fields(Fields(format)).event_format(Lines {
+        format,
+        clock: Clock::system(),
+    })
 }
 
 /// Writes the fields of an event or a span, each after a separator.
@@ -178,7 +205,11 @@ struct Fields(LogFormat);
 
 impl<'w> FormatFields<'w> for Fields {
     fn format_fields<R: RecordFields>(&self, mut writer: Writer<'w>, fields: R) -> fmt::Result {
-        let mut visitor = Visitor { format: self.0, message: None, rest: String::new() };
+        let mut visitor = Visitor {
+            format: self.0,
+            message: None,
+            rest: String::new(),
+        };
         fields.record(&mut visitor);
         writer.write_str(&visitor.rest)
     }
@@ -213,7 +244,8 @@ impl Visit for Visitor {
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {
-        // Also one called `message`, as that of an Event: what the line itself says comes as format arguments, never as a string.
+        // Also one called `message`, as that of an Event: what the line itself says comes as format
+        // arguments, never as a string.
         self.put(field, &Json::from(value));
     }
 
@@ -244,8 +276,17 @@ where
     S: Subscriber + for<'a> LookupSpan<'a>,
     N: for<'a> FormatFields<'a> + 'static,
 {
-    fn format_event(&self, context: &FmtContext<'_, S, N>, mut writer: Writer<'_>, event: &Event<'_>) -> fmt::Result {
-        let mut visitor = Visitor { format: self.format, message: None, rest: String::new() };
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let mut visitor = Visitor {
+            format: self.format,
+            message: None,
+            rest: String::new(),
+        };
         event.record(&mut visitor);
         for span in context.event_scope().into_iter().flatten() {
             if let Some(fields) = span.extensions().get::<FormattedFields<N>>() {
@@ -264,10 +305,18 @@ where
                     Level::WARN => 'W',
                     _ => 'I',
                 };
-                let message = if metadata.target() == PLAIN { message } else { Json::from(message).to_string() };
+                let message = if metadata.target() == PLAIN {
+                    message
+                } else {
+                    Json::from(message).to_string()
+                };
                 let time = now.strftime("%m%d %H:%M:%S%.6f");
                 let process = std::process::id();
-                writeln!(writer, "{severity}{time} {process:>7} {file}:{line}] {message}{}", visitor.rest)
+                writeln!(
+                    writer,
+                    "{severity}{time} {process:>7} {file}:{line}] {message}{}",
+                    visitor.rest
+                )
             }
             LogFormat::Json => {
                 // Milliseconds with a fraction, as upstream's JSON has them.
@@ -278,7 +327,9 @@ where
                     _ => format!(r#","v":{}"#, verbosity_of(metadata)),
                 };
                 let (caller, message) = (Json::from(format!("{file}:{line}")), Json::from(message));
-                let head = format!(r#"{{"ts":{millis}.{fraction:04},"caller":{caller},"msg":{message}{verbosity}"#);
+                let head = format!(
+                    r#"{{"ts":{millis}.{fraction:04},"caller":{caller},"msg":{message}{verbosity}"#
+                );
                 writeln!(writer, "{head}{}}}", visitor.rest)
             }
         }
@@ -308,8 +359,13 @@ mod tests {
     fn logged(format: LogFormat, log: impl FnOnce()) -> String {
         let sink = Sink::default();
         let writer = sink.clone();
-        let lines = tracing_subscriber::fmt::layer().with_writer(move || writer.clone()).with_ansi(false);
-        let lines = lines.fmt_fields(Fields(format)).event_format(Lines { format, clock: Clock::system() });
+        let lines = tracing_subscriber::fmt::layer()
+            .with_writer(move || writer.clone())
+            .with_ansi(false);
+        let lines = lines.fmt_fields(Fields(format)).event_format(Lines {
+            format,
+            clock: Clock::system(),
+        });
         tracing::subscriber::with_default(tracing_subscriber::registry().with(lines), log);
         String::from_utf8(sink.0.lock().unwrap().clone()).unwrap()
     }
@@ -338,10 +394,15 @@ mod tests {
             ("rustls", Level::WARN, -1),
         ];
         for (target, level, from) in cases {
-            let shown: Vec<i64> = (-1..=10).filter(|verbosity| targets(*verbosity).would_enable(target, &level)).collect();
+            let shown: Vec<i64> = (-1..=10)
+                .filter(|verbosity| targets(*verbosity).would_enable(target, &level))
+                .collect();
             assert_eq!(shown, (from..=10).collect::<Vec<_>>(), "{target}");
         }
-        let line = logged(LogFormat::Json, || tracing::debug!(target: REQUESTS, "HTTP"));
+        let line = logged(
+            LogFormat::Json,
+            || tracing::debug!(target: REQUESTS, "HTTP"),
+        );
         assert!(line.contains(r#""msg":"HTTP","v":3"#), "{line}");
         let line = logged(LogFormat::Json, || tracing::trace!("Finished syncing"));
         assert!(line.contains(r#""msg":"Finished syncing","v":4"#), "{line}");
@@ -365,14 +426,28 @@ mod tests {
     fn text_looks_like_klogs() {
         let line = logged(LogFormat::Text, everything);
         let (head, rest) = line.split_once("] ").unwrap();
-        assert!(head.starts_with('E') && head.contains(" src/logs.rs:"), "{line}");
-        assert_eq!(head.split_whitespace().next().unwrap().len(), "E1121".len(), "{line}");
-        let expected =
-            r#""command failed" error="no \"luck\"" count=3 ok=false names=["a", "b"] controller="deployment-controller""#;
+        assert!(
+            head.starts_with('E') && head.contains(" src/logs.rs:"),
+            "{line}"
+        );
+        assert_eq!(
+            head.split_whitespace().next().unwrap().len(),
+            "E1121".len(),
+            "{line}"
+        );
+        let expected = r#""command failed" error="no \"luck\"" count=3 ok=false names=["a", "b"] controller="deployment-controller""#;
         assert_eq!(rest, format!("{expected}\n"));
-        let both = logged(LogFormat::Text, || tracing::info!(message = "Created pod: web-1", "event occurred"));
-        assert!(both.ends_with("] \"event occurred\" message=\"Created pod: web-1\"\n"), "{both}");
-        let plain = logged(LogFormat::Text, || tracing::info!(target: PLAIN, "FLAG: --{}={:?}", "v", "2"));
+        let both = logged(LogFormat::Text, || {
+            tracing::info!(message = "Created pod: web-1", "event occurred")
+        });
+        assert!(
+            both.ends_with("] \"event occurred\" message=\"Created pod: web-1\"\n"),
+            "{both}"
+        );
+        let plain = logged(
+            LogFormat::Text,
+            || tracing::info!(target: PLAIN, "FLAG: --{}={:?}", "v", "2"),
+        );
         assert!(plain.ends_with("] FLAG: --v=\"2\"\n"), "{plain}");
     }
 
@@ -381,7 +456,14 @@ mod tests {
         let line = logged(LogFormat::Json, everything);
         let mut object: serde_json::Map<String, Json> = serde_json::from_str(&line).unwrap();
         assert!(object.remove("ts").unwrap().as_f64().unwrap() > 1.7e12);
-        assert!(object.remove("caller").unwrap().as_str().unwrap().starts_with("src/logs.rs:"));
+        assert!(
+            object
+                .remove("caller")
+                .unwrap()
+                .as_str()
+                .unwrap()
+                .starts_with("src/logs.rs:")
+        );
         let expected = serde_json::json!({
             "msg": "command failed", "error": "no \"luck\"", "count": 3, "ok": false, "names": "[\"a\", \"b\"]",
             "controller": "deployment-controller",

@@ -3,5 +3,10 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    steersman::main(std::env::args_os().skip(1).map(|argument| argument.to_string_lossy().into_owned()).collect())
+    steersman::main(
+        std::env::args_os()
+            .skip(1)
+            .map(|argument| argument.to_string_lossy().into_owned())
+            .collect(),
+    )
 }

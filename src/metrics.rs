@@ -1,4 +1,5 @@
-//! Metrics of the process, the build and the metrics themselves; those of the machinery are registered where they are counted.
+//! Metrics of the process, the build and the metrics themselves; those of the machinery are
+//! registered where they are counted.
 
 use prometheus::core::Collector;
 use prometheus::proto::MetricFamily;
@@ -47,7 +48,10 @@ pub(crate) fn register(registry: &Registry, features: &Features) -> Result<(), p
             ("binary", version::BINARY),
             ("component", "kube"),
             ("emulation", &features.releases.emulated.to_string()),
-            ("min_compat", &features.releases.oldest_compatible.to_string()),
+            (
+                "min_compat",
+                &features.releases.oldest_compatible.to_string(),
+            ),
         ],
     )?;
     constant(
@@ -69,19 +73,31 @@ pub(crate) fn with_census(
     );
     let registered = IntCounterVec::new(opts, &["deprecated_version", "stability_level"])?;
     families.retain(|family| !settings.disabled.contains(family.name()));
-    let off = IntCounter::new("disabled_metrics_total", "[BETA] The count of disabled metrics.")?;
+    let off = IntCounter::new(
+        "disabled_metrics_total",
+        "[BETA] The count of disabled metrics.",
+    )?;
     off.inc_by(settings.disabled.len() as u64);
-    let hidden = IntCounter::new("hidden_metrics_total", "[BETA] The count of hidden metrics.")?;
+    let hidden = IntCounter::new(
+        "hidden_metrics_total",
+        "[BETA] The count of hidden metrics.",
+    )?;
     let unexpected = IntCounter::new(
         "cardinality_enforcement_unexpected_categorizations_total",
         "[ALPHA] The count of unexpected categorizations during cardinality enforcement.",
     )?;
     unexpected.inc_by(constrain(&mut families, &settings.allowed));
-    families.extend([off.collect(), hidden.collect(), unexpected.collect()].into_iter().flatten());
+    families.extend(
+        [off.collect(), hidden.collect(), unexpected.collect()]
+            .into_iter()
+            .flatten(),
+    );
     // Itself included.
     registered.with_label_values(&["", "BETA"]).inc();
     for family in &families {
-        registered.with_label_values(&["", stability(family.help())]).inc();
+        registered
+            .with_label_values(&["", stability(family.help())])
+            .inc();
     }
     families.extend(registered.collect());
     families.sort_by(|a, b| a.name().cmp(b.name()));
@@ -90,11 +106,18 @@ pub(crate) fn with_census(
 
 /// What stands in brackets before the text.
 fn stability(help: &str) -> &str {
-    help.strip_prefix('[').and_then(|rest| rest.split_once(']')).map_or("", |(level, _)| level)
+    help.strip_prefix('[')
+        .and_then(|rest| rest.split_once(']'))
+        .map_or("", |(level, _)| level)
 }
 
 /// A gauge that is 1 for ever.
-fn constant(registry: &Registry, name: &str, help: &str, labels: &[(&str, &str)]) -> Result<(), prometheus::Error> {
+fn constant(
+    registry: &Registry,
+    name: &str,
+    help: &str,
+    labels: &[(&str, &str)],
+) -> Result<(), prometheus::Error> {
     let (names, values): (Vec<&str>, Vec<&str>) = labels.iter().copied().unzip();
     let gauge = GaugeVec::new(Opts::new(name, help), &names)?;
     gauge.with_label_values(&values).set(1.0);
@@ -123,7 +146,11 @@ mod tests {
              git_version=\"v1.36.2\",go_version=\"\",major=\"1\",minor=\"36\",platform=",
             version::commit(),
         );
-        for part in [build.as_str(), "\nprocess_resident_memory_bytes ", "\nprocess_start_time_seconds 1."] {
+        for part in [
+            build.as_str(),
+            "\nprocess_resident_memory_bytes ",
+            "\nprocess_start_time_seconds 1.",
+        ] {
             assert!(text.contains(part), "{part:?} is missing in:\n{text}");
         }
     }

@@ -1,6 +1,8 @@
-//! `process_*`: what the kernel knows of this process, read on each scrape, under the names of Go's client library.
+//! `process_*`: what the kernel knows of this process, read on each scrape, under the names of Go's
+//! client library.
 //!
-//! The collector of the `prometheus` crate has whole seconds of CPU only, and not all of upstream's families.
+//! The collector of the `prometheus` crate has whole seconds of CPU only, and not all of upstream's
+//! families.
 
 use std::fs::read_to_string;
 use std::sync::{Mutex, PoisonError};
@@ -33,38 +35,82 @@ struct Handles {
 impl Handles {
     fn new() -> Result<Self, prometheus::Error> {
         Ok(Self {
-            cpu: Counter::new("process_cpu_seconds_total", "Total user and system CPU time spent in seconds.")?,
+            cpu: Counter::new(
+                "process_cpu_seconds_total",
+                "Total user and system CPU time spent in seconds.",
+            )?,
             received: Counter::new(
                 "process_network_receive_bytes_total",
                 "Number of bytes received by the process over the network.",
             )?,
-            sent: Counter::new("process_network_transmit_bytes_total", "Number of bytes sent by the process over the network.")?,
+            sent: Counter::new(
+                "process_network_transmit_bytes_total",
+                "Number of bytes sent by the process over the network.",
+            )?,
             open_files: Gauge::new("process_open_fds", "Number of open file descriptors.")?,
-            most_files: Gauge::new("process_max_fds", "Maximum number of open file descriptors.")?,
-            resident: Gauge::new("process_resident_memory_bytes", "Resident memory size in bytes.")?,
-            virtual_memory: Gauge::new("process_virtual_memory_bytes", "Virtual memory size in bytes.")?,
+            most_files: Gauge::new(
+                "process_max_fds",
+                "Maximum number of open file descriptors.",
+            )?,
+            resident: Gauge::new(
+                "process_resident_memory_bytes",
+                "Resident memory size in bytes.",
+            )?,
+            virtual_memory: Gauge::new(
+                "process_virtual_memory_bytes",
+                "Virtual memory size in bytes.",
+            )?,
             most_virtual_memory: Gauge::new(
                 "process_virtual_memory_max_bytes",
                 "Maximum amount of virtual memory available in bytes.",
             )?,
-            started: Gauge::new("process_start_time_seconds", "Start time of the process since unix epoch in seconds.")?,
+            started: Gauge::new(
+                "process_start_time_seconds",
+                "Start time of the process since unix epoch in seconds.",
+            )?,
         })
     }
 
     fn collectors(&self) -> [&dyn Collector; 9] {
-        let Self { cpu, received, sent, open_files, most_files, resident, virtual_memory, most_virtual_memory, started } = self;
-        [cpu, received, sent, open_files, most_files, resident, virtual_memory, most_virtual_memory, started]
+        let Self {
+            cpu,
+            received,
+            sent,
+            open_files,
+            most_files,
+            resident,
+            virtual_memory,
+            most_virtual_memory,
+            started,
+        } = self;
+        [
+            cpu,
+            received,
+            sent,
+            open_files,
+            most_files,
+            resident,
+            virtual_memory,
+            most_virtual_memory,
+            started,
+        ]
     }
 
     /// Reads everything anew. `None` when a file is not there or not as it should be.
     fn read(&self) -> Option<()> {
         let stat = read_to_string("/proc/self/stat").ok()?;
-        // The second field is a name in parentheses that may hold anything, so counting starts behind it, at field 3.
+        // The second field is a name in parentheses that may hold anything, so counting starts
+        // behind it, at field 3.
         let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
         let field = |number: usize| fields.get(number - 3)?.parse::<f64>().ok();
         set(&self.cpu, (field(14)? + field(15)?) / TICKS);
         let boot = read_to_string("/proc/stat").ok()?;
-        let boot: f64 = boot.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse().ok()?;
+        let boot: f64 = boot
+            .lines()
+            .find_map(|line| line.strip_prefix("btime "))?
+            .trim()
+            .parse()
+            .ok()?;
         self.started.set(boot + field(22)? / TICKS);
 
         let status = read_to_string("/proc/self/status").ok()?;
@@ -77,18 +123,30 @@ impl Handles {
 
         let limits = read_to_string("/proc/self/limits").ok()?;
         let limit = |name: &str| -> Option<f64> {
-            let soft = limits.lines().find_map(|line| line.strip_prefix(name))?.split_whitespace().next()?;
+            let soft = limits
+                .lines()
+                .find_map(|line| line.strip_prefix(name))?
+                .split_whitespace()
+                .next()?;
             // Go shows the largest integer where there is no limit.
-            if soft == "unlimited" { Some(u64::MAX as f64) } else { soft.parse().ok() }
+            if soft == "unlimited" {
+                Some(u64::MAX as f64)
+            } else {
+                soft.parse().ok()
+            }
         };
         self.most_files.set(limit("Max open files")?);
         self.most_virtual_memory.set(limit("Max address space")?);
-        self.open_files.set(std::fs::read_dir("/proc/self/fd").ok()?.count() as f64);
+        self.open_files
+            .set(std::fs::read_dir("/proc/self/fd").ok()?.count() as f64);
 
         let devices = read_to_string("/proc/self/net/dev").ok()?;
         let mut bytes = [0.0, 0.0];
         for (_, counts) in devices.lines().filter_map(|line| line.split_once(':')) {
-            let counts: Vec<f64> = counts.split_whitespace().filter_map(|count| count.parse().ok()).collect();
+            let counts: Vec<f64> = counts
+                .split_whitespace()
+                .filter_map(|count| count.parse().ok())
+                .collect();
             bytes[0] += counts.first()?;
             bytes[1] += counts.get(8)?;
         }
@@ -106,8 +164,16 @@ fn set(counter: &Counter, total: f64) {
 impl Process {
     pub(crate) fn new() -> Result<Self, prometheus::Error> {
         let handles = Handles::new()?;
-        let descriptions = handles.collectors().into_iter().flat_map(Collector::desc).cloned().collect();
-        Ok(Self { handles: Mutex::new(handles), descriptions })
+        let descriptions = handles
+            .collectors()
+            .into_iter()
+            .flat_map(Collector::desc)
+            .cloned()
+            .collect();
+        Ok(Self {
+            handles: Mutex::new(handles),
+            descriptions,
+        })
     }
 }
 
@@ -120,7 +186,11 @@ impl Collector for Process {
         // Locked, because two scrapes at once would add to the same counters.
         let handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
         match handles.read() {
-            Some(()) => handles.collectors().into_iter().flat_map(Collector::collect).collect(),
+            Some(()) => handles
+                .collectors()
+                .into_iter()
+                .flat_map(Collector::collect)
+                .collect(),
             None => Vec::new(),
         }
     }
@@ -133,18 +203,29 @@ mod tests {
     #[test]
     fn what_is_read_makes_sense() {
         let process = Process::new().unwrap();
-        let busy = std::hint::black_box((0..30_000_000_u64).fold(0, |sum, n| sum ^ std::hint::black_box(n)));
+        let busy = std::hint::black_box(
+            (0..30_000_000_u64).fold(0, |sum, n| sum ^ std::hint::black_box(n)),
+        );
         std::hint::black_box(busy);
         let families = process.collect();
         let value = |name: &str| {
-            let family = families.iter().find(|family| family.name() == name).unwrap_or_else(|| panic!("no {name}"));
+            let family = families
+                .iter()
+                .find(|family| family.name() == name)
+                .unwrap_or_else(|| panic!("no {name}"));
             let metric = &family.get_metric()[0];
-            metric.get_gauge().get_value().max(metric.get_counter().get_value())
+            metric
+                .get_gauge()
+                .get_value()
+                .max(metric.get_counter().get_value())
         };
         let cpu = value("process_cpu_seconds_total");
         assert!(cpu > 0.0 && cpu < 3600.0, "{cpu}");
         let resident = value("process_resident_memory_bytes");
-        assert!(resident > 1e6 && resident < value("process_virtual_memory_bytes"), "{resident}");
+        assert!(
+            resident > 1e6 && resident < value("process_virtual_memory_bytes"),
+            "{resident}"
+        );
         assert!(value("process_start_time_seconds") > 1.7e9);
         let open = value("process_open_fds");
         assert!(open >= 3.0 && open <= value("process_max_fds"), "{open}");

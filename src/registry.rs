@@ -29,12 +29,16 @@ pub struct Selection {
 impl ControllerRegistry {
     /// The controllers Steersman ships with.
     pub fn builtin() -> Self {
-        Self { descriptors: steersman_controllers::ALL.to_vec() }
+        Self {
+            descriptors: steersman_controllers::ALL.to_vec(),
+        }
     }
 
     /// No controller at all.
     pub fn empty() -> Self {
-        Self { descriptors: Vec::new() }
+        Self {
+            descriptors: Vec::new(),
+        }
     }
 
     /// Adds a controller, which `--controllers`, help and health checks then know.
@@ -44,14 +48,19 @@ impl ControllerRegistry {
     #[must_use]
     pub fn with(mut self, descriptor: Descriptor) -> Self {
         for name in std::iter::once(&descriptor.name).chain(descriptor.aliases) {
-            assert!(self.find(name).is_none(), "two controllers are called {name}");
+            assert!(
+                self.find(name).is_none(),
+                "two controllers are called {name}"
+            );
         }
         self.descriptors.push(descriptor);
         self
     }
 
     fn find(&self, name: &str) -> Option<&Descriptor> {
-        self.descriptors.iter().find(|d| d.name == name || d.aliases.contains(&name))
+        self.descriptors
+            .iter()
+            .find(|d| d.name == name || d.aliases.contains(&name))
     }
 
     /// Whether a controller of this canonical name is there.
@@ -69,23 +78,37 @@ impl ControllerRegistry {
         sorted(self.descriptors.iter().filter(|d| !d.enabled_by_default))
     }
 
-    /// Names and aliases of upstream's controllers that are not there, which `--controllers` accepts all the same, sorted.
+    /// Names and aliases of upstream's controllers that are not there, which `--controllers`
+    /// accepts all the same, sorted.
     pub fn names_of_upstream_alone(&self) -> Vec<&'static str> {
         let all = UPSTREAM.iter().flat_map(|(name, alias)| [*name, *alias]);
-        let mut names: Vec<_> = all.filter(|name| !name.is_empty() && self.find(name).is_none()).collect();
+        let mut names: Vec<_> = all
+            .filter(|name| !name.is_empty() && self.find(name).is_none())
+            .collect();
         names.sort_unstable();
         names
     }
 
     /// The canonical name behind a name or an alias, ours or upstream's.
     fn canonical(&self, name: &str) -> Option<&'static str> {
-        let upstream = || UPSTREAM.iter().find(|(canonical, alias)| *canonical == name || (!alias.is_empty() && *alias == name));
-        self.find(name).map(|d| d.name).or_else(|| upstream().map(|(canonical, _)| *canonical))
+        let upstream = || {
+            UPSTREAM.iter().find(|(canonical, alias)| {
+                *canonical == name || (!alias.is_empty() && *alias == name)
+            })
+        };
+        self.find(name)
+            .map(|d| d.name)
+            .or_else(|| upstream().map(|(canonical, _)| *canonical))
     }
 
-    /// Resolves the items of `--controllers`. The first item that names a controller decides; `*` decides for the rest, as far as
-    /// `is_on` says that the feature gate of one that is not there yet is on.
-    pub fn select(&self, items: &[String], is_on: impl Fn(&str) -> bool) -> Result<Selection, Vec<UnknownController>> {
+    /// Resolves the items of `--controllers`. The first item that names a controller decides; `*`
+    /// decides for the rest, as far as `is_on` says that the feature gate of one that is not there
+    /// yet is on.
+    pub fn select(
+        &self,
+        items: &[String],
+        is_on: impl Fn(&str) -> bool,
+    ) -> Result<Selection, Vec<UnknownController>> {
         let mut selection = Selection::default();
         let mut unknown = Vec::new();
         let mut named: Vec<(&'static str, bool)> = Vec::new();
@@ -96,11 +119,15 @@ impl ControllerRegistry {
                 selection.canonical.push(item.clone());
                 continue;
             }
-            let (name, on) = item.strip_prefix('-').map_or((item.as_str(), true), |name| (name, false));
+            let (name, on) = item
+                .strip_prefix('-')
+                .map_or((item.as_str(), true), |name| (name, false));
             match self.canonical(name) {
                 Some(canonical) => {
                     named.push((canonical, on));
-                    selection.canonical.push(format!("{}{canonical}", if on { "" } else { "-" }));
+                    selection
+                        .canonical
+                        .push(format!("{}{canonical}", if on { "" } else { "-" }));
                 }
                 None => unknown.push(UnknownController(name.to_owned())),
             }
@@ -108,7 +135,12 @@ impl ControllerRegistry {
         if !unknown.is_empty() {
             return Err(unknown);
         }
-        let decided = |name: &str| named.iter().find(|(named, _)| *named == name).map(|(_, on)| *on);
+        let decided = |name: &str| {
+            named
+                .iter()
+                .find(|(named, _)| *named == name)
+                .map(|(_, on)| *on)
+        };
         for descriptor in &self.descriptors {
             if decided(descriptor.name).unwrap_or(star && descriptor.enabled_by_default) {
                 selection.enabled.push(*descriptor);
@@ -118,10 +150,18 @@ impl ControllerRegistry {
         }
         let by_default = |name: &str| {
             let gate = GATED.iter().find(|(gated, _)| *gated == name);
-            star && !OFF_BY_DEFAULT.contains(&name) && !NEVER_BUILT.contains(&name) && gate.is_none_or(|(_, gate)| is_on(gate))
+            star && !OFF_BY_DEFAULT.contains(&name)
+                && !NEVER_BUILT.contains(&name)
+                && gate.is_none_or(|(_, gate)| is_on(gate))
         };
-        let missing = |name: &&'static str| !self.has(name) && decided(name).unwrap_or_else(|| by_default(name));
-        selection.missing = UPSTREAM.iter().map(|(name, _)| *name).filter(missing).collect();
+        let missing = |name: &&'static str| {
+            !self.has(name) && decided(name).unwrap_or_else(|| by_default(name))
+        };
+        selection.missing = UPSTREAM
+            .iter()
+            .map(|(name, _)| *name)
+            .filter(missing)
+            .collect();
         Ok(selection)
     }
 }
@@ -139,30 +179,59 @@ fn sorted<'a>(descriptors: impl Iterator<Item = &'a Descriptor>) -> Vec<&'static
 }
 
 /// Those that `*` leaves out.
-const OFF_BY_DEFAULT: &[&str] = &["bootstrap-signer-controller", "selinux-warning-controller", "token-cleaner-controller"];
+const OFF_BY_DEFAULT: &[&str] = &[
+    "bootstrap-signer-controller",
+    "selinux-warning-controller",
+    "token-cleaner-controller",
+];
 
 /// Those whose name is all that upstream's manager has of them; cloud providers run them.
-const NEVER_BUILT: &[&str] = &["cloud-node-lifecycle-controller", "node-route-controller", "service-lb-controller"];
+const NEVER_BUILT: &[&str] = &[
+    "cloud-node-lifecycle-controller",
+    "node-route-controller",
+    "service-lb-controller",
+];
 
 /// Those that are not built while a feature gate is off, as it is by default.
 const GATED: &[(&str, &str)] = &[
-    ("kube-apiserver-serving-clustertrustbundle-publisher-controller", "ClusterTrustBundle"),
-    ("podcertificaterequest-cleaner-controller", "PodCertificateRequest"),
+    (
+        "kube-apiserver-serving-clustertrustbundle-publisher-controller",
+        "ClusterTrustBundle",
+    ),
+    (
+        "podcertificaterequest-cleaner-controller",
+        "PodCertificateRequest",
+    ),
     ("podgroup-protection-controller", "GenericWorkload"),
-    ("resourcepoolstatusrequest-controller", "DRAResourcePoolStatus"),
-    ("storage-version-migrator-controller", "StorageVersionMigrator"),
-    ("storageversion-garbage-collector-controller", "StorageVersionAPI"),
+    (
+        "resourcepoolstatusrequest-controller",
+        "DRAResourcePoolStatus",
+    ),
+    (
+        "storage-version-migrator-controller",
+        "StorageVersionMigrator",
+    ),
+    (
+        "storageversion-garbage-collector-controller",
+        "StorageVersionAPI",
+    ),
 ];
 
-/// Every controller of Kubernetes 1.36 with its alias, if any. A name that is not in our table is accepted all the same, so that
-/// the arguments of an existing installation work.
+/// Every controller of Kubernetes 1.36 with its alias, if any. A name that is not in our table is
+/// accepted all the same, so that the arguments of an existing installation work.
 const UPSTREAM: &[(&str, &str)] = &[
     ("bootstrap-signer-controller", "bootstrapsigner"),
-    ("certificatesigningrequest-approving-controller", "csrapproving"),
+    (
+        "certificatesigningrequest-approving-controller",
+        "csrapproving",
+    ),
     ("certificatesigningrequest-cleaner-controller", "csrcleaner"),
     ("certificatesigningrequest-signing-controller", "csrsigning"),
     ("cloud-node-lifecycle-controller", "cloud-node-lifecycle"),
-    ("clusterrole-aggregation-controller", "clusterrole-aggregation"),
+    (
+        "clusterrole-aggregation-controller",
+        "clusterrole-aggregation",
+    ),
     ("cronjob-controller", "cronjob"),
     ("daemonset-controller", "daemonset"),
     ("deployment-controller", "deployment"),
@@ -170,22 +239,43 @@ const UPSTREAM: &[(&str, &str)] = &[
     ("disruption-controller", "disruption"),
     ("endpoints-controller", "endpoint"),
     ("endpointslice-controller", "endpointslice"),
-    ("endpointslice-mirroring-controller", "endpointslicemirroring"),
+    (
+        "endpointslice-mirroring-controller",
+        "endpointslicemirroring",
+    ),
     ("ephemeral-volume-controller", "ephemeral-volume"),
     ("garbage-collector-controller", "garbagecollector"),
-    ("horizontal-pod-autoscaler-controller", "horizontalpodautoscaling"),
+    (
+        "horizontal-pod-autoscaler-controller",
+        "horizontalpodautoscaling",
+    ),
     ("job-controller", "job"),
-    ("kube-apiserver-serving-clustertrustbundle-publisher-controller", ""),
-    ("legacy-serviceaccount-token-cleaner-controller", "legacy-service-account-token-cleaner"),
+    (
+        "kube-apiserver-serving-clustertrustbundle-publisher-controller",
+        "",
+    ),
+    (
+        "legacy-serviceaccount-token-cleaner-controller",
+        "legacy-service-account-token-cleaner",
+    ),
     ("namespace-controller", "namespace"),
     ("node-ipam-controller", "nodeipam"),
     ("node-lifecycle-controller", "nodelifecycle"),
     ("node-route-controller", "route"),
     ("persistentvolume-attach-detach-controller", "attachdetach"),
-    ("persistentvolume-binder-controller", "persistentvolume-binder"),
-    ("persistentvolume-expander-controller", "persistentvolume-expander"),
+    (
+        "persistentvolume-binder-controller",
+        "persistentvolume-binder",
+    ),
+    (
+        "persistentvolume-expander-controller",
+        "persistentvolume-expander",
+    ),
     ("persistentvolume-protection-controller", "pv-protection"),
-    ("persistentvolumeclaim-protection-controller", "pvc-protection"),
+    (
+        "persistentvolumeclaim-protection-controller",
+        "pvc-protection",
+    ),
     ("pod-garbage-collector-controller", "podgc"),
     ("podcertificaterequest-cleaner-controller", ""),
     ("podgroup-protection-controller", ""),
@@ -194,7 +284,10 @@ const UPSTREAM: &[(&str, &str)] = &[
     ("resourceclaim-controller", "resource-claim-controller"),
     ("resourcepoolstatusrequest-controller", ""),
     ("resourcequota-controller", "resourcequota"),
-    ("root-ca-certificate-publisher-controller", "root-ca-cert-publisher"),
+    (
+        "root-ca-certificate-publisher-controller",
+        "root-ca-cert-publisher",
+    ),
     ("selinux-warning-controller", ""),
     ("service-cidr-controller", ""),
     ("service-lb-controller", "service"),
@@ -202,7 +295,10 @@ const UPSTREAM: &[(&str, &str)] = &[
     ("serviceaccount-token-controller", "serviceaccount-token"),
     ("statefulset-controller", "statefulset"),
     ("storage-version-migrator-controller", "svm"),
-    ("storageversion-garbage-collector-controller", "storage-version-gc"),
+    (
+        "storageversion-garbage-collector-controller",
+        "storage-version-gc",
+    ),
     ("taint-eviction-controller", ""),
     ("token-cleaner-controller", "tokencleaner"),
     ("ttl-after-finished-controller", "ttl-after-finished"),
@@ -215,7 +311,11 @@ const UPSTREAM: &[(&str, &str)] = &[
 mod tests {
     use super::*;
 
-    const fn controller(name: &'static str, aliases: &'static [&'static str], enabled_by_default: bool) -> Descriptor {
+    const fn controller(
+        name: &'static str,
+        aliases: &'static [&'static str],
+        enabled_by_default: bool,
+    ) -> Descriptor {
         Descriptor {
             name,
             aliases,
@@ -232,7 +332,11 @@ mod tests {
         ControllerRegistry::empty()
             .with(controller("deployment-controller", &["deployment"], true))
             .with(controller("replicaset-controller", &["replicaset"], true))
-            .with(controller("token-cleaner-controller", &["tokencleaner"], false))
+            .with(controller(
+                "token-cleaner-controller",
+                &["tokencleaner"],
+                false,
+            ))
     }
 
     fn items(list: &str) -> Vec<String> {
@@ -241,7 +345,11 @@ mod tests {
 
     #[test]
     fn the_first_item_that_names_a_controller_decides() {
-        let (d, r, t) = ("deployment-controller", "replicaset-controller", "token-cleaner-controller");
+        let (d, r, t) = (
+            "deployment-controller",
+            "replicaset-controller",
+            "token-cleaner-controller",
+        );
         // (why, list, enabled)
         let cases: [(&str, &str, &[&str]); 11] = [
             ("the default", "*", &[d, r]),
@@ -249,46 +357,95 @@ mod tests {
             ("one, by name", "deployment-controller", &[d]),
             ("one, by alias", "deployment", &[d]),
             ("all but one", "*,-deployment", &[r]),
-            ("all but one, in any order", "-deployment-controller,*", &[r]),
+            (
+                "all but one, in any order",
+                "-deployment-controller,*",
+                &[r],
+            ),
             ("one that is off by default", "*,tokencleaner", &[d, r, t]),
             ("off, then on", "-deployment,deployment", &[]),
             ("on, then off", "deployment,-deployment-controller", &[d]),
             ("only off", "-deployment", &[]),
-            ("names that only upstream has", "*,bootstrapsigner,-job", &[d, r]),
+            (
+                "names that only upstream has",
+                "*,bootstrapsigner,-job",
+                &[d, r],
+            ),
         ];
         for (why, list, enabled) in cases {
             let selection = registry().select(&items(list), |_| false).unwrap();
-            assert_eq!(selection.enabled.iter().map(|d| d.name).collect::<Vec<_>>(), enabled, "{why}: {list}");
-            assert_eq!(selection.enabled.len() + selection.disabled.len(), 3, "{why}");
+            assert_eq!(
+                selection.enabled.iter().map(|d| d.name).collect::<Vec<_>>(),
+                enabled,
+                "{why}: {list}"
+            );
+            assert_eq!(
+                selection.enabled.len() + selection.disabled.len(),
+                3,
+                "{why}"
+            );
         }
     }
 
     #[test]
     fn what_is_not_there_yet_is_named_when_it_is_asked_for() {
-        let missing = |list: &str| registry().select(&items(list), |gate| gate == "GenericWorkload").unwrap().missing;
-        assert_eq!(missing("deployment,job,-cronjob,route"), ["job-controller", "node-route-controller"]);
+        let missing = |list: &str| {
+            registry()
+                .select(&items(list), |gate| gate == "GenericWorkload")
+                .unwrap()
+                .missing
+        };
+        assert_eq!(
+            missing("deployment,job,-cronjob,route"),
+            ["job-controller", "node-route-controller"]
+        );
         let by_default = missing("*");
-        // Two of ours; three off by default, of which one is ours; three of clouds; five with a gate that is off.
+        // Two of ours; three off by default, of which one is ours; three of clouds; five with a
+        // gate that is off.
         assert_eq!(by_default.len(), 52 - 2 - 3 - 3 - 5);
-        assert!(by_default.contains(&"job-controller") && by_default.contains(&"podgroup-protection-controller"));
-        assert!(!by_default.contains(&"service-lb-controller") && !by_default.contains(&"bootstrap-signer-controller"));
+        assert!(
+            by_default.contains(&"job-controller")
+                && by_default.contains(&"podgroup-protection-controller")
+        );
+        assert!(
+            !by_default.contains(&"service-lb-controller")
+                && !by_default.contains(&"bootstrap-signer-controller")
+        );
         assert_eq!(missing("*,-job").len(), by_default.len() - 1);
     }
 
     #[test]
     fn the_list_of_kubeadm_is_resolved() {
-        let selection = registry().select(&items("*,bootstrapsigner,tokencleaner,-ttl"), |_| false).unwrap();
-        assert!(selection.missing.contains(&"bootstrap-signer-controller") && !selection.missing.contains(&"ttl-controller"));
-        assert_eq!(selection.canonical, ["*", "bootstrap-signer-controller", "token-cleaner-controller", "-ttl-controller"]);
+        let selection = registry()
+            .select(&items("*,bootstrapsigner,tokencleaner,-ttl"), |_| false)
+            .unwrap();
+        assert!(
+            selection.missing.contains(&"bootstrap-signer-controller")
+                && !selection.missing.contains(&"ttl-controller")
+        );
+        assert_eq!(
+            selection.canonical,
+            [
+                "*",
+                "bootstrap-signer-controller",
+                "token-cleaner-controller",
+                "-ttl-controller"
+            ]
+        );
     }
 
     #[test]
     fn unknown_names_are_all_reported_in_the_users_spelling() {
-        let errors = registry().select(&items("*,-nope,deployment,-*,"), |_| false).unwrap_err();
+        let errors = registry()
+            .select(&items("*,-nope,deployment,-*,"), |_| false)
+            .unwrap_err();
         let texts: Vec<_> = errors.iter().map(ToString::to_string).collect();
         assert_eq!(
             texts,
-            [r#""nope" is not in the list of known controllers"#, r#""*" is not in the list of known controllers"#]
+            [
+                r#""nope" is not in the list of known controllers"#,
+                r#""*" is not in the list of known controllers"#
+            ]
         );
     }
 
@@ -296,13 +453,32 @@ mod tests {
     fn the_list_of_upstream_is_complete() {
         assert_eq!(UPSTREAM.len(), 52);
         let is_known = |name: &&str| UPSTREAM.iter().any(|(upstream, _)| upstream == name);
-        assert!(OFF_BY_DEFAULT.iter().chain(NEVER_BUILT).chain(GATED.iter().map(|(name, _)| name)).all(is_known));
+        assert!(
+            OFF_BY_DEFAULT
+                .iter()
+                .chain(NEVER_BUILT)
+                .chain(GATED.iter().map(|(name, _)| name))
+                .all(is_known)
+        );
         for (_, gate) in GATED {
-            assert!(crate::features::help().any(|line| line.contains(&format!("kube:{gate}=true|false"))), "{gate} is no gate");
+            assert!(
+                crate::features::help()
+                    .any(|line| line.contains(&format!("kube:{gate}=true|false"))),
+                "{gate} is no gate"
+            );
         }
-        assert_eq!(UPSTREAM.iter().filter(|(_, alias)| !alias.is_empty()).count(), ALIASES);
+        assert_eq!(
+            UPSTREAM
+                .iter()
+                .filter(|(_, alias)| !alias.is_empty())
+                .count(),
+            ALIASES
+        );
         for name in ControllerRegistry::builtin().names() {
-            assert!(UPSTREAM.iter().any(|(upstream, _)| *upstream == name), "{name} is not upstream's name");
+            assert!(
+                UPSTREAM.iter().any(|(upstream, _)| *upstream == name),
+                "{name} is not upstream's name"
+            );
         }
     }
 

@@ -1,6 +1,7 @@
 //! A service account for each controller: `--use-service-account-credentials`.
 //!
-//! request -> token at hand, or a new one (service account made where it is missing -> TokenRequest) -> request with the token
+//! request -> token at hand, or a new one (service account made where it is missing ->
+//! TokenRequest) -> request with the token
 //!
 //! Upstream: `DynamicControllerClientBuilder`.
 
@@ -53,10 +54,15 @@ struct Tokens {
     held: Mutex<Option<Held>>,
 }
 
-/// A client that shows tokens of the service account `account`, which `accounts` gets, over `anonymous`, which must show no
-/// credentials of its own: a client certificate would count before any token.
+/// A client that shows tokens of the service account `account`, which `accounts` gets, over
+/// `anonymous`, which must show no credentials of its own: a client certificate would count before
+/// any token.
 pub(crate) fn client(anonymous: HttpService, accounts: ApiClient, account: &str) -> HttpService {
-    let tokens = Arc::new(Tokens { account: account.to_owned(), accounts, held: Mutex::default() });
+    let tokens = Arc::new(Tokens {
+        account: account.to_owned(),
+        accounts,
+        held: Mutex::default(),
+    });
     let service = tower::service_fn(move |request: Request<Body>| {
         let (anonymous, tokens) = (anonymous.clone(), Arc::clone(&tokens));
         async move { tokens.send(&anonymous, request).await }
@@ -65,7 +71,11 @@ pub(crate) fn client(anonymous: HttpService, accounts: ApiClient, account: &str)
 }
 
 impl Tokens {
-    async fn send(&self, anonymous: &HttpService, mut request: Request<Body>) -> Result<Response<ResponseBody>, BoxError> {
+    async fn send(
+        &self,
+        anonymous: &HttpService,
+        mut request: Request<Body>,
+    ) -> Result<Response<ResponseBody>, BoxError> {
         let header = self.header().await?;
         request.headers_mut().insert(AUTHORIZATION, header.clone());
         let response = anonymous.send(request).await?;
@@ -87,7 +97,10 @@ impl Tokens {
                 Ok(new) => return Ok(held.insert(new).header.clone()),
                 // After the end of leadership no attempt can succeed.
                 Err(source) if attempt == ATTEMPTS || matches!(source, ApiError::Fenced { .. }) => {
-                    return Err(TokenError { account: self.account.clone(), source });
+                    return Err(TokenError {
+                        account: self.account.clone(),
+                        source,
+                    });
                 }
                 Err(error) => tracing::warn!(account = self.account, %error, "get token failed"),
             }
@@ -106,8 +119,12 @@ impl Tokens {
     }
 
     async fn request(&self) -> Result<Held, ApiError> {
-        let account =
-            Target { resource: &SERVICE_ACCOUNTS, namespace: Some(NAMESPACE), name: Some(&self.account), subresource: None };
+        let account = Target {
+            resource: &SERVICE_ACCOUNTS,
+            namespace: Some(NAMESPACE),
+            name: Some(&self.account),
+            subresource: None,
+        };
         match self.accounts.get(account).await {
             Err(error) if error.is_not_found() => self.make().await?,
             read => drop(read?),
@@ -117,17 +134,39 @@ impl Tokens {
             "spec": {"expirationSeconds": LIFETIME.as_secs()},
         });
         let began = Instant::now();
-        let answer = self.accounts.create(Target { subresource: Some("token"), ..account }, &wanted).await?;
-        let unusable = |source: BoxError| ApiError::Decode { request: format!("token of {}", self.account), source };
-        let Granted { spec, status } = serde_json::from_slice(&answer).map_err(|error| unusable(error.into()))?;
-        let mut header = HeaderValue::try_from(format!("Bearer {}", status.token)).map_err(|error| unusable(error.into()))?;
+        let answer = self
+            .accounts
+            .create(
+                Target {
+                    subresource: Some("token"),
+                    ..account
+                },
+                &wanted,
+            )
+            .await?;
+        let unusable = |source: BoxError| ApiError::Decode {
+            request: format!("token of {}", self.account),
+            source,
+        };
+        let Granted { spec, status } =
+            serde_json::from_slice(&answer).map_err(|error| unusable(error.into()))?;
+        let mut header = HeaderValue::try_from(format!("Bearer {}", status.token))
+            .map_err(|error| unusable(error.into()))?;
         header.set_sensitive(true);
         let lifetime = Duration::from_secs(spec.expiration_seconds).max(SHORTEST);
-        Ok(Held { header, until: began + lifetime.mul_f64(USED) })
+        Ok(Held {
+            header,
+            until: began + lifetime.mul_f64(USED),
+        })
     }
 
     async fn make(&self) -> Result<(), ApiError> {
-        let collection = Target { resource: &SERVICE_ACCOUNTS, namespace: Some(NAMESPACE), name: None, subresource: None };
+        let collection = Target {
+            resource: &SERVICE_ACCOUNTS,
+            namespace: Some(NAMESPACE),
+            name: None,
+            subresource: None,
+        };
         let account = json!({
             "apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"namespace": NAMESPACE, "name": self.account},
         });

@@ -22,17 +22,28 @@ mod unix {
         /// The same, and SIGHUP: the terminal was closed.
         #[cfg(feature = "dev")]
         pub(crate) fn listen_on_terminal() -> std::io::Result<Self> {
-            Self::to(&[SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()])
+            Self::to(&[
+                SignalKind::terminate(),
+                SignalKind::interrupt(),
+                SignalKind::hangup(),
+            ])
         }
 
         fn to(kinds: &[SignalKind]) -> std::io::Result<Self> {
-            kinds.iter().map(|kind| signal(*kind)).collect::<Result<_, _>>().map(Self)
+            kinds
+                .iter()
+                .map(|kind| signal(*kind))
+                .collect::<Result<_, _>>()
+                .map(Self)
         }
 
         /// Waits for the next one.
         pub(crate) async fn next(&mut self) {
             poll_fn(|cx| {
-                let came = self.0.iter_mut().any(|signal| signal.poll_recv(cx).is_ready());
+                let came = self
+                    .0
+                    .iter_mut()
+                    .any(|signal| signal.poll_recv(cx).is_ready());
                 if came { Poll::Ready(()) } else { Poll::Pending }
             })
             .await;

@@ -1,4 +1,5 @@
-//! Traces by OTLP over gRPC, for who asks with `--tracing-endpoint`: a span for each sync, and in it one for each write.
+//! Traces by OTLP over gRPC, for who asks with `--tracing-endpoint`: a span for each sync, and in
+//! it one for each write.
 //!
 //! spans of `tracing` -> those of syncs and writes alone -> sampler -> batches -> collector
 //!
@@ -33,19 +34,29 @@ pub struct Spans {
 }
 
 impl Spans {
-    /// What the flags ask for; nothing when they name no collector, or none that can be. Nothing is sent yet. Must be called inside a
-    /// runtime.
-    pub(crate) fn from_options(options: &Options) -> Result<Option<Self>, opentelemetry_otlp::ExporterBuildError> {
-        let Ok(Some(endpoint)) = endpoint(&options.text("tracing-endpoint")) else { return Ok(None) };
-        let exporter = SpanExporter::builder().with_tonic().with_endpoint(endpoint).build()?;
+    /// What the flags ask for; nothing when they name no collector, or none that can be. Nothing is
+    /// sent yet. Must be called inside a runtime.
+    pub(crate) fn from_options(
+        options: &Options,
+    ) -> Result<Option<Self>, opentelemetry_otlp::ExporterBuildError> {
+        let Ok(Some(endpoint)) = endpoint(&options.text("tracing-endpoint")) else {
+            return Ok(None);
+        };
+        let exporter = SpanExporter::builder()
+            .with_tonic()
+            .with_endpoint(endpoint)
+            .build()?;
         let rate = options.int("tracing-sampling-rate-per-million") as f64 / ALL as f64;
         let resource = Resource::builder()
             .with_service_name(version::COMPONENT)
             .with_attribute(KeyValue::new("service.version", version::STEERSMAN))
             .build();
         let sampler = Sampler::ParentBased(Box::new(Sampler::TraceIdRatioBased(rate)));
-        let provider =
-            SdkTracerProvider::builder().with_sampler(sampler).with_resource(resource).with_batch_exporter(exporter).build();
+        let provider = SdkTracerProvider::builder()
+            .with_sampler(sampler)
+            .with_resource(resource)
+            .with_batch_exporter(exporter)
+            .build();
         Ok(Some(Self { provider }))
     }
 
@@ -62,7 +73,9 @@ impl Spans {
             .with_level(false)
             .with_target(false);
         layer.with_filter(
-            Targets::new().with_target(workers::SPANS, LevelFilter::INFO).with_target(client::SPANS, LevelFilter::INFO),
+            Targets::new()
+                .with_target(workers::SPANS, LevelFilter::INFO)
+                .with_target(client::SPANS, LevelFilter::INFO),
         )
     }
 
@@ -74,12 +87,17 @@ impl Spans {
     }
 }
 
-/// The URL of the collector in `--tracing-endpoint`: `host:port` as upstream has it, or a whole URL without TLS. `None` when it is empty.
+/// The URL of the collector in `--tracing-endpoint`: `host:port` as upstream has it, or a whole URL
+/// without TLS. `None` when it is empty.
 pub(crate) fn endpoint(text: &str) -> Result<Option<String>, ()> {
     if text.is_empty() {
         return Ok(None);
     }
-    let url = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
+    let url = if text.contains("://") {
+        text.to_owned()
+    } else {
+        format!("http://{text}")
+    };
     let uri: http::Uri = url.parse().map_err(drop)?;
     let is_good = uri.scheme_str() == Some("http") && uri.port_u16().is_some();
     if is_good { Ok(Some(url)) } else { Err(()) }
@@ -100,7 +118,11 @@ mod tests {
             ("https://collector:4317", Err(())),
             ("a b:1", Err(())),
         ] {
-            assert_eq!(endpoint(text), url.map(|url| url.map(str::to_owned)), "{text:?}");
+            assert_eq!(
+                endpoint(text),
+                url.map(|url| url.map(str::to_owned)),
+                "{text:?}"
+            );
         }
     }
 }

@@ -8,15 +8,25 @@ use crate::dev;
 use crate::registry::ControllerRegistry;
 use crate::version;
 
-const HELP: (&str, &str) = ("help", "Shows the help of the manager, or of the command that follows.");
-const VERSION: (&str, &str) = ("version", "Shows the versions of Steersman and of the Kubernetes that it is equal to.");
+const HELP: (&str, &str) = (
+    "help",
+    "Shows the help of the manager, or of the command that follows.",
+);
+const VERSION: (&str, &str) = (
+    "version",
+    "Shows the versions of Steersman and of the Kubernetes that it is equal to.",
+);
 
 /// Those that a build without the feature `dev` does not have.
 const OF_DEV: [&str; 3] = ["apiserver", "dev", "nodes"];
 
-/// Runs the program with `arguments`, without its name: a command, or the manager with the controllers of Steersman.
+/// Runs the program with `arguments`, without its name: a command, or the manager with the
+/// controllers of Steersman.
 pub fn main(arguments: Vec<String>) -> ExitCode {
-    let Some((name, rest)) = arguments.split_first().filter(|(name, _)| !name.is_empty() && !name.starts_with('-')) else {
+    let Some((name, rest)) = arguments
+        .split_first()
+        .filter(|(name, _)| !name.is_empty() && !name.starts_with('-'))
+    else {
         return run_beside(arguments, ControllerRegistry::builtin(), &commands());
     };
     match name.as_str() {
@@ -35,7 +45,11 @@ pub fn main(arguments: Vec<String>) -> ExitCode {
 fn commands() -> Vec<(&'static str, &'static str)> {
     let mut commands = vec![HELP, VERSION];
     #[cfg(feature = "dev")]
-    commands.extend(dev::SUBCOMMANDS.iter().map(|(name, about, _)| (*name, *about)));
+    commands.extend(
+        dev::SUBCOMMANDS
+            .iter()
+            .map(|(name, about, _)| (*name, *about)),
+    );
     commands.sort_unstable();
     commands
 }
@@ -49,7 +63,9 @@ fn of_dev(name: &str, arguments: &[String]) -> Option<ExitCode> {
     #[cfg(not(feature = "dev"))]
     let _ = arguments;
     if OF_DEV.contains(&name) {
-        eprintln!("Error: this build of steersman is without the command {name:?}; build it with the feature dev");
+        eprintln!(
+            "Error: this build of steersman is without the command {name:?}; build it with the feature dev"
+        );
         return Some(ExitCode::FAILURE);
     }
     None
@@ -57,29 +73,44 @@ fn of_dev(name: &str, arguments: &[String]) -> Option<ExitCode> {
 
 /// Says which command was meant, if `name` is much like one.
 fn is_unknown(name: &str) -> bool {
-    let Some(meant) = nearest(name) else { return false };
+    let Some(meant) = nearest(name) else {
+        return false;
+    };
     eprintln!("Error: unknown command {name:?} for \"steersman\"\nDid you mean {meant}?");
     true
 }
 
 fn nearest(name: &str) -> Option<&'static str> {
     let distance = |command: &str| strsim::damerau_levenshtein(name, command);
-    let names = commands().into_iter().map(|(name, _)| name).filter(|command| distance(command) <= (command.len() / 4).max(1));
+    let names = commands()
+        .into_iter()
+        .map(|(name, _)| name)
+        .filter(|command| distance(command) <= (command.len() / 4).max(1));
     names.min_by_key(|command| distance(command))
 }
 
 fn help(arguments: &[String]) -> ExitCode {
     let Some((name, _)) = arguments.split_first() else {
-        return run_beside(vec!["--help".to_owned()], ControllerRegistry::builtin(), &commands());
+        return run_beside(
+            vec!["--help".to_owned()],
+            ControllerRegistry::builtin(),
+            &commands(),
+        );
     };
     let own = [HELP, VERSION].into_iter().find(|(known, _)| known == name);
     if let Some((name, about)) = own {
-        return print(&format!("{about}\n\nUsage: steersman {name}{}\n", if name == "help" { " [command]" } else { "" }));
+        return print(&format!(
+            "{about}\n\nUsage: steersman {name}{}\n",
+            if name == "help" { " [command]" } else { "" }
+        ));
     }
     of_dev(name, &["--help".to_owned()]).unwrap_or_else(|| {
         if !is_unknown(name) {
             let names: Vec<&str> = commands().into_iter().map(|(name, _)| name).collect();
-            eprintln!("Error: unknown command {name:?} for \"steersman\"; there are {}", names.join(", "));
+            eprintln!(
+                "Error: unknown command {name:?} for \"steersman\"; there are {}",
+                names.join(", ")
+            );
         }
         ExitCode::FAILURE
     })
@@ -87,7 +118,11 @@ fn help(arguments: &[String]) -> ExitCode {
 
 fn show_version(arguments: &[String]) -> ExitCode {
     match arguments.first().map(String::as_str) {
-        None => print(&format!("Steersman v{}\nKubernetes {}\n", version::STEERSMAN, version::GIT_VERSION)),
+        None => print(&format!(
+            "Steersman v{}\nKubernetes {}\n",
+            version::STEERSMAN,
+            version::GIT_VERSION
+        )),
         Some("-h" | "--help") => help(&[VERSION.0.to_owned()]),
         Some(other) => {
             eprintln!("Error: \"steersman version\" takes no argument, got {other:?}");
@@ -102,7 +137,12 @@ mod tests {
 
     #[test]
     fn a_slip_is_answered_with_the_command_that_was_meant() {
-        for (typed, meant) in [("verison", Some("version")), ("halp", Some("help")), ("leader", None), ("x", None)] {
+        for (typed, meant) in [
+            ("verison", Some("version")),
+            ("halp", Some("help")),
+            ("leader", None),
+            ("x", None),
+        ] {
             assert_eq!(nearest(typed), meant, "{typed}");
         }
     }
@@ -111,6 +151,9 @@ mod tests {
     #[test]
     fn every_command_for_development_is_known_without_it() {
         assert_eq!(dev::SUBCOMMANDS.map(|(name, ..)| name), OF_DEV);
-        assert_eq!((nearest("aplserver"), nearest("dew"), nearest("node")), (Some("apiserver"), Some("dev"), Some("nodes")));
+        assert_eq!(
+            (nearest("aplserver"), nearest("dew"), nearest("node")),
+            (Some("apiserver"), Some("dev"), Some("nodes"))
+        );
     }
 }

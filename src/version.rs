@@ -30,7 +30,8 @@ pub(crate) fn raw() -> String {
     )
 }
 
-/// What `/version` serves, in the form of an API server's. The releases are those emulated and the oldest compatible: major, minor.
+/// What `/version` serves, in the form of an API server's. The releases are those emulated and the
+/// oldest compatible: major, minor.
 pub(crate) fn document(emulated: (String, String), compatible: (String, String)) -> String {
     let version = serde_json::json!({
         "major": "1",

@@ -1,4 +1,5 @@
-//! `/flagz` and `/statusz`: the flags and the state of this process, as text for people, or as objects for who asks for them by name.
+//! `/flagz` and `/statusz`: the flags and the state of this process, as text for people, or as
+//! objects for who asks for them by name.
 
 use std::sync::Arc;
 
@@ -16,14 +17,18 @@ use crate::config::{Features, Release};
 use crate::options::Options;
 use crate::version;
 
-/// What upstream puts between names and values of texts, at random, so that no program comes to rely on it.
+/// What upstream puts between names and values of texts, at random, so that no program comes to
+/// rely on it.
 const SEPARATORS: [&str; 4] = [":", ": ", "=", " "];
 const REMARK: &str = "Warning: this page is for people who debug; its form may change at any time, so no program should read it.";
 /// What upstream's refusal names as available.
-const AVAILABLE: &str = "only the following media types are accepted: application/json, application/yaml, text/plain";
+const AVAILABLE: &str =
+    "only the following media types are accepted: application/json, application/yaml, text/plain";
 
 /// The paths that are served unless a feature gate switches them off.
-const PATHS: [&str; 8] = ["/configz", "/flagz", "/healthz", "/livez", "/metrics", "/readyz", "/statusz", "/version"];
+const PATHS: [&str; 8] = [
+    "/configz", "/flagz", "/healthz", "/livez", "/metrics", "/readyz", "/statusz", "/version",
+];
 
 /// Both pages of one process. Cheap to clone.
 #[derive(Clone)]
@@ -98,9 +103,21 @@ impl Zpages {
         for (name, value) in &flags {
             flagz.push_str(&format!("{name}{separator}{value}\n"));
         }
-        let off = Page::ALL.into_iter().filter(|page| !features.is_on(page.gate())).collect();
+        let off = Page::ALL
+            .into_iter()
+            .filter(|page| !features.is_on(page.gate()))
+            .collect();
         let emulated = features.releases.emulated;
-        Self { inner: Arc::new(Inner { flags, flagz, started: clock.now(), clock, emulated, off }) }
+        Self {
+            inner: Arc::new(Inner {
+                flags,
+                flagz,
+                started: clock.now(),
+                clock,
+                emulated,
+                off,
+            }),
+        }
     }
 
     /// Whether there is such a page.
@@ -110,7 +127,9 @@ impl Zpages {
 
     /// The answer to a request for `page`.
     pub(crate) fn answer(&self, page: Page, request: &Parts) -> Response {
-        let Some(form) = form(page, &request.headers) else { return not_acceptable(request, AVAILABLE) };
+        let Some(form) = form(page, &request.headers) else {
+            return not_acceptable(request, AVAILABLE);
+        };
         let Form::Object { json, version } = form else {
             return text(
                 StatusCode::OK,
@@ -121,13 +140,25 @@ impl Zpages {
             );
         };
         let object = self.inner.object(page, version);
-        let (media, body) = if json { ("json", format!("{object:#}")) } else { ("yaml", yaml(&object)) };
-        let kind = format!("application/{media};g=config.k8s.io;v={version};as={}", page.kind());
+        let (media, body) = if json {
+            ("json", format!("{object:#}"))
+        } else {
+            ("yaml", yaml(&object))
+        };
+        let kind = format!(
+            "application/{media};g=config.k8s.io;v={version};as={}",
+            page.kind()
+        );
         let mut response = ([(header::CONTENT_TYPE, kind.as_str()), NOSNIFF], body).into_response();
         if version == "v1alpha1" {
-            let warning = format!("299 - \"config.k8s.io/v1alpha1 {} is deprecated; use config.k8s.io/v1beta1\"", page.kind());
+            let warning = format!(
+                "299 - \"config.k8s.io/v1alpha1 {} is deprecated; use config.k8s.io/v1beta1\"",
+                page.kind()
+            );
             let warning = HeaderValue::try_from(warning).expect("it is plain text");
-            response.headers_mut().insert(HeaderName::from_static("warning"), warning);
+            response
+                .headers_mut()
+                .insert(HeaderName::from_static("warning"), warning);
         }
         response
     }
@@ -139,14 +170,27 @@ impl Inner {
     }
 
     fn paths(&self) -> Vec<&'static str> {
-        PATHS.into_iter().filter(|path| !self.off.iter().any(|page| page.path() == *path)).collect()
+        PATHS
+            .into_iter()
+            .filter(|path| !self.off.iter().any(|page| page.path() == *path))
+            .collect()
     }
 
     fn statusz(&self) -> String {
         let (up, separator) = (self.uptime(), separator());
-        let up = format!("{} hr {:02} min {:02} sec", up / 3600, up / 60 % 60, up % 60);
+        let up = format!(
+            "{} hr {:02} min {:02} sec",
+            up / 3600,
+            up / 60 % 60,
+            up % 60
+        );
         let lines = [
-            ("Started", self.started.strftime("%a %b %e %H:%M:%S UTC %Y").to_string()),
+            (
+                "Started",
+                self.started
+                    .strftime("%a %b %e %H:%M:%S UTC %Y")
+                    .to_string(),
+            ),
             ("Up", up),
             ("Go version", String::new()),
             ("Binary version", version::BINARY.to_owned()),
@@ -163,19 +207,35 @@ impl Inner {
     fn object(&self, page: Page, version: &str) -> Value {
         let mut object = Map::new();
         object.insert("kind".to_owned(), page.kind().into());
-        object.insert("apiVersion".to_owned(), format!("config.k8s.io/{version}").into());
+        object.insert(
+            "apiVersion".to_owned(),
+            format!("config.k8s.io/{version}").into(),
+        );
         object.insert("metadata".to_owned(), json!({"name": version::COMPONENT}));
         match page {
             Page::Flagz => {
-                let flags = self.flags.iter().map(|(name, value)| ((*name).to_owned(), Value::from(value.as_str()))).collect();
+                let flags = self
+                    .flags
+                    .iter()
+                    .map(|(name, value)| ((*name).to_owned(), Value::from(value.as_str())))
+                    .collect();
                 object.insert("flags".to_owned(), Value::Object(flags));
             }
             Page::Statusz => {
-                object.insert("startTime".to_owned(), self.started.strftime("%Y-%m-%dT%H:%M:%SZ").to_string().into());
+                object.insert(
+                    "startTime".to_owned(),
+                    self.started
+                        .strftime("%Y-%m-%dT%H:%M:%SZ")
+                        .to_string()
+                        .into(),
+                );
                 object.insert("uptimeSeconds".to_owned(), self.uptime().into());
                 object.insert("goVersion".to_owned(), "".into());
                 object.insert("binaryVersion".to_owned(), version::BINARY.into());
-                object.insert("emulationVersion".to_owned(), self.emulated.to_string().into());
+                object.insert(
+                    "emulationVersion".to_owned(),
+                    self.emulated.to_string().into(),
+                );
                 object.insert("paths".to_owned(), self.paths().into_iter().collect());
             }
         }
@@ -193,8 +253,17 @@ fn separator() -> &'static str {
 
 /// The first form in `Accept` that can be had.
 fn form(page: Page, headers: &HeaderMap) -> Option<Form> {
-    let lists: Vec<&str> = headers.get_all(header::ACCEPT).into_iter().filter_map(|list| list.to_str().ok()).collect();
-    let mut ranges = lists.iter().flat_map(|list| list.split(',')).map(str::trim).filter(|range| !range.is_empty()).peekable();
+    let lists: Vec<&str> = headers
+        .get_all(header::ACCEPT)
+        .into_iter()
+        .filter_map(|list| list.to_str().ok())
+        .collect();
+    let mut ranges = lists
+        .iter()
+        .flat_map(|list| list.split(','))
+        .map(str::trim)
+        .filter(|range| !range.is_empty())
+        .peekable();
     if ranges.peek().is_none() {
         return Some(Form::Text);
     }
@@ -202,20 +271,28 @@ fn form(page: Page, headers: &HeaderMap) -> Option<Form> {
         let mut parts = range.split(';').map(str::trim);
         let media = parts.next().unwrap_or_default();
         let parameters: Vec<(&str, &str)> = parts.filter_map(|part| part.split_once('=')).collect();
-        let parameter = |name| parameters.iter().find(|(key, _)| *key == name).map(|(_, value)| *value);
+        let parameter = |name| {
+            parameters
+                .iter()
+                .find(|(key, _)| *key == name)
+                .map(|(_, value)| *value)
+        };
         let json = match media {
             "*/*" | "text/plain" => return Some(Form::Text),
             "application/json" => true,
             "application/yaml" => false,
             _ => return None,
         };
-        let version = ["v1beta1", "v1alpha1"].into_iter().find(|version| parameter("v") == Some(*version))?;
+        let version = ["v1beta1", "v1alpha1"]
+            .into_iter()
+            .find(|version| parameter("v") == Some(*version))?;
         let is_it = parameter("g") == Some("config.k8s.io") && parameter("as") == Some(page.kind());
         is_it.then_some(Form::Object { json, version })
     })
 }
 
-/// An object of texts, numbers, lists of such and objects, as YAML with sorted keys. JSON's texts are YAML's, too.
+/// An object of texts, numbers, lists of such and objects, as YAML with sorted keys. JSON's texts
+/// are YAML's, too.
 fn yaml(object: &Value) -> String {
     let mut out = String::new();
     write_yaml(object, "", &mut out);
@@ -234,7 +311,9 @@ fn write_yaml(value: &Value, indent: &str, out: &mut String) {
             }
             Value::Array(items) => {
                 out.push_str(&format!("{indent}{name}:\n"));
-                items.iter().for_each(|item| out.push_str(&format!("{indent}- {item}\n")));
+                items
+                    .iter()
+                    .for_each(|item| out.push_str(&format!("{indent}- {item}\n")));
             }
             scalar => out.push_str(&format!("{indent}{name}: {scalar}\n")),
         }
@@ -256,46 +335,109 @@ mod tests {
         for (flag, value) in [("leader-elect-lease-duration", "90s")].iter().chain(flags) {
             options.set(flag, value).unwrap();
         }
-        Zpages::new(&options, &Features::new(&options).unwrap(), Clock::runtime("2026-01-01T00:00:00Z".parse().unwrap()))
+        Zpages::new(
+            &options,
+            &Features::new(&options).unwrap(),
+            Clock::runtime("2026-01-01T00:00:00Z".parse().unwrap()),
+        )
     }
 
     /// Status, content type, warning and body.
-    async fn ask(pages: &Zpages, page: Page, accept: &str) -> (u16, String, Option<HeaderValue>, String) {
-        let request = http::Request::builder().uri("/z").header("user-agent", "curl");
-        let request = if accept.is_empty() { request } else { request.header("accept", accept) };
+    async fn ask(
+        pages: &Zpages,
+        page: Page,
+        accept: &str,
+    ) -> (u16, String, Option<HeaderValue>, String) {
+        let request = http::Request::builder()
+            .uri("/z")
+            .header("user-agent", "curl");
+        let request = if accept.is_empty() {
+            request
+        } else {
+            request.header("accept", accept)
+        };
         let response = pages.answer(page, &request.body(()).unwrap().into_parts().0);
         let (head, body) = response.into_parts();
         let body = String::from_utf8(body.collect().await.unwrap().to_bytes().to_vec()).unwrap();
-        let kind = head.headers[header::CONTENT_TYPE].to_str().unwrap().to_owned();
-        (head.status.as_u16(), kind, head.headers.get("warning").cloned(), body)
+        let kind = head.headers[header::CONTENT_TYPE]
+            .to_str()
+            .unwrap()
+            .to_owned();
+        (
+            head.status.as_u16(),
+            kind,
+            head.headers.get("warning").cloned(),
+            body,
+        )
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_form_is_the_first_acceptable_one() {
         let (plain, none) = ("text/plain; charset=utf-8", "application/json");
-        let (json, yaml) =
-            ("application/json;g=config.k8s.io;v=v1beta1;as=Flagz", "application/yaml;g=config.k8s.io;v=v1alpha1;as=Flagz");
+        let (json, yaml) = (
+            "application/json;g=config.k8s.io;v=v1beta1;as=Flagz",
+            "application/yaml;g=config.k8s.io;v=v1alpha1;as=Flagz",
+        );
         // (Accept, status, content type, whether it is told to move on)
         let cases = [
             ("", 200, plain, false),
             ("*/*", 200, plain, false),
             ("text/plain", 200, plain, false),
             ("text/html, */*;q=0.1", 200, plain, false),
-            ("application/json;v=v1beta1;g=config.k8s.io;as=Flagz", 200, json, false),
-            ("text/html,application/json; as=Flagz; v=v1beta1; g=config.k8s.io, text/plain", 200, json, false),
-            ("application/yaml;v=v1alpha1;g=config.k8s.io;as=Flagz", 200, yaml, true),
+            (
+                "application/json;v=v1beta1;g=config.k8s.io;as=Flagz",
+                200,
+                json,
+                false,
+            ),
+            (
+                "text/html,application/json; as=Flagz; v=v1beta1; g=config.k8s.io, text/plain",
+                200,
+                json,
+                false,
+            ),
+            (
+                "application/yaml;v=v1alpha1;g=config.k8s.io;as=Flagz",
+                200,
+                yaml,
+                true,
+            ),
             ("application/json", 406, none, false),
-            ("application/json;v=v1beta1;g=config.k8s.io;as=Statusz", 406, none, false),
-            ("application/json;v=v1;g=config.k8s.io;as=Flagz", 406, none, false),
-            ("application/json;v=v1beta1;g=apps;as=Flagz", 406, none, false),
+            (
+                "application/json;v=v1beta1;g=config.k8s.io;as=Statusz",
+                406,
+                none,
+                false,
+            ),
+            (
+                "application/json;v=v1;g=config.k8s.io;as=Flagz",
+                406,
+                none,
+                false,
+            ),
+            (
+                "application/json;v=v1beta1;g=apps;as=Flagz",
+                406,
+                none,
+                false,
+            ),
             ("text/html", 406, none, false),
         ];
         let pages = pages();
         for (accept, status, kind, warned) in cases {
             let answer = ask(&pages, Page::Flagz, accept).await;
-            assert_eq!((answer.0, answer.1.as_str(), answer.2.is_some()), (status, kind, warned), "{accept:?}");
+            assert_eq!(
+                (answer.0, answer.1.as_str(), answer.2.is_some()),
+                (status, kind, warned),
+                "{accept:?}"
+            );
             if status == 406 {
-                assert!(answer.3.contains(AVAILABLE) && answer.3.contains("\"reason\": \"NotAcceptable\""), "{}", answer.3);
+                assert!(
+                    answer.3.contains(AVAILABLE)
+                        && answer.3.contains("\"reason\": \"NotAcceptable\""),
+                    "{}",
+                    answer.3
+                );
             }
         }
     }
@@ -304,16 +446,34 @@ mod tests {
     async fn flagz_has_every_flag_once_and_sorted() {
         let pages = pages();
         let (_, _, _, body) = ask(&pages, Page::Flagz, "").await;
-        assert_eq!(body, ask(&pages, Page::Flagz, "").await.3, "the text is the same each time");
+        assert_eq!(
+            body,
+            ask(&pages, Page::Flagz, "").await.3,
+            "the text is the same each time"
+        );
         let lines: Vec<&str> = body.lines().collect();
         assert_eq!(lines[..3], ["", "kube-controller-manager flagz", REMARK]);
         assert_eq!(lines.len() - 3, Options::default().iter().count());
-        let names: Vec<_> = lines[3..].iter().map(|line| line.split([':', '=', ' ']).next().unwrap()).collect();
+        let names: Vec<_> = lines[3..]
+            .iter()
+            .map(|line| line.split([':', '=', ' ']).next().unwrap())
+            .collect();
         assert!(names.is_sorted(), "{body}");
-        let wanted = SEPARATORS.map(|separator| format!("leader-elect-lease-duration{separator}1m30s"));
-        assert!(lines.iter().any(|line| wanted.iter().any(|wanted| wanted == line)), "{body}");
+        let wanted =
+            SEPARATORS.map(|separator| format!("leader-elect-lease-duration{separator}1m30s"));
+        assert!(
+            lines
+                .iter()
+                .any(|line| wanted.iter().any(|wanted| wanted == line)),
+            "{body}"
+        );
 
-        let (_, _, _, body) = ask(&pages, Page::Flagz, "application/json;v=v1beta1;g=config.k8s.io;as=Flagz").await;
+        let (_, _, _, body) = ask(
+            &pages,
+            Page::Flagz,
+            "application/json;v=v1beta1;g=config.k8s.io;as=Flagz",
+        )
+        .await;
         let object: Value = serde_json::from_str(&body).unwrap();
         assert_eq!(object["kind"], "Flagz");
         assert_eq!(object["apiVersion"], "config.k8s.io/v1beta1");
@@ -327,7 +487,10 @@ mod tests {
         let pages = pages();
         tokio::time::advance(std::time::Duration::from_secs(3600 * 25 + 61)).await;
         let (_, _, _, body) = ask(&pages, Page::Statusz, "").await;
-        let separator = SEPARATORS.iter().find(|s| body.contains(&format!("\nUp{s} 25 hr"))).unwrap_or_else(|| panic!("{body}"));
+        let separator = SEPARATORS
+            .iter()
+            .find(|s| body.contains(&format!("\nUp{s} 25 hr")))
+            .unwrap_or_else(|| panic!("{body}"));
         let expected = [
             "",
             "kube-controller-manager statusz",
@@ -338,25 +501,44 @@ mod tests {
             &format!("Go version{separator} "),
             &format!("Binary version{separator} 1.36.2"),
             &format!("Emulation version{separator} 1.36"),
-            &format!("Paths{separator} /configz /flagz /healthz /livez /metrics /readyz /statusz /version"),
+            &format!(
+                "Paths{separator} /configz /flagz /healthz /livez /metrics /readyz /statusz /version"
+            ),
             "",
         ];
         assert_eq!(body.lines().collect::<Vec<_>>(), expected);
 
-        let (_, _, _, body) = ask(&pages, Page::Statusz, "application/yaml;v=v1beta1;g=config.k8s.io;as=Statusz").await;
+        let (_, _, _, body) = ask(
+            &pages,
+            Page::Statusz,
+            "application/yaml;v=v1beta1;g=config.k8s.io;as=Statusz",
+        )
+        .await;
         let expected = "apiVersion: \"config.k8s.io/v1beta1\"\nbinaryVersion: \"1.36.2\"\nemulationVersion: \"1.36\"\n\
                         goVersion: \"\"\nkind: \"Statusz\"\nmetadata:\n  name: \"kube-controller-manager\"\npaths:\n- \"/configz\"\n";
         assert!(body.starts_with(expected), "{body}");
-        assert!(body.ends_with("startTime: \"2026-01-01T00:00:00Z\"\nuptimeSeconds: 90061\n"), "{body}");
+        assert!(
+            body.ends_with("startTime: \"2026-01-01T00:00:00Z\"\nuptimeSeconds: 90061\n"),
+            "{body}"
+        );
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_page_is_there_while_its_gate_is_on_and_a_release_may_be_emulated() {
-        let both = pages_with(&[("emulated-version", "1.35"), ("feature-gates", "ComponentFlagz=true,ComponentStatusz=true")]);
+        let both = pages_with(&[
+            ("emulated-version", "1.35"),
+            ("feature-gates", "ComponentFlagz=true,ComponentStatusz=true"),
+        ]);
         assert!(both.has(Page::Flagz) && both.has(Page::Statusz));
-        let pages = pages_with(&[("emulated-version", "1.35"), ("feature-gates", "ComponentStatusz=true")]);
+        let pages = pages_with(&[
+            ("emulated-version", "1.35"),
+            ("feature-gates", "ComponentStatusz=true"),
+        ]);
         assert!(!pages.has(Page::Flagz) && pages.has(Page::Statusz));
         let (_, _, _, body) = ask(&pages, Page::Statusz, "").await;
-        assert!(body.contains(" 1.35\n") && body.contains("/configz /healthz /livez"), "{body}");
+        assert!(
+            body.contains(" 1.35\n") && body.contains("/configz /healthz /livez"),
+            "{body}"
+        );
     }
 }

@@ -18,12 +18,21 @@ struct Started {
 
 impl Started {
     fn new(command: &mut Command) -> Self {
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap();
+        let mut child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::inherit())
+            .spawn()
+            .unwrap();
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
         stdout.read_line(&mut line).unwrap();
-        let ready = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error} in {line:?}"));
-        Self { child, stdout, ready }
+        let ready =
+            serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error} in {line:?}"));
+        Self {
+            child,
+            stdout,
+            ready,
+        }
     }
 
     fn kubeconfig(&self) -> PathBuf {
@@ -31,7 +40,10 @@ impl Started {
     }
 
     fn signal(&self, name: &str, pid: u64) {
-        let status = Command::new("kill").args([format!("-{name}"), pid.to_string()]).status().unwrap();
+        let status = Command::new("kill")
+            .args([format!("-{name}"), pid.to_string()])
+            .status()
+            .unwrap();
         assert!(status.success());
     }
 
@@ -53,12 +65,18 @@ impl Drop for Started {
 
 /// Reads a path with the credentials of a kubeconfig.
 fn get(kubeconfig: &Path, path: &str) -> Value {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     runtime.block_on(async {
         let config = steersman_runtime::client::load_config(Some(kubeconfig), None).unwrap();
         let client = kube::Client::from(connect(&config).unwrap());
         let request = http::Request::get(path).body(Vec::new()).unwrap();
-        tokio::time::timeout(LIMIT, client.request(request)).await.expect("an answer in time").unwrap()
+        tokio::time::timeout(LIMIT, client.request(request))
+            .await
+            .expect("an answer in time")
+            .unwrap()
     })
 }
 
@@ -71,7 +89,13 @@ fn one_line_says_where_it_is_and_a_signal_ends_it() {
         let nodes = get(&server.kubeconfig(), "/api/v1/nodes");
         assert_eq!(nodes["items"].as_array().unwrap().len(), 2);
         let config = std::fs::read_to_string(server.kubeconfig()).unwrap();
-        assert!(config.contains(&format!("server: {}\n", server.ready["url"].as_str().unwrap())), "{config}");
+        assert!(
+            config.contains(&format!(
+                "server: {}\n",
+                server.ready["url"].as_str().unwrap()
+            )),
+            "{config}"
+        );
 
         server.signal(signal, pid);
         assert_eq!(wait(&mut server.child).code(), Some(0), "{signal}");
@@ -82,7 +106,12 @@ fn one_line_says_where_it_is_and_a_signal_ends_it() {
 
 #[test]
 fn it_ends_with_the_process_that_started_it_unless_told_otherwise() {
-    let script = |flags: &str| format!("'{}' apiserver --nodes=0 {flags} & wait", env!("CARGO_BIN_EXE_steersman"));
+    let script = |flags: &str| {
+        format!(
+            "'{}' apiserver --nodes=0 {flags} & wait",
+            env!("CARGO_BIN_EXE_steersman")
+        )
+    };
     let started = |flags: &str| Started::new(Command::new("sh").arg("-c").arg(script(flags)));
 
     let mut server = started("");
@@ -106,18 +135,42 @@ fn manifests_are_there_and_the_named_controllers_run() {
     let directory = tempfile::tempdir().unwrap();
     let manifest = directory.path().join("web.yaml");
     let template = "template: {metadata: {labels: {app: web}}, spec: {containers: [{name: main, image: web}]}}";
-    let spec = format!("spec: {{replicas: 2, selector: {{matchLabels: {{app: web}}}}, {template}}}");
-    let text = |kind: &str| format!("apiVersion: apps/v1\nkind: {kind}\nmetadata: {{name: {}}}\n{spec}\n", kind.to_lowercase());
-    std::fs::write(&manifest, format!("{}---\n{}", text("Deployment"), text("ReplicaSet"))).unwrap();
-    let arguments = ["apiserver", "--controllers=replicaset", "--apply", manifest.to_str().unwrap()];
+    let spec =
+        format!("spec: {{replicas: 2, selector: {{matchLabels: {{app: web}}}}, {template}}}");
+    let text = |kind: &str| {
+        format!(
+            "apiVersion: apps/v1\nkind: {kind}\nmetadata: {{name: {}}}\n{spec}\n",
+            kind.to_lowercase()
+        )
+    };
+    std::fs::write(
+        &manifest,
+        format!("{}---\n{}", text("Deployment"), text("ReplicaSet")),
+    )
+    .unwrap();
+    let arguments = [
+        "apiserver",
+        "--controllers=replicaset",
+        "--apply",
+        manifest.to_str().unwrap(),
+    ];
     let server = Started::new(&mut steersman(&arguments));
-    let sets = || get(&server.kubeconfig(), "/apis/apps/v1/namespaces/default/replicasets");
+    let sets = || {
+        get(
+            &server.kubeconfig(),
+            "/apis/apps/v1/namespaces/default/replicasets",
+        )
+    };
     let start = std::time::Instant::now();
     while sets()["items"][0]["status"]["availableReplicas"] != 2 {
         assert!(start.elapsed() < LIMIT, "{}", sets());
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
-    assert_eq!(sets()["items"].as_array().unwrap().len(), 1, "nobody acts on the Deployment");
+    assert_eq!(
+        sets()["items"].as_array().unwrap().len(),
+        1,
+        "nobody acts on the Deployment"
+    );
 }
 
 #[test]
@@ -129,13 +182,31 @@ fn wrong_input_is_one_error_and_no_ready_line() {
     let cases: [(&[&str], &str); 9] = [
         (&["--bogus"], "error: unexpected argument '--bogus' found"),
         (&["extra"], "error: unexpected argument 'extra' found"),
-        (&["--port=70000"], "error: invalid value '70000' for '--port <P>': 70000 is not in 0..=65535"),
+        (
+            &["--port=70000"],
+            "error: invalid value '70000' for '--port <P>': 70000 is not in 0..=65535",
+        ),
         (&["--port", &port], &in_use),
-        (&["--controllers=deployment,nope"], "Error: \"nope\" is not in the list of known controllers"),
-        (&["--latency=-1s"], "error: invalid value '-1s' for '--latency <DURATION>': must not be negative"),
-        (&["--write-kubeconfig=/nowhere/at/all"], "Error: write the kubeconfig /nowhere/at/all: No such file or directory"),
-        (&["--apply", "/nowhere.yaml"], "Error: read /nowhere.yaml: No such file or directory"),
-        (&["--", "--leader-elekt"], "Error: unknown flag: --leader-elekt; did you mean --leader-elect?"),
+        (
+            &["--controllers=deployment,nope"],
+            "Error: \"nope\" is not in the list of known controllers",
+        ),
+        (
+            &["--latency=-1s"],
+            "error: invalid value '-1s' for '--latency <DURATION>': must not be negative",
+        ),
+        (
+            &["--write-kubeconfig=/nowhere/at/all"],
+            "Error: write the kubeconfig /nowhere/at/all: No such file or directory",
+        ),
+        (
+            &["--apply", "/nowhere.yaml"],
+            "Error: read /nowhere.yaml: No such file or directory",
+        ),
+        (
+            &["--", "--leader-elekt"],
+            "Error: unknown flag: --leader-elekt; did you mean --leader-elect?",
+        ),
     ];
     for (arguments, expected) in cases {
         let output = output(&[&["apiserver"], arguments].concat());
@@ -148,9 +219,15 @@ fn wrong_input_is_one_error_and_no_ready_line() {
 
 #[test]
 fn the_client_of_python_watches_patches_deletes_and_waits_for_a_rollout() {
-    let Some(python) = python("kubernetes") else { return };
+    let Some(python) = python("kubernetes") else {
+        return;
+    };
     let story = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients/python_client.py");
-    let program = Program::spawn(Command::new(python).arg(story).arg(env!("CARGO_BIN_EXE_steersman")));
+    let program = Program::spawn(
+        Command::new(python)
+            .arg(story)
+            .arg(env!("CARGO_BIN_EXE_steersman")),
+    );
     let (status, said) = program.end_with_log();
     assert_eq!(status, Some(0), "{said}");
 }

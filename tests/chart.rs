@@ -1,4 +1,5 @@
-//! The chart: what of it is made from the code and from its values is current, and the real Helm installs it.
+//! The chart: what of it is made from the code and from its values is current, and the real Helm
+//! installs it.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -26,16 +27,29 @@ fn keep_current(name: &str, wanted: &str) {
     }
     let found = read(name);
     for (at, (found, wanted)) in found.lines().zip(wanted.lines()).enumerate() {
-        assert_eq!(found, wanted, "line {} of {name} is not current, scripts/chart.sh renews it", at + 1);
+        assert_eq!(
+            found,
+            wanted,
+            "line {} of {name} is not current, scripts/chart.sh renews it",
+            at + 1
+        );
     }
-    assert!(found == wanted, "{name} is not current, scripts/chart.sh renews it");
+    assert!(
+        found == wanted,
+        "{name} is not current, scripts/chart.sh renews it"
+    );
 }
 
 /// What templates have to know of the controllers. The values are JSON, which YAML contains.
 fn controllers() -> String {
     let mut text = "# What the templates know of the controllers. Made from their registry by scripts/chart.sh.\n".to_owned();
     let list = |text: &mut String, key: &str, rules: &[Rule]| {
-        writeln!(text, "  {key}:{}", if rules.is_empty() { " []" } else { "" }).unwrap();
+        writeln!(
+            text,
+            "  {key}:{}",
+            if rules.is_empty() { " []" } else { "" }
+        )
+        .unwrap();
         for rule in rules {
             writeln!(text, "    - {}", serde_json::to_string(rule).unwrap()).unwrap();
         }
@@ -43,7 +57,12 @@ fn controllers() -> String {
     for controller in steersman_controllers::ALL {
         writeln!(text, "- name: {}", controller.name).unwrap();
         writeln!(text, "  aliases: {}", json!(controller.aliases)).unwrap();
-        writeln!(text, "  enabledByDefault: {}", controller.enabled_by_default).unwrap();
+        writeln!(
+            text,
+            "  enabledByDefault: {}",
+            controller.enabled_by_default
+        )
+        .unwrap();
         writeln!(text, "  identity: {}", controller.identity).unwrap();
         let rules = controller.all_rules();
         list(&mut text, "rules", &rules);
@@ -65,7 +84,8 @@ fn the_chart_knows_the_controllers_there_are_and_what_they_may_do() {
     keep_current("charts/steersman/files/upstream.yaml", &upstream);
 }
 
-/// A value of the chart: its key with those around it, its default as written, and the text above it.
+/// A value of the chart: its key with those around it, its default as written, and the text above
+/// it.
 struct ChartValue {
     key: String,
     default: String,
@@ -85,17 +105,29 @@ fn values(yaml: &str) -> Vec<ChartValue> {
             let last = values.last_mut().unwrap();
             last.default = format!("[{}]", line.trim_start().trim_start_matches("- "));
         } else {
-            let (key, default) = line.split_once(':').unwrap_or_else(|| panic!("not a value: {line}"));
+            let (key, default) = line
+                .split_once(':')
+                .unwrap_or_else(|| panic!("not a value: {line}"));
             let (is_nested, key, default) = (key.starts_with(' '), key.trim(), default.trim());
             if !is_nested && default.is_empty() {
                 group = key.to_owned();
             }
-            let key = if is_nested { format!("{group}.{key}") } else { key.to_owned() };
-            values.push(ChartValue { key, default: default.to_owned(), meaning: std::mem::take(&mut meaning).join(" ") });
+            let key = if is_nested {
+                format!("{group}.{key}")
+            } else {
+                key.to_owned()
+            };
+            values.push(ChartValue {
+                key,
+                default: default.to_owned(),
+                meaning: std::mem::take(&mut meaning).join(" "),
+            });
         }
     }
     // What only holds others together needs no row.
-    let holds = |key: &str| yaml.contains(&format!("\n{key}:\n  ")) && !yaml.contains(&format!("\n{key}:\n  - "));
+    let holds = |key: &str| {
+        yaml.contains(&format!("\n{key}:\n  ")) && !yaml.contains(&format!("\n{key}:\n  - "))
+    };
     values.retain(|value| !holds(&value.key));
     values
 }
@@ -103,11 +135,19 @@ fn values(yaml: &str) -> Vec<ChartValue> {
 /// The README of the chart with its table of values renewed.
 fn readme() -> String {
     let readme = read("charts/steersman/README.md");
-    let (begin, end) = ("<!-- values: made by scripts/chart.sh -->\n", "<!-- end -->");
+    let (begin, end) = (
+        "<!-- values: made by scripts/chart.sh -->\n",
+        "<!-- end -->",
+    );
     let (before, rest) = readme.split_once(begin).unwrap();
     let (_, after) = rest.split_once(end).unwrap();
     let mut table = "| value | default | meaning |\n|---|---|---|\n".to_owned();
-    for ChartValue { key, default, meaning } in values(&read("charts/steersman/values.yaml")) {
+    for ChartValue {
+        key,
+        default,
+        meaning,
+    } in values(&read("charts/steersman/values.yaml"))
+    {
         assert!(!meaning.is_empty(), "{key} has no text above it");
         writeln!(table, "| `{key}` | `{default}` | {meaning} |").unwrap();
     }
@@ -120,7 +160,12 @@ fn the_readme_of_the_chart_lists_its_values() {
 }
 
 /// The keys of a schema or of values, with those around them.
-fn keys(value: &Value, of: impl Fn(&Value) -> Option<Value> + Copy, within: &str, all: &mut Vec<String>) {
+fn keys(
+    value: &Value,
+    of: impl Fn(&Value) -> Option<Value> + Copy,
+    within: &str,
+    all: &mut Vec<String>,
+) {
     for (key, inner) in value.as_object().unwrap() {
         let key = format!("{within}{key}");
         match of(inner) {
@@ -134,9 +179,17 @@ fn keys(value: &Value, of: impl Fn(&Value) -> Option<Value> + Copy, within: &str
 fn every_value_is_in_the_schema_and_the_other_way_round() {
     let schema: Value = serde_json::from_str(&read("charts/steersman/values.schema.json")).unwrap();
     let mut known = Vec::new();
-    keys(&schema["properties"], |inner| inner.get("properties").cloned(), "", &mut known);
+    keys(
+        &schema["properties"],
+        |inner| inner.get("properties").cloned(),
+        "",
+        &mut known,
+    );
     known.sort();
-    let mut listed: Vec<String> = values(&read("charts/steersman/values.yaml")).into_iter().map(|value| value.key).collect();
+    let mut listed: Vec<String> = values(&read("charts/steersman/values.yaml"))
+        .into_iter()
+        .map(|value| value.key)
+        .collect();
     // Helm's own, and one that nobody needs a default for.
     listed.extend(["global", "resources.claims"].map(str::to_owned));
     listed.sort();
@@ -147,7 +200,10 @@ fn every_value_is_in_the_schema_and_the_other_way_round() {
 fn the_chart_and_the_image_have_the_version_of_the_program() {
     let version = env!("CARGO_PKG_VERSION");
     let chart = read("charts/steersman/Chart.yaml");
-    for line in [format!("\nversion: {version}\n"), format!("\nappVersion: {version}\n")] {
+    for line in [
+        format!("\nversion: {version}\n"),
+        format!("\nappVersion: {version}\n"),
+    ] {
         assert!(chart.contains(&line), "{line:?} is not in:\n{chart}");
     }
     for (name, part) in [
@@ -155,8 +211,14 @@ fn the_chart_and_the_image_have_the_version_of_the_program() {
         ("Dockerfile", format!("/steersman:{version},")),
         ("README.md", format!("/steersman:{version} .\n")),
         ("docs/replace.md", format!("/steersman:{version}|")),
-        ("docs/kubeadm/steersman.yaml", format!("/steersman:{version}\n")),
-        ("docs/kubeadm/kube-controller-manager.yaml", format!("/steersman:{version}\n")),
+        (
+            "docs/kubeadm/steersman.yaml",
+            format!("/steersman:{version}\n"),
+        ),
+        (
+            "docs/kubeadm/kube-controller-manager.yaml",
+            format!("/steersman:{version}\n"),
+        ),
     ] {
         assert!(read(name).contains(&part), "{part:?} is not in {name}");
     }
@@ -164,9 +226,14 @@ fn the_chart_and_the_image_have_the_version_of_the_program() {
 
 /// Runs one class of the tests in Python.
 fn helm(stories: &str) {
-    let Some(python) = python("helm_python") else { return };
+    let Some(python) = python("helm_python") else {
+        return;
+    };
     let mut command = Command::new(python);
-    command.arg(path("tests/chart/stories.py")).args(["-v", stories]).env("STEERSMAN", env!("CARGO_BIN_EXE_steersman"));
+    command
+        .arg(path("tests/chart/stories.py"))
+        .args(["-v", stories])
+        .env("STEERSMAN", env!("CARGO_BIN_EXE_steersman"));
     let (status, said) = Program::spawn(&mut command).end_with_log();
     assert_eq!(status, Some(0), "{said}");
 }

@@ -7,12 +7,19 @@ fn run(arguments: &[&str]) -> (Option<i32>, String, String) {
     let output = output(arguments);
     let stderr = String::from_utf8(output.stderr).unwrap();
     let last = stderr.lines().last().unwrap_or_default().to_owned();
-    (output.status.code(), String::from_utf8(output.stdout).unwrap(), last)
+    (
+        output.status.code(),
+        String::from_utf8(output.stdout).unwrap(),
+        last,
+    )
 }
 
 #[test]
 fn help_and_version_go_to_standard_output() {
-    assert_eq!(run(&["--version"]), (Some(0), "Kubernetes v1.36.2\n".to_owned(), String::new()));
+    assert_eq!(
+        run(&["--version"]),
+        (Some(0), "Kubernetes v1.36.2\n".to_owned(), String::new())
+    );
     let (status, text, error) = run(&["--help"]);
     assert_eq!((status, error.as_str()), (Some(0), ""));
     for part in [
@@ -26,11 +33,20 @@ fn help_and_version_go_to_standard_output() {
         assert!(text.contains(part), "{part:?} is missing in:\n{text}");
     }
     assert_eq!(run(&["help"]), (Some(0), text, String::new()));
-    let version = concat!("Steersman v", env!("CARGO_PKG_VERSION"), "\nKubernetes v1.36.2\n");
-    assert_eq!(run(&["version"]), (Some(0), version.to_owned(), String::new()));
-    for (command, part) in
-        [("nodes", "Usage: steersman nodes [OPTIONS]"), ("version", "Usage: steersman version"), ("help", "Usage: ")]
-    {
+    let version = concat!(
+        "Steersman v",
+        env!("CARGO_PKG_VERSION"),
+        "\nKubernetes v1.36.2\n"
+    );
+    assert_eq!(
+        run(&["version"]),
+        (Some(0), version.to_owned(), String::new())
+    );
+    for (command, part) in [
+        ("nodes", "Usage: steersman nodes [OPTIONS]"),
+        ("version", "Usage: steersman version"),
+        ("help", "Usage: "),
+    ] {
         let (status, text, error) = run(&["help", command]);
         assert_eq!((status, error.as_str()), (Some(0), ""), "{command}");
         assert!(text.contains(part), "{command}: {text}");
@@ -43,7 +59,10 @@ fn an_unknown_flag_gets_the_usage_the_error_and_a_hint() {
     let text = String::from_utf8(output.stderr).unwrap();
     assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0));
     assert!(text.starts_with("Usage:\n"), "{text}");
-    assert!(text.ends_with("\nError: unknown flag: --leader-elekt\nDid you mean --leader-elect?\n"), "{text}");
+    assert!(
+        text.ends_with("\nError: unknown flag: --leader-elekt\nDid you mean --leader-elect?\n"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -58,7 +77,10 @@ fn wrong_input_is_one_line_and_status_1() {
             &["--leader-elect-lease-duration=15"],
             r#"Error: invalid argument "15" for "--leader-elect-lease-duration" flag: time: missing unit in duration "15""#,
         ),
-        (&["true"], r#"Error: "kube-controller-manager" does not take any arguments, got ["true"]"#),
+        (
+            &["true"],
+            r#"Error: "kube-controller-manager" does not take any arguments, got ["true"]"#,
+        ),
         (&["dew"], "Did you mean dev?"),
         (&["aplserver", "--nodes=1"], "Did you mean apiserver?"),
         (&["help", "verison"], "Did you mean version?"),
@@ -66,7 +88,10 @@ fn wrong_input_is_one_line_and_status_1() {
             &["help", "everything"],
             r#"Error: unknown command "everything" for "steersman"; there are apiserver, dev, help, nodes, version"#,
         ),
-        (&["version", "2"], r#"Error: "steersman version" takes no argument, got "2""#),
+        (
+            &["version", "2"],
+            r#"Error: "steersman version" takes no argument, got "2""#,
+        ),
         (
             &["--controllers=job"],
             "--controllers=job leaves no controller to run: Steersman does not have job-controller yet; it has deployment-",
@@ -75,13 +100,34 @@ fn wrong_input_is_one_line_and_status_1() {
             &["--controllers=-podgc"],
             "--controllers=-podgc leaves no controller to run: the list names only controllers that are not to run",
         ),
-        (&["--controllers=*,-nope"], r#""command failed" err="\"nope\" is not in the list of known controllers""#),
-        (&["--leader-elect-resource-lock=endpoints"], r#"err="resourceLock value must be \"leases\"""#),
-        (&["--secure-port=70000"], "--secure-port 70000 must be between 1 and 65535, inclusive"),
-        (&[], "invalid configuration: no configuration has been provided, try setting KUBERNETES_MASTER environment variable"),
-        (&["--kubeconfig=/nowhere/at/all"], "kubeconfig /nowhere/at/all: No such file or directory"),
-        (&["--kubeconfig", malformed], "malformed: not a kubeconfig in YAML"),
-        (&["--master=not a url"], "--master \\\"not a url\\\" is not a URL"),
+        (
+            &["--controllers=*,-nope"],
+            r#""command failed" err="\"nope\" is not in the list of known controllers""#,
+        ),
+        (
+            &["--leader-elect-resource-lock=endpoints"],
+            r#"err="resourceLock value must be \"leases\"""#,
+        ),
+        (
+            &["--secure-port=70000"],
+            "--secure-port 70000 must be between 1 and 65535, inclusive",
+        ),
+        (
+            &[],
+            "invalid configuration: no configuration has been provided, try setting KUBERNETES_MASTER environment variable",
+        ),
+        (
+            &["--kubeconfig=/nowhere/at/all"],
+            "kubeconfig /nowhere/at/all: No such file or directory",
+        ),
+        (
+            &["--kubeconfig", malformed],
+            "malformed: not a kubeconfig in YAML",
+        ),
+        (
+            &["--master=not a url"],
+            "--master \\\"not a url\\\" is not a URL",
+        ),
     ];
     for (arguments, expected) in cases {
         let (status, stdout, last) = run(arguments);
@@ -94,31 +140,62 @@ fn wrong_input_is_one_line_and_status_1() {
 fn a_taken_port_is_named() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap();
-    let (status, _, last) =
-        run(&["--master=http://127.0.0.1:1", "--bind-address=127.0.0.1", &format!("--secure-port={}", address.port())]);
+    let (status, _, last) = run(&[
+        "--master=http://127.0.0.1:1",
+        "--bind-address=127.0.0.1",
+        &format!("--secure-port={}", address.port()),
+    ]);
     assert_eq!(status, Some(1));
-    let expected = format!("failed to listen on {address}: listen tcp {address}: bind: address already in use\"");
+    let expected = format!(
+        "failed to listen on {address}: listen tcp {address}: bind: address already in use\""
+    );
     assert!(last.ends_with(&expected), "{last}");
 }
 
 #[test]
 fn an_api_server_that_is_not_there_is_waited_for_and_then_named() {
-    let text = String::from_utf8(output(&["--master=127.0.0.1:1", "--secure-port=0", "--leader-elect=false"]).stderr).unwrap();
-    let waiting: Vec<&str> = text.lines().filter(|line| line.contains("waiting for it")).collect();
-    assert!(waiting[0].contains(r#"server="127.0.0.1:1" cause="connection refused: "#) && waiting[0].contains("0s"), "{text}");
+    let text = String::from_utf8(
+        output(&[
+            "--master=127.0.0.1:1",
+            "--secure-port=0",
+            "--leader-elect=false",
+        ])
+        .stderr,
+    )
+    .unwrap();
+    let waiting: Vec<&str> = text
+        .lines()
+        .filter(|line| line.contains("waiting for it"))
+        .collect();
+    assert!(
+        waiting[0].contains(r#"server="127.0.0.1:1" cause="connection refused: "#)
+            && waiting[0].contains("0s"),
+        "{text}"
+    );
     assert!(waiting.len() <= 2, "{text}");
     let expected = "failed to wait for apiserver being healthy: timed out waiting for the condition: API server 127.0.0.1:1: ";
     let last = text.lines().last().unwrap();
-    assert!(last.contains(expected) && last.contains("connection refused"), "{last}");
+    assert!(
+        last.contains(expected) && last.contains("connection refused"),
+        "{last}"
+    );
 }
 
 #[test]
 fn credentials_that_are_refused_are_reported_at_once() {
     let directory = tempfile::tempdir().unwrap();
     let kubeconfig = kubeconfig(directory.path(), api_server("401 Unauthorized"));
-    let (status, _, last) = run(&["--kubeconfig", &kubeconfig, "--secure-port=0", "--leader-elect=false"]);
+    let (status, _, last) = run(&[
+        "--kubeconfig",
+        &kubeconfig,
+        "--secure-port=0",
+        "--leader-elect=false",
+    ]);
     assert_eq!(status, Some(1));
-    assert!(last.contains("the API server 127.0.0.1:") && last.contains(" refuses GET /healthz: "), "{last}");
+    assert!(
+        last.contains("the API server 127.0.0.1:") && last.contains(" refuses GET /healthz: "),
+        "{last}"
+    );
 }
 
 #[test]
@@ -146,22 +223,53 @@ fn the_arguments_of_a_kubeadm_manifest_are_accepted_with_two_warnings() {
     let warnings: Vec<&str> = text.lines().filter(|line| line.starts_with('W')).collect();
     assert_eq!(warnings.len(), 2, "{text}");
     for name in ["--allocate-node-cidrs", "--root-ca-file"] {
-        assert!(warnings[0].contains(name), "{name} is missing in {}", warnings[0]);
+        assert!(
+            warnings[0].contains(name),
+            "{name} is missing in {}",
+            warnings[0]
+        );
     }
-    for name in ["bootstrap-signer-controller", "token-cleaner-controller", "job-controller"] {
-        assert!(warnings[1].contains(name), "{name} is missing in {}", warnings[1]);
+    for name in [
+        "bootstrap-signer-controller",
+        "token-cleaner-controller",
+        "job-controller",
+    ] {
+        assert!(
+            warnings[1].contains(name),
+            "{name} is missing in {}",
+            warnings[1]
+        );
     }
-    assert!(!warnings[0].contains("--kubeconfig") && !warnings[0].contains("--cluster-name"), "{}", warnings[0]);
-    assert!(text.lines().last().unwrap().contains("kubeconfig /nowhere/controller-manager.conf"), "{text}");
+    assert!(
+        !warnings[0].contains("--kubeconfig") && !warnings[0].contains("--cluster-name"),
+        "{}",
+        warnings[0]
+    );
+    assert!(
+        text.lines()
+            .last()
+            .unwrap()
+            .contains("kubeconfig /nowhere/controller-manager.conf"),
+        "{text}"
+    );
 }
 
 #[test]
 fn durations_of_the_election_that_cannot_work_end_with_status_2() {
     let cases: [(&[&str], &str); 3] = [
-        (&["--leader-elect-lease-duration=10s"], "panic: leaseDuration must be greater than renewDeadline"),
-        (&["--leader-elect-renew-deadline=2s"], "panic: renewDeadline must be greater than retryPeriod*JitterFactor"),
         (
-            &["--leader-elect-renew-deadline=0s", "--leader-elect-retry-period=-1s"],
+            &["--leader-elect-lease-duration=10s"],
+            "panic: leaseDuration must be greater than renewDeadline",
+        ),
+        (
+            &["--leader-elect-renew-deadline=2s"],
+            "panic: renewDeadline must be greater than retryPeriod*JitterFactor",
+        ),
+        (
+            &[
+                "--leader-elect-renew-deadline=0s",
+                "--leader-elect-retry-period=-1s",
+            ],
             "panic: renewDeadline must be greater than retryPeriod*JitterFactor",
         ),
     ];
@@ -174,9 +282,20 @@ fn durations_of_the_election_that_cannot_work_end_with_status_2() {
 
 #[test]
 fn a_controller_without_workers_is_warned_of_by_its_flag() {
-    let arguments = ["--kubeconfig=/nowhere", "--concurrent-deployment-syncs=0", "--concurrent-rc-syncs=-1"];
+    let arguments = [
+        "--kubeconfig=/nowhere",
+        "--concurrent-deployment-syncs=0",
+        "--concurrent-rc-syncs=-1",
+    ];
     let text = String::from_utf8(output(&arguments).stderr).unwrap();
-    for flag in ["--concurrent-deployment-syncs=0: ", "--concurrent-rc-syncs=-1: "] {
-        assert!(text.lines().any(|line| line.starts_with('W') && line.contains(flag)), "{flag} is missing in {text}");
+    for flag in [
+        "--concurrent-deployment-syncs=0: ",
+        "--concurrent-rc-syncs=-1: ",
+    ] {
+        assert!(
+            text.lines()
+                .any(|line| line.starts_with('W') && line.contains(flag)),
+            "{flag} is missing in {text}"
+        );
     }
 }

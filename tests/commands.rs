@@ -1,5 +1,5 @@
-//! kubectl as people type it: every command at least once, by what people are after. `support::script` tells how to read
-//! `commands/*.txt`.
+//! kubectl as people type it: every command at least once, by what people are after.
+//! `support::script` tells how to read `commands/*.txt`.
 
 use crate::harness::Cluster;
 
@@ -19,8 +19,14 @@ fn cluster() -> Option<Cluster> {
 #[test]
 fn manifests_are_applied_compared_pruned_and_replaced() {
     let Some(cluster) = cluster() else { return };
-    cluster.file("unknown.yaml", "{apiVersion: v1, kind: ConfigMap, metadata: {name: odd}, datta: {a: b}}\n");
-    cluster.file("kustomization.yaml", "resources: [less.yaml]\nnamePrefix: built-\n");
+    cluster.file(
+        "unknown.yaml",
+        "{apiVersion: v1, kind: ConfigMap, metadata: {name: odd}, datta: {a: b}}\n",
+    );
+    cluster.file(
+        "kustomization.yaml",
+        "resources: [less.yaml]\nnamePrefix: built-\n",
+    );
     cluster.script(include_str!("commands/apply.txt"));
 }
 
@@ -64,14 +70,19 @@ fn what_happens_is_watched_and_waited_for() {
 #[test]
 fn nodes_are_cordoned_and_drained_as_budgets_allow() {
     let reason = "other tests use the nodes of this cluster, and no controller of ours counts what budgets allow";
-    let Some(cluster) = cluster().and_then(|cluster| cluster.embedded(reason)) else { return };
+    let Some(cluster) = cluster().and_then(|cluster| cluster.embedded(reason)) else {
+        return;
+    };
     cluster.script(include_str!("commands/nodes.txt"));
 }
 
 #[test]
 fn certificates_are_approved_and_roles_brought_up_to_date() {
     let Some(cluster) = cluster() else { return };
-    let files = [("request.yaml", include_str!("commands/request.yaml")), ("role.yaml", include_str!("commands/role.yaml"))];
+    let files = [
+        ("request.yaml", include_str!("commands/request.yaml")),
+        ("role.yaml", include_str!("commands/role.yaml")),
+    ];
     for (name, content) in files {
         cluster.file(name, &content.replace("NAMESPACE", cluster.namespace()));
     }
@@ -80,13 +91,19 @@ fn certificates_are_approved_and_roles_brought_up_to_date() {
 
 #[test]
 fn roles_are_the_sum_of_others() {
-    let Some(cluster) = cluster().and_then(|cluster| cluster.with_controllers("aggregates ClusterRoles")) else { return };
+    let Some(cluster) =
+        cluster().and_then(|cluster| cluster.with_controllers("aggregates ClusterRoles"))
+    else {
+        return;
+    };
     cluster.script(include_str!("commands/aggregation.txt"));
 }
 
 #[test]
 fn what_needs_a_real_node_says_so() {
     let reason = "a real API server passes these on to kubelets, and says what came of that";
-    let Some(cluster) = cluster().and_then(|cluster| cluster.embedded(reason)) else { return };
+    let Some(cluster) = cluster().and_then(|cluster| cluster.embedded(reason)) else {
+        return;
+    };
     cluster.script(include_str!("commands/unsupported.txt"));
 }

@@ -1,5 +1,5 @@
-//! The promises of an API server, kept where nodes and controllers are at work: by the embedded server through HTTPS, or by the cluster
-//! that `KUBEBUILDER_ASSETS` or `KUBECONFIG` names.
+//! The promises of an API server, kept where nodes and controllers are at work: by the embedded
+//! server through HTTPS, or by the cluster that `KUBEBUILDER_ASSETS` or `KUBECONFIG` names.
 
 use std::time::Duration;
 
@@ -17,22 +17,32 @@ const AT_ONCE: usize = 16;
 
 #[test]
 fn every_promise_is_kept_among_nodes_and_controllers() {
-    let Some(cluster) = Cluster::start_apart() else { return };
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let Some(cluster) = Cluster::start_apart() else {
+        return;
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     let broken: Vec<String> = runtime.block_on(async {
         let config = load_config(Some(cluster.kubeconfig()), None).unwrap();
         let client = kube::Client::from(connect(&config).unwrap());
         let checks = futures::stream::iter(conformance::checks()).map(|check| {
             let client = client.clone();
             async move {
-                let why = match tokio::time::timeout(LIMIT, conformance::run(check, &client)).await {
+                let why = match tokio::time::timeout(LIMIT, conformance::run(check, &client)).await
+                {
                     Ok(outcome) => outcome.err()?.to_string(),
                     Err(_) => format!("not done within {LIMIT:?}"),
                 };
                 Some(format!("{} {}: {why}", check.area, check.name))
             }
         });
-        checks.buffer_unordered(AT_ONCE).filter_map(std::future::ready).collect().await
+        checks
+            .buffer_unordered(AT_ONCE)
+            .filter_map(std::future::ready)
+            .collect()
+            .await
     });
     assert!(broken.is_empty(), "\n{}", broken.join("\n"));
 }

@@ -25,11 +25,18 @@ const USUAL: &str = "1024";
 /// Lets this process, and those it starts, open as many files as they may. Whether that is enough.
 fn may_open(files: u64) -> bool {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
-    let raised = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+    let raised = setrlimit(
+        Resource::Nofile,
+        Rlimit {
+            current: maximum,
+            maximum,
+        },
+    );
     raised.is_ok() && maximum.is_none_or(|maximum| maximum >= files)
 }
 
-/// A client that stays: most say nothing at all, one of eight shakes hands and says nothing more, one of eight has been answered.
+/// A client that stays: most say nothing at all, one of eight shakes hands and says nothing more,
+/// one of eight has been answered.
 enum Client {
     Silent(TcpStream),
     Known(Box<TlsStream<TcpStream>>),
@@ -44,7 +51,10 @@ impl Client {
         let name = ServerName::try_from(address.0.to_owned()).unwrap();
         let mut stream = tls.connect(name, stream).await.unwrap();
         if index % 8 == 1 {
-            stream.write_all(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+            stream
+                .write_all(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
+                .await
+                .unwrap();
             stream.flush().await.unwrap();
             let mut start = [0; 15];
             stream.read_exact(&mut start).await.unwrap();
@@ -66,35 +76,60 @@ impl Client {
 #[test]
 fn ten_thousand_of_them_keep_nobody_out() {
     if !may_open(CONNECTIONS as u64 + OTHER_FILES) {
-        eprintln!("skipped: this process may not open {CONNECTIONS} files; `ulimit -Hn` tells how many it may");
+        eprintln!(
+            "skipped: this process may not open {CONNECTIONS} files; `ulimit -Hn` tells how many it may"
+        );
         return;
     }
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("kubeconfig");
     let mut server = Command::new("sh");
-    server.args(["-c", &format!("ulimit -Sn {USUAL} && exec \"$0\" \"$@\""), env!("CARGO_BIN_EXE_steersman"), "apiserver"]);
-    server.args(["--nodes=0", "--controllers=", "--write-kubeconfig"]).arg(&path);
+    server.args([
+        "-c",
+        &format!("ulimit -Sn {USUAL} && exec \"$0\" \"$@\""),
+        env!("CARGO_BIN_EXE_steersman"),
+        "apiserver",
+    ]);
+    server
+        .args(["--nodes=0", "--controllers=", "--write-kubeconfig"])
+        .arg(&path);
     let mut server = Program::spawn(&mut server);
     server.wait_until("ready", || path.exists());
     let config = load_config(Some(&path), None).unwrap();
-    let (host, port) = (config.cluster_url.host().unwrap().to_owned(), config.cluster_url.port_u16().unwrap());
+    let (host, port) = (
+        config.cluster_url.host().unwrap().to_owned(),
+        config.cluster_url.port_u16().unwrap(),
+    );
     let mut roots = rustls::RootCertStore::empty();
     roots.add_parsable_certificates(config.root_cert.iter().flatten().cloned().map(Into::into));
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let tls = rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
-    let tls = TlsConnector::from(Arc::new(tls.with_root_certificates(roots).with_no_client_auth()));
+    let tls = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap();
+    let tls = TlsConnector::from(Arc::new(
+        tls.with_root_certificates(roots).with_no_client_auth(),
+    ));
 
     tokio::runtime::Runtime::new().unwrap().block_on(async {
-        let coming = futures::stream::iter(0..CONNECTIONS).map(|index| Client::come(index, (&host, port), &tls));
+        let coming = futures::stream::iter(0..CONNECTIONS)
+            .map(|index| Client::come(index, (&host, port), &tls));
         let open: Vec<Client> = coming.buffer_unordered(AT_ONCE).collect().await;
         let client = kube::Client::from(connect(&config).unwrap());
-        let made = http::Request::post("/api/v1/namespaces").header("content-type", "application/json");
-        let made = client.request::<serde_json::Value>(made.body(br#"{"metadata":{"name":"a"}}"#.to_vec()).unwrap());
-        let made = tokio::time::timeout(LIMIT, made).await.expect("an answer in time").unwrap();
+        let made =
+            http::Request::post("/api/v1/namespaces").header("content-type", "application/json");
+        let made = client.request::<serde_json::Value>(
+            made.body(br#"{"metadata":{"name":"a"}}"#.to_vec()).unwrap(),
+        );
+        let made = tokio::time::timeout(LIMIT, made)
+            .await
+            .expect("an answer in time")
+            .unwrap();
         assert_eq!(made["status"]["phase"], "Active");
         server.signal("TERM");
         let ends = futures::future::join_all(open.into_iter().map(Client::end));
-        tokio::time::timeout(LIMIT, ends).await.expect("all of them are closed");
+        tokio::time::timeout(LIMIT, ends)
+            .await
+            .expect("all of them are closed");
     });
     let (status, said) = server.end_with_log();
     assert_eq!((status, said.as_str()), (Some(0), ""));

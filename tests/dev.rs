@@ -22,8 +22,20 @@ fn once(manifest: &str, timeout: &str) -> (Option<i32>, String) {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("manifest.yaml");
     std::fs::write(&file, manifest).unwrap();
-    let output = output(&["dev", "--once", "--latency", "100ms", "--timeout", timeout, "--apply", file.to_str().unwrap()]);
-    (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    let output = output(&[
+        "dev",
+        "--once",
+        "--latency",
+        "100ms",
+        "--timeout",
+        timeout,
+        "--apply",
+        file.to_str().unwrap(),
+    ]);
+    (
+        output.status.code(),
+        String::from_utf8(output.stderr).unwrap(),
+    )
 }
 
 #[test]
@@ -54,8 +66,14 @@ fn a_rollout_past_its_deadline_is_named_with_the_state_of_its_pods() {
     let (status, said) = once(manifest, "15s");
     let last = said.lines().last().unwrap_or_default();
     assert_eq!(status, Some(1), "{said}");
-    assert!(last.starts_with("Error: not available: deployment default/web: ReplicaSet \"web-"), "{said}");
-    assert!(last.ends_with("\" has timed out progressing. (1 CrashLoopBackOff)"), "{said}");
+    assert!(
+        last.starts_with("Error: not available: deployment default/web: ReplicaSet \"web-"),
+        "{said}"
+    );
+    assert!(
+        last.ends_with("\" has timed out progressing. (1 CrashLoopBackOff)"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -67,11 +85,18 @@ fn a_pod_that_fails_ends_the_wait() {
         )
     };
     // (restart policy, last line)
-    let cases = [("Always", "does not stay up (CrashLoopBackOff)"), ("Never", "failed (Error)")];
+    let cases = [
+        ("Always", "does not stay up (CrashLoopBackOff)"),
+        ("Never", "failed (Error)"),
+    ];
     for (policy, why) in cases {
         let (status, said) = once(&pod(policy), "15s");
         assert_eq!(status, Some(1), "{said}");
-        assert_eq!(said.lines().last(), Some(format!("Error: not available: pod default/p: {why}").as_str()), "{said}");
+        assert_eq!(
+            said.lines().last(),
+            Some(format!("Error: not available: pod default/p: {why}").as_str()),
+            "{said}"
+        );
     }
 }
 
@@ -86,13 +111,19 @@ fn manifests_that_cannot_be_applied_are_named_with_the_reason() {
     };
     // (manifest, what the error says after the name of the file)
     let cases = [
-        ("a: [1,\nb: }".to_owned(), "not valid YAML: mismatched bracket '[' closed by '}' at line 1, column 4"),
+        (
+            "a: [1,\nb: }".to_owned(),
+            "not valid YAML: mismatched bracket '[' closed by '}' at line 1, column 4",
+        ),
         ("# nothing\n".to_owned(), "no objects in it"),
         (
             "apiVersion: v1\nkind: Pod\n".to_owned(),
             "document 1 has no metadata.name: every object needs apiVersion, kind and metadata.name",
         ),
-        (pod("").replace("Pod", "Pot"), r#"no matches for kind "Pot" in version "v1""#),
+        (
+            pod("").replace("Pod", "Pot"),
+            r#"no matches for kind "Pot" in version "v1""#,
+        ),
         (
             pod("spec: {containers: [{name: c, image: i}], color: red}"),
             r#"apply Pod "p": Pod in version "v1" cannot be handled as a Pod: strict decoding error: unknown field "spec.color""#,
@@ -110,7 +141,10 @@ fn manifests_that_cannot_be_applied_are_named_with_the_reason() {
         let (status, said) = once(&manifest, "15s");
         assert_eq!(status, Some(1), "{said}");
         let last = said.lines().last().unwrap_or_default();
-        assert!(last.starts_with("Error: /") && last.ends_with(&format!("manifest.yaml: {expected}")), "{manifest}said {last}");
+        assert!(
+            last.starts_with("Error: /") && last.ends_with(&format!("manifest.yaml: {expected}")),
+            "{manifest}said {last}"
+        );
     }
 }
 
@@ -126,16 +160,43 @@ fn wrong_input_to_dev_is_one_error_and_status_1() {
     // (arguments, how the error begins)
     let cases: [(&[&str], &str); 11] = [
         (&["--bogus"], "error: unexpected argument '--bogus' found"),
-        (&["--latency=5"], "error: invalid value '5' for '--latency <DURATION>': time: missing unit in duration \"5\""),
-        (&["--nodes=many"], "error: invalid value 'many' for '--nodes <N>'"),
-        (&["--once"], "error: the following required arguments were not provided:"),
-        (&["--apply", "/nowhere.yaml"], "Error: read /nowhere.yaml: No such file or directory"),
+        (
+            &["--latency=5"],
+            "error: invalid value '5' for '--latency <DURATION>': time: missing unit in duration \"5\"",
+        ),
+        (
+            &["--nodes=many"],
+            "error: invalid value 'many' for '--nodes <N>'",
+        ),
+        (
+            &["--once"],
+            "error: the following required arguments were not provided:",
+        ),
+        (
+            &["--apply", "/nowhere.yaml"],
+            "Error: read /nowhere.yaml: No such file or directory",
+        ),
         (&["--port", &port], &in_use),
-        (&["--write-kubeconfig=/nowhere/at/all"], "Error: write the kubeconfig /nowhere/at/all: No such file or directory"),
-        (&["--write-kubeconfig", theirs], "Error: write the kubeconfig "),
-        (&["--", "--leader-elekt"], "Error: unknown flag: --leader-elekt; did you mean --leader-elect?"),
-        (&["--", "--kube-api-qps=x"], "Error: invalid argument \"x\" for \"--kube-api-qps\" flag"),
-        (&["--", "--controllers=nope"], "Error: \"nope\" is not in the list of known controllers"),
+        (
+            &["--write-kubeconfig=/nowhere/at/all"],
+            "Error: write the kubeconfig /nowhere/at/all: No such file or directory",
+        ),
+        (
+            &["--write-kubeconfig", theirs],
+            "Error: write the kubeconfig ",
+        ),
+        (
+            &["--", "--leader-elekt"],
+            "Error: unknown flag: --leader-elekt; did you mean --leader-elect?",
+        ),
+        (
+            &["--", "--kube-api-qps=x"],
+            "Error: invalid argument \"x\" for \"--kube-api-qps\" flag",
+        ),
+        (
+            &["--", "--controllers=nope"],
+            "Error: \"nope\" is not in the list of known controllers",
+        ),
     ];
     for (arguments, expected) in cases {
         let output = output(&[&["dev"], arguments].concat());
@@ -143,15 +204,31 @@ fn wrong_input_to_dev_is_one_error_and_status_1() {
         assert_eq!(output.status.code(), Some(1), "{arguments:?}: {said}");
         assert!(said.starts_with(expected), "{arguments:?} said: {said}");
     }
-    assert_eq!(std::fs::read_to_string(theirs).unwrap(), "apiVersion: v1\nkind: Config\n");
+    assert_eq!(
+        std::fs::read_to_string(theirs).unwrap(),
+        "apiVersion: v1\nkind: Config\n"
+    );
 }
 
 /// `steersman dev` that has applied a manifest of one ConfigMap.
 fn started(kubeconfig: &Path, more: &[&str]) -> Program {
     let manifest = kubeconfig.with_file_name("manifest.yaml");
-    std::fs::write(&manifest, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n").unwrap();
-    let arguments =
-        [&["dev", "--write-kubeconfig", kubeconfig.to_str().unwrap(), "--apply", manifest.to_str().unwrap()], more].concat();
+    std::fs::write(
+        &manifest,
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n",
+    )
+    .unwrap();
+    let arguments = [
+        &[
+            "dev",
+            "--write-kubeconfig",
+            kubeconfig.to_str().unwrap(),
+            "--apply",
+            manifest.to_str().unwrap(),
+        ],
+        more,
+    ]
+    .concat();
     let mut program = Program::start(&arguments);
     program.wait_for_line("applied 1 object from 1 file");
     program
@@ -198,7 +275,16 @@ fn logged(verbosity: &str) -> Vec<String> {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("manifest.yaml");
     std::fs::write(&file, deployment("web")).unwrap();
-    let output = output(&["dev", "--once", "--latency", "2s", "--apply", file.to_str().unwrap(), "--", verbosity]);
+    let output = output(&[
+        "dev",
+        "--once",
+        "--latency",
+        "2s",
+        "--apply",
+        file.to_str().unwrap(),
+        "--",
+        verbosity,
+    ]);
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(0), "{said}");
     let is_log = |line: &&str| line.starts_with(['I', 'W', 'E']) && line.contains("] ");
@@ -213,7 +299,11 @@ fn each_verbosity_adds_the_lines_of_upstream() {
         (
             "-v=1",
             20,
-            &[r#""Caches are filled" informers="#, "all resource monitors have synced", "Controller starting..."],
+            &[
+                r#""Caches are filled" informers="#,
+                "all resource monitors have synced",
+                "Controller starting...",
+            ],
             &["Caches populated", "Too few replicas", "syncing"],
         ),
         (
@@ -230,14 +320,22 @@ fn each_verbosity_adds_the_lines_of_upstream() {
         (
             "-v=4",
             2000,
-            &[r#""Started syncing" controller="deployment-controller" key="default/web""#, "Finished syncing", "Event occurred"],
+            &[
+                r#""Started syncing" controller="deployment-controller" key="default/web""#,
+                "Finished syncing",
+                "Event occurred",
+            ],
             &["\"Response\""],
         ),
     ];
     for (verbosity, most, present, absent) in cases {
         let lines = logged(verbosity);
         let all = lines.join("\n");
-        assert!(lines.len() <= most, "{verbosity}: {} lines\n{all}", lines.len());
+        assert!(
+            lines.len() <= most,
+            "{verbosity}: {} lines\n{all}",
+            lines.len()
+        );
         for part in present {
             assert!(all.contains(part), "{verbosity}: no {part:?} in\n{all}");
         }
@@ -249,7 +347,8 @@ fn each_verbosity_adds_the_lines_of_upstream() {
 
 const LONG_NAME: &str = "checkout-production-eu-west-1-service-frontend";
 
-/// What `dev --once` writes to a terminal whose width changes once a row is there. `None` where no Python can make a terminal.
+/// What `dev --once` writes to a terminal whose width changes once a row is there. `None` where no
+/// Python can make a terminal.
 fn on_terminal(widths: [usize; 2], environment: &[(&str, &str)]) -> Option<String> {
     let python = python("pty")?;
     let directory = tempfile::tempdir().unwrap();
@@ -257,9 +356,22 @@ fn on_terminal(widths: [usize; 2], environment: &[(&str, &str)]) -> Option<Strin
     std::fs::write(&file, deployment(LONG_NAME)).unwrap();
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients/terminal.py");
     let mut command = Command::new(python);
-    command.arg(script).args(widths.map(|width| width.to_string())).arg(env!("CARGO_BIN_EXE_steersman"));
-    command.args(["dev", "--once", "--latency", "3s", "--apply", file.to_str().unwrap()]);
-    command.env_remove("NO_COLOR").env("TERM", "xterm").envs(environment.iter().copied());
+    command
+        .arg(script)
+        .args(widths.map(|width| width.to_string()))
+        .arg(env!("CARGO_BIN_EXE_steersman"));
+    command.args([
+        "dev",
+        "--once",
+        "--latency",
+        "3s",
+        "--apply",
+        file.to_str().unwrap(),
+    ]);
+    command
+        .env_remove("NO_COLOR")
+        .env("TERM", "xterm")
+        .envs(environment.iter().copied());
     let output = output_of(&mut command);
     let said = String::from_utf8(output.stdout).unwrap();
     assert_eq!(output.status.code(), Some(0), "{said}");
@@ -268,24 +380,49 @@ fn on_terminal(widths: [usize; 2], environment: &[(&str, &str)]) -> Option<Strin
 
 #[test]
 fn rows_follow_the_width_of_the_terminal() {
-    let Some(said) = on_terminal([160, 50], &[("NO_COLOR", "1")]) else { return };
+    let Some(said) = on_terminal([160, 50], &[("NO_COLOR", "1")]) else {
+        return;
+    };
     let (before, after) = said.split_once("@resized@").unwrap();
-    assert!(before.contains(&format!("default/{LONG_NAME} [")), "{before}");
+    assert!(
+        before.contains(&format!("default/{LONG_NAME} [")),
+        "{before}"
+    );
     // The row of about 120 columns takes three lines of 50 now, and all of them go.
     let (_, after) = after.split_once("\x1b[3A\x1b[J").unwrap();
-    let rows: Vec<&str> = after.lines().filter(|line| line.contains("new pods")).collect();
-    let shown = |row: &str| row.rsplit("\x1b[J").next().unwrap_or_default().chars().count();
-    assert!(!rows.is_empty() && rows.iter().all(|row| shown(row) <= 50), "{rows:#?}");
-    assert!(said.contains(&format!("deployment default/{LONG_NAME} complete in ")), "{said}");
+    let rows: Vec<&str> = after
+        .lines()
+        .filter(|line| line.contains("new pods"))
+        .collect();
+    let shown = |row: &str| {
+        row.rsplit("\x1b[J")
+            .next()
+            .unwrap_or_default()
+            .chars()
+            .count()
+    };
+    assert!(
+        !rows.is_empty() && rows.iter().all(|row| shown(row) <= 50),
+        "{rows:#?}"
+    );
+    assert!(
+        said.contains(&format!("deployment default/{LONG_NAME} complete in ")),
+        "{said}"
+    );
     assert!(!said.contains("\x1b[0m"), "a colour in {said:?}");
 }
 
 #[test]
 fn colours_are_for_terminals_that_want_them() {
-    let Some(coloured) = on_terminal([130, 130], &[]) else { return };
+    let Some(coloured) = on_terminal([130, 130], &[]) else {
+        return;
+    };
     assert!(coloured.contains("\x1b[32mcomplete\x1b[0m"), "{coloured:?}");
     let dumb = on_terminal([130, 130], &[("TERM", "dumb")]).unwrap();
     assert!(!dumb.contains('\x1b'), "{dumb:?}");
     let (_, piped) = once(&deployment("web"), "15s");
-    assert!(!piped.contains('\x1b') && piped.contains("deployment default/web rolling out: "), "{piped:?}");
+    assert!(
+        !piped.contains('\x1b') && piped.contains("deployment default/web rolling out: "),
+        "{piped:?}"
+    );
 }

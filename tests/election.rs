@@ -40,11 +40,19 @@ pub(crate) fn cluster() -> DevCluster {
 
 /// A whole manager without a port, as the admin.
 pub(crate) fn start(cluster: &DevCluster, flags: &[(&str, &str)]) -> Running {
-    start_over(cluster, Connection::in_process(cluster.client(), "devcluster"), flags)
+    start_over(
+        cluster,
+        Connection::in_process(cluster.client(), "devcluster"),
+        flags,
+    )
 }
 
 /// The same over another connection.
-pub(crate) fn start_over(cluster: &DevCluster, connection: Connection, flags: &[(&str, &str)]) -> Running {
+pub(crate) fn start_over(
+    cluster: &DevCluster,
+    connection: Connection,
+    flags: &[(&str, &str)],
+) -> Running {
     let registry = ControllerRegistry::builtin();
     let mut options = Options::default();
     for (flag, value) in [("secure-port", "0")].iter().chain(flags) {
@@ -54,7 +62,12 @@ pub(crate) fn start_over(cluster: &DevCluster, connection: Connection, flags: &[
     let manager = Manager::new(config, connection, cluster.clock().clone()).unwrap();
     let stop = CancellationToken::new();
     let (health, metrics) = (manager.health(), manager.registry().clone());
-    Running { health, metrics, task: tokio::spawn(manager.run(stop.clone())), stop }
+    Running {
+        health,
+        metrics,
+        task: tokio::spawn(manager.run(stop.clone())),
+        stop,
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -67,13 +80,22 @@ async fn a_deployment_becomes_pods_and_a_stop_gives_the_lease_up() {
     wait_for_lease(&cluster, held).await;
     manager.stop().await.unwrap();
     let spec = wait_for_lease(&cluster, |_| true).await;
-    assert_eq!((spec["holderIdentity"].as_str(), spec["leaseTransitions"].as_i64()), (Some(""), Some(0)));
+    assert_eq!(
+        (
+            spec["holderIdentity"].as_str(),
+            spec["leaseTransitions"].as_i64()
+        ),
+        (Some(""), Some(0))
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn without_election_there_is_no_lease() {
     let cluster = cluster();
-    let manager = start(&cluster, &[("leader-elect", "false"), ("standby-informers", "false")]);
+    let manager = start(
+        &cluster,
+        &[("leader-elect", "false"), ("standby-informers", "false")],
+    );
     cluster.create(deployment("web", 2)).await.unwrap();
     wait_for_count(&cluster, "pods", 2).await;
     manager.stop().await.unwrap();
@@ -89,12 +111,23 @@ async fn a_standby_writes_nothing_and_takes_over_when_the_leader_stops() {
     cluster.create(deployment("web", 1)).await.unwrap();
     wait_for_count(&cluster, "pods", 1).await;
     tokio::time::sleep(LIMIT).await;
-    assert_eq!(wait_for_lease(&cluster, held).await["holderIdentity"], holder, "the standby took the lease of a living leader");
+    assert_eq!(
+        wait_for_lease(&cluster, held).await["holderIdentity"],
+        holder,
+        "the standby took the lease of a living leader"
+    );
 
     first.stop().await.unwrap();
     let asked = Instant::now();
-    wait_for_lease(&cluster, |spec| held(spec) && spec["holderIdentity"] != holder).await;
-    assert!(asked.elapsed() < Duration::from_secs(5), "the release was noticed only after {:?}", asked.elapsed());
+    wait_for_lease(&cluster, |spec| {
+        held(spec) && spec["holderIdentity"] != holder
+    })
+    .await;
+    assert!(
+        asked.elapsed() < Duration::from_secs(5),
+        "the release was noticed only after {:?}",
+        asked.elapsed()
+    );
     cluster.create(deployment("late", 2)).await.unwrap();
     wait_for_count(&cluster, "pods", 3).await;
     second.stop().await.unwrap();
@@ -105,7 +138,11 @@ async fn a_candidate_that_is_stopped_as_it_wins_leaves_no_lease_behind() {
     let cluster = cluster();
     // Another leader has gone, so that this one updates the Lease; and once there is none yet.
     for verb in ["create", "update"] {
-        let slow = cluster.faults().delay(Matcher::new(verb, "leases"), Duration::from_secs(2), Some(1));
+        let slow = cluster.faults().delay(
+            Matcher::new(verb, "leases"),
+            Duration::from_secs(2),
+            Some(1),
+        );
         let manager = start(&cluster, &[]);
         let limit = tokio::time::timeout(LIMIT, async {
             while cluster.faults().hits(slow) == 0 {
@@ -126,17 +163,32 @@ async fn a_lost_lease_ends_the_manager_at_once() {
     cluster.create(deployment("web", 1)).await.unwrap();
     wait_for_count(&cluster, "pods", 1).await;
     for verb in ["update", "patch", "get"] {
-        cluster.faults().reject(Matcher::new(verb, "leases"), Status::internal("no leases today"), None);
+        cluster.faults().reject(
+            Matcher::new(verb, "leases"),
+            Status::internal("no leases today"),
+            None,
+        );
     }
     let began = Instant::now();
-    let ended = tokio::time::timeout(LIMIT, manager.task).await.expect("still running").unwrap();
+    let ended = tokio::time::timeout(LIMIT, manager.task)
+        .await
+        .expect("still running")
+        .unwrap();
     assert!(matches!(ended, Err(RunError::LeaseLost)), "{ended:?}");
     assert_eq!(ended.unwrap_err().exit_code(), 1);
-    assert!(began.elapsed() <= Duration::from_secs(12), "led for {:?} without renewing", began.elapsed());
+    assert!(
+        began.elapsed() <= Duration::from_secs(12),
+        "led for {:?} without renewing",
+        began.elapsed()
+    );
 
     cluster.create(deployment("late", 1)).await.unwrap();
     tokio::time::sleep(LIMIT).await;
-    assert_eq!(cluster.count("replicasets"), 1, "a manager that has lost its lease went on writing");
+    assert_eq!(
+        cluster.count("replicasets"),
+        1,
+        "a manager that has lost its lease went on writing"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -145,9 +197,10 @@ async fn a_lease_that_may_not_be_read_is_reported() {
     let mut forbidden = Status::internal("");
     (forbidden.code, forbidden.reason) = (403, "Forbidden");
     forbidden.message = "leases \"kube-controller-manager\" is forbidden".to_owned();
-    cluster.faults().reject(Matcher::new("get", "leases"), forbidden, None);
+    cluster
+        .faults()
+        .reject(Matcher::new("get", "leases"), forbidden, None);
     let ended = start(&cluster, &[]).task.await.unwrap().unwrap_err();
-    let expected =
-        "error retrieving resource lock kube-system/kube-controller-manager: leases \"kube-controller-manager\" is forbidden";
+    let expected = "error retrieving resource lock kube-system/kube-controller-manager: leases \"kube-controller-manager\" is forbidden";
     assert_eq!(ended.to_string(), expected);
 }

@@ -1,4 +1,5 @@
-//! What the black-box tests share: a cluster to talk to, kubectl to talk with, and waiting with a limit.
+//! What the black-box tests share: a cluster to talk to, kubectl to talk with, and waiting with a
+//! limit.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -11,7 +12,8 @@ use crate::support::control_plane::ControlPlane;
 use crate::support::script::{self, Ends, Step};
 use crate::support::{LIMIT, Program, output_of, skip};
 
-/// A cluster for one test: one made of the programs in `KUBEBUILDER_ASSETS`, else the one `KUBECONFIG` names, else the embedded one.
+/// A cluster for one test: one made of the programs in `KUBEBUILDER_ASSETS`, else the one
+/// `KUBECONFIG` names, else the embedded one.
 pub(crate) struct Cluster {
     kubectl: PathBuf,
     kubeconfig: PathBuf,
@@ -44,34 +46,65 @@ impl Cluster {
         Self::start_with(true, ControlPlane::shared)
     }
 
-    /// The same, for a test that would keep the manager from the work of others: it gets a control plane of its own.
+    /// The same, for a test that would keep the manager from the work of others: it gets a control
+    /// plane of its own.
     pub(crate) fn start_apart() -> Option<Self> {
-        Self::start_with(true, |assets, kubectl| Arc::new(ControlPlane::start(assets, kubectl, true)))
+        Self::start_with(true, |assets, kubectl| {
+            Arc::new(ControlPlane::start(assets, kubectl, true))
+        })
     }
 
-    /// The same without a controller manager; in the cluster that `KUBECONFIG` names, nobody else may run one.
+    /// The same without a controller manager; in the cluster that `KUBECONFIG` names, nobody else
+    /// may run one.
     pub(crate) fn start_without_manager() -> Option<Self> {
-        Self::start_with(false, |assets, kubectl| Arc::new(ControlPlane::start(assets, kubectl, false)))
+        Self::start_with(false, |assets, kubectl| {
+            Arc::new(ControlPlane::start(assets, kubectl, false))
+        })
     }
 
-    fn start_with(manager: bool, control_plane: fn(&Path, &Path) -> Arc<ControlPlane>) -> Option<Self> {
+    fn start_with(
+        manager: bool,
+        control_plane: fn(&Path, &Path) -> Arc<ControlPlane>,
+    ) -> Option<Self> {
         let kubectl = kubectl()?;
         let home = tempfile::tempdir().expect("temporary directory");
         let assets = std::env::var_os("KUBEBUILDER_ASSETS").filter(|folder| !folder.is_empty());
         let (kubeconfig, made) = match (assets, std::env::var_os("KUBECONFIG")) {
             (Some(folder), _) => {
                 let control_plane = control_plane(Path::new(&folder), &kubectl);
-                (control_plane.kubeconfig().to_owned(), Made::Real { _control_plane: control_plane })
+                (
+                    control_plane.kubeconfig().to_owned(),
+                    Made::Real {
+                        _control_plane: control_plane,
+                    },
+                )
             }
-            (None, Some(path)) => (std::path::absolute(path).expect("KUBECONFIG is a path"), Made::Nothing),
+            (None, Some(path)) => (
+                std::path::absolute(path).expect("KUBECONFIG is a path"),
+                Made::Nothing,
+            ),
             (None, None) => embedded_cluster(home.path(), manager),
         };
         static NEXT: AtomicUsize = AtomicUsize::new(0);
-        let namespace = format!("story-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        let cluster = Self { kubectl, kubeconfig, namespace, home, made };
-        cluster
-            .run("create namespace")
-            .arg_file("apply -f", &format!("apiVersion: v1\nkind: Namespace\nmetadata: {{name: {}}}\n", cluster.namespace));
+        let namespace = format!(
+            "story-{}-{}",
+            std::process::id(),
+            NEXT.fetch_add(1, Ordering::Relaxed)
+        );
+        let cluster = Self {
+            kubectl,
+            kubeconfig,
+            namespace,
+            home,
+            made,
+        };
+        cluster.run("create namespace").arg_file(
+            "apply -f",
+            &format!(
+                "apiVersion: v1\nkind: Namespace\nmetadata: {{name: {}}}\n",
+                cluster.namespace
+            ),
+        );
         Some(cluster)
     }
 
@@ -86,10 +119,14 @@ impl Cluster {
         self.only_if(is_so, "the nodes of this cluster are not simulated")
     }
 
-    /// The cluster, unless only our manager runs there: upstream's controller that does `what` is missing then.
+    /// The cluster, unless only our manager runs there: upstream's controller that does `what` is
+    /// missing then.
     pub(crate) fn with_controllers(self, what: &str) -> Option<Self> {
         let is_so = !matches!(self.made, Made::Real { .. });
-        self.only_if(is_so, &format!("no controller of this control plane {what}"))
+        self.only_if(
+            is_so,
+            &format!("no controller of this control plane {what}"),
+        )
     }
 
     /// The cluster, if it is embedded; why it has to be, otherwise.
@@ -114,7 +151,8 @@ impl Cluster {
         Run { cluster: self, why }
     }
 
-    /// Runs kubectl with these words and returns its standard output; panics with everything it printed when it fails.
+    /// Runs kubectl with these words and returns its standard output; panics with everything it
+    /// printed when it fails.
     pub(crate) fn kubectl(&self, words: &str) -> String {
         self.kubectl_words(&words.split_whitespace().collect::<Vec<_>>())
     }
@@ -168,7 +206,9 @@ impl Cluster {
     /// Runs the commands of a script, see [`script`]. `NAMESPACE` stands for that of this test.
     pub(crate) fn script(&self, script: &str) {
         let script = script.replace("NAMESPACE", &self.namespace);
-        script::parse(&script).iter().for_each(|step| self.step(step));
+        script::parse(&script)
+            .iter()
+            .for_each(|step| self.step(step));
     }
 
     fn step(&self, step: &Step<'_>) {
@@ -177,7 +217,11 @@ impl Cluster {
         let started = Instant::now();
         loop {
             let output = output_of(self.command(&words).envs(variables.clone()));
-            let printed = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+            let printed = format!(
+                "{}{}",
+                String::from_utf8_lossy(&output.stdout),
+                String::from_utf8_lossy(&output.stderr)
+            );
             let wrong = if output.status.success() == (step.ends == Ends::Badly) {
                 Some(format!("ends with {}", output.status))
             } else {
@@ -197,11 +241,22 @@ impl Cluster {
     /// Starts kubectl with these words, and lets it run.
     pub(crate) fn watch(&self, words: &str) -> Watch {
         let words: Vec<&str> = words.split_whitespace().collect();
-        let mut child = self.command(&words).stdout(Stdio::piped()).spawn().expect("run kubectl");
+        let mut child = self
+            .command(&words)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("run kubectl");
         let lines = BufReader::new(child.stdout.take().expect("its output is piped")).lines();
         let (sender, receiver) = mpsc::channel();
-        std::thread::spawn(move || lines.map_while(Result::ok).try_for_each(|line| sender.send(line)));
-        Watch { child, lines: receiver }
+        std::thread::spawn(move || {
+            lines
+                .map_while(Result::ok)
+                .try_for_each(|line| sender.send(line))
+        });
+        Watch {
+            child,
+            lines: receiver,
+        }
     }
 
     /// The namespace of this test.
@@ -217,11 +272,16 @@ impl Cluster {
     /// `get <what> -o jsonpath=<path>`.
     pub(crate) fn get(&self, what: &str, path: &str) -> String {
         let path = format!("jsonpath={path}");
-        let words: Vec<&str> = ["get"].into_iter().chain(what.split_whitespace()).chain(["-o", &path]).collect();
+        let words: Vec<&str> = ["get"]
+            .into_iter()
+            .chain(what.split_whitespace())
+            .chain(["-o", &path])
+            .collect();
         self.kubectl_words(&words)
     }
 
-    /// Waits until `kubectl <words>` is refused with words that `is_right` accepts: a real server remembers for seconds who may do what.
+    /// Waits until `kubectl <words>` is refused with words that `is_right` accepts: a real server
+    /// remembers for seconds who may do what.
     pub(crate) fn eventually_refused(&self, words: &str, is_right: impl Fn(&str) -> bool) {
         let started = Instant::now();
         loop {
@@ -230,12 +290,17 @@ impl Cluster {
             if !output.status.success() && is_right(&error) {
                 return;
             }
-            assert!(started.elapsed() < LIMIT, "kubectl {words}: still {}\n{error}", output.status);
+            assert!(
+                started.elapsed() < LIMIT,
+                "kubectl {words}: still {}\n{error}",
+                output.status
+            );
             std::thread::sleep(Duration::from_millis(100));
         }
     }
 
-    /// Waits until `kubectl <words>` prints what `is_right` accepts; prints the objects when it does not within the limit.
+    /// Waits until `kubectl <words>` prints what `is_right` accepts; prints the objects when it
+    /// does not within the limit.
     pub(crate) fn eventually(&self, words: &str, is_right: impl Fn(&str) -> bool) -> String {
         let started = Instant::now();
         loop {
@@ -267,9 +332,16 @@ impl Watch {
         let wanted: Vec<&str> = words.split_whitespace().collect();
         let (started, mut seen) = (Instant::now(), Vec::new());
         loop {
-            match self.lines.recv_timeout(LIMIT.saturating_sub(started.elapsed())) {
+            match self
+                .lines
+                .recv_timeout(LIMIT.saturating_sub(started.elapsed()))
+            {
                 Ok(line) => {
-                    let is_it = line.split_whitespace().collect::<Vec<_>>().windows(wanted.len()).any(|part| part == wanted);
+                    let is_it = line
+                        .split_whitespace()
+                        .collect::<Vec<_>>()
+                        .windows(wanted.len())
+                        .any(|part| part == wanted);
                     if is_it {
                         return;
                     }
@@ -298,7 +370,11 @@ impl Run<'_> {
     fn arg_file(&self, words: &str, manifest: &str) {
         let output = self.cluster.kubectl_file(words, manifest);
         let error = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{}: kubectl {words}: {error}", self.why);
+        assert!(
+            output.status.success(),
+            "{}: kubectl {words}: {error}",
+            self.why
+        );
     }
 }
 
@@ -313,9 +389,16 @@ impl Drop for Cluster {
 /// `steersman dev`, or the same without controllers, with its kubeconfig.
 fn embedded_cluster(home: &Path, manager: bool) -> (PathBuf, Made) {
     let kubeconfig = home.join("kubeconfig");
-    let path = kubeconfig.to_str().expect("temporary directories have plain names");
-    let command: &[&str] = if manager { &["dev"] } else { &["apiserver", "--controllers="] };
-    let mut program = Program::start(&[command, &["--latency", "100ms", "--write-kubeconfig", path]].concat());
+    let path = kubeconfig
+        .to_str()
+        .expect("temporary directories have plain names");
+    let command: &[&str] = if manager {
+        &["dev"]
+    } else {
+        &["apiserver", "--controllers="]
+    };
+    let mut program =
+        Program::start(&[command, &["--latency", "100ms", "--write-kubeconfig", path]].concat());
     // The file is put in place whole, once the server answers.
     program.wait_until("ready", || kubeconfig.exists());
     (kubeconfig, Made::Dev { _program: program })

@@ -1,5 +1,5 @@
-//! Files that are no good, and clients that are up to no good: the first are named, the second are answered or left, and the manager
-//! goes on.
+//! Files that are no good, and clients that are up to no good: the first are named, the second are
+//! answered or left, and the manager goes on.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -27,26 +27,60 @@ fn files_that_are_no_good_are_named_and_the_manager_does_not_start() {
     let (one, other) = (pair(), pair());
     let certificate = format!("--tls-cert-file={}", file("one.crt", &one.cert.pem()));
     let key = |name: &str, text: &str| format!("--tls-private-key-file={}", file(name, text));
-    let (others_key, no_key) = (key("other.key", &other.signing_key.serialize_pem()), key("no.key", "no key"));
+    let (others_key, no_key) = (
+        key("other.key", &other.signing_key.serialize_pem()),
+        key("no.key", "no key"),
+    );
     let authority = |name: &str, text: &str| format!("--client-ca-file={}", file(name, text));
-    let (no_authority, directory_flag) =
-        (authority("no.ca", "no authority"), format!("--client-ca-file={}", directory.path().display()));
+    let (no_authority, directory_flag) = (
+        authority("no.ca", "no authority"),
+        format!("--client-ca-file={}", directory.path().display()),
+    );
     // (what, flags, parts of the last line)
     let cases: [(&str, &[&str], [&str; 2]); 5] = [
-        ("a pair that is none", &[&certificate, &others_key], ["other.key", "tls: private key does not match public key"]),
-        ("a key that is none", &[&certificate, &no_key], ["no.key", "private key: "]),
-        ("half a pair", &[&certificate], ["need to specify both", "--tls-private-key-file"]),
-        ("an authority that is none", &[&no_authority], ["no.ca", "does not contain any valid"]),
-        ("an authority that cannot be read", &[&directory_flag], ["unable to load client CA provider", "Is a directory"]),
+        (
+            "a pair that is none",
+            &[&certificate, &others_key],
+            ["other.key", "tls: private key does not match public key"],
+        ),
+        (
+            "a key that is none",
+            &[&certificate, &no_key],
+            ["no.key", "private key: "],
+        ),
+        (
+            "half a pair",
+            &[&certificate],
+            ["need to specify both", "--tls-private-key-file"],
+        ),
+        (
+            "an authority that is none",
+            &[&no_authority],
+            ["no.ca", "does not contain any valid"],
+        ),
+        (
+            "an authority that cannot be read",
+            &[&directory_flag],
+            ["unable to load client CA provider", "Is a directory"],
+        ),
     ];
     let port = format!("--secure-port={}", free_port());
     for (what, flags, parts) in cases {
-        let common = ["--kubeconfig", &kubeconfig, "--leader-elect=false", "--bind-address=127.0.0.1", &port];
+        let common = [
+            "--kubeconfig",
+            &kubeconfig,
+            "--leader-elect=false",
+            "--bind-address=127.0.0.1",
+            &port,
+        ];
         let ended = output(&[&common, flags].concat());
         let said = String::from_utf8(ended.stderr).unwrap();
         let last = said.lines().last().unwrap_or_default();
         assert_eq!(ended.status.code(), Some(1), "{what}: {said}");
-        assert!(parts.iter().all(|part| last.contains(part)), "{what}: {last}");
+        assert!(
+            parts.iter().all(|part| last.contains(part)),
+            "{what}: {last}"
+        );
     }
 }
 
@@ -54,7 +88,11 @@ fn files_that_are_no_good_are_named_and_the_manager_does_not_start() {
 async fn assert_unharmed(secured: &Secured, pods: usize) {
     let (head, body) = secured.ask("GET /healthz", "", "", None);
     assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}\n{body}");
-    secured.cluster.create(deployment(&format!("web-{pods}"), 1)).await.unwrap();
+    secured
+        .cluster
+        .create(deployment(&format!("web-{pods}"), 1))
+        .await
+        .unwrap();
     wait_for_count(&secured.cluster, "pods", pods).await;
 }
 
@@ -62,7 +100,10 @@ async fn assert_unharmed(secured: &Secured, pods: usize) {
 async fn token(cluster: &DevCluster, audience: &str) -> String {
     let path = "/api/v1/namespaces/default/serviceaccounts/scraper/token";
     let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"audiences": [audience]}});
-    let answer = cluster.call(Method::POST, path, "application/json", request.to_string()).await.unwrap();
+    let answer = cluster
+        .call(Method::POST, path, "application/json", request.to_string())
+        .await
+        .unwrap();
     answer["status"]["token"].as_str().unwrap().to_owned()
 }
 
@@ -72,9 +113,14 @@ async fn credentials_that_are_no_good_are_refused_in_upstreams_words() {
     let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "scraper", "namespace": "default"}});
     cluster.create(account).await.unwrap();
     cluster.add_token("monitor", User::new("prometheus", ["system:monitoring"]));
-    let (ours, others) = (token(&cluster, "https://kubernetes.default.svc").await, token(&cluster, "vault").await);
+    let (ours, others) = (
+        token(&cluster, "https://kubernetes.default.svc").await,
+        token(&cluster, "vault").await,
+    );
     let secured = Secured::start(cluster, &[]).await;
-    let expired = secured.clients.identity_until("jane", "system:masters", 2020);
+    let expired = secured
+        .clients
+        .identity_until("jane", "system:masters", 2020);
     let joe = secured.clients.identity("joe", "people");
     let stranger = Clients::new(tempfile::tempdir().unwrap().path()).master();
     let cannot = |user: &str| format!("forbidden: User \"{user}\" cannot get path \"/metrics\"");
@@ -83,17 +129,48 @@ async fn credentials_that_are_no_good_are_refused_in_upstreams_words() {
     let cases = [
         ("a scraper", "monitor", None, 200, String::new()),
         ("an account that may not", ours.as_str(), None, 403, account),
-        ("a token for another audience", others.as_str(), None, 401, "Unauthorized".to_owned()),
-        ("a token that nobody knows", "made.up.token", None, 401, "Unauthorized".to_owned()),
+        (
+            "a token for another audience",
+            others.as_str(),
+            None,
+            401,
+            "Unauthorized".to_owned(),
+        ),
+        (
+            "a token that nobody knows",
+            "made.up.token",
+            None,
+            401,
+            "Unauthorized".to_owned(),
+        ),
         ("a user who may not", "", Some(&joe), 403, cannot("joe")),
-        ("an expired certificate", "", Some(&expired), 401, "Unauthorized".to_owned()),
-        ("a certificate of a stranger", "", Some(&stranger), 401, "Unauthorized".to_owned()),
+        (
+            "an expired certificate",
+            "",
+            Some(&expired),
+            401,
+            "Unauthorized".to_owned(),
+        ),
+        (
+            "a certificate of a stranger",
+            "",
+            Some(&stranger),
+            401,
+            "Unauthorized".to_owned(),
+        ),
         ("nobody", "", None, 403, cannot("system:anonymous")),
     ];
     for (who, token, certificate, status, message) in cases {
-        let header = if token.is_empty() { String::new() } else { format!("authorization: Bearer {token}\r\n") };
+        let header = if token.is_empty() {
+            String::new()
+        } else {
+            format!("authorization: Bearer {token}\r\n")
+        };
         let (head, body) = secured.ask("GET /metrics", &header, "", certificate);
-        assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{who}: {head}");
+        assert!(
+            head.starts_with(&format!("HTTP/1.1 {status} ")),
+            "{who}: {head}"
+        );
         if status != 200 {
             let answer: serde_json::Value = serde_json::from_str(&body).unwrap();
             assert_eq!(
@@ -111,11 +188,23 @@ async fn credentials_that_are_no_good_are_refused_in_upstreams_words() {
 async fn requests_that_are_too_large_are_answered_or_cut_off() {
     let secured = Secured::start(DevCluster::new(Clock::system()), &[]).await;
     let master = secured.clients.master();
-    let (head, _) = secured.ask("POST /healthz", "content-length: 1000000000000\r\n", "and so on", None);
-    assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "nobody waits for the rest of a body that nobody reads: {head}");
+    let (head, _) = secured.ask(
+        "POST /healthz",
+        "content-length: 1000000000000\r\n",
+        "and so on",
+        None,
+    );
+    assert!(
+        head.starts_with("HTTP/1.1 200 OK\r\n"),
+        "nobody waits for the rest of a body that nobody reads: {head}"
+    );
     let number = "1".repeat(2000);
-    let (head, body) =
-        secured.ask("PUT /debug/flags/v", &format!("content-length: {}\r\n", number.len()), &number, Some(&master));
+    let (head, body) = secured.ask(
+        "PUT /debug/flags/v",
+        &format!("content-length: {}\r\n", number.len()),
+        &number,
+        Some(&master),
+    );
     assert!(head.starts_with("HTTP/1.1 413 "), "{head}");
     assert!(body.contains("at most 1024 bytes"), "{body}");
     let (head, _) = secured.ask("GET /healthz", &"x-a: b\r\n".repeat(101), "", None);
@@ -129,9 +218,13 @@ async fn requests_that_are_too_large_are_answered_or_cut_off() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_thousand_clients_that_do_nothing_and_one_that_talks_nonsense_are_in_nobodys_way() {
     let secured = Secured::start(DevCluster::new(Clock::system()), &[]).await;
-    let idle: Vec<TcpStream> = (0..1000).map(|_| TcpStream::connect(secured.address).unwrap()).collect();
+    let idle: Vec<TcpStream> = (0..1000)
+        .map(|_| TcpStream::connect(secured.address).unwrap())
+        .collect();
     let mut nonsense = TcpStream::connect(secured.address).unwrap();
-    nonsense.write_all(&[22, 3, 1, 255, 255, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9]).unwrap();
+    nonsense
+        .write_all(&[22, 3, 1, 255, 255, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9])
+        .unwrap();
     assert_unharmed(&secured, 1).await;
     // Each is left as soon as its time is over; reading ends then.
     for mut client in idle.into_iter().chain([nonsense]) {

@@ -24,26 +24,54 @@ fn rolled_out_as(cluster: &Cluster, name: &str) {
 
 #[test]
 fn a_deployment_rolls_out_scales_rolls_back_and_goes() {
-    let Some(cluster) = Cluster::start() else { return };
+    let Some(cluster) = Cluster::start() else {
+        return;
+    };
     cluster.apply(&web(3, "app:v1"));
     rolled_out(&cluster);
-    assert_eq!(cluster.get("deployment/web", "{.metadata.annotations.deployment\\.kubernetes\\.io/revision}"), "1");
-    assert_eq!(cluster.get("pods", "{.items[*].spec.containers[0].image}"), "app:v1 app:v1 app:v1");
+    assert_eq!(
+        cluster.get(
+            "deployment/web",
+            "{.metadata.annotations.deployment\\.kubernetes\\.io/revision}"
+        ),
+        "1"
+    );
+    assert_eq!(
+        cluster.get("pods", "{.items[*].spec.containers[0].image}"),
+        "app:v1 app:v1 app:v1"
+    );
 
     cluster.kubectl("set image deployment/web main=app:v2");
     rolled_out(&cluster);
-    cluster.eventually("get pods -o jsonpath={.items[*].spec.containers[0].image}", |images| images == "app:v2 app:v2 app:v2");
+    cluster.eventually(
+        "get pods -o jsonpath={.items[*].spec.containers[0].image}",
+        |images| images == "app:v2 app:v2 app:v2",
+    );
     let history = cluster.kubectl("rollout history deployment/web");
-    assert!(history.contains("1         <none>") && history.contains("2         <none>"), "{history}");
+    assert!(
+        history.contains("1         <none>") && history.contains("2         <none>"),
+        "{history}"
+    );
 
     cluster.kubectl("rollout undo deployment/web");
     rolled_out(&cluster);
-    cluster.eventually("get pods -o jsonpath={.items[*].spec.containers[0].image}", |images| images == "app:v1 app:v1 app:v1");
-    assert_eq!(cluster.get("deployment/web", "{.metadata.annotations.deployment\\.kubernetes\\.io/revision}"), "3");
+    cluster.eventually(
+        "get pods -o jsonpath={.items[*].spec.containers[0].image}",
+        |images| images == "app:v1 app:v1 app:v1",
+    );
+    assert_eq!(
+        cluster.get(
+            "deployment/web",
+            "{.metadata.annotations.deployment\\.kubernetes\\.io/revision}"
+        ),
+        "3"
+    );
 
     cluster.kubectl("scale deployment/web --replicas=5");
     rolled_out(&cluster);
-    cluster.eventually("get pods --no-headers", |pods| pods.matches("Running").count() == 5);
+    cluster.eventually("get pods --no-headers", |pods| {
+        pods.matches("Running").count() == 5
+    });
     cluster.kubectl("scale deployment/web --replicas=1");
     cluster.eventually("get pods --no-headers", |pods| pods.lines().count() == 1);
 
@@ -56,14 +84,20 @@ fn a_deployment_rolls_out_scales_rolls_back_and_goes() {
 
 #[test]
 fn a_namespace_goes_with_everything_in_it() {
-    let Some(cluster) = Cluster::start() else { return };
+    let Some(cluster) = Cluster::start() else {
+        return;
+    };
     cluster.apply(&web(2, "app:v1"));
     rolled_out(&cluster);
     cluster.kubectl("create configmap settings --from-literal=a=b");
     // kubectl returns when a watch has seen the namespace go.
-    let said = cluster.kubectl(&format!("delete namespace {} --timeout=60s", cluster.namespace()));
+    let said = cluster.kubectl(&format!(
+        "delete namespace {} --timeout=60s",
+        cluster.namespace()
+    ));
     assert!(said.contains("deleted"), "{said}");
-    let left = cluster.kubectl("get deployments,replicasets,pods,configmaps --no-headers --ignore-not-found");
+    let left = cluster
+        .kubectl("get deployments,replicasets,pods,configmaps --no-headers --ignore-not-found");
     assert_eq!(left.trim(), "");
     let missing = cluster.try_kubectl("create configmap settings");
     let error = String::from_utf8_lossy(&missing.stderr);
@@ -72,17 +106,28 @@ fn a_namespace_goes_with_everything_in_it() {
 
 #[test]
 fn deleting_takes_dependents_along_before_or_after_or_leaves_them() {
-    let Some(cluster) = Cluster::start() else { return };
+    let Some(cluster) = Cluster::start() else {
+        return;
+    };
     let names = |kind: &str| cluster.get(kind, "{.items[*].metadata.name}");
     let is_empty = |text: &str| text.is_empty();
     for cascade in ["background", "foreground"] {
         cluster.apply(&web(2, "app:v1"));
         rolled_out(&cluster);
-        cluster.kubectl(&format!("delete deployment web --cascade={cascade} --timeout=60s"));
+        cluster.kubectl(&format!(
+            "delete deployment web --cascade={cascade} --timeout=60s"
+        ));
         if cascade == "foreground" {
-            assert_eq!((names("replicasets"), names("pods")), (String::new(), String::new()), "all went before");
+            assert_eq!(
+                (names("replicasets"), names("pods")),
+                (String::new(), String::new()),
+                "all went before"
+            );
         }
-        cluster.eventually("get replicasets,pods -o jsonpath={.items[*].metadata.name}", is_empty);
+        cluster.eventually(
+            "get replicasets,pods -o jsonpath={.items[*].metadata.name}",
+            is_empty,
+        );
     }
     cluster.apply(&web(2, "app:v1"));
     rolled_out(&cluster);
@@ -96,43 +141,82 @@ fn deleting_takes_dependents_along_before_or_after_or_leaves_them() {
 
 #[test]
 fn a_paused_rollout_waits_until_it_is_resumed() {
-    let Some(cluster) = Cluster::start() else { return };
+    let Some(cluster) = Cluster::start() else {
+        return;
+    };
     cluster.apply(&web(2, "app:v1"));
     rolled_out(&cluster);
     cluster.kubectl("rollout pause deployment/web");
     cluster.kubectl("set image deployment/web main=app:v2");
     let condition = "{.status.conditions[?(@.type==\"Progressing\")].reason}";
-    cluster.eventually(&format!("get deployment web -o jsonpath={condition}"), |reason| reason == "DeploymentPaused");
-    cluster.eventually("get deployment web -o jsonpath={.status.observedGeneration}={.metadata.generation}", |pair| {
-        pair.split_once('=').is_some_and(|(observed, generation)| observed == generation)
-    });
-    assert_eq!(cluster.get("replicasets", "{.items[*].spec.template.spec.containers[0].image}"), "app:v1");
+    cluster.eventually(
+        &format!("get deployment web -o jsonpath={condition}"),
+        |reason| reason == "DeploymentPaused",
+    );
+    cluster.eventually(
+        "get deployment web -o jsonpath={.status.observedGeneration}={.metadata.generation}",
+        |pair| {
+            pair.split_once('=')
+                .is_some_and(|(observed, generation)| observed == generation)
+        },
+    );
+    assert_eq!(
+        cluster.get(
+            "replicasets",
+            "{.items[*].spec.template.spec.containers[0].image}"
+        ),
+        "app:v1"
+    );
     cluster.kubectl("rollout resume deployment/web");
     rolled_out(&cluster);
-    cluster.eventually("get pods -o jsonpath={.items[*].spec.containers[0].image}", |images| images == "app:v2 app:v2");
+    cluster.eventually(
+        "get pods -o jsonpath={.items[*].spec.containers[0].image}",
+        |images| images == "app:v2 app:v2",
+    );
 }
 
 #[test]
 fn tables_describe_and_wait_show_what_people_expect() {
-    let Some(cluster) = Cluster::start() else { return };
+    let Some(cluster) = Cluster::start() else {
+        return;
+    };
     cluster.apply(&web(2, "app:v1"));
     cluster.kubectl("wait --for=condition=Available deployment/web --timeout=60s");
     rolled_out(&cluster);
 
     let table = cluster.kubectl("get deployments");
-    let lines: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
-    assert_eq!(lines[0], ["NAME", "READY", "UP-TO-DATE", "AVAILABLE", "AGE"]);
+    let lines: Vec<Vec<&str>> = table
+        .lines()
+        .map(|line| line.split_whitespace().collect())
+        .collect();
+    assert_eq!(
+        lines[0],
+        ["NAME", "READY", "UP-TO-DATE", "AVAILABLE", "AGE"]
+    );
     assert_eq!(lines[1][..4], ["web", "2/2", "2", "2"]);
     let table = cluster.kubectl("get replicasets");
     assert!(table.starts_with("NAME"), "{table}");
-    assert_eq!(table.lines().nth(1).unwrap().split_whitespace().skip(1).take(3).collect::<Vec<_>>(), ["2", "2", "2"]);
+    assert_eq!(
+        table
+            .lines()
+            .nth(1)
+            .unwrap()
+            .split_whitespace()
+            .skip(1)
+            .take(3)
+            .collect::<Vec<_>>(),
+        ["2", "2", "2"]
+    );
     let pods = cluster.kubectl("get pods -o wide");
     assert_eq!(pods.matches("1/1").count(), 2, "{pods}");
     assert!(pods.contains("node-"), "{pods}");
     let nodes = cluster.kubectl("get nodes");
     assert!(nodes.contains("Ready"), "{nodes}");
 
-    let hash = cluster.get("replicasets", "{.items[0].metadata.labels.pod-template-hash}");
+    let hash = cluster.get(
+        "replicasets",
+        "{.items[0].metadata.labels.pod-template-hash}",
+    );
     let described = cluster.kubectl("describe deployment web");
     for expected in [
         "Replicas:               2 desired | 2 updated | 2 total | 2 available | 0 unavailable",
@@ -143,7 +227,10 @@ fn tables_describe_and_wait_show_what_people_expect() {
         &format!("NewReplicaSet:   web-{hash} (2/2 replicas created)"),
         &format!("Scaled up replica set web-{hash} from 0 to 2"),
     ] {
-        assert!(described.contains(expected), "no {expected:?} in:\n{described}");
+        assert!(
+            described.contains(expected),
+            "no {expected:?} in:\n{described}"
+        );
     }
     let described = cluster.kubectl(&format!("describe replicaset web-{hash}"));
     assert!(described.contains("Created pod: web-"), "{described}");
@@ -154,7 +241,9 @@ fn tables_describe_and_wait_show_what_people_expect() {
 
 #[test]
 fn a_broken_image_is_stuck_and_undone() {
-    let Some(cluster) = Cluster::start().and_then(Cluster::with_simulated_nodes) else { return };
+    let Some(cluster) = Cluster::start().and_then(Cluster::with_simulated_nodes) else {
+        return;
+    };
     cluster.apply(&web(3, "app:v1"));
     rolled_out(&cluster);
     cluster.kubectl(
@@ -163,48 +252,85 @@ fn a_broken_image_is_stuck_and_undone() {
     let said = cluster.try_kubectl("rollout status deployment/web --timeout=60s");
     let said = String::from_utf8_lossy(&said.stderr).into_owned();
     assert!(said.contains("exceeded its progress deadline"), "{said}");
-    assert_eq!(cluster.get("deployment/web", "{.status.availableReplicas}"), "3");
+    assert_eq!(
+        cluster.get("deployment/web", "{.status.availableReplicas}"),
+        "3"
+    );
     cluster.eventually("get pods", |pods| pods.contains("CrashLoopBackOff"));
     cluster.kubectl("rollout undo deployment/web");
     rolled_out(&cluster);
-    cluster.eventually("get pods --no-headers", |pods| pods.lines().count() == 3 && !pods.contains("CrashLoop"));
+    cluster.eventually("get pods --no-headers", |pods| {
+        pods.lines().count() == 3 && !pods.contains("CrashLoop")
+    });
 }
 
 #[test]
 fn wrong_manifests_get_the_servers_words() {
-    let Some(cluster) = Cluster::start() else { return };
+    let Some(cluster) = Cluster::start() else {
+        return;
+    };
     // (why, manifest, words)
-    let mismatch = web(1, "a").replace("selector: {matchLabels: {app: web}}", "selector: {matchLabels: {app: other}}");
+    let mismatch = web(1, "a").replace(
+        "selector: {matchLabels: {app: web}}",
+        "selector: {matchLabels: {app: other}}",
+    );
     let everything = web(1, "a").replace("selector: {matchLabels: {app: web}}", "selector: {}");
     let cases = [
         ("syntax", "a: [1,\n b: }".to_owned(), "error"),
-        ("selector mismatch", mismatch, "`selector` does not match template `labels`"),
-        ("selector of everything", everything, "empty selector is invalid for deployment"),
-        ("negative replicas", web(1, "a").replace("replicas: 1", "replicas: -1"), "must be greater than or equal to 0"),
+        (
+            "selector mismatch",
+            mismatch,
+            "`selector` does not match template `labels`",
+        ),
+        (
+            "selector of everything",
+            everything,
+            "empty selector is invalid for deployment",
+        ),
+        (
+            "negative replicas",
+            web(1, "a").replace("replicas: 1", "replicas: -1"),
+            "must be greater than or equal to 0",
+        ),
         (
             "unknown kind of a known group",
             web(1, "a").replace("Deployment", "Deploymint"),
             "no matches for kind \"Deploymint\" in version \"apps/v1\"",
         ),
-        ("unknown kind", "apiVersion: example.com/v1\nkind: Thing\nmetadata: {name: x}\n".to_owned(), "no matches for kind"),
+        (
+            "unknown kind",
+            "apiVersion: example.com/v1\nkind: Thing\nmetadata: {name: x}\n".to_owned(),
+            "no matches for kind",
+        ),
     ];
     for (why, manifest, words) in cases {
         let output = cluster.kubectl_file("apply -f", &manifest);
         let error = String::from_utf8_lossy(&output.stderr);
-        assert!(!output.status.success() && error.contains(words), "{why}: {error}");
+        assert!(
+            !output.status.success() && error.contains(words),
+            "{why}: {error}"
+        );
     }
     let missing = cluster.try_kubectl("get deployment nope");
     let error = String::from_utf8_lossy(&missing.stderr);
-    assert!(error.contains("deployments.apps \"nope\" not found"), "{error}");
+    assert!(
+        error.contains("deployments.apps \"nope\" not found"),
+        "{error}"
+    );
 }
 
 /// The folder of real-world manifests, or `None` with a line that says so.
 fn manifests() -> Option<PathBuf> {
-    let root = std::env::var_os("STEERSMAN_SHARED")
-        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared"), PathBuf::from);
+    let root = std::env::var_os("STEERSMAN_SHARED").map_or_else(
+        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared"),
+        PathBuf::from,
+    );
     let folder = root.join("data/manifests");
     if !folder.exists() {
-        skip(&format!("no {}; STEERSMAN_SHARED names another place", folder.display()));
+        skip(&format!(
+            "no {}; STEERSMAN_SHARED names another place",
+            folder.display()
+        ));
         return None;
     }
     Some(folder)
@@ -212,7 +338,9 @@ fn manifests() -> Option<PathBuf> {
 
 fn real_world(file: &str) {
     let Some(manifests) = manifests() else { return };
-    let Some(cluster) = Cluster::start() else { return };
+    let Some(cluster) = Cluster::start() else {
+        return;
+    };
     cluster.kubectl(&format!("apply -f {}", manifests.join(file).display()));
     let names = cluster.get("deployments", "{.items[*].metadata.name}");
     assert!(!names.is_empty());
@@ -222,7 +350,10 @@ fn real_world(file: &str) {
     }
     // A second apply changes nothing.
     let again = cluster.kubectl(&format!("apply -f {}", manifests.join(file).display()));
-    assert!(again.lines().all(|line| line.ends_with("unchanged")), "{again}");
+    assert!(
+        again.lines().all(|line| line.ends_with("unchanged")),
+        "{again}"
+    );
     cluster.kubectl(&format!("delete -f {}", manifests.join(file).display()));
     assert_eq!(cluster.get("deployments", "{.items[*].metadata.name}"), "");
 }
@@ -239,108 +370,244 @@ fn online_boutique_runs() {
 
 #[test]
 fn guestbook_of_replication_controllers_runs() {
-    let Some(folder) = manifests().map(|manifests| manifests.join("guestbook-rc")) else { return };
-    let Some(cluster) = Cluster::start() else { return };
+    let Some(folder) = manifests().map(|manifests| manifests.join("guestbook-rc")) else {
+        return;
+    };
+    let Some(cluster) = Cluster::start() else {
+        return;
+    };
     let apply = format!("apply -f {}", folder.display());
     cluster.kubectl(&apply);
     let available = "get replicationcontrollers -o jsonpath={range.items[*]}{.metadata.name}:{.status.availableReplicas},{end}";
     cluster.eventually(available, |all| all == "guestbook:3,redis-replica:2,");
     rolled_out_as(&cluster, "redis-master");
-    let owner = cluster.get("pods -l app=guestbook", "{.items[0].metadata.ownerReferences[0].kind}");
+    let owner = cluster.get(
+        "pods -l app=guestbook",
+        "{.items[0].metadata.ownerReferences[0].kind}",
+    );
     assert_eq!(owner, "ReplicationController");
     let table = cluster.kubectl("get replicationcontrollers redis-replica");
-    let lines: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
+    let lines: Vec<Vec<&str>> = table
+        .lines()
+        .map(|line| line.split_whitespace().collect())
+        .collect();
     assert_eq!(lines[0], ["NAME", "DESIRED", "CURRENT", "READY", "AGE"]);
     assert_eq!(lines[1][..4], ["redis-replica", "2", "2", "2"]);
 
     cluster.kubectl("scale replicationcontroller redis-replica --replicas=4");
     cluster.eventually(available, |all| all.contains("redis-replica:4"));
     cluster.kubectl("scale replicationcontroller redis-replica --replicas=1");
-    cluster.eventually("get pods -l app=redis,role=replica --no-headers", |pods| pods.lines().count() == 1);
+    cluster.eventually("get pods -l app=redis,role=replica --no-headers", |pods| {
+        pods.lines().count() == 1
+    });
     let described = cluster.kubectl("describe replicationcontroller redis-replica");
     for expected in [
         "Replicas:     1 current / 1 desired",
         "replication-controller  Created pod: redis-replica-",
         "Deleted pod: redis-replica-",
     ] {
-        assert!(described.contains(expected), "no {expected:?} in:\n{described}");
+        assert!(
+            described.contains(expected),
+            "no {expected:?} in:\n{described}"
+        );
     }
     // A second apply changes only what was scaled.
     let again = cluster.kubectl(&apply);
     assert_eq!(
-        again.lines().filter(|line| !line.ends_with("unchanged")).collect::<Vec<_>>(),
+        again
+            .lines()
+            .filter(|line| !line.ends_with("unchanged"))
+            .collect::<Vec<_>>(),
         ["replicationcontroller/redis-replica configured"]
     );
     cluster.kubectl(&format!("delete -f {}", folder.display()));
-    assert_eq!(cluster.get("replicationcontrollers", "{.items[*].metadata.name}"), "");
+    assert_eq!(
+        cluster.get("replicationcontrollers", "{.items[*].metadata.name}"),
+        ""
+    );
 }
 
 /// kubectl sends these as protobuf.
 #[test]
 fn objects_are_created_without_manifests() {
-    let Some(cluster) = Cluster::start() else { return };
+    let Some(cluster) = Cluster::start() else {
+        return;
+    };
     // (words, what to get, path, value)
     let cases = [
-        ("create deployment web --image=app:v1 --replicas=2 --port=80", "deployment/web", "{.spec.replicas}", "2"),
-        ("create configmap settings --from-literal=a=1", "configmap/settings", "{.data}", r#"{"a":"1"}"#),
-        ("create secret generic pass --from-literal=k=v", "secret/pass", "{.data.k}", "dg=="),
-        ("create job once --image=app:v1 -- true", "job/once", "{.spec.template.spec.containers[0].command}", r#"["true"]"#),
+        (
+            "create deployment web --image=app:v1 --replicas=2 --port=80",
+            "deployment/web",
+            "{.spec.replicas}",
+            "2",
+        ),
+        (
+            "create configmap settings --from-literal=a=1",
+            "configmap/settings",
+            "{.data}",
+            r#"{"a":"1"}"#,
+        ),
+        (
+            "create secret generic pass --from-literal=k=v",
+            "secret/pass",
+            "{.data.k}",
+            "dg==",
+        ),
+        (
+            "create job once --image=app:v1 -- true",
+            "job/once",
+            "{.spec.template.spec.containers[0].command}",
+            r#"["true"]"#,
+        ),
         (
             "create cronjob often --image=app:v1 --schedule=*/5_*_*_*_*",
             "cronjob/often",
             "{.spec.jobTemplate.spec.template.spec.restartPolicy}",
             "OnFailure",
         ),
-        ("create service clusterip svc --tcp=80:8080", "service/svc", "{.spec.ports[0].targetPort}", "8080"),
-        ("run single --image=app:v1 --labels=run=single,x=y --port=8080", "pod/single", "{.metadata.labels.x}", "y"),
-        ("expose deployment web --port=80 --target-port=http", "service/web", "{.spec.ports[0].targetPort}", "http"),
-        ("autoscale deployment web --min=2 --max=5 --cpu=50%", "hpa/web", "{.spec.maxReplicas}", "5"),
-        ("create role reader --verb=get,list --resource=pods", "role/reader", "{.rules[0].verbs}", r#"["get","list"]"#),
-        ("create rolebinding readers --role=reader --user=ann", "rolebinding/readers", "{.subjects[0].name}", "ann"),
-        ("create serviceaccount robot", "serviceaccount/robot", "{.metadata.name}", "robot"),
-        ("create poddisruptionbudget some --selector=app=web --min-available=50%", "pdb/some", "{.spec.minAvailable}", "50%"),
+        (
+            "create service clusterip svc --tcp=80:8080",
+            "service/svc",
+            "{.spec.ports[0].targetPort}",
+            "8080",
+        ),
+        (
+            "run single --image=app:v1 --labels=run=single,x=y --port=8080",
+            "pod/single",
+            "{.metadata.labels.x}",
+            "y",
+        ),
+        (
+            "expose deployment web --port=80 --target-port=http",
+            "service/web",
+            "{.spec.ports[0].targetPort}",
+            "http",
+        ),
+        (
+            "autoscale deployment web --min=2 --max=5 --cpu=50%",
+            "hpa/web",
+            "{.spec.maxReplicas}",
+            "5",
+        ),
+        (
+            "create role reader --verb=get,list --resource=pods",
+            "role/reader",
+            "{.rules[0].verbs}",
+            r#"["get","list"]"#,
+        ),
+        (
+            "create rolebinding readers --role=reader --user=ann",
+            "rolebinding/readers",
+            "{.subjects[0].name}",
+            "ann",
+        ),
+        (
+            "create serviceaccount robot",
+            "serviceaccount/robot",
+            "{.metadata.name}",
+            "robot",
+        ),
+        (
+            "create poddisruptionbudget some --selector=app=web --min-available=50%",
+            "pdb/some",
+            "{.spec.minAvailable}",
+            "50%",
+        ),
         (
             "create ingress in --rule=a.test/*=web:80",
             "ingress/in",
             "{.spec.rules[0].http.paths[0].backend.service.port.number}",
             "80",
         ),
-        ("create quota few --hard=pods=100,services=1k", "quota/few", "{.spec.hard.services}", "1k"),
-        ("create priorityclass low-story --value=-5", "priorityclass/low-story", "{.value}", "-5"),
-        ("create namespace story-made", "namespace/story-made", "{.status.phase}", "Active"),
+        (
+            "create quota few --hard=pods=100,services=1k",
+            "quota/few",
+            "{.spec.hard.services}",
+            "1k",
+        ),
+        (
+            "create priorityclass low-story --value=-5",
+            "priorityclass/low-story",
+            "{.value}",
+            "-5",
+        ),
+        (
+            "create namespace story-made",
+            "namespace/story-made",
+            "{.status.phase}",
+            "Active",
+        ),
     ];
     for (words, what, path, value) in cases {
-        let words: Vec<String> = words.split(' ').map(|word| word.replace('_', " ")).collect();
+        let words: Vec<String> = words
+            .split(' ')
+            .map(|word| word.replace('_', " "))
+            .collect();
         cluster.kubectl_words(&words.iter().map(String::as_str).collect::<Vec<_>>());
         assert_eq!(cluster.get(what, path), value, "{}", words.join(" "));
     }
     cluster.kubectl("rollout status deployment/web --timeout=60s");
     cluster.kubectl("delete priorityclass/low-story namespace/story-made --wait=false");
-    assert_eq!(cluster.kubectl("auth can-i create deployments").trim(), "yes");
+    assert_eq!(
+        cluster.kubectl("auth can-i create deployments").trim(),
+        "yes"
+    );
 }
 
 #[test]
 fn an_object_moves_from_client_side_to_server_side_apply() {
-    let Some(cluster) = Cluster::start() else { return };
+    let Some(cluster) = Cluster::start() else {
+        return;
+    };
     cluster.apply(&web(2, "app:v1"));
     rolled_out(&cluster);
     let managers = "{range .metadata.managedFields[*]}{.manager}:{.operation}:{.subresource},{end}";
-    let get =
-        || cluster.kubectl_words(&["get", "deployment", "web", "--show-managed-fields", "-o", &format!("jsonpath={managers}")]);
-    assert!(get().contains("kubectl-client-side-apply:Update:,"), "{}", get());
+    let get = || {
+        cluster.kubectl_words(&[
+            "get",
+            "deployment",
+            "web",
+            "--show-managed-fields",
+            "-o",
+            &format!("jsonpath={managers}"),
+        ])
+    };
+    assert!(
+        get().contains("kubectl-client-side-apply:Update:,"),
+        "{}",
+        get()
+    );
 
     let moved = cluster.kubectl_file("apply --server-side -f", &web(3, "app:v2"));
-    assert!(moved.status.success(), "{}", String::from_utf8_lossy(&moved.stderr));
+    assert!(
+        moved.status.success(),
+        "{}",
+        String::from_utf8_lossy(&moved.stderr)
+    );
     rolled_out(&cluster);
-    assert!(get().contains(",kubectl:Apply:,") && !get().contains("client-side"), "{}", get());
+    assert!(
+        get().contains(",kubectl:Apply:,") && !get().contains("client-side"),
+        "{}",
+        get()
+    );
 
     cluster.kubectl("scale deployment/web --replicas=1");
     assert!(get().contains("kubectl:Update:scale,"), "{}", get());
     let refused = cluster.kubectl_file("apply --server-side -f", &web(3, "app:v2"));
     let words = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(words.contains("Apply failed with 1 conflict") && words.contains(".spec.replicas"), "{words}");
-    let forced = cluster.kubectl_file("apply --server-side --force-conflicts -f", &web(3, "app:v2"));
-    assert!(forced.status.success(), "{}", String::from_utf8_lossy(&forced.stderr));
+    assert!(
+        words.contains("Apply failed with 1 conflict") && words.contains(".spec.replicas"),
+        "{words}"
+    );
+    let forced = cluster.kubectl_file(
+        "apply --server-side --force-conflicts -f",
+        &web(3, "app:v2"),
+    );
+    assert!(
+        forced.status.success(),
+        "{}",
+        String::from_utf8_lossy(&forced.stderr)
+    );
     assert_eq!(cluster.get("deployment/web", "{.spec.replicas}"), "3");
     rolled_out(&cluster);
 }

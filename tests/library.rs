@@ -20,15 +20,31 @@ spec:
 #[tokio::test(start_paused = true)]
 async fn ours_by_name_act_in_every_fork() {
     let limit = Duration::from_secs(60);
-    let started = || DevCluster::builder().nodes(2).controllers_named(steersman_controllers::ALL, ["deployment", "replicaset"]);
-    let available = |count: u64| move |all: &[Value]| all.len() == 1 && all[0]["status"]["availableReplicas"] == count;
+    let started = || {
+        DevCluster::builder()
+            .nodes(2)
+            .controllers_named(steersman_controllers::ALL, ["deployment", "replicaset"])
+    };
+    let available = |count: u64| {
+        move |all: &[Value]| all.len() == 1 && all[0]["status"]["availableReplicas"] == count
+    };
     let cluster = started().manifest(WEB).start().await.unwrap();
-    cluster.wait_for("deployments", limit, available(3)).await.unwrap();
+    cluster
+        .wait_for("deployments", limit, available(3))
+        .await
+        .unwrap();
 
     let prepared = cluster.snapshot();
     let fork = started().snapshot(&prepared).start().await.unwrap();
-    fork.patch(&fork.path("deployments", "default", "web"), json!({"spec": {"replicas": 5}})).await.unwrap();
-    fork.wait_for("deployments", limit, available(5)).await.unwrap();
+    fork.patch(
+        &fork.path("deployments", "default", "web"),
+        json!({"spec": {"replicas": 5}}),
+    )
+    .await
+    .unwrap();
+    fork.wait_for("deployments", limit, available(5))
+        .await
+        .unwrap();
     tokio::time::sleep(limit).await;
     assert_eq!((cluster.count("pods"), fork.count("pods")), (3, 5));
 }

@@ -24,11 +24,30 @@ impl Controller for Waits {
     }
 }
 
-const QUICK: Descriptor = Descriptor { init: |_| Ok(Box::new(Waits(Some(Duration::from_secs(2))))), ..BASE };
-const SLOW: Descriptor = Descriptor { name: "slow", init: |_| Ok(Box::new(Waits(Some(Duration::from_secs(60))))), ..BASE };
-const PANICS: Descriptor = Descriptor { name: "panics", init: |_| Ok(Box::new(Waits(None))), ..BASE };
-const BROKEN: Descriptor =
-    Descriptor { name: "broken", init: |_| Err(InitError { controller: "broken", source: "no tools".into() }), ..BASE };
+const QUICK: Descriptor = Descriptor {
+    init: |_| Ok(Box::new(Waits(Some(Duration::from_secs(2))))),
+    ..BASE
+};
+const SLOW: Descriptor = Descriptor {
+    name: "slow",
+    init: |_| Ok(Box::new(Waits(Some(Duration::from_secs(60))))),
+    ..BASE
+};
+const PANICS: Descriptor = Descriptor {
+    name: "panics",
+    init: |_| Ok(Box::new(Waits(None))),
+    ..BASE
+};
+const BROKEN: Descriptor = Descriptor {
+    name: "broken",
+    init: |_| {
+        Err(InitError {
+            controller: "broken",
+            source: "no tools".into(),
+        })
+    },
+    ..BASE
+};
 const BASE: Descriptor = Descriptor {
     name: "quick",
     aliases: &[],
@@ -40,16 +59,27 @@ const BASE: Descriptor = Descriptor {
     init: |_| unreachable!("every controller has its own"),
 };
 
-/// A manager without election and without a port, in front of an API server that says `status` to everything.
+/// A manager without election and without a port, in front of an API server that says `status` to
+/// everything.
 fn manager(controllers: &[Descriptor], flags: &[(&str, &str)], status: u16) -> Manager {
-    let registry = controllers.iter().fold(ControllerRegistry::empty(), |registry, d| registry.with(*d));
+    let registry = controllers
+        .iter()
+        .fold(ControllerRegistry::empty(), |registry, d| registry.with(*d));
     let mut options = Options::default();
-    for (flag, value) in [("leader-elect", "false"), ("secure-port", "0")].iter().chain(flags) {
+    for (flag, value) in [("leader-elect", "false"), ("secure-port", "0")]
+        .iter()
+        .chain(flags)
+    {
         options.set(flag, value).unwrap();
     }
     let config = Config::new(options, &registry).unwrap();
     let service = tower::service_fn(move |_: Request<Body>| async move {
-        Ok::<_, std::convert::Infallible>(Response::builder().status(status).body(Body::empty()).unwrap())
+        Ok::<_, std::convert::Infallible>(
+            Response::builder()
+                .status(status)
+                .body(Body::empty())
+                .unwrap(),
+        )
     });
     let connection = Connection::in_process(kube::Client::new(service, "default"), "test");
     Manager::new(config, connection, Clock::system()).unwrap()
@@ -76,13 +106,21 @@ async fn a_stop_waits_for_controllers_to_finish() {
 #[tokio::test(start_paused = true)]
 async fn controllers_that_do_not_finish_in_time_are_named() {
     let (ended, took) = run_and_stop(manager(&[QUICK, SLOW], &[], 200)).await;
-    assert_eq!(ended.unwrap_err().to_string(), "controller shutdown timeout reached: slow still running");
+    assert_eq!(
+        ended.unwrap_err().to_string(),
+        "controller shutdown timeout reached: slow still running"
+    );
     assert_eq!(took.as_secs(), 10);
 }
 
 #[tokio::test(start_paused = true)]
 async fn without_a_limit_every_controller_is_waited_for() {
-    let (ended, took) = run_and_stop(manager(&[SLOW], &[("controller-shutdown-timeout", "0")], 200)).await;
+    let (ended, took) = run_and_stop(manager(
+        &[SLOW],
+        &[("controller-shutdown-timeout", "0")],
+        200,
+    ))
+    .await;
     ended.unwrap();
     assert_eq!(took.as_secs(), 60);
 }
@@ -92,20 +130,36 @@ async fn controllers_start_after_once_to_twice_their_interval() {
     let start = Instant::now();
     let manager = manager(&[PANICS], &[("controller-start-interval", "10s")], 200);
     let ended = manager.run(CancellationToken::new()).await;
-    assert!(matches!(ended, Err(RunError::ControllerEnded("panics"))), "{ended:?}");
+    assert!(
+        matches!(ended, Err(RunError::ControllerEnded("panics"))),
+        "{ended:?}"
+    );
     let took = start.elapsed().as_secs();
     assert!((10..=20).contains(&took), "{took}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_controller_that_cannot_be_built_ends_the_manager() {
-    let ended = manager(&[QUICK, BROKEN], &[], 200).run(CancellationToken::new()).await.unwrap_err();
-    assert_eq!((ended.to_string().as_str(), ended.exit_code()), ("build broken: no tools", 1));
+    let ended = manager(&[QUICK, BROKEN], &[], 200)
+        .run(CancellationToken::new())
+        .await
+        .unwrap_err();
+    assert_eq!(
+        (ended.to_string().as_str(), ended.exit_code()),
+        ("build broken: no tools", 1)
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_disabled_controller_is_not_built() {
-    run_and_stop(manager(&[QUICK, BROKEN], &[("controllers", "*,-broken")], 200)).await.0.unwrap();
+    run_and_stop(manager(
+        &[QUICK, BROKEN],
+        &[("controllers", "*,-broken")],
+        200,
+    ))
+    .await
+    .0
+    .unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -118,7 +172,8 @@ async fn a_stop_is_heard_while_the_api_server_is_unwell() {
 #[tokio::test(start_paused = true)]
 async fn a_candidate_outlasts_an_api_server_that_is_unwell() {
     let stop = CancellationToken::new();
-    let running = tokio::spawn(manager(&[QUICK], &[("leader-elect", "true")], 500).run(stop.clone()));
+    let running =
+        tokio::spawn(manager(&[QUICK], &[("leader-elect", "true")], 500).run(stop.clone()));
     tokio::time::sleep(Duration::from_secs(600)).await;
     assert!(!running.is_finished(), "{:?}", running.await);
     stop.cancel();

@@ -1,5 +1,8 @@
 //! Whole managers, in-process and as a program.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test that cannot go on should say where"
+)]
 
 mod apiserver;
 mod chart;

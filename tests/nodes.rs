@@ -20,17 +20,32 @@ fn pod(name: &str, node: Option<&str>) -> Value {
 fn container(pods: &[Value], name: &str) -> Option<(u64, String, bool)> {
     let pod = pods.iter().find(|pod| pod["metadata"]["name"] == name)?;
     let status = &pod["status"]["containerStatuses"][0];
-    let reason = status["lastState"]["terminated"]["reason"].as_str().unwrap_or_default().to_owned();
-    Some((status["restartCount"].as_u64()?, reason, status["ready"] == true))
+    let reason = status["lastState"]["terminated"]["reason"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned();
+    Some((
+        status["restartCount"].as_u64()?,
+        reason,
+        status["ready"] == true,
+    ))
 }
 
 /// An API server whose door is open, and `steersman nodes` on it.
 async fn started(arguments: &[&str], directory: &Path) -> (DevCluster, HttpsDoor, Program) {
     let cluster = DevCluster::builder().start().await.unwrap();
-    let door = cluster.serve_https("127.0.0.1:0".parse().unwrap()).await.unwrap();
+    let door = cluster
+        .serve_https("127.0.0.1:0".parse().unwrap())
+        .await
+        .unwrap();
     let kubeconfig = directory.join("kubeconfig");
     std::fs::write(&kubeconfig, door.kubeconfig()).unwrap();
-    let more = ["nodes", "--latency=0s", "--kubeconfig", kubeconfig.to_str().unwrap()];
+    let more = [
+        "nodes",
+        "--latency=0s",
+        "--kubeconfig",
+        kubeconfig.to_str().unwrap(),
+    ];
     let program = Program::spawn(&mut steersman(&[&more, arguments].concat()));
     (cluster, door, program)
 }
@@ -43,21 +58,41 @@ async fn pods_of_own_nodes_live_by_the_table_and_others_are_left_alone() {
                  - {name: restart, state: waiting, behaviour: flaky, after: 10ms, then: running}\n\
                  - {name: recover, state: running, behaviour: flaky, then: ready}\n";
     std::fs::write(&stages, table).unwrap();
-    let arguments = ["--count=2", "--prefix=sim-", "--stages", stages.to_str().unwrap()];
+    let arguments = [
+        "--count=2",
+        "--prefix=sim-",
+        "--stages",
+        stages.to_str().unwrap(),
+    ];
     let (cluster, _door, mut program) = started(&arguments, directory.path()).await;
     wait_for_count(&cluster, "nodes", 2).await;
-    for (name, node) in [("ours", Some("sim-1")), ("theirs", Some("real-0")), ("nobodys", None)] {
+    for (name, node) in [
+        ("ours", Some("sim-1")),
+        ("theirs", Some("real-0")),
+        ("nobodys", None),
+    ] {
         cluster.create(pod(name, node)).await.unwrap();
     }
-    let restarted = |pods: &[Value]| container(pods, "ours").is_some_and(|(restarts, _, ready)| restarts >= 2 && ready);
+    let restarted = |pods: &[Value]| {
+        container(pods, "ours").is_some_and(|(restarts, _, ready)| restarts >= 2 && ready)
+    };
     let pods = cluster.wait_for("pods", LIMIT, restarted).await.unwrap();
     assert_eq!(container(&pods, "ours").unwrap().1, "OOMKilled");
 
-    cluster.delete(&cluster.path("pods", "default", "ours")).await.unwrap();
+    cluster
+        .delete(&cluster.path("pods", "default", "ours"))
+        .await
+        .unwrap();
     let gone = |pods: &[Value]| container(pods, "ours").is_none();
     let rest = cluster.wait_for("pods", LIMIT, gone).await.unwrap();
-    assert!(rest.iter().all(|pod| pod["status"]["phase"] == "Pending"), "{rest:#?}");
-    assert!(rest.iter().all(|pod| pod["spec"]["nodeName"] != "sim-0"), "{rest:#?}");
+    assert!(
+        rest.iter().all(|pod| pod["status"]["phase"] == "Pending"),
+        "{rest:#?}"
+    );
+    assert!(
+        rest.iter().all(|pod| pod["spec"]["nodeName"] != "sim-0"),
+        "{rest:#?}"
+    );
     program.signal("TERM");
     assert_eq!(program.end(), Some(0));
     assert_eq!(cluster.count("nodes"), 2, "the nodes stay");
@@ -69,10 +104,21 @@ async fn without_a_scheduler_they_take_pods_in_turn() {
     let (cluster, _door, _program) = started(&["--count=3", "--schedule"], directory.path()).await;
     let objects = (0..6).map(|n| pod(&format!("p{n}"), None));
     cluster.create_all(objects).await.unwrap();
-    let running = |pods: &[Value]| pods.iter().filter(|pod| pod["status"]["phase"] == "Running").count() == 6;
+    let running = |pods: &[Value]| {
+        pods.iter()
+            .filter(|pod| pod["status"]["phase"] == "Running")
+            .count()
+            == 6
+    };
     let pods = cluster.wait_for("pods", LIMIT, running).await.unwrap();
     for node in ["simulated-0", "simulated-1", "simulated-2"] {
-        assert_eq!(pods.iter().filter(|pod| pod["spec"]["nodeName"] == node).count(), 2, "{node}");
+        assert_eq!(
+            pods.iter()
+                .filter(|pod| pod["spec"]["nodeName"] == node)
+                .count(),
+            2,
+            "{node}"
+        );
     }
 }
 
@@ -80,15 +126,30 @@ async fn without_a_scheduler_they_take_pods_in_turn() {
 async fn a_node_of_somebody_else_is_not_taken() {
     let directory = tempfile::tempdir().unwrap();
     let cluster = DevCluster::builder();
-    let cluster =
-        cluster.object(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "real-0"}})).start().await.unwrap();
-    let door = cluster.serve_https("127.0.0.1:0".parse().unwrap()).await.unwrap();
+    let cluster = cluster
+        .object(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "real-0"}}))
+        .start()
+        .await
+        .unwrap();
+    let door = cluster
+        .serve_https("127.0.0.1:0".parse().unwrap())
+        .await
+        .unwrap();
     let kubeconfig = directory.path().join("kubeconfig");
     std::fs::write(&kubeconfig, door.kubeconfig()).unwrap();
-    let arguments = ["nodes", "--prefix=real-", "--count=1", "--kubeconfig", kubeconfig.to_str().unwrap()];
+    let arguments = [
+        "nodes",
+        "--prefix=real-",
+        "--count=1",
+        "--kubeconfig",
+        kubeconfig.to_str().unwrap(),
+    ];
     let output = tokio::task::block_in_place(|| output(&arguments));
     let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(said.trim(), "Error: node real-0 exists and is not simulated; choose another prefix");
+    assert_eq!(
+        said.trim(),
+        "Error: node real-0 exists and is not simulated; choose another prefix"
+    );
     assert_eq!(output.status.code(), Some(1));
 }
 
@@ -101,9 +162,18 @@ fn wrong_input_is_one_error() {
     let wrong = format!("Error: {table}: table of stages: unknown variant `asleep`");
     // (arguments, how the error begins)
     let cases: [(&[&str], &str); 5] = [
-        (&["--count=some"], "error: invalid value 'some' for '--count <N>'"),
-        (&["--latency=1"], "error: invalid value '1' for '--latency <DURATION>'"),
-        (&["--stages", "/nowhere.yaml"], "Error: read /nowhere.yaml: No such file or directory"),
+        (
+            &["--count=some"],
+            "error: invalid value 'some' for '--count <N>'",
+        ),
+        (
+            &["--latency=1"],
+            "error: invalid value '1' for '--latency <DURATION>'",
+        ),
+        (
+            &["--stages", "/nowhere.yaml"],
+            "Error: read /nowhere.yaml: No such file or directory",
+        ),
         (&["--stages", table], &wrong),
         (&["--kubeconfig", "/nowhere/config"], "Error: "),
     ];

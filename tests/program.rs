@@ -11,9 +11,12 @@ use steersman_devcluster::https::HttpsDoor;
 use steersman_runtime::clock::Clock;
 
 use crate::support::cluster::{deployment, held, wait_for_count, wait_for_lease};
-use crate::support::{Clients, LIMIT, Program, api_server, ask, free_port, get, kubeconfig, split, tls};
+use crate::support::{
+    Clients, LIMIT, Program, api_server, ask, free_port, get, kubeconfig, split, tls,
+};
 
-/// A manager without controllers in front of an API server that says it is well, once it serves and runs.
+/// A manager without controllers in front of an API server that says it is well, once it serves and
+/// runs.
 pub(crate) struct Serving {
     pub(crate) program: Program,
     pub(crate) address: SocketAddr,
@@ -38,14 +41,34 @@ pub(crate) fn start(directory: &Path, flags: &[&str]) -> Serving {
     let kubeconfig = kubeconfig(directory, api_server("200 OK"));
     let clients = Clients::new(directory);
     let port = free_port();
-    let (port_flag, bundle) = (format!("--secure-port={port}"), clients.bundle.to_str().unwrap());
-    let mut arguments = vec!["--kubeconfig", &kubeconfig, "--leader-elect=false", "--controllers=", "--bind-address=127.0.0.1"];
-    arguments.extend([&*port_flag, "--client-ca-file", bundle, "--cert-dir", directory.to_str().unwrap()]);
+    let (port_flag, bundle) = (
+        format!("--secure-port={port}"),
+        clients.bundle.to_str().unwrap(),
+    );
+    let mut arguments = vec![
+        "--kubeconfig",
+        &kubeconfig,
+        "--leader-elect=false",
+        "--controllers=",
+        "--bind-address=127.0.0.1",
+    ];
+    arguments.extend([
+        &*port_flag,
+        "--client-ca-file",
+        bundle,
+        "--cert-dir",
+        directory.to_str().unwrap(),
+    ]);
     arguments.extend(flags);
     let mut program = Program::start(&arguments);
     program.wait_for_line("Serving securely");
     let certificate = directory.join("kube-controller-manager.crt");
-    Serving { program, address: SocketAddr::from(([127, 0, 0, 1], port)), certificate, clients }
+    Serving {
+        program,
+        address: SocketAddr::from(([127, 0, 0, 1], port)),
+        certificate,
+        clients,
+    }
 }
 
 #[test]
@@ -59,15 +82,33 @@ fn health_metrics_and_configuration_are_served_over_tls() {
     let (head, _) = get(address, serving.nobody(), "/metrics");
     assert!(head.starts_with("HTTP/1.1 403 Forbidden\r\n"), "{head}");
     let (head, body) = get(address, serving.master(), "/metrics");
-    assert!(head.contains("text/plain; version=0.0.4; charset=utf-8; escaping=underscores"), "{head}");
-    assert!(body.contains("\n# TYPE kubernetes_build_info gauge\n"), "{body}");
+    assert!(
+        head.contains("text/plain; version=0.0.4; charset=utf-8; escaping=underscores"),
+        "{head}"
+    );
+    assert!(
+        body.contains("\n# TYPE kubernetes_build_info gauge\n"),
+        "{body}"
+    );
     let (_, body) = get(address, serving.master(), "/configz");
-    assert!(body.contains(r#""LeaderElection":{"leaderElect":false,"#) && body.contains(r#""Controllers":[]"#), "{body}");
+    assert!(
+        body.contains(r#""LeaderElection":{"leaderElect":false,"#)
+            && body.contains(r#""Controllers":[]"#),
+        "{body}"
+    );
 
     let mut plain = TcpStream::connect(address).unwrap();
-    plain.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
+    plain
+        .write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        .unwrap();
     let (head, body) = split(plain);
-    assert_eq!((head.as_str(), body.as_str()), ("HTTP/1.0 400 Bad Request", "Client sent an HTTP request to an HTTPS server.\n"));
+    assert_eq!(
+        (head.as_str(), body.as_str()),
+        (
+            "HTTP/1.0 400 Bad Request",
+            "Client sent an HTTP request to an HTTPS server.\n"
+        )
+    );
 }
 
 #[test]
@@ -83,7 +124,9 @@ fn what_is_logged_can_be_changed_at_run_time_unless_that_is_switched_off() {
     assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
     assert_eq!(body, "successfully set klog.logging.verbosity to 3");
     get(serving.address, serving.nobody(), "/healthz?loudly");
-    serving.program.wait_for_line(r#""HTTP" verb="GET" URI="/healthz?loudly""#);
+    serving
+        .program
+        .wait_for_line(r#""HTTP" verb="GET" URI="/healthz?loudly""#);
     serving.program.signal("TERM");
     let (_, log) = serving.program.end_with_log();
     assert!(!log.contains("quietly"), "{log}");
@@ -106,7 +149,10 @@ fn a_signal_ends_the_program_in_order() {
 
 /// A program in front of a cluster served over HTTPS, once it leads.
 async fn start_leading(cluster: &DevCluster) -> (Program, HttpsDoor) {
-    let door = cluster.serve_https(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
+    let door = cluster
+        .serve_https(SocketAddr::from(([127, 0, 0, 1], 0)))
+        .await
+        .unwrap();
     let program = start_at(&door, &[]);
     wait_for_lease(cluster, held).await;
     (program, door)
@@ -117,7 +163,11 @@ pub(crate) fn start_at(door: &HttpsDoor, arguments: &[&str]) -> Program {
     let directory = tempfile::tempdir().unwrap();
     let kubeconfig = directory.path().join("kubeconfig");
     std::fs::write(&kubeconfig, door.kubeconfig()).unwrap();
-    let mut all = vec!["--kubeconfig", kubeconfig.to_str().unwrap(), "--secure-port=0"];
+    let mut all = vec![
+        "--kubeconfig",
+        kubeconfig.to_str().unwrap(),
+        "--secure-port=0",
+    ];
     all.extend(arguments);
     let mut program = Program::start(&all);
     // From here on it no longer needs the file.
@@ -132,7 +182,12 @@ async fn over_https_it_rolls_out_and_on_a_signal_gives_its_lease_up() {
     cluster.create(deployment("web", 3)).await.unwrap();
     wait_for_count(&cluster, "pods", 3).await;
     program.signal("TERM");
-    assert_eq!(tokio::task::spawn_blocking(move || program.end()).await.unwrap(), Some(0));
+    assert_eq!(
+        tokio::task::spawn_blocking(move || program.end())
+            .await
+            .unwrap(),
+        Some(0)
+    );
     assert!(!held(&wait_for_lease(&cluster, |_| true).await));
     door.stop().await;
 }
@@ -142,7 +197,9 @@ async fn a_second_signal_ends_the_program_at_once() {
     let cluster = DevCluster::new(Clock::system());
     let (mut program, door) = start_leading(&cluster).await;
     // Giving the Lease up now takes far longer than the test waits.
-    cluster.faults().delay(Matcher::new("update", "leases"), LIMIT * 2, None);
+    cluster
+        .faults()
+        .delay(Matcher::new("update", "leases"), LIMIT * 2, None);
     let ended = tokio::task::spawn_blocking(move || {
         program.signal("TERM");
         program.wait_for_line("received a signal");

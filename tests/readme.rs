@@ -7,8 +7,19 @@ use std::path::{Path, PathBuf};
 fn controllers_table() -> String {
     let mut table = "| controller | alias | purpose |\n|---|---|---|\n".to_owned();
     for controller in steersman_controllers::ALL {
-        let aliases: Vec<String> = controller.aliases.iter().map(|alias| format!("`{alias}`")).collect();
-        writeln!(table, "| `{}` | {} | {} |", controller.name, aliases.join(", "), controller.summary).unwrap();
+        let aliases: Vec<String> = controller
+            .aliases
+            .iter()
+            .map(|alias| format!("`{alias}`"))
+            .collect();
+        writeln!(
+            table,
+            "| `{}` | {} | {} |",
+            controller.name,
+            aliases.join(", "),
+            controller.summary
+        )
+        .unwrap();
     }
     table
 }
@@ -25,7 +36,10 @@ fn the_readme_lists_the_controllers_there_are() {
         std::fs::write(&path, format!("{before}{mark}{wanted}<!-- end -->{after}")).unwrap();
         return;
     }
-    assert_eq!(found, wanted, "run this test with UPDATE_README=1 to mend it");
+    assert_eq!(
+        found, wanted,
+        "run this test with UPDATE_README=1 to mend it"
+    );
 }
 
 #[test]
@@ -33,10 +47,17 @@ fn the_tests_shown_in_the_guide_are_those_of_the_example() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let guide = std::fs::read_to_string(root.join("docs/testing.md")).unwrap();
     let tests = std::fs::read_to_string(root.join("examples/website/tests/website.rs")).unwrap();
-    let shown: Vec<&str> = guide.split("```rust\n").skip(1).map(|rest| rest.split_once("```").unwrap().0).collect();
+    let shown: Vec<&str> = guide
+        .split("```rust\n")
+        .skip(1)
+        .map(|rest| rest.split_once("```").unwrap().0)
+        .collect();
     assert!(!shown.is_empty());
     for block in shown {
-        assert!(tests.contains(block), "examples/website/tests/website.rs has no\n{block}");
+        assert!(
+            tests.contains(block),
+            "examples/website/tests/website.rs has no\n{block}"
+        );
     }
 }
 
@@ -67,34 +88,62 @@ fn prose(page: &str) -> Vec<&str> {
 
 /// The targets of links and pictures, `[text](target)`.
 fn targets<'a>(prose: &[&'a str]) -> Vec<&'a str> {
-    prose.iter().flat_map(|line| line.split("](").skip(1)).filter_map(|rest| Some(rest.split_once(')')?.0)).collect()
+    prose
+        .iter()
+        .flat_map(|line| line.split("](").skip(1))
+        .filter_map(|rest| Some(rest.split_once(')')?.0))
+        .collect()
 }
 
 /// The name by which GitHub links to a heading.
 fn anchor(heading: &str) -> String {
     let kept = heading.trim().to_lowercase();
-    kept.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c)).map(|c| if c == ' ' { '-' } else { c }).collect()
+    kept.chars()
+        .filter(|c| c.is_alphanumeric() || " -_".contains(*c))
+        .map(|c| if c == ' ' { '-' } else { c })
+        .collect()
 }
 
 fn has_heading(page: &Path, name: &str) -> bool {
     let text = std::fs::read_to_string(page).unwrap();
-    prose(&text).iter().filter(|line| line.starts_with('#')).any(|line| anchor(line.trim_start_matches('#')) == name)
+    prose(&text)
+        .iter()
+        .filter(|line| line.starts_with('#'))
+        .any(|line| anchor(line.trim_start_matches('#')) == name)
 }
 
 #[test]
 fn relative_links_of_pages_lead_to_files_and_headings() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut pages =
-        ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "charts/steersman/README.md"].map(|page| root.join(page)).to_vec();
+    let mut pages = [
+        "README.md",
+        "CONTRIBUTING.md",
+        "CHANGELOG.md",
+        "charts/steersman/README.md",
+    ]
+    .map(|page| root.join(page))
+    .to_vec();
     pages.extend(pages_in(&root.join("docs")));
     let mut broken = Vec::new();
     for page in &pages {
         let text = std::fs::read_to_string(page).unwrap();
-        for link in targets(&prose(&text)).into_iter().filter(|link| !link.contains("://")) {
-            let (file, heading) = link.split_once('#').map_or((link, None), |(file, heading)| (file, Some(heading)));
-            let target = if file.is_empty() { page.clone() } else { page.parent().unwrap().join(file) };
+        for link in targets(&prose(&text))
+            .into_iter()
+            .filter(|link| !link.contains("://"))
+        {
+            let (file, heading) = link
+                .split_once('#')
+                .map_or((link, None), |(file, heading)| (file, Some(heading)));
+            let target = if file.is_empty() {
+                page.clone()
+            } else {
+                page.parent().unwrap().join(file)
+            };
             if !target.exists() || heading.is_some_and(|heading| !has_heading(&target, heading)) {
-                broken.push(format!("{}: {link}", page.strip_prefix(root).unwrap().display()));
+                broken.push(format!(
+                    "{}: {link}",
+                    page.strip_prefix(root).unwrap().display()
+                ));
             }
         }
     }

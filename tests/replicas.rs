@@ -1,5 +1,6 @@
-//! Three managers on one API server, as they run in production: what becomes of the work when the leader ends, dies, freezes or is
-//! cut off. Where a Lease has to run out, the durations of the election are shorter than the defaults and in about the same proportion.
+//! Three managers on one API server, as they run in production: what becomes of the work when the
+//! leader ends, dies, freezes or is cut off. Where a Lease has to run out, the durations of the
+//! election are shorter than the defaults and in about the same proportion.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -11,18 +12,25 @@ use steersman_devcluster::https::HttpsDoor;
 use steersman_devcluster::requests::RequestRecord;
 use steersman_runtime::clock::Clock;
 
-use crate::support::cluster::{UNHURRIED, created_through, deployment, done, held, wait_for_count, wait_for_lease};
+use crate::support::cluster::{
+    UNHURRIED, created_through, deployment, done, held, wait_for_count, wait_for_lease,
+};
 use crate::support::network::Network;
 use crate::support::{LIMIT, Program};
 
 const LEASE: Duration = Duration::from_secs(6);
-const SHORT: [&str; 3] =
-    ["--leader-elect-lease-duration=6s", "--leader-elect-renew-deadline=4s", "--leader-elect-retry-period=800ms"];
+const SHORT: [&str; 3] = [
+    "--leader-elect-lease-duration=6s",
+    "--leader-elect-renew-deadline=4s",
+    "--leader-elect-retry-period=800ms",
+];
 
-/// More than a leader creates at once: with the default throttle some twenty a second come after the first thirty.
+/// More than a leader creates at once: with the default throttle some twenty a second come after
+/// the first thirty.
 const PODS: usize = 120;
 
-/// One manager, with a network and a door of its own, by which its requests are told from the others'.
+/// One manager, with a network and a door of its own, by which its requests are told from the
+/// others'.
 struct Member {
     program: Program,
     network: Network,
@@ -31,18 +39,31 @@ struct Member {
 
 impl Member {
     async fn start(cluster: &DevCluster, durations: &[&str]) -> Self {
-        let door = cluster.serve_https(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
+        let door = cluster
+            .serve_https(SocketAddr::from(([127, 0, 0, 1], 0)))
+            .await
+            .unwrap();
         let network = Network::to(door.address()).await;
         let directory = tempfile::tempdir().unwrap();
         let kubeconfig = directory.path().join("kubeconfig");
-        let through = door.kubeconfig().replace(&door.address().to_string(), &network.address().to_string());
+        let through = door
+            .kubeconfig()
+            .replace(&door.address().to_string(), &network.address().to_string());
         std::fs::write(&kubeconfig, through).unwrap();
-        let mut arguments = vec!["--kubeconfig", kubeconfig.to_str().unwrap(), "--secure-port=0"];
+        let mut arguments = vec![
+            "--kubeconfig",
+            kubeconfig.to_str().unwrap(),
+            "--secure-port=0",
+        ];
         arguments.extend(durations);
         let mut program = Program::start(&arguments);
         // From here on it no longer needs the file.
         program.wait_for_line("Attempting to acquire leader lease");
-        Self { program, network, door }
+        Self {
+            program,
+            network,
+            door,
+        }
     }
 
     fn end(&mut self) -> Option<i32> {
@@ -50,7 +71,8 @@ impl Member {
     }
 }
 
-/// A leader at work on a Deployment with far more pods than it has created so far, and two standbys.
+/// A leader at work on a Deployment with far more pods than it has created so far, and two
+/// standbys.
 struct Crew {
     cluster: DevCluster,
     leader: Member,
@@ -63,19 +85,36 @@ impl Crew {
         let cluster = DevCluster::new(Clock::system());
         let leader = Member::start(&cluster, durations).await;
         wait_for_lease(&cluster, held).await;
-        let standbys = vec![Member::start(&cluster, durations).await, Member::start(&cluster, durations).await];
-        cluster.create(deployment("web", PODS as u32)).await.unwrap();
-        let begun = cluster.wait_for("pods", LIMIT, |pods| pods.len() >= 35).await;
+        let standbys = vec![
+            Member::start(&cluster, durations).await,
+            Member::start(&cluster, durations).await,
+        ];
+        cluster
+            .create(deployment("web", PODS as u32))
+            .await
+            .unwrap();
+        let begun = cluster
+            .wait_for("pods", LIMIT, |pods| pods.len() >= 35)
+            .await;
         assert!(begun.unwrap().len() < PODS, "nothing left to hand over");
         let lease = wait_for_lease(&cluster, held).await;
-        Self { cluster, leader, standbys, lease }
+        Self {
+            cluster,
+            leader,
+            standbys,
+            lease,
+        }
     }
 
-    /// Waits until another has done something new, and until all that was begun is done; says how long the former took.
+    /// Waits until another has done something new, and until all that was begun is done; says how
+    /// long the former took.
     async fn until_another_has_acted(&self, since: Instant) -> Duration {
         self.cluster.create(deployment("new", 1)).await.unwrap();
         let is_new = |set: &Value| set["metadata"]["labels"]["app"] == "new";
-        let acted = self.cluster.wait_for("replicasets", LIMIT, |sets| sets.iter().any(is_new)).await;
+        let acted = self
+            .cluster
+            .wait_for("replicasets", LIMIT, |sets| sets.iter().any(is_new))
+            .await;
         acted.unwrap_or_else(|sets| panic!("nobody took over: {sets:#?}"));
         let took = since.elapsed();
         wait_for_count(&self.cluster, "pods", PODS + 1).await;
@@ -84,11 +123,18 @@ impl Crew {
 
     /// Nobody may have taken a Lease that was not given up before it had run out.
     async fn assert_taken_after_it_ran_out(&self) {
-        let lease = wait_for_lease(&self.cluster, |spec| spec["holderIdentity"] != self.lease["holderIdentity"]).await;
-        let time = |spec: &Value, field: &str| spec[field].as_str().unwrap().parse::<Timestamp>().unwrap();
+        let lease = wait_for_lease(&self.cluster, |spec| {
+            spec["holderIdentity"] != self.lease["holderIdentity"]
+        })
+        .await;
+        let time =
+            |spec: &Value, field: &str| spec[field].as_str().unwrap().parse::<Timestamp>().unwrap();
         // The last renewal before the takeover is at least as late as the one that was seen.
         let waited = time(&lease, "acquireTime").duration_since(time(&self.lease, "renewTime"));
-        assert!(waited.unsigned_abs() >= LEASE, "taken after {waited:?}: {lease}");
+        assert!(
+            waited.unsigned_abs() >= LEASE,
+            "taken after {waited:?}: {lease}"
+        );
     }
 
     /// Nothing was done twice, and once one has begun to write no other writes any more.
@@ -96,9 +142,17 @@ impl Crew {
         assert_eq!(done(&self.cluster, "create"), PODS + 1, "pods created");
         assert_eq!(done(&self.cluster, "delete"), 0, "pods deleted");
         let requests = self.cluster.requests();
-        let mut writers: Vec<_> = requests.iter().filter(|r| is_work(r)).map(|r| r.door).collect();
+        let mut writers: Vec<_> = requests
+            .iter()
+            .filter(|r| is_work(r))
+            .map(|r| r.door)
+            .collect();
         writers.dedup();
-        assert_eq!(writers.len(), 2, "one wrote after another had begun to: {writers:?}");
+        assert_eq!(
+            writers.len(),
+            2,
+            "one wrote after another had begun to: {writers:?}"
+        );
     }
 }
 
@@ -110,12 +164,16 @@ fn is_work(request: &RequestRecord) -> bool {
 
 /// Shown with `--nocapture`; the default durations are measured by `steersman-bench --failover`.
 fn report(what: &str, took: Duration) {
-    println!("{what}: another has acted after {:.1} s", took.as_secs_f64());
+    println!(
+        "{what}: another has acted after {:.1} s",
+        took.as_secs_f64()
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn when_the_leader_is_told_to_end_the_lease_is_not_waited_out() {
-    // Nobody would act in time who waited for the Lease to run out, or until it is time for another try.
+    // Nobody would act in time who waited for the Lease to run out, or until it is time for another
+    // try.
     let mut crew = Crew::at_work(&UNHURRIED).await;
     let asked = Instant::now();
     crew.leader.program.signal("TERM");
@@ -158,7 +216,10 @@ async fn a_leader_that_alone_is_cut_off_ends_before_another_takes_over() {
     crew.leader.network.fall_silent();
     assert_eq!(crew.leader.end(), Some(1));
     let lease = wait_for_lease(&crew.cluster, |_| true).await;
-    assert_eq!(lease["holderIdentity"], crew.lease["holderIdentity"], "another led while the first still ran");
+    assert_eq!(
+        lease["holderIdentity"], crew.lease["holderIdentity"],
+        "another led while the first still ran"
+    );
     report("network cut", crew.until_another_has_acted(cut).await);
     crew.assert_taken_after_it_ran_out().await;
     crew.assert_one_at_a_time();

@@ -1,5 +1,5 @@
-//! `--use-service-account-credentials`: controllers that work in names of their own, in front of an API server that enforces RBAC with
-//! the roles that every cluster has.
+//! `--use-service-account-credentials`: controllers that work in names of their own, in front of an
+//! API server that enforces RBAC with the roles that every cluster has.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,11 +13,16 @@ use steersman_devcluster::status::Status;
 use crate::election::{Running, cluster, start_over};
 use crate::support::cluster::{deployment, held, wait_for_count, wait_for_lease};
 
-/// A manager as kubeadm runs it: its user has a role of that name, its controllers have service accounts with theirs.
+/// A manager as kubeadm runs it: its user has a role of that name, its controllers have service
+/// accounts with theirs.
 async fn start(cluster: &DevCluster) -> Running {
     let user = User::new("system:kube-controller-manager", [""; 0]);
     let connection = Connection::in_process(cluster.client_as(user), "devcluster");
-    let manager = start_over(cluster, connection, &[("use-service-account-credentials", "true")]);
+    let manager = start_over(
+        cluster,
+        connection,
+        &[("use-service-account-credentials", "true")],
+    );
     wait_for_lease(cluster, held).await;
     manager
 }
@@ -25,8 +30,12 @@ async fn start(cluster: &DevCluster) -> Running {
 /// Who wrote what, but for Events.
 fn writers(cluster: &DevCluster) -> BTreeSet<(String, String)> {
     let requests = cluster.requests().into_iter();
-    let writes = requests.filter(|r| !matches!(r.verb.as_str(), "get" | "list" | "watch") && r.resource != "events");
-    writes.filter(|r| r.user != "admin" && r.status < 300).map(|r| (r.user, r.resource)).collect()
+    let writes = requests
+        .filter(|r| !matches!(r.verb.as_str(), "get" | "list" | "watch") && r.resource != "events");
+    writes
+        .filter(|r| r.user != "admin" && r.status < 300)
+        .map(|r| (r.user, r.resource))
+        .collect()
 }
 
 fn refusals(cluster: &DevCluster) -> Vec<String> {
@@ -44,14 +53,27 @@ async fn controllers_work_in_their_own_names_within_the_roles_of_every_cluster()
     cluster.create(deployment("web", 3)).await.unwrap();
     wait_for_count(&cluster, "pods", 3).await;
     let path = cluster.path("deployments", "default", "web");
-    cluster.patch(&path, serde_json::json!({"spec": {"replicas": 1}})).await.unwrap();
+    cluster
+        .patch(&path, serde_json::json!({"spec": {"replicas": 1}}))
+        .await
+        .unwrap();
     wait_for_count(&cluster, "pods", 1).await;
     cluster.delete(&path).await.unwrap();
     wait_for_count(&cluster, "pods", 0).await;
     manager.stop().await.unwrap();
 
-    let account = |name: &str, resource: &str| (format!("system:serviceaccount:kube-system:{name}"), resource.to_owned());
-    let own = |resource: &str| ("system:kube-controller-manager".to_owned(), resource.to_owned());
+    let account = |name: &str, resource: &str| {
+        (
+            format!("system:serviceaccount:kube-system:{name}"),
+            resource.to_owned(),
+        )
+    };
+    let own = |resource: &str| {
+        (
+            "system:kube-controller-manager".to_owned(),
+            resource.to_owned(),
+        )
+    };
     let expected = [
         account("deployment-controller", "deployments/status"),
         account("deployment-controller", "replicasets"),
@@ -67,10 +89,14 @@ async fn controllers_work_in_their_own_names_within_the_roles_of_every_cluster()
     assert_eq!(refusals(&cluster), [""; 0]);
 }
 
-/// Scales the Deployment, waits until it is so, and says how many tokens the controller that creates pods has got so far.
+/// Scales the Deployment, waits until it is so, and says how many tokens the controller that
+/// creates pods has got so far.
 async fn tokens_after_scaling(cluster: &DevCluster, replicas: usize) -> usize {
     let path = cluster.path("deployments", "default", "web");
-    cluster.patch(&path, serde_json::json!({"spec": {"replicas": replicas}})).await.unwrap();
+    cluster
+        .patch(&path, serde_json::json!({"spec": {"replicas": replicas}}))
+        .await
+        .unwrap();
     wait_for_count(cluster, "pods", replicas).await;
     let path = "/api/v1/namespaces/kube-system/serviceaccounts/replicaset-controller/token";
     cluster.requests().iter().filter(|r| r.path == path).count()
@@ -83,7 +109,11 @@ async fn a_token_is_shown_for_four_fifths_of_its_life() {
     cluster.create(deployment("web", 1)).await.unwrap();
     for (minutes, replicas, tokens) in [(0, 2, 1), (46, 3, 1), (3, 4, 2)] {
         tokio::time::sleep(Duration::from_secs(minutes * 60)).await;
-        assert_eq!(tokens_after_scaling(&cluster, replicas).await, tokens, "{minutes} minutes later");
+        assert_eq!(
+            tokens_after_scaling(&cluster, replicas).await,
+            tokens,
+            "{minutes} minutes later"
+        );
     }
     manager.stop().await.unwrap();
     assert_eq!(refusals(&cluster), [""; 0]);
@@ -96,13 +126,27 @@ async fn an_account_that_was_deleted_is_made_anew_and_one_that_cannot_be_had_is_
     cluster.create(deployment("web", 1)).await.unwrap();
     assert_eq!(tokens_after_scaling(&cluster, 2).await, 1);
 
-    cluster.delete(&cluster.path("serviceaccounts", "kube-system", "replicaset-controller")).await.unwrap();
+    cluster
+        .delete(&cluster.path("serviceaccounts", "kube-system", "replicaset-controller"))
+        .await
+        .unwrap();
     assert_eq!(tokens_after_scaling(&cluster, 3).await, 2);
-    assert!(refusals(&cluster).iter().all(|refusal| refusal.starts_with("401 ")), "{:#?}", refusals(&cluster));
+    assert!(
+        refusals(&cluster)
+            .iter()
+            .all(|refusal| refusal.starts_with("401 ")),
+        "{:#?}",
+        refusals(&cluster)
+    );
 
-    cluster.delete(&cluster.path("serviceaccounts", "kube-system", "replicaset-controller")).await.unwrap();
+    cluster
+        .delete(&cluster.path("serviceaccounts", "kube-system", "replicaset-controller"))
+        .await
+        .unwrap();
     let down = Matcher::new("create", "serviceaccounts").subresource("token");
-    cluster.faults().reject(down, Status::internal("no tokens today"), Some(7));
+    cluster
+        .faults()
+        .reject(down, Status::internal("no tokens today"), Some(7));
     assert_eq!(tokens_after_scaling(&cluster, 4).await, 10);
     manager.stop().await.unwrap();
 }

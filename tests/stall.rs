@@ -1,4 +1,5 @@
-//! A leader whose requests are no longer answered gives the Lease up, so that another can do the work.
+//! A leader whose requests are no longer answered gives the Lease up, so that another can do the
+//! work.
 
 use std::time::Duration;
 
@@ -29,11 +30,21 @@ impl Work {
         match self {
             Self::Start => {}
             Self::Create => drop(cluster.create(deployment("api", 2)).await.unwrap()),
-            Self::ScaleDown => drop(cluster.patch(&web, json!({"spec": {"replicas": 1}})).await.unwrap()),
+            Self::ScaleDown => drop(
+                cluster
+                    .patch(&web, json!({"spec": {"replicas": 1}}))
+                    .await
+                    .unwrap(),
+            ),
             Self::Delete(policy) => {
-                cluster.delete_with(&web, json!({"propagationPolicy": policy})).await.unwrap();
+                cluster
+                    .delete_with(&web, json!({"propagationPolicy": policy}))
+                    .await
+                    .unwrap();
             }
-            Self::DeleteNamespace => drop(cluster.delete("/api/v1/namespaces/doomed").await.unwrap()),
+            Self::DeleteNamespace => {
+                drop(cluster.delete("/api/v1/namespaces/doomed").await.unwrap())
+            }
         }
     }
 }
@@ -46,7 +57,10 @@ fn writes_of(client: &str) -> Matcher {
 /// A leader that has made two pods.
 async fn at_work(cluster: &DevCluster, flags: &[(&str, &str)]) -> Running {
     let manager = start(cluster, flags);
-    cluster.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "doomed"}})).await.unwrap();
+    cluster
+        .create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "doomed"}}))
+        .await
+        .unwrap();
     cluster.create(deployment("web", 2)).await.unwrap();
     wait_for_count(cluster, "pods", 2).await;
     tokio::time::sleep(LIMIT).await;
@@ -59,33 +73,74 @@ async fn a_leader_ends_when_a_kind_of_request_hangs() {
     let cases = [
         (Matcher::verb("list"), "LIST", Work::DeleteNamespace),
         (Matcher::new("watch", "pods"), "WATCH", Work::Start),
-        (Matcher::verb("create").client("kube-controller-manager"), "POST", Work::Create),
-        (Matcher::new("update", "deployments").subresource("status"), "PUT", Work::ScaleDown),
-        (Matcher::new("patch", "replicasets"), "PATCH", Work::Delete("Orphan")),
-        (Matcher::new("get", "replicasets"), "GET", Work::Delete("Background")),
+        (
+            Matcher::verb("create").client("kube-controller-manager"),
+            "POST",
+            Work::Create,
+        ),
+        (
+            Matcher::new("update", "deployments").subresource("status"),
+            "PUT",
+            Work::ScaleDown,
+        ),
+        (
+            Matcher::new("patch", "replicasets"),
+            "PATCH",
+            Work::Delete("Orphan"),
+        ),
+        (
+            Matcher::new("get", "replicasets"),
+            "GET",
+            Work::Delete("Background"),
+        ),
         (Matcher::new("delete", "pods"), "DELETE", Work::ScaleDown),
-        (Matcher::verb("deletecollection"), "DELETECOLLECTION", Work::DeleteNamespace),
+        (
+            Matcher::verb("deletecollection"),
+            "DELETECOLLECTION",
+            Work::DeleteNamespace,
+        ),
     ];
     for (hanging, kind, work) in cases {
         let cluster = cluster();
         let from_start = matches!(work, Work::Start);
-        let manager = if from_start { None } else { Some(at_work(&cluster, &[]).await) };
-        let rule = cluster.faults().on_request(hanging, RequestFault::Hang, None);
+        let manager = if from_start {
+            None
+        } else {
+            Some(at_work(&cluster, &[]).await)
+        };
+        let rule = cluster
+            .faults()
+            .on_request(hanging, RequestFault::Hang, None);
         let manager = manager.unwrap_or_else(|| start(&cluster, &[]));
         wait_for_lease(&cluster, held).await;
         work.begin(&cluster).await;
 
         let began = Instant::now();
         // The deletion of a collection may take five minutes, where other requests may take 70 s.
-        let patience = if kind == "DELETECOLLECTION" { Duration::from_secs(300 - 70) } else { Duration::ZERO };
+        let patience = if kind == "DELETECOLLECTION" {
+            Duration::from_secs(300 - 70)
+        } else {
+            Duration::ZERO
+        };
         tokio::time::sleep(patience + LIMIT + LIMIT / 2).await;
         let probe = manager.health.report(Probe::Readyz, "verbose").body;
         assert!(probe.contains("[-]progress failed"), "{kind}: {probe}");
-        let ended = tokio::time::timeout(LIMIT * 5, manager.ended()).await.unwrap_or_else(|_| panic!("{kind}: it goes on"));
+        let ended = tokio::time::timeout(LIMIT * 5, manager.ended())
+            .await
+            .unwrap_or_else(|_| panic!("{kind}: it goes on"));
         let error = ended.unwrap_err();
         assert!(matches!(&error, RunError::Stalled(_)), "{kind}: {error}");
-        assert!(error.to_string().contains(&format!("no {kind} request was answered")), "{error}");
-        assert!(began.elapsed() >= LIMIT * 2, "{kind}: {:?}", began.elapsed());
+        assert!(
+            error
+                .to_string()
+                .contains(&format!("no {kind} request was answered")),
+            "{error}"
+        );
+        assert!(
+            began.elapsed() >= LIMIT * 2,
+            "{kind}: {:?}",
+            began.elapsed()
+        );
         assert!(cluster.faults().hits(rule) > 0);
         wait_for_lease(&cluster, |spec| !held(spec)).await;
     }
@@ -97,11 +152,17 @@ async fn a_standby_takes_over_from_a_leader_that_stands_still() {
     let leader = at_work(&cluster, &[]).await;
     let holder = wait_for_lease(&cluster, held).await["holderIdentity"].clone();
     let standby = start(&cluster, &[]);
-    let rule = cluster.faults().on_request(writes_of("replicaset-controller"), RequestFault::Hang, None);
+    let rule =
+        cluster
+            .faults()
+            .on_request(writes_of("replicaset-controller"), RequestFault::Hang, None);
     cluster.create(deployment("api", 3)).await.unwrap();
     leader.ended().await.unwrap_err();
     cluster.faults().remove(rule);
-    wait_for_lease(&cluster, |spec| held(spec) && spec["holderIdentity"] != holder).await;
+    wait_for_lease(&cluster, |spec| {
+        held(spec) && spec["holderIdentity"] != holder
+    })
+    .await;
     wait_for_count(&cluster, "pods", 5).await;
     standby.stop().await.unwrap();
 }
@@ -114,7 +175,9 @@ async fn a_stop_of_a_leader_that_stands_still_releases_the_lease_at_once() {
         // The tokens at hand expire meanwhile, so that controllers also wait for tokens.
         tokio::time::sleep(LIMIT * 60).await;
         let hanging = writes_of("kube-controller-manager").except("events");
-        let rule = cluster.faults().on_request(hanging, RequestFault::Hang, None);
+        let rule = cluster
+            .faults()
+            .on_request(hanging, RequestFault::Hang, None);
         for name in ["a", "b", "c"] {
             cluster.create(deployment(name, 2)).await.unwrap();
         }
@@ -123,10 +186,18 @@ async fn a_stop_of_a_leader_that_stands_still_releases_the_lease_at_once() {
         assert!(hits > 0);
         let asked = Instant::now();
         manager.stop().await.unwrap();
-        assert!(asked.elapsed() < Duration::from_secs(4), "accounts {accounts}: {:?}", asked.elapsed());
+        assert!(
+            asked.elapsed() < Duration::from_secs(4),
+            "accounts {accounts}: {:?}",
+            asked.elapsed()
+        );
         wait_for_lease(&cluster, |spec| !held(spec)).await;
         tokio::time::sleep(LIMIT).await;
-        assert_eq!(cluster.faults().hits(rule), hits, "nothing is tried again after the end");
+        assert_eq!(
+            cluster.faults().hits(rule),
+            hits,
+            "nothing is tried again after the end"
+        );
     }
 }
 
@@ -143,7 +214,13 @@ async fn an_idle_leader_goes_on() {
 async fn a_stall_timeout_of_zero_is_no_limit() {
     let cluster = cluster();
     let manager = at_work(&cluster, &[("stall-timeout", "0s")]).await;
-    cluster.faults().on_request(Matcher::new("delete", "pods"), RequestFault::Hang, None);
+    cluster
+        .faults()
+        .on_request(Matcher::new("delete", "pods"), RequestFault::Hang, None);
     Work::ScaleDown.begin(&cluster).await;
-    assert!(tokio::time::timeout(LIMIT * 10, manager.ended()).await.is_err());
+    assert!(
+        tokio::time::timeout(LIMIT * 10, manager.ended())
+            .await
+            .is_err()
+    );
 }

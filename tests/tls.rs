@@ -4,8 +4,8 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 
 use rustls::CipherSuite::{
-    self, TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384, TLS13_AES_256_GCM_SHA384,
-    TLS13_CHACHA20_POLY1305_SHA256,
+    self, TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,
+    TLS13_AES_256_GCM_SHA384, TLS13_CHACHA20_POLY1305_SHA256,
 };
 use rustls::NamedGroup::{self, X25519, secp256r1, secp384r1};
 use rustls::ProtocolVersion::{self, TLSv1_2, TLSv1_3};
@@ -17,20 +17,40 @@ use crate::support::{Program, api_server, free_port, kubeconfig, output, tls_wit
 type Spoken = (ProtocolVersion, CipherSuite, NamedGroup);
 
 /// What comes of a handshake with a client that speaks nothing but this.
-fn handshake(address: SocketAddr, certificate: &Path, (version, suite, group): Spoken) -> Result<Spoken, String> {
+fn handshake(
+    address: SocketAddr,
+    certificate: &Path,
+    (version, suite, group): Spoken,
+) -> Result<Spoken, String> {
     let mut provider = rustls::crypto::ring::default_provider();
-    provider.cipher_suites.retain(|known| known.suite() == suite);
+    provider
+        .cipher_suites
+        .retain(|known| known.suite() == suite);
     provider.kx_groups.retain(|known| known.name() == group);
-    assert_eq!((provider.cipher_suites.len(), provider.kx_groups.len()), (1, 1), "{suite:?} {group:?}");
-    let version = rustls::ALL_VERSIONS.iter().find(|known| known.version == version).unwrap();
+    assert_eq!(
+        (provider.cipher_suites.len(), provider.kx_groups.len()),
+        (1, 1),
+        "{suite:?} {group:?}"
+    );
+    let version = rustls::ALL_VERSIONS
+        .iter()
+        .find(|known| known.version == version)
+        .unwrap();
     let config = tls_with(certificate, None, provider, &[version]);
-    let mut connection = rustls::ClientConnection::new(config, ServerName::try_from("localhost").unwrap()).unwrap();
+    let mut connection =
+        rustls::ClientConnection::new(config, ServerName::try_from("localhost").unwrap()).unwrap();
     let mut stream = TcpStream::connect(address).unwrap();
     while connection.is_handshaking() {
-        connection.complete_io(&mut stream).map_err(|error| error.to_string())?;
+        connection
+            .complete_io(&mut stream)
+            .map_err(|error| error.to_string())?;
     }
     let group = connection.negotiated_key_exchange_group().unwrap().name();
-    Ok((connection.protocol_version().unwrap(), connection.negotiated_cipher_suite().unwrap().suite(), group))
+    Ok((
+        connection.protocol_version().unwrap(),
+        connection.negotiated_cipher_suite().unwrap().suite(),
+        group,
+    ))
 }
 
 #[test]
@@ -44,30 +64,64 @@ fn a_client_is_served_when_it_speaks_what_flags_allow_and_turned_away_when_not()
     // (flags, which of these clients are served; what the others are told)
     let cases: [(&[&str], [bool; 4], &str); 5] = [
         (&[], [true; 4], ""),
-        (&["--tls-min-version=VersionTLS13"], [false, false, true, true], "ProtocolVersion"),
-        (&["--tls-min-version=VersionTLS10"], [true; 4], ""),
-        // The second suite is upstream's, too, but nobody should speak it. Those of TLS 1.3 are not for choosing.
         (
-            &["--tls-cipher-suites=TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,TLS_RSA_WITH_AES_256_CBC_SHA"],
+            &["--tls-min-version=VersionTLS13"],
+            [false, false, true, true],
+            "ProtocolVersion",
+        ),
+        (&["--tls-min-version=VersionTLS10"], [true; 4], ""),
+        // The second suite is upstream's, too, but nobody should speak it. Those of TLS 1.3 are not
+        // for choosing.
+        (
+            &[
+                "--tls-cipher-suites=TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,TLS_RSA_WITH_AES_256_CBC_SHA",
+            ],
             [false, true, true, true],
             "HandshakeFailure",
         ),
-        (&["--tls-curve-preferences=4588,24", "--tls-curve-preferences=23"], [true, false, false, true], "HandshakeFailure"),
+        (
+            &[
+                "--tls-curve-preferences=4588,24",
+                "--tls-curve-preferences=23",
+            ],
+            [true, false, false, true],
+            "HandshakeFailure",
+        ),
     ];
     let directory = tempfile::tempdir().unwrap();
     let certificate = directory.path().join("kube-controller-manager.crt");
     let kubeconfig = kubeconfig(directory.path(), api_server("200 OK"));
-    let (port, home) = (free_port(), format!("--cert-dir={}", directory.path().display()));
+    let (port, home) = (
+        free_port(),
+        format!("--cert-dir={}", directory.path().display()),
+    );
     let port_flag = format!("--secure-port={port}");
-    let common = ["--kubeconfig", &kubeconfig, "--leader-elect=false", "--bind-address=127.0.0.1", &home, &port_flag];
+    let common = [
+        "--kubeconfig",
+        &kubeconfig,
+        "--leader-elect=false",
+        "--bind-address=127.0.0.1",
+        &home,
+        &port_flag,
+    ];
     for (flags, served, told) in cases {
         let mut program = Program::start(&[&common, flags].concat());
         program.wait_for_line("Serving securely");
         for (spoken, served) in everything.into_iter().zip(served) {
-            let found = handshake(SocketAddr::from(([127, 0, 0, 1], port)), &certificate, spoken);
+            let found = handshake(
+                SocketAddr::from(([127, 0, 0, 1], port)),
+                &certificate,
+                spoken,
+            );
             match found {
-                Ok(found) => assert!(served && found == spoken, "{flags:?}: {spoken:?} became {found:?}"),
-                Err(error) => assert!(!served && error.contains(told), "{flags:?}: {spoken:?}: {error}"),
+                Ok(found) => assert!(
+                    served && found == spoken,
+                    "{flags:?}: {spoken:?} became {found:?}"
+                ),
+                Err(error) => assert!(
+                    !served && error.contains(told),
+                    "{flags:?}: {spoken:?}: {error}"
+                ),
             }
         }
         program.assert_running();
@@ -79,25 +133,57 @@ fn what_there_is_not_is_refused_in_upstreams_words() {
     let directory = tempfile::tempdir().unwrap();
     let kubeconfig = kubeconfig(directory.path(), api_server("200 OK"));
     let cases = [
-        ("--tls-min-version=TLS1.2", r#"unknown tls version \"TLS1.2\""#),
-        ("--tls-cipher-suites=TLS_NULL_WITH_NULL_NULL", "Cipher suite TLS_NULL_WITH_NULL_NULL not supported or doesn't exist"),
-        ("--tls-curve-preferences=29,30", "curve preference 30 is not supported by the current Go version"),
-        ("--tls-curve-preferences=29,29", "duplicate curve preference 29"),
-        ("--tls-curve-preferences=-1", "curve preference -1 is out of range (must be 1-65535)"),
+        (
+            "--tls-min-version=TLS1.2",
+            r#"unknown tls version \"TLS1.2\""#,
+        ),
+        (
+            "--tls-cipher-suites=TLS_NULL_WITH_NULL_NULL",
+            "Cipher suite TLS_NULL_WITH_NULL_NULL not supported or doesn't exist",
+        ),
+        (
+            "--tls-curve-preferences=29,30",
+            "curve preference 30 is not supported by the current Go version",
+        ),
+        (
+            "--tls-curve-preferences=29,29",
+            "duplicate curve preference 29",
+        ),
+        (
+            "--tls-curve-preferences=-1",
+            "curve preference -1 is out of range (must be 1-65535)",
+        ),
     ];
     for (flag, text) in cases {
-        let ended = output(&["--kubeconfig", &kubeconfig, "--secure-port", &free_port().to_string(), flag]);
+        let ended = output(&[
+            "--kubeconfig",
+            &kubeconfig,
+            "--secure-port",
+            &free_port().to_string(),
+            flag,
+        ]);
         let said = String::from_utf8(ended.stderr).unwrap();
         let last = said.lines().last().unwrap_or_default();
         assert!(
-            ended.status.code() == Some(1) && last.ends_with(&format!("\"command failed\" err=\"{text}\"")),
+            ended.status.code() == Some(1)
+                && last.ends_with(&format!("\"command failed\" err=\"{text}\"")),
             "{flag}: {said}"
         );
     }
     // Without a server nobody looks.
     let cases = ["--tls-min-version=TLS1.2", "--tls-curve-preferences=30"];
-    let mut program =
-        Program::start(&[&["--kubeconfig", &kubeconfig, "--secure-port=0", "--leader-elect=false"], &cases[..]].concat());
+    let mut program = Program::start(
+        &[
+            &[
+                "--kubeconfig",
+                &kubeconfig,
+                "--secure-port=0",
+                "--leader-elect=false",
+            ],
+            &cases[..],
+        ]
+        .concat(),
+    );
     program.wait_for_line("Starting");
     program.assert_running();
 }

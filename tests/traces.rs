@@ -4,8 +4,12 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
-use opentelemetry_proto::tonic::collector::trace::v1::trace_service_server::{TraceService, TraceServiceServer};
-use opentelemetry_proto::tonic::collector::trace::v1::{ExportTraceServiceRequest, ExportTraceServiceResponse};
+use opentelemetry_proto::tonic::collector::trace::v1::trace_service_server::{
+    TraceService, TraceServiceServer,
+};
+use opentelemetry_proto::tonic::collector::trace::v1::{
+    ExportTraceServiceRequest, ExportTraceServiceResponse,
+};
 use opentelemetry_proto::tonic::common::v1::AnyValue;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::trace::v1::Span;
@@ -23,7 +27,10 @@ struct Collector(Arc<Mutex<Vec<ExportTraceServiceRequest>>>);
 
 #[tonic::async_trait]
 impl TraceService for Collector {
-    async fn export(&self, request: Request<ExportTraceServiceRequest>) -> Result<Response<ExportTraceServiceResponse>, Status> {
+    async fn export(
+        &self,
+        request: Request<ExportTraceServiceRequest>,
+    ) -> Result<Response<ExportTraceServiceResponse>, Status> {
         self.0.lock().unwrap().push(request.into_inner());
         Ok(Response::new(ExportTraceServiceResponse::default()))
     }
@@ -33,7 +40,8 @@ impl Collector {
     /// Listens until the test ends.
     fn listen(&self) -> SocketAddr {
         let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
-        let server = tonic::transport::Server::builder().add_service(TraceServiceServer::new(self.clone()));
+        let server =
+            tonic::transport::Server::builder().add_service(TraceServiceServer::new(self.clone()));
         tokio::spawn(server.serve(address));
         address
     }
@@ -41,14 +49,24 @@ impl Collector {
     fn spans(&self) -> Vec<Span> {
         let requests = self.0.lock().unwrap();
         let resources = requests.iter().flat_map(|request| &request.resource_spans);
-        resources.flat_map(|resource| &resource.scope_spans).flat_map(|scope| scope.spans.clone()).collect()
+        resources
+            .flat_map(|resource| &resource.scope_spans)
+            .flat_map(|scope| scope.spans.clone())
+            .collect()
     }
 
     fn services(&self) -> Vec<String> {
         let requests = self.0.lock().unwrap();
-        let resources = requests.iter().flat_map(|request| &request.resource_spans).filter_map(|spans| spans.resource.as_ref());
-        let names = resources.flat_map(|resource| &resource.attributes).filter(|attribute| attribute.key == "service.name");
-        names.map(|name| text(name.value.as_ref().and_then(|value| value.value.as_ref()))).collect()
+        let resources = requests
+            .iter()
+            .flat_map(|request| &request.resource_spans)
+            .filter_map(|spans| spans.resource.as_ref());
+        let names = resources
+            .flat_map(|resource| &resource.attributes)
+            .filter(|attribute| attribute.key == "service.name");
+        names
+            .map(|name| text(name.value.as_ref().and_then(|value| value.value.as_ref())))
+            .collect()
     }
 }
 
@@ -61,8 +79,12 @@ fn text(value: Option<&Value>) -> String {
 }
 
 fn attributes(span: &Span) -> BTreeMap<String, String> {
-    let value = |value: &Option<AnyValue>| text(value.as_ref().and_then(|value| value.value.as_ref()));
-    span.attributes.iter().map(|attribute| (attribute.key.clone(), value(&attribute.value))).collect()
+    let value =
+        |value: &Option<AnyValue>| text(value.as_ref().and_then(|value| value.value.as_ref()));
+    span.attributes
+        .iter()
+        .map(|attribute| (attribute.key.clone(), value(&attribute.value)))
+        .collect()
 }
 
 /// The life of a manager with these flags that rolls a Deployment out.
@@ -70,9 +92,18 @@ async fn roll_out(flags: &[&str]) {
     let secured = Secured::start(DevCluster::new(Clock::system()), flags).await;
     secured.cluster.create(deployment("web", 2)).await.unwrap();
     wait_for_count(&secured.cluster, "pods", 2).await;
-    let Secured { mut program, home: _home, .. } = secured;
+    let Secured {
+        mut program,
+        home: _home,
+        ..
+    } = secured;
     program.signal("TERM");
-    assert_eq!(tokio::task::spawn_blocking(move || program.end()).await.unwrap(), Some(0));
+    assert_eq!(
+        tokio::task::spawn_blocking(move || program.end())
+            .await
+            .unwrap(),
+        Some(0)
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -80,23 +111,51 @@ async fn a_collector_gets_a_span_for_each_sync_and_in_it_one_for_each_write() {
     let collector = Collector::default();
     let address = collector.listen();
     roll_out(&[&format!("--tracing-endpoint={address}")]).await;
-    assert!(collector.services().iter().all(|name| name == "kube-controller-manager"), "{:?}", collector.services());
+    assert!(
+        collector
+            .services()
+            .iter()
+            .all(|name| name == "kube-controller-manager"),
+        "{:?}",
+        collector.services()
+    );
     let spans = collector.spans();
-    let creation = spans.iter().find(|span| span.name == "POST replicasets").unwrap_or_else(|| panic!("{spans:#?}"));
+    let creation = spans
+        .iter()
+        .find(|span| span.name == "POST replicasets")
+        .unwrap_or_else(|| panic!("{spans:#?}"));
     let said = attributes(creation);
     for (key, value) in [
         ("http.request.method", "POST"),
         ("http.response.status_code", "201"),
         ("url.path", "/apis/apps/v1/namespaces/default/replicasets"),
     ] {
-        assert_eq!(said.get(key).map(String::as_str), Some(value), "{key} in {said:?}");
+        assert_eq!(
+            said.get(key).map(String::as_str),
+            Some(value),
+            "{key} in {said:?}"
+        );
     }
-    let sync = spans.iter().find(|span| span.span_id == creation.parent_span_id).unwrap_or_else(|| panic!("{spans:#?}"));
-    assert_eq!((sync.name.as_str(), &sync.trace_id), ("sync", &creation.trace_id));
+    let sync = spans
+        .iter()
+        .find(|span| span.span_id == creation.parent_span_id)
+        .unwrap_or_else(|| panic!("{spans:#?}"));
+    assert_eq!(
+        (sync.name.as_str(), &sync.trace_id),
+        ("sync", &creation.trace_id)
+    );
     assert!(sync.parent_span_id.is_empty(), "a sync begins a trace");
     let said = attributes(sync);
-    assert_eq!(said.get("controller").map(String::as_str), Some("deployment-controller"), "{said:?}");
-    assert_eq!(said.get("key").map(String::as_str), Some("default/web"), "{said:?}");
+    assert_eq!(
+        said.get("controller").map(String::as_str),
+        Some("deployment-controller"),
+        "{said:?}"
+    );
+    assert_eq!(
+        said.get("key").map(String::as_str),
+        Some("default/web"),
+        "{said:?}"
+    );
     let pods = spans.iter().filter(|span| span.name == "POST pods");
     assert_eq!(pods.count(), 2, "{spans:#?}");
 }
@@ -105,7 +164,11 @@ async fn a_collector_gets_a_span_for_each_sync_and_in_it_one_for_each_write() {
 async fn what_is_not_sampled_is_not_sent_and_a_collector_that_is_not_there_is_in_nobodys_way() {
     let collector = Collector::default();
     let address = collector.listen();
-    roll_out(&[&format!("--tracing-endpoint={address}"), "--tracing-sampling-rate-per-million=0"]).await;
+    roll_out(&[
+        &format!("--tracing-endpoint={address}"),
+        "--tracing-sampling-rate-per-million=0",
+    ])
+    .await;
     assert_eq!(collector.spans(), []);
     roll_out(&[&format!("--tracing-endpoint=127.0.0.1:{}", free_port())]).await;
 }

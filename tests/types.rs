@@ -1,4 +1,5 @@
-//! More types than one HTTP/2 connection has streams: an API server with the limit of kube-apiserver, and hundreds of custom types.
+//! More types than one HTTP/2 connection has streams: an API server with the limit of
+//! kube-apiserver, and hundreds of custom types.
 
 use std::net::SocketAddr;
 
@@ -33,15 +34,23 @@ fn definition(number: usize) -> Value {
     })
 }
 
-/// A manager at work must not notice that types are added until no connection has room for another watch.
+/// A manager at work must not notice that types are added until no connection has room for another
+/// watch.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_manager_works_on_while_hundreds_of_types_are_added() {
     let cluster = DevCluster::new(Clock::system());
-    let door = cluster.serve_https(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
+    let door = cluster
+        .serve_https(SocketAddr::from(([127, 0, 0, 1], 0)))
+        .await
+        .unwrap();
     let directory = tempfile::tempdir().unwrap();
     let kubeconfig = directory.path().join("kubeconfig");
     std::fs::write(&kubeconfig, door.kubeconfig()).unwrap();
-    let mut manager = Program::start(&["--kubeconfig", kubeconfig.to_str().unwrap(), "--secure-port=0"]);
+    let mut manager = Program::start(&[
+        "--kubeconfig",
+        kubeconfig.to_str().unwrap(),
+        "--secure-port=0",
+    ]);
     cluster.create(deployment("before", 2)).await.unwrap();
     wait_for_count(&cluster, "pods", 2).await;
 
@@ -61,10 +70,15 @@ async fn a_manager_works_on_while_hundreds_of_types_are_added() {
         },
     });
     cluster.create(widget).await.unwrap();
-    cluster.delete(&cluster.path("configmaps", "default", "owner")).await.unwrap();
+    cluster
+        .delete(&cluster.path("configmaps", "default", "owner"))
+        .await
+        .unwrap();
     let plural = format!("widgets{last}");
     // The collector goes on only when it watches all types; it looks for new ones every 30 s.
-    let waited = cluster.wait_for(&plural, LIMIT, |widgets| widgets.is_empty()).await;
+    let waited = cluster
+        .wait_for(&plural, LIMIT, |widgets| widgets.is_empty())
+        .await;
     waited.unwrap_or_else(|widgets| panic!("{widgets:#?} stays although its owner is gone"));
 
     cluster.create(deployment("after", 2)).await.unwrap();

@@ -4,7 +4,8 @@ use steersman_runtime::object::{Annotations, Deployment, ReplicaSet};
 
 use super::limits;
 
-/// Which generation of the template it is: on ReplicaSets, and on the Deployment that of its new one.
+/// Which generation of the template it is: on ReplicaSets, and on the Deployment that of its new
+/// one.
 pub(super) const REVISION: &str = "deployment.kubernetes.io/revision";
 /// Revisions a ReplicaSet had before it became the new one again, comma separated.
 pub(super) const REVISION_HISTORY: &str = "deployment.kubernetes.io/revision-history";
@@ -16,34 +17,55 @@ pub(super) const MAX_REPLICAS: &str = "deployment.kubernetes.io/max-replicas";
 pub(super) const ROLLBACK_TO: &str = "deprecated.deployment.rollback.to";
 
 /// Neither copied to ReplicaSets nor taken back from them.
-const NOT_COPIED: [&str; 6] =
-    ["kubectl.kubernetes.io/last-applied-configuration", REVISION, REVISION_HISTORY, DESIRED_REPLICAS, MAX_REPLICAS, ROLLBACK_TO];
+const NOT_COPIED: [&str; 6] = [
+    "kubectl.kubernetes.io/last-applied-configuration",
+    REVISION,
+    REVISION_HISTORY,
+    DESIRED_REPLICAS,
+    MAX_REPLICAS,
+    ROLLBACK_TO,
+];
 
 /// Whether this annotation goes from a Deployment to its new ReplicaSet, and back on a rollback.
 pub(super) fn is_copied(key: &str) -> bool {
     !NOT_COPIED.contains(&key)
 }
 
-/// The annotations of `d` that `rs` has not, or has with another value. None is ever removed from a ReplicaSet.
-pub(super) fn missing<'a>(d: &'a Deployment, rs: &'a Annotations) -> impl Iterator<Item = (&'a String, &'a String)> {
-    d.annotations.iter().filter(|(key, value)| is_copied(key) && rs.get(*key) != Some(value))
+/// The annotations of `d` that `rs` has not, or has with another value. None is ever removed from a
+/// ReplicaSet.
+pub(super) fn missing<'a>(
+    d: &'a Deployment,
+    rs: &'a Annotations,
+) -> impl Iterator<Item = (&'a String, &'a String)> {
+    d.annotations
+        .iter()
+        .filter(|(key, value)| is_copied(key) && rs.get(*key) != Some(value))
 }
 
 /// The size annotations of a ReplicaSet of `d`.
 pub(super) fn sizes(d: &Deployment) -> [(&'static str, String); 2] {
-    [(DESIRED_REPLICAS, d.spec.replicas.to_string()), (MAX_REPLICAS, limits::max_replicas(d).to_string())]
+    [
+        (DESIRED_REPLICAS, d.spec.replicas.to_string()),
+        (MAX_REPLICAS, limits::max_replicas(d).to_string()),
+    ]
 }
 
 /// Whether the size annotations of `rs` are those of `d`.
 pub(super) fn sizes_are_current(d: &Deployment, rs: &ReplicaSet) -> bool {
-    sizes(d).iter().all(|(key, value)| rs.annotations.get(*key) == Some(value))
+    sizes(d)
+        .iter()
+        .all(|(key, value)| rs.annotations.get(*key) == Some(value))
 }
 
 /// A whole number from 0 to 2147483647 without sign, or nothing.
 pub(super) fn non_negative(annotations: &Annotations, key: &str) -> Option<i32> {
     let text = annotations.get(key)?;
     // Rust's parser takes a leading plus, Go's ParseUint does not.
-    if text.starts_with(['+', '-']) { None } else { text.parse().ok() }
+    if text.starts_with(['+', '-']) {
+        None
+    } else {
+        text.parse().ok()
+    }
 }
 
 #[cfg(test)]
@@ -85,7 +107,9 @@ mod tests {
         for (name, desired, max, expected) in cases {
             let mut rs = replica_set("hello");
             for (key, value) in [(DESIRED_REPLICAS, desired), (MAX_REPLICAS, max)] {
-                rs = value.into_iter().fold(rs, |rs, value| rs.annotation(key, value));
+                rs = value
+                    .into_iter()
+                    .fold(rs, |rs, value| rs.annotation(key, value));
             }
             assert_eq!(!sizes_are_current(&d, &rs.build()), expected, "{name}");
         }
@@ -93,10 +117,22 @@ mod tests {
 
     #[test]
     fn only_what_users_wrote_is_copied() {
-        let d = deployment("web").annotation("team", "a").annotation("same", "x").annotation("new", "y");
-        let d = NOT_COPIED.iter().fold(d, |d, key| d.annotation(key, "1")).build();
-        let rs = replica_set("web-1").annotation("team", "b").annotation("same", "x").annotation("own", "z").build();
-        let copied: Vec<_> = missing(&d, &rs.annotations).map(|(key, value)| (key.as_str(), value.as_str())).collect();
+        let d = deployment("web")
+            .annotation("team", "a")
+            .annotation("same", "x")
+            .annotation("new", "y");
+        let d = NOT_COPIED
+            .iter()
+            .fold(d, |d, key| d.annotation(key, "1"))
+            .build();
+        let rs = replica_set("web-1")
+            .annotation("team", "b")
+            .annotation("same", "x")
+            .annotation("own", "z")
+            .build();
+        let copied: Vec<_> = missing(&d, &rs.annotations)
+            .map(|(key, value)| (key.as_str(), value.as_str()))
+            .collect();
         assert_eq!(copied, [("new", "y"), ("team", "a")]);
     }
 }

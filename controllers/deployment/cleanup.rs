@@ -8,20 +8,35 @@ use steersman_runtime::object::{Deployment, ReplicaSet};
 use super::replica_sets::by_age;
 use super::revision::revision;
 
-/// The old ReplicaSets to delete, in that order: the lowest revisions beyond `revisionHistoryLimit`. One that still has pods, or
-/// has not seen its last resize, is passed over without another in its place.
+/// The old ReplicaSets to delete, in that order: the lowest revisions beyond
+/// `revisionHistoryLimit`. One that still has pods, or has not seen its last resize, is passed over
+/// without another in its place.
 pub(super) fn superfluous(d: &Deployment, old: &[Arc<ReplicaSet>]) -> Vec<Arc<ReplicaSet>> {
-    let Some(limit) = d.spec.revision_history_limit.filter(|limit| *limit != i32::MAX) else { return Vec::new() };
+    let Some(limit) = d
+        .spec
+        .revision_history_limit
+        .filter(|limit| *limit != i32::MAX)
+    else {
+        return Vec::new();
+    };
     let mut candidates: Vec<_> = old.iter().filter(|rs| !rs.meta.is_terminating()).collect();
-    let excess = candidates.len().saturating_sub(usize::try_from(limit).unwrap_or(0));
+    let excess = candidates
+        .len()
+        .saturating_sub(usize::try_from(limit).unwrap_or(0));
     sort_by_revision(&mut candidates);
-    candidates.into_iter().take(excess).filter(|rs| is_empty(rs)).cloned().collect()
+    candidates
+        .into_iter()
+        .take(excess)
+        .filter(|rs| is_empty(rs))
+        .cloned()
+        .collect()
 }
 
 /// Oldest revision first; by age where the numbers are equal or one cannot be read.
 ///
-/// With unreadable numbers among them that is no order (1 before 2 by number, 2 before x and x before 1 by age), which the sorts of
-/// the standard library may refuse with a panic. Insertion always ends, and is what Go does with short lists.
+/// With unreadable numbers among them that is no order (1 before 2 by number, 2 before x and x
+/// before 1 by age), which the sorts of the standard library may refuse with a panic. Insertion
+/// always ends, and is what Go does with short lists.
 fn sort_by_revision(sets: &mut [&Arc<ReplicaSet>]) {
     for i in 1..sets.len() {
         for j in (1..=i).rev() {
@@ -41,7 +56,9 @@ fn by_revision(a: &ReplicaSet, b: &ReplicaSet) -> Ordering {
 }
 
 fn is_empty(rs: &ReplicaSet) -> bool {
-    rs.status.replicas == 0 && rs.spec.replicas == 0 && rs.meta.generation <= rs.status.observed_generation
+    rs.status.replicas == 0
+        && rs.spec.replicas == 0
+        && rs.meta.generation <= rs.status.observed_generation
 }
 
 #[cfg(test)]
@@ -51,14 +68,20 @@ mod tests {
     use crate::testing::{ReplicaSetBuilder, deployment, replica_set, time};
 
     fn names(limit: Option<i32>, old: Vec<ReplicaSetBuilder>) -> Vec<String> {
-        let d = deployment("foo").spec("revisionHistoryLimit", limit).build();
+        let d = deployment("foo")
+            .spec("revisionHistoryLimit", limit)
+            .build();
         let old: Vec<_> = old.into_iter().map(|rs| Arc::new(rs.build())).collect();
-        superfluous(&d, &old).iter().map(|rs| rs.meta.name.to_string()).collect()
+        superfluous(&d, &old)
+            .iter()
+            .map(|rs| rs.meta.name.to_string())
+            .collect()
     }
 
     #[test]
     fn test_cleanup_deployment() {
-        let rs = |name: &str, size: i32, pods: i32| replica_set(name).replicas(size).pods(pods, pods);
+        let rs =
+            |name: &str, size: i32, pods: i32| replica_set(name).replicas(size).pods(pods, pods);
         let terminating = rs("foo-1", 0, 0).metadata("deletionTimestamp", time(9));
         let three = || vec![rs("foo-1", 0, 0), rs("foo-2", 0, 0), rs("foo-3", 0, 0)];
         // (why, old, limit, deletions)
@@ -66,16 +89,36 @@ mod tests {
             ("two too many", three(), Some(1), 2),
             (
                 "only those without pods, wanted or there",
-                vec![rs("foo-1", 0, 0), rs("foo-2", 0, 1), rs("foo-3", 1, 0), rs("foo-4", 1, 1)],
+                vec![
+                    rs("foo-1", 0, 0),
+                    rs("foo-2", 0, 1),
+                    rs("foo-3", 1, 0),
+                    rs("foo-4", 1, 1),
+                ],
                 Some(0),
                 1,
             ),
-            ("none kept", vec![rs("foo-1", 0, 0), rs("foo-2", 0, 0)], Some(0), 2),
-            ("all have pods", vec![rs("foo-1", 1, 1), rs("foo-2", 1, 1)], Some(0), 0),
+            (
+                "none kept",
+                vec![rs("foo-1", 0, 0), rs("foo-2", 0, 0)],
+                Some(0),
+                2,
+            ),
+            (
+                "all have pods",
+                vec![rs("foo-1", 1, 1), rs("foo-2", 1, 1)],
+                Some(0),
+                0,
+            ),
             ("deleted already", vec![terminating], Some(0), 0),
             ("unlimited", three(), Some(i32::MAX), 0),
             ("no limit", three(), None, 0),
-            ("last resize not seen", vec![rs("foo-1", 0, 0).metadata("generation", 2)], Some(0), 0),
+            (
+                "last resize not seen",
+                vec![rs("foo-1", 0, 0).metadata("generation", 2)],
+                Some(0),
+                0,
+            ),
         ];
         for (why, old, limit, deletions) in cases {
             assert_eq!(names(limit, old).len(), deletions, "{why}");
@@ -86,25 +129,86 @@ mod tests {
     fn test_cleanup_deployment_order() {
         // Each is created after the one before it.
         let rs = |at: usize, size: i32, revision: &str| {
-            let rs = replica_set(&format!("foo-{at}")).replicas(size).pods(size, size).created(at as i64);
-            if revision.is_empty() { rs } else { rs.annotation(REVISION, revision) }
+            let rs = replica_set(&format!("foo-{at}"))
+                .replicas(size)
+                .pods(size, size)
+                .created(at as i64);
+            if revision.is_empty() {
+                rs
+            } else {
+                rs.annotation(REVISION, revision)
+            }
         };
         type Rows = &'static [(i32, &'static str)];
         // (why, sizes and revisions, limit, deleted)
         let cases: [(&str, Rows, i32, &[&str]); 10] = [
-            ("revision order: rs1 < rs2, delete rs1", &[(0, "1"), (0, "2")], 1, &["foo-1"]),
-            ("revision order: rs2 < rs1, delete rs2", &[(0, "2"), (0, "1")], 1, &["foo-2"]),
-            ("rs1 has revision but rs2 doesn't have revision, delete rs2", &[(0, "1"), (0, "")], 1, &["foo-2"]),
-            ("rs1 doesn't have revision while rs2 has revision, delete rs1", &[(0, ""), (0, "2")], 1, &["foo-1"]),
-            ("rs1 < rs2 < r3, but rs1 has replicas, delete rs2", &[(1, "1"), (0, "2"), (0, "3")], 1, &["foo-2"]),
-            ("rs1 < rs2 < r3, both rs1 && rs2 have replicas, don't delete", &[(1, "1"), (1, "2"), (0, "3")], 1, &[]),
-            ("rs2 < rs4 < rs1 < rs3, delete rs2 && rs4", &[(0, "3"), (0, "1"), (0, "4"), (0, "2")], 2, &["foo-2", "foo-4"]),
-            ("equal revisions go by age", &[(0, "1"), (0, "1")], 1, &["foo-1"]),
-            ("unreadable ones go by age", &[(0, "x"), (0, "1")], 1, &["foo-1"]),
-            ("a circle ends", &[(0, "2"), (0, "x"), (0, "1")], 2, &["foo-1"]),
+            (
+                "revision order: rs1 < rs2, delete rs1",
+                &[(0, "1"), (0, "2")],
+                1,
+                &["foo-1"],
+            ),
+            (
+                "revision order: rs2 < rs1, delete rs2",
+                &[(0, "2"), (0, "1")],
+                1,
+                &["foo-2"],
+            ),
+            (
+                "rs1 has revision but rs2 doesn't have revision, delete rs2",
+                &[(0, "1"), (0, "")],
+                1,
+                &["foo-2"],
+            ),
+            (
+                "rs1 doesn't have revision while rs2 has revision, delete rs1",
+                &[(0, ""), (0, "2")],
+                1,
+                &["foo-1"],
+            ),
+            (
+                "rs1 < rs2 < r3, but rs1 has replicas, delete rs2",
+                &[(1, "1"), (0, "2"), (0, "3")],
+                1,
+                &["foo-2"],
+            ),
+            (
+                "rs1 < rs2 < r3, both rs1 && rs2 have replicas, don't delete",
+                &[(1, "1"), (1, "2"), (0, "3")],
+                1,
+                &[],
+            ),
+            (
+                "rs2 < rs4 < rs1 < rs3, delete rs2 && rs4",
+                &[(0, "3"), (0, "1"), (0, "4"), (0, "2")],
+                2,
+                &["foo-2", "foo-4"],
+            ),
+            (
+                "equal revisions go by age",
+                &[(0, "1"), (0, "1")],
+                1,
+                &["foo-1"],
+            ),
+            (
+                "unreadable ones go by age",
+                &[(0, "x"), (0, "1")],
+                1,
+                &["foo-1"],
+            ),
+            (
+                "a circle ends",
+                &[(0, "2"), (0, "x"), (0, "1")],
+                2,
+                &["foo-1"],
+            ),
         ];
         for (why, rows, limit, expected) in cases {
-            let old = rows.iter().enumerate().map(|(i, (size, revision))| rs(i + 1, *size, revision)).collect();
+            let old = rows
+                .iter()
+                .enumerate()
+                .map(|(i, (size, revision))| rs(i + 1, *size, revision))
+                .collect();
             assert_eq!(names(Some(limit), old), expected, "{why}");
         }
     }

@@ -1,6 +1,7 @@
 //! Conditions of a Deployment: their types and reasons, and the one rule by which they change.
 //!
-//! The order of the list is the order of the last effective change, oldest first, so nothing here ever sorts.
+//! The order of the list is the order of the last effective change, oldest first, so nothing here
+//! ever sorts.
 
 use jiff::Timestamp;
 use steersman_runtime::clock::whole_seconds;
@@ -32,7 +33,13 @@ pub(super) mod reason {
 }
 
 /// A condition that takes effect at `now`, in whole seconds as the API stores times.
-pub(super) fn condition(kind: &str, status: &str, reason: &str, message: impl Into<String>, now: Timestamp) -> Condition {
+pub(super) fn condition(
+    kind: &str,
+    status: &str,
+    reason: &str,
+    message: impl Into<String>,
+    now: Timestamp,
+) -> Condition {
     let now = Some(whole_seconds(now));
     Condition {
         kind: kind.to_owned(),
@@ -55,8 +62,8 @@ pub(super) fn has_reason(conditions: &[Condition], kind: &str, reason: &str) -> 
     find(conditions, kind).is_some_and(|condition| condition.reason == reason)
 }
 
-/// Brings `condition` into the list. With equal status and reason there, nothing changes, whatever the message says. Otherwise it
-/// goes to the end, and an equal status keeps its transition time.
+/// Brings `condition` into the list. With equal status and reason there, nothing changes, whatever
+/// the message says. Otherwise it goes to the end, and an equal status keeps its transition time.
 pub(super) fn set(conditions: &mut Vec<Condition>, mut condition: Condition) {
     if let Some(current) = find(conditions, &condition.kind)
         && current.status == condition.status
@@ -99,16 +106,34 @@ mod tests {
     fn test_get_condition() {
         let list = [progressing(), available()];
         assert!(find(&list, AVAILABLE).is_some(), "condition exists");
-        assert!(find(&list, REPLICA_FAILURE).is_none(), "condition does not exist");
+        assert!(
+            find(&list, REPLICA_FAILURE).is_none(),
+            "condition does not exist"
+        );
     }
 
     #[test]
     fn test_set_condition() {
         // (name, list, condition, expected)
         let cases = [
-            ("set for the first time", vec![], available(), vec![available()]),
-            ("simple set", vec![progressing()], available(), vec![progressing(), available()]),
-            ("overwrite", vec![progressing()], progressing2(), vec![progressing2()]),
+            (
+                "set for the first time",
+                vec![],
+                available(),
+                vec![available()],
+            ),
+            (
+                "simple set",
+                vec![progressing()],
+                available(),
+                vec![progressing(), available()],
+            ),
+            (
+                "overwrite",
+                vec![progressing()],
+                progressing2(),
+                vec![progressing2()],
+            ),
         ];
         for (name, mut list, condition, expected) in cases {
             set(&mut list, condition);
@@ -122,7 +147,12 @@ mod tests {
         let cases = [
             ("remove from empty status", vec![], PROGRESSING, vec![]),
             ("simple remove", vec![progressing()], PROGRESSING, vec![]),
-            ("doesn't remove anything", vec![progressing(), available()], REPLICA_FAILURE, vec![progressing(), available()]),
+            (
+                "doesn't remove anything",
+                vec![progressing(), available()],
+                REPLICA_FAILURE,
+                vec![progressing(), available()],
+            ),
         ];
         for (name, mut list, kind, expected) in cases {
             remove(&mut list, kind);
@@ -132,9 +162,15 @@ mod tests {
 
     #[test]
     fn the_same_status_and_reason_change_nothing() {
-        let mut list = vec![condition(PROGRESSING, TRUE, "Same", "old", at(1)), available()];
+        let mut list = vec![
+            condition(PROGRESSING, TRUE, "Same", "old", at(1)),
+            available(),
+        ];
         let before = list.clone();
-        set(&mut list, condition(PROGRESSING, TRUE, "Same", "new", at(9)));
+        set(
+            &mut list,
+            condition(PROGRESSING, TRUE, "Same", "new", at(9)),
+        );
         assert_eq!(list, before);
     }
 
@@ -143,12 +179,18 @@ mod tests {
         let mut list = vec![condition(PROGRESSING, TRUE, "One", "", at(1)), available()];
         set(&mut list, condition(PROGRESSING, TRUE, "Two", "", at(9)));
         assert_eq!(list[0], available());
-        assert_eq!((list[1].last_update_time, list[1].last_transition_time), (Some(at(9)), Some(at(1))));
+        assert_eq!(
+            (list[1].last_update_time, list[1].last_transition_time),
+            (Some(at(9)), Some(at(1)))
+        );
     }
 
     #[test]
     fn times_have_whole_seconds() {
         let now = Timestamp::from_millisecond(42_910).unwrap();
-        assert_eq!(condition(PROGRESSING, TRUE, "R", "", now).last_update_time, Some(at(42)));
+        assert_eq!(
+            condition(PROGRESSING, TRUE, "R", "", now).last_update_time,
+            Some(at(42))
+        );
     }
 }

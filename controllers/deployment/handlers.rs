@@ -1,13 +1,16 @@
 //! Which Deployments a change wakes up.
 //!
-//! Deployments wake themselves, ReplicaSets their controller (orphans every Deployment that selects them), and the last pod of a
-//! Recreate Deployment to go wakes it, since that is what it waits for.
+//! Deployments wake themselves, ReplicaSets their controller (orphans every Deployment that selects
+//! them), and the last pod of a Recreate Deployment to go wakes it, since that is what it waits
+//! for.
 
 use std::sync::Arc;
 
 use steersman_runtime::expectations::{Expectations, OwnWrites};
 use steersman_runtime::informer::{Change, SharedInformer, Store};
-use steersman_runtime::object::{Deployment, Object, ObjectKey, OwnerReference, Pod, ReplicaSet, Strategy};
+use steersman_runtime::object::{
+    Deployment, Object, ObjectKey, OwnerReference, Pod, ReplicaSet, Strategy,
+};
 use steersman_runtime::owner::controlled_by;
 use steersman_runtime::workqueue::WorkQueue;
 
@@ -60,7 +63,11 @@ pub(super) fn forget_on_rewind(
     deleting: &Arc<Expectations>,
 ) {
     let forget = || {
-        let (own_writes, written, deleting) = (Arc::clone(own_writes), Arc::clone(written), Arc::clone(deleting));
+        let (own_writes, written, deleting) = (
+            Arc::clone(own_writes),
+            Arc::clone(written),
+            Arc::clone(deleting),
+        );
         move || {
             own_writes.forget_all();
             written.forget_all();
@@ -79,8 +86,14 @@ pub(super) fn register(
     queue: &WorkQueue<ObjectKey>,
     deleting: &Arc<Expectations>,
 ) {
-    let caches = || Caches { deployments: deployments.store(), replica_sets: replica_sets.store(), pods: pods.store() };
-    let enqueue = |queue: &WorkQueue<ObjectKey>, keys: Vec<ObjectKey>| keys.into_iter().for_each(|key| queue.add(key));
+    let caches = || Caches {
+        deployments: deployments.store(),
+        replica_sets: replica_sets.store(),
+        pods: pods.store(),
+    };
+    let enqueue = |queue: &WorkQueue<ObjectKey>, keys: Vec<ObjectKey>| {
+        keys.into_iter().for_each(|key| queue.add(key))
+    };
 
     deployments.add_handler({
         let queue = queue.clone();
@@ -107,7 +120,9 @@ pub(super) fn register(
 
 fn object_of<'a, T>(change: &Change<'a, T>) -> &'a Arc<T> {
     match change {
-        Change::Added { object, .. } | Change::Deleted { object, .. } | Change::Updated { new: object, .. } => object,
+        Change::Added { object, .. }
+        | Change::Deleted { object, .. }
+        | Change::Updated { new: object, .. } => object,
     }
 }
 
@@ -123,11 +138,15 @@ fn deletion(change: &Change<'_, ReplicaSet>) -> Option<(ObjectKey, ObjectKey)> {
 fn replica_set_changed(caches: &impl Lookup, change: &Change<'_, ReplicaSet>) -> Vec<ObjectKey> {
     match change {
         // After a restart some may show up that are being deleted already.
-        Change::Added { object, .. } if object.meta.is_terminating() => Vec::from_iter(controller_key(caches, object)),
+        Change::Added { object, .. } if object.meta.is_terminating() => {
+            Vec::from_iter(controller_key(caches, object))
+        }
         Change::Added { object, .. } => controller_or_selecting(caches, object),
         Change::Deleted { object, .. } => Vec::from_iter(controller_key(caches, object)),
         // A resync.
-        Change::Updated { old, new } if old.meta.resource_version == new.meta.resource_version => Vec::new(),
+        Change::Updated { old, new } if old.meta.resource_version == new.meta.resource_version => {
+            Vec::new()
+        }
         Change::Updated { old, new } => {
             let (before, after) = (old.meta.controller(), new.meta.controller());
             let mut keys = Vec::new();
@@ -146,18 +165,33 @@ fn replica_set_changed(caches: &impl Lookup, change: &Change<'_, ReplicaSet>) ->
 
 /// The Recreate Deployment that has no pods any more now that this one is gone.
 ///
-/// Upstream's `deletePod` asks the API server for the ReplicaSets, once per pod; the cache is as good, since a wake-up too many or
-/// too early does nothing, and the one that counts follows with the ReplicaSet's status.
+/// Upstream's `deletePod` asks the API server for the ReplicaSets, once per pod; the cache is as
+/// good, since a wake-up too many or too early does nothing, and the one that counts follows with
+/// the ReplicaSet's status.
 fn pod_deleted(caches: &impl Lookup, pod: &Pod) -> Option<ObjectKey> {
-    let owner = pod.meta.controller().filter(|owner| owner.kind == *"ReplicaSet")?;
-    let rs = caches.replica_set(&ObjectKey::new(&pod.meta.namespace, &owner.name)).filter(|rs| rs.meta.uid == owner.uid)?;
+    let owner = pod
+        .meta
+        .controller()
+        .filter(|owner| owner.kind == *"ReplicaSet")?;
+    let rs = caches
+        .replica_set(&ObjectKey::new(&pod.meta.namespace, &owner.name))
+        .filter(|rs| rs.meta.uid == owner.uid)?;
     let d = resolve(caches, &rs.meta.namespace, rs.meta.controller()?)?;
-    let is_empty = || !caches.replica_sets_of(&d).iter().any(|rs| caches.has_pods(rs));
+    let is_empty = || {
+        !caches
+            .replica_sets_of(&d)
+            .iter()
+            .any(|rs| caches.has_pods(rs))
+    };
     (d.spec.strategy == Strategy::Recreate && is_empty()).then(|| d.key())
 }
 
 fn controller_or_selecting(caches: &impl Lookup, rs: &ReplicaSet) -> Vec<ObjectKey> {
-    if rs.meta.controller().is_some() { Vec::from_iter(controller_key(caches, rs)) } else { selecting(caches, rs) }
+    if rs.meta.controller().is_some() {
+        Vec::from_iter(controller_key(caches, rs))
+    } else {
+        selecting(caches, rs)
+    }
 }
 
 fn controller_key(caches: &impl Lookup, rs: &ReplicaSet) -> Option<ObjectKey> {
@@ -165,11 +199,17 @@ fn controller_key(caches: &impl Lookup, rs: &ReplicaSet) -> Option<ObjectKey> {
 }
 
 /// The Deployment a controller reference means: of that name, and of that UID too.
-fn resolve(caches: &impl Lookup, namespace: &str, owner: &OwnerReference) -> Option<Arc<Deployment>> {
+fn resolve(
+    caches: &impl Lookup,
+    namespace: &str,
+    owner: &OwnerReference,
+) -> Option<Arc<Deployment>> {
     if owner.kind != *"Deployment" {
         return None;
     }
-    caches.deployment(&ObjectKey::new(namespace, &owner.name)).filter(|d| d.meta.uid == owner.uid)
+    caches
+        .deployment(&ObjectKey::new(namespace, &owner.name))
+        .filter(|d| d.meta.uid == owner.uid)
 }
 
 /// The Deployments that might adopt an orphan.
@@ -178,9 +218,17 @@ fn selecting(caches: &impl Lookup, rs: &ReplicaSet) -> Vec<ObjectKey> {
         return Vec::new();
     }
     let selects = |d: &Deployment| {
-        d.spec.selector.as_ref().is_ok_and(|selector| !selector.is_everything() && selector.matches(&rs.meta.labels))
+        d.spec
+            .selector
+            .as_ref()
+            .is_ok_and(|selector| !selector.is_everything() && selector.matches(&rs.meta.labels))
     };
-    caches.deployments_in(&rs.meta.namespace).iter().filter(|d| selects(d)).map(|d| d.key()).collect()
+    caches
+        .deployments_in(&rs.meta.namespace)
+        .iter()
+        .filter(|d| selects(d))
+        .map(|d| d.key())
+        .collect()
 }
 
 #[cfg(test)]
@@ -204,30 +252,55 @@ mod tests {
         }
 
         fn deployments_in(&self, namespace: &str) -> Vec<Arc<Deployment>> {
-            self.deployments.iter().filter(|d| d.meta.namespace == *namespace).cloned().collect()
+            self.deployments
+                .iter()
+                .filter(|d| d.meta.namespace == *namespace)
+                .cloned()
+                .collect()
         }
 
         fn replica_set(&self, key: &ObjectKey) -> Option<Arc<ReplicaSet>> {
-            self.replica_sets.iter().find(|rs| rs.key() == *key).cloned()
+            self.replica_sets
+                .iter()
+                .find(|rs| rs.key() == *key)
+                .cloned()
         }
 
         fn replica_sets_of(&self, controller: &Deployment) -> Vec<Arc<ReplicaSet>> {
-            self.replica_sets.iter().filter(|rs| rs.meta.is_controlled_by(&controller.meta.uid)).cloned().collect()
+            self.replica_sets
+                .iter()
+                .filter(|rs| rs.meta.is_controlled_by(&controller.meta.uid))
+                .cloned()
+                .collect()
         }
 
         fn has_pods(&self, controller: &ReplicaSet) -> bool {
-            self.pods.iter().any(|pod| pod.meta.is_controlled_by(&controller.meta.uid))
+            self.pods
+                .iter()
+                .any(|pod| pod.meta.is_controlled_by(&controller.meta.uid))
         }
     }
 
     /// Deployments `web` and `api`, each selecting the label `app` of its name.
     fn world() -> World {
-        let build = |name: &str| deployment(name).spec("selector", json!({"matchLabels": {"app": name}})).build();
-        World { deployments: vec![Arc::new(build("web")), Arc::new(build("api"))], ..World::default() }
+        let build = |name: &str| {
+            deployment(name)
+                .spec("selector", json!({"matchLabels": {"app": name}}))
+                .build()
+        };
+        World {
+            deployments: vec![Arc::new(build("web")), Arc::new(build("api"))],
+            ..World::default()
+        }
     }
 
     fn owned(name: &str, deployment: &str) -> ReplicaSetBuilder {
-        replica_set(name).owned_by("apps/v1", "Deployment", deployment, &Uid::new(&format!("uid-of-{deployment}")))
+        replica_set(name).owned_by(
+            "apps/v1",
+            "Deployment",
+            deployment,
+            &Uid::new(&format!("uid-of-{deployment}")),
+        )
     }
 
     fn labelled(app: &str) -> ReplicaSetBuilder {
@@ -244,25 +317,64 @@ mod tests {
         let web = ["web".to_owned()];
         let cases: [(&str, ReplicaSetBuilder, &[String], &[String]); 8] = [
             ("owned", owned("rs", "web"), &web, &web),
-            ("owned and terminating", owned("rs", "web").metadata("deletionTimestamp", time(1)), &web, &web),
-            ("owner of another UID", replica_set("rs").owned_by("apps/v1", "Deployment", "web", &Uid::new("x")), &[], &[]),
-            ("owner of another kind", replica_set("rs").owned_by("x/v1", "Rollout", "web", &Uid::new("uid-of-web")), &[], &[]),
+            (
+                "owned and terminating",
+                owned("rs", "web").metadata("deletionTimestamp", time(1)),
+                &web,
+                &web,
+            ),
+            (
+                "owner of another UID",
+                replica_set("rs").owned_by("apps/v1", "Deployment", "web", &Uid::new("x")),
+                &[],
+                &[],
+            ),
+            (
+                "owner of another kind",
+                replica_set("rs").owned_by("x/v1", "Rollout", "web", &Uid::new("uid-of-web")),
+                &[],
+                &[],
+            ),
             (
                 "owner of an old version",
-                replica_set("rs").owned_by("extensions/v1beta1", "Deployment", "web", &Uid::new("uid-of-web")),
+                replica_set("rs").owned_by(
+                    "extensions/v1beta1",
+                    "Deployment",
+                    "web",
+                    &Uid::new("uid-of-web"),
+                ),
                 &web,
                 &web,
             ),
             ("orphan", labelled("web"), &web, &[]),
-            ("orphan and terminating", labelled("web").metadata("deletionTimestamp", time(1)), &[], &[]),
+            (
+                "orphan and terminating",
+                labelled("web").metadata("deletionTimestamp", time(1)),
+                &[],
+                &[],
+            ),
             ("orphan nobody selects", labelled("db"), &[], &[]),
         ];
         for (why, rs, added, deleted) in cases {
             let (world, rs) = (world(), Arc::new(rs.build()));
-            let change = Change::Added { object: &rs, initial: false };
-            assert_eq!(names(replica_set_changed(&world, &change)), added, "{why}, added");
-            let change = Change::Deleted { object: &rs, final_state_unknown: true };
-            assert_eq!(names(replica_set_changed(&world, &change)), deleted, "{why}, deleted");
+            let change = Change::Added {
+                object: &rs,
+                initial: false,
+            };
+            assert_eq!(
+                names(replica_set_changed(&world, &change)),
+                added,
+                "{why}, added"
+            );
+            let change = Change::Deleted {
+                object: &rs,
+                final_state_unknown: true,
+            };
+            assert_eq!(
+                names(replica_set_changed(&world, &change)),
+                deleted,
+                "{why}, deleted"
+            );
         }
     }
 
@@ -270,21 +382,38 @@ mod tests {
     fn get_deployments_for_replica_set() {
         let named = |i: usize| {
             let selector = json!({"matchLabels": {"app": format!("test-{i}")}});
-            Arc::new(deployment(&format!("deployment-{i}")).spec("selector", selector).build())
+            Arc::new(
+                deployment(&format!("deployment-{i}"))
+                    .spec("selector", selector)
+                    .build(),
+            )
         };
-        let world = World { deployments: (0..3).map(named).collect(), ..World::default() };
+        let world = World {
+            deployments: (0..3).map(named).collect(),
+            ..World::default()
+        };
         for i in 0..5 {
             let labels = json!({"app": format!("test-{i}"), "label": format!("label-{i}")});
             let rs = replica_set("rs").metadata("labels", labels).build();
-            let expected: Vec<String> = (i < 3).then(|| format!("deployment-{i}")).into_iter().collect();
-            assert_eq!(names(selecting(&world, &rs)), expected, "GetDeploymentsForReplicaSet for rs-{i}");
+            let expected: Vec<String> = (i < 3)
+                .then(|| format!("deployment-{i}"))
+                .into_iter()
+                .collect();
+            assert_eq!(
+                names(selecting(&world, &rs)),
+                expected,
+                "GetDeploymentsForReplicaSet for rs-{i}"
+            );
         }
     }
 
     #[test]
     fn an_empty_selector_and_no_labels_match_nothing() {
         let everything = deployment("all").spec("selector", json!({})).build();
-        let world = World { deployments: vec![Arc::new(everything)], ..World::default() };
+        let world = World {
+            deployments: vec![Arc::new(everything)],
+            ..World::default()
+        };
         assert!(selecting(&world, &labelled("web").build()).is_empty());
         let bare = replica_set("rs").metadata("labels", json!({})).build();
         assert!(selecting(&self::world(), &bare).is_empty());
@@ -295,16 +424,45 @@ mod tests {
         // (why, old, new, woken)
         let cases: [(&str, ReplicaSetBuilder, ReplicaSetBuilder, &[&str]); 7] = [
             ("owned", owned("rs", "web"), owned("rs", "web"), &["web"]),
-            ("handed over", owned("rs", "web"), owned("rs", "api"), &["web", "api"]),
+            (
+                "handed over",
+                owned("rs", "web"),
+                owned("rs", "api"),
+                &["web", "api"],
+            ),
             ("adopted", labelled("web"), owned("rs", "web"), &["web"]),
-            ("released", owned("rs", "web"), labelled("api"), &["web", "api"]),
-            ("orphan relabelled", labelled("web"), labelled("api"), &["api"]),
-            ("orphan otherwise changed", labelled("web"), labelled("web").replicas(3), &[]),
+            (
+                "released",
+                owned("rs", "web"),
+                labelled("api"),
+                &["web", "api"],
+            ),
+            (
+                "orphan relabelled",
+                labelled("web"),
+                labelled("api"),
+                &["api"],
+            ),
+            (
+                "orphan otherwise changed",
+                labelled("web"),
+                labelled("web").replicas(3),
+                &[],
+            ),
             ("owner unknown", owned("rs", "db"), owned("rs", "db"), &[]),
         ];
         for (why, old, new, expected) in cases {
-            let (old, new) = (Arc::new(old.build()), Arc::new(new.metadata("resourceVersion", "2").build()));
-            let keys = replica_set_changed(&world(), &Change::Updated { old: &old, new: &new });
+            let (old, new) = (
+                Arc::new(old.build()),
+                Arc::new(new.metadata("resourceVersion", "2").build()),
+            );
+            let keys = replica_set_changed(
+                &world(),
+                &Change::Updated {
+                    old: &old,
+                    new: &new,
+                },
+            );
             assert_eq!(names(keys), expected, "{why}");
         }
         let rs = Arc::new(owned("rs", "web").build());
@@ -323,17 +481,47 @@ mod tests {
         // (why, recreate, pods left, woken)
         let cases = [
             ("last one", true, vec![], true),
-            ("another of the same ReplicaSet", true, vec![pod("p2", "rs-1")], false),
-            ("another of another ReplicaSet", true, vec![pod("p2", "rs-2")], false),
-            ("one of a ReplicaSet that is not its own", true, vec![pod("p2", "foreign")], true),
+            (
+                "another of the same ReplicaSet",
+                true,
+                vec![pod("p2", "rs-1")],
+                false,
+            ),
+            (
+                "another of another ReplicaSet",
+                true,
+                vec![pod("p2", "rs-2")],
+                false,
+            ),
+            (
+                "one of a ReplicaSet that is not its own",
+                true,
+                vec![pod("p2", "foreign")],
+                true,
+            ),
             ("rolling", false, vec![], false),
         ];
         for (why, recreate, pods, woken) in cases {
-            let web = if recreate { deployment("web").recreate() } else { deployment("web") };
-            let replica_sets =
-                vec![Arc::new(owned("rs-1", "web").build()), Arc::new(owned("rs-2", "web").build()), Arc::new(foreign.clone())];
-            let world = World { deployments: vec![Arc::new(web.build())], replica_sets, pods };
-            assert_eq!(pod_deleted(&world, &pod("p1", "rs-1")).is_some(), woken, "{why}");
+            let web = if recreate {
+                deployment("web").recreate()
+            } else {
+                deployment("web")
+            };
+            let replica_sets = vec![
+                Arc::new(owned("rs-1", "web").build()),
+                Arc::new(owned("rs-2", "web").build()),
+                Arc::new(foreign.clone()),
+            ];
+            let world = World {
+                deployments: vec![Arc::new(web.build())],
+                replica_sets,
+                pods,
+            };
+            assert_eq!(
+                pod_deleted(&world, &pod("p1", "rs-1")).is_some(),
+                woken,
+                "{why}"
+            );
             assert_eq!(pod_deleted(&world, &pod("p1", "foreign")), None);
         }
     }
@@ -341,17 +529,50 @@ mod tests {
     #[test]
     fn a_deletion_is_seen_at_its_first_sign() {
         let alive = Arc::new(owned("rs", "web").build());
-        let going = Arc::new(owned("rs", "web").metadata("deletionTimestamp", time(1)).build());
+        let going = Arc::new(
+            owned("rs", "web")
+                .metadata("deletionTimestamp", time(1))
+                .build(),
+        );
         let orphan = Arc::new(labelled("web").build());
         // (change, seen)
         let cases = [
-            (Change::Updated { old: &alive, new: &alive }, false),
-            (Change::Updated { old: &alive, new: &going }, true),
-            (Change::Deleted { object: &alive, final_state_unknown: false }, true),
-            (Change::Deleted { object: &orphan, final_state_unknown: false }, false),
+            (
+                Change::Updated {
+                    old: &alive,
+                    new: &alive,
+                },
+                false,
+            ),
+            (
+                Change::Updated {
+                    old: &alive,
+                    new: &going,
+                },
+                true,
+            ),
+            (
+                Change::Deleted {
+                    object: &alive,
+                    final_state_unknown: false,
+                },
+                true,
+            ),
+            (
+                Change::Deleted {
+                    object: &orphan,
+                    final_state_unknown: false,
+                },
+                false,
+            ),
         ];
         for (change, seen) in cases {
-            let expected = seen.then(|| (ObjectKey::new(NAMESPACE, "web"), ObjectKey::new(NAMESPACE, "rs")));
+            let expected = seen.then(|| {
+                (
+                    ObjectKey::new(NAMESPACE, "web"),
+                    ObjectKey::new(NAMESPACE, "rs"),
+                )
+            });
             assert_eq!(deletion(&change), expected, "{change:?}");
         }
     }

@@ -1,22 +1,27 @@
-//! Rolls out templates: each Deployment gets a ReplicaSet per template, and its pods move from the old ones to the new one.
+//! Rolls out templates: each Deployment gets a ReplicaSet per template, and its pods move from the
+//! old ones to the new one.
 //!
-//! events -> handlers -> queue of keys -> sync -> (revision, scaling, rolling, recreate, cleanup, status, progress) -> writes
+//! events -> handlers -> queue of keys -> sync -> (revision, scaling, rolling, recreate, cleanup,
+//! status, progress) -> writes
 //!
-//! What users may rely on: a rolling update never has more pods than surge allows, nor takes an available one away while fewer
-//! than the wanted number less the unavailable ones would be left; nothing is decided on a cache older than this process's own
-//! writes for the same Deployment; a Deployment at rest costs not one write.
+//! What users may rely on: a rolling update never has more pods than surge allows, nor takes an
+//! available one away while fewer than the wanted number less the unavailable ones would be left;
+//! nothing is decided on a cache older than this process's own writes for the same Deployment; a
+//! Deployment at rest costs not one write.
 //!
 //! Upstream: `pkg/controller/deployment`. Differences:
 //!
-//! * An object that was written is carried on as the server returned it, where upstream goes on with its old copy and meets a
-//!   conflict of its own making.
+//! * An object that was written is carried on as the server returned it, where upstream goes on
+//!   with its old copy and meets a conflict of its own making.
 //! * Old ReplicaSets are deleted only as they were seen (UID and version are preconditions).
 //! * A failed resize of an old ReplicaSet is retried; upstream waits for another event.
-//! * A scaling event that asks for no change does not hold up a rollout (upstream: one ReplicaSet of the right size with a stale
-//!   `desired-replicas` does, for ever).
-//! * A new leader whose caches may be older than its term asks the API server before it writes ReplicaSets.
+//! * A scaling event that asks for no change does not hold up a rollout (upstream: one ReplicaSet
+//!   of the right size with a stale `desired-replicas` does, for ever).
+//! * A new leader whose caches may be older than its term asks the API server before it writes
+//!   ReplicaSets.
 //! * A ReplicaSet counts as we wrote it last, also where a watch left that out.
-//! * The last pod of a Recreate Deployment is found in the cache, and a missed deadline is awaited without polling.
+//! * The last pod of a Recreate Deployment is found in the cache, and a missed deadline is awaited
+//!   without polling.
 
 mod annotations;
 mod cleanup;
@@ -64,7 +69,11 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     enabled_by_default: true,
     summary: "Rolls out the templates of Deployments by way of ReplicaSets",
     identity: NAME,
-    reads: &[Read::of::<Deployment>(), Read::by_controller::<ReplicaSet>(), Read::by_controller::<Pod>()],
+    reads: &[
+        Read::of::<Deployment>(),
+        Read::by_controller::<ReplicaSet>(),
+        Read::by_controller::<Pod>(),
+    ],
     rules: RULES,
     init,
 };
@@ -75,16 +84,24 @@ const NAME: &str = "deployment-controller";
 const RULES: &[Rule] = &[
     Rule::new(&["apps"], &["deployments"], &["get", "update"]),
     Rule::new(&["apps"], &["deployments/status"], &["update"]),
-    // Owner references that block deletion need it where OwnerReferencesPermissionEnforcement is on.
+    // Owner references that block deletion need it where OwnerReferencesPermissionEnforcement is
+    // on.
     Rule::new(&["apps"], &["deployments/finalizers"], &["update"]),
-    Rule::new(&["apps"], &["replicasets"], &["create", "delete", "get", "patch", "update"]),
+    Rule::new(
+        &["apps"],
+        &["replicasets"],
+        &["create", "delete", "get", "patch", "update"],
+    ),
     Rule::EVENTS,
 ];
 
 /// What a Deployment says of its surge and unavailability, in pods; for the fuzzer.
 #[doc(hidden)]
 pub fn limits_of(deployment: &Deployment) -> (i32, i32) {
-    (limits::max_surge(deployment), limits::max_unavailable(deployment))
+    (
+        limits::max_surge(deployment),
+        limits::max_unavailable(deployment),
+    )
 }
 
 fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
@@ -102,10 +119,20 @@ fn build(ctx: &ControllerContext) -> Arc<DeploymentController> {
     let deleting = Arc::new(Expectations::default());
     let (own_writes, written) = (Arc::<OwnWrites>::default(), Arc::<Written>::default());
     handlers::register(&deployments, &replica_sets, &pods, &queue, &deleting);
-    handlers::forget_on_rewind(&deployments, &replica_sets, &own_writes, &written, &deleting);
+    handlers::forget_on_rewind(
+        &deployments,
+        &replica_sets,
+        &own_writes,
+        &written,
+        &deleting,
+    );
     let client = ctx.client(NAME);
     Arc::new(DeploymentController {
-        caches: Caches { deployments: deployments.store(), replica_sets: replica_sets.store(), pods: pods.store() },
+        caches: Caches {
+            deployments: deployments.store(),
+            replica_sets: replica_sets.store(),
+            pods: pods.store(),
+        },
         deployments,
         replica_sets,
         queue,

@@ -1,4 +1,5 @@
-//! The new ReplicaSet: what it looks like when it is created, and what keeps an existing one in line with its Deployment.
+//! The new ReplicaSet: what it looks like when it is created, and what keeps an existing one in
+//! line with its Deployment.
 
 use serde_json::{Map, Value, json};
 use steersman_runtime::object::{Deployment, Object, ReplicaSet};
@@ -29,7 +30,8 @@ pub(super) struct NewReplicaSet {
     pub(super) object: Map<String, Value>,
 }
 
-/// The ReplicaSet that `d` needs next to the old ones in `sets`; `hash` gives the hash of its template.
+/// The ReplicaSet that `d` needs next to the old ones in `sets`; `hash` gives the hash of its
+/// template.
 pub(super) fn build(
     d: &Deployment,
     sets: &ReplicaSets,
@@ -69,13 +71,19 @@ pub(super) fn build(
         "spec": {"replicas": size, "selector": selector, "template": template},
     });
     let object = std::mem::take(object.as_object_mut().expect("it is written as an object"));
-    let mut new = NewReplicaSet { name, size, revision, object };
+    let mut new = NewReplicaSet {
+        name,
+        size,
+        revision,
+        object,
+    };
     set_min_ready_seconds(&mut new.object, d.spec.min_ready_seconds);
     Ok(new)
 }
 
-/// The existing new ReplicaSet as it should be stored, or nothing when it is as it should be: with the annotations of `d`, a
-/// revision above those of the old ones, and the `minReadySeconds` of `d`.
+/// The existing new ReplicaSet as it should be stored, or nothing when it is as it should be: with
+/// the annotations of `d`, a revision above those of the old ones, and the `minReadySeconds` of
+/// `d`.
 pub(super) fn update(d: &Deployment, sets: &ReplicaSets) -> Option<Map<String, Value>> {
     let rs = sets.new.as_ref()?;
     let wanted = revision::annotations(d, &rs.annotations, revision::next(&sets.old));
@@ -88,11 +96,15 @@ pub(super) fn update(d: &Deployment, sets: &ReplicaSets) -> Option<Map<String, V
     Some(object)
 }
 
-/// The name of the Deployment and the hash, with the former cut so that both fit. A hash that leaves no room at all is not cut
-/// for, and the API server will refuse the name.
+/// The name of the Deployment and the hash, with the former cut so that both fit. A hash that
+/// leaves no room at all is not cut for, and the API server will refuse the name.
 fn name(deployment: &str, hash: &str) -> String {
     let room = NAME_LIMIT.saturating_sub(hash.len() + 1);
-    let kept = if room > 0 && deployment.len() > room { deployment.get(..room).unwrap_or(deployment) } else { deployment };
+    let kept = if room > 0 && deployment.len() > room {
+        deployment.get(..room).unwrap_or(deployment)
+    } else {
+        deployment
+    };
     format!("{kept}-{hash}")
 }
 
@@ -101,7 +113,9 @@ fn add_label(object: &mut Value, path: &[&str], hash: &str) -> Value {
     if !object.is_object() {
         *object = json!({});
     }
-    let mut labels = object.as_object_mut().expect("it was made an object just now");
+    let mut labels = object
+        .as_object_mut()
+        .expect("it was made an object just now");
     for field in path {
         labels = entry(labels, field);
     }
@@ -124,18 +138,45 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::deployment::annotations::{DESIRED_REPLICAS, MAX_REPLICAS, REVISION, REVISION_HISTORY};
+    use crate::deployment::annotations::{
+        DESIRED_REPLICAS, MAX_REPLICAS, REVISION, REVISION_HISTORY,
+    };
     use crate::testing::{deployment, replica_set};
 
     #[test]
     fn test_generate_replica_set_name() {
-        let (a, b, d, h) = ("a".repeat(242), "b".repeat(250), "d".repeat(252), "h".repeat(252));
+        let (a, b, d, h) = (
+            "a".repeat(242),
+            "b".repeat(250),
+            "d".repeat(252),
+            "h".repeat(252),
+        );
         // (name, deployment, hash, expected)
         let cases = [
-            ("short name", "my-deployment", "abcde12345", "my-deployment-abcde12345".to_owned()),
-            ("maximum length without truncating", &a, "abcde12345", format!("{a}-abcde12345")),
-            ("very long deployment name is truncated", &b, "abcde12345", format!("{}-abcde12345", &b[..242])),
-            ("very long hash is not truncated", &d, &h, format!("{d}-{h}")),
+            (
+                "short name",
+                "my-deployment",
+                "abcde12345",
+                "my-deployment-abcde12345".to_owned(),
+            ),
+            (
+                "maximum length without truncating",
+                &a,
+                "abcde12345",
+                format!("{a}-abcde12345"),
+            ),
+            (
+                "very long deployment name is truncated",
+                &b,
+                "abcde12345",
+                format!("{}-abcde12345", &b[..242]),
+            ),
+            (
+                "very long hash is not truncated",
+                &d,
+                &h,
+                format!("{d}-{h}"),
+            ),
         ];
         for (why, deployment, hash, expected) in cases {
             assert_eq!(name(deployment, hash), expected, "{why}");
@@ -153,10 +194,20 @@ mod tests {
             .annotation("team", "a")
             .annotation(REVISION, "2")
             .build();
-        let old = replica_set("web-old").image("old").replicas(11).annotation(REVISION, "2").build();
-        let sets = ReplicaSets { new: None, old: vec![Arc::new(old)] };
+        let old = replica_set("web-old")
+            .image("old")
+            .replicas(11)
+            .annotation(REVISION, "2")
+            .build();
+        let sets = ReplicaSets {
+            new: None,
+            old: vec![Arc::new(old)],
+        };
         let new = build(&d, &sets, |_| "7d9".to_owned()).unwrap();
-        assert_eq!((new.name.as_str(), new.size, new.revision), ("web-7d9", 2, 3));
+        assert_eq!(
+            (new.name.as_str(), new.size, new.revision),
+            ("web-7d9", 2, 3)
+        );
         let labels = json!({"app": "web", "pod-template-hash": "7d9"});
         let expected = json!({
             "apiVersion": "apps/v1", "kind": "ReplicaSet",
@@ -191,15 +242,42 @@ mod tests {
 
     #[test]
     fn an_existing_one_is_written_when_something_is_out_of_line() {
-        let set = || replica_set("web-1").replicas(1).annotation(REVISION, "2").annotation("team", "a");
-        let old = Arc::new(replica_set("web-0").image("old").annotation(REVISION, "1").build());
-        let newer = Arc::new(replica_set("web-0").image("old").annotation(REVISION, "5").build());
+        let set = || {
+            replica_set("web-1")
+                .replicas(1)
+                .annotation(REVISION, "2")
+                .annotation("team", "a")
+        };
+        let old = Arc::new(
+            replica_set("web-0")
+                .image("old")
+                .annotation(REVISION, "1")
+                .build(),
+        );
+        let newer = Arc::new(
+            replica_set("web-0")
+                .image("old")
+                .annotation(REVISION, "5")
+                .build(),
+        );
         // (why, deployment, new, old, changed annotations and minReadySeconds, or nothing)
         let web = || deployment("web").annotation("team", "a");
         let cases = [
             ("in line", web(), set(), &old, None),
-            ("an annotation of its own stays", web(), set().annotation("own", "x"), &old, None),
-            ("sizes are not looked at", web().replicas(9), set().annotation(DESIRED_REPLICAS, "1"), &old, None),
+            (
+                "an annotation of its own stays",
+                web(),
+                set().annotation("own", "x"),
+                &old,
+                None,
+            ),
+            (
+                "sizes are not looked at",
+                web().replicas(9),
+                set().annotation(DESIRED_REPLICAS, "1"),
+                &old,
+                None,
+            ),
             (
                 "annotation",
                 web().annotation("x", "y"),
@@ -226,14 +304,23 @@ mod tests {
                 web(),
                 set(),
                 &newer,
-                Some((json!({"team": "a", REVISION: "6", REVISION_HISTORY: "2"}), Value::Null)),
+                Some((
+                    json!({"team": "a", REVISION: "6", REVISION_HISTORY: "2"}),
+                    Value::Null,
+                )),
             ),
         ];
         for (why, d, new, old, expected) in cases {
-            let sets = ReplicaSets { new: Some(Arc::new(new.build())), old: vec![Arc::clone(old)] };
+            let sets = ReplicaSets {
+                new: Some(Arc::new(new.build())),
+                old: vec![Arc::clone(old)],
+            };
             let object = update(&d.build(), &sets);
             let found = object.map(|object| {
-                let seconds = object["spec"].get("minReadySeconds").cloned().unwrap_or_default();
+                let seconds = object["spec"]
+                    .get("minReadySeconds")
+                    .cloned()
+                    .unwrap_or_default();
                 (object["metadata"]["annotations"].clone(), seconds)
             });
             assert_eq!(found, expected, "{why}");

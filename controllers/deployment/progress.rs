@@ -11,11 +11,15 @@ use super::status;
 
 /// How long a rollout may go without progress; nothing when it may go on for ever.
 pub(super) fn deadline(d: &Deployment) -> Option<SignedDuration> {
-    let seconds = d.spec.progress_deadline_seconds.filter(|seconds| *seconds != i32::MAX)?;
+    let seconds = d
+        .spec
+        .progress_deadline_seconds
+        .filter(|seconds| *seconds != i32::MAX)?;
     Some(SignedDuration::from_secs(seconds.into()))
 }
 
-/// Whether `status` says that all pods are of the new template and available, and no others are left.
+/// Whether `status` says that all pods are of the new template and available, and no others are
+/// left.
 pub(super) fn is_complete(d: &Deployment, status: &DeploymentStatus) -> bool {
     let replicas = d.spec.replicas;
     status.updated_replicas == replicas
@@ -25,14 +29,23 @@ pub(super) fn is_complete(d: &Deployment, status: &DeploymentStatus) -> bool {
 }
 
 /// The status of `d` during and after a rollout: counters, availability, progress and failures.
-pub(super) fn rollout_status(d: &Deployment, sets: &ReplicaSets, now: Timestamp) -> DeploymentStatus {
+pub(super) fn rollout_status(
+    d: &Deployment,
+    sets: &ReplicaSets,
+    now: Timestamp,
+) -> DeploymentStatus {
     let mut status = status::compute(d, sets, now);
     let has_completed = status.replicas == status.updated_replicas
-        && conditions::has_reason(&d.status.conditions, PROGRESSING, reason::NEW_REPLICA_SET_AVAILABLE);
+        && conditions::has_reason(
+            &d.status.conditions,
+            PROGRESSING,
+            reason::NEW_REPLICA_SET_AVAILABLE,
+        );
     if deadline(d).is_none() {
         conditions::remove(&mut status.conditions, PROGRESSING);
     } else if !has_completed {
-        // A rollout that has completed is not estimated again: pods that crash or scale later are no lack of progress.
+        // A rollout that has completed is not estimated again: pods that crash or scale later are
+        // no lack of progress.
         estimate(d, sets, &mut status, now);
     }
     match replica_failure(sets) {
@@ -42,13 +55,22 @@ pub(super) fn rollout_status(d: &Deployment, sets: &ReplicaSets, now: Timestamp)
     status
 }
 
-/// The status that says that the ReplicaSet `name` was found, when nothing was said of progress before: someone set a deadline
-/// only after the rollout.
+/// The status that says that the ReplicaSet `name` was found, when nothing was said of progress
+/// before: someone set a deadline only after the rollout.
 pub(super) fn found_new(d: &Deployment, name: &str, now: Timestamp) -> DeploymentStatus {
     let mut status = d.status.clone();
     if deadline(d).is_some() && conditions::find(&status.conditions, PROGRESSING).is_none() {
         let message = format!("Found new replica set {name:?}");
-        conditions::set(&mut status.conditions, condition(PROGRESSING, TRUE, reason::FOUND_NEW_REPLICA_SET, message, now));
+        conditions::set(
+            &mut status.conditions,
+            condition(
+                PROGRESSING,
+                TRUE,
+                reason::FOUND_NEW_REPLICA_SET,
+                message,
+                now,
+            ),
+        );
     }
     status
 }
@@ -56,12 +78,30 @@ pub(super) fn found_new(d: &Deployment, name: &str, now: Timestamp) -> Deploymen
 /// The status that says that the ReplicaSet `name` was created.
 pub(super) fn created_new(d: &Deployment, name: &str, now: Timestamp) -> DeploymentStatus {
     let message = format!("Created new replica set {name:?}");
-    with_progressing(d, condition(PROGRESSING, TRUE, reason::NEW_REPLICA_SET_CREATED, message, now))
+    with_progressing(
+        d,
+        condition(
+            PROGRESSING,
+            TRUE,
+            reason::NEW_REPLICA_SET_CREATED,
+            message,
+            now,
+        ),
+    )
 }
 
 /// The status that says why no ReplicaSet could be created.
 pub(super) fn creation_failed(d: &Deployment, message: &str, now: Timestamp) -> DeploymentStatus {
-    with_progressing(d, condition(PROGRESSING, FALSE, reason::REPLICA_SET_CREATE_ERROR, message, now))
+    with_progressing(
+        d,
+        condition(
+            PROGRESSING,
+            FALSE,
+            reason::REPLICA_SET_CREATE_ERROR,
+            message,
+            now,
+        ),
+    )
 }
 
 fn with_progressing(d: &Deployment, progressing: Condition) -> DeploymentStatus {
@@ -79,12 +119,20 @@ fn estimate(d: &Deployment, sets: &ReplicaSets, status: &mut DeploymentStatus, n
     };
     if is_complete(d, status) {
         let message = format!("{what} has successfully progressed.");
-        let done = condition(PROGRESSING, TRUE, reason::NEW_REPLICA_SET_AVAILABLE, message, now);
+        let done = condition(
+            PROGRESSING,
+            TRUE,
+            reason::NEW_REPLICA_SET_AVAILABLE,
+            message,
+            now,
+        );
         conditions::set(&mut status.conditions, done);
     } else if has_progressed(&d.status, status) {
         let message = format!("{what} is progressing.");
-        let mut progressing = condition(PROGRESSING, TRUE, reason::REPLICA_SET_UPDATED, message, now);
-        // Unlike all others this condition is renewed with the same status and reason too: the deadline counts from its update.
+        let mut progressing =
+            condition(PROGRESSING, TRUE, reason::REPLICA_SET_UPDATED, message, now);
+        // Unlike all others this condition is renewed with the same status and reason too: the
+        // deadline counts from its update.
         if let Some(current) = conditions::find(&d.status.conditions, PROGRESSING)
             && current.status == TRUE
         {
@@ -94,7 +142,13 @@ fn estimate(d: &Deployment, sets: &ReplicaSets, status: &mut DeploymentStatus, n
         conditions::set(&mut status.conditions, progressing);
     } else if has_timed_out(d, status, now) {
         let message = format!("{what} has timed out progressing.");
-        let late = condition(PROGRESSING, FALSE, reason::PROGRESS_DEADLINE_EXCEEDED, message, now);
+        let late = condition(
+            PROGRESSING,
+            FALSE,
+            reason::PROGRESS_DEADLINE_EXCEEDED,
+            message,
+            now,
+        );
         conditions::set(&mut status.conditions, late);
     }
 }
@@ -109,37 +163,66 @@ fn has_progressed(before: &DeploymentStatus, after: &DeploymentStatus) -> bool {
 }
 
 fn has_timed_out(d: &Deployment, status: &DeploymentStatus, now: Timestamp) -> bool {
-    let (Some(deadline), Some(current)) = (deadline(d), conditions::find(&status.conditions, PROGRESSING)) else { return false };
+    let (Some(deadline), Some(current)) = (
+        deadline(d),
+        conditions::find(&status.conditions, PROGRESSING),
+    ) else {
+        return false;
+    };
     match current.reason.as_str() {
         // The last rollout; the condition of this one is not there yet.
         reason::NEW_REPLICA_SET_AVAILABLE => false,
         reason::PROGRESS_DEADLINE_EXCEEDED => true,
-        _ => current.last_update_time.is_none_or(|progress| now.duration_since(progress) > deadline),
+        _ => current
+            .last_update_time
+            .is_none_or(|progress| now.duration_since(progress) > deadline),
     }
 }
 
 /// When to look again for a missed deadline, given that `status` is what `d` reports already.
 ///
-/// A second is added to what remains, since the condition's time is short of its fraction. Two cases differ from upstream's
-/// `requeueStuckDeployment`, which syncs every few milliseconds in both: within the last second we come back once, when the
-/// deadline has passed; and a completed rollout that lost pods since is left alone, since no time can change its status.
-pub(super) fn next_check(d: &Deployment, status: &DeploymentStatus, now: Timestamp) -> Option<Duration> {
+/// A second is added to what remains, since the condition's time is short of its fraction. Two
+/// cases differ from upstream's `requeueStuckDeployment`, which syncs every few milliseconds in
+/// both: within the last second we come back once, when the deadline has passed; and a completed
+/// rollout that lost pods since is left alone, since no time can change its status.
+pub(super) fn next_check(
+    d: &Deployment,
+    status: &DeploymentStatus,
+    now: Timestamp,
+) -> Option<Duration> {
     let deadline = deadline(d)?;
     let current = conditions::find(&d.status.conditions, PROGRESSING)?;
-    let settled = [reason::PROGRESS_DEADLINE_EXCEEDED, reason::NEW_REPLICA_SET_AVAILABLE];
+    let settled = [
+        reason::PROGRESS_DEADLINE_EXCEEDED,
+        reason::NEW_REPLICA_SET_AVAILABLE,
+    ];
     if is_complete(d, status) || settled.contains(&current.reason.as_str()) {
         return None;
     }
-    let passed = current.last_update_time.map_or(deadline, |progress| now.duration_since(progress));
+    let passed = current
+        .last_update_time
+        .map_or(deadline, |progress| now.duration_since(progress));
     let left = Duration::try_from(deadline.saturating_sub(passed)).unwrap_or_default();
-    let margin = if left < Duration::from_secs(1) { Duration::from_millis(1) } else { Duration::from_secs(1) };
+    let margin = if left < Duration::from_secs(1) {
+        Duration::from_millis(1)
+    } else {
+        Duration::from_secs(1)
+    };
     Some(left + margin)
 }
 
 /// The failure of the new ReplicaSet, or else of the first one that has any.
 fn replica_failure(sets: &ReplicaSets) -> Option<Condition> {
-    let found = sets.new.iter().chain(sets.all()).find_map(|rs| conditions::find(&rs.status.conditions, REPLICA_FAILURE))?;
-    Some(Condition { last_update_time: found.last_transition_time, extra: serde_json::Map::new(), ..found.clone() })
+    let found = sets
+        .new
+        .iter()
+        .chain(sets.all())
+        .find_map(|rs| conditions::find(&rs.status.conditions, REPLICA_FAILURE))?;
+    Some(Condition {
+        last_update_time: found.last_transition_time,
+        extra: serde_json::Map::new(),
+        ..found.clone()
+    })
 }
 
 #[cfg(test)]
@@ -159,7 +242,12 @@ mod tests {
     }
 
     /// Upstream's `currentDeployment`.
-    fn current(deadline: Option<i32>, replicas: i32, counters: [i32; 3], conditions: &[Value]) -> Deployment {
+    fn current(
+        deadline: Option<i32>,
+        replicas: i32,
+        counters: [i32; 3],
+        conditions: &[Value],
+    ) -> Deployment {
         let [there, updated, available] = counters;
         deployment("progress-test")
             .recreate()
@@ -172,52 +260,137 @@ mod tests {
             .build()
     }
 
-    fn counters(replicas: i32, updated_replicas: i32, ready_replicas: i32, available_replicas: i32) -> DeploymentStatus {
-        DeploymentStatus { replicas, updated_replicas, ready_replicas, available_replicas, ..DeploymentStatus::default() }
+    fn counters(
+        replicas: i32,
+        updated_replicas: i32,
+        ready_replicas: i32,
+        available_replicas: i32,
+    ) -> DeploymentStatus {
+        DeploymentStatus {
+            replicas,
+            updated_replicas,
+            ready_replicas,
+            available_replicas,
+            ..DeploymentStatus::default()
+        }
     }
 
     fn sets(new: Option<ReplicaSetBuilder>, old: Vec<ReplicaSetBuilder>) -> ReplicaSets {
-        ReplicaSets { new: new.map(|rs| Arc::new(rs.build())), old: old.into_iter().map(|rs| Arc::new(rs.build())).collect() }
+        ReplicaSets {
+            new: new.map(|rs| Arc::new(rs.build())),
+            old: old.into_iter().map(|rs| Arc::new(rs.build())).collect(),
+        }
     }
 
     fn available_set(name: &str, size: i32, replicas: i32, available: i32) -> ReplicaSetBuilder {
-        replica_set(name).replicas(size).status("replicas", replicas).status("availableReplicas", available)
+        replica_set(name)
+            .replicas(size)
+            .status("replicas", replicas)
+            .status("availableReplicas", available)
     }
 
     #[test]
     fn test_deployment_complete() {
         // (name, desired, current, updated, available, expected)
         let cases = [
-            ("not complete: min but not all pods become available", 5, 5, 5, 4, false),
-            ("not complete: min availability is not honored", 5, 5, 5, 3, false),
+            (
+                "not complete: min but not all pods become available",
+                5,
+                5,
+                5,
+                4,
+                false,
+            ),
+            (
+                "not complete: min availability is not honored",
+                5,
+                5,
+                5,
+                3,
+                false,
+            ),
             ("complete", 5, 5, 5, 5, true),
-            ("not complete: all pods are available but not updated", 5, 5, 4, 5, false),
+            (
+                "not complete: all pods are available but not updated",
+                5,
+                5,
+                4,
+                5,
+                false,
+            ),
             ("not complete: still running old pods", 1, 2, 1, 1, false),
-            ("not complete: one replica deployment never comes up", 1, 1, 1, 0, false),
+            (
+                "not complete: one replica deployment never comes up",
+                1,
+                1,
+                1,
+                0,
+                false,
+            ),
         ];
         for (name, desired, there, updated, available, expected) in cases {
             let d = current(None, desired, [there, updated, available], &[]);
             assert_eq!(is_complete(&d, &d.status), expected, "{name}");
         }
         let unobserved = deployment("web").metadata("generation", 2).build();
-        let status = DeploymentStatus { observed_generation: 1, ..counters(1, 1, 1, 1) };
-        assert!(!is_complete(&unobserved, &status), "not complete: spec not observed");
+        let status = DeploymentStatus {
+            observed_generation: 1,
+            ..counters(1, 1, 1, 1)
+        };
+        assert!(
+            !is_complete(&unobserved, &status),
+            "not complete: spec not observed"
+        );
     }
 
     #[test]
     fn test_deployment_progressing() {
         // (name, before, after, expected), each as current, updated, ready, available
         let cases = [
-            ("progressing: updated pods", [10, 4, 4, 4], [10, 6, 4, 4], true),
+            (
+                "progressing: updated pods",
+                [10, 4, 4, 4],
+                [10, 6, 4, 4],
+                true,
+            ),
             ("not progressing", [10, 4, 4, 4], [10, 4, 4, 4], false),
-            ("progressing: old pods removed", [10, 4, 6, 6], [8, 4, 6, 6], true),
-            ("not progressing: less new pods", [10, 7, 3, 3], [10, 6, 3, 3], false),
-            ("progressing: less overall but more new pods", [10, 4, 7, 7], [8, 8, 5, 5], true),
-            ("progressing: more ready pods", [10, 10, 9, 8], [10, 10, 10, 8], true),
-            ("progressing: more available pods", [10, 10, 10, 9], [10, 10, 10, 10], true),
+            (
+                "progressing: old pods removed",
+                [10, 4, 6, 6],
+                [8, 4, 6, 6],
+                true,
+            ),
+            (
+                "not progressing: less new pods",
+                [10, 7, 3, 3],
+                [10, 6, 3, 3],
+                false,
+            ),
+            (
+                "progressing: less overall but more new pods",
+                [10, 4, 7, 7],
+                [8, 8, 5, 5],
+                true,
+            ),
+            (
+                "progressing: more ready pods",
+                [10, 10, 9, 8],
+                [10, 10, 10, 8],
+                true,
+            ),
+            (
+                "progressing: more available pods",
+                [10, 10, 10, 9],
+                [10, 10, 10, 10],
+                true,
+            ),
         ];
         for (name, [a, b, c, d], [e, f, g, h], expected) in cases {
-            assert_eq!(has_progressed(&counters(a, b, c, d), &counters(e, f, g, h)), expected, "{name}");
+            assert_eq!(
+                has_progressed(&counters(a, b, c, d), &counters(e, f, g, h)),
+                expected,
+                "{name}"
+            );
         }
     }
 
@@ -225,48 +398,165 @@ mod tests {
     fn test_deployment_timed_out() {
         // (name, deadline, reason, progress at, now, expected)
         let cases = [
-            ("nil progressDeadlineSeconds specified - no timeout", None, "", 69, 80, false),
-            ("infinite progressDeadlineSeconds specified - no timeout", Some(i32::MAX), "", 69, 80, false),
-            ("progressDeadlineSeconds: 10s, now - started => 00:01:20 - 00:01:09 => 11s", Some(10), "", 69, 80, true),
-            ("progressDeadlineSeconds: 10s, now - started => 00:01:20 - 00:01:10 => 10s", Some(10), "", 70, 80, false),
-            ("progressDeadlineSeconds: 10s, now - started => 00:01:20 - 00:01:11 => 9s", Some(10), "", 71, 80, false),
-            ("previous status was a complete deployment", Some(10), reason::NEW_REPLICA_SET_AVAILABLE, 0, 80, false),
-            ("already timed out", Some(10), reason::PROGRESS_DEADLINE_EXCEEDED, 80, 80, true),
+            (
+                "nil progressDeadlineSeconds specified - no timeout",
+                None,
+                "",
+                69,
+                80,
+                false,
+            ),
+            (
+                "infinite progressDeadlineSeconds specified - no timeout",
+                Some(i32::MAX),
+                "",
+                69,
+                80,
+                false,
+            ),
+            (
+                "progressDeadlineSeconds: 10s, now - started => 00:01:20 - 00:01:09 => 11s",
+                Some(10),
+                "",
+                69,
+                80,
+                true,
+            ),
+            (
+                "progressDeadlineSeconds: 10s, now - started => 00:01:20 - 00:01:10 => 10s",
+                Some(10),
+                "",
+                70,
+                80,
+                false,
+            ),
+            (
+                "progressDeadlineSeconds: 10s, now - started => 00:01:20 - 00:01:11 => 9s",
+                Some(10),
+                "",
+                71,
+                80,
+                false,
+            ),
+            (
+                "previous status was a complete deployment",
+                Some(10),
+                reason::NEW_REPLICA_SET_AVAILABLE,
+                0,
+                80,
+                false,
+            ),
+            (
+                "already timed out",
+                Some(10),
+                reason::PROGRESS_DEADLINE_EXCEEDED,
+                80,
+                80,
+                true,
+            ),
         ];
         for (name, deadline, reason, progress, now, expected) in cases {
-            let d = current(deadline, 1, [1, 1, 0], &[testing::condition(PROGRESSING, TRUE, reason, progress)]);
+            let d = current(
+                deadline,
+                1,
+                [1, 1, 0],
+                &[testing::condition(PROGRESSING, TRUE, reason, progress)],
+            );
             assert_eq!(has_timed_out(&d, &d.status, at(now)), expected, "{name}");
         }
         let d = current(Some(10), 1, [1, 1, 0], &[]);
-        assert!(!has_timed_out(&d, &d.status, at(80)), "no condition to count from");
+        assert!(
+            !has_timed_out(&d, &d.status, at(80)),
+            "no condition to count from"
+        );
     }
 
     #[test]
     fn test_requeue_stuck_deployment() {
         let failed = testing::condition(PROGRESSING, FALSE, reason::PROGRESS_DEADLINE_EXCEEDED, 0);
         let stuck = || testing::condition(PROGRESSING, TRUE, "", TEST_TIME);
-        let completed = testing::condition(PROGRESSING, TRUE, reason::NEW_REPLICA_SET_AVAILABLE, TEST_TIME);
+        let completed = testing::condition(
+            PROGRESSING,
+            TRUE,
+            reason::NEW_REPLICA_SET_AVAILABLE,
+            TEST_TIME,
+        );
         let (pds, infinite, second) = (Some(60), Some(i32::MAX), Duration::from_secs(1));
         let soon = Some(Duration::from_millis(1));
         // (name, deployment, seconds and nanoseconds after the condition, expected)
         let cases = [
-            ("nil progressDeadlineSeconds specified", current(None, 4, [3, 3, 2], &[]), (0, 0), None),
-            ("infinite progressDeadlineSeconds specified", current(infinite, 4, [3, 3, 2], &[]), (0, 0), None),
-            ("no progressing condition found", current(pds, 4, [3, 3, 2], &[]), (0, 0), None),
-            ("complete deployment does not need to be requeued", current(pds, 3, [3, 3, 3], &[stuck()]), (0, 0), None),
-            ("already failed deployment does not need to be requeued", current(pds, 3, [3, 3, 0], &[failed]), (0, 0), None),
-            ("stuck deployment - 30s", current(pds, 3, [3, 3, 1], &[stuck()]), (30, 0), Some(31 * second)),
-            ("stuck deployment - 1s", current(pds, 3, [3, 3, 1], &[stuck()]), (59, 0), Some(2 * second)),
+            (
+                "nil progressDeadlineSeconds specified",
+                current(None, 4, [3, 3, 2], &[]),
+                (0, 0),
+                None,
+            ),
+            (
+                "infinite progressDeadlineSeconds specified",
+                current(infinite, 4, [3, 3, 2], &[]),
+                (0, 0),
+                None,
+            ),
+            (
+                "no progressing condition found",
+                current(pds, 4, [3, 3, 2], &[]),
+                (0, 0),
+                None,
+            ),
+            (
+                "complete deployment does not need to be requeued",
+                current(pds, 3, [3, 3, 3], &[stuck()]),
+                (0, 0),
+                None,
+            ),
+            (
+                "already failed deployment does not need to be requeued",
+                current(pds, 3, [3, 3, 0], &[failed]),
+                (0, 0),
+                None,
+            ),
+            (
+                "stuck deployment - 30s",
+                current(pds, 3, [3, 3, 1], &[stuck()]),
+                (30, 0),
+                Some(31 * second),
+            ),
+            (
+                "stuck deployment - 1s",
+                current(pds, 3, [3, 3, 1], &[stuck()]),
+                (59, 0),
+                Some(2 * second),
+            ),
             (
                 "failed deployment - less than a second",
                 current(pds, 3, [3, 3, 1], &[stuck()]),
                 (59, 500_000_000),
                 Some(second / 2 + second / 1000),
             ),
-            ("failed deployment - now", current(pds, 3, [3, 3, 1], &[stuck()]), (60, 0), soon),
-            ("failed deployment - 1s after deadline", current(pds, 3, [3, 3, 1], &[stuck()]), (61, 0), soon),
-            ("failed deployment - 60s after deadline", current(pds, 3, [3, 3, 1], &[stuck()]), (120, 0), soon),
-            ("pods lost after completion", current(pds, 3, [3, 3, 1], &[completed]), (9999, 0), None),
+            (
+                "failed deployment - now",
+                current(pds, 3, [3, 3, 1], &[stuck()]),
+                (60, 0),
+                soon,
+            ),
+            (
+                "failed deployment - 1s after deadline",
+                current(pds, 3, [3, 3, 1], &[stuck()]),
+                (61, 0),
+                soon,
+            ),
+            (
+                "failed deployment - 60s after deadline",
+                current(pds, 3, [3, 3, 1], &[stuck()]),
+                (120, 0),
+                soon,
+            ),
+            (
+                "pods lost after completion",
+                current(pds, 3, [3, 3, 1], &[completed]),
+                (9999, 0),
+                None,
+            ),
         ];
         for (name, d, (seconds, nanoseconds), expected) in cases {
             let now = Timestamp::new(TEST_TIME + seconds, nanoseconds).unwrap();
@@ -280,9 +570,24 @@ mod tests {
         let pds = Some(60);
         let bar = || vec![available_set("bar", 0, 1, 1)];
         let foo = |replicas| Some(available_set("foo", 3, replicas, replicas));
-        let timed_out = || testing::condition(PROGRESSING, FALSE, reason::PROGRESS_DEADLINE_EXCEEDED, TEST_TIME);
-        let updated = || testing::condition(PROGRESSING, TRUE, reason::REPLICA_SET_UPDATED, TEST_TIME);
-        let completed = || testing::condition(PROGRESSING, TRUE, reason::NEW_REPLICA_SET_AVAILABLE, TEST_TIME);
+        let timed_out = || {
+            testing::condition(
+                PROGRESSING,
+                FALSE,
+                reason::PROGRESS_DEADLINE_EXCEEDED,
+                TEST_TIME,
+            )
+        };
+        let updated =
+            || testing::condition(PROGRESSING, TRUE, reason::REPLICA_SET_UPDATED, TEST_TIME);
+        let completed = || {
+            testing::condition(
+                PROGRESSING,
+                TRUE,
+                reason::NEW_REPLICA_SET_AVAILABLE,
+                TEST_TIME,
+            )
+        };
         let (done, on, late) = (
             (TRUE, reason::NEW_REPLICA_SET_AVAILABLE),
             (TRUE, reason::REPLICA_SET_UPDATED),
@@ -359,9 +664,15 @@ mod tests {
         ];
         for (name, d, sets, expected) in cases {
             let status = rollout_status(&d, &sets, at(NOW));
-            let found = conditions::find(&status.conditions, PROGRESSING)
-                .map(|c| ((c.status.as_str(), c.reason.as_str()), c.last_update_time.unwrap(), c.last_transition_time.unwrap()));
-            let expected = expected.map(|(state, updated, transitioned)| (state, at(updated), at(transitioned)));
+            let found = conditions::find(&status.conditions, PROGRESSING).map(|c| {
+                (
+                    (c.status.as_str(), c.reason.as_str()),
+                    c.last_update_time.unwrap(),
+                    c.last_transition_time.unwrap(),
+                )
+            });
+            let expected = expected
+                .map(|(state, updated, transitioned)| (state, at(updated), at(transitioned)));
             assert_eq!(found, expected, "{name}");
         }
     }
@@ -371,12 +682,23 @@ mod tests {
         let d = current(Some(60), 0, [0, 0, 0], &[]);
         // (new ReplicaSet, message)
         let cases = [
-            (Some(replica_set("foo")), "ReplicaSet \"foo\" has successfully progressed."),
-            (None, "Deployment \"progress-test\" has successfully progressed."),
+            (
+                Some(replica_set("foo")),
+                "ReplicaSet \"foo\" has successfully progressed.",
+            ),
+            (
+                None,
+                "Deployment \"progress-test\" has successfully progressed.",
+            ),
         ];
         for (new, message) in cases {
             let status = rollout_status(&d, &sets(new, vec![]), at(5));
-            assert_eq!(conditions::find(&status.conditions, PROGRESSING).unwrap().message, message);
+            assert_eq!(
+                conditions::find(&status.conditions, PROGRESSING)
+                    .unwrap()
+                    .message,
+                message
+            );
         }
     }
 
@@ -389,11 +711,24 @@ mod tests {
             });
             replica_set(name).status("conditions", json!([condition]))
         };
-        let d = deployment("web").status("conditions", json!([testing::condition(REPLICA_FAILURE, TRUE, "Gone", 1)])).build();
+        let d = deployment("web")
+            .status(
+                "conditions",
+                json!([testing::condition(REPLICA_FAILURE, TRUE, "Gone", 1)]),
+            )
+            .build();
         // (new, old, reason of the failure)
         let cases = [
-            (failing("new", "FailedCreate"), failing("old", "FailedDelete"), Some("FailedCreate")),
-            (replica_set("new"), failing("old", "FailedDelete"), Some("FailedDelete")),
+            (
+                failing("new", "FailedCreate"),
+                failing("old", "FailedDelete"),
+                Some("FailedCreate"),
+            ),
+            (
+                replica_set("new"),
+                failing("old", "FailedDelete"),
+                Some("FailedDelete"),
+            ),
             (replica_set("new"), replica_set("old"), None),
         ];
         for (new, old, expected) in cases {
@@ -401,7 +736,10 @@ mod tests {
             let failure = conditions::find(&status.conditions, REPLICA_FAILURE);
             assert_eq!(failure.map(|c| c.reason.as_str()), expected);
             if let Some(failure) = failure {
-                assert_eq!((failure.message.as_str(), failure.last_update_time), ("quota", Some(at(7))));
+                assert_eq!(
+                    (failure.message.as_str(), failure.last_update_time),
+                    ("quota", Some(at(7)))
+                );
             }
         }
     }
@@ -409,20 +747,40 @@ mod tests {
     #[test]
     fn what_became_of_the_new_replica_set_is_told_only_with_a_deadline() {
         // (deadline, reason there, reasons after found, created, failed)
-        let (found, created, failed) =
-            (reason::FOUND_NEW_REPLICA_SET, reason::NEW_REPLICA_SET_CREATED, reason::REPLICA_SET_CREATE_ERROR);
+        let (found, created, failed) = (
+            reason::FOUND_NEW_REPLICA_SET,
+            reason::NEW_REPLICA_SET_CREATED,
+            reason::REPLICA_SET_CREATE_ERROR,
+        );
         let cases = [
             (None, None, [None, None, None]),
             (Some(i32::MAX), None, [None, None, None]),
             (Some(60), None, [Some(found), Some(created), Some(failed)]),
-            (Some(60), Some("Other"), [Some("Other"), Some(created), Some(failed)]),
+            (
+                Some(60),
+                Some("Other"),
+                [Some("Other"), Some(created), Some(failed)],
+            ),
         ];
         for (deadline, there, expected) in cases {
-            let conditions: Vec<_> = there.iter().map(|r| testing::condition(PROGRESSING, TRUE, r, 1)).collect();
+            let conditions: Vec<_> = there
+                .iter()
+                .map(|r| testing::condition(PROGRESSING, TRUE, r, 1))
+                .collect();
             let d = current(deadline, 1, [0, 0, 0], &conditions);
-            let outcomes = [found_new(&d, "web-1", at(9)), created_new(&d, "web-1", at(9)), creation_failed(&d, "no", at(9))];
-            let reasons = outcomes.map(|status| conditions::find(&status.conditions, PROGRESSING).map(|c| c.reason.clone()));
-            assert_eq!(reasons.each_ref().map(Option::as_deref), expected, "{deadline:?} {there:?}");
+            let outcomes = [
+                found_new(&d, "web-1", at(9)),
+                created_new(&d, "web-1", at(9)),
+                creation_failed(&d, "no", at(9)),
+            ];
+            let reasons = outcomes.map(|status| {
+                conditions::find(&status.conditions, PROGRESSING).map(|c| c.reason.clone())
+            });
+            assert_eq!(
+                reasons.each_ref().map(Option::as_deref),
+                expected,
+                "{deadline:?} {there:?}"
+            );
         }
     }
 }

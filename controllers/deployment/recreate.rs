@@ -9,17 +9,25 @@ use super::resize::Resize;
 
 /// The old ReplicaSets that still want pods, to be emptied.
 pub(super) fn empty_old(sets: &ReplicaSets) -> Vec<Resize> {
-    sets.old.iter().filter(|rs| is_active(rs)).map(|rs| Resize::lazy(rs, 0)).collect()
+    sets.old
+        .iter()
+        .filter(|rs| is_active(rs))
+        .map(|rs| Resize::lazy(rs, 0))
+        .collect()
 }
 
-/// Whether old pods may still run, given all pods of the old ReplicaSets. Terminating ones do, and those nobody hears of might.
+/// Whether old pods may still run, given all pods of the old ReplicaSets. Terminating ones do, and
+/// those nobody hears of might.
 pub(super) fn old_pods_running(sets: &ReplicaSets, old_pods: &[Arc<Pod>]) -> bool {
     sum(&sets.old, |rs| rs.status.replicas) > 0 || old_pods.iter().any(|pod| !pod.is_finished())
 }
 
 /// The new ReplicaSet at full size, when it is not.
 pub(super) fn resize_new(d: &Deployment, sets: &ReplicaSets) -> Option<Resize> {
-    sets.new.as_ref().map(|rs| Resize::lazy(rs, d.spec.replicas)).filter(Resize::changes_size)
+    sets.new
+        .as_ref()
+        .map(|rs| Resize::lazy(rs, d.spec.replicas))
+        .filter(Resize::changes_size)
 }
 
 #[cfg(test)]
@@ -37,9 +45,16 @@ mod tests {
 
     #[test]
     fn test_scale_down_old_replica_sets() {
-        let old = [3, 0].map(|size| Arc::new(replica_set(&format!("foo-{size}")).replicas(size).build()));
-        let resizes = empty_old(&ReplicaSets { new: None, old: old.to_vec() });
-        let sizes: Vec<_> = resizes.iter().map(|resize| (&*resize.set.meta.name, resize.to)).collect();
+        let old =
+            [3, 0].map(|size| Arc::new(replica_set(&format!("foo-{size}")).replicas(size).build()));
+        let resizes = empty_old(&ReplicaSets {
+            new: None,
+            old: old.to_vec(),
+        });
+        let sizes: Vec<_> = resizes
+            .iter()
+            .map(|resize| (&*resize.set.meta.name, resize.to))
+            .collect();
         assert_eq!(sizes, [("foo-3", 0)]);
     }
 
@@ -50,12 +65,42 @@ mod tests {
         let cases: [(&str, Option<i32>, &[&str], bool); 9] = [
             ("no old RSs", None, &[], false),
             ("old RSs with running pods", Some(0), &["", ""], true),
-            ("old RSs without pods but with non-zero status replicas", Some(1), &[], true),
-            ("old RSs without pods or non-zero status replicas", Some(0), &[], false),
-            ("old RSs with zero status replicas but pods in terminal state are present", Some(0), &FINISHED, false),
-            ("old RSs with zero status replicas but pod in unknown phase present", Some(0), &["Unknown"], true),
-            ("old RSs with zero status replicas with pending pod present", Some(0), &["Pending"], true),
-            ("old RSs with zero status replicas with running pod present", Some(0), &["Running"], true),
+            (
+                "old RSs without pods but with non-zero status replicas",
+                Some(1),
+                &[],
+                true,
+            ),
+            (
+                "old RSs without pods or non-zero status replicas",
+                Some(0),
+                &[],
+                false,
+            ),
+            (
+                "old RSs with zero status replicas but pods in terminal state are present",
+                Some(0),
+                &FINISHED,
+                false,
+            ),
+            (
+                "old RSs with zero status replicas but pod in unknown phase present",
+                Some(0),
+                &["Unknown"],
+                true,
+            ),
+            (
+                "old RSs with zero status replicas with pending pod present",
+                Some(0),
+                &["Pending"],
+                true,
+            ),
+            (
+                "old RSs with zero status replicas with running pod present",
+                Some(0),
+                &["Running"],
+                true,
+            ),
             (
                 "old RSs with zero status replicas but pods in terminal state and pending are present",
                 Some(0),
@@ -64,9 +109,16 @@ mod tests {
             ),
         ];
         for (name, replicas, phases, running) in cases {
-            let old = replicas.into_iter().map(|n| Arc::new(replica_set("rs-1").pods(n, 0).build())).collect();
+            let old = replicas
+                .into_iter()
+                .map(|n| Arc::new(replica_set("rs-1").pods(n, 0).build()))
+                .collect();
             let pods: Vec<_> = phases.iter().map(|phase| pod(phase)).collect();
-            assert_eq!(old_pods_running(&ReplicaSets { new: None, old }, &pods), running, "{name}");
+            assert_eq!(
+                old_pods_running(&ReplicaSets { new: None, old }, &pods),
+                running,
+                "{name}"
+            );
         }
     }
 
@@ -75,7 +127,10 @@ mod tests {
         let d = deployment("web").replicas(5).recreate().build();
         // (size, resized to)
         for (size, to) in [(0, Some(5)), (9, Some(5)), (5, None)] {
-            let sets = ReplicaSets { new: Some(Arc::new(replica_set("web-1").replicas(size).build())), old: vec![] };
+            let sets = ReplicaSets {
+                new: Some(Arc::new(replica_set("web-1").replicas(size).build())),
+                old: vec![],
+            };
             assert_eq!(resize_new(&d, &sets).map(|resize| resize.to), to);
         }
     }

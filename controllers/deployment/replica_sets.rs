@@ -1,4 +1,5 @@
-//! The ReplicaSets of a Deployment, told apart: the new one has the Deployment's template, all others are old.
+//! The ReplicaSets of a Deployment, told apart: the new one has the Deployment's template, all
+//! others are old.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -8,7 +9,8 @@ use steersman_runtime::object::{Deployment, ReplicaSet};
 /// The ReplicaSets a Deployment owns.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ReplicaSets {
-    /// The oldest one whose template equals the Deployment's. After a cluster upgrade there may be several such.
+    /// The oldest one whose template equals the Deployment's. After a cluster upgrade there may be
+    /// several such.
     pub(super) new: Option<Arc<ReplicaSet>>,
     /// All others, oldest first: empty ones, terminating ones and further matching ones too.
     pub(super) old: Vec<Arc<ReplicaSet>>,
@@ -18,7 +20,9 @@ impl ReplicaSets {
     /// Tells `claimed` apart for `d`.
     pub(super) fn of(d: &Deployment, mut claimed: Vec<Arc<ReplicaSet>>) -> Self {
         claimed.sort_by(|a, b| by_age(a, b));
-        let new = claimed.iter().position(|rs| rs.spec.template.equal_ignoring_hash(&d.spec.template));
+        let new = claimed
+            .iter()
+            .position(|rs| rs.spec.template.equal_ignoring_hash(&d.spec.template));
         let new = new.map(|at| claimed.remove(at));
         Self { new, old: claimed }
     }
@@ -50,8 +54,13 @@ pub(super) fn by_age(a: &ReplicaSet, b: &ReplicaSet) -> Ordering {
 }
 
 /// Adds up a number of each.
-pub(super) fn sum<'a>(sets: impl IntoIterator<Item = &'a Arc<ReplicaSet>>, number: fn(&ReplicaSet) -> i32) -> i32 {
-    sets.into_iter().map(|rs| number(rs)).fold(0, i32::saturating_add)
+pub(super) fn sum<'a>(
+    sets: impl IntoIterator<Item = &'a Arc<ReplicaSet>>,
+    number: fn(&ReplicaSet) -> i32,
+) -> i32 {
+    sets.into_iter()
+        .map(|rs| number(rs))
+        .fold(0, i32::saturating_add)
 }
 
 #[cfg(test)]
@@ -62,14 +71,21 @@ mod tests {
     #[test]
     fn test_find_new_and_old_replica_sets() {
         let d = deployment("nginx").build();
-        let rs = |name: &str, image: &str, created: i64| Arc::new(replica_set(name).image(image).created(created).build());
+        let rs = |name: &str, image: &str, created: i64| {
+            Arc::new(replica_set(name).image(image).created(created).build())
+        };
         let (now, later, before) = (100, 160, 40);
         let new = || rs("new", "nginx", later);
         let duplicate = || rs("dup", "nginx", now);
         let old = || rs("old", "nginx-old-1", before);
         // (name, claimed, new, old)
         let cases = [
-            ("Get new ReplicaSet with the same template", vec![new(), old()], Some("new"), vec!["old"]),
+            (
+                "Get new ReplicaSet with the same template",
+                vec![new(), old()],
+                Some("new"),
+                vec!["old"],
+            ),
             (
                 "Get the oldest new ReplicaSet when there are more than one ReplicaSet with the same template",
                 vec![new(), old(), duplicate()],
@@ -77,13 +93,26 @@ mod tests {
                 vec!["old", "new"],
             ),
             ("Get nil new ReplicaSet", vec![old()], None, vec!["old"]),
-            ("Get empty old ReplicaSets", vec![new()], Some("new"), vec![]),
+            (
+                "Get empty old ReplicaSets",
+                vec![new()],
+                Some("new"),
+                vec![],
+            ),
             ("nothing", vec![], None, vec![]),
         ];
         for (name, claimed, expected_new, expected_old) in cases {
             let sets = ReplicaSets::of(&d, claimed);
-            assert_eq!(sets.new.as_ref().map(|rs| &*rs.meta.name), expected_new, "{name}");
-            assert_eq!(sets.old.iter().map(|rs| &*rs.meta.name).collect::<Vec<_>>(), expected_old, "{name}");
+            assert_eq!(
+                sets.new.as_ref().map(|rs| &*rs.meta.name),
+                expected_new,
+                "{name}"
+            );
+            assert_eq!(
+                sets.old.iter().map(|rs| &*rs.meta.name).collect::<Vec<_>>(),
+                expected_old,
+                "{name}"
+            );
         }
     }
 
@@ -96,7 +125,10 @@ mod tests {
 
     #[test]
     fn sums_do_not_wrap() {
-        let sets = [Arc::new(replica_set("a").replicas(i32::MAX).build()), Arc::new(replica_set("b").replicas(1).build())];
+        let sets = [
+            Arc::new(replica_set("a").replicas(i32::MAX).build()),
+            Arc::new(replica_set("b").replicas(1).build()),
+        ];
         assert_eq!(sum(&sets, |rs| rs.spec.replicas), i32::MAX);
     }
 }

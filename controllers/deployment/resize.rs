@@ -1,4 +1,5 @@
-//! Setting the size of one ReplicaSet, together with the annotations that remember for which size of the Deployment it was.
+//! Setting the size of one ReplicaSet, together with the annotations that remember for which size
+//! of the Deployment it was.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -16,19 +17,28 @@ pub(super) struct Resize {
     pub(super) set: Arc<ReplicaSet>,
     /// The size it should have.
     pub(super) to: i32,
-    /// Stale annotations are reason enough for a write. Otherwise they are only brought up to date with a change of size.
+    /// Stale annotations are reason enough for a write. Otherwise they are only brought up to date
+    /// with a change of size.
     pub(super) forced: bool,
 }
 
 impl Resize {
     /// Writes only when the size differs.
     pub(super) fn lazy(set: &Arc<ReplicaSet>, to: i32) -> Self {
-        Self { set: Arc::clone(set), to, forced: false }
+        Self {
+            set: Arc::clone(set),
+            to,
+            forced: false,
+        }
     }
 
     /// Writes when the size or the annotations differ.
     pub(super) fn forced(set: &Arc<ReplicaSet>, to: i32) -> Self {
-        Self { set: Arc::clone(set), to, forced: true }
+        Self {
+            set: Arc::clone(set),
+            to,
+            forced: true,
+        }
     }
 
     /// Whether the size changes.
@@ -57,7 +67,10 @@ impl Resize {
             Ordering::Less => "up",
             Ordering::Greater => "down",
         };
-        Some(format!("Scaled {direction} replica set {} from {from} to {}", self.set.meta.name, self.to))
+        Some(format!(
+            "Scaled {direction} replica set {} from {from} to {}",
+            self.set.meta.name, self.to
+        ))
     }
 }
 
@@ -71,15 +84,33 @@ mod tests {
     fn stale_annotations_are_written_with_a_new_size_or_when_forced() {
         let d = deployment("web").replicas(4).rolling(1, 0).build();
         let set = |size: i32, max: &str| {
-            Arc::new(replica_set("web-1").replicas(size).annotation(DESIRED_REPLICAS, "4").annotation(MAX_REPLICAS, max).build())
+            Arc::new(
+                replica_set("web-1")
+                    .replicas(size)
+                    .annotation(DESIRED_REPLICAS, "4")
+                    .annotation(MAX_REPLICAS, max)
+                    .build(),
+            )
         };
         // (why, resize, due)
         let cases = [
             ("size differs", Resize::lazy(&set(3, "5"), 4), true),
             ("nothing differs", Resize::lazy(&set(4, "5"), 4), false),
-            ("only annotations differ", Resize::lazy(&set(4, "9"), 4), false),
-            ("only annotations differ, forced", Resize::forced(&set(4, "9"), 4), true),
-            ("nothing differs, forced", Resize::forced(&set(4, "5"), 4), false),
+            (
+                "only annotations differ",
+                Resize::lazy(&set(4, "9"), 4),
+                false,
+            ),
+            (
+                "only annotations differ, forced",
+                Resize::forced(&set(4, "9"), 4),
+                true,
+            ),
+            (
+                "nothing differs, forced",
+                Resize::forced(&set(4, "5"), 4),
+                false,
+            ),
         ];
         for (why, resize, due) in cases {
             assert_eq!(resize.is_due(&d), due, "{why}");
@@ -89,7 +120,11 @@ mod tests {
     #[test]
     fn a_resize_changes_the_size_and_its_annotations_and_keeps_the_rest() {
         let d = deployment("web").replicas(4).rolling(1, 0).build();
-        let rs = replica_set("web-1").replicas(3).annotation("team", "a").spec("unknownField", "kept").build();
+        let rs = replica_set("web-1")
+            .replicas(3)
+            .annotation("team", "a")
+            .spec("unknownField", "kept")
+            .build();
         let object = Resize::lazy(&Arc::new(rs), 2).object(&d);
         assert_eq!(object["spec"]["replicas"], 2);
         assert_eq!(object["spec"]["unknownField"], "kept");

@@ -11,15 +11,21 @@ const HISTORY_LIMIT: usize = 2000;
 
 /// The revision of `rs`: 0 when it has none, nothing when it cannot be read.
 pub(super) fn revision(rs: &ReplicaSet) -> Option<i64> {
-    rs.annotations.get(REVISION).map_or(Some(0), |text| text.parse().ok())
+    rs.annotations
+        .get(REVISION)
+        .map_or(Some(0), |text| text.parse().ok())
 }
 
 /// The revision of the new ReplicaSet, given the old ones.
 pub(super) fn next<'a>(old: impl IntoIterator<Item = &'a Arc<ReplicaSet>>) -> i64 {
-    old.into_iter().filter_map(|rs| revision(rs)).fold(0, i64::max).saturating_add(1)
+    old.into_iter()
+        .filter_map(|rs| revision(rs))
+        .fold(0, i64::max)
+        .saturating_add(1)
 }
 
-/// The second highest revision, 0 when there is none. Two ReplicaSets may share the highest number, which is then this one too.
+/// The second highest revision, 0 when there is none. Two ReplicaSets may share the highest number,
+/// which is then this one too.
 pub(super) fn last<'a>(sets: impl IntoIterator<Item = &'a Arc<ReplicaSet>>) -> i64 {
     let (mut highest, mut second) = (0, 0);
     for revision in sets.into_iter().filter_map(|rs| revision(rs)) {
@@ -39,18 +45,25 @@ pub(super) struct Wanted {
     pub(super) changed: bool,
 }
 
-/// What the annotations of the new ReplicaSet, now `current`, should be: with those of `d`, and with a revision of `next` or more.
-/// A revision that is raised goes to the history.
+/// What the annotations of the new ReplicaSet, now `current`, should be: with those of `d`, and
+/// with a revision of `next` or more. A revision that is raised goes to the history.
 pub(super) fn annotations(d: &Deployment, current: &Annotations, next: i64) -> Wanted {
     let mut wanted = current.clone();
-    wanted.extend(annotations::missing(d, current).map(|(key, value)| (key.clone(), value.clone())));
+    wanted
+        .extend(annotations::missing(d, current).map(|(key, value)| (key.clone(), value.clone())));
     let old = current.get(REVISION).map(String::as_str);
     let number = match old {
         None | Some("") => 0,
         Some(text) => match text.parse::<i64>() {
             Ok(number) => number,
-            // Kept from upstream's SetNewReplicaSetAnnotations: an unreadable revision stops the copying too.
-            Err(_) => return Wanted { annotations: wanted, changed: false },
+            // Kept from upstream's SetNewReplicaSetAnnotations: an unreadable revision stops the
+            // copying too.
+            Err(_) => {
+                return Wanted {
+                    annotations: wanted,
+                    changed: false,
+                };
+            }
         },
     };
     if number < next {
@@ -61,10 +74,14 @@ pub(super) fn annotations(d: &Deployment, current: &Annotations, next: i64) -> W
         wanted.insert(REVISION.to_owned(), next.to_string());
     }
     let changed = wanted != *current;
-    Wanted { annotations: wanted, changed }
+    Wanted {
+        annotations: wanted,
+        changed,
+    }
 }
 
-/// `history` with `revision` at the end, and as much gone from its front as the limit asks for; nothing when it cannot fit.
+/// `history` with `revision` at the end, and as much gone from its front as the limit asks for;
+/// nothing when it cannot fit.
 fn longer_history(history: &str, revision: &str, limit: usize) -> Option<String> {
     if history.is_empty() || history.starts_with(',') {
         return Some(revision.to_owned());
@@ -89,7 +106,12 @@ mod tests {
     fn sets(revisions: &[Option<&str>]) -> Vec<Arc<ReplicaSet>> {
         let build = |(i, revision): (usize, &Option<&str>)| {
             let rs = replica_set(&format!("rs-{i}"));
-            Arc::new(revision.iter().fold(rs, |rs, text| rs.annotation(REVISION, text)).build())
+            Arc::new(
+                revision
+                    .iter()
+                    .fold(rs, |rs, text| rs.annotation(REVISION, text))
+                    .build(),
+            )
         };
         revisions.iter().enumerate().map(build).collect()
     }
@@ -108,7 +130,11 @@ mod tests {
         ];
         for (revisions, expected_next, expected_last) in cases {
             let sets = sets(revisions);
-            assert_eq!((next(&sets), last(&sets)), (expected_next, expected_last), "{revisions:?}");
+            assert_eq!(
+                (next(&sets), last(&sets)),
+                (expected_next, expected_last),
+                "{revisions:?}"
+            );
         }
     }
 
@@ -130,22 +156,41 @@ mod tests {
     fn a_revision_is_never_lowered() {
         let current = Annotations::from([(REVISION.to_owned(), "7".to_owned())]);
         let wanted = annotations(&deployment("web").build(), &current, 3);
-        assert_eq!(wanted, Wanted { annotations: current, changed: false });
+        assert_eq!(
+            wanted,
+            Wanted {
+                annotations: current,
+                changed: false
+            }
+        );
     }
 
     #[test]
     fn an_empty_revision_counts_as_zero_and_enters_the_history_as_it_is() {
         let current = Annotations::from([(REVISION.to_owned(), String::new())]);
         let wanted = annotations(&deployment("web").build(), &current, 3);
-        assert_eq!((&*wanted.annotations[REVISION], &*wanted.annotations[REVISION_HISTORY]), ("3", ""));
+        assert_eq!(
+            (
+                &*wanted.annotations[REVISION],
+                &*wanted.annotations[REVISION_HISTORY]
+            ),
+            ("3", "")
+        );
     }
 
     #[test]
     fn an_unreadable_revision_stops_the_copying() {
         let current = Annotations::from([(REVISION.to_owned(), "x".to_owned())]);
-        let wanted = annotations(&deployment("web").annotation("team", "a").build(), &current, 3);
+        let wanted = annotations(
+            &deployment("web").annotation("team", "a").build(),
+            &current,
+            3,
+        );
         assert!(!wanted.changed);
-        assert_eq!(wanted.annotations["team"], "a", "it goes out with a write for another reason");
+        assert_eq!(
+            wanted.annotations["team"], "a",
+            "it goes out with a write for another reason"
+        );
         assert_eq!(wanted.annotations[REVISION], "x");
     }
 
@@ -156,12 +201,26 @@ mod tests {
         let cases = [
             ("first", "", "1", Some("1".to_owned())),
             ("second", "1", "3", Some("1,3".to_owned())),
-            ("at the limit one goes", &long, "5678", Some(format!("{},5678", vec!["1234"; 399].join(",")))),
-            ("twice as long, two go", &long, "56789012", Some(format!("{},56789012", vec!["1234"; 398].join(",")))),
+            (
+                "at the limit one goes",
+                &long,
+                "5678",
+                Some(format!("{},5678", vec!["1234"; 399].join(","))),
+            ),
+            (
+                "twice as long, two go",
+                &long,
+                "56789012",
+                Some(format!("{},56789012", vec!["1234"; 398].join(","))),
+            ),
             ("never fits", "1", &huge, None),
         ];
         for (why, history, revision, expected) in cases {
-            assert_eq!(longer_history(history, revision, HISTORY_LIMIT), expected, "{why}");
+            assert_eq!(
+                longer_history(history, revision, HISTORY_LIMIT),
+                expected,
+                "{why}"
+            );
         }
         // Upstream's own case: five characters hold two revisions.
         assert_eq!(longer_history("17,18", "19", 5), Some("18,19".to_owned()));

@@ -1,4 +1,5 @@
-//! Rollback on request of the deprecated annotation. `kubectl rollout undo` does without it: it changes the template itself.
+//! Rollback on request of the deprecated annotation. `kubectl rollout undo` does without it: it
+//! changes the template itself.
 
 use std::sync::Arc;
 
@@ -34,32 +35,51 @@ pub(super) fn requested(d: &Deployment) -> Option<i64> {
 
 /// Finds what a rollback to `revision` needs.
 pub(super) fn decide(d: &Deployment, sets: &ReplicaSets, revision: i64) -> Rollback {
-    let revision = if revision == 0 { revision::last(sets.all()) } else { revision };
+    let revision = if revision == 0 {
+        revision::last(sets.all())
+    } else {
+        revision
+    };
     if revision == 0 {
         return Rollback::NotFound("Unable to find last revision.");
     }
-    match sets.all().find(|rs| revision::revision(rs) == Some(revision)) {
+    match sets
+        .all()
+        .find(|rs| revision::revision(rs) == Some(revision))
+    {
         None => Rollback::NotFound("Unable to find the revision to rollback to."),
         Some(set) if set.spec.template.equal_ignoring_hash(&d.spec.template) => Rollback::Unchanged,
-        Some(set) => Rollback::To { set: Arc::clone(set), revision },
+        Some(set) => Rollback::To {
+            set: Arc::clone(set),
+            revision,
+        },
     }
 }
 
-/// `d` without the request, and with the template of `to` where there is one. Its annotations come along, so that a change cause
-/// belongs to the template it was written for; others that users gave `d` are lost.
+/// `d` without the request, and with the template of `to` where there is one. Its annotations come
+/// along, so that a change cause belongs to the template it was written for; others that users gave
+/// `d` are lost.
 pub(super) fn object(d: &Deployment, to: Option<&ReplicaSet>) -> Map<String, Value> {
     let mut object = d.document.to_object();
     let mut wanted = d.annotations.clone();
     if let Some(rs) = to {
         wanted.retain(|key, _| !annotations::is_copied(key));
-        wanted.extend(rs.annotations.iter().filter(|(key, _)| annotations::is_copied(key)).map(|(k, v)| (k.clone(), v.clone())));
+        wanted.extend(
+            rs.annotations
+                .iter()
+                .filter(|(key, _)| annotations::is_copied(key))
+                .map(|(k, v)| (k.clone(), v.clone())),
+        );
         let mut source = rs.document.to_object();
         let template = entry(entry(&mut source, "spec"), "template");
         entry(entry(template, "metadata"), "labels").remove(POD_TEMPLATE_HASH);
         object["spec"]["template"] = Value::Object(std::mem::take(template));
     }
     wanted.remove(ROLLBACK_TO);
-    let wanted = wanted.into_iter().map(|(key, value)| (key, Value::String(value))).collect();
+    let wanted = wanted
+        .into_iter()
+        .map(|(key, value)| (key, Value::String(value)))
+        .collect();
     object["metadata"]["annotations"] = Value::Object(wanted);
     object
 }
@@ -74,15 +94,32 @@ mod tests {
 
     fn sets(new: i64, old: &[i64]) -> ReplicaSets {
         let set = |image: &str, revision: &i64| {
-            Arc::new(replica_set(&format!("rs-{revision}")).image(image).annotation(REVISION, &revision.to_string()).build())
+            Arc::new(
+                replica_set(&format!("rs-{revision}"))
+                    .image(image)
+                    .annotation(REVISION, &revision.to_string())
+                    .build(),
+            )
         };
-        ReplicaSets { new: Some(set("nginx", &new)), old: old.iter().map(|revision| set("old", revision)).collect() }
+        ReplicaSets {
+            new: Some(set("nginx", &new)),
+            old: old.iter().map(|revision| set("old", revision)).collect(),
+        }
     }
 
     #[test]
     fn a_request_is_a_whole_number() {
-        for (text, expected) in [(None, None), (Some(""), None), (Some("x"), None), (Some("0"), Some(0)), (Some("7"), Some(7))] {
-            let d = text.into_iter().fold(deployment("web"), |d, text| d.annotation(ROLLBACK_TO, text)).build();
+        for (text, expected) in [
+            (None, None),
+            (Some(""), None),
+            (Some("x"), None),
+            (Some("0"), Some(0)),
+            (Some("7"), Some(7)),
+        ] {
+            let d = text
+                .into_iter()
+                .fold(deployment("web"), |d, text| d.annotation(ROLLBACK_TO, text))
+                .build();
             assert_eq!(requested(&d), expected, "{text:?}");
         }
     }
@@ -90,7 +127,10 @@ mod tests {
     #[test]
     fn the_revision_decides_where_the_template_comes_from() {
         let d = deployment("web").build();
-        let (last, any) = ("Unable to find last revision.", "Unable to find the revision to rollback to.");
+        let (last, any) = (
+            "Unable to find last revision.",
+            "Unable to find the revision to rollback to.",
+        );
         // (why, new, old, requested, outcome)
         let cases: [(&str, i64, &[i64], i64, Result<&str, &str>); 7] = [
             ("last of one", 1, &[], 0, Err(last)),
@@ -107,7 +147,11 @@ mod tests {
                 Rollback::Unchanged => Err("unchanged".to_owned()),
                 Rollback::To { set, .. } => Ok(set.meta.name.to_string()),
             };
-            assert_eq!(outcome.as_deref().map_err(String::as_str), expected, "{why}");
+            assert_eq!(
+                outcome.as_deref().map_err(String::as_str),
+                expected,
+                "{why}"
+            );
         }
     }
 
@@ -120,20 +164,35 @@ mod tests {
             .annotation("lost", "x")
             .metadata("unknownField", "kept")
             .build();
-        let rs = replica_set("web-1").image("old").annotation(REVISION, "1").annotation("change-cause", "create");
+        let rs = replica_set("web-1")
+            .image("old")
+            .annotation(REVISION, "1")
+            .annotation("change-cause", "create");
         let mut rs = rs;
         rs.0["spec"]["template"]["metadata"] =
             json!({"labels": {"app": "web", "pod-template-hash": "x"}, "annotations": {"a": "b"}});
         let object = object(&d, Some(&rs.build()));
-        assert_eq!(object["metadata"]["annotations"], json!({REVISION: "2", "change-cause": "create"}));
+        assert_eq!(
+            object["metadata"]["annotations"],
+            json!({REVISION: "2", "change-cause": "create"})
+        );
         assert_eq!(object["metadata"]["unknownField"], "kept");
-        assert_eq!(object["spec"]["template"]["metadata"], json!({"labels": {"app": "web"}, "annotations": {"a": "b"}}));
-        assert_eq!(object["spec"]["template"]["spec"]["containers"][0]["image"], "old");
+        assert_eq!(
+            object["spec"]["template"]["metadata"],
+            json!({"labels": {"app": "web"}, "annotations": {"a": "b"}})
+        );
+        assert_eq!(
+            object["spec"]["template"]["spec"]["containers"][0]["image"],
+            "old"
+        );
     }
 
     #[test]
     fn a_request_that_leads_nowhere_only_loses_its_annotation() {
-        let d = deployment("web").annotation(ROLLBACK_TO, "9").annotation("team", "a").build();
+        let d = deployment("web")
+            .annotation(ROLLBACK_TO, "9")
+            .annotation("team", "a")
+            .build();
         let mut expected = d.document.to_object();
         expected["metadata"]["annotations"] = json!({"team": "a"});
         assert_eq!(object(&d, None), expected);

@@ -1,10 +1,14 @@
 //! Rolling updates: how far the new ReplicaSet may grow, and which pods of the old ones may go.
 //!
-//! Upstream: `rolling.go`. An example, 10 replicas with a surge of 3 and 2 unavailable, so 8 to 13 pods:
+//! Upstream: `rolling.go`. An example, 10 replicas with a surge of 3 and 2 unavailable, so 8 to 13
+//! pods:
 //!
-//! * The new one starts with 3 (13 in all). Of those none is available, so 13 - 8 - 3 = 2 old ones may go: 8 are left.
-//! * The new one grows by 13 - 11 = 2 to 5; 13 - 8 - 5 = 0 old ones may go until some of the 5 are available.
-//! * All 5 are: 13 - 8 - 0 = 5 may go, 3 are left. The new one grows to 10, and when those are available the last 3 go.
+//! * The new one starts with 3 (13 in all). Of those none is available, so 13 - 8 - 3 = 2 old ones
+//!   may go: 8 are left.
+//! * The new one grows by 13 - 11 = 2 to 5; 13 - 8 - 5 = 0 old ones may go until some of the 5 are
+//!   available.
+//! * All 5 are: 13 - 8 - 0 = 5 may go, 3 are left. The new one grows to 10, and when those are
+//!   available the last 3 go.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -15,17 +19,28 @@ use super::limits::{self, LimitError};
 use super::replica_sets::{ReplicaSets, is_active, sum};
 use super::resize::Resize;
 
-/// The size the new ReplicaSet, now `size`, should get when all together have `total`: all at once for Recreate, as much as the
-/// surge leaves room for in a rolling update.
+/// The size the new ReplicaSet, now `size`, should get when all together have `total`: all at once
+/// for Recreate, as much as the surge leaves room for in a rolling update.
 pub(super) fn new_size(d: &Deployment, size: i32, total: i32) -> Result<i32, LimitError> {
-    let Strategy::RollingUpdate { max_surge, .. } = &d.spec.strategy else { return Ok(d.spec.replicas) };
-    let cap = d.spec.replicas.saturating_add(limits::surge(max_surge.as_ref(), d.spec.replicas)?);
-    Ok(if total >= cap { size } else { size + (cap - total).min(d.spec.replicas - size) })
+    let Strategy::RollingUpdate { max_surge, .. } = &d.spec.strategy else {
+        return Ok(d.spec.replicas);
+    };
+    let cap = d
+        .spec
+        .replicas
+        .saturating_add(limits::surge(max_surge.as_ref(), d.spec.replicas)?);
+    Ok(if total >= cap {
+        size
+    } else {
+        size + (cap - total).min(d.spec.replicas - size)
+    })
 }
 
 /// The resize of the new ReplicaSet that is due.
 pub(super) fn resize_new(d: &Deployment, sets: &ReplicaSets) -> Result<Option<Resize>, LimitError> {
-    let Some(new) = &sets.new else { return Ok(None) };
+    let Some(new) = &sets.new else {
+        return Ok(None);
+    };
     let to = match new.spec.replicas.cmp(&d.spec.replicas) {
         Ordering::Equal => return Ok(None),
         Ordering::Greater => d.spec.replicas,
@@ -39,19 +54,29 @@ pub(super) fn resize_new(d: &Deployment, sets: &ReplicaSets) -> Result<Option<Re
 pub(super) struct ScaleDown {
     /// In this order; a ReplicaSet may occur twice, first for its unhealthy pods.
     pub(super) resizes: Vec<Resize>,
-    /// A ReplicaSet reports more available pods than it wants: its status is from before its last resize. The resizes in front of
-    /// it are good, but nothing further is decided on such numbers, and the step counts as one that did nothing.
+    /// A ReplicaSet reports more available pods than it wants: its status is from before its last
+    /// resize. The resizes in front of it are good, but nothing further is decided on such numbers,
+    /// and the step counts as one that did nothing.
     pub(super) stale: bool,
 }
 
-/// Which old pods may go now: first those that are not available, since they help nobody, then available ones as far as enough
-/// others are. Pods of the new ReplicaSet that are not available yet keep as many old ones alive.
+/// Which old pods may go now: first those that are not available, since they help nobody, then
+/// available ones as far as enough others are. Pods of the new ReplicaSet that are not available
+/// yet keep as many old ones alive.
 pub(super) fn scale_down_old(d: &Deployment, sets: &ReplicaSets) -> ScaleDown {
-    let mut down = ScaleDown { resizes: Vec::new(), stale: false };
+    let mut down = ScaleDown {
+        resizes: Vec::new(),
+        stale: false,
+    };
     let old: Vec<&Arc<ReplicaSet>> = sets.old.iter().filter(|rs| is_active(rs)).collect();
-    let (new_size, new_available) = sets.new.as_ref().map_or((0, 0), |rs| (rs.spec.replicas, rs.status.available_replicas));
+    let (new_size, new_available) = sets.new.as_ref().map_or((0, 0), |rs| {
+        (rs.spec.replicas, rs.status.available_replicas)
+    });
     let least = limits::min_available(d);
-    let room = sets.size().saturating_sub(least).saturating_sub(new_size.saturating_sub(new_available));
+    let room = sets
+        .size()
+        .saturating_sub(least)
+        .saturating_sub(new_size.saturating_sub(new_available));
     if old.is_empty() || room <= 0 {
         return down;
     }
@@ -59,7 +84,8 @@ pub(super) fn scale_down_old(d: &Deployment, sets: &ReplicaSets) -> ScaleDown {
         down.stale = true;
         return down;
     };
-    let available = sum(old.iter().copied(), |rs| rs.status.available_replicas).saturating_add(new_available);
+    let available =
+        sum(old.iter().copied(), |rs| rs.status.available_replicas).saturating_add(new_available);
     let mut surplus = available.saturating_sub(least);
     for (rs, size) in old.iter().zip(sizes) {
         if surplus <= 0 {
@@ -74,8 +100,8 @@ pub(super) fn scale_down_old(d: &Deployment, sets: &ReplicaSets) -> ScaleDown {
     down
 }
 
-/// Takes up to `room` pods that are not available from `old`, oldest ReplicaSet first. Gives the sizes then, or nothing when a
-/// status is stale.
+/// Takes up to `room` pods that are not available from `old`, oldest ReplicaSet first. Gives the
+/// sizes then, or nothing when a status is stale.
 fn drop_unhealthy(old: &[&Arc<ReplicaSet>], room: i32, down: &mut ScaleDown) -> Option<Vec<i32>> {
     let mut sizes: Vec<i32> = old.iter().map(|rs| rs.spec.replicas).collect();
     let mut left = room;
@@ -83,7 +109,10 @@ fn drop_unhealthy(old: &[&Arc<ReplicaSet>], room: i32, down: &mut ScaleDown) -> 
         if left <= 0 {
             break;
         }
-        let unhealthy = rs.spec.replicas.saturating_sub(rs.status.available_replicas);
+        let unhealthy = rs
+            .spec
+            .replicas
+            .saturating_sub(rs.status.available_replicas);
         if unhealthy < 0 {
             return None;
         }
@@ -105,20 +134,33 @@ mod tests {
     use crate::testing::{ReplicaSetBuilder, deployment, replica_set};
 
     fn sets(new: ReplicaSetBuilder, old: Vec<ReplicaSetBuilder>) -> ReplicaSets {
-        ReplicaSets { new: Some(Arc::new(new.build())), old: old.into_iter().map(|rs| Arc::new(rs.build())).collect() }
+        ReplicaSets {
+            new: Some(Arc::new(new.build())),
+            old: old.into_iter().map(|rs| Arc::new(rs.build())).collect(),
+        }
     }
 
     fn rs(name: &str, size: i32, available: i32) -> ReplicaSetBuilder {
         replica_set(name).replicas(size).pods(available, available)
     }
 
-    fn rolling(replicas: i32, surge: impl Into<Value>, unavailable: impl Into<Value>) -> Deployment {
-        deployment("foo").replicas(replicas).rolling(surge, unavailable).build()
+    fn rolling(
+        replicas: i32,
+        surge: impl Into<Value>,
+        unavailable: impl Into<Value>,
+    ) -> Deployment {
+        deployment("foo")
+            .replicas(replicas)
+            .rolling(surge, unavailable)
+            .build()
     }
 
     /// Names and sizes of the resizes.
     fn sizes(down: &ScaleDown) -> Vec<(&str, i32)> {
-        down.resizes.iter().map(|resize| (&*resize.set.meta.name, resize.to)).collect()
+        down.resizes
+            .iter()
+            .map(|resize| (&*resize.set.meta.name, resize.to))
+            .collect()
     }
 
     #[test]
@@ -134,7 +176,10 @@ mod tests {
             let d = if recreate { d.recreate() } else { d }.build();
             assert_eq!(new_size(&d, size, 5), Ok(expected), "{name}");
         }
-        assert_eq!(new_size(&rolling(6, Value::Null, 1), 2, 5), Err(LimitError::Unset));
+        assert_eq!(
+            new_size(&rolling(6, Value::Null, 1), 2, 5),
+            Err(LimitError::Unset)
+        );
     }
 
     #[test]
@@ -150,7 +195,11 @@ mod tests {
         for (replicas, surge, old, new, expected) in cases {
             let sets = sets(rs("foo-v2", new, 0), vec![rs("foo-v1", old, 0)]);
             let resize = resize_new(&rolling(replicas, surge, 0), &sets).unwrap();
-            assert_eq!(resize.map(|resize| resize.to), expected, "{replicas} {surge} {old} {new}");
+            assert_eq!(
+                resize.map(|resize| resize.to),
+                expected,
+                "{replicas} {surge} {old} {new}"
+            );
         }
     }
 
@@ -169,9 +218,18 @@ mod tests {
             (10, 2, 8, 2, 8, 0, &[]),
         ];
         for (replicas, unavailable, old, new, old_available, new_available, expected) in cases {
-            let sets = sets(rs("foo-new", new, new_available), vec![rs("foo-old", old, old_available)]);
+            let sets = sets(
+                rs("foo-new", new, new_available),
+                vec![rs("foo-old", old, old_available)],
+            );
             let down = scale_down_old(&rolling(replicas, 0, unavailable), &sets);
-            assert_eq!(down.resizes.iter().map(|resize| resize.to).collect::<Vec<_>>(), expected);
+            assert_eq!(
+                down.resizes
+                    .iter()
+                    .map(|resize| resize.to)
+                    .collect::<Vec<_>>(),
+                expected
+            );
             assert!(!down.stale);
         }
     }
@@ -179,10 +237,19 @@ mod tests {
     #[test]
     fn test_cleanup_unhealthy_replicas() {
         // (old, ready, room, expected to go)
-        for (size, ready, room, expected) in [(10, 8, 1, 1), (10, 8, 3, 2), (10, 8, 0, 0), (10, 10, 3, 0)] {
+        for (size, ready, room, expected) in
+            [(10, 8, 1, 1), (10, 8, 3, 2), (10, 8, 0, 0), (10, 10, 3, 0)]
+        {
             let old = Arc::new(rs("foo-v2", size, ready).build());
-            let mut down = ScaleDown { resizes: vec![], stale: false };
-            assert_eq!(drop_unhealthy(&[&old], room, &mut down), Some(vec![size - expected]), "{size} {ready} {room}");
+            let mut down = ScaleDown {
+                resizes: vec![],
+                stale: false,
+            };
+            assert_eq!(
+                drop_unhealthy(&[&old], room, &mut down),
+                Some(vec![size - expected]),
+                "{size} {ready} {room}"
+            );
             assert_eq!(down.resizes.len(), usize::from(expected > 0));
         }
     }
@@ -190,22 +257,37 @@ mod tests {
     #[test]
     fn test_scale_down_old_replica_sets_for_rolling_update() {
         // (maxUnavailable, ready, old size, expected); the new ReplicaSet is empty
-        let cases = [(0, 10, 10, Some(9)), (2, 10, 10, Some(8)), (2, 8, 8, None), (2, 10, 0, None), (2, 1, 1, None)];
+        let cases = [
+            (0, 10, 10, Some(9)),
+            (2, 10, 10, Some(8)),
+            (2, 8, 8, None),
+            (2, 10, 0, None),
+            (2, 1, 1, None),
+        ];
         for (unavailable, ready, size, expected) in cases {
             let sets = sets(rs("foo-v2", 0, 0), vec![rs("foo-v1", size, ready)]);
             let down = scale_down_old(&rolling(10, 0, unavailable), &sets);
-            assert_eq!(down.resizes.first().map(|resize| resize.to), expected, "{unavailable} {ready} {size}");
+            assert_eq!(
+                down.resizes.first().map(|resize| resize.to),
+                expected,
+                "{unavailable} {ready} {size}"
+            );
         }
     }
 
     #[test]
     fn a_status_from_before_the_last_resize_stops_the_step() {
-        let old = vec![rs("a", 4, 2).created(1), rs("b", 3, 5).created(2), rs("c", 3, 0).created(3)];
+        let old = vec![
+            rs("a", 4, 2).created(1),
+            rs("b", 3, 5).created(2),
+            rs("c", 3, 0).created(3),
+        ];
         let down = scale_down_old(&rolling(10, 3, 8), &sets(rs("new", 3, 3), old));
         assert_eq!((sizes(&down), down.stale), (vec![("a", 2)], true));
     }
 
-    /// One row of the worked examples: sizes and available pods of old and new, and what the sync does.
+    /// One row of the worked examples: sizes and available pods of old and new, and what the sync
+    /// does.
     #[test]
     fn the_worked_rolling_update_holds() {
         let d = rolling(10, "25%", "25%");
@@ -222,12 +304,22 @@ mod tests {
             (8, 0, 0, 10, 10, None, None),
         ];
         for (sync, old, old_available, new, new_available, grows, shrinks) in cases {
-            let sets = sets(rs("new", new, new_available), vec![rs("old", old, old_available)]);
-            assert_eq!(resize_new(&d, &sets).unwrap().map(|resize| resize.to), grows, "sync {sync}");
+            let sets = sets(
+                rs("new", new, new_available),
+                vec![rs("old", old, old_available)],
+            );
+            assert_eq!(
+                resize_new(&d, &sets).unwrap().map(|resize| resize.to),
+                grows,
+                "sync {sync}"
+            );
             if grows.is_none() {
                 let down = scale_down_old(&d, &sets);
                 assert_eq!(
-                    down.resizes.iter().map(|resize| resize.to).collect::<Vec<_>>(),
+                    down.resizes
+                        .iter()
+                        .map(|resize| resize.to)
+                        .collect::<Vec<_>>(),
                     Vec::from_iter(shrinks),
                     "sync {sync}"
                 );
@@ -252,11 +344,28 @@ mod tests {
             } else {
                 break;
             }
-            assert!(old + new <= 13 && old + available >= 8, "{old} {new} {available}");
+            assert!(
+                old + new <= 13 && old + available >= 8,
+                "{old} {new} {available}"
+            );
             seen.push((old, new));
         }
-        let expected =
-            [(8, 5), (7, 5), (7, 6), (6, 6), (6, 7), (5, 7), (5, 8), (4, 8), (4, 9), (3, 9), (3, 10), (2, 10), (1, 10), (0, 10)];
+        let expected = [
+            (8, 5),
+            (7, 5),
+            (7, 6),
+            (6, 6),
+            (6, 7),
+            (5, 7),
+            (5, 8),
+            (4, 8),
+            (4, 9),
+            (3, 9),
+            (3, 10),
+            (2, 10),
+            (1, 10),
+            (0, 10),
+        ];
         assert_eq!(seen, expected);
         assert_eq!(available, 10);
     }
@@ -269,7 +378,10 @@ mod tests {
         assert!(resize_new(&d, &first).unwrap().is_none());
         assert_eq!(sizes(&scale_down_old(&d, &first)), [("old", 0)]);
         let second = sets(rs("new", 0, 0), vec![rs("old", 0, 1)]);
-        assert_eq!(resize_new(&d, &second).unwrap().map(|resize| resize.to), Some(1));
+        assert_eq!(
+            resize_new(&d, &second).unwrap().map(|resize| resize.to),
+            Some(1)
+        );
     }
 
     #[test]
@@ -277,13 +389,49 @@ mod tests {
         let d = rolling(8, 2, 1);
         // (why, new, old, new grows to, old shrink to)
         let cases = [
-            ("B is created with 2", rs("b", 2, 0), vec![rs("a", 8, 8)], None, vec![("a", 7)]),
-            ("B grows", rs("b", 2, 0), vec![rs("a", 7, 7)], Some(3), vec![]),
+            (
+                "B is created with 2",
+                rs("b", 2, 0),
+                vec![rs("a", 8, 8)],
+                None,
+                vec![("a", 7)],
+            ),
+            (
+                "B grows",
+                rs("b", 2, 0),
+                vec![rs("a", 7, 7)],
+                Some(3),
+                vec![],
+            ),
             ("stuck", rs("b", 3, 0), vec![rs("a", 7, 7)], None, vec![]),
-            ("undone: B goes", rs("a", 7, 7), vec![rs("b", 3, 0)], None, vec![("b", 0)]),
-            ("A grows back", rs("a", 7, 7), vec![rs("b", 0, 0)], Some(8), vec![]),
-            ("a third template instead", rs("c", 0, 0), vec![rs("a", 7, 7), rs("b", 3, 0)], None, vec![("b", 0)]),
-            ("C grows", rs("c", 0, 0), vec![rs("a", 7, 7), rs("b", 0, 0)], Some(3), vec![]),
+            (
+                "undone: B goes",
+                rs("a", 7, 7),
+                vec![rs("b", 3, 0)],
+                None,
+                vec![("b", 0)],
+            ),
+            (
+                "A grows back",
+                rs("a", 7, 7),
+                vec![rs("b", 0, 0)],
+                Some(8),
+                vec![],
+            ),
+            (
+                "a third template instead",
+                rs("c", 0, 0),
+                vec![rs("a", 7, 7), rs("b", 3, 0)],
+                None,
+                vec![("b", 0)],
+            ),
+            (
+                "C grows",
+                rs("c", 0, 0),
+                vec![rs("a", 7, 7), rs("b", 0, 0)],
+                Some(3),
+                vec![],
+            ),
         ];
         assert_eq!(new_size(&d, 0, 8), Ok(2), "B");
         assert_eq!(new_size(&d, 0, 10), Ok(0), "C");

@@ -11,7 +11,9 @@ use steersman_runtime::events::{EventRecorder, EventType};
 use steersman_runtime::expectations::{Expectations, OwnWrites};
 use steersman_runtime::features::{self, FeatureGates};
 use steersman_runtime::informer::SharedInformer;
-use steersman_runtime::object::{Deployment, DeploymentStatus, Object, ObjectKey, ObjectReference, Pod, ReplicaSet, Strategy};
+use steersman_runtime::object::{
+    Deployment, DeploymentStatus, Object, ObjectKey, ObjectReference, Pod, ReplicaSet, Strategy,
+};
 use steersman_runtime::owner::{self, CONTROLLER_INDEX, orphans_key};
 use steersman_runtime::template;
 use steersman_runtime::workers::{Requeue, Retry, Syncer};
@@ -43,7 +45,8 @@ pub(super) struct DeploymentController {
     pub(super) own_writes: Arc<OwnWrites>,
     /// The ReplicaSets among them, where the cache has another opinion.
     pub(super) written: Arc<Written>,
-    /// Old ReplicaSets that we deleted and that the cache still shows; a deletion has no version to wait for.
+    /// Old ReplicaSets that we deleted and that the cache still shows; a deletion has no version to
+    /// wait for.
     pub(super) deleting: Arc<Expectations>,
     pub(super) recorder: EventRecorder,
     pub(super) writer: Writer,
@@ -67,7 +70,16 @@ impl Syncer for DeploymentController {
             tracing::debug!("Deployment has been deleted");
             return Ok(Requeue::Never);
         };
-        match (Work { controller: self, key, deployment, sets: ReplicaSets::default(), checked: false }).run().await {
+        match (Work {
+            controller: self,
+            key,
+            deployment,
+            sets: ReplicaSets::default(),
+            checked: false,
+        })
+        .run()
+        .await
+        {
             Err(SyncError::Behind) => Ok(Requeue::Never),
             Err(error) if error.is_namespace_terminating() || error.is_gone() => Ok(Requeue::Never),
             outcome => outcome,
@@ -80,8 +92,8 @@ impl Syncer for DeploymentController {
 }
 
 impl DeploymentController {
-    /// Whether a cache lacks writes we made for this Deployment. If so the key comes back once it has them: deciding again on
-    /// what was there before would repeat them.
+    /// Whether a cache lacks writes we made for this Deployment. If so the key comes back once it
+    /// has them: deciding again on what was there before would repeat them.
     fn waits_for_caches(&self, key: &ObjectKey) -> bool {
         let seen = |cache: &'static str| match cache {
             DEPLOYMENTS => self.caches.deployments.resource_version(),
@@ -90,11 +102,17 @@ impl DeploymentController {
         let wait = |cache, version| {
             let (queue, again) = (self.queue.clone(), key.clone());
             match cache {
-                DEPLOYMENTS => self.deployments.when_seen(version, move || queue.add(again)),
-                _ => self.replica_sets.when_seen(version, move || queue.add(again)),
+                DEPLOYMENTS => self
+                    .deployments
+                    .when_seen(version, move || queue.add(again)),
+                _ => self
+                    .replica_sets
+                    .when_seen(version, move || queue.add(again)),
             }
         };
-        let Some(cache) = self.own_writes.put_off(key, seen, wait) else { return false };
+        let Some(cache) = self.own_writes.put_off(key, seen, wait) else {
+            return false;
+        };
         self.queue.count_put_off(cache);
         true
     }
@@ -106,8 +124,9 @@ struct Work<'a> {
     key: &'a ObjectKey,
     /// As cached, or as the server answered our last write of it.
     deployment: Arc<Deployment>,
-    /// As cached, the new one also as we created it or brought it in line. Resizes do not show here, so that the status tells
-    /// what the ReplicaSets report and not what they were just asked for, as upstream's does.
+    /// As cached, the new one also as we created it or brought it in line. Resizes do not show
+    /// here, so that the status tells what the ReplicaSets report and not what they were just asked
+    /// for, as upstream's does.
     sets: ReplicaSets,
     /// Whether both are known to be those of the API server.
     checked: bool,
@@ -115,7 +134,13 @@ struct Work<'a> {
 
 impl Work<'_> {
     async fn run(mut self) -> Result<Requeue, SyncError> {
-        if self.deployment.spec.selector.as_ref().is_ok_and(|selector| selector.is_everything()) {
+        if self
+            .deployment
+            .spec
+            .selector
+            .as_ref()
+            .is_ok_and(|selector| selector.is_everything())
+        {
             return Ok(self.refuse().await);
         }
         if self.claim().await? == Claimed::Adopted {
@@ -133,7 +158,8 @@ impl Work<'_> {
         let rollback = rollback::requested(&self.deployment);
         if self.deployment.spec.paused {
             self.sync_new().await?;
-            self.resize_all(&scaling::resizes(&self.deployment, &self.sets)).await?;
+            self.resize_all(&scaling::resizes(&self.deployment, &self.sets))
+                .await?;
             if rollback.is_none() {
                 self.clean_history().await?;
             }
@@ -163,7 +189,12 @@ impl Work<'_> {
     }
 
     fn event(&self, kind: EventType, reason: &'static str, message: String) {
-        self.controller.recorder.event(ObjectReference::of(&*self.deployment), kind, reason, message);
+        self.controller.recorder.event(
+            ObjectReference::of(&*self.deployment),
+            kind,
+            reason,
+            message,
+        );
     }
 
     /// A Deployment that selects everything is only told so.
@@ -171,7 +202,9 @@ impl Work<'_> {
         let message = "This deployment is selecting all pods. A non-empty selector is required.";
         self.event(EventType::Warning, "SelectingAll", message.to_owned());
         let mut status = self.deployment.status.clone();
-        status.observed_generation = status.observed_generation.max(self.deployment.meta.generation);
+        status.observed_generation = status
+            .observed_generation
+            .max(self.deployment.meta.generation);
         if let Err(error) = self.write_status(status, None).await {
             tracing::debug!(%error, "observed generation not written");
         }
@@ -181,7 +214,10 @@ impl Work<'_> {
     /// Finds the ReplicaSets that belong to the Deployment.
     async fn claim(&mut self) -> Result<Claimed, SyncError> {
         let (controller, d) = (self.controller, &*self.deployment);
-        let invalid = |source: &_| SyncError::Selector { key: self.key.clone(), source: Clone::clone(source) };
+        let invalid = |source: &_| SyncError::Selector {
+            key: self.key.clone(),
+            source: Clone::clone(source),
+        };
         let selector = d.spec.selector.as_ref().map_err(invalid)?;
         let cache = &controller.caches.replica_sets;
         let mut candidates = cache.by_index(CONTROLLER_INDEX, &d.meta.uid.to_string());
@@ -194,19 +230,24 @@ impl Work<'_> {
             return Ok(Claimed::All);
         }
         for version in claimed.written {
-            controller.own_writes.record(self.key, REPLICA_SETS, version);
+            controller
+                .own_writes
+                .record(self.key, REPLICA_SETS, version);
         }
         Ok(Claimed::Adopted)
     }
 
-    /// Brings the new ReplicaSet, where there is one, in line with the Deployment, and the Deployment's revision with it.
+    /// Brings the new ReplicaSet, where there is one, in line with the Deployment, and the
+    /// Deployment's revision with it.
     async fn sync_new(&mut self) -> Result<(), SyncError> {
         if let Some(object) = new_replica_set::update(&self.deployment, &self.sets)
             && let Some(rs) = self.sets.new.clone()
         {
             self.sets.new = Some(self.put_replica_set(&rs, &object).await?);
         }
-        let Some(rs) = &self.sets.new else { return Ok(()) };
+        let Some(rs) = &self.sets.new else {
+            return Ok(());
+        };
         let revision = rs.annotations.get(REVISION).cloned();
         let status = progress::found_new(&self.deployment, &rs.meta.name, self.now());
         self.write_status(status, revision.as_deref()).await
@@ -214,7 +255,11 @@ impl Work<'_> {
 
     /// [`Work::sync_new`], with the new ReplicaSet created when there is none.
     async fn sync_or_create_new(&mut self) -> Result<(), SyncError> {
-        if self.sets.new.is_some() { self.sync_new().await } else { self.create_new().await }
+        if self.sets.new.is_some() {
+            self.sync_new().await
+        } else {
+            self.create_new().await
+        }
     }
 
     async fn create_new(&mut self) -> Result<(), SyncError> {
@@ -222,37 +267,70 @@ impl Work<'_> {
         let (writer, d) = (&self.controller.writer, Arc::clone(&self.deployment));
         let hash = |template: &_| template::hash(template, d.status.collision_count);
         let new = new_replica_set::build(&d, &self.sets, hash)?;
-        let rs = match writer.create_replica_set(&d.meta.namespace, &new.object).await {
+        let rs = match writer
+            .create_replica_set(&d.meta.namespace, &new.object)
+            .await
+        {
             Ok(rs) => rs,
-            Err(error) if error.is_already_exists() => return self.resolve_taken_name(new, error).await,
+            Err(error) if error.is_already_exists() => {
+                return self.resolve_taken_name(new, error).await;
+            }
             Err(error) => return Err(self.creation_failed(new.name, error).await),
         };
-        self.controller.own_writes.record(self.key, REPLICA_SETS, rs.meta.resource_version);
+        self.controller
+            .own_writes
+            .record(self.key, REPLICA_SETS, rs.meta.resource_version);
         let (name, revision, replicas) = (&*rs.meta.name, new.revision, new.size);
-        tracing::debug!(replicaSet = name, revision, replicas, "Created new replica set");
+        tracing::debug!(
+            replicaSet = name,
+            revision,
+            replicas,
+            "Created new replica set"
+        );
         if new.size > 0 {
-            let message = format!("Scaled up replica set {} from 0 to {}", rs.meta.name, new.size);
+            let message = format!(
+                "Scaled up replica set {} from 0 to {}",
+                rs.meta.name, new.size
+            );
             self.event(EventType::Normal, "ScalingReplicaSet", message);
         }
         let status = progress::created_new(&d, &rs.meta.name, self.now());
         let rs = Arc::new(rs);
         self.controller.written.note(self.key, &rs);
         self.sets.new = Some(rs);
-        // Written before anything else is done, so that the deadline counts from here even if this process ends now.
-        self.write_status(status, Some(&new.revision.to_string())).await
+        // Written before anything else is done, so that the deadline counts from here even if this
+        // process ends now.
+        self.write_status(status, Some(&new.revision.to_string()))
+            .await
     }
 
-    /// The name of the new ReplicaSet is taken: by our own, which the cache shows meanwhile, or by one with another template.
-    /// Then the hash collided, and the next sync makes another one.
-    async fn resolve_taken_name(&mut self, new: NewReplicaSet, error: ApiError) -> Result<(), SyncError> {
+    /// The name of the new ReplicaSet is taken: by our own, which the cache shows meanwhile, or by
+    /// one with another template. Then the hash collided, and the next sync makes another one.
+    async fn resolve_taken_name(
+        &mut self,
+        new: NewReplicaSet,
+        error: ApiError,
+    ) -> Result<(), SyncError> {
         let d = Arc::clone(&self.deployment);
-        let failure = SyncError::Create { name: new.name.clone(), source: error };
-        let Some(rs) = self.controller.caches.replica_sets.get(&ObjectKey::new(&d.meta.namespace, &new.name)) else {
+        let failure = SyncError::Create {
+            name: new.name.clone(),
+            source: error,
+        };
+        let Some(rs) = self
+            .controller
+            .caches
+            .replica_sets
+            .get(&ObjectKey::new(&d.meta.namespace, &new.name))
+        else {
             return Err(failure);
         };
-        if rs.meta.is_controlled_by(&d.meta.uid) && rs.spec.template.equal_ignoring_hash(&d.spec.template) {
+        if rs.meta.is_controlled_by(&d.meta.uid)
+            && rs.spec.template.equal_ignoring_hash(&d.spec.template)
+        {
             self.sets.new = Some(rs);
-            return self.write_status(d.status.clone(), Some(&new.revision.to_string())).await;
+            return self
+                .write_status(d.status.clone(), Some(&new.revision.to_string()))
+                .await;
         }
         let mut status = d.status.clone();
         let collisions = status.collision_count.unwrap_or(0).saturating_add(1);
@@ -271,7 +349,10 @@ impl Work<'_> {
     /// Tells users why there is no new ReplicaSet.
     async fn creation_failed(&mut self, name: String, error: ApiError) -> SyncError {
         let message = format!("Failed to create new replica set {name:?}: {error}");
-        let failure = SyncError::Create { name, source: error };
+        let failure = SyncError::Create {
+            name,
+            source: error,
+        };
         if failure.is_fenced() || failure.is_namespace_terminating() {
             return failure;
         }
@@ -279,7 +360,11 @@ impl Work<'_> {
         if let Err(error) = self.write_status(status, None).await {
             tracing::debug!(%error, "failed creation not written to the status");
         }
-        self.event(EventType::Warning, reason::REPLICA_SET_CREATE_ERROR, message);
+        self.event(
+            EventType::Warning,
+            reason::REPLICA_SET_CREATE_ERROR,
+            message,
+        );
         failure
     }
 
@@ -320,7 +405,11 @@ impl Work<'_> {
 
     fn old_pods(&self) -> Vec<Arc<Pod>> {
         let pods = &self.controller.caches.pods;
-        self.sets.old.iter().flat_map(|rs| owner::controlled_by::<ReplicaSet, Pod>(pods, &rs.meta)).collect()
+        self.sets
+            .old
+            .iter()
+            .flat_map(|rs| owner::controlled_by::<ReplicaSet, Pod>(pods, &rs.meta))
+            .collect()
     }
 
     /// The end of a sync with nothing left to resize.
@@ -333,22 +422,50 @@ impl Work<'_> {
 
     async fn roll_back(&mut self, revision: i64) -> Result<Requeue, SyncError> {
         self.check().await?;
-        let (kind, reason, message, template) = match rollback::decide(&self.deployment, &self.sets, revision) {
-            Rollback::NotFound(why) => (EventType::Warning, "DeploymentRollbackRevisionNotFound", why.to_owned(), None),
+        let (kind, reason, message, template) = match rollback::decide(
+            &self.deployment,
+            &self.sets,
+            revision,
+        ) {
+            Rollback::NotFound(why) => (
+                EventType::Warning,
+                "DeploymentRollbackRevisionNotFound",
+                why.to_owned(),
+                None,
+            ),
             Rollback::Unchanged => {
                 let name = &*self.deployment.meta.name;
-                let message = format!("The rollback revision contains the same template as current deployment {name:?}");
-                (EventType::Warning, "DeploymentRollbackTemplateUnchanged", message, None)
+                let message = format!(
+                    "The rollback revision contains the same template as current deployment {name:?}"
+                );
+                (
+                    EventType::Warning,
+                    "DeploymentRollbackTemplateUnchanged",
+                    message,
+                    None,
+                )
             }
             Rollback::To { set, revision } => {
-                let message = format!("Rolled back deployment {:?} to revision {revision}", &*self.deployment.meta.name);
+                let message = format!(
+                    "Rolled back deployment {:?} to revision {revision}",
+                    &*self.deployment.meta.name
+                );
                 (EventType::Normal, "DeploymentRollback", message, Some(set))
             }
         };
         let object = rollback::object(&self.deployment, template.as_deref());
-        let d = self.controller.writer.put_deployment(&self.deployment, &object).await.map_err(SyncError::Rollback)?;
+        let d = self
+            .controller
+            .writer
+            .put_deployment(&self.deployment, &object)
+            .await
+            .map_err(SyncError::Rollback)?;
         self.wrote_deployment(d);
-        tracing::debug!(revision, reason, "Rollback requested by annotation was handled");
+        tracing::debug!(
+            revision,
+            reason,
+            "Rollback requested by annotation was handled"
+        );
         self.event(kind, reason, message);
         Ok(Requeue::Never)
     }
@@ -367,11 +484,19 @@ impl Work<'_> {
         let mut outcome = Ok(());
         for rs in superfluous {
             if outcome.is_ok() {
-                tracing::debug!(replicaSet = &*rs.meta.name, "Trying to cleanup replica set for deployment");
+                tracing::debug!(
+                    replicaSet = &*rs.meta.name,
+                    "Trying to cleanup replica set for deployment"
+                );
                 match self.controller.writer.delete_replica_set(&rs).await {
                     Ok(()) => continue,
                     Err(error) if error.is_not_found() => {}
-                    Err(source) => outcome = Err(SyncError::Delete { name: rs.meta.name.to_string(), source }),
+                    Err(source) => {
+                        outcome = Err(SyncError::Delete {
+                            name: rs.meta.name.to_string(),
+                            source,
+                        })
+                    }
                 }
             }
             deleting.deletion_observed(self.key, &rs.key());
@@ -385,19 +510,30 @@ impl Work<'_> {
         for resize in resizes {
             let uid = &resize.set.meta.uid;
             let set = written.get(uid).unwrap_or(&resize.set);
-            let rs = self.resize(&Resize { set: Arc::clone(set), ..*resize }).await?;
+            let rs = self
+                .resize(&Resize {
+                    set: Arc::clone(set),
+                    ..*resize
+                })
+                .await?;
             written.insert(uid, rs);
         }
         Ok(())
     }
 
     async fn resize(&mut self, resize: &Resize) -> Result<Arc<ReplicaSet>, SyncError> {
-        let rs = self.put_replica_set(&resize.set, &resize.object(&self.deployment)).await?;
+        let rs = self
+            .put_replica_set(&resize.set, &resize.object(&self.deployment))
+            .await?;
         let (name, from, to) = (&*rs.meta.name, resize.set.spec.replicas, resize.to);
         match to.cmp(&from) {
             Ordering::Equal => {}
-            Ordering::Greater => tracing::debug!(replicaSet = name, from, to, "Scaled up replica set"),
-            Ordering::Less => tracing::debug!(replicaSet = name, from, to, "Scaled down replica set"),
+            Ordering::Greater => {
+                tracing::debug!(replicaSet = name, from, to, "Scaled up replica set")
+            }
+            Ordering::Less => {
+                tracing::debug!(replicaSet = name, from, to, "Scaled down replica set")
+            }
         }
         if let Some(message) = resize.message() {
             self.event(EventType::Normal, "ScalingReplicaSet", message);
@@ -411,23 +547,43 @@ impl Work<'_> {
         object: &serde_json::Map<String, serde_json::Value>,
     ) -> Result<Arc<ReplicaSet>, SyncError> {
         self.check().await?;
-        let failed = |source| SyncError::UpdateReplicaSet { name: rs.meta.name.to_string(), source };
-        let rs = self.controller.writer.put_replica_set(rs, object).await.map_err(failed)?;
-        self.controller.own_writes.record(self.key, REPLICA_SETS, rs.meta.resource_version);
+        let failed = |source| SyncError::UpdateReplicaSet {
+            name: rs.meta.name.to_string(),
+            source,
+        };
+        let rs = self
+            .controller
+            .writer
+            .put_replica_set(rs, object)
+            .await
+            .map_err(failed)?;
+        self.controller
+            .own_writes
+            .record(self.key, REPLICA_SETS, rs.meta.resource_version);
         let rs = Arc::new(rs);
         self.controller.written.note(self.key, &rs);
         Ok(rs)
     }
 
-    /// Stops a sync that is about to write ReplicaSets on the strength of caches that lack what the leader before us did. What else
-    /// a stale cache could lead to, the versions in our writes prevent; but one ReplicaSet too few in the sums means pods too many.
+    /// Stops a sync that is about to write ReplicaSets on the strength of caches that lack what the
+    /// leader before us did. What else a stale cache could lead to, the versions in our writes
+    /// prevent; but one ReplicaSet too few in the sums means pods too many.
     async fn check(&mut self) -> Result<(), SyncError> {
         let caches = &self.controller.caches;
-        let reached = caches.deployments.resource_version().min(caches.replica_sets.resource_version());
+        let reached = caches
+            .deployments
+            .resource_version()
+            .min(caches.replica_sets.resource_version());
         if self.checked || reached >= self.controller.since {
             return Ok(());
         }
-        if !self.controller.writer.is_current(&self.deployment, &self.sets).await.map_err(SyncError::Check)? {
+        if !self
+            .controller
+            .writer
+            .is_current(&self.deployment, &self.sets)
+            .await
+            .map_err(SyncError::Check)?
+        {
             return Err(SyncError::Behind);
         }
         self.checked = true;
@@ -436,8 +592,14 @@ impl Work<'_> {
 
     /// `status` without the fields that feature gates turn off.
     fn reported(&self, status: DeploymentStatus) -> DeploymentStatus {
-        let is_on = self.controller.features.is_on(features::DEPLOYMENT_REPLICA_SET_TERMINATING_REPLICAS);
-        DeploymentStatus { terminating_replicas: status.terminating_replicas.filter(|_| is_on), ..status }
+        let is_on = self
+            .controller
+            .features
+            .is_on(features::DEPLOYMENT_REPLICA_SET_TERMINATING_REPLICAS);
+        DeploymentStatus {
+            terminating_replicas: status.terminating_replicas.filter(|_| is_on),
+            ..status
+        }
     }
 
     async fn write_plain_status(&mut self) -> Result<Requeue, SyncError> {
@@ -459,29 +621,45 @@ impl Work<'_> {
             // What we wrote comes back as an event, so the key does too.
             return Ok(Requeue::Never);
         }
-        // A server that does not know all fields may have found nothing new in it, and then no event comes.
+        // A server that does not know all fields may have found nothing new in it, and then no
+        // event comes.
         let check = progress::next_check(&self.deployment, &self.deployment.status, now);
         Ok(check.map_or(Requeue::Never, Requeue::After))
     }
 
     /// Writes status and revision, if they differ from what the Deployment has.
-    async fn write_status(&mut self, status: DeploymentStatus, revision: Option<&str>) -> Result<(), SyncError> {
-        let current = self.deployment.annotations.get(REVISION).map_or("", String::as_str);
+    async fn write_status(
+        &mut self,
+        status: DeploymentStatus,
+        revision: Option<&str>,
+    ) -> Result<(), SyncError> {
+        let current = self
+            .deployment
+            .annotations
+            .get(REVISION)
+            .map_or("", String::as_str);
         let revision = revision.filter(|revision| *revision != current);
         if revision.is_none() && status == self.deployment.status {
             return Ok(());
         }
-        let written = self.controller.writer.put_status(&self.deployment, &status, revision).await;
+        let written = self
+            .controller
+            .writer
+            .put_status(&self.deployment, &status, revision)
+            .await;
         let before = Arc::clone(&self.deployment);
         self.wrote_deployment(written.map_err(SyncError::Status)?);
         self.log_progress(&before.status);
         Ok(())
     }
 
-    /// Logs the end of a roll-out, good or bad: for operators without the Deployment's conditions at hand.
+    /// Logs the end of a roll-out, good or bad: for operators without the Deployment's conditions
+    /// at hand.
     fn log_progress(&self, before: &DeploymentStatus) {
         let is_new = |reason| {
-            let has = |status: &DeploymentStatus| conditions::has_reason(&status.conditions, PROGRESSING, reason);
+            let has = |status: &DeploymentStatus| {
+                conditions::has_reason(&status.conditions, PROGRESSING, reason)
+            };
             has(&self.deployment.status) && !has(before)
         };
         if is_new(reason::NEW_REPLICA_SET_AVAILABLE) {
@@ -492,9 +670,12 @@ impl Work<'_> {
         }
     }
 
-    /// Goes on with the Deployment as the server stored it: with the version that our next write of it needs.
+    /// Goes on with the Deployment as the server stored it: with the version that our next write of
+    /// it needs.
     fn wrote_deployment(&mut self, d: Deployment) {
-        self.controller.own_writes.record(self.key, DEPLOYMENTS, d.meta.resource_version);
+        self.controller
+            .own_writes
+            .record(self.key, DEPLOYMENTS, d.meta.resource_version);
         self.deployment = Arc::new(d);
     }
 }

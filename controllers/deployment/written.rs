@@ -1,8 +1,10 @@
-//! ReplicaSets as our writes left them, for as long as the cache still shows them as they were before.
+//! ReplicaSets as our writes left them, for as long as the cache still shows them as they were
+//! before.
 //!
-//! A sync waits until the cache has reached the versions of the writes before it. That the cache has come so far does not mean that it
-//! has heard of everything: a watch that leaves out an event shows the rest. Where upstream then adds up what was, and with it goes
-//! beyond the surge, what we wrote ourselves counts.
+//! A sync waits until the cache has reached the versions of the writes before it. That the cache
+//! has come so far does not mean that it has heard of everything: a watch that leaves out an event
+//! shows the rest. Where upstream then adds up what was, and with it goes beyond the surge, what we
+//! wrote ourselves counts.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,15 +24,27 @@ impl Written {
         written.push(Arc::clone(rs));
     }
 
-    /// `cached`, with what is remembered in place of what is older. What is shown, newer or gone there is remembered no longer.
-    pub(super) fn newest(&self, deployment: &ObjectKey, mut cached: Vec<Arc<ReplicaSet>>) -> Vec<Arc<ReplicaSet>> {
+    /// `cached`, with what is remembered in place of what is older. What is shown, newer or gone
+    /// there is remembered no longer.
+    pub(super) fn newest(
+        &self,
+        deployment: &ObjectKey,
+        mut cached: Vec<Arc<ReplicaSet>>,
+    ) -> Vec<Arc<ReplicaSet>> {
         let mut all = self.all();
-        let Some(written) = all.get_mut(deployment) else { return cached };
+        let Some(written) = all.get_mut(deployment) else {
+            return cached;
+        };
         written.retain(|rs| {
             let is_older = |shown: &&mut Arc<ReplicaSet>| {
-                shown.meta.uid == rs.meta.uid && shown.meta.resource_version < rs.meta.resource_version
+                shown.meta.uid == rs.meta.uid
+                    && shown.meta.resource_version < rs.meta.resource_version
             };
-            cached.iter_mut().find(is_older).map(|shown| *shown = Arc::clone(rs)).is_some()
+            cached
+                .iter_mut()
+                .find(is_older)
+                .map(|shown| *shown = Arc::clone(rs))
+                .is_some()
         });
         if written.is_empty() {
             all.remove(deployment);
@@ -69,9 +83,24 @@ mod tests {
         let web = ObjectKey::new("default", "web");
         // (why, cached, sizes, whether it is still remembered)
         let cases = [
-            ("the cache lacks the write", vec![rs("a", 5, 1), rs("b", 3, 9)], vec![4, 9], true),
-            ("the cache has it", vec![rs("a", 7, 4), rs("b", 3, 9)], vec![4, 9], false),
-            ("the cache has something newer", vec![rs("a", 8, 2)], vec![2], false),
+            (
+                "the cache lacks the write",
+                vec![rs("a", 5, 1), rs("b", 3, 9)],
+                vec![4, 9],
+                true,
+            ),
+            (
+                "the cache has it",
+                vec![rs("a", 7, 4), rs("b", 3, 9)],
+                vec![4, 9],
+                false,
+            ),
+            (
+                "the cache has something newer",
+                vec![rs("a", 8, 2)],
+                vec![2],
+                false,
+            ),
             ("it is gone", vec![rs("b", 3, 9)], vec![9], false),
         ];
         for (why, cached, sizes, remembered) in cases {
@@ -79,7 +108,11 @@ mod tests {
             written.note(&web, &rs("a", 6, 3));
             written.note(&web, &rs("a", 7, 4));
             let newest = written.newest(&web, cached);
-            assert_eq!(newest.iter().map(|rs| rs.spec.replicas).collect::<Vec<_>>(), sizes, "{why}");
+            assert_eq!(
+                newest.iter().map(|rs| rs.spec.replicas).collect::<Vec<_>>(),
+                sizes,
+                "{why}"
+            );
             assert_eq!(written.all().contains_key(&web), remembered, "{why}");
         }
     }
@@ -89,8 +122,14 @@ mod tests {
         let [web, other] = ["web", "other"].map(|name| ObjectKey::new("default", name));
         let written = Written::default();
         written.note(&web, &rs("a", 7, 4));
-        assert_eq!(written.newest(&other, vec![rs("a", 5, 1)])[0].spec.replicas, 1);
+        assert_eq!(
+            written.newest(&other, vec![rs("a", 5, 1)])[0].spec.replicas,
+            1
+        );
         written.forget(&web);
-        assert_eq!(written.newest(&web, vec![rs("a", 5, 1)])[0].spec.replicas, 1);
+        assert_eq!(
+            written.newest(&web, vec![rs("a", 5, 1)])[0].spec.replicas,
+            1
+        );
     }
 }

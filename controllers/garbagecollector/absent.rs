@@ -7,8 +7,8 @@ use super::coordinates::Coordinates;
 /// Entries kept.
 const CAPACITY: usize = 500;
 
-/// The coordinates least recently asked for go first. An entry becomes wrong only when the server's history goes back, as after the
-/// restore of a backup; then all of them are forgotten.
+/// The coordinates least recently asked for go first. An entry becomes wrong only when the server's
+/// history goes back, as after the restore of a backup; then all of them are forgotten.
 #[derive(Debug, Default)]
 pub(super) struct AbsentOwners {
     used: HashMap<Coordinates, u64>,
@@ -63,7 +63,13 @@ mod tests {
 
     fn owner(number: usize) -> Coordinates {
         let (kind, api_version) = ("Pod".into(), "v1".into());
-        Coordinates { kind, api_version, namespace: "a".into(), name: "n".into(), uid: Uid::new(&number.to_string()) }
+        Coordinates {
+            kind,
+            api_version,
+            namespace: "a".into(),
+            name: "n".into(),
+            uid: Uid::new(&number.to_string()),
+        }
     }
 
     #[test]
@@ -72,13 +78,24 @@ mod tests {
         (0..CAPACITY).for_each(|number| absent.insert(owner(number)));
         assert!(absent.contains(&owner(0)));
         absent.insert(owner(CAPACITY));
-        assert!(absent.contains(&owner(0)) && !absent.contains(&owner(1)) && absent.contains(&owner(2)));
-        assert_eq!((absent.used.len(), absent.by_use.len()), (CAPACITY, CAPACITY));
-        let elsewhere = Coordinates { namespace: "b".into(), ..owner(2) };
+        assert!(
+            absent.contains(&owner(0)) && !absent.contains(&owner(1)) && absent.contains(&owner(2))
+        );
+        assert_eq!(
+            (absent.used.len(), absent.by_use.len()),
+            (CAPACITY, CAPACITY)
+        );
+        let elsewhere = Coordinates {
+            namespace: "b".into(),
+            ..owner(2)
+        };
         assert!(!absent.contains(&elsewhere));
         absent.remove(&owner(2));
         assert!(!absent.contains(&owner(2)) && absent.contains(&owner(3)));
-        assert_eq!((absent.used.len(), absent.by_use.len()), (CAPACITY - 1, CAPACITY - 1));
+        assert_eq!(
+            (absent.used.len(), absent.by_use.len()),
+            (CAPACITY - 1, CAPACITY - 1)
+        );
         absent.clear();
         assert!(!absent.contains(&owner(3)) && absent.by_use.is_empty());
     }

@@ -34,24 +34,48 @@ pub(super) enum Decision {
 pub(super) type AboutDependents = (bool, bool);
 
 /// Decides on an object with these references and finalizers.
-pub(super) fn decide(owners: &[(Uid, Standing)], dependents: AboutDependents, finalizers: CollectorFinalizers) -> Decision {
-    let with = |wanted| owners.iter().filter(move |(_, standing)| *standing == wanted).map(|(uid, _)| uid.clone());
+pub(super) fn decide(
+    owners: &[(Uid, Standing)],
+    dependents: AboutDependents,
+    finalizers: CollectorFinalizers,
+) -> Decision {
+    let with = |wanted| {
+        owners
+            .iter()
+            .filter(move |(_, standing)| *standing == wanted)
+            .map(|(uid, _)| uid.clone())
+    };
     if with(Standing::Solid).next().is_some() {
         // References to waiting owners go as well, as those could otherwise never be deleted.
-        let useless: Vec<Uid> = with(Standing::Dangling).chain(with(Standing::Waiting)).collect();
-        return if useless.is_empty() { Decision::Keep } else { Decision::DropReferences(useless) };
+        let useless: Vec<Uid> = with(Standing::Dangling)
+            .chain(with(Standing::Waiting))
+            .collect();
+        return if useless.is_empty() {
+            Decision::Keep
+        } else {
+            Decision::DropReferences(useless)
+        };
     }
     let (has_dependents, one_is_waiting) = dependents;
     if has_dependents && with(Standing::Waiting).next().is_some() {
-        // What an owner waits for shall be gone with all that it owns. A dependent that waits may do so for this very object.
-        return Decision::Delete { policy: Policy::Foreground, unblock: one_is_waiting };
+        // What an owner waits for shall be gone with all that it owns. A dependent that waits may
+        // do so for this very object.
+        return Decision::Delete {
+            policy: Policy::Foreground,
+            unblock: one_is_waiting,
+        };
     }
     let policy = match finalizers {
         CollectorFinalizers { orphan: true, .. } => Policy::Orphan,
-        CollectorFinalizers { foreground: true, .. } => Policy::Foreground,
+        CollectorFinalizers {
+            foreground: true, ..
+        } => Policy::Foreground,
         _ => Policy::Background,
     };
-    Decision::Delete { policy, unblock: false }
+    Decision::Delete {
+        policy,
+        unblock: false,
+    }
 }
 
 #[cfg(test)]
@@ -62,18 +86,37 @@ mod tests {
     #[test]
     fn an_object_goes_when_nobody_owns_it_and_takes_its_dependents_along_when_somebody_waits() {
         let none = CollectorFinalizers::default();
-        let foreground = CollectorFinalizers { foreground: true, orphan: false };
-        let orphan = CollectorFinalizers { foreground: false, orphan: true };
-        let both = CollectorFinalizers { foreground: true, orphan: true };
-        let delete = |policy| Decision::Delete { policy, unblock: false };
-        let drop_uids = |uids: &[usize]| Decision::DropReferences(uids.iter().map(|n| Uid::new(&n.to_string())).collect());
+        let foreground = CollectorFinalizers {
+            foreground: true,
+            orphan: false,
+        };
+        let orphan = CollectorFinalizers {
+            foreground: false,
+            orphan: true,
+        };
+        let both = CollectorFinalizers {
+            foreground: true,
+            orphan: true,
+        };
+        let delete = |policy| Decision::Delete {
+            policy,
+            unblock: false,
+        };
+        let drop_uids = |uids: &[usize]| {
+            Decision::DropReferences(uids.iter().map(|n| Uid::new(&n.to_string())).collect())
+        };
         let (alone, owning, circular) = ((false, false), (true, false), (true, true));
         // (owners, dependents, finalizers, expected)
         let cases: [(&[Standing], AboutDependents, CollectorFinalizers, Decision); 14] = [
             (&[Solid], alone, none, Decision::Keep),
             (&[Solid, Solid], owning, foreground, Decision::Keep),
             (&[Solid, Dangling], alone, none, drop_uids(&[1])),
-            (&[Waiting, Solid, Dangling], circular, none, drop_uids(&[2, 0])),
+            (
+                &[Waiting, Solid, Dangling],
+                circular,
+                none,
+                drop_uids(&[2, 0]),
+            ),
             (&[Solid, Waiting], alone, none, drop_uids(&[1])),
             (&[Dangling], alone, none, delete(Policy::Background)),
             (&[Dangling], circular, none, delete(Policy::Background)),
@@ -82,12 +125,33 @@ mod tests {
             (&[Dangling], alone, both, delete(Policy::Orphan)),
             (&[Waiting], alone, none, delete(Policy::Background)),
             (&[Waiting], owning, none, delete(Policy::Foreground)),
-            (&[Waiting, Dangling], owning, orphan, delete(Policy::Foreground)),
-            (&[Waiting], circular, none, Decision::Delete { policy: Policy::Foreground, unblock: true }),
+            (
+                &[Waiting, Dangling],
+                owning,
+                orphan,
+                delete(Policy::Foreground),
+            ),
+            (
+                &[Waiting],
+                circular,
+                none,
+                Decision::Delete {
+                    policy: Policy::Foreground,
+                    unblock: true,
+                },
+            ),
         ];
         for (standings, dependents, finalizers, expected) in cases {
-            let owners: Vec<_> = standings.iter().enumerate().map(|(n, s)| (Uid::new(&n.to_string()), *s)).collect();
-            assert_eq!(decide(&owners, dependents, finalizers), expected, "{standings:?} {dependents:?} {finalizers:?}");
+            let owners: Vec<_> = standings
+                .iter()
+                .enumerate()
+                .map(|(n, s)| (Uid::new(&n.to_string()), *s))
+                .collect();
+            assert_eq!(
+                decide(&owners, dependents, finalizers),
+                expected,
+                "{standings:?} {dependents:?} {finalizers:?}"
+            );
         }
     }
 }

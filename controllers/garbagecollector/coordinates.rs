@@ -6,7 +6,8 @@ use std::sync::Arc;
 use steersman_runtime::intern::Sym;
 use steersman_runtime::object::{OwnerReference, Uid};
 
-/// Type, place and UID of an object. Ordered by kind first, as the search for another identity wants it.
+/// Type, place and UID of an object. Ordered by kind first, as the search for another identity
+/// wants it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Coordinates {
     pub(super) kind: Sym,
@@ -37,17 +38,35 @@ impl Coordinates {
             && reference.api_version == self.api_version
     }
 
-    /// Who an owner that is proven not to be this may be instead, given what is said of owners in which namespaces: going round all
-    /// that is said of its UID, in order.
-    pub(super) fn another<'a>(&self, claims: impl Iterator<Item = (&'a Sym, &'a OwnerReference)>) -> Option<Self> {
-        let others = claims.filter(|(_, owner)| owner.uid == self.uid).map(|(namespace, owner)| {
-            // What was asked for was of a cluster-scoped type.
-            let is_cluster_scoped = self.namespace.is_empty() && owner.kind == self.kind && owner.api_version == self.api_version;
-            Self::of_owner(owner, if is_cluster_scoped { &self.namespace } else { namespace })
-        });
+    /// Who an owner that is proven not to be this may be instead, given what is said of owners in
+    /// which namespaces: going round all that is said of its UID, in order.
+    pub(super) fn another<'a>(
+        &self,
+        claims: impl Iterator<Item = (&'a Sym, &'a OwnerReference)>,
+    ) -> Option<Self> {
+        let others = claims
+            .filter(|(_, owner)| owner.uid == self.uid)
+            .map(|(namespace, owner)| {
+                // What was asked for was of a cluster-scoped type.
+                let is_cluster_scoped = self.namespace.is_empty()
+                    && owner.kind == self.kind
+                    && owner.api_version == self.api_version;
+                Self::of_owner(
+                    owner,
+                    if is_cluster_scoped {
+                        &self.namespace
+                    } else {
+                        namespace
+                    },
+                )
+            });
         let mut others: Vec<Self> = others.filter(|other| other != self).collect();
         others.sort();
-        others.iter().find(|other| *other > self).or(others.first()).cloned()
+        others
+            .iter()
+            .find(|other| *other > self)
+            .or(others.first())
+            .cloned()
     }
 
     /// Whether nothing in `namespace` (empty: nothing cluster-scoped) can have this as its owner.
@@ -63,8 +82,17 @@ pub(super) fn split_api_version(api_version: &str) -> (&str, &str) {
 
 impl fmt::Display for Coordinates {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { kind, api_version, namespace, name, uid } = self;
-        write!(f, "[{api_version}/{kind}, namespace: {namespace}, name: {name}, uid: {uid}]")
+        let Self {
+            kind,
+            api_version,
+            namespace,
+            name,
+            uid,
+        } = self;
+        write!(
+            f,
+            "[{api_version}/{kind}, namespace: {namespace}, name: {name}, uid: {uid}]"
+        )
     }
 }
 
@@ -76,12 +104,25 @@ mod tests {
 
     fn coordinates((api_version, kind, namespace, name): Id) -> Coordinates {
         let (kind, api_version, namespace) = (kind.into(), api_version.into(), namespace.into());
-        Coordinates { kind, api_version, namespace, name: Arc::from(name), uid: Uid::new("uid") }
+        Coordinates {
+            kind,
+            api_version,
+            namespace,
+            name: Arc::from(name),
+            uid: Uid::new("uid"),
+        }
     }
 
     fn reference((api_version, kind, _, name): Id, uid: &str) -> OwnerReference {
         let (api_version, kind, name) = (api_version.into(), kind.into(), name.into());
-        OwnerReference { api_version, kind, name, uid: Uid::new(uid), controller: false, block_owner_deletion: false }
+        OwnerReference {
+            api_version,
+            kind,
+            name,
+            uid: Uid::new(uid),
+            controller: false,
+            block_owner_deletion: false,
+        }
     }
 
     /// Upstream: `TestGetAlternateOwnerIdentity`.
@@ -97,19 +138,61 @@ mod tests {
         const CLUSTER_KIND: Id = ("v1", "xxxxxxxxxxxxx", "ns1", "parentname");
         const CLUSTER_NAME: Id = ("v1", "ClusterParent", "", "xxxxxxxxxx");
         const CLUSTER_KIND_NOWHERE: Id = ("v1", "xxxxxxxxxxxxx", "", "parentname");
-        let ordered = |namespace| ["v1", "v2", "v3", "v4", "v5"].map(|version| (version, "kind", namespace, "name"));
+        let ordered = |namespace| {
+            ["v1", "v2", "v3", "v4", "v5"].map(|version| (version, "kind", namespace, "name"))
+        };
         let (namespaced, clustered) = (ordered("ns1"), ordered(""));
         let said = |namespace, all: [Id; 5]| all.map(|id| (namespace, id)).to_vec();
         // (name, who says what of the owner, who it is not, expected)
         let cases: Vec<(&str, Vec<(&str, Id)>, Id, Option<Id>)> = vec![
-            ("namespaced alternate version", vec![("ns1", PARENT), ("ns1", VERSION)], PARENT, Some(VERSION)),
-            ("namespaced alternate kind", vec![("ns1", PARENT), ("ns1", KIND)], PARENT, Some(KIND)),
-            ("namespaced alternate namespace", vec![("ns1", PARENT), ("ns2", ELSEWHERE)], PARENT, Some(ELSEWHERE)),
-            ("namespaced alternate name", vec![("ns1", PARENT), ("ns1", NAME)], PARENT, Some(NAME)),
-            ("cluster alternate version", vec![("ns1", CLUSTER), ("ns1", CLUSTER_VERSION)], CLUSTER, Some(CLUSTER_VERSION)),
-            ("cluster alternate kind", vec![("ns1", CLUSTER), ("ns1", CLUSTER_KIND)], CLUSTER, Some(CLUSTER_KIND)),
-            ("cluster alternate namespace", vec![("ns1", CLUSTER), ("ns2", CLUSTER)], CLUSTER, None),
-            ("cluster alternate name", vec![("ns1", CLUSTER), ("ns1", CLUSTER_NAME)], CLUSTER, Some(CLUSTER_NAME)),
+            (
+                "namespaced alternate version",
+                vec![("ns1", PARENT), ("ns1", VERSION)],
+                PARENT,
+                Some(VERSION),
+            ),
+            (
+                "namespaced alternate kind",
+                vec![("ns1", PARENT), ("ns1", KIND)],
+                PARENT,
+                Some(KIND),
+            ),
+            (
+                "namespaced alternate namespace",
+                vec![("ns1", PARENT), ("ns2", ELSEWHERE)],
+                PARENT,
+                Some(ELSEWHERE),
+            ),
+            (
+                "namespaced alternate name",
+                vec![("ns1", PARENT), ("ns1", NAME)],
+                PARENT,
+                Some(NAME),
+            ),
+            (
+                "cluster alternate version",
+                vec![("ns1", CLUSTER), ("ns1", CLUSTER_VERSION)],
+                CLUSTER,
+                Some(CLUSTER_VERSION),
+            ),
+            (
+                "cluster alternate kind",
+                vec![("ns1", CLUSTER), ("ns1", CLUSTER_KIND)],
+                CLUSTER,
+                Some(CLUSTER_KIND),
+            ),
+            (
+                "cluster alternate namespace",
+                vec![("ns1", CLUSTER), ("ns2", CLUSTER)],
+                CLUSTER,
+                None,
+            ),
+            (
+                "cluster alternate name",
+                vec![("ns1", CLUSTER), ("ns1", CLUSTER_NAME)],
+                CLUSTER,
+                Some(CLUSTER_NAME),
+            ),
             (
                 "namespaced ref from namespaced child returns first if absent is sorted last",
                 said("ns1", namespaced),
@@ -128,21 +211,41 @@ mod tests {
                 clustered[4],
                 Some(clustered[0]),
             ),
-            ("cluster ref from cluster child returns next after absent", said("", clustered), clustered[3], Some(clustered[4])),
+            (
+                "cluster ref from cluster child returns next after absent",
+                said("", clustered),
+                clustered[3],
+                Some(clustered[4]),
+            ),
             ("ignore unrelated", vec![("ns1", CLUSTER)], CLUSTER, None),
-            ("ignore matches", vec![("ns1", CLUSTER), ("ns1", CLUSTER)], CLUSTER, None),
+            (
+                "ignore matches",
+                vec![("ns1", CLUSTER), ("ns1", CLUSTER)],
+                CLUSTER,
+                None,
+            ),
             (
                 "collapse duplicates",
-                vec![("", CLUSTER), ("", CLUSTER_KIND_NOWHERE), ("", CLUSTER_KIND_NOWHERE)],
+                vec![
+                    ("", CLUSTER),
+                    ("", CLUSTER_KIND_NOWHERE),
+                    ("", CLUSTER_KIND_NOWHERE),
+                ],
                 CLUSTER,
                 Some(CLUSTER_KIND_NOWHERE),
             ),
         ];
         for (name, said, absent, expected) in cases {
-            let unrelated = (Sym::new("ns1"), reference(("v1", "Parent", "ns1", "name"), "anotheruid"));
-            let said = said.into_iter().map(|(namespace, id)| (Sym::new(namespace), reference(id, "uid")));
+            let unrelated = (
+                Sym::new("ns1"),
+                reference(("v1", "Parent", "ns1", "name"), "anotheruid"),
+            );
+            let said = said
+                .into_iter()
+                .map(|(namespace, id)| (Sym::new(namespace), reference(id, "uid")));
             let said: Vec<(Sym, OwnerReference)> = said.chain([unrelated]).collect();
-            let found = coordinates(absent).another(said.iter().map(|(namespace, owner)| (namespace, owner)));
+            let found = coordinates(absent)
+                .another(said.iter().map(|(namespace, owner)| (namespace, owner)));
             assert_eq!(found, expected.map(coordinates), "{name}");
         }
     }

@@ -2,7 +2,8 @@
 
 use std::collections::HashSet;
 
-/// Place of a node in the graph's table; a sixth of what a UID takes, and there is one for each end of each reference.
+/// Place of a node in the graph's table; a sixth of what a UID takes, and there is one for each end
+/// of each reference.
 pub(super) type Slot = u32;
 
 /// So many are found by looking at all of them.
@@ -55,7 +56,10 @@ impl Dependents {
             Self::Few(few) => (Some(few), None),
             Self::Many(many) => (None, Some(many)),
         };
-        few.into_iter().flatten().chain(many.into_iter().flat_map(|many| many.iter())).copied()
+        few.into_iter()
+            .flatten()
+            .chain(many.into_iter().flat_map(|many| many.iter()))
+            .copied()
     }
 }
 
@@ -79,6 +83,9 @@ mod tests {
             dependents.remove(Slot::try_from(count).unwrap());
             dependents.remove(0);
         }
-        assert!(dependents.is_empty() && matches!(dependents, Dependents::Few(_)), "nothing is kept of a large set");
+        assert!(
+            dependents.is_empty() && matches!(dependents, Dependents::Few(_)),
+            "nothing is kept of a large set"
+        );
     }
 }

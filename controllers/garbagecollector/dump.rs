@@ -19,14 +19,32 @@ struct Vertex {
 
 impl Vertex {
     fn of(node: NodeView) -> Self {
-        let NodeView { coordinates, being_deleted, deleting_dependents, is_virtual, .. } = node;
-        Self { coordinates, missing: false, being_deleted, deleting_dependents, is_virtual }
+        let NodeView {
+            coordinates,
+            being_deleted,
+            deleting_dependents,
+            is_virtual,
+            ..
+        } = node;
+        Self {
+            coordinates,
+            missing: false,
+            being_deleted,
+            deleting_dependents,
+            is_virtual,
+        }
     }
 
     /// An owner that the graph does not have, and of which only a reference tells.
     fn missing(coordinates: Coordinates) -> Self {
         let (being_deleted, deleting_dependents, is_virtual) = (false, false, false);
-        Self { coordinates, missing: true, being_deleted, deleting_dependents, is_virtual }
+        Self {
+            coordinates,
+            missing: true,
+            being_deleted,
+            deleting_dependents,
+            is_virtual,
+        }
     }
 }
 
@@ -37,10 +55,12 @@ pub(super) struct Picture {
 }
 
 impl Picture {
-    /// All that owns or is owned; with `around`, what is connected to these UIDs by nodes of the graph.
+    /// All that owns or is owned; with `around`, what is connected to these UIDs by nodes of the
+    /// graph.
     pub(super) fn of(graph: &Graph, around: &[Uid]) -> Self {
         let wanted = (!around.is_empty()).then(|| connected(graph, around));
-        let (mut vertices, mut edges, mut missing) = (BTreeMap::new(), BTreeSet::new(), BTreeMap::new());
+        let (mut vertices, mut edges, mut missing) =
+            (BTreeMap::new(), BTreeSet::new(), BTreeMap::new());
         for (node, owners, has_dependents) in graph.iter() {
             let uid = &node.coordinates.uid;
             let is_wanted = wanted.as_ref().is_none_or(|wanted| wanted.contains(uid));
@@ -49,7 +69,9 @@ impl Picture {
             }
             for owner in owners.iter() {
                 edges.insert((uid.clone(), owner.uid.clone()));
-                missing.entry(owner.uid.clone()).or_insert_with(|| Coordinates::of_owner(owner, &Sym::default()));
+                missing
+                    .entry(owner.uid.clone())
+                    .or_insert_with(|| Coordinates::of_owner(owner, &Sym::default()));
             }
             vertices.insert(uid.clone(), Vertex::of(node));
         }
@@ -62,8 +84,13 @@ impl Picture {
 
 /// The UIDs that the query of a request names; one without a text names none that exists.
 pub(super) fn asked_for(query: &str) -> Vec<Uid> {
-    let pairs = query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
-    pairs.filter(|(name, _)| *name == "uid").map(|(_, uid)| Uid::new(uid)).collect()
+    let pairs = query
+        .split('&')
+        .map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+    pairs
+        .filter(|(name, _)| *name == "uid")
+        .map(|(_, uid)| Uid::new(uid))
+        .collect()
 }
 
 /// The nodes that can be reached from these along edges in either direction.
@@ -72,11 +99,20 @@ fn connected(graph: &Graph, from: &[Uid]) -> HashSet<Uid> {
     for (node, owners, _) in graph.iter() {
         let uid = node.coordinates.uid;
         for owner in owners.iter() {
-            neighbours.entry(owner.uid.clone()).or_default().push(uid.clone());
+            neighbours
+                .entry(owner.uid.clone())
+                .or_default()
+                .push(uid.clone());
         }
-        neighbours.entry(uid).or_default().extend(owners.iter().map(|owner| owner.uid.clone()));
+        neighbours
+            .entry(uid)
+            .or_default()
+            .extend(owners.iter().map(|owner| owner.uid.clone()));
     }
-    let nodes: HashSet<Uid> = graph.iter().map(|(node, ..)| node.coordinates.uid).collect();
+    let nodes: HashSet<Uid> = graph
+        .iter()
+        .map(|(node, ..)| node.coordinates.uid)
+        .collect();
     let mut found = HashSet::new();
     let mut open: Vec<Uid> = from.to_vec();
     while let Some(uid) = open.pop() {
@@ -111,7 +147,13 @@ impl fmt::Display for Picture {
 }
 
 fn attributes(vertex: &Vertex) -> Vec<(&'static str, String)> {
-    let Coordinates { kind, api_version, namespace, name, uid } = &vertex.coordinates;
+    let Coordinates {
+        kind,
+        api_version,
+        namespace,
+        name,
+        uid,
+    } = &vertex.coordinates;
     let (group, version) = split_api_version(api_version);
     let flags = [
         ("beingDeleted", vertex.being_deleted),
@@ -119,10 +161,17 @@ fn attributes(vertex: &Vertex) -> Vec<(&'static str, String)> {
         ("virtual", vertex.is_virtual),
         ("missingFromGraph", vertex.missing),
     ];
-    let set: Vec<&str> = flags.iter().filter(|(_, is_set)| *is_set).map(|(flag, _)| *flag).collect();
+    let set: Vec<&str> = flags
+        .iter()
+        .filter(|(_, is_set)| *is_set)
+        .map(|(flag, _)| *flag)
+        .collect();
     let dot = if group.is_empty() { "" } else { "." };
     let end = if set.is_empty() { "" } else { "\n" };
-    let label = format!("uid={uid}\nnamespace={namespace}\n{kind}.{version}{dot}{group}/{name}\n{}{end}", set.join(","));
+    let label = format!(
+        "uid={uid}\nnamespace={namespace}\n{kind}.{version}{dot}{group}/{name}\n{}{end}",
+        set.join(",")
+    );
     vec![
         ("label", label),
         ("group", group.to_owned()),

@@ -16,5 +16,11 @@ pub(super) fn next(blocking: &[NodeView]) -> Step {
     if blocking.is_empty() {
         return Step::Finish;
     }
-    Step::WaitFor(blocking.iter().filter(|node| !node.deleting_dependents).map(|node| node.key.clone()).collect())
+    Step::WaitFor(
+        blocking
+            .iter()
+            .filter(|node| !node.deleting_dependents)
+            .map(|node| node.key.clone())
+            .collect(),
+    )
 }

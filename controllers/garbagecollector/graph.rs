@@ -1,10 +1,11 @@
-//! Who owns whom: every object seen, every owner only heard of, and what a change of either asks to be looked at.
+//! Who owns whom: every object seen, every owner only heard of, and what a change of either asks to
+//! be looked at.
 //!
 //! changes of metadata, proofs of absence -> graph -> [`Effects`]
 //!
-//! No IO happens here and nothing is decided: the graph says which objects deserve a look. It may be wrong or late; whoever deletes
-//! asks the API server first. An owner that is referenced but was never seen is a *virtual* node, whose coordinates are those of some
-//! reference to it.
+//! No IO happens here and nothing is decided: the graph says which objects deserve a look. It may
+//! be wrong or late; whoever deletes asks the API server first. An owner that is referenced but was
+//! never seen is a *virtual* node, whose coordinates are those of some reference to it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, RandomState};
@@ -18,7 +19,8 @@ use super::coordinates::Coordinates;
 use super::dependents::{Dependents, Slot};
 use super::unseen::Reference;
 
-/// Names a node in the queues. When a virtual node turns out to be someone else, its key changes with it, and so does its back-off.
+/// Names a node in the queues. When a virtual node turns out to be someone else, its key changes
+/// with it, and so does its back-off.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct NodeKey {
     pub(super) uid: Uid,
@@ -101,7 +103,10 @@ impl Node {
     }
 
     fn key(&self) -> NodeKey {
-        NodeKey { uid: self.coordinates.uid.clone(), incarnation: self.incarnation }
+        NodeKey {
+            uid: self.coordinates.uid.clone(),
+            incarnation: self.incarnation,
+        }
     }
 
     fn view(&self) -> NodeView {
@@ -115,16 +120,26 @@ impl Node {
     }
 
     fn blocks(&self, owner: &Uid) -> bool {
-        self.owners.iter().any(|reference| reference.uid == *owner && reference.block_owner_deletion)
+        self.owners
+            .iter()
+            .any(|reference| reference.uid == *owner && reference.block_owner_deletion)
     }
 
-    /// Whether some reference of this node means `owner`, and whether some reference to that UID means something else.
+    /// Whether some reference of this node means `owner`, and whether some reference to that UID
+    /// means something else.
     fn agreement(&self, owner: &Coordinates) -> (bool, bool) {
         if owner.is_out_of_reach_of(&self.coordinates.namespace) {
             return (false, true);
         }
-        let to_uid = || self.owners.iter().filter(|reference| reference.uid == owner.uid);
-        (to_uid().any(|r| owner.are_meant_by(r)), to_uid().any(|r| !owner.are_meant_by(r)))
+        let to_uid = || {
+            self.owners
+                .iter()
+                .filter(|reference| reference.uid == owner.uid)
+        };
+        (
+            to_uid().any(|r| owner.are_meant_by(r)),
+            to_uid().any(|r| !owner.are_meant_by(r)),
+        )
     }
 }
 
@@ -136,8 +151,8 @@ pub(super) struct Graph {
     /// Slots by the UID of their node, which only the node holds: a UID takes as much as six slots.
     slots: HashTable<Slot>,
     hasher: RandomState,
-    /// Dependents of nodes that were taken out, by the UID they still refer to: an owner may be seen again when the server's history
-    /// goes back. Empty when all is collected.
+    /// Dependents of nodes that were taken out, by the UID they still refer to: an owner may be
+    /// seen again when the server's history goes back. Empty when all is collected.
     bereft: HashMap<Uid, Dependents>,
     incarnations: u32,
     /// Owners proven absent.
@@ -183,11 +198,17 @@ impl Graph {
     /// The API server has said that there is no object with these coordinates.
     pub(super) fn proven_absent(&mut self, gone: &Coordinates) -> Effects {
         let mut effects = Effects::default();
-        let Some(slot) = self.slot(&gone.uid) else { return effects };
+        let Some(slot) = self.slot(&gone.uid) else {
+            return effects;
+        };
         let (matching, differing) = self.partition(slot, gone);
         let node = self.node(slot);
         let is_this = node.coordinates == *gone;
-        let stays = if node.is_virtual { !differing.is_empty() } else { !is_this };
+        let stays = if node.is_virtual {
+            !differing.is_empty()
+        } else {
+            !is_this
+        };
         if !stays {
             self.remove(slot, gone.clone(), &mut effects);
             return effects;
@@ -195,7 +216,9 @@ impl Graph {
         let is_virtual = node.is_virtual;
         if !matching.is_empty() {
             self.absent.insert(gone.clone());
-            effects.delete.extend(matching.iter().map(|slot| self.node(*slot).key()));
+            effects
+                .delete
+                .extend(matching.iter().map(|slot| self.node(*slot).key()));
         }
         if is_virtual
             && is_this
@@ -224,22 +247,40 @@ impl Graph {
         self.dependents_where(key, |node| node.blocks(&key.uid))
     }
 
-    /// Whether an informer has shown the dependent with this reference; one that blocks is not known where it blocked nobody.
-    pub(super) fn knows(&self, Reference { dependent, owner, blocks }: Reference<'_>) -> bool {
-        let is_it = |known: &OwnerReference| known.uid == *owner && known.block_owner_deletion >= blocks;
-        self.slot(dependent).is_some_and(|slot| self.node(slot).owners.iter().any(is_it))
+    /// Whether an informer has shown the dependent with this reference; one that blocks is not
+    /// known where it blocked nobody.
+    pub(super) fn knows(
+        &self,
+        Reference {
+            dependent,
+            owner,
+            blocks,
+        }: Reference<'_>,
+    ) -> bool {
+        let is_it =
+            |known: &OwnerReference| known.uid == *owner && known.block_owner_deletion >= blocks;
+        self.slot(dependent)
+            .is_some_and(|slot| self.node(slot).owners.iter().any(is_it))
     }
 
     /// Whether there are dependents, and whether one of them waits for its own dependents.
     pub(super) fn about_dependents(&self, uid: &Uid) -> (bool, bool) {
-        let Some(node) = self.slot(uid).map(|slot| self.node(slot)) else { return (false, false) };
-        let one_waits = node.dependents.iter().any(|slot| self.node(slot).deleting_dependents);
+        let Some(node) = self.slot(uid).map(|slot| self.node(slot)) else {
+            return (false, false);
+        };
+        let one_waits = node
+            .dependents
+            .iter()
+            .any(|slot| self.node(slot).deleting_dependents);
         (!node.dependents.is_empty(), one_waits)
     }
 
     /// Every node with its owners, in no order.
     pub(super) fn iter(&self) -> impl Iterator<Item = (NodeView, &Owners, bool)> {
-        self.nodes.iter().flatten().map(|node| (node.view(), &node.owners, !node.dependents.is_empty()))
+        self.nodes
+            .iter()
+            .flatten()
+            .map(|node| (node.view(), &node.owners, !node.dependents.is_empty()))
     }
 
     fn found(&self, key: &NodeKey) -> Option<&Node> {
@@ -248,8 +289,15 @@ impl Graph {
     }
 
     fn dependents_where(&self, key: &NodeKey, wanted: impl Fn(&Node) -> bool) -> Vec<NodeView> {
-        let Some(node) = self.found(key) else { return Vec::new() };
-        node.dependents.iter().map(|slot| self.node(slot)).filter(|node| wanted(node)).map(Node::view).collect()
+        let Some(node) = self.found(key) else {
+            return Vec::new();
+        };
+        node.dependents
+            .iter()
+            .map(|slot| self.node(slot))
+            .filter(|node| wanted(node))
+            .map(Node::view)
+            .collect()
     }
 
     fn slot(&self, uid: &Uid) -> Option<Slot> {
@@ -258,11 +306,15 @@ impl Graph {
     }
 
     fn node(&self, slot: Slot) -> &Node {
-        self.nodes[slot as usize].as_ref().expect("slots in use hold a node")
+        self.nodes[slot as usize]
+            .as_ref()
+            .expect("slots in use hold a node")
     }
 
     fn node_mut(&mut self, slot: Slot) -> &mut Node {
-        self.nodes[slot as usize].as_mut().expect("slots in use hold a node")
+        self.nodes[slot as usize]
+            .as_mut()
+            .expect("slots in use hold a node")
     }
 
     fn next_incarnation(&mut self) -> u32 {
@@ -280,27 +332,44 @@ impl Graph {
             }
             None => {
                 self.nodes.push(Some(Box::new(node)));
-                Slot::try_from(self.nodes.len() - 1).expect("four thousand million objects do not fit any memory")
+                Slot::try_from(self.nodes.len() - 1)
+                    .expect("four thousand million objects do not fit any memory")
             }
         };
-        let Self { nodes, slots, hasher, .. } = self;
+        let Self {
+            nodes,
+            slots,
+            hasher,
+            ..
+        } = self;
         // Slots are in the table exactly while they hold a node.
-        let hash = |slot: &Slot| nodes[*slot as usize].as_ref().map_or(0, |node| hasher.hash_one(&node.coordinates.uid));
+        let hash = |slot: &Slot| {
+            nodes[*slot as usize]
+                .as_ref()
+                .map_or(0, |node| hasher.hash_one(&node.coordinates.uid))
+        };
         slots.insert_unique(hasher.hash_one(&uid), slot, hash);
         slot
     }
 
     fn free(&mut self, slot: Slot) -> Box<Node> {
-        let node = self.nodes[slot as usize].take().expect("slots in use hold a node");
-        if let Ok(entry) = self.slots.find_entry(self.hasher.hash_one(&node.coordinates.uid), |known| *known == slot) {
+        let node = self.nodes[slot as usize]
+            .take()
+            .expect("slots in use hold a node");
+        if let Ok(entry) = self
+            .slots
+            .find_entry(self.hasher.hash_one(&node.coordinates.uid), |known| {
+                *known == slot
+            })
+        {
             entry.remove();
         }
         self.free.push(slot);
         node
     }
 
-    /// An informer has told who a node is. Dependents that thought otherwise are looked at again: this covers references seen
-    /// before their owner.
+    /// An informer has told who a node is. Dependents that thought otherwise are looked at again:
+    /// this covers references seen before their owner.
     fn identify(&mut self, slot: Slot, observed: Coordinates, effects: &mut Effects) {
         let node = self.node(slot);
         let was_virtual = node.is_virtual;
@@ -314,14 +383,19 @@ impl Graph {
                 effects.delete.push(dependent.key());
             }
             // The key of a node seen before stays: somebody may have promised to look at it.
-            let incarnation = if was_virtual { self.next_incarnation() } else { self.node(slot).incarnation };
+            let incarnation = if was_virtual {
+                self.next_incarnation()
+            } else {
+                self.node(slot).incarnation
+            };
             let node = self.node_mut(slot);
             (node.coordinates, node.incarnation) = (observed, incarnation);
         }
         self.node_mut(slot).is_virtual = false;
     }
 
-    /// Dependents by whether they mean `owner`; one with several references to its UID can be on both sides.
+    /// Dependents by whether they mean `owner`; one with several references to its UID can be on
+    /// both sides.
     fn partition(&self, slot: Slot, owner: &Coordinates) -> (Vec<Slot>, Vec<Slot>) {
         let (mut matching, mut differing) = (Vec::new(), Vec::new());
         for dependent in self.node(slot).dependents.iter() {
@@ -339,28 +413,43 @@ impl Graph {
     /// What these nodes say of their owners, each with the namespace it says it in.
     fn claims(&self, slots: &[Slot]) -> impl Iterator<Item = (&Sym, &OwnerReference)> {
         let nodes = slots.iter().map(|slot| self.node(*slot));
-        nodes.flat_map(|node| node.owners.iter().map(|owner| (&node.coordinates.namespace, owner)))
+        nodes.flat_map(|node| {
+            node.owners
+                .iter()
+                .map(|owner| (&node.coordinates.namespace, owner))
+        })
     }
 
-    /// Takes over new owner references, and wakes owners that wait for a reference that no longer blocks them.
+    /// Takes over new owner references, and wakes owners that wait for a reference that no longer
+    /// blocks them.
     fn change_owners(&mut self, slot: Slot, new: &Owners, effects: &mut Effects) {
         let old = self.node(slot).owners.clone();
         if old == *new {
             return;
         }
-        // Of several references to one UID the last old and the first new one count, and the other new ones are added, as upstream has it.
-        let mut left: BTreeMap<&Uid, &OwnerReference> = old.iter().map(|owner| (&owner.uid, owner)).collect();
+        // Of several references to one UID the last old and the first new one count, and the other
+        // new ones are added, as upstream has it.
+        let mut left: BTreeMap<&Uid, &OwnerReference> =
+            old.iter().map(|owner| (&owner.uid, owner)).collect();
         let (mut added, mut unblocked) = (Vec::new(), Vec::new());
         for owner in new.iter() {
             match left.remove(&owner.uid) {
-                Some(before) if before.block_owner_deletion && !owner.block_owner_deletion => unblocked.push(&owner.uid),
+                Some(before) if before.block_owner_deletion && !owner.block_owner_deletion => {
+                    unblocked.push(&owner.uid)
+                }
                 Some(_) => {}
                 None => added.push(owner.clone()),
             }
         }
-        unblocked.extend(left.values().filter(|removed| removed.block_owner_deletion).map(|removed| &removed.uid));
+        unblocked.extend(
+            left.values()
+                .filter(|removed| removed.block_owner_deletion)
+                .map(|removed| &removed.uid),
+        );
         let waiting = unblocked.into_iter().filter_map(|uid| self.slot(uid));
-        effects.delete.extend(waiting.map(|slot| self.node(slot).key()));
+        effects
+            .delete
+            .extend(waiting.map(|slot| self.node(slot).key()));
         self.node_mut(slot).owners = new.clone();
         self.link(slot, &added, effects);
         left.into_keys().for_each(|uid| self.unlink(slot, uid));
@@ -375,7 +464,11 @@ impl Graph {
                 Some(found) => (found, false),
                 None => {
                     let incarnation = self.next_incarnation();
-                    let mut node = Node::new(Coordinates::of_owner(owner, &namespace), Owners::new(&[]), incarnation);
+                    let mut node = Node::new(
+                        Coordinates::of_owner(owner, &namespace),
+                        Owners::new(&[]),
+                        incarnation,
+                    );
                     node.is_virtual = true;
                     effects.delete.push(node.key());
                     (self.insert(node), true)
@@ -392,7 +485,9 @@ impl Graph {
                 }
                 doubtful = true;
             } else {
-                let unproven = found.is_virtual && found.coordinates.namespace.is_empty() && !namespace.is_empty();
+                let unproven = found.is_virtual
+                    && found.coordinates.namespace.is_empty()
+                    && !namespace.is_empty();
                 doubtful = unproven || !found.coordinates.are_meant_by(owner);
             }
         }
@@ -409,7 +504,9 @@ impl Graph {
                 self.bereft.remove(owner);
             }
         }
-        let Some(owner_slot) = self.slot(owner) else { return };
+        let Some(owner_slot) = self.slot(owner) else {
+            return;
+        };
         let node = self.node_mut(owner_slot);
         node.dependents.remove(slot);
         if node.is_virtual && node.dependents.is_empty() {
@@ -417,7 +514,13 @@ impl Graph {
         }
     }
 
-    fn start_deletion(&mut self, slot: Slot, old: Option<&Meta>, new: &Meta, effects: &mut Effects) {
+    fn start_deletion(
+        &mut self,
+        slot: Slot,
+        old: Option<&Meta>,
+        new: &Meta,
+        effects: &mut Effects,
+    ) {
         let began = |has: fn(&Meta) -> bool| {
             let is_marked = |meta: &Meta| meta.is_terminating() && has(meta);
             is_marked(new) && !old.is_some_and(is_marked)
@@ -426,19 +529,31 @@ impl Graph {
             effects.orphan.push(self.node(slot).key());
         } else if began(|meta| meta.finalizers.foreground) {
             self.node_mut(slot).deleting_dependents = true;
-            effects.delete.extend(self.node(slot).dependents.iter().map(|dependent| self.node(dependent).key()));
+            effects.delete.extend(
+                self.node(slot)
+                    .dependents
+                    .iter()
+                    .map(|dependent| self.node(dependent).key()),
+            );
             effects.delete.push(self.node(slot).key());
         }
     }
 
-    /// Takes a node out. Its dependents are looked at, and so are those of its owners that wait for dependents to go.
+    /// Takes a node out. Its dependents are looked at, and so are those of its owners that wait for
+    /// dependents to go.
     fn remove(&mut self, slot: Slot, coordinates: Coordinates, effects: &mut Effects) {
         let node = self.free(slot);
         if !node.dependents.is_empty() {
             self.absent.insert(coordinates);
             // A node may be its own owner.
-            effects.delete.extend(node.dependents.iter().filter(|other| *other != slot).map(|other| self.node(other).key()));
-            self.bereft.insert(node.coordinates.uid.clone(), node.dependents);
+            effects.delete.extend(
+                node.dependents
+                    .iter()
+                    .filter(|other| *other != slot)
+                    .map(|other| self.node(other).key()),
+            );
+            self.bereft
+                .insert(node.coordinates.uid.clone(), node.dependents);
         }
         for owner in node.owners.iter() {
             if let Some(found) = self.slot(&owner.uid).map(|slot| self.node(slot))
@@ -452,6 +567,11 @@ impl Graph {
 }
 
 fn out_of_reach(dependent: &Node, owner: &Uid, effects: &mut Effects) {
-    let reference = dependent.owners.iter().find(|reference| reference.uid == *owner);
-    effects.out_of_reach.extend(reference.map(|reference| (dependent.coordinates.clone(), reference.clone())));
+    let reference = dependent
+        .owners
+        .iter()
+        .find(|reference| reference.uid == *owner);
+    effects
+        .out_of_reach
+        .extend(reference.map(|reference| (dependent.coordinates.clone(), reference.clone())));
 }

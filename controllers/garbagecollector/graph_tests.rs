@@ -47,7 +47,13 @@ fn deleting(mut meta: Meta, finalizers: &[&str]) -> Meta {
 
 fn coordinates(kind: &str, namespace: &str, name: &str, uid: &str) -> Coordinates {
     let (kind, api_version, namespace) = (kind.into(), "v1".into(), namespace.into());
-    Coordinates { kind, api_version, namespace, name: Arc::from(name), uid: Uid::new(uid) }
+    Coordinates {
+        kind,
+        api_version,
+        namespace,
+        name: Arc::from(name),
+        uid: Uid::new(uid),
+    }
 }
 
 /// The graph with all changes told as changes of core/v1 Pods.
@@ -67,23 +73,47 @@ impl Story {
     }
 
     fn change(&mut self, old: Option<&Meta>, new: &Meta) -> Effects {
-        self.0.observe(Seen { api_version: &Sym::new("v1"), kind: &Sym::new("Pod"), meta: new }, old)
+        self.0.observe(
+            Seen {
+                api_version: &Sym::new("v1"),
+                kind: &Sym::new("Pod"),
+                meta: new,
+            },
+            old,
+        )
     }
 
     fn lose(&mut self, meta: &Meta) -> Effects {
-        self.0.removed(Seen { api_version: &Sym::new("v1"), kind: &Sym::new("Pod"), meta })
+        self.0.removed(Seen {
+            api_version: &Sym::new("v1"),
+            kind: &Sym::new("Pod"),
+            meta,
+        })
     }
 
     /// UIDs of all nodes, virtual ones in brackets.
     fn nodes(&self) -> Vec<String> {
-        let shown = |uid: &Uid, is_virtual| if is_virtual { format!("({uid})") } else { uid.to_string() };
-        let mut nodes: Vec<String> = self.0.iter().map(|(n, ..)| shown(&n.coordinates.uid, n.is_virtual)).collect();
+        let shown = |uid: &Uid, is_virtual| {
+            if is_virtual {
+                format!("({uid})")
+            } else {
+                uid.to_string()
+            }
+        };
+        let mut nodes: Vec<String> = self
+            .0
+            .iter()
+            .map(|(n, ..)| shown(&n.coordinates.uid, n.is_virtual))
+            .collect();
         nodes.sort();
         nodes
     }
 
     fn who(&self, uid: &str) -> Option<Coordinates> {
-        self.0.iter().map(|(node, ..)| node.coordinates).find(|c| c.uid == Uid::new(uid))
+        self.0
+            .iter()
+            .map(|(node, ..)| node.coordinates)
+            .find(|c| c.uid == Uid::new(uid))
     }
 }
 
@@ -93,7 +123,11 @@ fn an_owner_only_heard_of_is_checked_until_it_is_seen_or_nobody_speaks_of_it() {
     let child = meta("a", "child", &[reference("Pod", "owner", "owner", false)]);
     assert_eq!(uids(&story.see(&child).delete), ["owner"]);
     assert_eq!(story.nodes(), ["(owner)", "child"]);
-    assert_eq!(story.see(&meta("a", "owner", &[])), Effects::default(), "as it was said to be");
+    assert_eq!(
+        story.see(&meta("a", "owner", &[])),
+        Effects::default(),
+        "as it was said to be"
+    );
     assert_eq!(story.nodes(), ["child", "owner"]);
 
     let mut story = Story::default();
@@ -109,16 +143,52 @@ fn an_owner_only_heard_of_is_checked_until_it_is_seen_or_nobody_speaks_of_it() {
 fn doubtful_references_are_looked_at_whether_the_owner_is_seen_before_or_after() {
     // (why, namespace of the dependent, its reference, looked at, told)
     let cases = [
-        ("good", "a", reference("Pod", "owner", "owner", true), false, false),
-        ("wrong name", "a", reference("Pod", "other", "owner", true), true, false),
-        ("wrong kind", "a", reference("Node", "owner", "owner", true), true, false),
-        ("wrong namespace", "b", reference("Pod", "owner", "owner", true), true, true),
-        ("cluster-scoped", "", reference("Pod", "owner", "owner", true), true, true),
+        (
+            "good",
+            "a",
+            reference("Pod", "owner", "owner", true),
+            false,
+            false,
+        ),
+        (
+            "wrong name",
+            "a",
+            reference("Pod", "other", "owner", true),
+            true,
+            false,
+        ),
+        (
+            "wrong kind",
+            "a",
+            reference("Node", "owner", "owner", true),
+            true,
+            false,
+        ),
+        (
+            "wrong namespace",
+            "b",
+            reference("Pod", "owner", "owner", true),
+            true,
+            true,
+        ),
+        (
+            "cluster-scoped",
+            "",
+            reference("Pod", "owner", "owner", true),
+            true,
+            true,
+        ),
     ];
     for (why, namespace, reference, looked_at, told) in cases {
-        let (owner, child) = (meta("a", "owner", &[]), meta(namespace, "child", std::slice::from_ref(&reference)));
+        let (owner, child) = (
+            meta("a", "owner", &[]),
+            meta(namespace, "child", std::slice::from_ref(&reference)),
+        );
         let expected: &[&str] = if looked_at { &["child"] } else { &[] };
-        let told: Vec<_> = told.then(|| (coordinates("Pod", namespace, "child", "child"), reference)).into_iter().collect();
+        let told: Vec<_> = told
+            .then(|| (coordinates("Pod", namespace, "child", "child"), reference))
+            .into_iter()
+            .collect();
         for owner_first in [true, false] {
             let mut story = Story::default();
             story.see(if owner_first { &owner } else { &child });
@@ -138,12 +208,33 @@ fn a_deletion_wakes_dependents_and_owners_that_wait() {
     let owner = meta("a", "owner", &[]);
     let middle = meta("a", "middle", &[reference("Pod", "owner", "owner", true)]);
     let leaf = meta("a", "leaf", &[reference("Pod", "middle", "middle", false)]);
-    [&owner, &middle, &leaf].into_iter().for_each(|meta| drop(story.see(meta)));
-    assert_eq!(uids(&story.change(Some(&owner), &deleting(owner.clone(), &["foregroundDeletion"])).delete), ["middle", "owner"]);
+    [&owner, &middle, &leaf]
+        .into_iter()
+        .for_each(|meta| drop(story.see(meta)));
+    assert_eq!(
+        uids(
+            &story
+                .change(
+                    Some(&owner),
+                    &deleting(owner.clone(), &["foregroundDeletion"])
+                )
+                .delete
+        ),
+        ["middle", "owner"]
+    );
     let effects = story.lose(&middle);
     assert_eq!(uids(&effects.delete), ["leaf", "owner"]);
-    assert!(story.0.absent.contains(&coordinates("Pod", "a", "middle", "middle")));
-    assert_eq!(story.lose(&leaf), Effects::default(), "nobody waits, nothing depends");
+    assert!(
+        story
+            .0
+            .absent
+            .contains(&coordinates("Pod", "a", "middle", "middle"))
+    );
+    assert_eq!(
+        story.lose(&leaf),
+        Effects::default(),
+        "nobody waits, nothing depends"
+    );
     assert_eq!(story.nodes(), ["owner"]);
 }
 
@@ -171,7 +262,11 @@ fn only_the_beginning_of_a_deletion_starts_something() {
     ];
     for (at, (old, new, deleted, orphaned)) in cases.into_iter().enumerate() {
         let effects = Story::default().change(old, new);
-        assert_eq!((!effects.delete.is_empty(), !effects.orphan.is_empty()), (deleted, orphaned), "case {at}");
+        assert_eq!(
+            (!effects.delete.is_empty(), !effects.orphan.is_empty()),
+            (deleted, orphaned),
+            "case {at}"
+        );
     }
 }
 
@@ -180,19 +275,38 @@ fn an_owner_seen_again_in_the_middle_of_its_deletion_still_waits() {
     let owner = deleting(meta("a", "owner", &[]), &["foregroundDeletion"]);
     let child = meta("a", "child", &[reference("Pod", "owner", "owner", true)]);
     let mut story = Story::default();
-    assert_eq!(story.change(Some(&owner), &owner), Effects::default(), "it began before");
+    assert_eq!(
+        story.change(Some(&owner), &owner),
+        Effects::default(),
+        "it began before"
+    );
     story.see(&child);
     assert_eq!(uids(&story.lose(&child).delete), ["owner"]);
 }
 
 #[test]
 fn of_several_references_to_one_uid_those_that_come_later_are_looked_at() {
-    let (right, wrong) = (reference("Pod", "owner", "owner", true), reference("Pod", "other", "owner", true));
+    let (right, wrong) = (
+        reference("Pod", "owner", "owner", true),
+        reference("Pod", "other", "owner", true),
+    );
     // (before, after, looked at)
     let cases: [(&[OwnerReference], &[OwnerReference], &[&str]); 4] = [
-        (std::slice::from_ref(&right), &[right.clone(), wrong.clone()], &["child"]),
-        (std::slice::from_ref(&right), &[right.clone(), right.clone()], &[]),
-        (&[right.clone(), wrong.clone()], std::slice::from_ref(&right), &[]),
+        (
+            std::slice::from_ref(&right),
+            &[right.clone(), wrong.clone()],
+            &["child"],
+        ),
+        (
+            std::slice::from_ref(&right),
+            &[right.clone(), right.clone()],
+            &[],
+        ),
+        (
+            &[right.clone(), wrong.clone()],
+            std::slice::from_ref(&right),
+            &[],
+        ),
         (&[right.clone(), wrong.clone()], &[], &["owner"]),
     ];
     for (before, after, looked_at) in cases {
@@ -202,7 +316,10 @@ fn of_several_references_to_one_uid_those_that_come_later_are_looked_at() {
         story.see(&old);
         let effects = story.change(Some(&old), &meta("a", "child", after));
         assert_eq!(uids(&effects.delete), looked_at, "{before:?} -> {after:?}");
-        assert_eq!(story.0.about_dependents(&Uid::new("owner")).0, !after.is_empty());
+        assert_eq!(
+            story.0.about_dependents(&Uid::new("owner")).0,
+            !after.is_empty()
+        );
     }
 }
 
@@ -225,20 +342,45 @@ fn an_owner_that_waits_is_woken_when_a_reference_no_longer_blocks_it() {
         let old = meta("a", "child", before);
         story.see(&old);
         let effects = story.change(Some(&old), &meta("a", "child", after));
-        assert_eq!(uids(&effects.delete) == ["owner"], woken, "{before:?} -> {after:?}");
-        let owner = story.0.iter().map(|(node, ..)| node.key).find(|key| key.uid == Uid::new("owner")).unwrap();
+        assert_eq!(
+            uids(&effects.delete) == ["owner"],
+            woken,
+            "{before:?} -> {after:?}"
+        );
+        let owner = story
+            .0
+            .iter()
+            .map(|(node, ..)| node.key)
+            .find(|key| key.uid == Uid::new("owner"))
+            .unwrap();
         let blocked = after.iter().any(|reference| reference.block_owner_deletion);
-        assert_eq!(story.0.blocking_dependents(&owner).len(), usize::from(blocked));
+        assert_eq!(
+            story.0.blocking_dependents(&owner).len(),
+            usize::from(blocked)
+        );
     }
 }
 
 #[test]
 fn a_virtual_owner_is_looked_for_under_every_identity_said_of_it_in_turn() {
     let mut story = Story::default();
-    for (child, namespace, kind) in [("1", "a", "B"), ("2", "a", "A"), ("3", "b", "B"), ("4", "a", "C")] {
-        story.see(&meta(namespace, child, &[reference(kind, "x", "owner", true)]));
+    for (child, namespace, kind) in [
+        ("1", "a", "B"),
+        ("2", "a", "A"),
+        ("3", "b", "B"),
+        ("4", "a", "C"),
+    ] {
+        story.see(&meta(
+            namespace,
+            child,
+            &[reference(kind, "x", "owner", true)],
+        ));
     }
-    assert_eq!(story.who("owner"), Some(coordinates("B", "a", "x", "owner")), "as it was first heard of");
+    assert_eq!(
+        story.who("owner"),
+        Some(coordinates("B", "a", "x", "owner")),
+        "as it was first heard of"
+    );
     // (proven absent, looked at, next identity)
     let rounds = [
         (("B", "a"), "1", ("B", "b")),
@@ -247,9 +389,17 @@ fn a_virtual_owner_is_looked_for_under_every_identity_said_of_it_in_turn() {
         (("A", "a"), "2", ("B", "a")),
     ];
     for ((kind, namespace), looked_at, (next_kind, next_namespace)) in rounds {
-        let effects = story.0.proven_absent(&coordinates(kind, namespace, "x", "owner"));
-        assert_eq!((uids(&effects.delete), uids(&effects.delete_later)), (vec![looked_at.to_owned()], vec!["owner".to_owned()]));
-        assert_eq!(story.who("owner"), Some(coordinates(next_kind, next_namespace, "x", "owner")));
+        let effects = story
+            .0
+            .proven_absent(&coordinates(kind, namespace, "x", "owner"));
+        assert_eq!(
+            (uids(&effects.delete), uids(&effects.delete_later)),
+            (vec![looked_at.to_owned()], vec!["owner".to_owned()])
+        );
+        assert_eq!(
+            story.who("owner"),
+            Some(coordinates(next_kind, next_namespace, "x", "owner"))
+        );
     }
 }
 
@@ -258,8 +408,13 @@ fn an_identity_of_a_cluster_scoped_type_has_no_namespace() {
     let mut story = Story::default();
     story.see(&meta("", "1", &[reference("Node", "x", "owner", true)]));
     story.see(&meta("a", "2", &[reference("Node", "y", "owner", true)]));
-    story.0.proven_absent(&coordinates("Node", "", "x", "owner"));
-    assert_eq!(story.who("owner"), Some(coordinates("Node", "", "y", "owner")));
+    story
+        .0
+        .proven_absent(&coordinates("Node", "", "x", "owner"));
+    assert_eq!(
+        story.who("owner"),
+        Some(coordinates("Node", "", "y", "owner"))
+    );
 }
 
 #[test]
@@ -268,10 +423,38 @@ fn a_proof_of_absence_removes_only_what_it_is_about() {
     let bad = meta("a", "bad", &[reference("Pod", "other", "owner", true)]);
     // (why, whether the owner was seen, dependents, proven absent, looked at, left)
     let cases: [(&str, bool, &[&Meta], &str, &[&str], &[&str]); 5] = [
-        ("virtual, all agree", false, &[&good], "owner", &["good"], &["good"]),
-        ("virtual, another is left", false, &[&good, &bad], "owner", &["good"], &["(owner)", "bad", "good"]),
-        ("virtual, not what it is taken for", false, &[&good, &bad], "other", &["bad"], &["(owner)", "bad", "good"]),
-        ("seen, proof about something else", true, &[&good, &bad], "other", &["bad"], &["bad", "good", "owner"]),
+        (
+            "virtual, all agree",
+            false,
+            &[&good],
+            "owner",
+            &["good"],
+            &["good"],
+        ),
+        (
+            "virtual, another is left",
+            false,
+            &[&good, &bad],
+            "owner",
+            &["good"],
+            &["(owner)", "bad", "good"],
+        ),
+        (
+            "virtual, not what it is taken for",
+            false,
+            &[&good, &bad],
+            "other",
+            &["bad"],
+            &["(owner)", "bad", "good"],
+        ),
+        (
+            "seen, proof about something else",
+            true,
+            &[&good, &bad],
+            "other",
+            &["bad"],
+            &["bad", "good", "owner"],
+        ),
         ("seen", true, &[&good], "owner", &["good"], &["good"]),
     ];
     for (why, seen, dependents, absent, looked_at, left) in cases {
@@ -280,10 +463,18 @@ fn a_proof_of_absence_removes_only_what_it_is_about() {
         if seen {
             story.see(&meta("a", "owner", &[]));
         }
-        let effects = story.0.proven_absent(&coordinates("Pod", "a", absent, "owner"));
+        let effects = story
+            .0
+            .proven_absent(&coordinates("Pod", "a", absent, "owner"));
         assert_eq!(uids(&effects.delete), looked_at, "{why}");
         assert_eq!(story.nodes(), left, "{why}");
-        assert!(story.0.absent.contains(&coordinates("Pod", "a", absent, "owner")), "{why}");
+        assert!(
+            story
+                .0
+                .absent
+                .contains(&coordinates("Pod", "a", absent, "owner")),
+            "{why}"
+        );
     }
 }
 
@@ -302,8 +493,16 @@ fn an_object_may_own_itself_and_slots_are_used_again() {
 fn the_picture_is_upstreams() {
     let mut story = Story::default();
     story.see(&deleting(meta("a", "owner", &[]), &["foregroundDeletion"]));
-    story.see(&meta("a", "child", &[reference("Pod", "owner", "owner", true)]));
-    story.see(&meta("a", "other", &[reference("Pod", "gone", "gone", true)]));
+    story.see(&meta(
+        "a",
+        "child",
+        &[reference("Pod", "owner", "owner", true)],
+    ));
+    story.see(&meta(
+        "a",
+        "other",
+        &[reference("Pod", "gone", "gone", true)],
+    ));
     story.see(&meta("a", "alone", &[]));
     let expected = r#"strict digraph full {
   // Node definitions.
@@ -337,21 +536,45 @@ fn the_picture_is_upstreams() {
   "child" -> "owner";
 }
 "#;
-    assert_eq!(Picture::of(&story.0, &[Uid::new("child")]).to_string(), expected);
-    assert_eq!(Picture::of(&story.0, &[Uid::new("unknown")]).to_string(), "strict digraph full {\n}\n");
+    assert_eq!(
+        Picture::of(&story.0, &[Uid::new("child")]).to_string(),
+        expected
+    );
+    assert_eq!(
+        Picture::of(&story.0, &[Uid::new("unknown")]).to_string(),
+        "strict digraph full {\n}\n"
+    );
     let all = Picture::of(&story.0, &[]).to_string();
-    assert!(all.contains("Pod.v1/gone\\nvirtual\\n") && !all.contains("alone"), "{all}");
+    assert!(
+        all.contains("Pod.v1/gone\\nvirtual\\n") && !all.contains("alone"),
+        "{all}"
+    );
 }
 
 #[test]
 fn what_is_seen_is_not_absent() {
     let mut story = Story::default();
     let owner = meta("a", "owner", &[]);
-    [&owner, &meta("a", "leaf", &[reference("Pod", "owner", "owner", true)])].into_iter().for_each(|meta| drop(story.see(meta)));
+    [
+        &owner,
+        &meta("a", "leaf", &[reference("Pod", "owner", "owner", true)]),
+    ]
+    .into_iter()
+    .for_each(|meta| drop(story.see(meta)));
     story.lose(&owner);
-    assert!(story.0.absent.contains(&coordinates("Pod", "a", "owner", "owner")));
+    assert!(
+        story
+            .0
+            .absent
+            .contains(&coordinates("Pod", "a", "owner", "owner"))
+    );
     story.see(&owner);
-    assert!(!story.0.absent.contains(&coordinates("Pod", "a", "owner", "owner")));
+    assert!(
+        !story
+            .0
+            .absent
+            .contains(&coordinates("Pod", "a", "owner", "owner"))
+    );
 }
 
 /// Upstream: `TestProcessEvent`.
@@ -364,17 +587,78 @@ fn owners_and_dependents_agree_after_every_event() {
     }
     use Event::{Add, Delete, Update};
     let cases: [(&str, &[Event]); 7] = [
-        ("test1", &[Add("1", &[]), Add("2", &["1"]), Add("3", &["1", "2"])]),
-        ("test2", &[Add("1", &[]), Add("2", &["1"]), Add("3", &["1", "2"]), Add("4", &["2"]), Delete("2")]),
-        ("test3", &[Add("1", &[]), Add("2", &["1"]), Add("3", &["1", "2"]), Add("4", &["3"]), Update("2", &["4"])]),
-        ("reverse test2", &[Add("4", &["2"]), Add("3", &["1", "2"]), Add("2", &["1"]), Add("1", &[]), Delete("2")]),
+        (
+            "test1",
+            &[Add("1", &[]), Add("2", &["1"]), Add("3", &["1", "2"])],
+        ),
+        (
+            "test2",
+            &[
+                Add("1", &[]),
+                Add("2", &["1"]),
+                Add("3", &["1", "2"]),
+                Add("4", &["2"]),
+                Delete("2"),
+            ],
+        ),
+        (
+            "test3",
+            &[
+                Add("1", &[]),
+                Add("2", &["1"]),
+                Add("3", &["1", "2"]),
+                Add("4", &["3"]),
+                Update("2", &["4"]),
+            ],
+        ),
+        (
+            "reverse test2",
+            &[
+                Add("4", &["2"]),
+                Add("3", &["1", "2"]),
+                Add("2", &["1"]),
+                Add("1", &[]),
+                Delete("2"),
+            ],
+        ),
         // Ours: history goes back.
-        ("seen again", &[Add("1", &[]), Add("2", &["1"]), Add("3", &["1"]), Delete("1"), Delete("3"), Add("1", &[])]),
-        ("heard of again", &[Add("1", &[]), Add("2", &["1"]), Delete("1"), Update("4", &["1"]), Add("1", &[])]),
-        ("left meanwhile", &[Add("1", &[]), Add("2", &["1"]), Delete("1"), Update("2", &[]), Add("1", &[])]),
+        (
+            "seen again",
+            &[
+                Add("1", &[]),
+                Add("2", &["1"]),
+                Add("3", &["1"]),
+                Delete("1"),
+                Delete("3"),
+                Add("1", &[]),
+            ],
+        ),
+        (
+            "heard of again",
+            &[
+                Add("1", &[]),
+                Add("2", &["1"]),
+                Delete("1"),
+                Update("4", &["1"]),
+                Add("1", &[]),
+            ],
+        ),
+        (
+            "left meanwhile",
+            &[
+                Add("1", &[]),
+                Add("2", &["1"]),
+                Delete("1"),
+                Update("2", &[]),
+                Add("1", &[]),
+            ],
+        ),
     ];
     let owned = |uid: &str, owners: &[&str]| {
-        let references: Vec<OwnerReference> = owners.iter().map(|owner| reference("Pod", owner, owner, false)).collect();
+        let references: Vec<OwnerReference> = owners
+            .iter()
+            .map(|owner| reference("Pod", owner, owner, false))
+            .collect();
         meta("a", uid, &references)
     };
     for (name, events) in cases {
@@ -382,7 +666,9 @@ fn owners_and_dependents_agree_after_every_event() {
         for event in events {
             match event {
                 Add(uid, owners) => drop(story.see(&owned(uid, owners))),
-                Update(uid, owners) => drop(story.change(Some(&owned(uid, &[])), &owned(uid, owners))),
+                Update(uid, owners) => {
+                    drop(story.change(Some(&owned(uid, &[])), &owned(uid, owners)))
+                }
                 Delete(uid) => drop(story.lose(&owned(uid, &["doesn't matter"]))),
             }
             story.verify(name);
@@ -394,13 +680,30 @@ impl Story {
     /// Whether dependents are those who say so, for every owner that the graph has.
     fn verify(&self, name: &str) {
         for (owner, ..) in self.0.iter() {
-            let refer = |owners: &Owners| owners.iter().any(|reference| reference.uid == owner.coordinates.uid);
-            let mut expected: Vec<NodeKey> =
-                self.0.iter().filter(|(_, owners, _)| refer(owners)).map(|(node, ..)| node.key).collect();
-            let mut dependents: Vec<NodeKey> = self.0.dependents(&owner.key).into_iter().map(|node| node.key).collect();
+            let refer = |owners: &Owners| {
+                owners
+                    .iter()
+                    .any(|reference| reference.uid == owner.coordinates.uid)
+            };
+            let mut expected: Vec<NodeKey> = self
+                .0
+                .iter()
+                .filter(|(_, owners, _)| refer(owners))
+                .map(|(node, ..)| node.key)
+                .collect();
+            let mut dependents: Vec<NodeKey> = self
+                .0
+                .dependents(&owner.key)
+                .into_iter()
+                .map(|node| node.key)
+                .collect();
             expected.sort_by_key(ToString::to_string);
             dependents.sort_by_key(ToString::to_string);
-            assert_eq!(dependents, expected, "{name}: dependents of {}", owner.coordinates);
+            assert_eq!(
+                dependents, expected,
+                "{name}: dependents of {}",
+                owner.coordinates
+            );
         }
     }
 }
@@ -409,7 +712,11 @@ impl Story {
 #[test]
 fn to_dot_graph() {
     const ALPHA: (&str, &[&str]) = ("alpha", &["bravo", "charlie"]);
-    const GOLF: [(&str, &[&str]); 3] = [("delta", &["foxtrot"]), ("foxtrot", &["golf"]), ("golf", &[])];
+    const GOLF: [(&str, &[&str]); 3] = [
+        ("delta", &["foxtrot"]),
+        ("foxtrot", &["golf"]),
+        ("golf", &[]),
+    ];
     const FIRST: [&str; 2] = ["alpha-bravo", "alpha-charlie"];
     const SECOND: [&str; 2] = ["delta-foxtrot", "foxtrot-golf"];
     let simple = || vec![ALPHA, ("bravo", &[] as &[&str]), ("charlie", &[])];
@@ -420,42 +727,104 @@ fn to_dot_graph() {
     let cases: Vec<(&str, Vec<(&str, &[&str])>, &[&str], Vec<&str>)> = vec![
         ("simple", simple(), &[], FIRST.to_vec()),
         ("missing", missing(), &[], FIRST.to_vec()),
-        ("drop-no-ref", [simple(), vec![("echo", &[])]].concat(), &[], FIRST.to_vec()),
+        (
+            "drop-no-ref",
+            [simple(), vec![("echo", &[])]].concat(),
+            &[],
+            FIRST.to_vec(),
+        ),
         ("two-chains", two_chains(), &[], both()),
         ("simple", simple(), &["bravo"], FIRST.to_vec()),
         ("missing", missing(), &["bravo"], vec![]),
-        ("drop-no-ref", [simple(), vec![("echo", &[])]].concat(), &["echo"], vec![]),
-        ("two-chains-from-owner", two_chains(), &["golf"], SECOND.to_vec()),
-        ("two-chains-from-child", two_chains(), &["delta"], SECOND.to_vec()),
-        ("two-chains-choose-both", two_chains(), &["delta", "charlie"], both()),
+        (
+            "drop-no-ref",
+            [simple(), vec![("echo", &[])]].concat(),
+            &["echo"],
+            vec![],
+        ),
+        (
+            "two-chains-from-owner",
+            two_chains(),
+            &["golf"],
+            SECOND.to_vec(),
+        ),
+        (
+            "two-chains-from-child",
+            two_chains(),
+            &["delta"],
+            SECOND.to_vec(),
+        ),
+        (
+            "two-chains-choose-both",
+            two_chains(),
+            &["delta", "charlie"],
+            both(),
+        ),
     ];
     for (name, objects, asked, edges) in cases {
         let mut story = Story::default();
         for (uid, owners) in &objects {
-            let owners: Vec<OwnerReference> = owners.iter().map(|owner| reference("Pod", owner, owner, false)).collect();
+            let owners: Vec<OwnerReference> = owners
+                .iter()
+                .map(|owner| reference("Pod", owner, owner, false))
+                .collect();
             story.see(&meta("a", uid, &owners));
         }
         if name == "missing" {
             // Somebody found out that there is no such owner; its dependents still refer to it.
-            story.0.proven_absent(&coordinates("Pod", "a", "bravo", "bravo"));
+            story
+                .0
+                .proven_absent(&coordinates("Pod", "a", "bravo", "bravo"));
         }
-        let picture = Picture::of(&story.0, &asked.iter().map(|uid| Uid::new(uid)).collect::<Vec<_>>()).to_string();
+        let picture = Picture::of(
+            &story.0,
+            &asked.iter().map(|uid| Uid::new(uid)).collect::<Vec<_>>(),
+        )
+        .to_string();
         let shown = |line: &&str| line.contains("->");
-        let found: Vec<String> =
-            picture.lines().filter(shown).map(|l| l.trim_matches([' ', ';']).replace("\" -> \"", "-")).collect();
-        assert_eq!(found, edges.iter().map(|edge| format!("\"{edge}\"")).collect::<Vec<_>>(), "{name} {asked:?}");
-        let nodes: std::collections::BTreeSet<&str> = edges.iter().flat_map(|edge| edge.split('-')).collect();
-        assert_eq!(picture.matches("\n    uid=").count(), nodes.len(), "{name} {asked:?}");
+        let found: Vec<String> = picture
+            .lines()
+            .filter(shown)
+            .map(|l| l.trim_matches([' ', ';']).replace("\" -> \"", "-"))
+            .collect();
+        assert_eq!(
+            found,
+            edges
+                .iter()
+                .map(|edge| format!("\"{edge}\""))
+                .collect::<Vec<_>>(),
+            "{name} {asked:?}"
+        );
+        let nodes: std::collections::BTreeSet<&str> =
+            edges.iter().flat_map(|edge| edge.split('-')).collect();
+        assert_eq!(
+            picture.matches("\n    uid=").count(),
+            nodes.len(),
+            "{name} {asked:?}"
+        );
         let absent = r#"label="uid=bravo\nnamespace=\nPod.v1/bravo\nmissingFromGraph\n""#;
-        assert_eq!(picture.contains(absent), name == "missing" && asked.is_empty(), "{name} {asked:?} {picture}");
+        assert_eq!(
+            picture.contains(absent),
+            name == "missing" && asked.is_empty(),
+            "{name} {asked:?} {picture}"
+        );
     }
 }
 
 #[test]
 fn a_query_names_uids() {
-    for (query, expected) in [("", &[] as &[&str]), ("x=1", &[]), ("uid=a&x&uid=b", &["a", "b"]), ("uid=", &[""]), ("uid", &[""])]
-    {
-        assert_eq!(asked_for(query), expected.iter().map(|uid| Uid::new(uid)).collect::<Vec<_>>(), "{query}");
+    for (query, expected) in [
+        ("", &[] as &[&str]),
+        ("x=1", &[]),
+        ("uid=a&x&uid=b", &["a", "b"]),
+        ("uid=", &[""]),
+        ("uid", &[""]),
+    ] {
+        assert_eq!(
+            asked_for(query),
+            expected.iter().map(|uid| Uid::new(uid)).collect::<Vec<_>>(),
+            "{query}"
+        );
     }
 }
 
@@ -464,12 +833,19 @@ fn a_query_names_uids() {
 fn names_are_escaped_as_upstream_does() {
     let uid = "ref1-[]\"\\Iñtërnâtiônàlizætiøn,🐹";
     let mut story = Story::default();
-    story.see(&meta("ref1ns", uid, &[reference("ref2kind-", "ref2name-", "ref2-", false)]));
+    story.see(&meta(
+        "ref1ns",
+        uid,
+        &[reference("ref2kind-", "ref2name-", "ref2-", false)],
+    ));
     let picture = Picture::of(&story.0, &[]).to_string();
     let edge = r#"  "ref1-[]\"\\Iñtërnâtiônàlizætiøn,🐹" -> "ref2-";"#;
     assert!(picture.lines().any(|line| line == edge), "{picture}");
-    let label =
-        r#"    label="uid=ref1-[]\"\\Iñtërnâtiônàlizætiøn,🐹\nnamespace=ref1ns\nPod.v1/ref1-[]\"\\Iñtërnâtiônàlizætiøn,🐹\n""#;
+    let label = r#"    label="uid=ref1-[]\"\\Iñtërnâtiônàlizætiøn,🐹\nnamespace=ref1ns\nPod.v1/ref1-[]\"\\Iñtërnâtiônàlizætiøn,🐹\n""#;
     assert!(picture.lines().any(|line| line == label), "{picture}");
-    assert_eq!(Picture::of(&Graph::default(), &[]).to_string(), "strict digraph full {\n}\n", "empty.dot");
+    assert_eq!(
+        Picture::of(&Graph::default(), &[]).to_string(),
+        "strict digraph full {\n}\n",
+        "empty.dot"
+    );
 }

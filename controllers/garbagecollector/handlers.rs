@@ -17,8 +17,14 @@ pub(super) fn handler(
 ) -> impl Fn(MetadataChange<'_>) + Send + Sync + 'static {
     let (api_version, kind) = (Sym::new(&resource.api_version()), Sym::new(&resource.kind));
     move |change| {
-        let Some(collector) = collector.upgrade() else { return };
-        let seen = |meta| Seen { api_version: &api_version, kind: &kind, meta };
+        let Some(collector) = collector.upgrade() else {
+            return;
+        };
+        let seen = |meta| Seen {
+            api_version: &api_version,
+            kind: &kind,
+            meta,
+        };
         match change {
             MetadataChange::Added(meta) => collector.apply(|graph| graph.observe(seen(meta), None)),
             MetadataChange::Updated { old, new } if old.uid != new.uid => {
@@ -26,7 +32,9 @@ pub(super) fn handler(
                 collector.apply(|graph| graph.observe(seen(new), None));
             }
             MetadataChange::Updated { old, new } if is_same(old, new) => {}
-            MetadataChange::Updated { old, new } => collector.apply(|graph| graph.observe(seen(new), Some(old))),
+            MetadataChange::Updated { old, new } => {
+                collector.apply(|graph| graph.observe(seen(new), Some(old)))
+            }
             MetadataChange::Deleted(meta) => collector.apply(|graph| graph.removed(seen(meta))),
         }
     }
@@ -34,5 +42,7 @@ pub(super) fn handler(
 
 /// Whether nothing changed that the graph holds, as in most updates.
 fn is_same(old: &Meta, new: &Meta) -> bool {
-    old.owners == new.owners && old.is_terminating() == new.is_terminating() && old.finalizers == new.finalizers
+    old.owners == new.owners
+        && old.is_terminating() == new.is_terminating()
+        && old.finalizers == new.finalizers
 }

@@ -20,19 +20,33 @@ impl Kinds {
         let mut served = self.served.write().unwrap_or_else(PoisonError::into_inner);
         served.retain(|(api_version, _), _| {
             let (group, version) = split_api_version(api_version);
-            discovery.failures.contains_key(&GroupVersion { group: group.to_owned(), version: version.to_owned() })
+            discovery.failures.contains_key(&GroupVersion {
+                group: group.to_owned(),
+                version: version.to_owned(),
+            })
         });
-        let all = discovery.groups.iter().flat_map(|group| &group.versions).flat_map(|(_, resources)| resources);
+        let all = discovery
+            .groups
+            .iter()
+            .flat_map(|group| &group.versions)
+            .flat_map(|(_, resources)| resources);
         // Kinds without objects to read, such as reviews, own nothing.
         for found in all.filter(|found| found.allows("get")) {
-            let key = (found.resource.api_version().into_owned(), found.resource.kind.clone().into_owned());
-            served.entry(key).or_insert_with(|| Arc::new(found.resource.clone()));
+            let key = (
+                found.resource.api_version().into_owned(),
+                found.resource.kind.clone().into_owned(),
+            );
+            served
+                .entry(key)
+                .or_insert_with(|| Arc::new(found.resource.clone()));
         }
     }
 
     /// The resource of a kind; `None` when nothing serves it, as far as is known.
     pub(super) fn resource(&self, api_version: &str, kind: &str) -> Option<Arc<ResourceType>> {
         let served = self.served.read().unwrap_or_else(PoisonError::into_inner);
-        served.get(&(api_version.to_owned(), kind.to_owned())).cloned()
+        served
+            .get(&(api_version.to_owned(), kind.to_owned()))
+            .cloned()
     }
 }

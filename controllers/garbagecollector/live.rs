@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use steersman_runtime::intern::Sym;
 use steersman_runtime::object::{CollectorFinalizers, OwnerReference, Uid};
 
-/// Metadata from a live read: what classification and preconditions need. References are kept as they were served, as they are
-/// written back.
+/// Metadata from a live read: what classification and preconditions need. References are kept as
+/// they were served, as they are written back.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub(super) struct Live {
     metadata: Metadata,
@@ -39,7 +39,10 @@ impl Live {
 
     /// The owner references as served.
     pub(super) fn references(&self) -> &[Value] {
-        self.metadata.owner_references.as_deref().unwrap_or_default()
+        self.metadata
+            .owner_references
+            .as_deref()
+            .unwrap_or_default()
     }
 
     pub(super) fn owners(&self) -> Vec<OwnerReference> {
@@ -85,7 +88,8 @@ pub(super) enum Policy {
     Foreground,
 }
 
-/// The options of a deletion of exactly this object, and in exactly this version where one is given.
+/// The options of a deletion of exactly this object, and in exactly this version where one is
+/// given.
 pub(super) fn delete_options(uid: &Uid, version: Option<&str>, policy: Policy) -> Value {
     let mut preconditions = json!({"uid": uid.to_string()});
     if let Some(version) = version {
@@ -97,27 +101,42 @@ pub(super) fn delete_options(uid: &Uid, version: Option<&str>, policy: Policy) -
     })
 }
 
-/// Strategic patch that takes the references to `owners` from the object with `uid`, and from no other of its name.
+/// Strategic patch that takes the references to `owners` from the object with `uid`, and from no
+/// other of its name.
 pub(super) fn without_owners(uid: &Uid, owners: &[Uid]) -> Value {
-    let references: Vec<Value> = owners.iter().map(|owner| json!({"$patch": "delete", "uid": owner.to_string()})).collect();
+    let references: Vec<Value> = owners
+        .iter()
+        .map(|owner| json!({"$patch": "delete", "uid": owner.to_string()}))
+        .collect();
     json!({"metadata": {"uid": uid.to_string(), "ownerReferences": references}})
 }
 
 /// The same as a merge patch of the version that was read; `None` where there is nothing to take.
 pub(super) fn merge_without_owners(live: &Live, owners: &[Uid]) -> Option<Value> {
-    let left: Vec<&Value> = live.references().iter().filter(|reference| !owners.contains(&uid_of(reference))).collect();
+    let left: Vec<&Value> = live
+        .references()
+        .iter()
+        .filter(|reference| !owners.contains(&uid_of(reference)))
+        .collect();
     (left.len() < live.references().len()).then(|| merge(live, "ownerReferences", json!(left)))
 }
 
 /// Strategic patch that makes the references of the object with `uid` block nobody.
 pub(super) fn unblocked(uid: &Uid, live: &Live) -> Value {
-    let blocking = live.references().iter().filter(|reference| blocks(reference));
+    let blocking = live
+        .references()
+        .iter()
+        .filter(|reference| blocks(reference));
     json!({"metadata": {"uid": uid.to_string(), "ownerReferences": blocking.map(unblock).collect::<Vec<_>>()}})
 }
 
 /// The same as a merge patch of the version that was read.
 pub(super) fn merge_unblocked(live: &Live) -> Value {
-    merge(live, "ownerReferences", live.references().iter().map(unblock).collect())
+    merge(
+        live,
+        "ownerReferences",
+        live.references().iter().map(unblock).collect(),
+    )
 }
 
 fn unblock(reference: &Value) -> Value {
@@ -126,15 +145,24 @@ fn unblock(reference: &Value) -> Value {
     reference
 }
 
-/// Merge patch that takes one finalizer from the version that was read; `None` where it is not there.
+/// Merge patch that takes one finalizer from the version that was read; `None` where it is not
+/// there.
 pub(super) fn without_finalizer(live: &Live, finalizer: &str) -> Option<Value> {
-    let left: Vec<&String> = live.finalizers().iter().filter(|name| *name != finalizer).collect();
+    let left: Vec<&String> = live
+        .finalizers()
+        .iter()
+        .filter(|name| *name != finalizer)
+        .collect();
     (left.len() < live.finalizers().len()).then(|| merge(live, "finalizers", json!(left)))
 }
 
 /// A list set in the version that was read; an empty one is removed.
 fn merge(live: &Live, field: &str, list: Value) -> Value {
-    let list = if list.as_array().is_some_and(Vec::is_empty) { Value::Null } else { list };
+    let list = if list.as_array().is_some_and(Vec::is_empty) {
+        Value::Null
+    } else {
+        list
+    };
     json!({"metadata": {"resourceVersion": live.version(), field: list}})
 }
 
@@ -156,25 +184,44 @@ mod tests {
         let (u, x, y) = (Uid::new("u"), Uid::new("x"), Uid::new("y"));
         let live = live();
         let reference = |uid: &str| json!({"apiVersion": "v1", "kind": "Pod", "name": uid, "uid": uid, "blockOwnerDeletion": false, "new": 1});
-        let merged = |field: &str, list: Value| json!({"metadata": {"resourceVersion": "7", field: list}});
+        let merged =
+            |field: &str, list: Value| json!({"metadata": {"resourceVersion": "7", field: list}});
         assert_eq!(
             without_owners(&u, std::slice::from_ref(&x)),
             json!({"metadata": {"uid": "u", "ownerReferences": [{"$patch": "delete", "uid": "x"}]}})
         );
         let left = merge_without_owners(&live, std::slice::from_ref(&x));
-        assert_eq!(left, Some(merged("ownerReferences", json!([reference("y")]))));
-        assert_eq!(merge_without_owners(&live, &[x, y]), Some(merged("ownerReferences", Value::Null)));
+        assert_eq!(
+            left,
+            Some(merged("ownerReferences", json!([reference("y")])))
+        );
+        assert_eq!(
+            merge_without_owners(&live, &[x, y]),
+            Some(merged("ownerReferences", Value::Null))
+        );
         assert_eq!(merge_without_owners(&live, &[Uid::new("z")]), None);
-        assert_eq!(unblocked(&u, &live), json!({"metadata": {"uid": "u", "ownerReferences": [reference("x")]}}));
-        assert_eq!(merge_unblocked(&live), merged("ownerReferences", json!([reference("x"), reference("y")])));
-        assert_eq!(without_finalizer(&live, "foregroundDeletion"), Some(merged("finalizers", json!(["example.com/hold"]))));
+        assert_eq!(
+            unblocked(&u, &live),
+            json!({"metadata": {"uid": "u", "ownerReferences": [reference("x")]}})
+        );
+        assert_eq!(
+            merge_unblocked(&live),
+            merged("ownerReferences", json!([reference("x"), reference("y")]))
+        );
+        assert_eq!(
+            without_finalizer(&live, "foregroundDeletion"),
+            Some(merged("finalizers", json!(["example.com/hold"])))
+        );
         assert_eq!(without_finalizer(&live, "orphan"), None);
         assert_eq!(
             delete_options(&u, Some("7"), Policy::Background),
             json!({"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background",
                    "preconditions": {"uid": "u", "resourceVersion": "7"}})
         );
-        assert_eq!(delete_options(&u, None, Policy::Orphan)["preconditions"], json!({"uid": "u"}));
+        assert_eq!(
+            delete_options(&u, None, Policy::Orphan)["preconditions"],
+            json!({"uid": "u"})
+        );
     }
 
     #[test]

@@ -37,9 +37,21 @@ pub(super) struct Monitors {
 }
 
 impl Monitors {
-    pub(super) fn new(informers: InformerFactory, discovery: ApiClient, collector: Arc<Collector>, errors: IntCounter) -> Self {
+    pub(super) fn new(
+        informers: InformerFactory,
+        discovery: ApiClient,
+        collector: Arc<Collector>,
+        errors: IntCounter,
+    ) -> Self {
         let (heard, tasks) = (HashSet::new(), Tasks::default());
-        Self { informers, discovery, collector, errors, heard, tasks }
+        Self {
+            informers,
+            discovery,
+            collector,
+            errors,
+            heard,
+            tasks,
+        }
     }
 
     fn watched(&self) -> MutexGuard<'_, HashMap<ResourceType, MetadataInformer>> {
@@ -78,26 +90,43 @@ impl Monitors {
         }
         self.collector.kinds.update(&discovery);
         let watched: HashSet<ResourceType> = self.watched().keys().cloned().collect();
-        let [added, removed]: [Vec<ResourceType>; 2] =
-            [(&wanted, &watched), (&watched, &wanted)].map(|(these, those)| these.difference(those).cloned().collect());
+        let [added, removed]: [Vec<ResourceType>; 2] = [(&wanted, &watched), (&watched, &wanted)]
+            .map(|(these, those)| these.difference(those).cloned().collect());
         if added.is_empty() && removed.is_empty() {
             return;
         }
-        let shown = |resources: &[ResourceType]| resources.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-        tracing::debug!(added = shown(&added), removed = shown(&removed), "syncing garbage collector with updated resources");
+        let shown = |resources: &[ResourceType]| {
+            resources
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+                .join(", ")
+        };
+        tracing::debug!(
+            added = shown(&added),
+            removed = shown(&removed),
+            "syncing garbage collector with updated resources"
+        );
         removed.iter().for_each(|resource| self.stop_one(resource));
-        added.into_iter().for_each(|resource| self.start_one(resource, stop));
+        added
+            .into_iter()
+            .for_each(|resource| self.start_one(resource, stop));
         self.wait(stop).await;
     }
 
     /// Types of groups that could not be listed and were watched well before.
     fn kept_despite(&self, discovery: &Discovery) -> Vec<ResourceType> {
         let failed = |resource: &ResourceType| {
-            let of = GroupVersion { group: resource.group.to_string(), version: resource.version.to_string() };
+            let of = GroupVersion {
+                group: resource.group.to_string(),
+                version: resource.version.to_string(),
+            };
             discovery.failures.contains_key(&of)
         };
         let watched = self.watched();
-        let kept = watched.iter().filter(|(resource, informer)| failed(resource) && informer.is_synced());
+        let kept = watched
+            .iter()
+            .filter(|(resource, informer)| failed(resource) && informer.is_synced());
         kept.map(|(resource, _)| resource.clone()).collect()
     }
 
@@ -147,10 +176,22 @@ impl Monitors {
 
 /// The types whose objects can be followed and deleted, in the version each group prefers.
 fn deletable(discovery: &Discovery) -> HashSet<ResourceType> {
-    let is_ignored = |r: &ResourceType| IGNORED.iter().any(|(group, plural)| r.group == *group && r.plural == *plural);
-    let can_be = |verbs: &[&str], served: &steersman_runtime::discovery::ServedResource| verbs.iter().all(|v| served.allows(v));
-    let preferred = discovery.preferred().into_iter().filter(|served| can_be(&["delete", "list", "watch"], served));
-    preferred.map(|served| served.resource.clone()).filter(|resource| !is_ignored(resource)).collect()
+    let is_ignored = |r: &ResourceType| {
+        IGNORED
+            .iter()
+            .any(|(group, plural)| r.group == *group && r.plural == *plural)
+    };
+    let can_be = |verbs: &[&str], served: &steersman_runtime::discovery::ServedResource| {
+        verbs.iter().all(|v| served.allows(v))
+    };
+    let preferred = discovery
+        .preferred()
+        .into_iter()
+        .filter(|served| can_be(&["delete", "list", "watch"], served));
+    preferred
+        .map(|served| served.resource.clone())
+        .filter(|resource| !is_ignored(resource))
+        .collect()
 }
 
 #[cfg(test)]
@@ -165,34 +206,92 @@ mod tests {
     fn served(group: &str, plural: &str, verbs: &[&str]) -> ServedResource {
         let (group, plural) = (group.to_owned().into(), plural.to_owned());
         let (kind, plural) = (plural.clone().into(), plural.into());
-        let resource = ResourceType { group, version: "v1".into(), kind, plural, namespaced: true };
-        ServedResource { resource, verbs: verbs.iter().map(|&verb| verb.to_owned()).collect() }
+        let resource = ResourceType {
+            group,
+            version: "v1".into(),
+            kind,
+            plural,
+            namespaced: true,
+        };
+        ServedResource {
+            resource,
+            verbs: verbs.iter().map(|&verb| verb.to_owned()).collect(),
+        }
     }
 
     fn group(name: &str, resources: Vec<ServedResource>) -> ServedGroup {
-        ServedGroup { name: name.to_owned(), preferred: "v1".to_owned(), versions: vec![("v1".to_owned(), resources)] }
+        ServedGroup {
+            name: name.to_owned(),
+            preferred: "v1".to_owned(),
+            versions: vec![("v1".to_owned(), resources)],
+        }
     }
 
     /// Upstream: `TestGetDeletableResources`.
     #[test]
     fn get_deletable_resources() {
         const VERBS: &[&str] = &["delete", "list", "watch"];
-        let apps = || group("apps", vec![served("apps", "pods", VERBS), served("apps", "services", &[])]);
+        let apps = || {
+            group(
+                "apps",
+                vec![
+                    served("apps", "pods", VERBS),
+                    served("apps", "services", &[]),
+                ],
+            )
+        };
         let acme = || group("acme", vec![served("acme", "widgets", &["delete"])]);
-        let events = || group("", vec![served("", "events", VERBS), served("", "nodes", VERBS)]);
-        let foo = GroupVersion { group: "foo".to_owned(), version: "v1".to_owned() };
+        let events = || {
+            group(
+                "",
+                vec![served("", "events", VERBS), served("", "nodes", VERBS)],
+            )
+        };
+        let foo = GroupVersion {
+            group: "foo".to_owned(),
+            version: "v1".to_owned(),
+        };
         // (name, groups, group versions that are none, failed ones, expected)
-        let cases: [(&str, Vec<ServedGroup>, &[&str], Option<GroupVersion>, &[&str]); 4] = [
-            ("no error", vec![apps(), acme()], &["foo//whatever"], None, &["pods.apps"]),
-            ("partial discovery failure, includes usable results", vec![apps()], &[], Some(foo), &["pods.apps"]),
+        let cases: [(
+            &str,
+            Vec<ServedGroup>,
+            &[&str],
+            Option<GroupVersion>,
+            &[&str],
+        ); 4] = [
+            (
+                "no error",
+                vec![apps(), acme()],
+                &["foo//whatever"],
+                None,
+                &["pods.apps"],
+            ),
+            (
+                "partial discovery failure, includes usable results",
+                vec![apps()],
+                &[],
+                Some(foo),
+                &["pods.apps"],
+            ),
             ("discovery failure, no results", vec![], &[], None, &[]),
             ("ignored types", vec![events()], &[], None, &["nodes"]),
         ];
         for (name, groups, unparsable, failed, expected) in cases {
-            let failures = failed.map(|version| (version, "discovery failure".to_owned())).into_iter().collect();
+            let failures = failed
+                .map(|version| (version, "discovery failure".to_owned()))
+                .into_iter()
+                .collect();
             let unparsable = unparsable.iter().map(|&text| text.to_owned()).collect();
-            let found = deletable(&Discovery { groups, failures, unparsable });
-            assert_eq!(found.iter().map(ToString::to_string).collect::<Vec<_>>(), expected, "{name}");
+            let found = deletable(&Discovery {
+                groups,
+                failures,
+                unparsable,
+            });
+            assert_eq!(
+                found.iter().map(ToString::to_string).collect::<Vec<_>>(),
+                expected,
+                "{name}"
+            );
         }
     }
 
@@ -208,16 +307,31 @@ mod tests {
             let context = world.context();
             let collector = Arc::new(crate::garbagecollector::collector(&context));
             let errors = IntCounter::new("errors", "errors").unwrap();
-            let monitors = Monitors::new(context.informers.clone(), context.client("discovery"), collector, errors);
-            Self { world, monitors, stop: CancellationToken::new() }
+            let monitors = Monitors::new(
+                context.informers.clone(),
+                context.client("discovery"),
+                collector,
+                errors,
+            );
+            Self {
+                world,
+                monitors,
+                stop: CancellationToken::new(),
+            }
         }
 
         fn is_watched(&self, plural: &str) -> bool {
-            self.monitors.watched().keys().any(|resource| resource.to_string() == plural)
+            self.monitors
+                .watched()
+                .keys()
+                .any(|resource| resource.to_string() == plural)
         }
 
         fn is_synced(&self, plural: &str) -> bool {
-            self.monitors.watched().iter().any(|(resource, informer)| resource.to_string() == plural && informer.is_synced())
+            self.monitors
+                .watched()
+                .iter()
+                .any(|(resource, informer)| resource.to_string() == plural && informer.is_synced())
         }
 
         /// Syncs, and says how many errors that counted.
@@ -230,8 +344,8 @@ mod tests {
 
     const GROUPS: [&str; 4] = ["apps", "batch", "policy", ""];
 
-    /// Upstream: `TestGarbageCollectorConstruction`, `TestGarbageCollectorSync`. What comes and goes there are types; here it is what
-    /// can be discovered and watched of them.
+    /// Upstream: `TestGarbageCollectorConstruction`, `TestGarbageCollectorSync`. What comes and
+    /// goes there are types; here it is what can be discovered and watched of them.
     #[tokio::test(start_paused = true)]
     async fn garbage_collector_sync() {
         let mut stage = Stage::new().await;
@@ -239,10 +353,17 @@ mod tests {
         let cluster = stage.world.cluster.clone();
         let faults = cluster.faults();
         let broken = Status::new(500, "InternalError", "no conversion");
-        let rules = ["list", "watch"].map(|verb| faults.reject(Matcher::new(verb, "secrets"), broken.clone(), None));
+        let rules = ["list", "watch"]
+            .map(|verb| faults.reject(Matcher::new(verb, "secrets"), broken.clone(), None));
         faults.hide_from_discovery("apps");
-        assert_eq!(stage.sync().await, 1, "a type that does not sync is an error");
-        assert!(stage.is_synced("pods") && stage.is_watched("secrets") && !stage.is_synced("secrets"));
+        assert_eq!(
+            stage.sync().await,
+            1,
+            "a type that does not sync is an error"
+        );
+        assert!(
+            stage.is_synced("pods") && stage.is_watched("secrets") && !stage.is_synced("secrets")
+        );
         assert!(!stage.is_watched("deployments.apps"));
         assert_eq!(stage.sync().await, 0, "no change, no error");
 
@@ -251,12 +372,20 @@ mod tests {
         assert!(stage.is_synced("deployments.apps"));
 
         // What fails to be discovered is kept, but for what never synced.
-        GROUPS.iter().for_each(|group| faults.hide_from_discovery(group));
+        GROUPS
+            .iter()
+            .for_each(|group| faults.hide_from_discovery(group));
         stage.sync().await;
-        assert!(stage.is_synced("deployments.apps") && stage.is_synced("pods") && stage.is_synced("jobs.batch"));
+        assert!(
+            stage.is_synced("deployments.apps")
+                && stage.is_synced("pods")
+                && stage.is_synced("jobs.batch")
+        );
         assert!(!stage.is_watched("secrets"));
 
-        GROUPS.iter().for_each(|group| faults.show_in_discovery(group));
+        GROUPS
+            .iter()
+            .for_each(|group| faults.show_in_discovery(group));
         rules.iter().for_each(|rule| faults.remove(*rule));
         assert_eq!(stage.sync().await, 0);
         assert!(stage.is_synced("secrets") && stage.is_synced("deployments.apps"));
@@ -279,10 +408,21 @@ mod tests {
         stage.sync().await;
         let before = stage.monitors.watched().len();
         assert!(before > 10 && stage.is_synced("pods"));
-        stage.world.cluster.faults().hide_from_discovery(EVERY_GROUP);
+        stage
+            .world
+            .cluster
+            .faults()
+            .hide_from_discovery(EVERY_GROUP);
         assert_eq!(stage.sync().await, 1);
         assert_eq!(stage.monitors.watched().len(), before);
-        assert!(stage.monitors.collector.kinds.resource("v1", "Pod").is_some());
+        assert!(
+            stage
+                .monitors
+                .collector
+                .kinds
+                .resource("v1", "Pod")
+                .is_some()
+        );
         stage.world.cluster.faults().show_in_discovery(EVERY_GROUP);
         assert_eq!(stage.sync().await, 0);
     }

@@ -1,9 +1,10 @@
 //! Looks at one object: asks the API server how it and its owners are, and writes what follows.
 //!
-//! graph node -> live GET -> classification of each reference (live GETs) -> decision -> PATCH or DELETE with preconditions
+//! graph node -> live GET -> classification of each reference (live GETs) -> decision -> PATCH or
+//! DELETE with preconditions
 //!
-//! Nothing is deleted because of what the graph or a cache says. What the API server cannot answer is no answer: the object stays and
-//! is looked at again.
+//! Nothing is deleted because of what the graph or a cache says. What the API server cannot answer
+//! is no answer: the object stays and is looked at again.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -28,10 +29,12 @@ use super::kinds::Kinds;
 use super::live::{self, Live, Policy};
 use super::unseen::{Reference, Watched};
 
-/// How often a finalizer is taken away before a conflict counts as a failure, and the pause after the first.
+/// How often a finalizer is taken away before a conflict counts as a failure, and the pause after
+/// the first.
 const FINALIZER_TRIES: usize = 4;
 const FINALIZER_PAUSE: Duration = Duration::from_millis(10);
-/// After so many looks, and as the pauses double more than two minutes, a cache that still lacks what is there is no matter of time.
+/// After so many looks, and as the pauses double more than two minutes, a cache that still lacks
+/// what is there is no matter of time.
 const LATE_TRIES: u32 = 15;
 
 /// The graph, its queues, and the means to ask and write.
@@ -81,7 +84,11 @@ impl Syncer<NodeKey> for Orphaning {
 
 fn retry(error: &SyncError, failures: u32) -> Retry {
     let is_stuck = matches!(error, SyncError::UnseenDependents(_)) && failures > LATE_TRIES;
-    if error.is_expected() && !is_stuck { Retry::Quietly } else { Retry::BackOff }
+    if error.is_expected() && !is_stuck {
+        Retry::Quietly
+    } else {
+        Retry::BackOff
+    }
 }
 
 /// An object that can be asked for: its type is served.
@@ -115,18 +122,30 @@ impl Collector {
     /// Changes the graph and enqueues what that asks for.
     pub(super) fn apply(&self, change: impl FnOnce(&mut Graph) -> Effects) {
         let started = Instant::now();
-        let Effects { delete, delete_later, orphan, out_of_reach } = change(&mut self.graph());
+        let Effects {
+            delete,
+            delete_later,
+            orphan,
+            out_of_reach,
+        } = change(&mut self.graph());
         delete.into_iter().for_each(|key| self.to_delete.add(key));
-        delete_later.into_iter().for_each(|key| self.to_delete.add_rate_limited(key));
+        delete_later
+            .into_iter()
+            .for_each(|key| self.to_delete.add_rate_limited(key));
         orphan.into_iter().for_each(|key| self.to_orphan.add(key));
-        out_of_reach.iter().for_each(|(dependent, reference)| self.tell_out_of_reach(dependent, reference));
+        out_of_reach
+            .iter()
+            .for_each(|(dependent, reference)| self.tell_out_of_reach(dependent, reference));
         self.changes.processed(started.elapsed());
     }
 
     fn tell_out_of_reach(&self, dependent: &Coordinates, reference: &OwnerReference) {
         let owner = Coordinates::of_owner(reference, &dependent.namespace);
         tracing::debug!(item = %dependent, %owner, "item references an owner but does not match namespaces");
-        let message = format!("ownerRef {owner} does not exist in namespace {:?}", &*dependent.namespace);
+        let message = format!(
+            "ownerRef {owner} does not exist in namespace {:?}",
+            &*dependent.namespace
+        );
         let object = ObjectReference {
             api_version: dependent.api_version.to_string(),
             kind: dependent.kind.to_string(),
@@ -135,11 +154,18 @@ impl Collector {
             uid: dependent.uid.to_string(),
             resource_version: String::new(),
         };
-        self.recorder.event(object, EventType::Warning, "OwnerRefInvalidNamespace", message);
+        self.recorder.event(
+            object,
+            EventType::Warning,
+            "OwnerRefInvalidNamespace",
+            message,
+        );
     }
 
     async fn attempt_to_delete(&self, key: &NodeKey) -> Result<(), SyncError> {
-        let Some(node) = self.graph().get(key) else { return Ok(()) };
+        let Some(node) = self.graph().get(key) else {
+            return Ok(());
+        };
         if node.being_deleted && !node.deleting_dependents {
             return Ok(());
         }
@@ -157,7 +183,11 @@ impl Collector {
         if !self.delete_unless_owned(&place, live).await? {
             return Ok(());
         }
-        if node.is_virtual { Err(SyncError::NotObserved(Box::new(node.coordinates))) } else { Ok(()) }
+        if node.is_virtual {
+            Err(SyncError::NotObserved(Box::new(node.coordinates)))
+        } else {
+            Ok(())
+        }
     }
 
     /// Deletes the object unless somebody owns it. False when there is no point in looking again.
@@ -170,7 +200,10 @@ impl Collector {
         }
         let mut owners = Vec::with_capacity(references.len());
         for reference in &references {
-            match self.standing(coordinates, &place.resource, reference).await? {
+            match self
+                .standing(coordinates, &place.resource, reference)
+                .await?
+            {
                 Some(standing) => owners.push((reference.uid.clone(), standing)),
                 None => {
                     tracing::debug!(item = %coordinates, "item is cluster-scoped, but refers to a namespaced owner");
@@ -193,7 +226,10 @@ impl Collector {
             Decision::Delete { policy, unblock } => {
                 if unblock {
                     let patch = live::unblocked(&coordinates.uid, &live);
-                    self.patch(place, &patch, Some(&live), |live| Some(live::merge_unblocked(live))).await?;
+                    self.patch(place, &patch, Some(&live), |live| {
+                        Some(live::merge_unblocked(live))
+                    })
+                    .await?;
                 }
                 return self.delete(place, &live, policy).await;
             }
@@ -201,15 +237,19 @@ impl Collector {
         Ok(true)
     }
 
-    /// How the owner stands that `reference` of `dependent` means; `None` for a cluster-scoped object that refers to a namespaced
-    /// one, about which nothing can ever be said.
+    /// How the owner stands that `reference` of `dependent` means; `None` for a cluster-scoped
+    /// object that refers to a namespaced one, about which nothing can ever be said.
     async fn standing(
         &self,
         dependent: &Coordinates,
         resource: &ResourceType,
         reference: &OwnerReference,
     ) -> Result<Option<Standing>, SyncError> {
-        let namespace = if resource.namespaced { dependent.namespace.clone() } else { Sym::new("") };
+        let namespace = if resource.namespaced {
+            dependent.namespace.clone()
+        } else {
+            Sym::new("")
+        };
         let clustered = Coordinates::of_owner(reference, &Sym::new(""));
         let beside = Coordinates::of_owner(reference, &namespace);
         let is_absent = {
@@ -226,14 +266,20 @@ impl Collector {
         if !place.resource.namespaced {
             place.coordinates = &clustered;
         }
-        Ok(Some(match self.read(&place).await?.filter(|live| live.is(&reference.uid)) {
-            Some(live) if live.waits_for_dependents() => Standing::Waiting,
-            Some(_) => Standing::Solid,
-            None => {
-                self.graph().absent.insert(place.coordinates.clone());
-                Standing::Dangling
-            }
-        }))
+        Ok(Some(
+            match self
+                .read(&place)
+                .await?
+                .filter(|live| live.is(&reference.uid))
+            {
+                Some(live) if live.waits_for_dependents() => Standing::Waiting,
+                Some(_) => Standing::Solid,
+                None => {
+                    self.graph().absent.insert(place.coordinates.clone());
+                    Standing::Dangling
+                }
+            },
+        ))
     }
 
     async fn delete_when_dependents_are_gone(&self, node: &NodeView) -> Result<(), SyncError> {
@@ -242,70 +288,128 @@ impl Collector {
             self.see_all_dependents(&node.coordinates).await?;
         }
         match foreground::next(&blocking()) {
-            Step::Finish => self.remove_finalizer(&node.coordinates, CollectorFinalizers::FOREGROUND).await,
+            Step::Finish => {
+                self.remove_finalizer(&node.coordinates, CollectorFinalizers::FOREGROUND)
+                    .await
+            }
             Step::WaitFor(dependents) => {
                 let waiting = dependents.len();
                 tracing::debug!(item = %node.coordinates, dependents = waiting, "item waits for its dependents to be deleted");
-                dependents.into_iter().for_each(|key| self.to_delete.add(key));
+                dependents
+                    .into_iter()
+                    .for_each(|key| self.to_delete.add(key));
                 Ok(())
             }
         }
     }
 
     async fn attempt_to_orphan(&self, key: &NodeKey) -> Result<(), SyncError> {
-        let Some(node) = self.graph().get(key) else { return Ok(()) };
+        let Some(node) = self.graph().get(key) else {
+            return Ok(());
+        };
         self.see_all_dependents(&node.coordinates).await?;
         let dependents = self.graph().dependents(key);
         let owner = [key.uid.clone()];
-        let outcomes = join_all(dependents.iter().map(|dependent| self.drop_references(&dependent.coordinates, &owner))).await;
+        let outcomes = join_all(
+            dependents
+                .iter()
+                .map(|dependent| self.drop_references(&dependent.coordinates, &owner)),
+        )
+        .await;
         let errors: Vec<SyncError> = outcomes.into_iter().filter_map(Result::err).collect();
         if !errors.is_empty() {
-            return Err(SyncError::Orphan { owner: Box::new(node.coordinates), errors });
+            return Err(SyncError::Orphan {
+                owner: Box::new(node.coordinates),
+                errors,
+            });
         }
         let orphans = dependents.len();
         tracing::debug!(owner = %node.coordinates, dependents = orphans, "successfully updated all dependents");
-        self.remove_finalizer(&node.coordinates, CollectorFinalizers::ORPHAN).await
+        self.remove_finalizer(&node.coordinates, CollectorFinalizers::ORPHAN)
+            .await
     }
 
-    async fn drop_references(&self, dependent: &Coordinates, owners: &[Uid]) -> Result<(), SyncError> {
+    async fn drop_references(
+        &self,
+        dependent: &Coordinates,
+        owners: &[Uid],
+    ) -> Result<(), SyncError> {
         let place = self.place(dependent)?;
         let patch = live::without_owners(&dependent.uid, owners);
-        match self.patch(&place, &patch, None, |live| live::merge_without_owners(live, owners)).await {
+        match self
+            .patch(&place, &patch, None, |live| {
+                live::merge_without_owners(live, owners)
+            })
+            .await
+        {
             Err(SyncError::Patch { source, .. }) if source.is_object_not_found() => Ok(()),
             outcome => outcome,
         }
     }
 
     fn place<'a>(&self, coordinates: &'a Coordinates) -> Result<Place<'a>, SyncError> {
-        let Coordinates { api_version, kind, namespace, .. } = coordinates;
+        let Coordinates {
+            api_version,
+            kind,
+            namespace,
+            ..
+        } = coordinates;
         let resource = self.kinds.resource(api_version, kind);
-        let unknown = || SyncError::UnknownKind { api_version: api_version.to_string(), kind: kind.to_string() };
-        Ok(Place { coordinates, resource: resource.ok_or_else(unknown)?, namespace: namespace.clone() })
+        let unknown = || SyncError::UnknownKind {
+            api_version: api_version.to_string(),
+            kind: kind.to_string(),
+        };
+        Ok(Place {
+            coordinates,
+            resource: resource.ok_or_else(unknown)?,
+            namespace: namespace.clone(),
+        })
     }
 
-    /// The object that is there now, whatever its UID; `None` when the API server says that there is none of that name.
+    /// The object that is there now, whatever its UID; `None` when the API server says that there
+    /// is none of that name.
     async fn read(&self, place: &Place<'_>) -> Result<Option<Live>, SyncError> {
         let coordinates = || Box::new(place.coordinates.clone());
         match self.metadata.get(place.target()).await {
             Ok(body) => match Live::decode(&body) {
                 Ok(live) => Ok(Some(live)),
-                Err(source) => Err(SyncError::Decode { coordinates: coordinates(), source }),
+                Err(source) => Err(SyncError::Decode {
+                    coordinates: coordinates(),
+                    source,
+                }),
             },
             Err(error) if error.is_object_not_found() => Ok(None),
-            Err(source) => Err(SyncError::Read { coordinates: coordinates(), source }),
+            Err(source) => Err(SyncError::Read {
+                coordinates: coordinates(),
+                source,
+            }),
         }
     }
 
-    /// Deletes what was read, if it is still what was read or has the same owners at least. False when it is gone.
-    async fn delete(&self, place: &Place<'_>, live: &Live, policy: Policy) -> Result<bool, SyncError> {
+    /// Deletes what was read, if it is still what was read or has the same owners at least. False
+    /// when it is gone.
+    async fn delete(
+        &self,
+        place: &Place<'_>,
+        live: &Live,
+        policy: Policy,
+    ) -> Result<bool, SyncError> {
         let coordinates = place.coordinates;
         let uid = &coordinates.uid;
         tracing::debug!(item = %coordinates, propagationPolicy = ?policy, "Deleting item");
-        let mut outcome =
-            self.client.delete(place.target(), &live::delete_options(uid, Some(live.version()), policy)).await.map(drop);
+        let mut outcome = self
+            .client
+            .delete(
+                place.target(),
+                &live::delete_options(uid, Some(live.version()), policy),
+            )
+            .await
+            .map(drop);
         if outcome.as_ref().is_err_and(ApiError::is_conflict) {
             let now = self.read(place).await?;
-            let is_moot = |now: &Live| now.version() != live.version() && now.references() == live.references();
+            let is_moot = |now: &Live| {
+                now.version() != live.version() && now.references() == live.references()
+            };
             match now {
                 None => {
                     self.apply(|graph| graph.proven_absent(coordinates));
@@ -313,7 +417,11 @@ impl Collector {
                 }
                 // Somebody changes the object often, but nothing that matters here.
                 Some(now) if now.is(uid) && is_moot(&now) => {
-                    outcome = self.client.delete(place.target(), &live::delete_options(uid, None, policy)).await.map(drop);
+                    outcome = self
+                        .client
+                        .delete(place.target(), &live::delete_options(uid, None, policy))
+                        .await
+                        .map(drop);
                 }
                 Some(_) => {}
             }
@@ -324,12 +432,15 @@ impl Collector {
                 self.apply(|graph| graph.proven_absent(coordinates));
                 Ok(false)
             }
-            Err(source) => Err(SyncError::Delete { coordinates: Box::new(coordinates.clone()), source }),
+            Err(source) => Err(SyncError::Delete {
+                coordinates: Box::new(coordinates.clone()),
+                source,
+            }),
         }
     }
 
-    /// Sends a strategic patch, or where the type knows none, `merge` of what is there (`live`, or else what is read now); nothing
-    /// when that is `None`.
+    /// Sends a strategic patch, or where the type knows none, `merge` of what is there (`live`, or
+    /// else what is read now); nothing when that is `None`.
     async fn patch(
         &self,
         place: &Place<'_>,
@@ -337,31 +448,58 @@ impl Collector {
         live: Option<&Live>,
         merge: impl Fn(&Live) -> Option<Value>,
     ) -> Result<(), SyncError> {
-        let failed = |source| SyncError::Patch { coordinates: Box::new(place.coordinates.clone()), source };
-        match self.metadata.patch(place.target(), PatchKind::Strategic, strategic).await {
+        let failed = |source| SyncError::Patch {
+            coordinates: Box::new(place.coordinates.clone()),
+            source,
+        };
+        match self
+            .metadata
+            .patch(place.target(), PatchKind::Strategic, strategic)
+            .await
+        {
             Err(ApiError::Status { code: 415, .. }) => {}
             outcome => return outcome.map(drop).map_err(failed),
         }
         let now = match live {
             Some(live) => Some(live.clone()),
-            None => self.read(place).await?.filter(|live| live.is(&place.coordinates.uid)),
+            None => self
+                .read(place)
+                .await?
+                .filter(|live| live.is(&place.coordinates.uid)),
         };
-        let Some(patch) = now.as_ref().and_then(merge) else { return Ok(()) };
-        self.metadata.patch(place.target(), PatchKind::Merge, &patch).await.map(drop).map_err(failed)
+        let Some(patch) = now.as_ref().and_then(merge) else {
+            return Ok(());
+        };
+        self.metadata
+            .patch(place.target(), PatchKind::Merge, &patch)
+            .await
+            .map(drop)
+            .map_err(failed)
     }
 
     /// Makes sure that the graph shows all dependents that `owner` had when we began to lead.
     async fn see_all_dependents(&self, owner: &Coordinates) -> Result<(), SyncError> {
         let knows = |reference: Reference<'_>| self.graph().knows(reference);
-        match self.watched.lacks_dependents(&self.metadata, &owner.namespace, &owner.uid, knows).await {
+        match self
+            .watched
+            .lacks_dependents(&self.metadata, &owner.namespace, &owner.uid, knows)
+            .await
+        {
             Ok(false) => Ok(()),
             Ok(true) => Err(SyncError::UnseenDependents(Box::new(owner.clone()))),
-            Err(source) => Err(SyncError::Dependents { owner: Box::new(owner.clone()), source }),
+            Err(source) => Err(SyncError::Dependents {
+                owner: Box::new(owner.clone()),
+                source,
+            }),
         }
     }
 
     /// Takes a finalizer from an owner that needs it no longer.
-    async fn remove_finalizer(&self, owner: &Coordinates, finalizer: &str) -> Result<(), SyncError> {
+    async fn remove_finalizer(
+        &self,
+        owner: &Coordinates,
+        finalizer: &str,
+    ) -> Result<(), SyncError> {
         let place = self.place(owner)?;
         let mut pause = FINALIZER_PAUSE;
         for attempt in 0..FINALIZER_TRIES {
@@ -369,16 +507,32 @@ impl Collector {
                 tokio::time::sleep(pause).await;
                 pause *= 5;
             }
-            let Some(live) = self.read(&place).await?.filter(|live| live.is(&owner.uid)) else { return Ok(()) };
-            let Some(patch) = live::without_finalizer(&live, finalizer) else { return Ok(()) };
+            let Some(live) = self.read(&place).await?.filter(|live| live.is(&owner.uid)) else {
+                return Ok(());
+            };
+            let Some(patch) = live::without_finalizer(&live, finalizer) else {
+                return Ok(());
+            };
             tracing::debug!(item = %owner, finalizer, "remove finalizer for item");
-            match self.metadata.patch(place.target(), PatchKind::Merge, &patch).await {
+            match self
+                .metadata
+                .patch(place.target(), PatchKind::Merge, &patch)
+                .await
+            {
                 Ok(_) => return Ok(()),
                 Err(error) if error.is_object_not_found() => return Ok(()),
                 Err(error) if error.is_conflict() => {}
-                Err(source) => return Err(SyncError::Patch { coordinates: Box::new(owner.clone()), source }),
+                Err(source) => {
+                    return Err(SyncError::Patch {
+                        coordinates: Box::new(owner.clone()),
+                        source,
+                    });
+                }
             }
         }
-        Err(SyncError::MaxRetries { owner: Box::new(owner.clone()), tries: FINALIZER_TRIES })
+        Err(SyncError::MaxRetries {
+            owner: Box::new(owner.clone()),
+            tries: FINALIZER_TRIES,
+        })
     }
 }

@@ -1,11 +1,14 @@
-//! Dependents that no cache shows: who begins to lead may do so with caches that lack what the leader before did.
+//! Dependents that no cache shows: who begins to lead may do so with caches that lack what the
+//! leader before did.
 //!
-//! An owner that is let go while they are unknown is gone before those it was to wait for, and those that were to be orphaned are deleted
-//! after it. So as long as the graph has not heard of all of a type up to the revision our leadership began with, owners are let go only
-//! after a list of that type, of the latest state, in their namespace. Upstream trusts its caches here.
+//! An owner that is let go while they are unknown is gone before those it was to wait for, and
+//! those that were to be orphaned are deleted after it. So as long as the graph has not heard of
+//! all of a type up to the revision our leadership began with, owners are let go only after a list
+//! of that type, of the latest state, in their namespace. Upstream trusts its caches here.
 //!
-//! Not covered are types that never synced, as nobody waits for what cannot be read; leadership without a Lease, which begins at no known
-//! revision; and types that cannot be listed for long: collection goes on then, as it does upstream.
+//! Not covered are types that never synced, as nobody waits for what cannot be read; leadership
+//! without a Lease, which begins at no known revision; and types that cannot be listed for long:
+//! collection goes on then, as it does upstream.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -20,8 +23,8 @@ use steersman_runtime::object::Uid;
 use steersman_runtime::resource::ResourceType;
 use tokio::time::Instant;
 
-/// How long after our leadership began owners wait for a type that cannot be listed. The caches of all others are up to date by then:
-/// bookmarks come every minute.
+/// How long after our leadership began owners wait for a type that cannot be listed. The caches of
+/// all others are up to date by then: bookmarks come every minute.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The types that are followed, and how far.
@@ -52,11 +55,18 @@ pub(super) struct Reference<'a> {
 impl Watched {
     /// Nothing yet; `since` is the revision our leadership begins with.
     pub(super) fn new(since: u64) -> Self {
-        Self { informers: Mutex::default(), complete: Mutex::default(), since, begun: Instant::now() }
+        Self {
+            informers: Mutex::default(),
+            complete: Mutex::default(),
+            since,
+            begun: Instant::now(),
+        }
     }
 
     pub(super) fn informers(&self) -> MutexGuard<'_, HashMap<ResourceType, MetadataInformer>> {
-        self.informers.lock().unwrap_or_else(PoisonError::into_inner)
+        self.informers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// No list counts as complete any more: the server's history went back.
@@ -74,25 +84,36 @@ impl Watched {
         informer.is_synced() && informer.told_version() < self.since
     }
 
-    /// The types of which the graph may lack objects in this namespace, or anywhere when it is empty, that were there when we began.
+    /// The types of which the graph may lack objects in this namespace, or anywhere when it is
+    /// empty, that were there when we began.
     fn late_types(&self, namespace: &Sym) -> Vec<ResourceType> {
         let informers = self.informers();
-        let late: Vec<&ResourceType> =
-            informers.iter().filter(|(_, informer)| self.is_late(informer)).map(|(resource, _)| resource).collect();
+        let late: Vec<&ResourceType> = informers
+            .iter()
+            .filter(|(_, informer)| self.is_late(informer))
+            .map(|(resource, _)| resource)
+            .collect();
         let mut complete = self.complete();
         if late.is_empty() {
             complete.lists = HashSet::new();
         }
         let is_complete = |of: &ResourceType| {
-            [namespace.clone(), Sym::new("")].into_iter().any(|namespace| complete.lists.contains(&(of.clone(), namespace)))
+            [namespace.clone(), Sym::new("")]
+                .into_iter()
+                .any(|namespace| complete.lists.contains(&(of.clone(), namespace)))
         };
         // Nobody outside of a namespace can refer to an owner in it.
-        let may_depend = late.into_iter().filter(|resource| namespace.is_empty() || resource.namespaced);
-        may_depend.filter(|resource| !is_complete(resource)).cloned().collect()
+        let may_depend = late
+            .into_iter()
+            .filter(|resource| namespace.is_empty() || resource.namespaced);
+        may_depend
+            .filter(|resource| !is_complete(resource))
+            .cloned()
+            .collect()
     }
 
-    /// Whether the API server has a dependent of `owner`, which is in this namespace, that `knows` does not. What it knows must be read
-    /// after this: it may have come meanwhile.
+    /// Whether the API server has a dependent of `owner`, which is in this namespace, that `knows`
+    /// does not. What it knows must be read after this: it may have come meanwhile.
     pub(super) async fn lacks_dependents(
         &self,
         client: &ApiClient,
@@ -101,11 +122,17 @@ impl Watched {
         knows: impl Fn(Reference<'_>) -> bool,
     ) -> Result<bool, PageError> {
         for resource in self.late_types(namespace) {
-            let still_late = self.informers().get(&resource).is_some_and(|informer| self.is_late(informer));
+            let still_late = self
+                .informers()
+                .get(&resource)
+                .is_some_and(|informer| self.is_late(informer));
             if !still_late {
                 continue;
             }
-            match self.lacks_of_type(client, &resource, namespace, owner, &knows).await {
+            match self
+                .lacks_of_type(client, &resource, namespace, owner, &knows)
+                .await
+            {
                 Ok(false) => {}
                 // The type is gone, or none of its objects can be asked for.
                 Err(error) if error.is_unsupported() => {}
@@ -131,11 +158,23 @@ impl Watched {
         let inside = Some(&**namespace).filter(|namespace| !namespace.is_empty());
         let mut pages = Pages::new(client, resource, inside);
         while let Some(items) = pages.next::<Item>().await? {
-            for Metadata { uid, owner_references } in items.into_iter().map(|item| item.metadata) {
+            for Metadata {
+                uid,
+                owner_references,
+            } in items.into_iter().map(|item| item.metadata)
+            {
                 let dependent = Uid::new(&uid);
-                for OwnerReference { uid, block_owner_deletion } in owner_references.unwrap_or_default() {
+                for OwnerReference {
+                    uid,
+                    block_owner_deletion,
+                } in owner_references.unwrap_or_default()
+                {
                     let to = Uid::new(&uid);
-                    let reference = Reference { dependent: &dependent, owner: &to, blocks: block_owner_deletion == Some(true) };
+                    let reference = Reference {
+                        dependent: &dependent,
+                        owner: &to,
+                        blocks: block_owner_deletion == Some(true),
+                    };
                     if knows(reference) {
                         continue;
                     }

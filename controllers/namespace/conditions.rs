@@ -10,13 +10,34 @@ use steersman_runtime::discovery::ServedResource;
 use super::content::Remains;
 use super::discovery::Failure;
 
-/// The conditions in the order they are written, each with the reason and message of a pass without trouble.
+/// The conditions in the order they are written, each with the reason and message of a pass without
+/// trouble.
 const CONDITIONS: [(&str, &str, &str); 5] = [
-    (DISCOVERY, "ResourcesDiscovered", "All resources successfully discovered"),
-    (PARSING, "ParsedGroupVersions", "All legacy kube types successfully parsed"),
-    (CONTENT, "ContentDeleted", "All content successfully deleted, may be waiting on finalization"),
-    (REMAINING, "ContentRemoved", "All content successfully removed"),
-    (FINALIZERS, "ContentHasNoFinalizers", "All content-preserving finalizers finished"),
+    (
+        DISCOVERY,
+        "ResourcesDiscovered",
+        "All resources successfully discovered",
+    ),
+    (
+        PARSING,
+        "ParsedGroupVersions",
+        "All legacy kube types successfully parsed",
+    ),
+    (
+        CONTENT,
+        "ContentDeleted",
+        "All content successfully deleted, may be waiting on finalization",
+    ),
+    (
+        REMAINING,
+        "ContentRemoved",
+        "All content successfully removed",
+    ),
+    (
+        FINALIZERS,
+        "ContentHasNoFinalizers",
+        "All content-preserving finalizers finished",
+    ),
 ];
 
 const DISCOVERY: &str = "NamespaceDeletionDiscoveryFailure";
@@ -42,24 +63,30 @@ impl Report {
             0 => error.clone(),
             _ => format!("Discovery failed for some groups, {groups} failing: {error}"),
         };
-        self.troubles.insert(DISCOVERY, ("DiscoveryFailed", message));
+        self.troubles
+            .insert(DISCOVERY, ("DiscoveryFailed", message));
     }
 
     pub(super) fn parsing_failed(&mut self, error: &str) {
-        self.troubles.insert(PARSING, ("GroupVersionParsingFailed", error.to_owned()));
+        self.troubles
+            .insert(PARSING, ("GroupVersionParsingFailed", error.to_owned()));
     }
 
     pub(super) fn content_failed(&mut self, error: String) {
         self.errors.push(error);
     }
 
-    /// Adds what is left of one type. Upstream leaves this out while pods remain, and says then that nothing does; so do we.
+    /// Adds what is left of one type. Upstream leaves this out while pods remain, and says then
+    /// that nothing does; so do we.
     pub(super) fn remains(&mut self, served: &ServedResource, remains: &Remains) {
         if remains.items == 0 {
             return;
         }
         let resource = &served.resource;
-        self.remaining.push(format!("{}.{} has {} resource instances", resource.plural, resource.group, remains.items));
+        self.remaining.push(format!(
+            "{}.{} has {} resource instances",
+            resource.plural, resource.group, remains.items
+        ));
         for (finalizer, count) in &remains.finalizers {
             *self.finalizers.entry(finalizer.clone()).or_default() += count;
         }
@@ -68,18 +95,27 @@ impl Report {
     fn finished(mut self) -> BTreeMap<&'static str, (&'static str, String)> {
         if !self.errors.is_empty() {
             let count = self.errors.len();
-            let message = format!("Failed to delete all resource types, {count} remaining: {}", sorted(self.errors));
-            self.troubles.insert(CONTENT, ("ContentDeletionFailed", message));
+            let message = format!(
+                "Failed to delete all resource types, {count} remaining: {}",
+                sorted(self.errors)
+            );
+            self.troubles
+                .insert(CONTENT, ("ContentDeletionFailed", message));
         }
         if !self.remaining.is_empty() {
             let message = format!("Some resources are remaining: {}", sorted(self.remaining));
-            self.troubles.insert(REMAINING, ("SomeResourcesRemain", message));
+            self.troubles
+                .insert(REMAINING, ("SomeResourcesRemain", message));
         }
         if !self.finalizers.is_empty() {
-            let entries = self.finalizers.iter().map(|(finalizer, count)| format!("{finalizer} in {count} resource instances"));
+            let entries = self
+                .finalizers
+                .iter()
+                .map(|(finalizer, count)| format!("{finalizer} in {count} resource instances"));
             let list = sorted(entries.collect());
             let message = format!("Some content in the namespace has finalizers remaining: {list}");
-            self.troubles.insert(FINALIZERS, ("SomeFinalizersRemain", message));
+            self.troubles
+                .insert(FINALIZERS, ("SomeFinalizersRemain", message));
         }
         self.troubles
     }
@@ -94,7 +130,9 @@ impl Report {
         if !status["conditions"].is_array() {
             status["conditions"] = json!([]);
         }
-        let Some(conditions) = status["conditions"].as_array_mut() else { return false };
+        let Some(conditions) = status["conditions"].as_array_mut() else {
+            return false;
+        };
         let mut changed = false;
         for (kind, reason, message) in CONDITIONS {
             let (state, reason, message) = match troubles.get(kind) {
@@ -108,13 +146,15 @@ impl Report {
                 changed = true;
                 continue;
             };
-            if known["status"] == state && known["reason"] == reason && known["message"] == message {
+            if known["status"] == state && known["reason"] == reason && known["message"] == message
+            {
                 continue;
             }
             if known["status"] != state {
                 known["lastTransitionTime"] = time.clone();
             }
-            (known["status"], known["reason"], known["message"]) = (json!(state), json!(reason), json!(message));
+            (known["status"], known["reason"], known["message"]) =
+                (json!(state), json!(reason), json!(message));
             changed = true;
         }
         changed
@@ -137,25 +177,42 @@ mod tests {
     }
 
     fn failed(kind: &'static str, reason: &'static str, message: &str) -> Report {
-        Report { troubles: BTreeMap::from([(kind, (reason, message.to_owned()))]), ..Report::default() }
+        Report {
+            troubles: BTreeMap::from([(kind, (reason, message.to_owned()))]),
+            ..Report::default()
+        }
     }
 
     /// Type, status, reason and message of each condition.
     fn shown(status: &Value) -> Vec<[String; 4]> {
-        let field = |condition: &Value, name: &str| condition[name].as_str().unwrap_or_default().to_owned();
+        let field =
+            |condition: &Value, name: &str| condition[name].as_str().unwrap_or_default().to_owned();
         let conditions = status["conditions"].as_array().unwrap();
-        conditions.iter().map(|c| ["type", "status", "reason", "message"].map(|name| field(c, name))).collect()
+        conditions
+            .iter()
+            .map(|c| ["type", "status", "reason", "message"].map(|name| field(c, name)))
+            .collect()
     }
 
     /// The condition of type `kind` when nothing is wrong.
     fn fine(kind: &str) -> [String; 4] {
-        let (_, reason, message) = CONDITIONS.into_iter().find(|(known, ..)| *known == kind).unwrap();
+        let (_, reason, message) = CONDITIONS
+            .into_iter()
+            .find(|(known, ..)| *known == kind)
+            .unwrap();
         [kind, "False", reason, message].map(str::to_owned)
     }
 
     fn served(group: &'static str, plural: &'static str) -> ServedResource {
-        let resource = ResourceType { group: group.into(), plural: plural.into(), ..resource::DEPLOYMENTS.clone() };
-        ServedResource { resource, verbs: Vec::new() }
+        let resource = ResourceType {
+            group: group.into(),
+            plural: plural.into(),
+            ..resource::DEPLOYMENTS.clone()
+        };
+        ServedResource {
+            resource,
+            verbs: Vec::new(),
+        }
     }
 
     /// Upstream: `TestUpdateConditions`.
@@ -177,7 +234,12 @@ mod tests {
                 &[("unknown", "True")],
                 with_rest(vec![unknown, fine(DISCOVERY), fine(PARSING)]),
             ),
-            ("replace with success", Report::default(), &[(DISCOVERY, "True")], with_rest(vec![fine(DISCOVERY), fine(PARSING)])),
+            (
+                "replace with success",
+                Report::default(),
+                &[(DISCOVERY, "True")],
+                with_rest(vec![fine(DISCOVERY), fine(PARSING)]),
+            ),
             (
                 "leave different order",
                 Report::default(),
@@ -190,10 +252,18 @@ mod tests {
                 &[(PARSING, "False"), (DISCOVERY, "True")],
                 with_rest(vec![broken.clone(), fine(DISCOVERY)]),
             ),
-            ("write new failure", foo_bar(), &[(DISCOVERY, "True")], with_rest(vec![fine(DISCOVERY), broken])),
+            (
+                "write new failure",
+                foo_bar(),
+                &[(DISCOVERY, "True")],
+                with_rest(vec![fine(DISCOVERY), broken]),
+            ),
         ];
         for (name, report, before, expected) in cases {
-            let before: Vec<Value> = before.iter().map(|(kind, status)| json!({"type": kind, "status": status})).collect();
+            let before: Vec<Value> = before
+                .iter()
+                .map(|(kind, status)| json!({"type": kind, "status": status}))
+                .collect();
             let mut status = json!({"phase": "Terminating", "conditions": before});
             assert!(report.apply(&mut status, at(0)), "{name}");
             assert_eq!(shown(&status), expected, "{name}");
@@ -214,17 +284,27 @@ mod tests {
     #[test]
     fn the_time_of_a_condition_moves_only_with_its_status() {
         let mut status = Value::Null;
-        let time = |status: &Value| status["conditions"][1]["lastTransitionTime"].as_str().unwrap().to_owned();
+        let time = |status: &Value| {
+            status["conditions"][1]["lastTransitionTime"]
+                .as_str()
+                .unwrap()
+                .to_owned()
+        };
         Report::default().apply(&mut status, at(1));
         assert_eq!(time(&status), "1970-01-01T00:00:01Z");
-        failed(PARSING, "foo", "bar").apply(&mut status, at(2) + std::time::Duration::from_millis(500));
+        failed(PARSING, "foo", "bar")
+            .apply(&mut status, at(2) + std::time::Duration::from_millis(500));
         assert_eq!(time(&status), "1970-01-01T00:00:02Z");
         failed(PARSING, "foo", "other").apply(&mut status, at(3));
         assert_eq!(time(&status), "1970-01-01T00:00:02Z");
-        assert_eq!(status["conditions"][0]["lastTransitionTime"], "1970-01-01T00:00:01Z");
+        assert_eq!(
+            status["conditions"][0]["lastTransitionTime"],
+            "1970-01-01T00:00:01Z"
+        );
     }
 
-    /// Upstream: `TestProcessContentTotals`; its third case, finalizers of nothing, cannot be expressed here.
+    /// Upstream: `TestProcessContentTotals`; its third case, finalizers of nothing, cannot be
+    /// expressed here.
     #[test]
     fn what_remains_is_listed_with_what_holds_it() {
         let resources = "Some resources are remaining: daemonsets.apps.k8s.io has 5 resource instances, \
@@ -235,14 +315,35 @@ mod tests {
         let held = [FINALIZERS, "True", "SomeFinalizersRemain", finalizers].map(str::to_owned);
         // (name, finalizers of the Deployments, of the DaemonSets, expected)
         let cases: [(&str, &[(&str, usize)], &[(&str, usize)], [[String; 4]; 2]); 2] = [
-            ("just remaining", &[], &[], [remaining.clone(), fine(FINALIZERS)]),
-            ("both", &[("service-catalog", 5), ("kubedb", 5)], &[("service-catalog", 1)], [remaining, held]),
+            (
+                "just remaining",
+                &[],
+                &[],
+                [remaining.clone(), fine(FINALIZERS)],
+            ),
+            (
+                "both",
+                &[("service-catalog", 5), ("kubedb", 5)],
+                &[("service-catalog", 1)],
+                [remaining, held],
+            ),
         ];
         for (name, deployments, daemon_sets, expected) in cases {
             let mut report = Report::default();
-            for (plural, finalizers) in [("deployments", deployments), ("daemonsets", daemon_sets)] {
-                let finalizers = finalizers.iter().map(|(finalizer, count)| ((*finalizer).to_owned(), *count)).collect();
-                report.remains(&served("apps.k8s.io", plural), &Remains { estimate: 15, items: 5, finalizers });
+            for (plural, finalizers) in [("deployments", deployments), ("daemonsets", daemon_sets)]
+            {
+                let finalizers = finalizers
+                    .iter()
+                    .map(|(finalizer, count)| ((*finalizer).to_owned(), *count))
+                    .collect();
+                report.remains(
+                    &served("apps.k8s.io", plural),
+                    &Remains {
+                        estimate: 15,
+                        items: 5,
+                        finalizers,
+                    },
+                );
             }
             report.remains(&served("apps.k8s.io", "replicasets"), &Remains::default());
             let mut status = Value::Null;
@@ -259,23 +360,51 @@ mod tests {
         report.parsing_failed("unexpected GroupVersion string: a/b/c");
         report.content_failed("second".to_owned());
         report.content_failed("first".to_owned());
-        let core = Remains { estimate: 15, items: 1, finalizers: BTreeMap::new() };
+        let core = Remains {
+            estimate: 15,
+            items: 1,
+            finalizers: BTreeMap::new(),
+        };
         report.remains(&served("", "configmaps"), &core);
         let mut status = Value::Null;
         report.apply(&mut status, at(0));
-        let discovery =
-            "Discovery failed for some groups, 1 failing: unable to retrieve the complete list of server APIs: b/v1: down";
+        let discovery = "Discovery failed for some groups, 1 failing: unable to retrieve the complete list of server APIs: b/v1: down";
         let expected = [
             [DISCOVERY, "True", "DiscoveryFailed", discovery],
-            [PARSING, "True", "GroupVersionParsingFailed", "unexpected GroupVersion string: a/b/c"],
-            [CONTENT, "True", "ContentDeletionFailed", "Failed to delete all resource types, 2 remaining: first, second"],
-            [REMAINING, "True", "SomeResourcesRemain", "Some resources are remaining: configmaps. has 1 resource instances"],
+            [
+                PARSING,
+                "True",
+                "GroupVersionParsingFailed",
+                "unexpected GroupVersion string: a/b/c",
+            ],
+            [
+                CONTENT,
+                "True",
+                "ContentDeletionFailed",
+                "Failed to delete all resource types, 2 remaining: first, second",
+            ],
+            [
+                REMAINING,
+                "True",
+                "SomeResourcesRemain",
+                "Some resources are remaining: configmaps. has 1 resource instances",
+            ],
         ];
-        assert_eq!(shown(&status)[..4], expected.map(|condition| condition.map(str::to_owned)));
+        assert_eq!(
+            shown(&status)[..4],
+            expected.map(|condition| condition.map(str::to_owned))
+        );
 
         let mut report = Report::default();
-        report.discovery_failed(&Failure { groups: 0, error: "no answer".to_owned() });
+        report.discovery_failed(&Failure {
+            groups: 0,
+            error: "no answer".to_owned(),
+        });
         report.apply(&mut status, at(0));
-        assert_eq!(shown(&status)[0][3], "no answer", "nothing was discovered, so no groups are named");
+        assert_eq!(
+            shown(&status)[0][3],
+            "no answer",
+            "nothing was discovered, so no groups are named"
+        );
     }
 }

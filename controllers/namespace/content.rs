@@ -1,4 +1,5 @@
-//! How long content will still be there, and what it means that some is: the decisions of deleting one type.
+//! How long content will still be there, and what it means that some is: the decisions of deleting
+//! one type.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +7,8 @@ use jiff::Timestamp;
 use serde::{Deserialize, Deserializer};
 use steersman_runtime::discovery::ServedResource;
 
-/// Seconds that content held by finalizers is given. 15 is upstream's guess at what the garbage collector needs.
+/// Seconds that content held by finalizers is given. 15 is upstream's guess at what the garbage
+/// collector needs.
 const FINALIZER_ESTIMATE: i64 = 15;
 
 /// The part of a pod that says how long it may take to end.
@@ -44,20 +46,33 @@ pub(super) struct ItemMeta {
 }
 
 /// Go writes an empty list as `null`.
-fn nullable<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(deserializer: D) -> Result<T, D::Error> {
+fn nullable<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
+    deserializer: D,
+) -> Result<T, D::Error> {
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
 /// The longest time in seconds that any of these pods may take to end. Finished ones take none.
 pub(super) fn longest_grace(pods: &[PodItem]) -> i64 {
-    let unfinished = pods.iter().filter(|pod| !matches!(&*pod.status.phase, "Succeeded" | "Failed"));
-    unfinished.filter_map(|pod| pod.spec.termination_grace_period_seconds).max().unwrap_or(0).max(0)
+    let unfinished = pods
+        .iter()
+        .filter(|pod| !matches!(&*pod.status.phase, "Succeeded" | "Failed"));
+    unfinished
+        .filter_map(|pod| pod.spec.termination_grace_period_seconds)
+        .max()
+        .unwrap_or(0)
+        .max(0)
 }
 
-/// `grace` as an estimate at `now`: nothing once it has passed since the deletion of the namespace. What is left of it does not
-/// shrink meanwhile, as upstream's does not: 30 s of grace are an estimate of 30 s until 30 s after the deletion.
+/// `grace` as an estimate at `now`: nothing once it has passed since the deletion of the namespace.
+/// What is left of it does not shrink meanwhile, as upstream's does not: 30 s of grace are an
+/// estimate of 30 s until 30 s after the deletion.
 pub(super) fn grace_estimate(grace: i64, deleted: Timestamp, now: Timestamp) -> i64 {
-    if now.duration_since(deleted).as_secs() >= grace { 0 } else { grace }
+    if now.duration_since(deleted).as_secs() >= grace {
+        0
+    } else {
+        grace
+    }
 }
 
 /// What is left of one type.
@@ -101,7 +116,10 @@ pub(super) fn judge(mut remains: Remains, estimate: i64) -> (Remains, Result<(),
 /// A type as Go prints a GroupVersionResource.
 pub(super) fn gvr(served: &ServedResource) -> String {
     let resource = &served.resource;
-    format!("{}/{}, Resource={}", resource.group, resource.version, resource.plural)
+    format!(
+        "{}/{}, Resource={}",
+        resource.group, resource.version, resource.plural
+    )
 }
 
 #[cfg(test)]
@@ -111,8 +129,15 @@ mod tests {
     use super::*;
 
     fn pod(phase: &str, grace: Option<i64>) -> PodItem {
-        let spec = PodSpec { termination_grace_period_seconds: grace };
-        PodItem { spec, status: PodStatus { phase: phase.to_owned() } }
+        let spec = PodSpec {
+            termination_grace_period_seconds: grace,
+        };
+        PodItem {
+            spec,
+            status: PodStatus {
+                phase: phase.to_owned(),
+            },
+        }
     }
 
     #[test]
@@ -121,10 +146,30 @@ mod tests {
         let cases: [(&str, &[PodItem], i64); 6] = [
             ("none", &[], 0),
             ("one", &[pod("Running", Some(30))], 30),
-            ("the longest", &[pod("Running", Some(5)), pod("Running", Some(60)), pod("Running", Some(30))], 60),
+            (
+                "the longest",
+                &[
+                    pod("Running", Some(5)),
+                    pod("Running", Some(60)),
+                    pod("Running", Some(30)),
+                ],
+                60,
+            ),
             ("pending counts", &[pod("Pending", Some(40))], 40),
-            ("finished ones do not", &[pod("Succeeded", Some(90)), pod("Failed", Some(90)), pod("Running", Some(1))], 1),
-            ("no grace, or a negative one", &[pod("Running", None), pod("Running", Some(-1))], 0),
+            (
+                "finished ones do not",
+                &[
+                    pod("Succeeded", Some(90)),
+                    pod("Failed", Some(90)),
+                    pod("Running", Some(1)),
+                ],
+                1,
+            ),
+            (
+                "no grace, or a negative one",
+                &[pod("Running", None), pod("Running", Some(-1))],
+                0,
+            ),
         ];
         for (why, pods, expected) in cases {
             assert_eq!(longest_grace(pods), expected, "{why}");
@@ -135,23 +180,49 @@ mod tests {
     fn grace_that_has_passed_is_no_estimate() {
         let deleted = Timestamp::from_second(1000).unwrap();
         // (grace, seconds since the deletion, expected)
-        for (grace, since, expected) in [(30, 0, 30), (30, 29, 30), (30, 30, 0), (30, 31, 0), (0, 0, 0), (30, -10, 30)] {
+        for (grace, since, expected) in [
+            (30, 0, 30),
+            (30, 29, 30),
+            (30, 30, 0),
+            (30, 31, 0),
+            (0, 0, 0),
+            (30, -10, 30),
+        ] {
             let now = Timestamp::from_second(1000 + since).unwrap();
-            assert_eq!(grace_estimate(grace, deleted, now), expected, "{grace} s, {since} s later");
+            assert_eq!(
+                grace_estimate(grace, deleted, now),
+                expected,
+                "{grace} s, {since} s later"
+            );
         }
     }
 
     #[test]
     fn remains_are_explained_by_grace_or_finalizers_or_not_at_all() {
         let item = |finalizers: &[&str]| Item {
-            metadata: ItemMeta { name: "x".to_owned(), finalizers: finalizers.iter().map(|&f| f.to_owned()).collect() },
+            metadata: ItemMeta {
+                name: "x".to_owned(),
+                finalizers: finalizers.iter().map(|&f| f.to_owned()).collect(),
+            },
         };
         // (why, items, estimate, expected estimate, explained)
         let cases: [(&str, &[Item], i64, i64, bool); 6] = [
             ("nothing is left", &[], 0, 0, true),
-            ("nothing is left although it might have taken a while", &[], 30, 0, true),
+            (
+                "nothing is left although it might have taken a while",
+                &[],
+                30,
+                0,
+                true,
+            ),
             ("within its grace", &[item(&[])], 30, 30, true),
-            ("grace goes before finalizers", &[item(&["a.io/f"])], 30, 30, true),
+            (
+                "grace goes before finalizers",
+                &[item(&["a.io/f"])],
+                30,
+                30,
+                true,
+            ),
             ("held", &[item(&["a.io/f"]), item(&[])], 0, 15, true),
             ("for no reason", &[item(&[])], 0, 0, false),
         ];
@@ -159,7 +230,11 @@ mod tests {
             let mut remains = Remains::default();
             remains.count(items);
             let (remains, verdict) = judge(remains, estimate);
-            assert_eq!((remains.estimate, remains.items), (expected, items.len()), "{why}");
+            assert_eq!(
+                (remains.estimate, remains.items),
+                (expected, items.len()),
+                "{why}"
+            );
             assert_eq!(verdict.is_ok(), explained, "{why}");
         }
     }
@@ -168,17 +243,30 @@ mod tests {
     fn finalizers_are_counted_over_all_pages() {
         let items = |json: &str| serde_json::from_str::<Vec<Item>>(json).unwrap();
         let mut remains = Remains::default();
-        remains.count(&items(r#"[{"metadata":{"name":"a","finalizers":["x","y"]}}]"#));
-        remains.count(&items(r#"[{"metadata":{"name":"b","finalizers":["x"]}},{"metadata":{"name":"c"}}]"#));
+        remains.count(&items(
+            r#"[{"metadata":{"name":"a","finalizers":["x","y"]}}]"#,
+        ));
+        remains.count(&items(
+            r#"[{"metadata":{"name":"b","finalizers":["x"]}},{"metadata":{"name":"c"}}]"#,
+        ));
         remains.count(&[]);
         assert_eq!(remains.items, 3);
-        assert_eq!(remains.finalizers, BTreeMap::from([("x".to_owned(), 2), ("y".to_owned(), 1)]));
+        assert_eq!(
+            remains.finalizers,
+            BTreeMap::from([("x".to_owned(), 2), ("y".to_owned(), 1)])
+        );
     }
 
     #[test]
     fn types_are_named_as_go_names_them() {
-        let served = |resource: &resource::ResourceType| ServedResource { resource: resource.clone(), verbs: Vec::new() };
+        let served = |resource: &resource::ResourceType| ServedResource {
+            resource: resource.clone(),
+            verbs: Vec::new(),
+        };
         assert_eq!(gvr(&served(&resource::PODS)), "/v1, Resource=pods");
-        assert_eq!(gvr(&served(&resource::DEPLOYMENTS)), "apps/v1, Resource=deployments");
+        assert_eq!(
+            gvr(&served(&resource::DEPLOYMENTS)),
+            "apps/v1, Resource=deployments"
+        );
     }
 }

@@ -30,17 +30,39 @@ impl Types {
         let discovery = match found {
             Ok(discovery) => discovery,
             Err(error) => {
-                return Self { failure: Some(Failure { groups: 0, error: error.to_string() }), ..Self::default() };
+                return Self {
+                    failure: Some(Failure {
+                        groups: 0,
+                        error: error.to_string(),
+                    }),
+                    ..Self::default()
+                };
             }
         };
-        let is_content = |served: &&ServedResource| served.resource.namespaced && served.allows("delete");
-        let deletable = discovery.preferred().into_iter().filter(is_content).cloned();
+        let is_content =
+            |served: &&ServedResource| served.resource.namespaced && served.allows("delete");
+        let deletable = discovery
+            .preferred()
+            .into_iter()
+            .filter(is_content)
+            .cloned();
         let (mut pods, others): (Vec<_>, Vec<_>) = deletable.partition(is_pods);
-        let failure = discovery.failure().map(|error| Failure { groups: discovery.failures.len(), error });
-        let unparsable: Vec<String> =
-            discovery.unparsable.iter().map(|text| format!("unexpected GroupVersion string: {text}")).collect();
+        let failure = discovery.failure().map(|error| Failure {
+            groups: discovery.failures.len(),
+            error,
+        });
+        let unparsable: Vec<String> = discovery
+            .unparsable
+            .iter()
+            .map(|text| format!("unexpected GroupVersion string: {text}"))
+            .collect();
         let unparsable = (!unparsable.is_empty()).then(|| unparsable.join(", "));
-        Self { pods: pods.pop(), others, failure, unparsable }
+        Self {
+            pods: pods.pop(),
+            others,
+            failure,
+            unparsable,
+        }
     }
 
     /// Whether there is nothing to delete anywhere.
@@ -61,7 +83,13 @@ mod tests {
 
     use super::*;
 
-    fn served(group: &str, version: &str, plural: &str, namespaced: bool, verbs: &[&str]) -> ServedResource {
+    fn served(
+        group: &str,
+        version: &str,
+        plural: &str,
+        namespaced: bool,
+        verbs: &[&str],
+    ) -> ServedResource {
         let resource = ResourceType {
             group: group.to_owned().into(),
             version: version.to_owned().into(),
@@ -69,11 +97,18 @@ mod tests {
             plural: plural.to_owned().into(),
             namespaced,
         };
-        ServedResource { resource, verbs: verbs.iter().map(|&verb| verb.to_owned()).collect() }
+        ServedResource {
+            resource,
+            verbs: verbs.iter().map(|&verb| verb.to_owned()).collect(),
+        }
     }
 
     fn group(name: &str, version: &str, resources: Vec<ServedResource>) -> ServedGroup {
-        ServedGroup { name: name.to_owned(), preferred: version.to_owned(), versions: vec![(version.to_owned(), resources)] }
+        ServedGroup {
+            name: name.to_owned(),
+            preferred: version.to_owned(),
+            versions: vec![(version.to_owned(), resources)],
+        }
     }
 
     #[test]
@@ -84,24 +119,48 @@ mod tests {
             served("", "v1", "pods", true, &["delete", "list"]),
             served("", "v1", "secrets", true, &["delete"]),
         ];
-        let metrics = vec![served("metrics.k8s.io", "v1", "pods", true, &["get", "delete"])];
+        let metrics = vec![served(
+            "metrics.k8s.io",
+            "v1",
+            "pods",
+            true,
+            &["get", "delete"],
+        )];
         let discovery = Discovery {
-            groups: vec![group("", "v1", core), group("metrics.k8s.io", "v1", metrics)],
-            failures: [(GroupVersion { group: "x.io".to_owned(), version: "v1".to_owned() }, "down".to_owned())].into(),
+            groups: vec![
+                group("", "v1", core),
+                group("metrics.k8s.io", "v1", metrics),
+            ],
+            failures: [(
+                GroupVersion {
+                    group: "x.io".to_owned(),
+                    version: "v1".to_owned(),
+                },
+                "down".to_owned(),
+            )]
+            .into(),
             unparsable: vec!["a/b/c".to_owned()],
         };
         let types = Types::new(Ok(discovery));
         let name = |served: &ServedResource| served.resource.to_string();
         assert_eq!(types.pods.as_ref().map(name).as_deref(), Some("pods"));
-        assert_eq!(types.others.iter().map(name).collect::<Vec<_>>(), ["secrets", "pods.metrics.k8s.io"]);
+        assert_eq!(
+            types.others.iter().map(name).collect::<Vec<_>>(),
+            ["secrets", "pods.metrics.k8s.io"]
+        );
         let error = "unable to retrieve the complete list of server APIs: x.io/v1: down".to_owned();
         assert_eq!(types.failure, Some(Failure { groups: 1, error }));
-        assert_eq!(types.unparsable.as_deref(), Some("unexpected GroupVersion string: a/b/c"));
+        assert_eq!(
+            types.unparsable.as_deref(),
+            Some("unexpected GroupVersion string: a/b/c")
+        );
     }
 
     #[test]
     fn without_discovery_there_is_nothing_to_delete_and_a_reason() {
-        let types = Types::new(Err(ApiError::Fenced { request: "GET /apis".to_owned() }));
+        let types = Types::new(Err(ApiError::Fenced {
+            request: "GET /apis".to_owned(),
+        }));
         let error = "GET /apis: not sent, leadership has ended".to_owned();
         assert_eq!(types.failure, Some(Failure { groups: 0, error }));
         assert!(types.is_empty() && types.unparsable.is_none());

@@ -1,11 +1,15 @@
-//! Ends namespaces: whatever is in a terminating namespace is deleted, pods first, and then the namespace is let go.
+//! Ends namespaces: whatever is in a terminating namespace is deleted, pods first, and then the
+//! namespace is let go.
 //!
-//! events -> handlers -> queue of names (5 s later) -> sync -> (discovery, removal, content, conditions) -> finalize
+//! events -> handlers -> queue of names (5 s later) -> sync -> (discovery, removal, content,
+//! conditions) -> finalize
 //!
-//! Upstream: `pkg/controller/namespace`. What we rely on: a namespace that is finalized was seen empty, for every type the API
-//! server told us of, in the pass that finalizes it; a type that could not be asked, or a group that could not be discovered,
-//! blocks it and is named in its conditions. Differences, none of which a client sees: lists are read in pages, which verbs a type
-//! has is asked anew in each pass, and the finalize call carries the version of our own status write, so it is not refused once.
+//! Upstream: `pkg/controller/namespace`. What we rely on: a namespace that is finalized was seen
+//! empty, for every type the API server told us of, in the pass that finalizes it; a type that
+//! could not be asked, or a group that could not be discovered, blocks it and is named in its
+//! conditions. Differences, none of which a client sees: lists are read in pages, which verbs a
+//! type has is asked anew in each pass, and the finalize call carries the version of our own status
+//! write, so it is not refused once.
 
 mod conditions;
 mod content;
@@ -50,7 +54,11 @@ const NAME: &str = "namespace-controller";
 
 const RULES: &[Rule] = &[
     Rule::new(&[""], &["namespaces"], &["get"]),
-    Rule::new(&[""], &["namespaces/finalize", "namespaces/status"], &["update"]),
+    Rule::new(
+        &[""],
+        &["namespaces/finalize", "namespaces/status"],
+        &["update"],
+    ),
     Rule::new(&["*"], &["*"], &["delete", "deletecollection", "list"]),
 ];
 
@@ -75,7 +83,12 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     };
     let workers = ctx.options.workers("concurrent-namespace-syncs");
     let resync = ctx.options.time("namespace-sync-period");
-    Ok(Box::new(NamespaceController { terminator: Arc::new(terminator), queue, workers, resync }))
+    Ok(Box::new(NamespaceController {
+        terminator: Arc::new(terminator),
+        queue,
+        workers,
+        resync,
+    }))
 }
 
 struct NamespaceController {
@@ -94,11 +107,16 @@ impl Controller for NamespaceController {
                 serves_anything = self.check() => serves_anything,
             };
             if !serves_anything {
-                // The manager ends the process when a controller ends by itself, as upstream does here.
+                // The manager ends the process when a controller ends by itself, as upstream does
+                // here.
                 tracing::error!("unable to get any supported resources from server");
                 return;
             }
-            let resync = handlers::resync(self.terminator.namespaces.clone(), self.queue.clone(), self.resync);
+            let resync = handlers::resync(
+                self.terminator.namespaces.clone(),
+                self.queue.clone(),
+                self.resync,
+            );
             let work = run_workers(NAME, self.queue, self.workers, self.terminator, stop);
             tokio::select! {
                 () = work => {}
@@ -113,7 +131,10 @@ impl NamespaceController {
     async fn check(&self) -> bool {
         let types = Types::new(discover(&self.terminator.client).await);
         if let Some(failure) = &types.failure {
-            tracing::error!(error = failure.error, "not everything that is served could be discovered");
+            tracing::error!(
+                error = failure.error,
+                "not everything that is served could be discovered"
+            );
         }
         !types.is_empty()
     }

@@ -12,9 +12,10 @@ use steersman_runtime::resource::{self, ResourceType};
 
 use super::content::{self, Item, PodItem, Remains};
 
-/// Time for the deletion of one collection. Thousands of pods take a server longer than other requests; given up, they would be deleted
-/// anew from the start. It is the server that ends the request, after its `--request-timeout` of a minute unless set. Upstream waits for
-/// that without a limit; this one is for servers that never answer.
+/// Time for the deletion of one collection. Thousands of pods take a server longer than other
+/// requests; given up, they would be deleted anew from the start. It is the server that ends the
+/// request, after its `--request-timeout` of a minute unless set. Upstream waits for that without a
+/// limit; this one is for servers that never answer.
 const COLLECTION_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 
 /// Why the content of one type was not removed.
@@ -29,7 +30,8 @@ pub(super) enum RemovalError {
 }
 
 impl RemovalError {
-    /// Whether the type lacks the verb, or is not there (any more): nothing of it can be left, or it cannot be removed this way.
+    /// Whether the type lacks the verb, or is not there (any more): nothing of it can be left, or
+    /// it cannot be removed this way.
     fn is_unsupported(&self) -> bool {
         match self {
             Self::Request(error) => error.is_method_not_allowed() || error.is_not_found(),
@@ -53,8 +55,14 @@ pub(super) struct Removal<'a> {
 
 impl Removal<'_> {
     /// Deletes everything of one type. What is left is known also when something about it is wrong.
-    pub(super) async fn remove(&self, served: &ServedResource) -> (Remains, Result<(), RemovalError>) {
-        let nothing = |estimate| Remains { estimate, ..Remains::default() };
+    pub(super) async fn remove(
+        &self,
+        served: &ServedResource,
+    ) -> (Remains, Result<(), RemovalError>) {
+        let nothing = |estimate| Remains {
+            estimate,
+            ..Remains::default()
+        };
         let estimate = match self.estimate(served).await {
             Ok(estimate) => estimate,
             Err(error) => return (nothing(0), Err(error)),
@@ -65,7 +73,10 @@ impl Removal<'_> {
         match self.count(served).await {
             Ok(Some(counted)) => {
                 let (remains, verdict) = content::judge(counted, estimate);
-                let unexpected = |_| RemovalError::Unexpected { namespace: self.namespace.to_owned(), gvr: content::gvr(served) };
+                let unexpected = |_| RemovalError::Unexpected {
+                    namespace: self.namespace.to_owned(),
+                    gvr: content::gvr(served),
+                };
                 (remains, verdict.map_err(unexpected))
             }
             Ok(None) => (nothing(estimate), Ok(())),
@@ -83,13 +94,21 @@ impl Removal<'_> {
         while let Some(pods) = pages.next::<PodItem>().await? {
             longest = longest.max(content::longest_grace(&pods));
         }
-        Ok(content::grace_estimate(longest, self.deleted, self.clock.now()))
+        Ok(content::grace_estimate(
+            longest,
+            self.deleted,
+            self.clock.now(),
+        ))
     }
 
     async fn delete_all(&self, served: &ServedResource) -> Result<(), RemovalError> {
         if served.allows("deletecollection") {
             let collection = collection(&served.resource, self.namespace);
-            match self.metadata.delete_collection(collection, &options(), COLLECTION_TIMEOUT).await {
+            match self
+                .metadata
+                .delete_collection(collection, &options(), COLLECTION_TIMEOUT)
+                .await
+            {
                 Ok(_) => return Ok(()),
                 Err(error) => {
                     let error = RemovalError::from(error);
@@ -113,13 +132,22 @@ impl Removal<'_> {
                 Ok(None) => return Ok(()),
                 Err(error) => {
                     let error = RemovalError::from(error);
-                    return if error.is_unsupported() { Ok(()) } else { Err(error) };
+                    return if error.is_unsupported() {
+                        Ok(())
+                    } else {
+                        Err(error)
+                    };
                 }
             };
             for item in items {
-                let target = Target { name: Some(&item.metadata.name), ..collection(&served.resource, self.namespace) };
+                let target = Target {
+                    name: Some(&item.metadata.name),
+                    ..collection(&served.resource, self.namespace)
+                };
                 match self.metadata.delete(target, &options()).await {
-                    Err(error) if !error.is_not_found() && !error.is_method_not_allowed() => return Err(error.into()),
+                    Err(error) if !error.is_not_found() && !error.is_method_not_allowed() => {
+                        return Err(error.into());
+                    }
                     _ => {}
                 }
             }
@@ -139,7 +167,11 @@ impl Removal<'_> {
                 Ok(None) => return Ok(Some(remains)),
                 Err(error) => {
                     let error = RemovalError::from(error);
-                    return if error.is_unsupported() { Ok(None) } else { Err(error) };
+                    return if error.is_unsupported() {
+                        Ok(None)
+                    } else {
+                        Err(error)
+                    };
                 }
             }
         }
@@ -151,5 +183,10 @@ fn options() -> Value {
 }
 
 fn collection<'a>(resource: &'a ResourceType, namespace: &'a str) -> Target<'a> {
-    Target { resource, namespace: Some(namespace), name: None, subresource: None }
+    Target {
+        resource,
+        namespace: Some(namespace),
+        name: None,
+        subresource: None,
+    }
 }

@@ -1,4 +1,5 @@
-//! One pass over a terminating namespace: mark it, delete what is in it, say how that went, and let it go when nothing is left.
+//! One pass over a terminating namespace: mark it, delete what is in it, say how that went, and let
+//! it go when nothing is left.
 
 use std::time::Duration;
 
@@ -34,7 +35,9 @@ pub(super) enum SyncError {
     /// Upstream's aggregate.
     #[error("{}", aggregate(.0))]
     Content(Vec<String>),
-    #[error("some content remains in the namespace, estimate {estimate} seconds before it is removed")]
+    #[error(
+        "some content remains in the namespace, estimate {estimate} seconds before it is removed"
+    )]
     Remaining { estimate: i64 },
 }
 
@@ -45,12 +48,14 @@ fn aggregate(errors: &[String]) -> String {
     }
 }
 
-/// How long content that is expected to go within `estimate` seconds is left alone: half of that, and a second.
+/// How long content that is expected to go within `estimate` seconds is left alone: half of that,
+/// and a second.
 fn pause(estimate: i64) -> Duration {
     Duration::from_secs(u64::try_from(estimate / 2).unwrap_or(0) + 1)
 }
 
-/// Ends namespaces. Reads everything it acts on from the API server: the cache only says which namespaces to look at.
+/// Ends namespaces. Reads everything it acts on from the API server: the cache only says which
+/// namespaces to look at.
 pub(super) struct Terminator {
     pub(super) namespaces: Store<Namespace>,
     pub(super) client: ApiClient,
@@ -91,23 +96,34 @@ enum Step {
 
 impl Terminator {
     async fn end(&self, name: &str) -> Result<(), SyncError> {
-        let Some(live) = self.get(name).await? else { return Ok(()) };
+        let Some(live) = self.get(name).await? else {
+            return Ok(());
+        };
         if live.deleted().is_none() {
             return Ok(());
         }
-        let Some(mut live) = self.write(live, Step::MarkTerminating).await? else { return Ok(()) };
-        let Some(deleted) = live.deleted() else { return Ok(()) };
+        let Some(mut live) = self.write(live, Step::MarkTerminating).await? else {
+            return Ok(());
+        };
+        let Some(deleted) = live.deleted() else {
+            return Ok(());
+        };
         if live.finalizers().is_empty() {
             return Ok(());
         }
         tracing::debug!("Deleting all content of namespace");
         let estimate = self.delete_content(&mut live, deleted).await?;
         if estimate > 0 {
-            tracing::debug!(waitSeconds = pause(estimate).as_secs(), "Content remaining in namespace");
+            tracing::debug!(
+                waitSeconds = pause(estimate).as_secs(),
+                "Content remaining in namespace"
+            );
             return Err(SyncError::Remaining { estimate });
         }
         match self.write(live, Step::Finalize).await? {
-            Some(live) if live.is_kept() => tracing::debug!("Namespace is empty, and other finalizers keep it"),
+            Some(live) if live.is_kept() => {
+                tracing::debug!("Namespace is empty, and other finalizers keep it")
+            }
             _ => tracing::debug!("Namespace has been deleted"),
         }
         Ok(())
@@ -122,7 +138,8 @@ impl Terminator {
         }
     }
 
-    /// Takes a step, on the latest state as often as others write in between. `None` when the namespace is gone.
+    /// Takes a step, on the latest state as often as others write in between. `None` when the
+    /// namespace is gone.
     async fn write(&self, mut live: Live, step: Step) -> Result<Option<Live>, SyncError> {
         loop {
             let (part, body) = match step {
@@ -130,7 +147,11 @@ impl Terminator {
                 Step::MarkTerminating => ("status", live.marked()),
                 Step::Finalize => ("finalize", live.finalized()),
             };
-            match self.client.replace(target(live.name(), Some(part)), &body).await {
+            match self
+                .client
+                .replace(target(live.name(), Some(part)), &body)
+                .await
+            {
                 Ok(answer) => {
                     tracing::debug!(part, "Updated namespace");
                     return Ok(Some(Live::decode(&answer)?));
@@ -139,7 +160,9 @@ impl Terminator {
                 Err(error) if error.is_conflict() => {}
                 Err(error) => return Err(SyncError::Write(error)),
             }
-            let Some(latest) = self.get(live.name()).await? else { return Ok(None) };
+            let Some(latest) = self.get(live.name()).await? else {
+                return Ok(None);
+            };
             if latest.identity.uid != live.identity.uid {
                 return Err(SyncError::Replaced);
             }
@@ -147,11 +170,17 @@ impl Terminator {
         }
     }
 
-    /// Deletes what is in the namespace and writes down how that went. Returns the seconds until the rest is probably gone, 0 when
-    /// there is no rest.
+    /// Deletes what is in the namespace and writes down how that went. Returns the seconds until
+    /// the rest is probably gone, 0 when there is no rest.
     async fn delete_content(&self, live: &mut Live, deleted: Timestamp) -> Result<i64, SyncError> {
         let name = live.name().to_owned();
-        let removal = Removal { client: &self.client, metadata: &self.metadata, clock: &self.clock, namespace: &name, deleted };
+        let removal = Removal {
+            client: &self.client,
+            metadata: &self.metadata,
+            clock: &self.clock,
+            namespace: &name,
+            deleted,
+        };
         let types = Types::new(discover(&self.client).await);
         let (mut report, mut errors, mut estimate) = (Report::default(), Vec::new(), 0);
         if let Some(failure) = &types.failure {
@@ -162,16 +191,23 @@ impl Terminator {
             report.parsing_failed(&error);
             errors.push(error);
         }
-        let (pods, unordered) = if self.pods_first { (types.pods.as_ref(), None) } else { (None, types.pods.as_ref()) };
+        let (pods, unordered) = if self.pods_first {
+            (types.pods.as_ref(), None)
+        } else {
+            (None, types.pods.as_ref())
+        };
         if let Some(pods) = pods {
             let (remains, removed) = removal.remove(pods).await;
             estimate = estimate.max(remains.estimate);
             if let Err(error) = removed {
                 report.content_failed(error.to_string());
-                errors.push(format!("failed to delete pods for namespace: {name}, err: {error}"));
+                errors.push(format!(
+                    "failed to delete pods for namespace: {name}, err: {error}"
+                ));
             }
             log_removal(pods, &remains);
-            // Whatever pods may still need, such as network policies and service accounts, stays until they are gone.
+            // Whatever pods may still need, such as network policies and service accounts, stays
+            // until they are gone.
             if remains.items > 0 {
                 self.write_conditions(live, report).await;
                 return outcome(errors, estimate);
@@ -198,11 +234,17 @@ impl Terminator {
         if !report.apply(status, self.clock.now()) {
             return;
         }
-        let written = self.client.replace(target(live.name(), Some("status")), &changed).await;
+        let written = self
+            .client
+            .replace(target(live.name(), Some("status")), &changed)
+            .await;
         match written.map(|answer| Live::decode(&answer)) {
-            // Upstream keeps the version from before this write, so that its finalize call is always refused once.
+            // Upstream keeps the version from before this write, so that its finalize call is
+            // always refused once.
             Ok(Ok(now)) => *live = now,
-            Ok(Err(error)) => tracing::error!(%error, "the answer to a status update is no namespace"),
+            Ok(Err(error)) => {
+                tracing::error!(%error, "the answer to a status update is no namespace")
+            }
             Err(error) => tracing::error!(%error, "couldn't update status condition for namespace"),
         }
     }
@@ -218,11 +260,20 @@ fn log_removal(served: &ServedResource, remains: &Remains) {
 }
 
 fn outcome(errors: Vec<String>, estimate: i64) -> Result<i64, SyncError> {
-    if errors.is_empty() { Ok(estimate) } else { Err(SyncError::Content(errors)) }
+    if errors.is_empty() {
+        Ok(estimate)
+    } else {
+        Err(SyncError::Content(errors))
+    }
 }
 
 fn target<'a>(name: &'a str, subresource: Option<&'a str>) -> Target<'a> {
-    Target { resource: &resource::NAMESPACES, namespace: None, name: Some(name), subresource }
+    Target {
+        resource: &resource::NAMESPACES,
+        namespace: None,
+        name: Some(name),
+        subresource,
+    }
 }
 
 /// A namespace as the API server showed it.
@@ -236,7 +287,10 @@ impl Live {
     fn decode(json: &[u8]) -> Result<Self, DecodeError> {
         let identity = Identity::decode(json)?;
         let mut object: Map<String, Value> =
-            serde_json::from_slice(json).map_err(|source| DecodeError::Json { kind: "Namespace", source })?;
+            serde_json::from_slice(json).map_err(|source| DecodeError::Json {
+                kind: "Namespace",
+                source,
+            })?;
         // Left out of a PUT, the server keeps them.
         if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
             metadata.remove("managedFields");
@@ -253,18 +307,31 @@ impl Live {
     }
 
     fn finalizers(&self) -> Vec<&str> {
-        let list = self.object.get("spec").and_then(|spec| spec["finalizers"].as_array());
-        list.into_iter().flatten().filter_map(Value::as_str).collect()
+        let list = self
+            .object
+            .get("spec")
+            .and_then(|spec| spec["finalizers"].as_array());
+        list.into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .collect()
     }
 
     /// Whether finalizers that are left keep the API server from removing it.
     fn is_kept(&self) -> bool {
-        let of_metadata = self.object.get("metadata").and_then(|metadata| metadata["finalizers"].as_array());
-        !self.finalizers().is_empty() || of_metadata.is_some_and(|finalizers| !finalizers.is_empty())
+        let of_metadata = self
+            .object
+            .get("metadata")
+            .and_then(|metadata| metadata["finalizers"].as_array());
+        !self.finalizers().is_empty()
+            || of_metadata.is_some_and(|finalizers| !finalizers.is_empty())
     }
 
     fn lacks_phase(&self) -> bool {
-        let phase = self.object.get("status").and_then(|status| status["phase"].as_str());
+        let phase = self
+            .object
+            .get("status")
+            .and_then(|status| status["phase"].as_str());
         self.deleted().is_some() && phase != Some("Terminating")
     }
 
@@ -275,7 +342,11 @@ impl Live {
     }
 
     fn finalized(&self) -> Map<String, Value> {
-        let mut others: Vec<&str> = self.finalizers().into_iter().filter(|&finalizer| finalizer != TOKEN).collect();
+        let mut others: Vec<&str> = self
+            .finalizers()
+            .into_iter()
+            .filter(|&finalizer| finalizer != TOKEN)
+            .collect();
         others.sort_unstable();
         others.dedup();
         let mut object = self.object.clone();
@@ -302,7 +373,9 @@ mod tests {
 
     #[test]
     fn one_error_is_itself_and_several_are_a_list() {
-        let error = |errors: &[&str]| SyncError::Content(errors.iter().map(|&e| e.to_owned()).collect()).to_string();
+        let error = |errors: &[&str]| {
+            SyncError::Content(errors.iter().map(|&e| e.to_owned()).collect()).to_string()
+        };
         assert_eq!(error(&["a"]), "a");
         assert_eq!(error(&["a", "b"]), "[a, b]");
     }
@@ -314,7 +387,11 @@ mod tests {
         let cases: [(&str, &[&str], &[&str]); 4] = [
             ("only ours", &["kubernetes"], &[]),
             ("ours and another", &["kubernetes", "other"], &["other"]),
-            ("sorted, once each", &["b", "kubernetes", "a", "b"], &["a", "b"]),
+            (
+                "sorted, once each",
+                &["b", "kubernetes", "a", "b"],
+                &["a", "b"],
+            ),
             ("not ours", &["a"], &["a"]),
         ];
         for (why, before, after) in cases {
@@ -323,25 +400,44 @@ mod tests {
                 "spec": {"finalizers": before, "more": true}, "status": {"phase": "Terminating"},
             }));
             let body = Value::Object(namespace.finalized());
-            assert_eq!(body["spec"], json!({"finalizers": after, "more": true}), "{why}");
-            assert_eq!(body["metadata"], json!({"name": "test", "resourceVersion": "1"}), "{why}");
+            assert_eq!(
+                body["spec"],
+                json!({"finalizers": after, "more": true}),
+                "{why}"
+            );
+            assert_eq!(
+                body["metadata"],
+                json!({"name": "test", "resourceVersion": "1"}),
+                "{why}"
+            );
             assert_eq!(body["status"], json!({}), "{why}");
             assert_eq!(live(body).finalizers(), after, "{why}");
         }
-        assert!(live(json!({"metadata": {"name": "test"}, "spec": {}})).finalizers().is_empty());
+        assert!(
+            live(json!({"metadata": {"name": "test"}, "spec": {}}))
+                .finalizers()
+                .is_empty()
+        );
     }
 
     #[test]
     fn only_a_namespace_being_deleted_is_marked_terminating() {
         // (deletion, phase, expected)
-        for (deleted, phase, expected) in [(true, "Active", true), (true, "Terminating", false), (false, "Active", false)] {
+        for (deleted, phase, expected) in [
+            (true, "Active", true),
+            (true, "Terminating", false),
+            (false, "Active", false),
+        ] {
             let mut namespace = json!({"metadata": {"name": "test"}, "status": {"phase": phase}});
             if deleted {
                 namespace["metadata"]["deletionTimestamp"] = json!("2024-01-01T00:00:00Z");
             }
             let namespace = live(namespace);
             assert_eq!(namespace.lacks_phase(), expected, "{phase}");
-            assert_eq!(Value::Object(namespace.marked())["status"]["phase"], "Terminating");
+            assert_eq!(
+                Value::Object(namespace.marked())["status"]["phase"],
+                "Terminating"
+            );
         }
     }
 }

@@ -14,7 +14,10 @@ pub(super) struct PodGcMetrics {
 impl PodGcMetrics {
     pub(super) fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
         let counter = |name: &str, help: &str| {
-            let counter = IntCounterVec::new(Opts::new(name, format!("[ALPHA] {help}")), &["namespace", "reason"])?;
+            let counter = IntCounterVec::new(
+                Opts::new(name, format!("[ALPHA] {help}")),
+                &["namespace", "reason"],
+            )?;
             registry.register(Box::new(counter.clone()))?;
             Ok::<_, prometheus::Error>(counter)
         };

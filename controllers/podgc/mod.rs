@@ -1,11 +1,12 @@
-//! Removes pods that nobody else will: finished ones beyond a threshold, terminating ones on nodes out of service or bound to no
-//! node, and those whose node is gone.
+//! Removes pods that nobody else will: finished ones beyond a threshold, terminating ones on nodes
+//! out of service or bound to no node, and those whose node is gone.
 //!
-//! every 20 s: caches -> (terminated, out_of_service, orphaned, unscheduled) -> patch of the status -> delete
+//! every 20 s: caches -> (terminated, out_of_service, orphaned, unscheduled) -> patch of the status
+//! -> delete
 //!
-//! Upstream: `pkg/controller/podgc`. Differences: deletions carry the pod's UID as precondition, so that a pod which took the name
-//! meanwhile stays; the refusal counts as an error, as a pod not found does. A pod that was removed is left alone until the cache
-//! shows what became of it.
+//! Upstream: `pkg/controller/podgc`. Differences: deletions carry the pod's UID as precondition, so
+//! that a pod which took the name meanwhile stays; the refusal counts as an error, as a pod not
+//! found does. A pod that was removed is left alone until the cache shows what became of it.
 
 mod metrics;
 mod orphaned;
@@ -78,8 +79,10 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
         let removed = Arc::clone(&removed);
         move || removed.versions().clear()
     });
-    let metrics =
-        PodGcMetrics::register(&ctx.registry).map_err(|source| InitError { controller: NAME, source: Box::new(source) })?;
+    let metrics = PodGcMetrics::register(&ctx.registry).map_err(|source| InitError {
+        controller: NAME,
+        source: Box::new(source),
+    })?;
     Ok(Box::new(PodGc {
         pods: ctx.informers.shared::<Pod>().store(),
         nodes: ctx.informers.shared::<Node>().store(),
@@ -88,7 +91,9 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
         quarantine: WorkQueue::new("orphaned_pods_nodes", &ctx.queue_metrics),
         threshold: ctx.options.int("terminated-pod-gc-threshold"),
         removed: Arc::clone(&removed),
-        tracks_generation: ctx.features.is_on(features::POD_OBSERVED_GENERATION_TRACKING),
+        tracks_generation: ctx
+            .features
+            .is_on(features::POD_OBSERVED_GENERATION_TRACKING),
         metrics,
     }))
 }
@@ -107,7 +112,10 @@ impl Removed {
 type Nodes = HashMap<Sym, Arc<Node>>;
 
 fn by_name(nodes: Vec<Arc<Node>>) -> Nodes {
-    nodes.into_iter().map(|node| (Sym::new(&node.meta.name), node)).collect()
+    nodes
+        .into_iter()
+        .map(|node| (Sym::new(&node.meta.name), node))
+        .collect()
 }
 
 /// Why a pod goes; the texts are label values of the metrics.
@@ -159,8 +167,8 @@ impl Controller for PodGc {
 }
 
 impl PodGc {
-    /// Looks at all pods once. The steps see the same pods; a pod that one of them removed is nothing to the next. No removal starts
-    /// after `stop`.
+    /// Looks at all pods once. The steps see the same pods; a pod that one of them removed is
+    /// nothing to the next. No removal starts after `stop`.
     async fn cycle(&self, stop: &CancellationToken) {
         // Asked before the pods are listed, so that the list is no older than this says.
         let seen = self.pods.resource_version();
@@ -168,24 +176,47 @@ impl PodGc {
         let (pods, nodes) = (self.pods.list(), by_name(self.nodes.list()));
 
         let terminated = terminated::surplus(&pods, self.threshold);
-        self.remove_all(&terminated, Reason::Terminated, REMOVALS_AT_ONCE, stop).await;
+        self.remove_all(&terminated, Reason::Terminated, REMOVALS_AT_ONCE, stop)
+            .await;
 
         let doomed = out_of_service::doomed(&pods, &nodes);
-        self.remove_all(&doomed, Reason::OutOfService, REMOVALS_AT_ONCE, stop).await;
+        self.remove_all(&doomed, Reason::OutOfService, REMOVALS_AT_ONCE, stop)
+            .await;
 
         orphaned::quarantine_unknown_nodes(&pods, &nodes, &self.quarantine);
         let deleted = orphaned::deleted_nodes(&nodes, &self.quarantine, &self.client).await;
-        self.remove_all(&orphaned::orphans(&pods, &deleted), Reason::Orphaned, 1, stop).await;
+        self.remove_all(
+            &orphaned::orphans(&pods, &deleted),
+            Reason::Orphaned,
+            1,
+            stop,
+        )
+        .await;
 
-        let unscheduled: Vec<Arc<Pod>> = pods.iter().filter(|pod| is_unscheduled(pod)).cloned().collect();
-        self.remove_all(&unscheduled, Reason::Unscheduled, 1, stop).await;
+        let unscheduled: Vec<Arc<Pod>> = pods
+            .iter()
+            .filter(|pod| is_unscheduled(pod))
+            .cloned()
+            .collect();
+        self.remove_all(&unscheduled, Reason::Unscheduled, 1, stop)
+            .await;
     }
 
-    async fn remove_all(&self, pods: &[Arc<Pod>], reason: Reason, at_once: usize, stop: &CancellationToken) {
+    async fn remove_all(
+        &self,
+        pods: &[Arc<Pod>],
+        reason: Reason,
+        at_once: usize,
+        stop: &CancellationToken,
+    ) {
         if pods.is_empty() {
             return;
         }
-        tracing::debug!(reason = reason.as_str(), numPods = pods.len(), "Garbage collecting pods");
+        tracing::debug!(
+            reason = reason.as_str(),
+            numPods = pods.len(),
+            "Garbage collecting pods"
+        );
         let remove = |pod: &Arc<Pod>| {
             let pod = Arc::clone(pod);
             async move {
@@ -194,10 +225,13 @@ impl PodGc {
                 }
             }
         };
-        stream::iter(pods).for_each_concurrent(at_once, remove).await;
+        stream::iter(pods)
+            .for_each_concurrent(at_once, remove)
+            .await;
     }
 
-    /// Fails the pod unless it is finished, then deletes it at once. A pod that cannot be failed is left for the next cycle.
+    /// Fails the pod unless it is finished, then deletes it at once. A pod that cannot be failed is
+    /// left for the next cycle.
     async fn remove(&self, pod: &Pod, reason: Reason) {
         let labels = [&*pod.meta.namespace, reason.as_str()];
         let removed = self.fail_and_delete(pod, reason).await;
@@ -221,15 +255,32 @@ impl PodGc {
             name: Some(&pod.meta.name),
             subresource: None,
         };
-        if let Some(patch) = patch::failure(pod, reason == Reason::Orphaned, self.tracks_generation, self.clock.now()) {
-            let status = Target { subresource: Some("status"), ..target };
-            self.client.patch(status, PatchKind::Strategic, &patch).await?;
+        if let Some(patch) = patch::failure(
+            pod,
+            reason == Reason::Orphaned,
+            self.tracks_generation,
+            self.clock.now(),
+        ) {
+            let status = Target {
+                subresource: Some("status"),
+                ..target
+            };
+            self.client
+                .patch(status, PatchKind::Strategic, &patch)
+                .await?;
         }
-        let options = json!({"gracePeriodSeconds": 0, "preconditions": {"uid": pod.meta.uid.to_string()}});
+        let options =
+            json!({"gracePeriodSeconds": 0, "preconditions": {"uid": pod.meta.uid.to_string()}});
         let answer = self.client.delete(target, &options).await?;
         // A Status in place of the pod has no version; then the next cycle finds out.
-        if let Ok(Identity { resource_version: version @ 1.., .. }) = Identity::decode(&answer) {
-            self.removed.versions().insert(pod.meta.uid.clone(), version);
+        if let Ok(Identity {
+            resource_version: version @ 1..,
+            ..
+        }) = Identity::decode(&answer)
+        {
+            self.removed
+                .versions()
+                .insert(pod.meta.uid.clone(), version);
         }
         Ok(())
     }

@@ -15,7 +15,12 @@ pub(super) fn doomed(pods: &[Arc<Pod>], nodes: &Nodes) -> Vec<Arc<Pod>> {
     let mut doomed: Vec<Arc<Pod>> = pods
         .iter()
         .filter(|pod| pod.meta.is_terminating())
-        .filter(|pod| pod.node.as_deref().and_then(|name| nodes.get(name)).is_some_and(|node| is_out_of_service(node)))
+        .filter(|pod| {
+            pod.node
+                .as_deref()
+                .and_then(|name| nodes.get(name))
+                .is_some_and(|node| is_out_of_service(node))
+        })
         .cloned()
         .collect();
     doomed.sort_by(|a, b| deletion_order(a, b));
@@ -23,7 +28,11 @@ pub(super) fn doomed(pods: &[Arc<Pod>], nodes: &Nodes) -> Vec<Arc<Pod>> {
 }
 
 fn is_out_of_service(node: &Node) -> bool {
-    !node.ready && node.taints.iter().any(|taint| &*taint.key == OUT_OF_SERVICE)
+    !node.ready
+        && node
+            .taints
+            .iter()
+            .any(|taint| &*taint.key == OUT_OF_SERVICE)
 }
 
 #[cfg(test)]
@@ -42,7 +51,11 @@ mod tests {
             node("worker-3", false, &taint("NoSchedule")),
             node("worker-4", false, &taint("PreferNoSchedule")),
             node("worker-5", true, &taint("NoExecute")),
-            node("worker-6", false, &[("node.kubernetes.io/not-ready", "NoExecute")]),
+            node(
+                "worker-6",
+                false,
+                &[("node.kubernetes.io/not-ready", "NoExecute")],
+            ),
         ];
         let nodes = by_name(nodes.map(Arc::new).to_vec());
         // (name, phase, terminating, node, deleted)

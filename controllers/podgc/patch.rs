@@ -1,5 +1,5 @@
-//! The status patch that a pod gets before it is removed: the difference between the cached status and the new one, as a
-//! strategic merge patch.
+//! The status patch that a pod gets before it is removed: the difference between the cached status
+//! and the new one, as a strategic merge patch.
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -8,27 +8,44 @@ use steersman_runtime::object::Pod;
 /// The condition of a pod that goes although nobody asked for it.
 const DISRUPTION_TARGET: &str = "DisruptionTarget";
 
-/// Fails `pod`; with `node_is_gone` also says why. `None` when the pod is finished already. Without `tracks_generation` only a
-/// generation that is there already is brought up to date.
+/// Fails `pod`; with `node_is_gone` also says why. `None` when the pod is finished already. Without
+/// `tracks_generation` only a generation that is there already is brought up to date.
 ///
-/// The UID is the precondition: the server refuses to change it, so the patch fails on a namesake. Keys are in alphabetical
-/// order, as upstream's are.
-pub(super) fn failure(pod: &Pod, node_is_gone: bool, tracks_generation: bool, now: Timestamp) -> Option<Value> {
+/// The UID is the precondition: the server refuses to change it, so the patch fails on a namesake.
+/// Keys are in alphabetical order, as upstream's are.
+pub(super) fn failure(
+    pod: &Pod,
+    node_is_gone: bool,
+    tracks_generation: bool,
+    now: Timestamp,
+) -> Option<Value> {
     if pod.is_finished() {
         return None;
     }
     let mut status = Map::new();
     if node_is_gone && let Some(change) = disruption(pod, tracks_generation, now) {
-        let known = pod.condition_types.iter().map(|kind| json!({"type": &**kind}));
-        let new = pod.disruption.is_none().then(|| json!({"type": DISRUPTION_TARGET}));
+        let known = pod
+            .condition_types
+            .iter()
+            .map(|kind| json!({"type": &**kind}));
+        let new = pod
+            .disruption
+            .is_none()
+            .then(|| json!({"type": DISRUPTION_TARGET}));
         if !pod.condition_types.is_empty() {
-            status.insert("$setElementOrder/conditions".to_owned(), known.chain(new).collect());
+            status.insert(
+                "$setElementOrder/conditions".to_owned(),
+                known.chain(new).collect(),
+            );
         }
         status.insert("conditions".to_owned(), json!([change]));
     }
     let observed = pod.observed_generation.unwrap_or(0);
     if (tracks_generation || observed != 0) && pod.meta.generation != observed {
-        status.insert("observedGeneration".to_owned(), generation(pod).unwrap_or(Value::Null));
+        status.insert(
+            "observedGeneration".to_owned(),
+            generation(pod).unwrap_or(Value::Null),
+        );
     }
     status.insert("phase".to_owned(), json!("Failed"));
     Some(json!({"metadata": {"uid": pod.meta.uid.to_string()}, "status": status}))
@@ -39,7 +56,8 @@ fn generation(pod: &Pod) -> Option<Value> {
     (pod.meta.generation != 0).then(|| pod.meta.generation.into())
 }
 
-/// What the patch says of the condition: all of it when it is new, else what differs, together with the merge key.
+/// What the patch says of the condition: all of it when it is new, else what differs, together with
+/// the merge key.
 fn disruption(pod: &Pod, tracks_generation: bool, now: Timestamp) -> Option<Map<String, Value>> {
     let served = pod.disruption.as_deref().map(|condition| &condition.0);
     let kept_time = served
@@ -50,8 +68,12 @@ fn disruption(pod: &Pod, tracks_generation: bool, now: Timestamp) -> Option<Map<
     condition.insert("lastProbeTime".to_owned(), Value::Null);
     condition.insert("lastTransitionTime".to_owned(), time);
     condition.insert("message".to_owned(), json!("PodGC: node no longer exists"));
-    let observed = served.and_then(|c| c.get("observedGeneration")).and_then(Value::as_i64);
-    if let Some(generation) = generation(pod).filter(|_| tracks_generation || observed.is_some_and(|known| known != 0)) {
+    let observed = served
+        .and_then(|c| c.get("observedGeneration"))
+        .and_then(Value::as_i64);
+    if let Some(generation) =
+        generation(pod).filter(|_| tracks_generation || observed.is_some_and(|known| known != 0))
+    {
         condition.insert("observedGeneration".to_owned(), generation);
     }
     condition.insert("reason".to_owned(), json!("DeletionByPodGC"));
@@ -80,13 +102,16 @@ mod tests {
 
     fn body_with(tracks_generation: bool, pod: PodBuilder, node_is_gone: bool) -> Option<String> {
         let now = "2026-01-02T03:04:05.678Z".parse().unwrap();
-        failure(&pod.uid("u1").build(), node_is_gone, tracks_generation, now).map(|patch| patch.to_string())
+        failure(&pod.uid("u1").build(), node_is_gone, tracks_generation, now)
+            .map(|patch| patch.to_string())
     }
 
     #[test]
     fn patches_are_those_of_upstream_byte_for_byte() {
         let condition = r#"{"lastProbeTime":null,"lastTransitionTime":"2026-01-02T03:04:05Z","message":"PodGC: node no longer exists","observedGeneration":1,"reason":"DeletionByPodGC","status":"True","type":"DisruptionTarget"}"#;
-        let terminating = pod("p").metadata("generation", 2).status("observedGeneration", 1);
+        let terminating = pod("p")
+            .metadata("generation", 2)
+            .status("observedGeneration", 1);
         // (why, pod, node is gone, status in the patch)
         let cases = [
             (
@@ -113,7 +138,9 @@ mod tests {
                 "orphan without conditions",
                 pod("p"),
                 true,
-                format!(r#"{{"conditions":[{condition}],"observedGeneration":1,"phase":"Failed"}}"#),
+                format!(
+                    r#"{{"conditions":[{condition}],"observedGeneration":1,"phase":"Failed"}}"#
+                ),
             ),
         ];
         for (why, pod, node_is_gone, status) in cases {
@@ -127,26 +154,47 @@ mod tests {
         let served = |status: &str| {
             let disruption = json!({"type": "DisruptionTarget", "status": status, "reason": "PreemptionByScheduler",
                 "message": "m", "lastProbeTime": null, "lastTransitionTime": "2026-01-01T00:00:00Z", "observedGeneration": 1});
-            pod("p")
-                .status("observedGeneration", 1)
-                .status("conditions", json!([disruption, {"type": "Ready", "status": "True"}]))
+            pod("p").status("observedGeneration", 1).status(
+                "conditions",
+                json!([disruption, {"type": "Ready", "status": "True"}]),
+            )
         };
-        let order = r#""$setElementOrder/conditions":[{"type":"DisruptionTarget"},{"type":"Ready"}]"#;
+        let order =
+            r#""$setElementOrder/conditions":[{"type":"DisruptionTarget"},{"type":"Ready"}]"#;
         let patch = |changed: &str| {
             Some(format!(
                 r#"{{"metadata":{{"uid":"u1"}},"status":{{{order},"conditions":[{{{changed}"type":"DisruptionTarget"}}],"phase":"Failed"}}}}"#
             ))
         };
         let words = r#""message":"PodGC: node no longer exists","reason":"DeletionByPodGC","#;
-        assert_eq!(body(served("True"), true), patch(words), "the time of an equal status stays");
-        let changed = format!(r#""lastTransitionTime":"2026-01-02T03:04:05Z",{words}"status":"True","#);
-        assert_eq!(body(served("False"), true), patch(&changed), "another status has its own time");
+        assert_eq!(
+            body(served("True"), true),
+            patch(words),
+            "the time of an equal status stays"
+        );
+        let changed =
+            format!(r#""lastTransitionTime":"2026-01-02T03:04:05Z",{words}"status":"True","#);
+        assert_eq!(
+            body(served("False"), true),
+            patch(&changed),
+            "another status has its own time"
+        );
         let untouched = r#"{"metadata":{"uid":"u1"},"status":{"phase":"Failed"}}"#;
-        assert_eq!(body(served("True"), false).as_deref(), Some(untouched), "only orphans get the condition");
+        assert_eq!(
+            body(served("True"), false).as_deref(),
+            Some(untouched),
+            "only orphans get the condition"
+        );
         let ours = json!([{"type": "DisruptionTarget", "status": "True", "reason": "DeletionByPodGC", "lastProbeTime": null,
             "message": "PodGC: node no longer exists", "observedGeneration": 1, "lastTransitionTime": "2026-01-01T00:00:00Z"}]);
-        let ours = pod("p").status("observedGeneration", 1).status("conditions", ours);
-        assert_eq!(body(ours, true).as_deref(), Some(untouched), "nothing to change");
+        let ours = pod("p")
+            .status("observedGeneration", 1)
+            .status("conditions", ours);
+        assert_eq!(
+            body(ours, true).as_deref(),
+            Some(untouched),
+            "nothing to change"
+        );
     }
 
     /// The feature gate `PodObservedGenerationTracking`.
@@ -157,11 +205,18 @@ mod tests {
             let condition = patch["status"]["conditions"][0]["observedGeneration"].clone();
             (patch["status"]["observedGeneration"].clone(), condition)
         };
-        let condition = json!([{"type": "DisruptionTarget", "status": "False", "observedGeneration": 1}]);
+        let condition =
+            json!([{"type": "DisruptionTarget", "status": "False", "observedGeneration": 1}]);
         let changed = || pod("p").metadata("generation", 2);
         assert_eq!(status(changed()), (Value::Null, Value::Null));
-        assert_eq!(status(changed().status("observedGeneration", 1)), (json!(2), Value::Null));
-        assert_eq!(status(changed().status("conditions", condition)), (Value::Null, json!(2)));
+        assert_eq!(
+            status(changed().status("observedGeneration", 1)),
+            (json!(2), Value::Null)
+        );
+        assert_eq!(
+            status(changed().status("conditions", condition)),
+            (Value::Null, json!(2))
+        );
     }
 
     #[test]

@@ -5,10 +5,17 @@ use std::sync::Arc;
 
 use steersman_runtime::object::{Phase, Pod};
 
-/// The finished pods of `pods` that are too many: evicted ones first, then the oldest. None when `threshold` is not positive.
+/// The finished pods of `pods` that are too many: evicted ones first, then the oldest. None when
+/// `threshold` is not positive.
 pub(super) fn surplus(pods: &[Arc<Pod>], threshold: i64) -> Vec<Arc<Pod>> {
-    let Some(threshold) = usize::try_from(threshold).ok().filter(|n| *n > 0) else { return Vec::new() };
-    let mut finished: Vec<Arc<Pod>> = pods.iter().filter(|pod| is_finished(pod)).cloned().collect();
+    let Some(threshold) = usize::try_from(threshold).ok().filter(|n| *n > 0) else {
+        return Vec::new();
+    };
+    let mut finished: Vec<Arc<Pod>> = pods
+        .iter()
+        .filter(|pod| is_finished(pod))
+        .cloned()
+        .collect();
     let surplus = finished.len().saturating_sub(threshold);
     if surplus == 0 {
         return Vec::new();
@@ -18,15 +25,20 @@ pub(super) fn surplus(pods: &[Arc<Pod>], threshold: i64) -> Vec<Arc<Pod>> {
     finished
 }
 
-/// Everything but the three phases of a pod in use; so also a phase nobody knows, as upstream has it.
+/// Everything but the three phases of a pod in use; so also a phase nobody knows, as upstream has
+/// it.
 fn is_finished(pod: &Pod) -> bool {
     !matches!(pod.phase, Phase::Pending | Phase::Running | Phase::Unknown)
 }
 
 /// Evicted pods, then older ones, then by name.
 pub(super) fn deletion_order(a: &Pod, b: &Pod) -> Ordering {
-    let evicted = |pod: &Pod| pod.phase == Phase::Failed && pod.reason.as_deref() == Some("Evicted");
-    evicted(b).cmp(&evicted(a)).then_with(|| a.meta.created.cmp(&b.meta.created)).then_with(|| a.meta.name.cmp(&b.meta.name))
+    let evicted =
+        |pod: &Pod| pod.phase == Phase::Failed && pod.reason.as_deref() == Some("Evicted");
+    evicted(b)
+        .cmp(&evicted(a))
+        .then_with(|| a.meta.created.cmp(&b.meta.created))
+        .then_with(|| a.meta.name.cmp(&b.meta.name))
 }
 
 #[cfg(test)]
@@ -38,30 +50,61 @@ mod tests {
     fn gc_terminated() {
         // (why, (name, phase, evicted) in order of creation, threshold, deleted)
         type Pods = &'static [(&'static str, &'static str, bool)];
-        let failed_succeeded_failed: Pods = &[("a", "Failed", false), ("b", "Succeeded", false), ("c", "Failed", false)];
+        let failed_succeeded_failed: Pods = &[
+            ("a", "Failed", false),
+            ("b", "Succeeded", false),
+            ("c", "Failed", false),
+        ];
         let two: Pods = &[("a", "Failed", false), ("b", "Succeeded", false)];
         let cases: [(&str, Pods, i64, &[&str]); 11] = [
-            ("delete pod a which is PodFailed and pod b which is PodSucceeded", failed_succeeded_failed, 1, &["a", "b"]),
-            ("threshold = 0, disables terminated pod deletion", two, 0, &[]),
+            (
+                "delete pod a which is PodFailed and pod b which is PodSucceeded",
+                failed_succeeded_failed,
+                1,
+                &["a", "b"],
+            ),
+            (
+                "threshold = 0, disables terminated pod deletion",
+                two,
+                0,
+                &[],
+            ),
             ("a negative threshold does too", two, -1, &[]),
             (
                 "threshold = 1, delete pod b which is PodSucceeded",
-                &[("a", "Running", false), ("b", "Succeeded", false), ("c", "Failed", false)],
+                &[
+                    ("a", "Running", false),
+                    ("b", "Succeeded", false),
+                    ("c", "Failed", false),
+                ],
                 1,
                 &["b"],
             ),
-            ("threshold = 1, delete pod a which is PodFailed", two, 1, &["a"]),
+            (
+                "threshold = 1, delete pod a which is PodFailed",
+                two,
+                1,
+                &["a"],
+            ),
             ("threshold = 5, don't delete pod", two, 5, &[]),
             ("as many as the threshold", two, 2, &[]),
             (
                 "an evicted pod goes first",
-                &[("a", "Failed", false), ("b", "Succeeded", false), ("c", "Failed", true)],
+                &[
+                    ("a", "Failed", false),
+                    ("b", "Succeeded", false),
+                    ("c", "Failed", true),
+                ],
                 1,
                 &["c", "a"],
             ),
             (
                 "an evicted pod goes alone",
-                &[("a", "Running", false), ("b", "Succeeded", false), ("c", "Failed", true)],
+                &[
+                    ("a", "Running", false),
+                    ("b", "Succeeded", false),
+                    ("c", "Failed", true),
+                ],
                 1,
                 &["c"],
             ),
@@ -79,7 +122,12 @@ mod tests {
             ),
             (
                 "an odd phase counts as finished, Unknown and Pending do not",
-                &[("a", "", false), ("b", "Unknown", false), ("c", "Pending", false), ("d", "Failed", false)],
+                &[
+                    ("a", "", false),
+                    ("b", "Unknown", false),
+                    ("c", "Pending", false),
+                    ("d", "Failed", false),
+                ],
                 1,
                 &["a"],
             ),
@@ -90,18 +138,38 @@ mod tests {
                 .zip(1..)
                 .map(|((name, phase, evicted), hour)| {
                     let built = pod(name).phase(phase).created(hour * 3600);
-                    Arc::new(if *evicted { built.status("reason", "Evicted") } else { built }.build())
+                    Arc::new(
+                        if *evicted {
+                            built.status("reason", "Evicted")
+                        } else {
+                            built
+                        }
+                        .build(),
+                    )
                 })
                 .collect();
             built.reverse();
             let found = surplus(&built, threshold);
-            assert_eq!(found.iter().map(|pod| &*pod.meta.name).collect::<Vec<_>>(), expected, "{why}");
+            assert_eq!(
+                found.iter().map(|pod| &*pod.meta.name).collect::<Vec<_>>(),
+                expected,
+                "{why}"
+            );
         }
     }
 
     #[test]
     fn pods_of_one_age_go_by_name() {
-        let pods: Vec<Arc<Pod>> = ["b", "c", "a"].iter().map(|name| Arc::new(pod(name).phase("Failed").build())).collect();
-        assert_eq!(surplus(&pods, 1).iter().map(|pod| &*pod.meta.name).collect::<Vec<_>>(), ["a", "b"]);
+        let pods: Vec<Arc<Pod>> = ["b", "c", "a"]
+            .iter()
+            .map(|name| Arc::new(pod(name).phase("Failed").build()))
+            .collect();
+        assert_eq!(
+            surplus(&pods, 1)
+                .iter()
+                .map(|pod| &*pod.meta.name)
+                .collect::<Vec<_>>(),
+            ["a", "b"]
+        );
     }
 }

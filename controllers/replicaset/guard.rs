@@ -1,8 +1,9 @@
 //! What keeps a sync from repeating writes that the caches do not show yet.
 //!
-//! Three layers: expectations count creations and deletions in flight; own writes hold a sync back until the caches have reached
-//! the versions those writes produced; and where neither can tell (no answer came, or five minutes passed) the owner is in doubt
-//! until its pods were read from the API server itself.
+//! Three layers: expectations count creations and deletions in flight; own writes hold a sync back
+//! until the caches have reached the versions those writes produced; and where neither can tell (no
+//! answer came, or five minutes passed) the owner is in doubt until its pods were read from the API
+//! server itself.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -27,10 +28,14 @@ impl Guard {
         self.unanswered().remove(owner);
     }
 
-    /// The server's history went back: neither versions nor pods that were waited for may ever come. Who waited reads its pods first.
+    /// The server's history went back: neither versions nor pods that were waited for may ever
+    /// come. Who waited reads its pods first.
     pub(super) fn rewound(&self) {
         self.own_writes.forget_all();
-        self.expectations.forget_all().iter().for_each(|owner| self.doubt(owner));
+        self.expectations
+            .forget_all()
+            .iter()
+            .for_each(|owner| self.doubt(owner));
     }
 
     /// Notes that a write for `owner` failed. Some failures leave open whether the server did it.
@@ -62,6 +67,8 @@ impl Guard {
     }
 
     fn unanswered(&self) -> MutexGuard<'_, HashSet<ObjectKey>> {
-        self.unanswered.lock().unwrap_or_else(PoisonError::into_inner)
+        self.unanswered
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }

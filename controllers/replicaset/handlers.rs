@@ -17,7 +17,11 @@ pub(super) fn register<O: PodOwner>(
     queue: &WorkQueue<ObjectKey>,
     guard: &Arc<Guard>,
 ) {
-    let handlers = Arc::new(Handlers { owners: owners.store(), queue: queue.clone(), guard: Arc::clone(guard) });
+    let handlers = Arc::new(Handlers {
+        owners: owners.store(),
+        queue: queue.clone(),
+        guard: Arc::clone(guard),
+    });
     let forget = || {
         let guard = Arc::clone(guard);
         move || guard.rewound()
@@ -63,7 +67,8 @@ impl<O: PodOwner> Handlers<O> {
                 self.pod_added(new);
             }
             // A resync says nothing new.
-            Change::Updated { old, new } if old.meta.resource_version == new.meta.resource_version => {}
+            Change::Updated { old, new }
+                if old.meta.resource_version == new.meta.resource_version => {}
             Change::Updated { old, new } => self.pod_updated(old, new),
             Change::Deleted { object, .. } => self.pod_deleted(object),
         }
@@ -98,17 +103,24 @@ impl<O: PodOwner> Handlers<O> {
         }
         let (before, after) = (old.meta.controller(), new.meta.controller());
         let moved = before != after;
-        if let Some(owner) = before.filter(|_| moved).and_then(|reference| self.resolve(old, reference)) {
+        if let Some(owner) = before
+            .filter(|_| moved)
+            .and_then(|reference| self.resolve(old, reference))
+        {
             self.queue.add(owner.key());
         }
         match after {
             Some(reference) => {
-                let Some(owner) = self.resolve(new, reference) else { return };
+                let Some(owner) = self.resolve(new, reference) else {
+                    return;
+                };
                 self.queue.add(owner.key());
-                // Nothing will change in the cluster when the pod becomes available, so this is remembered. The API stores whole
-                // seconds; the sync itself asks to come back at the exact time.
+                // Nothing will change in the cluster when the pod becomes available, so this is
+                // remembered. The API stores whole seconds; the sync itself asks to come back at
+                // the exact time.
                 if !old.is_ready() && new.is_ready() && owner.min_ready_seconds() > 0 {
-                    let delay = Duration::from_secs(u64::try_from(owner.min_ready_seconds()).unwrap_or(0));
+                    let delay =
+                        Duration::from_secs(u64::try_from(owner.min_ready_seconds()).unwrap_or(0));
                     self.queue.add_after(owner.key(), delay);
                 }
             }
@@ -118,7 +130,11 @@ impl<O: PodOwner> Handlers<O> {
     }
 
     fn pod_deleted(&self, pod: &Pod) {
-        if let Some(owner) = pod.meta.controller().and_then(|reference| self.resolve(pod, reference)) {
+        if let Some(owner) = pod
+            .meta
+            .controller()
+            .and_then(|reference| self.resolve(pod, reference))
+        {
             let key = owner.key();
             self.guard.expectations.deletion_observed(&key, &pod.key());
             self.queue.add(key);
@@ -130,8 +146,13 @@ impl<O: PodOwner> Handlers<O> {
         if *reference.kind != *O::RESOURCE.kind {
             return None;
         }
-        let key = ObjectKey { namespace: pod.meta.namespace.clone(), name: Arc::from(reference.name.as_str()) };
-        self.owners.get(&key).filter(|owner| owner.meta().uid == reference.uid)
+        let key = ObjectKey {
+            namespace: pod.meta.namespace.clone(),
+            name: Arc::from(reference.name.as_str()),
+        };
+        self.owners
+            .get(&key)
+            .filter(|owner| owner.meta().uid == reference.uid)
     }
 
     /// Enqueues every owner that may want to adopt the orphan `pod`.
@@ -140,8 +161,9 @@ impl<O: PodOwner> Handlers<O> {
             return;
         }
         for owner in self.owners.in_namespace(&pod.meta.namespace) {
-            let wants =
-                |selector: &steersman_runtime::labels::Selector| !selector.is_everything() && selector.matches(&pod.meta.labels);
+            let wants = |selector: &steersman_runtime::labels::Selector| {
+                !selector.is_everything() && selector.matches(&pod.meta.labels)
+            };
             if owner.selector().is_ok_and(wants) {
                 self.queue.add(owner.key());
             }
@@ -171,21 +193,33 @@ mod tests {
 
     impl Fixture {
         async fn new(sets: &[(&str, Value)]) -> Self {
-            let (world, tasks, stop) = (World::bare().await, Tasks::default(), CancellationToken::new());
+            let (world, tasks, stop) = (
+                World::bare().await,
+                Tasks::default(),
+                CancellationToken::new(),
+            );
             for (name, labels) in sets {
-                let template =
-                    json!({"metadata": {"labels": labels}, "spec": {"containers": [{"name": "main", "image": "nginx"}]}});
+                let template = json!({"metadata": {"labels": labels}, "spec": {"containers": [{"name": "main", "image": "nginx"}]}});
                 let spec = json!({"selector": {"matchLabels": labels}, "template": template});
                 world
                     .create(json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": name}, "spec": spec}))
                     .await;
             }
-            let informers = InformerFactory::new((world.clients)("test"), Duration::ZERO, &Registry::new()).unwrap();
+            let informers =
+                InformerFactory::new((world.clients)("test"), Duration::ZERO, &Registry::new())
+                    .unwrap();
             let owners = informers.shared::<ReplicaSet>().store();
             informers.start(&tasks, &stop);
             assert!(informers.wait_synced(&stop).await);
             let queue = WorkQueue::new("test", &QueueMetrics::register(&Registry::new()).unwrap());
-            Self { handlers: Handlers { owners, queue, guard: Arc::default() }, _tasks: tasks }
+            Self {
+                handlers: Handlers {
+                    owners,
+                    queue,
+                    guard: Arc::default(),
+                },
+                _tasks: tasks,
+            }
         }
 
         /// A pod with these labels under the ReplicaSet of this name, in its version `version`.
@@ -195,7 +229,9 @@ mod tests {
                 json!({"apiVersion": "v1", "kind": "ReplicaSet", "name": name, "uid": uid, "controller": true})
             });
             let references: Vec<Value> = reference.into_iter().collect();
-            let pod = pod("pod").labels(labels.clone()).metadata("ownerReferences", references);
+            let pod = pod("pod")
+                .labels(labels.clone())
+                .metadata("ownerReferences", references);
             Arc::new(pod.metadata("resourceVersion", version.to_string()).build())
         }
 
@@ -203,7 +239,16 @@ mod tests {
         async fn queued(&self) -> Vec<String> {
             let mut names = Vec::new();
             while !self.handlers.queue.is_empty() {
-                names.push(self.handlers.queue.get().await.unwrap().key.name.to_string());
+                names.push(
+                    self.handlers
+                        .queue
+                        .get()
+                        .await
+                        .unwrap()
+                        .key
+                        .name
+                        .to_string(),
+                );
             }
             names
         }
@@ -214,7 +259,10 @@ mod tests {
     }
 
     fn added(pod: &Arc<Pod>) -> Change<'_, Pod> {
-        Change::Added { object: pod, initial: false }
+        Change::Added {
+            object: pod,
+            initial: false,
+        }
     }
 
     #[tokio::test(start_paused = true)]
@@ -222,24 +270,46 @@ mod tests {
         let (foo, bar) = (json!({"foo": "bar"}), json!({"bar": "foo"}));
         let fixture = Fixture::new(&[("foobar", foo.clone()), ("barfoo", bar.clone())]).await;
         let queued = async |old: Arc<Pod>, new: Arc<Pod>| {
-            fixture.handlers.pod_changed(&Change::Updated { old: &old, new: &new });
+            fixture.handlers.pod_changed(&Change::Updated {
+                old: &old,
+                new: &new,
+            });
             fixture.queued().await
         };
         let (one, two) = (Some("foobar"), Some("barfoo"));
         // (why, owner and labels before and after, queued)
         let cases: [(&str, _, _, &[&str]); 4] = [
-            ("Pod with a ControllerRef", (one, &foo), (one, &bar), &["foobar"]),
-            ("Remove ControllerRef (orphan). Expect to sync label-matching RS.", (two, &bar), (None, &bar), &["barfoo"]),
+            (
+                "Pod with a ControllerRef",
+                (one, &foo),
+                (one, &bar),
+                &["foobar"],
+            ),
+            (
+                "Remove ControllerRef (orphan). Expect to sync label-matching RS.",
+                (two, &bar),
+                (None, &bar),
+                &["barfoo"],
+            ),
             (
                 "Remove ControllerRef (orphan). Expect to sync both former owner and any label-matching RS.",
                 (one, &bar),
                 (None, &bar),
                 &["foobar", "barfoo"],
             ),
-            ("Keep ControllerRef, change labels. Expect to sync owning RS.", (two, &foo), (two, &bar), &["barfoo"]),
+            (
+                "Keep ControllerRef, change labels. Expect to sync owning RS.",
+                (two, &foo),
+                (two, &bar),
+                &["barfoo"],
+            ),
         ];
         for (why, (before, old), (after, new), expected) in cases {
-            assert_eq!(queued(fixture.pod(before, old, 1), fixture.pod(after, new, 2)).await, expected, "{why}");
+            assert_eq!(
+                queued(fixture.pod(before, old, 1), fixture.pod(after, new, 2)).await,
+                expected,
+                "{why}"
+            );
         }
         let same = fixture.pod(one, &foo, 1);
         assert!(queued(Arc::clone(&same), same).await.is_empty(), "a resync");
@@ -249,12 +319,25 @@ mod tests {
     async fn pod_controller_lookup() {
         let labels = json!({"foo": "bar"});
         let fixture = Fixture::new(&[("bar", labels.clone())]).await;
-        let elsewhere = Arc::new(pod("foo2").labels(labels.clone()).metadata("namespace", "ns").build());
+        let elsewhere = Arc::new(
+            pod("foo2")
+                .labels(labels.clone())
+                .metadata("namespace", "ns")
+                .build(),
+        );
         // (why, orphan, queued)
         let cases: [(&str, Arc<Pod>, &[&str]); 3] = [
-            ("pods without labels don't match any ReplicaSets", fixture.pod(None, &json!({}), 1), &[]),
+            (
+                "pods without labels don't match any ReplicaSets",
+                fixture.pod(None, &json!({}), 1),
+                &[],
+            ),
             ("Matching labels, not namespace", elsewhere, &[]),
-            ("Matching ns and labels", fixture.pod(None, &labels, 1), &["bar"]),
+            (
+                "Matching ns and labels",
+                fixture.pod(None, &labels, 1),
+                &["bar"],
+            ),
         ];
         for (why, orphan, expected) in cases {
             fixture.handlers.pod_changed(&added(&orphan));
@@ -267,9 +350,14 @@ mod tests {
     async fn of_overlapping_replica_sets_only_the_controller_is_woken() {
         let labels = json!({"foo": "bar"});
         let names: Vec<String> = (1..10).map(|i| format!("rs{i}")).collect();
-        let sets: Vec<(&str, Value)> = names.iter().map(|name| (name.as_str(), labels.clone())).collect();
+        let sets: Vec<(&str, Value)> = names
+            .iter()
+            .map(|name| (name.as_str(), labels.clone()))
+            .collect();
         let fixture = Fixture::new(&sets).await;
-        fixture.handlers.pod_changed(&added(&fixture.pod(Some("rs4"), &labels, 1)));
+        fixture
+            .handlers
+            .pod_changed(&added(&fixture.pod(Some("rs4"), &labels, 1)));
         assert_eq!(fixture.queued().await, ["rs4"]);
     }
 
@@ -278,7 +366,10 @@ mod tests {
         let labels = json!({"foo": "bar"});
         let fixture = Fixture::new(&[("foobar", labels.clone())]).await;
         let pod = fixture.pod(Some("foobar"), &labels, 1);
-        fixture.handlers.pod_changed(&Change::Deleted { object: &pod, final_state_unknown: true });
+        fixture.handlers.pod_changed(&Change::Deleted {
+            object: &pod,
+            final_state_unknown: true,
+        });
         assert_eq!(fixture.queued().await, ["foobar"]);
     }
 
@@ -291,30 +382,55 @@ mod tests {
         let deleted = |name: &str, version: &str| {
             let uid = handlers.owners.get(&owner).unwrap().meta.uid.to_string();
             let reference = json!([{"apiVersion": "v1", "kind": "ReplicaSet", "name": "foobar", "uid": uid, "controller": true}]);
-            let pod = pod(name).labels(labels.clone()).metadata("ownerReferences", reference);
+            let pod = pod(name)
+                .labels(labels.clone())
+                .metadata("ownerReferences", reference);
             Arc::new(pod.metadata("resourceVersion", version).deleted(1).build())
         };
-        let expect = |pod: &Pod| expectations.expect_deletions(&owner, vec![pod.key()].into_iter().collect());
+        let expect = |pod: &Pod| {
+            expectations.expect_deletions(&owner, vec![pod.key()].into_iter().collect())
+        };
         let gone = deleted("pod", "1");
 
         expect(&gone);
         handlers.pod_changed(&added(&gone));
         assert_eq!(fixture.queued().await, ["foobar"]);
-        assert!(expectations.satisfied(&owner), "a pod added with a deletion timestamp settles a deletion, not a creation");
+        assert!(
+            expectations.satisfied(&owner),
+            "a pod added with a deletion timestamp settles a deletion, not a creation"
+        );
 
         expect(&gone);
         let alive = fixture.pod(Some("foobar"), &labels, 2);
-        handlers.pod_changed(&Change::Updated { old: &alive, new: &gone });
+        handlers.pod_changed(&Change::Updated {
+            old: &alive,
+            new: &gone,
+        });
         assert_eq!(fixture.queued().await, ["foobar"]);
-        assert!(expectations.satisfied(&owner), "an update to having one is a deletion");
+        assert!(
+            expectations.satisfied(&owner),
+            "an update to having one is a deletion"
+        );
 
         let second = deleted("secondPod", "1");
         expect(&second);
-        handlers.pod_changed(&Change::Updated { old: &deleted("pod", "2"), new: &gone });
-        assert!(!expectations.satisfied(&owner), "an update of a pod being deleted is no second deletion");
-        handlers.pod_changed(&Change::Deleted { object: &gone, final_state_unknown: false });
+        handlers.pod_changed(&Change::Updated {
+            old: &deleted("pod", "2"),
+            new: &gone,
+        });
+        assert!(
+            !expectations.satisfied(&owner),
+            "an update of a pod being deleted is no second deletion"
+        );
+        handlers.pod_changed(&Change::Deleted {
+            object: &gone,
+            final_state_unknown: false,
+        });
         assert!(!expectations.satisfied(&owner), "nor is its end");
-        handlers.pod_changed(&Change::Deleted { object: &second, final_state_unknown: false });
+        handlers.pod_changed(&Change::Deleted {
+            object: &second,
+            final_state_unknown: false,
+        });
         assert_eq!(fixture.queued().await, ["foobar"]);
         assert!(expectations.satisfied(&owner), "the second pod's is");
     }

@@ -1,4 +1,5 @@
-//! Metrics of the ReplicaSet controller, under upstream's names. Whoever runs on its machinery counts in the same families.
+//! Metrics of the ReplicaSet controller, under upstream's names. Whoever runs on its machinery
+//! counts in the same families.
 
 use prometheus::{Histogram, HistogramOpts, IntCounterVec, Opts, Registry};
 
@@ -7,7 +8,8 @@ use prometheus::{Histogram, HistogramOpts, IntCounterVec, Opts, Registry};
 pub(super) struct ReplicaSetMetrics {
     /// Age of deleted pods by the age of the youngest.
     pub(super) deletion_age_ratio: Histogram,
-    /// Syncs put off because a cache had not seen our own writes, by `group` and `resource` of the cache.
+    /// Syncs put off because a cache had not seen our own writes, by `group` and `resource` of the
+    /// cache.
     pub(super) stale_sync_skips: IntCounterVec,
 }
 
@@ -24,7 +26,9 @@ impl ReplicaSetMetrics {
             "[ALPHA] Total number of ReplicaSet syncs skipped due to a stale watch cache.",
         );
         let metrics = Self {
-            deletion_age_ratio: Histogram::with_opts(ratio.buckets(vec![0.25, 0.5, 1.0, 2.0, 4.0, 8.0]))?,
+            deletion_age_ratio: Histogram::with_opts(
+                ratio.buckets(vec![0.25, 0.5, 1.0, 2.0, 4.0, 8.0]),
+            )?,
             stale_sync_skips: IntCounterVec::new(skips, &["group", "resource"])?,
         };
         registry.register(Box::new(metrics.deletion_age_ratio.clone()))?;

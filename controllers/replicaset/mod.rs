@@ -2,14 +2,16 @@
 //!
 //! events -> handlers -> queue of keys -> sync -> (claim, scale, ranking, status) -> writes
 //!
-//! What users may rely on: no pod is created or deleted on the strength of a cache that lacks an earlier write of this process
-//! for the same ReplicaSet ([`guard`]); pods are deleted and adopted by UID, so a namesake is never hit.
+//! What users may rely on: no pod is created or deleted on the strength of a cache that lacks an
+//! earlier write of this process for the same ReplicaSet ([`guard`]); pods are deleted and adopted
+//! by UID, so a namesake is never hit.
 //!
 //! The same machinery keeps the pods of every kind that is a [`PodOwner`].
 //!
-//! Upstream: `pkg/controller/replicaset`. Differences: deletions carry the pod's UID as precondition; a sync that finds a cache
-//! behind its own writes waits for that cache instead of backing off; expectations that expire unmet wake their owner; these,
-//! and writes that got no answer, are followed by a live list of the pods before anything is created or deleted.
+//! Upstream: `pkg/controller/replicaset`. Differences: deletions carry the pod's UID as
+//! precondition; a sync that finds a cache behind its own writes waits for that cache instead of
+//! backing off; expectations that expire unmet wake their owner; these, and writes that got no
+//! answer, are followed by a live list of the pods before anything is created or deleted.
 
 mod guard;
 mod handlers;
@@ -44,7 +46,10 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     enabled_by_default: true,
     summary: "Keeps as many pods running as each ReplicaSet asks for",
     identity: NAME,
-    reads: &[Read::by_controller::<ReplicaSet>(), Read::by_controller::<Pod>()],
+    reads: &[
+        Read::by_controller::<ReplicaSet>(),
+        Read::by_controller::<Pod>(),
+    ],
     rules: RULES,
     init,
 };
@@ -54,7 +59,8 @@ const NAME: &str = "replicaset-controller";
 const RULES: &[Rule] = &[
     Rule::new(&["apps"], &["replicasets"], &["get"]),
     Rule::new(&["apps"], &["replicasets/status"], &["update"]),
-    // Owner references that block deletion need it where OwnerReferencesPermissionEnforcement is on.
+    // Owner references that block deletion need it where OwnerReferencesPermissionEnforcement is
+    // on.
     Rule::new(&["apps"], &["replicasets/finalizers"], &["update"]),
     Rule::new(&[""], &["pods"], &["create", "delete", "patch"]),
     Rule::EVENTS,
@@ -71,8 +77,16 @@ pub(crate) struct Names {
 }
 
 fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
-    let names = Names { controller: NAME, component: NAME, queue: "replicaset" };
-    build::<ReplicaSet>(ctx, &names, ctx.options.workers("concurrent-replicaset-syncs"))
+    let names = Names {
+        controller: NAME,
+        component: NAME,
+        queue: "replicaset",
+    };
+    build::<ReplicaSet>(
+        ctx,
+        &names,
+        ctx.options.workers("concurrent-replicaset-syncs"),
+    )
 }
 
 /// A controller of kind `O` with so many workers, already listening.
@@ -81,10 +95,19 @@ pub(crate) fn build<O: PodOwner>(
     names: &Names,
     workers: usize,
 ) -> Result<Box<dyn Controller>, InitError> {
-    let Names { controller, component, queue } = *names;
-    let metrics =
-        ctx.metrics(ReplicaSetMetrics::register).map_err(|source| InitError { controller, source: Box::new(source) })?;
-    let (owner_informer, pod_informer) = (ctx.informers.shared::<O>(), ctx.informers.shared::<Pod>());
+    let Names {
+        controller,
+        component,
+        queue,
+    } = *names;
+    let metrics = ctx
+        .metrics(ReplicaSetMetrics::register)
+        .map_err(|source| InitError {
+            controller,
+            source: Box::new(source),
+        })?;
+    let (owner_informer, pod_informer) =
+        (ctx.informers.shared::<O>(), ctx.informers.shared::<Pod>());
     let queue = WorkQueue::new(queue, &ctx.queue_metrics);
     let guard = Arc::new(Guard::default());
     handlers::register(&owner_informer, &pod_informer, &queue, &guard);
@@ -103,5 +126,10 @@ pub(crate) fn build<O: PodOwner>(
         metrics,
         features: ctx.features.clone(),
     });
-    Ok(Keyed::boxed(controller, syncer.queue.clone(), workers, syncer))
+    Ok(Keyed::boxed(
+        controller,
+        syncer.queue.clone(),
+        workers,
+        syncer,
+    ))
 }

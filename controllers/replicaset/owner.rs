@@ -1,7 +1,7 @@
 //! What this machinery asks of a kind whose objects keep a number of pods.
 //!
-//! ReplicaSets are one such kind; a ReplicationController is another, with the same status and the same rules, which is why
-//! nothing else in this folder names a kind.
+//! ReplicaSets are one such kind; a ReplicationController is another, with the same status and the
+//! same rules, which is why nothing else in this folder names a kind.
 
 use steersman_runtime::labels::{Labels, Selector, SelectorError};
 use steersman_runtime::object::{Document, Object, ReplicaSet, ReplicaSetStatus, Uid};
@@ -25,7 +25,8 @@ pub(crate) trait PodOwner: Object {
     fn status(&self) -> &ReplicaSetStatus;
     /// The object as served.
     fn document(&self) -> &Document;
-    /// Controller that it shares with others of its kind, whose pods should not crowd on one node when some of them go.
+    /// Controller that it shares with others of its kind, whose pods should not crowd on one node
+    /// when some of them go.
     fn group(&self) -> Option<&Uid>;
 }
 

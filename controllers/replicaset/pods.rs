@@ -80,15 +80,21 @@ struct BodyMeta<'a> {
     owner_references: [ControllerReference<'a>; 1],
 }
 
-/// The pod that `owner` wants more of. Labels, annotations, finalizers and spec are the template's own bytes, so that fields
-/// unknown to us reach the pod; the rest of the template's metadata does not count.
+/// The pod that `owner` wants more of. Labels, annotations, finalizers and spec are the template's
+/// own bytes, so that fields unknown to us reach the pod; the rest of the template's metadata does
+/// not count.
 pub(super) fn body<O: PodOwner>(owner: &O) -> Result<Box<RawValue>, TemplateError> {
     if owner.template_labels().is_empty() {
         return Err(TemplateError::NoLabels);
     }
-    let Served { spec: ServedSpec { template } } =
-        serde_json::from_str(owner.document().as_str()).map_err(TemplateError::Malformed)?;
-    let TemplateMeta { labels, annotations, finalizers } = template.metadata;
+    let Served {
+        spec: ServedSpec { template },
+    } = serde_json::from_str(owner.document().as_str()).map_err(TemplateError::Malformed)?;
+    let TemplateMeta {
+        labels,
+        annotations,
+        finalizers,
+    } = template.metadata;
     let metadata = BodyMeta {
         generate_name: &name_prefix(&owner.meta().name),
         labels,
@@ -96,16 +102,27 @@ pub(super) fn body<O: PodOwner>(owner: &O) -> Result<Box<RawValue>, TemplateErro
         finalizers,
         owner_references: [ControllerReference::to::<O>(owner.meta())],
     };
-    to_raw_value(&Body { kind: "Pod", api_version: "v1", metadata, spec: template.spec }).map_err(TemplateError::Malformed)
+    to_raw_value(&Body {
+        kind: "Pod",
+        api_version: "v1",
+        metadata,
+        spec: template.spec,
+    })
+    .map_err(TemplateError::Malformed)
 }
 
 /// The dash sets the generated part apart, where there is room for it.
 fn name_prefix(owner: &str) -> String {
-    if owner.len() < LONGEST_PREFIX { format!("{owner}-") } else { owner.to_owned() }
+    if owner.len() < LONGEST_PREFIX {
+        format!("{owner}-")
+    } else {
+        owner.to_owned()
+    }
 }
 
-/// Makes `count` calls in batches of 1, 2, 4, ... and stops after the first batch with a failure, so that a quota that admits
-/// nothing costs one request, not hundreds. Returns how many calls succeeded, and the first failure.
+/// Makes `count` calls in batches of 1, 2, 4, ... and stops after the first batch with a failure,
+/// so that a quota that admits nothing costs one request, not hundreds. Returns how many calls
+/// succeeded, and the first failure.
 pub(super) async fn slow_start<F, E>(count: usize, call: impl Fn() -> F) -> (usize, Option<E>)
 where
     F: Future<Output = Result<(), E>>,
@@ -152,10 +169,18 @@ mod tests {
             let made = Cell::new(0);
             let (found, failure) = slow_start(count, || async {
                 made.set(made.get() + 1);
-                if made.get() > limit { Err("fake error") } else { Ok(()) }
+                if made.get() > limit {
+                    Err("fake error")
+                } else {
+                    Ok(())
+                }
             })
             .await;
-            assert_eq!((found, made.get(), failure.is_some()), (successes, calls, failed), "{why}");
+            assert_eq!(
+                (found, made.get(), failure.is_some()),
+                (successes, calls, failed),
+                "{why}"
+            );
         }
     }
 

@@ -16,8 +16,8 @@ pub(super) enum Costs {
     Ignored,
 }
 
-/// The `count` pods of `active` that are to be deleted, in order. Each pod ranks by how many active pods of `related` share its
-/// node.
+/// The `count` pods of `active` that are to be deleted, in order. Each pod ranks by how many active
+/// pods of `related` share its node.
 pub(super) fn first_to_go(
     active: &[Arc<Pod>],
     related: &[Arc<Pod>],
@@ -33,10 +33,27 @@ pub(super) fn first_to_go(
         *on_node.entry(pod.node.as_deref()).or_default() += 1;
     }
     let rank = |pod: &Pod| on_node.get(&pod.node.as_deref()).copied().unwrap_or(0);
-    let cost = |pod: &Pod| if costs == Costs::Count { pod.deletion_cost } else { 0 };
-    let ranked = active.iter().map(|pod| Ranked { pod, rank: rank(pod), cost: cost(pod) }).collect();
+    let cost = |pod: &Pod| {
+        if costs == Costs::Count {
+            pod.deletion_cost
+        } else {
+            0
+        }
+    };
+    let ranked = active
+        .iter()
+        .map(|pod| Ranked {
+            pod,
+            rank: rank(pod),
+            cost: cost(pod),
+        })
+        .collect();
     let sorted = merge_sort(ranked, |a, b| compare(a, b, now));
-    sorted.into_iter().take(count).map(|ranked| Arc::clone(ranked.pod)).collect()
+    sorted
+        .into_iter()
+        .take(count)
+        .map(|ranked| Arc::clone(ranked.pod))
+        .collect()
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -50,8 +67,9 @@ struct Ranked<'a> {
 
 /// The lesser one is deleted first.
 ///
-/// This is no total order: two pods that became ready at the same time are told apart by their restarts, while each of them is
-/// told apart from a third one of the same age bucket by UID, so three pods can form a circle. Pairs come out as upstream's do.
+/// This is no total order: two pods that became ready at the same time are told apart by their
+/// restarts, while each of them is told apart from a third one of the same age bucket by UID, so
+/// three pods can form a circle. Pairs come out as upstream's do.
 fn compare(a: &Ranked<'_>, b: &Ranked<'_>, now: Timestamp) -> Ordering {
     let (p, q) = (&**a.pod, &**b.pod);
     p.node
@@ -61,7 +79,13 @@ fn compare(a: &Ranked<'_>, b: &Ranked<'_>, now: Timestamp) -> Ordering {
         .then_with(|| p.is_ready().cmp(&q.is_ready()))
         .then_with(|| a.cost.cmp(&b.cost))
         .then_with(|| b.rank.cmp(&a.rank))
-        .then_with(|| if p.is_ready() { compare_ages(a.pod, p.ready.since, b.pod, q.ready.since, now) } else { Ordering::Equal })
+        .then_with(|| {
+            if p.is_ready() {
+                compare_ages(a.pod, p.ready.since, b.pod, q.ready.since, now)
+            } else {
+                Ordering::Equal
+            }
+        })
         .then_with(|| q.restarts.cmp(&p.restarts))
         .then_with(|| q.sidecar_restarts.cmp(&p.sidecar_restarts))
         .then_with(|| compare_ages(a.pod, p.meta.created, b.pod, q.meta.created, now))
@@ -75,15 +99,24 @@ fn phase_rank(phase: Phase) -> u8 {
     }
 }
 
-/// Equal only for equal times (or one pod twice); otherwise an unset time first, then the younger one. Ages within a factor of
-/// two count as one and leave the choice to the UID, so that victims are spread over a whole generation of pods.
-fn compare_ages(p: &Pod, since_p: Option<Timestamp>, q: &Pod, since_q: Option<Timestamp>, now: Timestamp) -> Ordering {
+/// Equal only for equal times (or one pod twice); otherwise an unset time first, then the younger
+/// one. Ages within a factor of two count as one and leave the choice to the UID, so that victims
+/// are spread over a whole generation of pods.
+fn compare_ages(
+    p: &Pod,
+    since_p: Option<Timestamp>,
+    q: &Pod,
+    since_q: Option<Timestamp>,
+    now: Timestamp,
+) -> Ordering {
     match (since_p, since_q) {
         (None, None) => Ordering::Equal,
         (None, Some(_)) => Ordering::Less,
         (Some(_), None) => Ordering::Greater,
         (Some(a), Some(b)) if a == b => Ordering::Equal,
-        (Some(a), Some(b)) => age_bucket(a, now).cmp(&age_bucket(b, now)).then_with(|| p.meta.uid.cmp(&q.meta.uid)),
+        (Some(a), Some(b)) => age_bucket(a, now)
+            .cmp(&age_bucket(b, now))
+            .then_with(|| p.meta.uid.cmp(&q.meta.uid)),
     }
 }
 
@@ -101,7 +134,11 @@ fn merge_sort<T: Copy>(items: Vec<T>, mut compare: impl FnMut(&T, &T) -> Orderin
         for run in from.chunks(2 * width) {
             let (mut left, mut right) = run.split_at(width.min(run.len()));
             while let (Some(a), Some(b)) = (left.first(), right.first()) {
-                let first = if compare(b, a).is_lt() { &mut right } else { &mut left };
+                let first = if compare(b, a).is_lt() {
+                    &mut right
+                } else {
+                    &mut left
+                };
                 to.push(first[0]);
                 *first = &first[1..];
             }
@@ -114,15 +151,29 @@ fn merge_sort<T: Copy>(items: Vec<T>, mut compare: impl FnMut(&T, &T) -> Orderin
     from
 }
 
-/// For each ready victim, its age as a whole multiple of the youngest ready pod's, in whole milliseconds as upstream divides
-/// them. Nothing while the youngest is no millisecond old, where upstream divides by zero.
+/// For each ready victim, its age as a whole multiple of the youngest ready pod's, in whole
+/// milliseconds as upstream divides them. Nothing while the youngest is no millisecond old, where
+/// upstream divides by zero.
 pub(super) fn age_ratios(active: &[Arc<Pod>], victims: &[Arc<Pod>], now: Timestamp) -> Vec<i64> {
     let age = |created: Timestamp| now.as_millisecond() - created.as_millisecond();
     let ready = |pods: &[Arc<Pod>]| -> Vec<Timestamp> {
-        pods.iter().filter(|pod| pod.is_ready()).filter_map(|pod| pod.meta.created).collect()
+        pods.iter()
+            .filter(|pod| pod.is_ready())
+            .filter_map(|pod| pod.meta.created)
+            .collect()
     };
-    let Some(youngest) = ready(active).into_iter().max().map(age).filter(|age| *age > 0) else { return Vec::new() };
-    ready(victims).into_iter().map(|created| age(created) / youngest).collect()
+    let Some(youngest) = ready(active)
+        .into_iter()
+        .max()
+        .map(age)
+        .filter(|age| *age > 0)
+    else {
+        return Vec::new();
+    };
+    ready(victims)
+        .into_iter()
+        .map(|created| age(created) / youngest)
+        .collect()
 }
 
 #[cfg(test)]
@@ -142,7 +193,8 @@ mod tests {
         Arc::new(builder.clone().build())
     }
 
-    /// A pod without a UID, as upstream's tests have them, so that ages of one bucket compare equal.
+    /// A pod without a UID, as upstream's tests have them, so that ages of one bucket compare
+    /// equal.
     fn anonymous(name: &str, node: &str, phase: &str) -> PodBuilder {
         pod(name).uid("").not_created().node(node).phase(phase)
     }
@@ -151,14 +203,20 @@ mod tests {
     fn shuffled<T>(mut items: Vec<T>, seed: usize) -> Vec<T> {
         let mut state = seed as u64 + 1;
         for i in (1..items.len()).rev() {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             items.swap(i, (state >> 33) as usize % (i + 1));
         }
         items
     }
 
     fn ranked(pod: &Arc<Pod>, rank: usize) -> Ranked<'_> {
-        Ranked { pod, rank, cost: pod.deletion_cost }
+        Ranked {
+            pod,
+            rank,
+            cost: pod.deletion_cost,
+        }
     }
 
     fn names(pods: &[Arc<Pod>]) -> Vec<&str> {
@@ -174,17 +232,35 @@ mod tests {
             anonymous("scheduledButPending", "bar", "Pending"),
             anonymous("unknownPhase", "foo", "Unknown"),
             running("runningButNotReady"),
-            running("runningNoLastTransitionTime").ready_since_never().restarts(&[3, 0]),
-            running("runningWithLastTransitionTime").ready_since(NOW).restarts(&[3, 0]),
-            running("runningLongerTime").ready_since(then).restarts(&[3, 0]),
-            running("lowerSidecarContainerRestartCount").ready_since(then).restarts(&[2, 1]).sidecar_restarts(2).created(NOW),
-            running("lowerContainerRestartCount").ready_since(then).restarts(&[2, 1]).created(NOW),
-            running("oldest").ready_since(then).restarts(&[2, 1]).created(then),
+            running("runningNoLastTransitionTime")
+                .ready_since_never()
+                .restarts(&[3, 0]),
+            running("runningWithLastTransitionTime")
+                .ready_since(NOW)
+                .restarts(&[3, 0]),
+            running("runningLongerTime")
+                .ready_since(then)
+                .restarts(&[3, 0]),
+            running("lowerSidecarContainerRestartCount")
+                .ready_since(then)
+                .restarts(&[2, 1])
+                .sidecar_restarts(2)
+                .created(NOW),
+            running("lowerContainerRestartCount")
+                .ready_since(then)
+                .restarts(&[2, 1])
+                .created(NOW),
+            running("oldest")
+                .ready_since(then)
+                .restarts(&[2, 1])
+                .created(then),
         ];
         let expected: Vec<Arc<Pod>> = expected.iter().map(arc).collect();
         for seed in 0..20 {
             let mut active = shuffled(expected.clone(), seed);
-            active.push(arc(&running("never").ready_since(then - MONTH).created(then - 2 * MONTH)));
+            active.push(arc(&running("never")
+                .ready_since(then - MONTH)
+                .created(then - 2 * MONTH)));
             let first = first_to_go(&active, &[], expected.len(), Costs::Count, now());
             assert_eq!(names(&first), names(&expected));
         }
@@ -193,13 +269,20 @@ mod tests {
     #[test]
     fn pods_compare_as_upstream_ranks_them() {
         let running = |name| anonymous(name, "node", "Running");
-        let ready = |name, since, created| running(name).ready_since(since).created(created).restarts(&[0]);
+        let ready = |name, since, created| {
+            running(name)
+                .ready_since(since)
+                .created(created)
+                .restarts(&[0])
+        };
         let (month, hours) = (NOW - MONTH, |n: i64| NOW - n * HOUR);
         let unscheduled = anonymous("unscheduled", "", "Pending");
         let pending = anonymous("pending", "node", "Pending");
         let unknown = anonymous("unknown-phase", "node", "Unknown");
         let not_ready = running("not-ready");
-        let no_time = running("ready-no-last-transition-time").ready_since_never().restarts(&[0]);
+        let no_time = running("ready-no-last-transition-time")
+            .ready_since_never()
+            .restarts(&[0]);
         let ready_now = ready("ready-now", NOW, NOW);
         let ready_then = ready("ready-then", month, month);
         let restarts = ready("ready-high-restarts", NOW, NOW).restarts(&[9001]);
@@ -260,35 +343,97 @@ mod tests {
 
     #[test]
     fn ages_within_a_factor_of_two_leave_the_choice_to_the_uid() {
-        let ready = |uid: &str, minutes: i64| pod(uid).uid(uid).node("n").ready_since(NOW - minutes * 60).created(0);
+        let ready = |uid: &str, minutes: i64| {
+            pod(uid)
+                .uid(uid)
+                .node("n")
+                .ready_since(NOW - minutes * 60)
+                .created(0)
+        };
         let first = |a: &PodBuilder, b: &PodBuilder| {
             let active = [arc(a), arc(b)];
-            first_to_go(&active, &[], 1, Costs::Count, now())[0].meta.name.to_string()
+            first_to_go(&active, &[], 1, Costs::Count, now())[0]
+                .meta
+                .name
+                .to_string()
         };
         // 2^42 ns are 73 minutes, 2^43 ns 147.
         assert_eq!(first(&ready("b", 80), &ready("a", 100)), "a");
         assert_eq!(first(&ready("a", 80), &ready("b", 100)), "a");
-        assert_eq!(first(&ready("b", 70), &ready("a", 80)), "b", "a boundary lies between");
+        assert_eq!(
+            first(&ready("b", 70), &ready("a", 80)),
+            "b",
+            "a boundary lies between"
+        );
         assert_eq!(age_bucket(now(), now()), None);
-        assert_eq!(age_bucket(now() + std::time::Duration::from_secs(1), now()), None, "a clock ahead of ours");
+        assert_eq!(
+            age_bucket(now() + std::time::Duration::from_secs(1), now()),
+            None,
+            "a clock ahead of ours"
+        );
     }
 
     #[test]
     fn get_pods_to_delete() {
         let fresh = |name: &str| pod(name).created(0);
         let unscheduled_pending = arc(&fresh("unscheduled-pending-pod").phase("Pending"));
-        let scheduled_pending = arc(&fresh("scheduled-pending-pod").phase("Pending").node("fake-node"));
-        let not_ready = arc(&fresh("scheduled-running-not-ready-pod").node("fake-node").not_ready());
-        let on_node_1 = arc(&fresh("scheduled-running-ready-pod-on-node-1").node("fake-node-1").ready_since_never());
-        let on_node_2 = arc(&fresh("scheduled-running-ready-pod-on-node-2").node("fake-node-2").ready_since_never());
-        let all = vec![&on_node_1, &on_node_1, &on_node_2, &not_ready, &scheduled_pending, &unscheduled_pending];
+        let scheduled_pending = arc(&fresh("scheduled-pending-pod")
+            .phase("Pending")
+            .node("fake-node"));
+        let not_ready = arc(&fresh("scheduled-running-not-ready-pod")
+            .node("fake-node")
+            .not_ready());
+        let on_node_1 = arc(&fresh("scheduled-running-ready-pod-on-node-1")
+            .node("fake-node-1")
+            .ready_since_never());
+        let on_node_2 = arc(&fresh("scheduled-running-ready-pod-on-node-2")
+            .node("fake-node-2")
+            .ready_since_never());
+        let all = vec![
+            &on_node_1,
+            &on_node_1,
+            &on_node_2,
+            &not_ready,
+            &scheduled_pending,
+            &unscheduled_pending,
+        ];
         // (why, pods, related or else the pods, count, expected)
         let cases = [
-            ("len(pods) = 0 (i.e., diff = 0 too)", vec![], None, 0, vec![]),
-            ("diff = len(pods)", vec![&not_ready, &on_node_1], None, 2, vec![&not_ready, &on_node_1]),
-            ("diff < len(pods)", vec![&on_node_1, &not_ready], None, 1, vec![&not_ready]),
-            ("various pod phases and conditions, diff = len(pods)", all.clone(), None, 6, all.clone()),
-            ("various pod phases and conditions, diff = len(pods), relatedPods empty", all.clone(), Some(vec![]), 6, all.clone()),
+            (
+                "len(pods) = 0 (i.e., diff = 0 too)",
+                vec![],
+                None,
+                0,
+                vec![],
+            ),
+            (
+                "diff = len(pods)",
+                vec![&not_ready, &on_node_1],
+                None,
+                2,
+                vec![&not_ready, &on_node_1],
+            ),
+            (
+                "diff < len(pods)",
+                vec![&on_node_1, &not_ready],
+                None,
+                1,
+                vec![&not_ready],
+            ),
+            (
+                "various pod phases and conditions, diff = len(pods)",
+                all.clone(),
+                None,
+                6,
+                all.clone(),
+            ),
+            (
+                "various pod phases and conditions, diff = len(pods), relatedPods empty",
+                all.clone(),
+                Some(vec![]),
+                6,
+                all.clone(),
+            ),
             (
                 "scheduled vs unscheduled, diff < len(pods)",
                 vec![&scheduled_pending, &unscheduled_pending],
@@ -310,10 +455,22 @@ mod tests {
                 1,
                 vec![&on_node_2],
             ),
-            ("pending vs running, diff < len(pods)", vec![&scheduled_pending, &not_ready], None, 1, vec![&scheduled_pending]),
+            (
+                "pending vs running, diff < len(pods)",
+                vec![&scheduled_pending, &not_ready],
+                None,
+                1,
+                vec![&scheduled_pending],
+            ),
             (
                 "various pod phases and conditions, diff < len(pods)",
-                vec![&on_node_1, &on_node_2, &not_ready, &scheduled_pending, &unscheduled_pending],
+                vec![
+                    &on_node_1,
+                    &on_node_2,
+                    &not_ready,
+                    &scheduled_pending,
+                    &unscheduled_pending,
+                ],
                 None,
                 3,
                 vec![&unscheduled_pending, &scheduled_pending, &not_ready],
@@ -323,7 +480,11 @@ mod tests {
         for (why, pods, related, count, expected) in cases {
             let pods = own(pods);
             let related = related.map_or_else(|| pods.clone(), own);
-            assert_eq!(names(&first_to_go(&pods, &related, count, Costs::Count, now())), names(&own(expected)), "{why}");
+            assert_eq!(
+                names(&first_to_go(&pods, &related, count, Costs::Count, now())),
+                names(&own(expected)),
+                "{why}"
+            );
         }
     }
 
@@ -338,17 +499,30 @@ mod tests {
             Arc::clone(&b),
             arc(&pod("neighbour").node("n2")),
         ];
-        assert_eq!(names(&first_to_go(&[a, b], &related, 1, Costs::Count, now())), ["b"]);
+        assert_eq!(
+            names(&first_to_go(&[a, b], &related, 1, Costs::Count, now())),
+            ["b"]
+        );
     }
 
     #[test]
     fn a_circle_of_pods_does_not_break_the_sort() {
-        // x and z became ready together, so restarts decide: z first. y of the same bucket decides by UID: x, y, z.
-        let at = |uid: &str, second: i64| pod(uid).uid(uid).node("n").ready_since(NOW - second).created(0);
+        // x and z became ready together, so restarts decide: z first. y of the same bucket decides
+        // by UID: x, y, z.
+        let at = |uid: &str, second: i64| {
+            pod(uid)
+                .uid(uid)
+                .node("n")
+                .ready_since(NOW - second)
+                .created(0)
+        };
         let circle = [at("x", 4000), at("y", 4001), at("z", 4000).restarts(&[5])];
         let pods: Vec<Arc<Pod>> = (0..60).map(|i| arc(&circle[i % 3])).collect();
         for seed in 0..20 {
-            assert_eq!(first_to_go(&shuffled(pods.clone(), seed), &[], 59, Costs::Count, now()).len(), 59);
+            assert_eq!(
+                first_to_go(&shuffled(pods.clone(), seed), &[], 59, Costs::Count, now()).len(),
+                59
+            );
         }
     }
 
@@ -358,9 +532,23 @@ mod tests {
         let (old, young) = (arc(&aged("old", 25)), arc(&aged("young", 10)));
         let unready = arc(&pod("unready").not_ready().created(NOW - 1));
         let active = [Arc::clone(&old), Arc::clone(&young), Arc::clone(&unready)];
-        assert_eq!(age_ratios(&active, &[Arc::clone(&unready), Arc::clone(&young), Arc::clone(&old)], now()), [1, 2]);
+        assert_eq!(
+            age_ratios(
+                &active,
+                &[Arc::clone(&unready), Arc::clone(&young), Arc::clone(&old)],
+                now()
+            ),
+            [1, 2]
+        );
         let newborn = arc(&aged("newborn", 0));
-        assert_eq!(age_ratios(&[newborn, Arc::clone(&old)], &[old], now()), Vec::<i64>::new(), "no age to divide by");
-        assert_eq!(age_ratios(&[Arc::clone(&unready)], &[unready], now()), Vec::<i64>::new());
+        assert_eq!(
+            age_ratios(&[newborn, Arc::clone(&old)], &[old], now()),
+            Vec::<i64>::new(),
+            "no age to divide by"
+        );
+        assert_eq!(
+            age_ratios(&[Arc::clone(&unready)], &[unready], now()),
+            Vec::<i64>::new()
+        );
     }
 }

@@ -15,7 +15,8 @@ use super::owner::PodOwner;
 /// The condition that says why pods cannot be created or deleted.
 const REPLICA_FAILURE: &str = "ReplicaFailure";
 
-/// The status that `active` and `terminating` pods give; the latter are left out where they are not reported. `failure` is what kept this sync from scaling.
+/// The status that `active` and `terminating` pods give; the latter are left out where they are not
+/// reported. `failure` is what kept this sync from scaling.
 pub(super) fn compute<O: PodOwner>(
     owner: &O,
     active: &[Arc<Pod>],
@@ -24,7 +25,8 @@ pub(super) fn compute<O: PodOwner>(
     now: Timestamp,
 ) -> ReplicaSetStatus {
     let number = |count: usize| i32::try_from(count).unwrap_or(i32::MAX);
-    let count = |counts: &dyn Fn(&Pod) -> bool| number(active.iter().filter(|pod| counts(pod)).count());
+    let count =
+        |counts: &dyn Fn(&Pod) -> bool| number(active.iter().filter(|pod| counts(pod)).count());
     ReplicaSetStatus {
         replicas: number(active.len()),
         fully_labeled_replicas: count(&|pod| pod.meta.labels.contains_all(owner.template_labels())),
@@ -37,8 +39,14 @@ pub(super) fn compute<O: PodOwner>(
     }
 }
 
-/// `ReplicaFailure` comes with the first failure, stays as it is through the next ones, and goes with the first success.
-fn conditions<O: PodOwner>(owner: &O, active: usize, failure: Option<&str>, now: Timestamp) -> Vec<Condition> {
+/// `ReplicaFailure` comes with the first failure, stays as it is through the next ones, and goes
+/// with the first success.
+fn conditions<O: PodOwner>(
+    owner: &O,
+    active: usize,
+    failure: Option<&str>,
+    now: Timestamp,
+) -> Vec<Condition> {
     let mut conditions = owner.status().conditions.clone();
     let known = conditions.iter().any(|c| c.kind == REPLICA_FAILURE);
     match failure {
@@ -47,7 +55,12 @@ fn conditions<O: PodOwner>(owner: &O, active: usize, failure: Option<&str>, now:
             status: "True".to_owned(),
             last_update_time: None,
             last_transition_time: Some(whole_seconds(now)),
-            reason: if number_below(active, owner.replicas()) { "FailedCreate" } else { "FailedDelete" }.to_owned(),
+            reason: if number_below(active, owner.replicas()) {
+                "FailedCreate"
+            } else {
+                "FailedDelete"
+            }
+            .to_owned(),
             message: message.to_owned(),
             extra: Map::new(),
         }),
@@ -61,19 +74,30 @@ fn number_below(active: usize, replicas: i32) -> bool {
     usize::try_from(replicas).is_ok_and(|wanted| active < wanted)
 }
 
-/// Whether `new`, computed from generation `generation`, says anything that the served status does not.
-pub(super) fn needs_write(served: &ReplicaSetStatus, new: &ReplicaSetStatus, generation: i64) -> bool {
+/// Whether `new`, computed from generation `generation`, says anything that the served status does
+/// not.
+pub(super) fn needs_write(
+    served: &ReplicaSetStatus,
+    new: &ReplicaSetStatus,
+    generation: i64,
+) -> bool {
     served != new || served.observed_generation != generation
 }
 
 /// The whole object with another status, as a PUT sends it.
-pub(super) fn replacement<O: PodOwner>(document: &Document, status: &ReplicaSetStatus) -> Box<RawValue> {
+pub(super) fn replacement<O: PodOwner>(
+    document: &Document,
+    status: &ReplicaSetStatus,
+) -> Box<RawValue> {
     let text = |text: &str| to_raw_value(text).expect("a string is JSON");
     let (api_version, kind) = (text(&O::RESOURCE.api_version()), text(&O::RESOURCE.kind));
     let status = to_raw_value(status).expect("a status has string keys only");
-    let mut object: BTreeMap<String, &RawValue> = serde_json::from_str(document.as_str()).expect("a document is a JSON object");
+    let mut object: BTreeMap<String, &RawValue> =
+        serde_json::from_str(document.as_str()).expect("a document is a JSON object");
     // Items of a list do not carry these two.
-    object.entry("apiVersion".to_owned()).or_insert(&api_version);
+    object
+        .entry("apiVersion".to_owned())
+        .or_insert(&api_version);
     object.entry("kind".to_owned()).or_insert(&kind);
     object.insert("status".to_owned(), &status);
     to_raw_value(&object).expect("raw JSON under string keys is JSON")
@@ -90,15 +114,23 @@ fn ready_time(min_ready_seconds: i32) -> SignedDuration {
 }
 
 /// How long after `decided_at` a pod becomes available that was not then.
-fn next_availability_check(pod: &Pod, min_ready_seconds: i32, decided_at: Timestamp) -> Option<Duration> {
-    let since = pod.ready.since.filter(|_| pod.is_ready() && min_ready_seconds > 0)?;
+fn next_availability_check(
+    pod: &Pod,
+    min_ready_seconds: i32,
+    decided_at: Timestamp,
+) -> Option<Duration> {
+    let since = pod
+        .ready
+        .since
+        .filter(|_| pod.is_ready() && min_ready_seconds > 0)?;
     // Durations never leave their range, as times near its end do when something is added.
     let left = ready_time(min_ready_seconds).saturating_sub(decided_at.duration_since(since));
     Duration::try_from(left).ok().filter(|left| !left.is_zero())
 }
 
-/// How long after `now` the next of `active` becomes available, by the pods that were not at `decided_at`: zero when that time
-/// has passed since, `min_ready_seconds` when no pod says, nothing when all ready ones are available.
+/// How long after `now` the next of `active` becomes available, by the pods that were not at
+/// `decided_at`: zero when that time has passed since, `min_ready_seconds` when no pod says,
+/// nothing when all ready ones are available.
 pub(super) fn next_check(
     status: &ReplicaSetStatus,
     active: &[Arc<Pod>],
@@ -109,9 +141,14 @@ pub(super) fn next_check(
     if min_ready_seconds <= 0 || status.ready_replicas == status.available_replicas {
         return None;
     }
-    let first = active.iter().filter_map(|pod| next_availability_check(pod, min_ready_seconds, decided_at)).min();
+    let first = active
+        .iter()
+        .filter_map(|pod| next_availability_check(pod, min_ready_seconds, decided_at))
+        .min();
     let all = Duration::try_from(ready_time(min_ready_seconds)).unwrap_or_default();
-    Some(first.map_or(all, |delay| delay.saturating_sub(saturating_since(now, decided_at))))
+    Some(first.map_or(all, |delay| {
+        delay.saturating_sub(saturating_since(now, decided_at))
+    }))
 }
 
 #[cfg(test)]
@@ -131,7 +168,10 @@ mod tests {
 
     fn labelled(replicas: i32, labels: Value) -> ReplicaSet {
         let template = json!({"metadata": {"labels": labels}, "spec": {"containers": []}});
-        replica_set("foobar").replicas(replicas).spec("template", template).build()
+        replica_set("foobar")
+            .replicas(replicas)
+            .spec("template", template)
+            .build()
     }
 
     fn arcs(pods: impl IntoIterator<Item = PodBuilder>) -> Vec<Arc<Pod>> {
@@ -143,17 +183,45 @@ mod tests {
         let full = || labelled(2, json!({"name": "foo", "type": "production"}));
         let slow = || {
             let template = json!({"metadata": {"labels": {"name": "foo", "type": "production"}}, "spec": {"containers": []}});
-            replica_set("foobar").replicas(1).spec("template", template).spec("minReadySeconds", 3600).build()
+            replica_set("foobar")
+                .replicas(1)
+                .spec("template", template)
+                .spec("minReadySeconds", 3600)
+                .build()
         };
         let part = |name: &str| pod(name).labels(json!({"name": "foo"}));
         let whole = |name: &str| pod(name).labels(json!({"name": "foo", "type": "production"}));
         let ready = |pod: PodBuilder| pod.ready_since(NOW - 1);
         // (why, ReplicaSet, pods, terminating, [replicas, fully labelled, ready, available])
         let cases = [
-            ("1 fully labelled pod", full(), vec![ready(whole("pod1"))], 0, [1, 1, 1, 1]),
-            ("1 not fully labelled pod", full(), vec![ready(part("pod1"))], 0, [1, 0, 1, 1]),
-            ("2 fully labelled pods", full(), vec![ready(whole("pod1")), ready(whole("pod2"))], 0, [2, 2, 2, 2]),
-            ("2 not fully labelled pods", full(), vec![ready(part("pod1")), ready(part("pod2"))], 0, [2, 0, 2, 2]),
+            (
+                "1 fully labelled pod",
+                full(),
+                vec![ready(whole("pod1"))],
+                0,
+                [1, 1, 1, 1],
+            ),
+            (
+                "1 not fully labelled pod",
+                full(),
+                vec![ready(part("pod1"))],
+                0,
+                [1, 0, 1, 1],
+            ),
+            (
+                "2 fully labelled pods",
+                full(),
+                vec![ready(whole("pod1")), ready(whole("pod2"))],
+                0,
+                [2, 2, 2, 2],
+            ),
+            (
+                "2 not fully labelled pods",
+                full(),
+                vec![ready(part("pod1")), ready(part("pod2"))],
+                0,
+                [2, 0, 2, 2],
+            ),
             (
                 "1 fully labelled pod, 1 not fully labelled pod",
                 full(),
@@ -161,9 +229,27 @@ mod tests {
                 0,
                 [2, 1, 2, 2],
             ),
-            ("1 non-ready pod", full(), vec![whole("pod1").phase("Pending")], 0, [1, 1, 0, 0]),
-            ("1 ready but non-available pod", slow(), vec![whole("pod1").ready_since(NOW)], 0, [1, 1, 1, 0]),
-            ("1 available pod with minReadySeconds", slow(), vec![whole("pod1").ready_since(NOW - 3600)], 0, [1, 1, 1, 1]),
+            (
+                "1 non-ready pod",
+                full(),
+                vec![whole("pod1").phase("Pending")],
+                0,
+                [1, 1, 0, 0],
+            ),
+            (
+                "1 ready but non-available pod",
+                slow(),
+                vec![whole("pod1").ready_since(NOW)],
+                0,
+                [1, 1, 1, 0],
+            ),
+            (
+                "1 available pod with minReadySeconds",
+                slow(),
+                vec![whole("pod1").ready_since(NOW - 3600)],
+                0,
+                [1, 1, 1, 1],
+            ),
             (
                 "1 available pod for a long time with minReadySeconds",
                 slow(),
@@ -171,8 +257,20 @@ mod tests {
                 0,
                 [1, 1, 1, 1],
             ),
-            ("ready since an unknown time", slow(), vec![whole("pod1").ready_since_never()], 0, [1, 1, 1, 0]),
-            ("1 fully labelled pods and 2 terminating", full(), vec![ready(whole("pod1"))], 2, [1, 1, 1, 1]),
+            (
+                "ready since an unknown time",
+                slow(),
+                vec![whole("pod1").ready_since_never()],
+                0,
+                [1, 1, 1, 0],
+            ),
+            (
+                "1 fully labelled pods and 2 terminating",
+                full(),
+                vec![ready(whole("pod1"))],
+                2,
+                [1, 1, 1, 1],
+            ),
         ];
         for (why, rs, pods, terminating, [replicas, fully_labeled, ready, available]) in cases {
             let expected = ReplicaSetStatus {
@@ -184,18 +282,34 @@ mod tests {
                 observed_generation: 1,
                 ..ReplicaSetStatus::default()
             };
-            assert_eq!(compute(&rs, &arcs(pods), Some(terminating), None, at(NOW)), expected, "{why}");
+            assert_eq!(
+                compute(&rs, &arcs(pods), Some(terminating), None, at(NOW)),
+                expected,
+                "{why}"
+            );
         }
     }
 
     /// The last case of upstream's `TestCalculateStatus`.
     #[test]
     fn a_replication_controller_does_not_report_terminating_pods() {
-        let json =
-            json!({"metadata": {"name": "rc", "namespace": "default"}, "spec": {"selector": {"app": "web"}, "template": {}}});
+        let json = json!({"metadata": {"name": "rc", "namespace": "default"}, "spec": {"selector": {"app": "web"}, "template": {}}});
         let rc = ReplicationController::decode(json.to_string().as_bytes()).unwrap();
-        let status = compute(&rc, &arcs([pod("pod1").ready_since(NOW - 1)]), Some(2), None, at(NOW));
-        assert_eq!((status.replicas, status.available_replicas, status.terminating_replicas), (1, 1, None));
+        let status = compute(
+            &rc,
+            &arcs([pod("pod1").ready_since(NOW - 1)]),
+            Some(2),
+            None,
+            at(NOW),
+        );
+        assert_eq!(
+            (
+                status.replicas,
+                status.available_replicas,
+                status.terminating_replicas
+            ),
+            (1, 1, None)
+        );
     }
 
     #[test]
@@ -203,7 +317,12 @@ mod tests {
         let labels = || json!({"name": "foo"});
         let rs = || labelled(2, labels());
         let failed = json!([{"type": "ReplicaFailure", "status": "True"}, {"type": "Other", "status": "True"}]);
-        let failed = || replica_set("foobar").replicas(10).status("conditions", failed.clone()).build();
+        let failed = || {
+            replica_set("foobar")
+                .replicas(10)
+                .status("conditions", failed.clone())
+                .build()
+        };
         // (why, ReplicaSet, pods, failure, expected)
         let cases = [
             (
@@ -222,7 +341,13 @@ mod tests {
                 json!([{"type": "ReplicaFailure", "status": "True", "reason": "FailedDelete",
                     "message": "fake manageReplicasErr", "lastTransitionTime": "2027-01-15T08:00:00Z"}]),
             ),
-            ("manageReplicasErr == nil && failureCond != nil", failed(), 1, None, json!([{"type": "Other", "status": "True"}])),
+            (
+                "manageReplicasErr == nil && failureCond != nil",
+                failed(),
+                1,
+                None,
+                json!([{"type": "Other", "status": "True"}]),
+            ),
             (
                 "manageReplicasErr != nil && failureCond != nil",
                 failed(),
@@ -230,7 +355,13 @@ mod tests {
                 Some("fake manageReplicasErr"),
                 json!([{"type": "ReplicaFailure", "status": "True"}, {"type": "Other", "status": "True"}]),
             ),
-            ("manageReplicasErr == nil && failureCond == nil", rs(), 1, None, json!([])),
+            (
+                "manageReplicasErr == nil && failureCond == nil",
+                rs(),
+                1,
+                None,
+                json!([]),
+            ),
         ];
         for (why, rs, count, failure, expected) in cases {
             let pods = arcs((0..count).map(|i| pod(&format!("pod{i}"))));
@@ -242,22 +373,43 @@ mod tests {
 
     #[test]
     fn a_status_is_written_when_it_says_something_new() {
-        let served = || replica_set("web").status("replicas", 2).status("readyReplicas", 1).build().status;
+        let served = || {
+            replica_set("web")
+                .status("replicas", 2)
+                .status("readyReplicas", 1)
+                .build()
+                .status
+        };
         // (why, change, written)
         type Change = fn(&mut ReplicaSetStatus);
         let cases: [(&str, Change, bool); 5] = [
             ("nothing new", |_| {}, false),
             ("replicas", |s| s.replicas = 3, true),
             ("available", |s| s.available_replicas = 1, true),
-            ("terminating, unset is not 0", |s| s.terminating_replicas = None, true),
-            ("conditions", |s| s.conditions.push(serde_json::from_value(json!({"type": "A", "status": "True"})).unwrap()), true),
+            (
+                "terminating, unset is not 0",
+                |s| s.terminating_replicas = None,
+                true,
+            ),
+            (
+                "conditions",
+                |s| {
+                    s.conditions.push(
+                        serde_json::from_value(json!({"type": "A", "status": "True"})).unwrap(),
+                    )
+                },
+                true,
+            ),
         ];
         for (why, change, written) in cases {
             let mut new = served();
             change(&mut new);
             assert_eq!(needs_write(&served(), &new, 1), written, "{why}");
         }
-        assert!(needs_write(&served(), &served(), 2), "a generation not observed yet");
+        assert!(
+            needs_write(&served(), &served(), 2),
+            "a generation not observed yet"
+        );
     }
 
     #[test]
@@ -268,8 +420,13 @@ mod tests {
             "status": {"replicas": 0}
         });
         let rs = ReplicaSet::decode(json.to_string().as_bytes()).unwrap();
-        let status = ReplicaSetStatus { replicas: 2, terminating_replicas: Some(0), ..rs.status.clone() };
-        let found: Value = serde_json::from_str(replacement::<ReplicaSet>(&rs.document, &status).get()).unwrap();
+        let status = ReplicaSetStatus {
+            replicas: 2,
+            terminating_replicas: Some(0),
+            ..rs.status.clone()
+        };
+        let found: Value =
+            serde_json::from_str(replacement::<ReplicaSet>(&rs.document, &status).get()).unwrap();
         let expected = json!({
             "apiVersion": "apps/v1", "kind": "ReplicaSet",
             "metadata": {"name": "web", "namespace": "shop", "uid": "u", "resourceVersion": "7", "x": 1},
@@ -289,17 +446,48 @@ mod tests {
             ("not ready", pod("p").not_ready(), 0, None),
             ("not ready, minReadySeconds", pod("p").not_ready(), 10, None),
             ("no minReadySeconds defined", ready(0), 0, None),
-            ("lastTransitionTime is zero", pod("p").ready_since_never(), 1, None),
-            ("just became ready - available in 1s", ready(0), 1, seconds(1)),
-            ("ready for 20s - available in 10s", ready(20), 30, seconds(10)),
+            (
+                "lastTransitionTime is zero",
+                pod("p").ready_since_never(),
+                1,
+                None,
+            ),
+            (
+                "just became ready - available in 1s",
+                ready(0),
+                1,
+                seconds(1),
+            ),
+            (
+                "ready for 20s - available in 10s",
+                ready(20),
+                30,
+                seconds(10),
+            ),
             ("available", ready(51), 50, None),
             ("available just now", ready(50), 50, None),
-            ("ready from the end of time on", pod("p").status("conditions", never.clone()), 1, seconds(251_602_207_200)),
+            (
+                "ready from the end of time on",
+                pod("p").status("conditions", never.clone()),
+                1,
+                seconds(251_602_207_200),
+            ),
         ];
         for (why, pod, min_ready, expected) in cases {
-            assert_eq!(next_availability_check(&pod.build(), min_ready, at(NOW)), expected, "{why}");
+            assert_eq!(
+                next_availability_check(&pod.build(), min_ready, at(NOW)),
+                expected,
+                "{why}"
+            );
         }
-        assert!(!is_available(&pod("p").status("conditions", never).build(), i32::MAX, at(NOW)), "nothing overflows");
+        assert!(
+            !is_available(
+                &pod("p").status("conditions", never).build(),
+                i32::MAX,
+                at(NOW)
+            ),
+            "nothing overflows"
+        );
     }
 
     #[test]
@@ -311,17 +499,41 @@ mod tests {
             pod("pod4").ready_since(NOW - 4),
             pod("pod5").not_ready(),
         ]);
-        let waiting = ReplicaSetStatus { ready_replicas: 3, ..ReplicaSetStatus::default() };
+        let waiting = ReplicaSetStatus {
+            ready_replicas: 3,
+            ..ReplicaSetStatus::default()
+        };
         let check = |status: &ReplicaSetStatus, pods: &[Arc<Pod>], min_ready, delay| {
-            next_check(status, pods, min_ready, at(NOW), at(NOW) + Duration::from_secs(delay))
+            next_check(
+                status,
+                pods,
+                min_ready,
+                at(NOW),
+                at(NOW) + Duration::from_secs(delay),
+            )
         };
         let seconds = |n| Some(Duration::from_secs(n));
-        assert_eq!(check(&waiting, &pods, 10, 2), seconds(4), "6 s from the decision, 2 of them gone");
-        assert_eq!(check(&waiting, &pods, 10, 7), seconds(0), "longer than the wait");
+        assert_eq!(
+            check(&waiting, &pods, 10, 2),
+            seconds(4),
+            "6 s from the decision, 2 of them gone"
+        );
+        assert_eq!(
+            check(&waiting, &pods, 10, 7),
+            seconds(0),
+            "longer than the wait"
+        );
         assert_eq!(check(&waiting, &[], 10, 0), seconds(10), "no pod says");
         assert_eq!(check(&waiting, &pods, 0, 0), None, "no minReadySeconds");
-        let done = ReplicaSetStatus { available_replicas: 3, ..waiting };
-        assert_eq!(check(&done, &pods, 10, 0), None, "all ready pods are available");
+        let done = ReplicaSetStatus {
+            available_replicas: 3,
+            ..waiting
+        };
+        assert_eq!(
+            check(&done, &pods, 10, 0),
+            None,
+            "all ready pods are available"
+        );
     }
 
     #[test]
@@ -331,26 +543,54 @@ mod tests {
         // (name, pods, minReadySeconds, expected)
         let cases = [
             ("no pods", vec![], 0, None),
-            ("unready pods", vec![unready("pod1"), unready("pod2")], 0, None),
-            ("ready pods with no minReadySeconds", vec![ready("pod1", 0), ready("pod2", 0)], 0, None),
+            (
+                "unready pods",
+                vec![unready("pod1"), unready("pod2")],
+                0,
+                None,
+            ),
+            (
+                "ready pods with no minReadySeconds",
+                vec![ready("pod1", 0), ready("pod2", 0)],
+                0,
+                None,
+            ),
             (
                 "unready and ready pods should find min next availability check",
-                vec![unready("pod1"), ready("pod2", 2), ready("pod3", 0), ready("pod4", 4), unready("pod5")],
+                vec![
+                    unready("pod1"),
+                    ready("pod2", 2),
+                    ready("pod3", 0),
+                    ready("pod4", 4),
+                    unready("pod5"),
+                ],
                 10,
                 Some(Duration::from_secs(6)),
             ),
             (
                 "unready and available pods do not require min next availability check",
-                vec![unready("pod1"), ready("pod2", 15), ready("pod3", 11), ready("pod4", 10), unready("pod5")],
+                vec![
+                    unready("pod1"),
+                    ready("pod2", 15),
+                    ready("pod3", 11),
+                    ready("pod4", 10),
+                    unready("pod5"),
+                ],
                 10,
                 None,
             ),
         ];
         for (name, pods, min_ready, expected) in cases {
             let pods = arcs(pods);
-            let rs = replica_set("web").spec("minReadySeconds", min_ready).build();
+            let rs = replica_set("web")
+                .spec("minReadySeconds", min_ready)
+                .build();
             let status = compute(&rs, &pods, Some(0), None, at(NOW));
-            assert_eq!(next_check(&status, &pods, min_ready, at(NOW), at(NOW)), expected, "{name}");
+            assert_eq!(
+                next_check(&status, &pods, min_ready, at(NOW), at(NOW)),
+                expected,
+                "{name}"
+            );
         }
     }
 }

@@ -15,7 +15,8 @@ use steersman_runtime::informer::{SharedInformer, Store};
 use steersman_runtime::labels::Selector;
 use steersman_runtime::live::{self, Live, LiveError};
 use steersman_runtime::object::{
-    DecodeError, Document, Identity, Meta, Object, ObjectKey, ObjectReference, Pod, ReplicaSetStatus, Uid,
+    DecodeError, Document, Identity, Meta, Object, ObjectKey, ObjectReference, Pod,
+    ReplicaSetStatus, Uid,
 };
 use steersman_runtime::owner::{CONTROLLER_INDEX, ClaimError, claim, controlled_by, orphans_key};
 use steersman_runtime::resource;
@@ -123,7 +124,8 @@ impl<O: PodOwner> Syncer for ReplicaController<O> {
             return Ok(Requeue::Never);
         };
         let owner = &*owner;
-        // Asked before the pods are listed: one that arrives in between would be expected no more and not counted yet.
+        // Asked before the pods are listed: one that arrives in between would be expected no more
+        // and not counted yet.
         let may_scale = self.guard.expectations.satisfied(key) && !owner.meta().is_terminating();
         let selector = match owner.selector() {
             Ok(selector) => selector,
@@ -133,27 +135,45 @@ impl<O: PodOwner> Syncer for ReplicaController<O> {
             }
         };
         let (active, terminating) = self.claim_pods(key, owner, selector).await?;
-        let scaled = if may_scale { self.scale(key, owner, selector, &active).await? } else { Ok(()) };
+        let scaled = if may_scale {
+            self.scale(key, owner, selector, &active).await?
+        } else {
+            Ok(())
+        };
         if scaled.as_ref().is_err_and(ScaleError::is_fenced) {
             return scaled.map(|()| Requeue::Never).map_err(SyncError::Scale);
         }
 
-        // The status counts the pods from before the creations and deletions, and is written even when those failed: the failure
-        // belongs in it.
+        // The status counts the pods from before the creations and deletions, and is written even
+        // when those failed: the failure belongs in it.
         let now = self.clock.now();
         let failure = scaled.as_ref().err().map(ToString::to_string);
-        let terminating =
-            Some(terminating).filter(|_| self.features.is_on(features::DEPLOYMENT_REPLICA_SET_TERMINATING_REPLICAS));
+        let terminating = Some(terminating).filter(|_| {
+            self.features
+                .is_on(features::DEPLOYMENT_REPLICA_SET_TERMINATING_REPLICAS)
+        });
         let status = status::compute(owner, &active, terminating, failure.as_deref(), now);
         match self.write_status(key, owner, status.clone()).await {
             // The cache will hear of that, too: trying again until then helps nobody.
-            Err(StatusError::Request(error)) if error.is_object_not_found() => return Ok(Requeue::Never),
+            Err(StatusError::Request(error)) if error.is_object_not_found() => {
+                return Ok(Requeue::Never);
+            }
             written => written.map_err(SyncError::Status)?,
         }
         scaled.map_err(SyncError::Scale)?;
-        let available = status::next_check(&status, &active, owner.min_ready_seconds(), now, self.clock.now());
+        let available = status::next_check(
+            &status,
+            &active,
+            owner.min_ready_seconds(),
+            now,
+            self.clock.now(),
+        );
         // What is expected and never shows up wakes nobody, so the end of waiting for it has to.
-        let given_up = self.guard.expectations.expires_in(key).filter(|_| !owner.meta().is_terminating());
+        let given_up = self
+            .guard
+            .expectations
+            .expires_in(key)
+            .filter(|_| !owner.meta().is_terminating());
         let next = available.into_iter().chain(given_up).min();
         Ok(next.map_or(Requeue::Never, Requeue::After))
     }
@@ -171,24 +191,43 @@ impl<O: PodOwner> Syncer for ReplicaController<O> {
 
 impl<O: PodOwner> ReplicaController<O> {
     fn costs(&self) -> Costs {
-        if self.features.is_on(features::POD_DELETION_COST) { Costs::Count } else { Costs::Ignored }
+        if self.features.is_on(features::POD_DELETION_COST) {
+            Costs::Count
+        } else {
+            Costs::Ignored
+        }
     }
 
-    /// True while a cache has not reached our writes for `key`; the key is queued again the moment it has.
+    /// True while a cache has not reached our writes for `key`; the key is queued again the moment
+    /// it has.
     fn waits_for_own_writes(&self, key: &ObjectKey) -> bool {
-        let Some(cache) = self.put_off(key) else { return false };
-        let group = if cache == pods_cache() { "" } else { &*O::RESOURCE.group };
+        let Some(cache) = self.put_off(key) else {
+            return false;
+        };
+        let group = if cache == pods_cache() {
+            ""
+        } else {
+            &*O::RESOURCE.group
+        };
         self.queue.count_put_off(cache);
         if O::COUNTS_STALE_SYNCS {
-            self.metrics.stale_sync_skips.with_label_values(&[group, cache]).inc();
+            self.metrics
+                .stale_sync_skips
+                .with_label_values(&[group, cache])
+                .inc();
         }
         true
     }
 
-    /// Lets `key` come back once a cache, which is returned, has reached our writes for it; none if they all have.
+    /// Lets `key` come back once a cache, which is returned, has reached our writes for it; none if
+    /// they all have.
     fn put_off(&self, key: &ObjectKey) -> Option<&'static str> {
         let seen = |cache: &'static str| {
-            if cache == pods_cache() { self.pods.resource_version() } else { self.owners.resource_version() }
+            if cache == pods_cache() {
+                self.pods.resource_version()
+            } else {
+                self.owners.resource_version()
+            }
         };
         let wait = |cache: &'static str, version| {
             let (queue, again) = (self.queue.clone(), key.clone());
@@ -202,14 +241,28 @@ impl<O: PodOwner> ReplicaController<O> {
         self.guard.own_writes.put_off(key, seen, wait)
     }
 
-    /// The active pods that belong to `owner`, after adopting and releasing, and the number of those on their way out.
-    async fn claim_pods(&self, key: &ObjectKey, owner: &O, selector: &Selector) -> Result<(Vec<Arc<Pod>>, usize), SyncError> {
+    /// The active pods that belong to `owner`, after adopting and releasing, and the number of
+    /// those on their way out.
+    async fn claim_pods(
+        &self,
+        key: &ObjectKey,
+        owner: &O,
+        selector: &Selector,
+    ) -> Result<(Vec<Arc<Pod>>, usize), SyncError> {
         let meta = owner.meta();
         let mut candidates = controlled_by::<O, Pod>(&self.pods, meta);
-        let terminating = candidates.iter().filter(|pod| pod.is_terminating() && selector.matches(&pod.meta.labels)).count();
-        candidates.extend(self.pods.by_index(CONTROLLER_INDEX, &orphans_key(&meta.namespace)));
+        let terminating = candidates
+            .iter()
+            .filter(|pod| pod.is_terminating() && selector.matches(&pod.meta.labels))
+            .count();
+        candidates.extend(
+            self.pods
+                .by_index(CONTROLLER_INDEX, &orphans_key(&meta.namespace)),
+        );
         candidates.retain(|pod| pod.is_active());
-        let claimed = claim(&self.client, owner, selector, candidates).await.map_err(SyncError::Claim)?;
+        let claimed = claim(&self.client, owner, selector, candidates)
+            .await
+            .map_err(SyncError::Claim)?;
         for version in claimed.written {
             self.guard.own_writes.record(key, pods_cache(), version);
         }
@@ -232,7 +285,12 @@ impl<O: PodOwner> ReplicaController<O> {
             return Ok(Ok(()));
         }
         let behind = self.pods.resource_version() < self.since;
-        if (behind || self.guard.in_doubt(key)) && !self.confirm(key, owner, selector, active).await.map_err(SyncError::Check)? {
+        if (behind || self.guard.in_doubt(key))
+            && !self
+                .confirm(key, owner, selector, active)
+                .await
+                .map_err(SyncError::Check)?
+        {
             return Ok(Ok(()));
         }
         let (kind, need) = (&*O::RESOURCE.kind, owner.replicas());
@@ -245,7 +303,11 @@ impl<O: PodOwner> ReplicaController<O> {
                 tracing::debug!(kind, need, deleting = count, "Too many replicas");
                 let now = self.clock.now();
                 let all = count == active.len();
-                let related = if all { Vec::new() } else { self.related_pods(owner) };
+                let related = if all {
+                    Vec::new()
+                } else {
+                    self.related_pods(owner)
+                };
                 let victims = ranking::first_to_go(active, &related, count, self.costs(), now);
                 if !all {
                     for ratio in ranking::age_ratios(active, &victims, now) {
@@ -256,39 +318,64 @@ impl<O: PodOwner> ReplicaController<O> {
             }
             Scale::Steady => Ok(()),
         };
-        // What was expected of an object that is gone must not hold up the one that has its name now.
-        if self.owners.get(key).is_none_or(|now| now.meta().uid != owner.meta().uid) {
+        // What was expected of an object that is gone must not hold up the one that has its name
+        // now.
+        if self
+            .owners
+            .get(key)
+            .is_none_or(|now| now.meta().uid != owner.meta().uid)
+        {
             self.guard.forget(key);
         }
         Ok(scaled)
     }
 
-    /// Whether the API server has `owner` as the cache has it; asked only where the cache may lack work of the leader before us. What
-    /// it lacks puts the key on the queue when it comes.
+    /// Whether the API server has `owner` as the cache has it; asked only where the cache may lack
+    /// work of the leader before us. What it lacks puts the key on the queue when it comes.
     async fn is_current(&self, owner: &O) -> Result<bool, LiveError> {
-        Ok(self.owners.resource_version() >= self.since || live::is_current::<O>(&self.client, owner.meta()).await?)
+        Ok(self.owners.resource_version() >= self.since
+            || live::is_current::<O>(&self.client, owner.meta()).await?)
     }
 
-    /// Reads the pods of `owner` from the API server. True when they are those in the cache; otherwise the next sync waits until
-    /// the cache has caught up with what was read.
-    async fn confirm(&self, key: &ObjectKey, owner: &O, selector: &Selector, cached: &[Arc<Pod>]) -> Result<bool, LiveError> {
+    /// Reads the pods of `owner` from the API server. True when they are those in the cache;
+    /// otherwise the next sync waits until the cache has caught up with what was read.
+    async fn confirm(
+        &self,
+        key: &ObjectKey,
+        owner: &O,
+        selector: &Selector,
+        cached: &[Arc<Pod>],
+    ) -> Result<bool, LiveError> {
         let meta = owner.meta();
-        let Live { objects, version } = live::matching::<Pod>(&self.client, &meta.namespace, selector).await?;
-        // One that nobody controls will be ours: the next sync adopts it, once the cache shows it as it is.
+        let Live { objects, version } =
+            live::matching::<Pod>(&self.client, &meta.namespace, selector).await?;
+        // One that nobody controls will be ours: the next sync adopts it, once the cache shows it
+        // as it is.
         let may_be_ours = |pod: &Pod| pod.meta.controller().is_none_or(|of| of.uid == meta.uid);
-        let ours = objects.into_iter().filter(|pod| pod.is_active() && selector.matches(&pod.meta.labels) && may_be_ours(pod));
-        let mut live: HashMap<Uid, Meta> = ours.map(|pod| (pod.meta.uid.clone(), pod.meta)).collect();
+        let ours = objects.into_iter().filter(|pod| {
+            pod.is_active() && selector.matches(&pod.meta.labels) && may_be_ours(pod)
+        });
+        let mut live: HashMap<Uid, Meta> =
+            ours.map(|pod| (pod.meta.uid.clone(), pod.meta)).collect();
         self.guard.checked(key);
-        // Pods adopted in this very sync are controlled by us in both, whatever the cached copy says.
+        // Pods adopted in this very sync are controlled by us in both, whatever the cached copy
+        // says.
         let mut gone = false;
         for pod in cached {
-            gone |= !live.remove(&pod.meta.uid).is_some_and(|now| now.is_controlled_by(&meta.uid));
+            gone |= !live
+                .remove(&pod.meta.uid)
+                .is_some_and(|now| now.is_controlled_by(&meta.uid));
         }
         let same = live.is_empty() && !gone;
         if !same {
-            // Where pods are only missing from the cache it has caught up once it holds them; the version of the list may be that of
-            // something else, and come to this cache with the next bookmark only.
-            let newest = live.into_values().map(|missing| missing.resource_version).max().filter(|_| !gone);
+            // Where pods are only missing from the cache it has caught up once it holds them; the
+            // version of the list may be that of something else, and come to this cache with the
+            // next bookmark only.
+            let newest = live
+                .into_values()
+                .map(|missing| missing.resource_version)
+                .max()
+                .filter(|_| !gone);
             let version = newest.unwrap_or(version);
             self.guard.own_writes.record(key, pods_cache(), version);
             if self.put_off(key).is_none() {
@@ -298,19 +385,28 @@ impl<O: PodOwner> ReplicaController<O> {
         Ok(same)
     }
 
-    async fn create_pods(&self, key: &ObjectKey, owner: &O, count: usize) -> Result<(), ScaleError> {
+    async fn create_pods(
+        &self,
+        key: &ObjectKey,
+        owner: &O,
+        count: usize,
+    ) -> Result<(), ScaleError> {
         let about = ObjectReference::of(owner);
         self.guard.expectations.expect_creations(key, count);
         let (created, failure) = match pods::body(owner) {
             Ok(body) => {
-                let (created, failure) = pods::slow_start(count, || self.create_pod(key, owner, &body, &about)).await;
+                let (created, failure) =
+                    pods::slow_start(count, || self.create_pod(key, owner, &body, &about)).await;
                 (created, failure.map(ScaleError::Create))
             }
             Err(error) => (0, Some(ScaleError::Template(error))),
         };
         if created < count {
             let skipped = count - created;
-            tracing::debug!(podsSkipped = skipped, "Slow-start failure. Skipping creation of pods, decrementing expectations");
+            tracing::debug!(
+                podsSkipped = skipped,
+                "Slow-start failure. Skipping creation of pods, decrementing expectations"
+            );
         }
         // Those that failed and those never tried will not be seen.
         for _ in created..count {
@@ -319,14 +415,27 @@ impl<O: PodOwner> ReplicaController<O> {
         failure.map_or(Ok(()), Err)
     }
 
-    async fn create_pod(&self, key: &ObjectKey, owner: &O, body: &RawValue, about: &ObjectReference) -> Result<(), ApiError> {
+    async fn create_pod(
+        &self,
+        key: &ObjectKey,
+        owner: &O,
+        body: &RawValue,
+        about: &ObjectReference,
+    ) -> Result<(), ApiError> {
         let namespace = Some(&*owner.meta().namespace);
-        let target = Target { resource: &resource::PODS, namespace, name: None, subresource: None };
+        let target = Target {
+            resource: &resource::PODS,
+            namespace,
+            name: None,
+            subresource: None,
+        };
         match self.client.create(target, &body).await {
             Ok(answer) => {
                 let name = match Identity::decode(&answer) {
                     Ok(created) => {
-                        self.guard.own_writes.record(key, pods_cache(), created.resource_version);
+                        self.guard
+                            .own_writes
+                            .record(key, pods_cache(), created.resource_version);
                         created.name
                     }
                     Err(error) => {
@@ -336,7 +445,12 @@ impl<O: PodOwner> ReplicaController<O> {
                     }
                 };
                 tracing::trace!(pod = %ObjectKey::new(&key.namespace, &name), "Controller created pod");
-                self.recorder.event(about.clone(), EventType::Normal, "SuccessfulCreate", format!("Created pod: {name}"));
+                self.recorder.event(
+                    about.clone(),
+                    EventType::Normal,
+                    "SuccessfulCreate",
+                    format!("Created pod: {name}"),
+                );
                 Ok(())
             }
             // Every further attempt would fail too, and the owner itself is about to go.
@@ -345,36 +459,79 @@ impl<O: PodOwner> ReplicaController<O> {
             Err(error) if error.is_fenced() => Err(error),
             Err(error) => {
                 self.guard.failed(key, &error);
-                self.recorder.event(about.clone(), EventType::Warning, "FailedCreate", format!("Error creating: {error}"));
+                self.recorder.event(
+                    about.clone(),
+                    EventType::Warning,
+                    "FailedCreate",
+                    format!("Error creating: {error}"),
+                );
                 Err(error)
             }
         }
     }
 
-    async fn delete_pods(&self, key: &ObjectKey, owner: &O, victims: &[Arc<Pod>]) -> Result<(), ScaleError> {
+    async fn delete_pods(
+        &self,
+        key: &ObjectKey,
+        owner: &O,
+        victims: &[Arc<Pod>],
+    ) -> Result<(), ScaleError> {
         let about = ObjectReference::of(owner);
-        self.guard.expectations.expect_deletions(key, victims.iter().map(|pod| pod.key()).collect());
-        let deletions: Vec<_> = victims.iter().map(|pod| self.delete_pod(key, pod, &about)).collect();
-        let results: Vec<_> = stream::iter(deletions).buffer_unordered(DELETIONS_AT_ONCE).collect().await;
+        self.guard
+            .expectations
+            .expect_deletions(key, victims.iter().map(|pod| pod.key()).collect());
+        let deletions: Vec<_> = victims
+            .iter()
+            .map(|pod| self.delete_pod(key, pod, &about))
+            .collect();
+        let results: Vec<_> = stream::iter(deletions)
+            .buffer_unordered(DELETIONS_AT_ONCE)
+            .collect()
+            .await;
         let failure = results.into_iter().find_map(Result::err);
         failure.map_or(Ok(()), |error| Err(ScaleError::Delete(error)))
     }
 
-    async fn delete_pod(&self, key: &ObjectKey, pod: &Pod, about: &ObjectReference) -> Result<(), ApiError> {
+    async fn delete_pod(
+        &self,
+        key: &ObjectKey,
+        pod: &Pod,
+        about: &ObjectReference,
+    ) -> Result<(), ApiError> {
         let Pod { meta, .. } = pod;
-        let target =
-            Target { resource: &resource::PODS, namespace: Some(&meta.namespace), name: Some(&meta.name), subresource: None };
+        let target = Target {
+            resource: &resource::PODS,
+            namespace: Some(&meta.namespace),
+            name: Some(&meta.name),
+            subresource: None,
+        };
         tracing::debug!(pod = %pod.key(), "Deleting pod");
-        match self.client.delete(target, &DeleteOptions::only(&meta.uid)).await {
+        match self
+            .client
+            .delete(target, &DeleteOptions::only(&meta.uid))
+            .await
+        {
             Ok(answer) => {
                 // A Status in place of the pod says that it is gone already; it has no version.
                 match Identity::decode(&answer) {
-                    Ok(Identity { resource_version: 0, .. }) => {}
-                    Ok(gone) => self.guard.own_writes.record(key, pods_cache(), gone.resource_version),
+                    Ok(Identity {
+                        resource_version: 0,
+                        ..
+                    }) => {}
+                    Ok(gone) => {
+                        self.guard
+                            .own_writes
+                            .record(key, pods_cache(), gone.resource_version)
+                    }
                     Err(_) => self.guard.doubt(key),
                 }
                 let message = format!("Deleted pod: {}", meta.name);
-                self.recorder.event(about.clone(), EventType::Normal, "SuccessfulDelete", message);
+                self.recorder.event(
+                    about.clone(),
+                    EventType::Normal,
+                    "SuccessfulDelete",
+                    message,
+                );
                 Ok(())
             }
             Err(error) => {
@@ -388,15 +545,23 @@ impl<O: PodOwner> ReplicaController<O> {
                     return Err(error);
                 }
                 self.guard.failed(key, &error);
-                self.recorder.event(about.clone(), EventType::Warning, "FailedDelete", format!("Error deleting: {error}"));
+                self.recorder.event(
+                    about.clone(),
+                    EventType::Warning,
+                    "FailedDelete",
+                    format!("Error deleting: {error}"),
+                );
                 Err(error)
             }
         }
     }
 
-    /// All pods of the owners that share a controller with `owner`, itself included, by selector; each pod once.
+    /// All pods of the owners that share a controller with `owner`, itself included, by selector;
+    /// each pod once.
     fn related_pods(&self, owner: &O) -> Vec<Arc<Pod>> {
-        let Some(group) = owner.group() else { return Vec::new() };
+        let Some(group) = owner.group() else {
+            return Vec::new();
+        };
         let siblings = self.owners.by_index(CONTROLLER_INDEX, &group.to_string());
         let selectors: Vec<&Selector> = siblings
             .iter()
@@ -404,21 +569,38 @@ impl<O: PodOwner> ReplicaController<O> {
             .filter_map(|sibling| sibling.selector().ok())
             .collect();
         let mut pods = self.pods.in_namespace(&owner.meta().namespace);
-        pods.retain(|pod| selectors.iter().any(|selector| selector.matches(&pod.meta.labels)));
+        pods.retain(|pod| {
+            selectors
+                .iter()
+                .any(|selector| selector.matches(&pod.meta.labels))
+        });
         pods
     }
 
-    /// Writes `status` unless it says what the served one says. One failed attempt is repeated on the live object.
-    async fn write_status(&self, key: &ObjectKey, owner: &O, mut status: ReplicaSetStatus) -> Result<(), StatusError> {
+    /// Writes `status` unless it says what the served one says. One failed attempt is repeated on
+    /// the live object.
+    async fn write_status(
+        &self,
+        key: &ObjectKey,
+        owner: &O,
+        mut status: ReplicaSetStatus,
+    ) -> Result<(), StatusError> {
         let meta = owner.meta();
         if !status::needs_write(owner.status(), &status, meta.generation) {
             return Ok(());
         }
         // The generation that was acted on, also when the second attempt finds a newer one.
         status.observed_generation = meta.generation;
-        let object =
-            Target { resource: O::RESOURCE, namespace: Some(&meta.namespace), name: Some(&meta.name), subresource: None };
-        let target = Target { subresource: Some("status"), ..object };
+        let object = Target {
+            resource: O::RESOURCE,
+            namespace: Some(&meta.namespace),
+            name: Some(&meta.name),
+            subresource: None,
+        };
+        let target = Target {
+            subresource: Some("status"),
+            ..object
+        };
         tracing::trace!(
             replicas = status.replicas,
             need = owner.replicas(),
@@ -426,25 +608,42 @@ impl<O: PodOwner> ReplicaController<O> {
             availableReplicas = status.available_replicas,
             "Updating status"
         );
-        let first = self.client.replace(target, &status::replacement::<O>(owner.document(), &status)).await;
+        let first = self
+            .client
+            .replace(target, &status::replacement::<O>(owner.document(), &status))
+            .await;
         let answer = match first {
             Ok(answer) => answer,
             Err(error @ ApiError::Fenced { .. }) => return Err(StatusError::Request(error)),
             Err(error) => {
                 tracing::debug!(%error, "status not written, trying again on the live object");
-                let live = self.client.get(object).await.map_err(StatusError::Request)?;
+                let live = self
+                    .client
+                    .get(object)
+                    .await
+                    .map_err(StatusError::Request)?;
                 let uid = Identity::decode(&live).map_err(StatusError::Answer)?.uid;
                 if uid != meta.uid {
                     return Err(StatusError::Replaced(uid));
                 }
-                let malformed = |source| StatusError::Answer(DecodeError::Json { kind: "live object", source });
+                let malformed = |source| {
+                    StatusError::Answer(DecodeError::Json {
+                        kind: "live object",
+                        source,
+                    })
+                };
                 let live: Map<String, _> = serde_json::from_slice(&live).map_err(malformed)?;
                 let body = status::replacement::<O>(&Document::new(live), &status);
-                self.client.replace(target, &body).await.map_err(StatusError::Request)?
+                self.client
+                    .replace(target, &body)
+                    .await
+                    .map_err(StatusError::Request)?
             }
         };
         let written = Identity::decode(&answer).map_err(StatusError::Answer)?;
-        self.guard.own_writes.record(key, &O::RESOURCE.plural, written.resource_version);
+        self.guard
+            .own_writes
+            .record(key, &O::RESOURCE.plural, written.resource_version);
         Ok(())
     }
 }
@@ -467,6 +666,10 @@ struct Preconditions {
 
 impl DeleteOptions {
     fn only(uid: &Uid) -> Self {
-        Self { preconditions: Preconditions { uid: uid.to_string() } }
+        Self {
+            preconditions: Preconditions {
+                uid: uid.to_string(),
+            },
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! Stories of ReplicationControllers on a test cluster without kubelets: the tester moves the pods.
 //!
-//! What the machinery does for every kind is told in the stories of the ReplicaSet controller; these tell what differs, and that
-//! it works for this kind at all.
+//! What the machinery does for every kind is told in the stories of the ReplicaSet controller;
+//! these tell what differs, and that it works for this kind at all.
 
 use std::time::Duration;
 
@@ -30,7 +30,8 @@ fn template() -> Value {
 
 fn loose_pod(name: &str) -> Value {
     let mut pod = template();
-    (pod["apiVersion"], pod["kind"], pod["metadata"]["name"]) = (json!("v1"), json!("Pod"), json!(name));
+    (pod["apiVersion"], pod["kind"], pod["metadata"]["name"]) =
+        (json!("v1"), json!("Pod"), json!(name));
     pod
 }
 
@@ -49,18 +50,28 @@ fn active_pods(world: &World) -> Vec<Value> {
 }
 
 fn status(world: &World) -> Value {
-    world.find("replicationcontrollers", "web").map(|mut rc| rc["status"].take()).unwrap_or_default()
+    world
+        .find("replicationcontrollers", "web")
+        .map(|mut rc| rc["status"].take())
+        .unwrap_or_default()
 }
 
 /// Waits until there are exactly so many active pods, and the status says so too.
 async fn settled_at(world: &World, count: usize) -> Vec<Value> {
-    let settled = |_: &_| active_pods(world).len() == count && status(world)["replicas"] == json!(count);
+    let settled =
+        |_: &_| active_pods(world).len() == count && status(world)["replicas"] == json!(count);
     world.until(&format!("{count} pods"), settled).await;
     active_pods(world)
 }
 
 async fn scale(world: &World, replicas: i32) {
-    world.patch("replicationcontrollers", "web", json!({"spec": {"replicas": replicas}})).await;
+    world
+        .patch(
+            "replicationcontrollers",
+            "web",
+            json!({"spec": {"replicas": replicas}}),
+        )
+        .await;
 }
 
 async fn world() -> World {
@@ -94,17 +105,29 @@ async fn a_replication_controller_gets_its_pods_and_its_status() {
     let mut expected = json!({"replicas": 2, "fullyLabeledReplicas": 2, "readyReplicas": 2, "observedGeneration": 1});
     world.until("ready", |_| status(&world) == expected).await;
     expected["availableReplicas"] = json!(2);
-    world.until("available", |_| status(&world) == expected).await;
+    world
+        .until("available", |_| status(&world) == expected)
+        .await;
 
     let events = world.cluster.objects("events");
-    let created = events.iter().find(|e| e["reason"] == "SuccessfulCreate").unwrap();
+    let created = events
+        .iter()
+        .find(|e| e["reason"] == "SuccessfulCreate")
+        .unwrap();
     assert_eq!(created["source"]["component"], "replication-controller");
     let about = &created["involvedObject"];
-    assert_eq!((&about["apiVersion"], &about["kind"]), (&json!("v1"), &json!("ReplicationController")));
+    assert_eq!(
+        (&about["apiVersion"], &about["kind"]),
+        (&json!("v1"), &json!("ReplicationController"))
+    );
     tokio::time::sleep(A_WHILE).await;
     let creations = world.cluster.requests();
-    let creations = creations.iter().filter(|r| r.verb == "create" && r.path.ends_with("/pods"));
-    let agents: Vec<&str> = creations.filter_map(|r| r.user_agent.rsplit('/').next()).collect();
+    let creations = creations
+        .iter()
+        .filter(|r| r.verb == "create" && r.path.ends_with("/pods"));
+    let agents: Vec<&str> = creations
+        .filter_map(|r| r.user_agent.rsplit('/').next())
+        .collect();
     assert_eq!(agents, ["replication-controller", "replication-controller"]);
 }
 
@@ -114,25 +137,50 @@ async fn a_new_orphan_of_a_full_one_is_adopted_and_goes_first() {
     scale(&world, 1).await;
     let kept = settled_at(&world, 1).await;
     world.make_ready(&name(&kept[0])).await;
-    world.until("ready", |_| status(&world)["readyReplicas"] == 1).await;
+    world
+        .until("ready", |_| status(&world)["readyReplicas"] == 1)
+        .await;
     let before = world.writes().len();
     world.create(loose_pod("stranger")).await;
-    world.until("the stranger gone", |_| active_pods(&world).len() == 1).await;
+    world
+        .until("the stranger gone", |_| active_pods(&world).len() == 1)
+        .await;
     assert_eq!(name(&active_pods(&world)[0]), name(&kept[0]));
-    assert_eq!(world.writes()[before..before + 2], ["patch pods/stranger 200", "delete pods/stranger 200"]);
+    assert_eq!(
+        world.writes()[before..before + 2],
+        ["patch pods/stranger 200", "delete pods/stranger 200"]
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_refusal_is_shown_until_it_ends() {
     let world = world().await;
-    let quota = Status::new(403, "Forbidden", "pods \"web-\" is forbidden: exceeded quota: q");
-    let rule = world.cluster.faults().reject(Matcher::new("create", "pods"), quota, None);
+    let quota = Status::new(
+        403,
+        "Forbidden",
+        "pods \"web-\" is forbidden: exceeded quota: q",
+    );
+    let rule = world
+        .cluster
+        .faults()
+        .reject(Matcher::new("create", "pods"), quota, None);
     world.create(web(3)).await;
-    let failure = || status(&world)["conditions"].as_array().and_then(|all| all.first().cloned());
+    let failure = || {
+        status(&world)["conditions"]
+            .as_array()
+            .and_then(|all| all.first().cloned())
+    };
     world.until("ReplicaFailure", |_| failure().is_some()).await;
     let shown = failure().unwrap();
-    let expected = [("type", "ReplicaFailure"), ("status", "True"), ("reason", "FailedCreate")];
-    assert!(expected.iter().all(|(field, value)| shown[field] == *value), "{shown}");
+    let expected = [
+        ("type", "ReplicaFailure"),
+        ("status", "True"),
+        ("reason", "FailedCreate"),
+    ];
+    assert!(
+        expected.iter().all(|(field, value)| shown[field] == *value),
+        "{shown}"
+    );
     world.cluster.faults().remove(rule);
     settled_at(&world, 3).await;
     assert_eq!(failure(), None);
@@ -148,30 +196,41 @@ async fn a_namesake_of_the_other_kind_keeps_its_own_pods() {
     (rs["apiVersion"], rs["kind"]) = (json!("apps/v1"), json!("ReplicaSet"));
     rs["spec"]["selector"] = json!({"matchLabels": {"app": "web"}});
     let rs = world.create(rs).await;
-    world.until("5 pods", |_| active_pods(&world).len() == 5).await;
+    world
+        .until("5 pods", |_| active_pods(&world).len() == 5)
+        .await;
     world.at_rest().await;
     let of = |object: &Value| {
         let uid = object["metadata"]["uid"].as_str().unwrap();
-        active_pods(&world).iter().filter(|pod| owner(pod) == Some(uid)).count()
+        active_pods(&world)
+            .iter()
+            .filter(|pod| owner(pod) == Some(uid))
+            .count()
     };
     assert_eq!((of(&rc), of(&rs)), (2, 3));
     scale(&world, 0).await;
     settled_at_zero_for(&world, &rc).await;
     assert_eq!(of(&rs), 3);
-    assert_eq!(world.find("replicasets", "web").unwrap()["status"]["terminatingReplicas"], 0);
+    assert_eq!(
+        world.find("replicasets", "web").unwrap()["status"]["terminatingReplicas"],
+        0
+    );
 }
 
 async fn settled_at_zero_for(world: &World, rc: &Value) {
     let uid = rc["metadata"]["uid"].as_str();
-    world.until("none left", |_| active_pods(world).iter().all(|pod| owner(pod) != uid)).await;
+    world
+        .until("none left", |_| {
+            active_pods(world).iter().all(|pod| owner(pod) != uid)
+        })
+        .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn neighbours_on_a_node_do_not_count_even_under_a_common_controller() {
     let world = world().await;
     let mut rc = web(3);
-    rc["metadata"]["ownerReferences"] =
-        json!([{"apiVersion": "example.com/v1", "kind": "Thing", "name": "t", "uid": "u-1", "controller": true}]);
+    rc["metadata"]["ownerReferences"] = json!([{"apiVersion": "example.com/v1", "kind": "Thing", "name": "t", "uid": "u-1", "controller": true}]);
     world.create(rc).await;
     let pods: Vec<String> = settled_at(&world, 3).await.iter().map(name).collect();
     for (pod, node) in pods.iter().zip(["node-1", "node-1", "node-2"]) {
@@ -179,9 +238,14 @@ async fn neighbours_on_a_node_do_not_count_even_under_a_common_controller() {
         world.make_ready(pod).await;
     }
     // The one alone on its node restarted; two of a ReplicaSet on one node would go before it.
-    let restarted = json!([{"name": "main", "restartCount": 7, "image": "", "imageID": "", "ready": true}]);
-    world.pod_status(&pods[2], json!({"containerStatuses": restarted})).await;
-    world.until("3 ready", |_| status(&world)["readyReplicas"] == 3).await;
+    let restarted =
+        json!([{"name": "main", "restartCount": 7, "image": "", "imageID": "", "ready": true}]);
+    world
+        .pod_status(&pods[2], json!({"containerStatuses": restarted}))
+        .await;
+    world
+        .until("3 ready", |_| status(&world)["readyReplicas"] == 3)
+        .await;
     world.at_rest().await;
     scale(&world, 2).await;
     let left: Vec<String> = settled_at(&world, 2).await.iter().map(name).collect();
@@ -193,7 +257,9 @@ async fn a_stale_pod_cache_makes_no_duplicates_and_counts_in_no_metric() {
     let world = world().await;
     world.cluster.faults().stall_watches("pods");
     world.create(web(3)).await;
-    world.until("3 pods", |_| active_pods(&world).len() == 3).await;
+    world
+        .until("3 pods", |_| active_pods(&world).len() == 3)
+        .await;
     // Ten minutes are twice what expectations last.
     for touch in 0..20 {
         let touch = json!({"metadata": {"annotations": {"touch": touch.to_string()}}});
@@ -204,15 +270,22 @@ async fn a_stale_pod_cache_makes_no_duplicates_and_counts_in_no_metric() {
     world.cluster.faults().resume_watches("pods");
     settled_at(&world, 3).await;
     let families = world.registry.gather();
-    let skips = families.iter().find(|family| family.name() == "replicaset_controller_stale_sync_skips_total");
-    assert!(skips.is_none_or(|family| family.get_metric().is_empty()), "{skips:?}");
+    let skips = families
+        .iter()
+        .find(|family| family.name() == "replicaset_controller_stale_sync_skips_total");
+    assert!(
+        skips.is_none_or(|family| family.get_metric().is_empty()),
+        "{skips:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_restart_writes_nothing() {
     let mut world = world_with(3).await;
     world.make_ready(&name(&active_pods(&world)[0])).await;
-    world.until("1 ready", |_| status(&world)["readyReplicas"] == 1).await;
+    world
+        .until("1 ready", |_| status(&world)["readyReplicas"] == 1)
+        .await;
     world.at_rest().await;
     let before = world.cluster.revision();
     world.restart(&[DESCRIPTOR]).await;

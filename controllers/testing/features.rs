@@ -14,7 +14,12 @@ const KEEP: &str = "example.com/keep";
 /// Controllers that can be told apart by `gate`, and nothing else yet.
 async fn world(gate: Gate, is_on: bool) -> World {
     let mut world = World::bare().await;
-    let controllers = [deployment::DESCRIPTOR, namespace::DESCRIPTOR, podgc::DESCRIPTOR, replicaset::DESCRIPTOR];
+    let controllers = [
+        deployment::DESCRIPTOR,
+        namespace::DESCRIPTOR,
+        podgc::DESCRIPTOR,
+        replicaset::DESCRIPTOR,
+    ];
     let set = |name: &str| if name == gate.name { is_on } else { true };
     world
         .restart_with(&controllers, |mut context| {
@@ -50,16 +55,25 @@ async fn terminating_replicas(world: &World) -> Value {
     world.create(web("Deployment")).await;
     let state = world.at_rest().await;
     let count = |object: &Value| object["status"]["terminatingReplicas"].clone();
-    json!([count(state.deployment("web")), count(state.replica_set("i"))])
+    json!([
+        count(state.deployment("web")),
+        count(state.replica_set("i"))
+    ])
 }
 
 /// Whether a ConfigMap goes while a pod is kept in its namespace.
 async fn deleted_beside_a_pod(world: &World) -> Value {
-    world.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}})).await;
+    world
+        .create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}))
+        .await;
     let settings = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "shop"}});
     world.create(settings).await;
     world.create(pod("kept", "shop", json!({}))).await;
-    world.cluster.delete("/api/v1/namespaces/shop").await.unwrap();
+    world
+        .cluster
+        .delete("/api/v1/namespaces/shop")
+        .await
+        .unwrap();
     tokio::time::sleep(Duration::from_secs(60)).await;
     json!(world.find("configmaps", "a").is_none())
 }
@@ -68,25 +82,44 @@ async fn deleted_beside_a_pod(world: &World) -> Value {
 async fn cheaper_pod_goes(world: &World) -> Value {
     world.create(web("ReplicaSet")).await;
     let state = world.until("two pods", |state| state.pods.len() == 2).await;
-    let names: Vec<&str> = state.pods.iter().filter_map(|pod| pod["metadata"]["name"].as_str()).collect();
-    let cost = json!({"metadata": {"annotations": {"controller.kubernetes.io/pod-deletion-cost": "-1"}}});
+    let names: Vec<&str> = state
+        .pods
+        .iter()
+        .filter_map(|pod| pod["metadata"]["name"].as_str())
+        .collect();
+    let cost =
+        json!({"metadata": {"annotations": {"controller.kubernetes.io/pod-deletion-cost": "-1"}}});
     world.patch("pods", names[0], cost).await;
-    let restarted = json!([{"name": "main", "restartCount": 5, "image": "", "imageID": "", "ready": false}]);
-    world.pod_status(names[1], json!({"containerStatuses": restarted})).await;
+    let restarted =
+        json!([{"name": "main", "restartCount": 5, "image": "", "imageID": "", "ready": false}]);
+    world
+        .pod_status(names[1], json!({"containerStatuses": restarted}))
+        .await;
     world.at_rest().await;
-    world.patch("replicasets", "web", json!({"spec": {"replicas": 1}})).await;
+    world
+        .patch("replicasets", "web", json!({"spec": {"replicas": 1}}))
+        .await;
     let left = world.until("one pod", |state| state.pods.len() == 1).await;
     json!(left.pods[0]["metadata"]["name"] == names[1])
 }
 
 /// The generation that the status of an orphaned pod is about.
 async fn observed_generation(world: &World) -> Value {
-    world.create(pod("orphan", NAMESPACE, json!({"nodeName": "gone"}))).await;
+    world
+        .create(pod("orphan", NAMESPACE, json!({"nodeName": "gone"})))
+        .await;
     let failed = |pod: &Value| pod["status"]["phase"] == "Failed";
-    let state = world.until("the pod failed", |state| state.pods.iter().any(failed)).await;
+    let state = world
+        .until("the pod failed", |state| state.pods.iter().any(failed))
+        .await;
     let status = &state.pods[0]["status"];
-    let disrupted = status["conditions"].as_array().and_then(|all| all.iter().find(|c| c["type"] == "DisruptionTarget"));
-    json!([status["observedGeneration"], disrupted.map(|condition| condition["observedGeneration"].clone())])
+    let disrupted = status["conditions"]
+        .as_array()
+        .and_then(|all| all.iter().find(|c| c["type"] == "DisruptionTarget"));
+    json!([
+        status["observedGeneration"],
+        disrupted.map(|condition| condition["observedGeneration"].clone())
+    ])
 }
 
 #[tokio::test(start_paused = true)]
@@ -95,14 +128,24 @@ async fn every_gate_that_controllers_ask_for_acts() {
         for is_on in [true, false] {
             let world = world(gate, is_on).await;
             let (found, on, off) = match gate {
-                features::DEPLOYMENT_REPLICA_SET_TERMINATING_REPLICAS => {
-                    (terminating_replicas(&world).await, json!([0, 0]), json!([null, null]))
+                features::DEPLOYMENT_REPLICA_SET_TERMINATING_REPLICAS => (
+                    terminating_replicas(&world).await,
+                    json!([0, 0]),
+                    json!([null, null]),
+                ),
+                features::ORDERED_NAMESPACE_DELETION => (
+                    deleted_beside_a_pod(&world).await,
+                    json!(false),
+                    json!(true),
+                ),
+                features::POD_DELETION_COST => {
+                    (cheaper_pod_goes(&world).await, json!(true), json!(false))
                 }
-                features::ORDERED_NAMESPACE_DELETION => (deleted_beside_a_pod(&world).await, json!(false), json!(true)),
-                features::POD_DELETION_COST => (cheaper_pod_goes(&world).await, json!(true), json!(false)),
-                features::POD_OBSERVED_GENERATION_TRACKING => {
-                    (observed_generation(&world).await, json!([1, 1]), json!([null, null]))
-                }
+                features::POD_OBSERVED_GENERATION_TRACKING => (
+                    observed_generation(&world).await,
+                    json!([1, 1]),
+                    json!([null, null]),
+                ),
                 other => panic!("no story of {}", other.name),
             };
             assert_eq!(found, if is_on { on } else { off }, "{}={is_on}", gate.name);

@@ -1,4 +1,5 @@
-//! A gate in front of all writes of the controllers, as leader election and the end of the process close it.
+//! A gate in front of all writes of the controllers, as leader election and the end of the process
+//! close it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -9,7 +10,8 @@ use steersman_runtime::controller::Descriptor;
 
 use super::world::World;
 
-/// Less than the back-off after a first failure: what is refused in this time is refused to one sync.
+/// Less than the back-off after a first failure: what is refused in this time is refused to one
+/// sync.
 pub(crate) const ONE_SYNC: Duration = Duration::from_millis(4);
 
 /// Open at first; counts what it refuses.
@@ -24,7 +26,12 @@ pub(crate) struct Gate {
 impl Default for Gate {
     fn default() -> Self {
         let [refused, passed] = Default::default();
-        Self { closed: AtomicBool::default(), refused, passed, limit: AtomicUsize::new(usize::MAX) }
+        Self {
+            closed: AtomicBool::default(),
+            refused,
+            passed,
+            limit: AtomicUsize::new(usize::MAX),
+        }
     }
 }
 
@@ -44,7 +51,10 @@ impl Gate {
 
     /// Lets `more` writes pass from now on, and none after them.
     pub(crate) fn close_after(&self, more: usize) {
-        self.limit.store(self.passed.load(Ordering::Relaxed).saturating_add(more), Ordering::Relaxed);
+        self.limit.store(
+            self.passed.load(Ordering::Relaxed).saturating_add(more),
+            Ordering::Relaxed,
+        );
     }
 
     /// How many writes it refused since it was asked last.
@@ -59,7 +69,9 @@ impl World {
         let gate = Arc::new(Gate::default());
         self.restart_with(controllers, |mut context| {
             let (clients, gate) = (Arc::clone(&context.clients), Arc::clone(&gate));
-            context.clients = Arc::new(move |identity| clients(identity).fenced(Arc::clone(&gate) as Arc<dyn WriteGate>));
+            context.clients = Arc::new(move |identity| {
+                clients(identity).fenced(Arc::clone(&gate) as Arc<dyn WriteGate>)
+            });
             context
         })
         .await;

@@ -20,20 +20,30 @@ impl Log {
         let messages = Arc::<Mutex<Vec<(Level, String)>>>::default();
         let layer = Collector(Arc::clone(&messages)).with_filter(LevelFilter::TRACE);
         let subscriber = tracing_subscriber::registry().with(layer);
-        Self { messages, _guard: tracing::subscriber::set_default(subscriber) }
+        Self {
+            messages,
+            _guard: tracing::subscriber::set_default(subscriber),
+        }
     }
 
     /// The messages of this level, each once.
     pub(crate) fn at(&self, level: Level) -> BTreeSet<String> {
         let messages = self.messages.lock().unwrap();
-        messages.iter().filter(|(of, _)| *of == level).map(|(_, message)| message.clone()).collect()
+        messages
+            .iter()
+            .filter(|(of, _)| *of == level)
+            .map(|(_, message)| message.clone())
+            .collect()
     }
 
     /// Panics unless all of `expected` were logged at `level`.
     pub(crate) fn assert_has(&self, level: Level, expected: &[&str]) {
         let logged = self.at(level);
         for message in expected {
-            assert!(logged.contains(*message), "no {message:?} at {level} in {logged:#?}");
+            assert!(
+                logged.contains(*message),
+                "no {message:?} at {level} in {logged:#?}"
+            );
         }
     }
 }
@@ -44,7 +54,10 @@ impl<S: Subscriber> Layer<S> for Collector {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         let mut message = Message(String::new());
         event.record(&mut message);
-        self.0.lock().unwrap().push((*event.metadata().level(), message.0));
+        self.0
+            .lock()
+            .unwrap()
+            .push((*event.metadata().level(), message.0));
     }
 }
 

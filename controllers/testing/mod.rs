@@ -1,7 +1,8 @@
-//! Builders of cached views for tests of decisions: each starts from a small valid object, and a line per fact that matters
-//! changes it.
+//! Builders of cached views for tests of decisions: each starts from a small valid object, and a
+//! line per fact that matters changes it.
 //!
-//! All templates are equal unless given another image, so a ReplicaSet is the new one of a Deployment by default.
+//! All templates are equal unless given another image, so a ReplicaSet is the new one of a
+//! Deployment by default.
 
 mod builder;
 mod features;
@@ -48,7 +49,8 @@ fn template(image: &str) -> Value {
     })
 }
 
-/// A Deployment called `name` with one replica, 25% surge and 25% unavailable, no deadline and no history limit.
+/// A Deployment called `name` with one replica, 25% surge and 25% unavailable, no deadline and no
+/// history limit.
 pub(crate) fn deployment(name: &str) -> DeploymentBuilder {
     Builder::new(json!({
         "apiVersion": "apps/v1", "kind": "Deployment",
@@ -67,8 +69,13 @@ pub(crate) fn deployment(name: &str) -> DeploymentBuilder {
 }
 
 impl DeploymentBuilder {
-    pub(crate) fn rolling(mut self, max_surge: impl Into<Value>, max_unavailable: impl Into<Value>) -> Self {
-        let limits = json!({"maxSurge": max_surge.into(), "maxUnavailable": max_unavailable.into()});
+    pub(crate) fn rolling(
+        mut self,
+        max_surge: impl Into<Value>,
+        max_unavailable: impl Into<Value>,
+    ) -> Self {
+        let limits =
+            json!({"maxSurge": max_surge.into(), "maxUnavailable": max_unavailable.into()});
         self.0["spec"]["strategy"] = json!({"type": "RollingUpdate", "rollingUpdate": limits});
         self
     }
@@ -113,6 +120,8 @@ impl ReplicaSetBuilder {
 
     /// All pods of its status: so many there, and so many of them available.
     pub(crate) fn pods(self, replicas: i32, available: i32) -> Self {
-        self.status("replicas", replicas).status("readyReplicas", available).status("availableReplicas", available)
+        self.status("replicas", replicas)
+            .status("readyReplicas", available)
+            .status("availableReplicas", available)
     }
 }

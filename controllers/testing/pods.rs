@@ -8,7 +8,8 @@ use super::{NAMESPACE, time};
 
 pub(crate) type PodBuilder = Builder<Pod>;
 
-/// A pod called `name`, labelled `app: web`, created at second 0, running, bound nowhere, without any condition.
+/// A pod called `name`, labelled `app: web`, created at second 0, running, bound nowhere, without
+/// any condition.
 pub(crate) fn pod(name: &str) -> PodBuilder {
     Builder::new(json!({
         "apiVersion": "v1", "kind": "Pod",
@@ -40,7 +41,10 @@ impl PodBuilder {
     }
 
     pub(crate) fn deletion_cost(self, cost: &str) -> Self {
-        self.metadata("annotations", json!({"controller.kubernetes.io/pod-deletion-cost": cost}))
+        self.metadata(
+            "annotations",
+            json!({"controller.kubernetes.io/pod-deletion-cost": cost}),
+        )
     }
 
     /// Binds it; the empty name binds it nowhere.
@@ -54,7 +58,10 @@ impl PodBuilder {
     }
 
     pub(crate) fn ready_since(self, second: i64) -> Self {
-        self.status("conditions", json!([{"type": "Ready", "status": "True", "lastTransitionTime": time(second)}]))
+        self.status(
+            "conditions",
+            json!([{"type": "Ready", "status": "True", "lastTransitionTime": time(second)}]),
+        )
     }
 
     /// Ready, and nothing says since when.
@@ -63,25 +70,37 @@ impl PodBuilder {
     }
 
     pub(crate) fn not_ready(self) -> Self {
-        self.status("conditions", json!([{"type": "Ready", "status": "False", "lastTransitionTime": time(0)}]))
+        self.status(
+            "conditions",
+            json!([{"type": "Ready", "status": "False", "lastTransitionTime": time(0)}]),
+        )
     }
 
     /// One container status per count.
     pub(crate) fn restarts(self, counts: &[i32]) -> Self {
-        let statuses = counts.iter().enumerate().map(|(i, n)| json!({"name": format!("c{i}"), "restartCount": n}));
+        let statuses = counts
+            .iter()
+            .enumerate()
+            .map(|(i, n)| json!({"name": format!("c{i}"), "restartCount": n}));
         self.status("containerStatuses", statuses.collect::<Vec<_>>())
     }
 
     /// An init container that runs along, restarted so often.
     pub(crate) fn sidecar_restarts(mut self, count: i32) -> Self {
         self.0["spec"]["initContainers"] = json!([{"name": "sidecar", "restartPolicy": "Always"}]);
-        self.status("initContainerStatuses", json!([{"name": "sidecar", "restartCount": count}]))
+        self.status(
+            "initContainerStatuses",
+            json!([{"name": "sidecar", "restartCount": count}]),
+        )
     }
 }
 
 /// A node that is ready or not, with taints of these keys and effects.
 pub(crate) fn node(name: &str, ready: bool, taints: &[(&str, &str)]) -> Node {
-    let taints: Vec<Value> = taints.iter().map(|(key, effect)| json!({"key": key, "effect": effect})).collect();
+    let taints: Vec<Value> = taints
+        .iter()
+        .map(|(key, effect)| json!({"key": key, "effect": effect}))
+        .collect();
     let json = json!({
         "apiVersion": "v1", "kind": "Node",
         "metadata": {"name": name, "uid": format!("uid-of-{name}"), "resourceVersion": "1"},

@@ -1,8 +1,9 @@
-//! What kube-controller-manager 1.36.2 made of Deployments, step by step, and what becomes of them here: the same objects, word for
-//! word, the same managers of their fields, as many pods, and the same Events.
+//! What kube-controller-manager 1.36.2 made of Deployments, step by step, and what becomes of them
+//! here: the same objects, word for word, the same managers of their fields, as many pods, and the
+//! same Events.
 //!
-//! There are no nodes; pods get ready by hand, as they were when this was recorded. Left out are times, versions, UIDs and the random
-//! ends of pods' names.
+//! There are no nodes; pods get ready by hand, as they were when this was recorded. Left out are
+//! times, versions, UIDs and the random ends of pods' names.
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -32,16 +33,29 @@ struct Step {
 }
 
 fn recorded() -> Vec<Step> {
-    include_str!("replay.jsonl").lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    include_str!("replay.jsonl")
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
 }
 
 /// An object as far as it is the same in every run; with the managers of its fields or without.
 fn comparable(object: &Value, owner: &Value, managed: bool) -> Value {
-    let text = object.to_string().replace(owner["metadata"]["uid"].as_str().unwrap(), "owner");
+    let text = object
+        .to_string()
+        .replace(owner["metadata"]["uid"].as_str().unwrap(), "owner");
     let mut object: Value = serde_json::from_str(&text).unwrap();
-    object.as_object_mut().unwrap().retain(|field, _| matches!(&**field, "metadata" | "spec" | "status"));
+    object
+        .as_object_mut()
+        .unwrap()
+        .retain(|field, _| matches!(&**field, "metadata" | "spec" | "status"));
     let metadata = object["metadata"].as_object_mut().unwrap();
-    metadata.retain(|field, _| !matches!(&**field, "uid" | "resourceVersion" | "creationTimestamp" | "namespace"));
+    metadata.retain(|field, _| {
+        !matches!(
+            &**field,
+            "uid" | "resourceVersion" | "creationTimestamp" | "namespace"
+        )
+    });
     if !managed {
         metadata.remove("managedFields");
     }
@@ -55,27 +69,46 @@ fn comparable(object: &Value, owner: &Value, managed: bool) -> Value {
         reference.as_object_mut().unwrap().remove("uid");
     }
     for condition in list(object["status"].get_mut("conditions")) {
-        condition.as_object_mut().unwrap().retain(|field, _| !field.ends_with("Time"));
+        condition
+            .as_object_mut()
+            .unwrap()
+            .retain(|field, _| !field.ends_with("Time"));
     }
     object
 }
 
 fn list(value: Option<&mut Value>) -> &mut [Value] {
-    value.and_then(Value::as_array_mut).map_or(&mut [], |list| list)
+    value
+        .and_then(Value::as_array_mut)
+        .map_or(&mut [], |list| list)
 }
 
 fn version(object: &Value) -> u64 {
-    object["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap()
+    object["metadata"]["resourceVersion"]
+        .as_str()
+        .unwrap()
+        .parse()
+        .unwrap()
 }
 
 /// An Event as the record has it; pods' names end in an asterisk.
 fn event(event: &Value) -> Value {
     let (object, message) = (&event["involvedObject"], event["message"].as_str().unwrap());
-    let message = match message.rsplit_once(" pod: ").and_then(|(verb, pod)| Some((verb, pod.rsplit_once('-')?.0))) {
+    let message = match message
+        .rsplit_once(" pod: ")
+        .and_then(|(verb, pod)| Some((verb, pod.rsplit_once('-')?.0)))
+    {
         Some((verb, pod)) => format!("{verb} pod: {pod}-*"),
         None => message.to_owned(),
     };
-    json!([object["kind"], object["name"], event["type"], event["reason"], message, event["count"]])
+    json!([
+        object["kind"],
+        object["name"],
+        event["type"],
+        event["reason"],
+        message,
+        event["count"]
+    ])
 }
 
 fn sorted(mut values: Vec<Value>) -> Vec<String> {
@@ -88,12 +121,18 @@ impl World {
     async fn make_all_ready(&self) {
         loop {
             let is_ready = |pod: &Value| pod["status"]["conditions"][0]["status"] == "True";
-            let waiting: Vec<Value> = self.cluster.objects("pods").into_iter().filter(|pod| !is_ready(pod)).collect();
+            let waiting: Vec<Value> = self
+                .cluster
+                .objects("pods")
+                .into_iter()
+                .filter(|pod| !is_ready(pod))
+                .collect();
             if waiting.is_empty() {
                 return;
             }
             for pod in waiting {
-                self.make_ready(pod["metadata"]["name"].as_str().unwrap()).await;
+                self.make_ready(pod["metadata"]["name"].as_str().unwrap())
+                    .await;
             }
             self.at_rest().await;
         }
@@ -101,7 +140,9 @@ impl World {
 
     async fn take(&self, step: &Step, name: &str) {
         match &step.request {
-            Some(request) if request["kind"] == "Deployment" => drop(self.create(request.clone()).await),
+            Some(request) if request["kind"] == "Deployment" => {
+                drop(self.create(request.clone()).await)
+            }
             Some(request) => drop(self.patch("deployments", name, request.clone()).await),
             None => self.make_all_ready().await,
         }
@@ -118,7 +159,10 @@ async fn deployments_become_what_upstream_makes_of_them() {
             world = World::recorded().await;
             world.restart(&CONTROLLERS).await;
             story.clone_from(next);
-            step.deployment["metadata"]["name"].as_str().unwrap().clone_into(&mut name);
+            step.deployment["metadata"]["name"]
+                .as_str()
+                .unwrap()
+                .clone_into(&mut name);
         }
         let why = format!("{story}: {}", step.action);
         let before = world.cluster.revision();
@@ -130,17 +174,33 @@ async fn deployments_become_what_upstream_makes_of_them() {
         let sets = world.cluster.objects("replicasets");
         assert_eq!(sets.len(), step.replica_sets.len(), "{why}");
         for expected in &step.replica_sets {
-            let set = sets.iter().find(|set| set["metadata"]["name"] == expected["metadata"]["name"]);
+            let set = sets
+                .iter()
+                .find(|set| set["metadata"]["name"] == expected["metadata"]["name"]);
             let set = set.unwrap_or_else(|| panic!("{why}: no {}", expected["metadata"]["name"]));
             assert_eq!(&comparable(set, &d, managed), expected, "{why}");
         }
         let owned = |pod: &Value, set: &str| pod["metadata"]["ownerReferences"][0]["name"] == set;
         let pods = world.cluster.objects("pods");
         for (set, count) in &step.pods {
-            assert_eq!(json!(pods.iter().filter(|pod| owned(pod, set)).count()), *count, "{why}: {set}");
+            assert_eq!(
+                json!(pods.iter().filter(|pod| owned(pod, set)).count()),
+                *count,
+                "{why}: {set}"
+            );
         }
-        assert!(pods.iter().all(|pod| step.pods.keys().any(|set| owned(pod, set))), "{why}");
-        let events = world.cluster.objects("events").iter().filter(|event| version(event) > before).map(event).collect();
+        assert!(
+            pods.iter()
+                .all(|pod| step.pods.keys().any(|set| owned(pod, set))),
+            "{why}"
+        );
+        let events = world
+            .cluster
+            .objects("events")
+            .iter()
+            .filter(|event| version(event) > before)
+            .map(event)
+            .collect();
         assert_eq!(sorted(events), sorted(step.events), "{why}");
         assert_eq!(d["metadata"]["namespace"], NAMESPACE);
     }

@@ -1,5 +1,5 @@
-//! The database of the API server is restored from a backup while controllers run: what they remember of later revisions means nothing any
-//! more, and what they wait for never comes.
+//! The database of the API server is restored from a backup while controllers run: what they
+//! remember of later revisions means nothing any more, and what they wait for never comes.
 
 use std::time::Duration;
 
@@ -25,7 +25,10 @@ fn web(kind: &str) -> Value {
 
 fn names(world: &World, plural: &str) -> Vec<String> {
     let objects = world.cluster.objects(plural);
-    objects.iter().map(|object| object["metadata"]["name"].as_str().unwrap().to_owned()).collect()
+    objects
+        .iter()
+        .map(|object| object["metadata"]["name"].as_str().unwrap().to_owned())
+        .collect()
 }
 
 async fn world(controller: Descriptor) -> World {
@@ -39,7 +42,10 @@ impl World {
     async fn lose_everything_since(&mut self, backup: &Snapshot) {
         for number in 0..50 {
             let name = format!("later-{number}");
-            self.create(json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}})).await;
+            self.create(
+                json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}),
+            )
+            .await;
         }
         self.restore(backup);
     }
@@ -54,7 +60,11 @@ async fn a_replica_set_waits_for_no_write_that_is_lost() {
     let grow = || json!({"spec": {"replicas": 2}});
     world.cluster.faults().stall_watches("pods");
     world.patch("replicasets", "web", grow()).await;
-    world.until("two pods that no cache shows", |state| state.pods.len() == 2).await;
+    world
+        .until("two pods that no cache shows", |state| {
+            state.pods.len() == 2
+        })
+        .await;
     world.lose_everything_since(&backup).await;
     assert_eq!(world.state().pods.len(), 0);
     tokio::time::sleep(Duration::from_secs(30)).await;
@@ -72,7 +82,11 @@ async fn a_deployment_waits_for_no_write_that_is_lost() {
     let roll = || json!({"spec": {"template": template("two")}});
     world.cluster.faults().stall_watches("replicasets");
     world.patch("deployments", "web", roll()).await;
-    world.until("a set that no cache shows", |state| state.replica_sets.len() == 2).await;
+    world
+        .until("a set that no cache shows", |state| {
+            state.replica_sets.len() == 2
+        })
+        .await;
     world.lose_everything_since(&backup).await;
     assert_eq!(world.state().replica_sets.len(), 1);
     tokio::time::sleep(Duration::from_secs(30)).await;
@@ -85,7 +99,8 @@ async fn a_deployment_waits_for_no_write_that_is_lost() {
 async fn a_pod_that_is_back_is_removed_again() {
     let mut world = world(podgc::DESCRIPTOR).await;
     let mut pod = template("one");
-    (pod["apiVersion"], pod["kind"], pod["metadata"]["name"]) = (json!("v1"), json!("Pod"), json!("lost"));
+    (pod["apiVersion"], pod["kind"], pod["metadata"]["name"]) =
+        (json!("v1"), json!("Pod"), json!("lost"));
     pod["spec"]["nodeName"] = json!("gone");
     world.create(pod).await;
     let backup = world.cluster.snapshot();
@@ -99,15 +114,22 @@ async fn a_pod_that_is_back_is_removed_again() {
 #[tokio::test(start_paused = true)]
 async fn an_owner_that_is_back_is_absent_no_more() {
     let mut world = world(garbagecollector::DESCRIPTOR).await;
-    let owner = world.create(json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "owner"}})).await;
-    let reference = |uid: &Value| json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": uid});
+    let owner = world
+        .create(json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "owner"}}))
+        .await;
+    let reference =
+        |uid: &Value| json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": uid});
     let owned = reference(&owner["metadata"]["uid"]);
     world.create(json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "owned", "ownerReferences": [owned]}})).await;
     tokio::time::sleep(SOON).await;
     let backup = world.cluster.snapshot();
     world.delete("configmaps", "owner").await;
     tokio::time::sleep(SOON).await;
-    assert_eq!(names(&world, "secrets"), [""; 0], "it went with its owner, which is known to be absent now");
+    assert_eq!(
+        names(&world, "secrets"),
+        [""; 0],
+        "it went with its owner, which is known to be absent now"
+    );
 
     world.lose_everything_since(&backup).await;
     // That the owner is back is not heard of, but that it was absent counts no more.
@@ -117,7 +139,13 @@ async fn an_owner_that_is_back_is_absent_no_more() {
     }
     tokio::time::sleep(SOON).await;
     let owners = json!([owned, reference(&json!("somebody-else"))]);
-    world.patch("secrets", "owned", json!({"metadata": {"ownerReferences": owners}})).await;
+    world
+        .patch(
+            "secrets",
+            "owned",
+            json!({"metadata": {"ownerReferences": owners}}),
+        )
+        .await;
     tokio::time::sleep(SOON).await;
     assert_eq!(names(&world, "secrets"), ["owned"]);
     let left = &world.cluster.objects("secrets")[0]["metadata"]["ownerReferences"];

@@ -1,4 +1,5 @@
-//! Many and large objects, by the requests they cost; time is paused, so how long a machine takes does not matter.
+//! Many and large objects, by the requests they cost; time is paused, so how long a machine takes
+//! does not matter.
 
 use std::time::Duration;
 
@@ -37,7 +38,10 @@ async fn world(controllers: &[Descriptor]) -> World {
 /// Requests of the manager with this verb and resource.
 fn sent(world: &World, verb: &str, resource: &str) -> u64 {
     let counts = world.cluster.request_counts("kube-controller-manager");
-    counts.get(&(verb.to_owned(), resource.to_owned())).copied().unwrap_or(0)
+    counts
+        .get(&(verb.to_owned(), resource.to_owned()))
+        .copied()
+        .unwrap_or(0)
 }
 
 #[tokio::test(start_paused = true)]
@@ -45,20 +49,47 @@ async fn a_deployment_of_5000_pods_costs_a_request_per_pod_and_few_more() {
     const PODS: usize = 5000;
     let world = world(&CONTROLLERS).await;
     world.create(deployment("web", PODS)).await;
-    let reported = |count: usize| move |world: &World| status_of(world, "deployments", "web")["replicas"] == json!(count);
+    let reported = |count: usize| {
+        move |world: &World| status_of(world, "deployments", "web")["replicas"] == json!(count)
+    };
     until(&world, "5000 replicas", reported(PODS)).await;
     settle(&world).await;
-    assert_eq!((sent(&world, "create", "pods"), sent(&world, "create", "replicasets")), (5000, 1));
-    // A burst of 500 is one sync, and two statuses tell of it: what was there before it, and what the cache showed after it.
-    assert!(sent(&world, "update", "replicasets/status") <= 25, "{}", sent(&world, "update", "replicasets/status"));
-    assert!(sent(&world, "update", "deployments/status") <= 25, "{}", sent(&world, "update", "deployments/status"));
+    assert_eq!(
+        (
+            sent(&world, "create", "pods"),
+            sent(&world, "create", "replicasets")
+        ),
+        (5000, 1)
+    );
+    // A burst of 500 is one sync, and two statuses tell of it: what was there before it, and what
+    // the cache showed after it.
+    assert!(
+        sent(&world, "update", "replicasets/status") <= 25,
+        "{}",
+        sent(&world, "update", "replicasets/status")
+    );
+    assert!(
+        sent(&world, "update", "deployments/status") <= 25,
+        "{}",
+        sent(&world, "update", "deployments/status")
+    );
     // Of each object 25 Events pass at once, and one more every five minutes.
     assert!(sent(&world, "create", "events") + sent(&world, "patch", "events") <= 60);
 
-    world.patch("deployments", "web", json!({"spec": {"replicas": 0}})).await;
-    until(&world, "no replicas", |world| status_of(world, "deployments", "web").get("replicas").is_none()).await;
+    world
+        .patch("deployments", "web", json!({"spec": {"replicas": 0}}))
+        .await;
+    until(&world, "no replicas", |world| {
+        status_of(world, "deployments", "web")
+            .get("replicas")
+            .is_none()
+    })
+    .await;
     settle(&world).await;
-    assert_eq!((sent(&world, "delete", "pods"), world.cluster.count("pods")), (5000, 0));
+    assert_eq!(
+        (sent(&world, "delete", "pods"), world.cluster.count("pods")),
+        (5000, 0)
+    );
     assert!(sent(&world, "update", "replicasets/status") <= 50);
 }
 
@@ -73,31 +104,64 @@ async fn each_of_2000_deployments_costs_the_same_few_requests() {
         d["spec"]["template"]["metadata"]["labels"] = app;
         world.create(d).await;
     }
-    until(&world, "2000 pods", |world| world.cluster.count("pods") == 2000).await;
+    until(&world, "2000 pods", |world| {
+        world.cluster.count("pods") == 2000
+    })
+    .await;
     settle(&world).await;
-    assert_eq!((sent(&world, "create", "replicasets"), sent(&world, "create", "pods")), (DEPLOYMENTS, DEPLOYMENTS));
+    assert_eq!(
+        (
+            sent(&world, "create", "replicasets"),
+            sent(&world, "create", "pods")
+        ),
+        (DEPLOYMENTS, DEPLOYMENTS)
+    );
     assert_eq!(sent(&world, "update", "replicasets"), 0);
-    let statuses = ["deployments/status", "replicasets/status"].map(|resource| sent(&world, "update", resource));
-    assert!(statuses[0] <= 3 * DEPLOYMENTS && statuses[1] <= 2 * DEPLOYMENTS, "{statuses:?}");
-    assert_eq!(sent(&world, "get", "deployments") + sent(&world, "get", "replicasets"), 0);
+    let statuses = ["deployments/status", "replicasets/status"]
+        .map(|resource| sent(&world, "update", resource));
+    assert!(
+        statuses[0] <= 3 * DEPLOYMENTS && statuses[1] <= 2 * DEPLOYMENTS,
+        "{statuses:?}"
+    );
+    assert_eq!(
+        sent(&world, "get", "deployments") + sent(&world, "get", "replicasets"),
+        0
+    );
 
     let revision = world.cluster.revision();
     world.restart(&CONTROLLERS).await;
     settle(&world).await;
-    assert_eq!(world.cluster.revision(), revision, "a start over 2000 Deployments at rest writes nothing");
+    assert_eq!(
+        world.cluster.revision(),
+        revision,
+        "a start over 2000 Deployments at rest writes nothing"
+    );
 }
 
-/// 18 attempts are due in the first 22 minutes and one more every 1000 seconds; each asks for one pod.
+/// 18 attempts are due in the first 22 minutes and one more every 1000 seconds; each asks for one
+/// pod.
 #[tokio::test(start_paused = true)]
 async fn a_replica_set_that_a_quota_refuses_is_tried_ever_more_seldom() {
     let world = world(&[replicaset::DESCRIPTOR]).await;
     let message = "pods \"web-abcde\" is forbidden: exceeded quota: q, requested: pods=1, used: pods=0, limited: pods=0";
-    let rule = world.cluster.faults().reject(Matcher::new("create", "pods"), Status::new(403, "Forbidden", message), None);
+    let rule = world.cluster.faults().reject(
+        Matcher::new("create", "pods"),
+        Status::new(403, "Forbidden", message),
+        None,
+    );
     world.create(replica_set(1000)).await;
     let attempts = || world.cluster.faults().hits(rule);
-    // (after, attempts so far). The first status wakes the set once more; then come 5 ms, 20 ms, and twice as long each time.
+    // (after, attempts so far). The first status wakes the set once more; then come 5 ms, 20 ms,
+    // and twice as long each time.
     let mut passed = Duration::ZERO;
-    for (after, expected) in [(4, 2), (8, 3), (40, 4), (1_300, 9), (10_300, 12), (660_000, 18)] {
+    for (after, expected) in [
+        (4, 2),
+        (8, 3),
+        (40, 4),
+        (1_300, 9),
+        (10_300, 12),
+        (660_000, 18),
+    ] {
         let after = Duration::from_millis(after);
         tokio::time::sleep(after - passed).await;
         passed = after;
@@ -105,18 +169,37 @@ async fn a_replica_set_that_a_quota_refuses_is_tried_ever_more_seldom() {
     }
     let shown = status_of(&world, "replicasets", "web");
     assert_eq!(shown["conditions"][0]["message"], message);
-    assert_eq!(condition_of(&world.cluster.objects("replicasets")[0], "ReplicaFailure"), Some(("True", "FailedCreate")));
+    assert_eq!(
+        condition_of(&world.cluster.objects("replicasets")[0], "ReplicaFailure"),
+        Some(("True", "FailedCreate"))
+    );
     assert_eq!(sent(&world, "update", "replicasets/status"), 1, "said once");
-    let depth = world.registry.gather().iter().find(|f| f.name() == "workqueue_retries_total").unwrap().get_metric()[0].clone();
-    assert!(depth.get_counter().get_value() >= 18.0, "the back-off is in the metrics");
+    let depth = world
+        .registry
+        .gather()
+        .iter()
+        .find(|f| f.name() == "workqueue_retries_total")
+        .unwrap()
+        .get_metric()[0]
+        .clone();
+    assert!(
+        depth.get_counter().get_value() >= 18.0,
+        "the back-off is in the metrics"
+    );
     // A day of refusals: one try every 1000 s.
     tokio::time::sleep(Duration::from_secs(24 * 3600)).await;
     assert!((100..=110).contains(&attempts()), "{}", attempts());
 
     world.cluster.faults().remove(rule);
-    until(&world, "1000 pods", |world| world.cluster.count("pods") == 1000).await;
+    until(&world, "1000 pods", |world| {
+        world.cluster.count("pods") == 1000
+    })
+    .await;
     settle(&world).await;
-    assert_eq!(status_of(&world, "replicasets", "web").get("conditions"), None);
+    assert_eq!(
+        status_of(&world, "replicasets", "web").get("conditions"),
+        None
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -134,26 +217,69 @@ async fn a_history_of_200_revisions_is_kept_numbered_and_then_cut() {
         })
         .await;
         if n < REVISIONS {
-            world.patch("deployments", "web", json!({"spec": {"template": template(&format!("image-{n}"))}})).await;
+            world
+                .patch(
+                    "deployments",
+                    "web",
+                    json!({"spec": {"template": template(&format!("image-{n}"))}}),
+                )
+                .await;
         }
     }
     settle(&world).await;
-    assert_eq!((sent(&world, "create", "replicasets"), sent(&world, "update", "replicasets")), (200, 0));
+    assert_eq!(
+        (
+            sent(&world, "create", "replicasets"),
+            sent(&world, "update", "replicasets")
+        ),
+        (200, 0)
+    );
     assert!(sent(&world, "update", "deployments/status") <= 3 * 200);
 
     // The first template comes back: one ReplicaSet is found among 200 and renumbered.
-    world.patch("deployments", "web", json!({"spec": {"template": template("one")}})).await;
+    world
+        .patch(
+            "deployments",
+            "web",
+            json!({"spec": {"template": template("one")}}),
+        )
+        .await;
     settle(&world).await;
     let d = world.find("deployments", "web").unwrap();
-    assert_eq!(d["metadata"]["annotations"]["deployment.kubernetes.io/revision"], "201");
-    assert_eq!((sent(&world, "create", "replicasets"), sent(&world, "update", "replicasets")), (200, 1));
+    assert_eq!(
+        d["metadata"]["annotations"]["deployment.kubernetes.io/revision"],
+        "201"
+    );
+    assert_eq!(
+        (
+            sent(&world, "create", "replicasets"),
+            sent(&world, "update", "replicasets")
+        ),
+        (200, 1)
+    );
 
-    world.patch("deployments", "web", json!({"spec": {"revisionHistoryLimit": 10}})).await;
+    world
+        .patch(
+            "deployments",
+            "web",
+            json!({"spec": {"revisionHistoryLimit": 10}}),
+        )
+        .await;
     settle(&world).await;
-    assert_eq!((world.cluster.count("replicasets"), sent(&world, "delete", "replicasets")), (11, 189));
+    assert_eq!(
+        (
+            world.cluster.count("replicasets"),
+            sent(&world, "delete", "replicasets")
+        ),
+        (11, 189)
+    );
     let kept = world.cluster.objects("replicasets");
     let revision = |rs: &Value| -> u64 {
-        rs["metadata"]["annotations"]["deployment.kubernetes.io/revision"].as_str().unwrap().parse().unwrap()
+        rs["metadata"]["annotations"]["deployment.kubernetes.io/revision"]
+            .as_str()
+            .unwrap()
+            .parse()
+            .unwrap()
     };
     let mut kept: Vec<u64> = kept.iter().map(revision).collect();
     kept.sort_unstable();
@@ -166,19 +292,38 @@ async fn five_hundred_orphans_are_adopted_with_one_look_at_their_owner() {
     let world = world(&[replicaset::DESCRIPTOR]).await;
     for n in 0..ORPHANS {
         let mut pod = template("one");
-        (pod["apiVersion"], pod["kind"], pod["metadata"]["name"]) = (json!("v1"), json!("Pod"), json!(format!("pod-{n}")));
+        (pod["apiVersion"], pod["kind"], pod["metadata"]["name"]) =
+            (json!("v1"), json!("Pod"), json!(format!("pod-{n}")));
         world.create(pod).await;
     }
     world.create(replica_set(ORPHANS)).await;
-    until(&world, "500 replicas", |world| status_of(world, "replicasets", "web")["replicas"] == json!(ORPHANS)).await;
+    until(&world, "500 replicas", |world| {
+        status_of(world, "replicasets", "web")["replicas"] == json!(ORPHANS)
+    })
+    .await;
     settle(&world).await;
-    assert_eq!((sent(&world, "get", "replicasets"), sent(&world, "patch", "pods")), (1, 500));
-    assert_eq!((sent(&world, "create", "pods"), sent(&world, "delete", "pods")), (0, 0));
+    assert_eq!(
+        (
+            sent(&world, "get", "replicasets"),
+            sent(&world, "patch", "pods")
+        ),
+        (1, 500)
+    );
+    assert_eq!(
+        (
+            sent(&world, "create", "pods"),
+            sent(&world, "delete", "pods")
+        ),
+        (0, 0)
+    );
     assert!(sent(&world, "update", "replicasets/status") <= 2);
 }
 
 fn status_of(world: &World, plural: &str, name: &str) -> Value {
-    world.find(plural, name).map(|mut object| object["status"].take()).unwrap_or_default()
+    world
+        .find(plural, name)
+        .map(|mut object| object["status"].take())
+        .unwrap_or_default()
 }
 
 /// Waits until `holds` does, looking every second: a look at thousands of objects is not cheap.
@@ -189,7 +334,10 @@ async fn until(world: &World, what: &str, holds: impl Fn(&World) -> bool) {
         }
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
-    panic!("not {what}: {:?}", world.cluster.request_counts("kube-controller-manager"));
+    panic!(
+        "not {what}: {:?}",
+        world.cluster.request_counts("kube-controller-manager")
+    );
 }
 
 /// Waits until nothing is written any more.
@@ -201,5 +349,8 @@ async fn settle(world: &World) {
             return;
         }
     }
-    panic!("never at rest: {:?}", world.cluster.request_counts("kube-controller-manager"));
+    panic!(
+        "never at rest: {:?}",
+        world.cluster.request_counts("kube-controller-manager")
+    );
 }

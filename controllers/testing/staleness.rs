@@ -1,5 +1,5 @@
-//! Caches that lag behind the controllers' own writes, for minutes: nothing is done twice meanwhile, and work goes on when they have
-//! caught up.
+//! Caches that lag behind the controllers' own writes, for minutes: nothing is done twice
+//! meanwhile, and work goes on when they have caught up.
 
 use std::time::Duration;
 
@@ -35,7 +35,8 @@ const KINDS: [Kind; 2] = [
         controller: replicaset::DESCRIPTOR,
         new: |replicas| {
             let selector = json!({"matchLabels": {"app": "web"}});
-            let spec = json!({"replicas": replicas, "selector": selector, "template": template("one")});
+            let spec =
+                json!({"replicas": replicas, "selector": selector, "template": template("one")});
             json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "web"}, "spec": spec})
         },
     },
@@ -61,15 +62,27 @@ impl Kind {
     }
 
     async fn settled_at(&self, world: &World, count: usize) {
-        let settled = |_: &_| active(world).len() == count && self.status(world)["replicas"] == json!(count);
-        world.until(&format!("{count} pods of {}", self.plural), settled).await;
+        let settled =
+            |_: &_| active(world).len() == count && self.status(world)["replicas"] == json!(count);
+        world
+            .until(&format!("{count} pods of {}", self.plural), settled)
+            .await;
     }
 
-    /// Whether syncs were skipped, by our metric as well as by that which upstream has for ReplicaSets alone, because the cache
-    /// `resource` was behind.
+    /// Whether syncs were skipped, by our metric as well as by that which upstream has for
+    /// ReplicaSets alone, because the cache `resource` was behind.
     fn counts_skips(&self, world: &World, resource: &str) -> bool {
-        let upstreams = counted(world, "replicaset_controller_stale_sync_skips_total", resource);
-        assert_eq!(upstreams > 0, self.plural == "replicasets", "{}: {upstreams}", self.plural);
+        let upstreams = counted(
+            world,
+            "replicaset_controller_stale_sync_skips_total",
+            resource,
+        );
+        assert_eq!(
+            upstreams > 0,
+            self.plural == "replicasets",
+            "{}: {upstreams}",
+            self.plural
+        );
         skips(world, resource) > 0
     }
 }
@@ -82,9 +95,20 @@ fn skips(world: &World, resource: &str) -> u64 {
 /// Sum of the counters of a family that have `resource` among the values of their labels.
 fn counted(world: &World, family: &str, resource: &str) -> u64 {
     let families = world.registry.gather();
-    let counters = families.iter().find(|known| known.name() == family).map(|family| family.get_metric()).unwrap_or_default();
-    let of_cache = counters.iter().filter(|counter| counter.get_label().iter().any(|label| label.value() == resource));
-    of_cache.map(|counter| counter.get_counter().get_value() as u64).sum()
+    let counters = families
+        .iter()
+        .find(|known| known.name() == family)
+        .map(|family| family.get_metric())
+        .unwrap_or_default();
+    let of_cache = counters.iter().filter(|counter| {
+        counter
+            .get_label()
+            .iter()
+            .any(|label| label.value() == resource)
+    });
+    of_cache
+        .map(|counter| counter.get_counter().get_value() as u64)
+        .sum()
 }
 
 fn active(world: &World) -> Vec<Value> {
@@ -99,15 +123,27 @@ fn name(object: &Value) -> String {
 
 /// Requests of the controllers with this verb and resource, failed ones included.
 fn sent(world: &World, verb: &str, resource: &str) -> usize {
-    let is_controller =
-        |r: &RequestRecord| r.user_agent.ends_with("-controller") || r.user_agent.ends_with("/pod-garbage-collector");
-    world.cluster.requests().iter().filter(|r| r.verb == verb && r.resource == resource && is_controller(r)).count()
+    let is_controller = |r: &RequestRecord| {
+        r.user_agent.ends_with("-controller") || r.user_agent.ends_with("/pod-garbage-collector")
+    };
+    world
+        .cluster
+        .requests()
+        .iter()
+        .filter(|r| r.verb == verb && r.resource == resource && is_controller(r))
+        .count()
 }
 
 /// Changes an annotation of an object now and then, each time a reason to sync.
 async fn keep_touching(world: &World, plural: &str, name: &str) {
     for touch in 0..WAKE_UPS {
-        world.patch(plural, name, json!({"metadata": {"annotations": {"touch": touch.to_string()}}})).await;
+        world
+            .patch(
+                plural,
+                name,
+                json!({"metadata": {"annotations": {"touch": touch.to_string()}}}),
+            )
+            .await;
         tokio::time::sleep(A_WHILE).await;
     }
 }
@@ -121,19 +157,39 @@ async fn a_cache_of_pods_that_lags_makes_no_pod_twice_and_deletes_none_twice() {
         world.create((kind.new)(5)).await;
         world.until("5 pods", |_| active(&world).len() == 5).await;
         keep_touching(&world, kind.plural, "web").await;
-        assert_eq!((sent(&world, "create", "pods"), sent(&world, "delete", "pods")), (5, 0), "{}", kind.plural);
+        assert_eq!(
+            (
+                sent(&world, "create", "pods"),
+                sent(&world, "delete", "pods")
+            ),
+            (5, 0),
+            "{}",
+            kind.plural
+        );
         assert!(kind.counts_skips(&world, "pods"), "{}", kind.plural);
         faults.resume_watches("pods");
         kind.settled_at(&world, 5).await;
         world.kill(&name(&active(&world)[0])).await;
-        world.until("a replacement", |_| sent(&world, "create", "pods") == 6).await;
+        world
+            .until("a replacement", |_| sent(&world, "create", "pods") == 6)
+            .await;
         kind.settled_at(&world, 5).await;
 
         faults.stall_watches("pods");
-        world.patch(kind.plural, "web", json!({"spec": {"replicas": 3}})).await;
+        world
+            .patch(kind.plural, "web", json!({"spec": {"replicas": 3}}))
+            .await;
         world.until("3 pods", |_| active(&world).len() == 3).await;
         keep_touching(&world, kind.plural, "web").await;
-        assert_eq!((sent(&world, "create", "pods"), sent(&world, "delete", "pods")), (6, 2), "{}", kind.plural);
+        assert_eq!(
+            (
+                sent(&world, "create", "pods"),
+                sent(&world, "delete", "pods")
+            ),
+            (6, 2),
+            "{}",
+            kind.plural
+        );
         faults.resume_watches("pods");
         kind.settled_at(&world, 3).await;
     }
@@ -151,14 +207,31 @@ async fn a_cache_of_owners_that_lags_writes_no_status_twice() {
         world.cluster.faults().stall_watches(kind.plural);
         let before = sent(&world, "update", &status);
         world.make_ready(&name(&pods[0])).await;
-        world.until("1 ready", |_| kind.status(&world)["readyReplicas"] == 1).await;
+        world
+            .until("1 ready", |_| kind.status(&world)["readyReplicas"] == 1)
+            .await;
         keep_touching(&world, "pods", &name(&pods[0])).await;
-        assert_eq!(sent(&world, "update", &status) - before, 1, "{}", kind.plural);
+        assert_eq!(
+            sent(&world, "update", &status) - before,
+            1,
+            "{}",
+            kind.plural
+        );
         assert!(kind.counts_skips(&world, kind.plural), "{}", kind.plural);
         world.make_ready(&name(&pods[1])).await;
         world.cluster.faults().resume_watches(kind.plural);
-        world.until("2 ready", |_| kind.status(&world)["readyReplicas"] == 2).await;
-        assert_eq!((sent(&world, "create", "pods"), sent(&world, "delete", "pods")), (2, 0), "{}", kind.plural);
+        world
+            .until("2 ready", |_| kind.status(&world)["readyReplicas"] == 2)
+            .await;
+        assert_eq!(
+            (
+                sent(&world, "create", "pods"),
+                sent(&world, "delete", "pods")
+            ),
+            (2, 0),
+            "{}",
+            kind.plural
+        );
     }
 }
 
@@ -168,16 +241,24 @@ async fn a_cache_that_still_shows_what_is_gone_costs_one_write_per_event() {
     let spec = json!({"replicas": 2, "selector": {"matchLabels": {"app": "web"}}, "template": template("one")});
     let web = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": spec});
     for (plural, controller, object, below) in
-        kinds.into_iter().chain([("deployments", deployment::DESCRIPTOR, web, "replicasets")])
+        kinds
+            .into_iter()
+            .chain([("deployments", deployment::DESCRIPTOR, web, "replicasets")])
     {
         let mut world = World::bare().await;
         world.restart(&[controller]).await;
         world.create(object).await;
-        world.until("its own", |_| !world.cluster.objects(below).is_empty()).await;
+        world
+            .until("its own", |_| !world.cluster.objects(below).is_empty())
+            .await;
         world.at_rest().await;
         world.cluster.faults().stall_watches(plural);
         let background = json!({"propagationPolicy": "Background"});
-        world.cluster.delete_with(&world.cluster.path(plural, NAMESPACE, "web"), background).await.unwrap();
+        world
+            .cluster
+            .delete_with(&world.cluster.path(plural, NAMESPACE, "web"), background)
+            .await
+            .unwrap();
         let status = format!("{plural}/status");
         let before = sent(&world, "update", &status);
         let child = name(&world.cluster.objects(below)[0]);
@@ -186,7 +267,13 @@ async fn a_cache_that_still_shows_what_is_gone_costs_one_write_per_event() {
         } else {
             json!({"replicas": 1})
         };
-        world.patch(below, &format!("{child}/status"), json!({"status": changed})).await;
+        world
+            .patch(
+                below,
+                &format!("{child}/status"),
+                json!({"status": changed}),
+            )
+            .await;
         tokio::time::sleep(10 * A_WHILE).await;
         assert_eq!(sent(&world, "update", &status) - before, 1, "{plural}");
         world.cluster.faults().resume_watches(plural);
@@ -202,12 +289,25 @@ async fn nothing_is_created_again_before_the_server_was_asked() {
         let world = kind.world().await;
         let faults = world.cluster.faults();
         faults.stall_watches("pods");
-        let lost = faults.on_request(Matcher::new("create", "pods"), RequestFault::LoseAnswer, Some(1));
+        let lost = faults.on_request(
+            Matcher::new("create", "pods"),
+            RequestFault::LoseAnswer,
+            Some(1),
+        );
         world.create((kind.new)(3)).await;
         keep_touching(&world, kind.plural, "web").await;
         assert_eq!(faults.hits(lost), 1, "{}", kind.plural);
-        assert_eq!((active(&world).len(), sent(&world, "create", "pods")), (1, 1), "{}", kind.plural);
-        assert!(sent(&world, "list", "pods") > 0, "{}: the server was asked", kind.plural);
+        assert_eq!(
+            (active(&world).len(), sent(&world, "create", "pods")),
+            (1, 1),
+            "{}",
+            kind.plural
+        );
+        assert!(
+            sent(&world, "list", "pods") > 0,
+            "{}: the server was asked",
+            kind.plural
+        );
         faults.resume_watches("pods");
         kind.settled_at(&world, 3).await;
         assert_eq!(sent(&world, "create", "pods"), 3, "{}", kind.plural);
@@ -223,26 +323,38 @@ async fn when_expectations_run_out_the_server_is_asked_before_a_pod_is_created()
         faults.stall_watches("pods");
         world.create((kind.new)(2)).await;
         world.until("2 pods", |_| active(&world).len() == 2).await;
-        // They come and go while the watch says nothing, and the history that tells of them is compacted.
+        // They come and go while the watch says nothing, and the history that tells of them is
+        // compacted.
         for pod in active(&world) {
             world.kill(&name(&pod)).await;
         }
         world.cluster.compact("pods");
         faults.resume_watches("pods");
         tokio::time::sleep(Duration::from_secs(290)).await;
-        assert_eq!(sent(&world, "create", "pods"), 2, "{}: still expected", kind.plural);
+        assert_eq!(
+            sent(&world, "create", "pods"),
+            2,
+            "{}: still expected",
+            kind.plural
+        );
         let lists = sent(&world, "list", "pods");
         // From now on the cache lacks what others do, too.
         faults.stall_watches("pods");
         let mut pod = template("one");
-        (pod["apiVersion"], pod["kind"], pod["metadata"]["name"]) = (json!("v1"), json!("Pod"), json!("there"));
+        (pod["apiVersion"], pod["kind"], pod["metadata"]["name"]) =
+            (json!("v1"), json!("Pod"), json!("there"));
         let owner = world.find(kind.plural, "web").unwrap();
         let reference = json!([{"apiVersion": owner["apiVersion"], "kind": owner["kind"], "name": "web",
             "uid": owner["metadata"]["uid"], "controller": true}]);
         pod["metadata"]["ownerReferences"] = reference;
         world.create(pod).await;
         tokio::time::sleep(Duration::from_secs(600)).await;
-        assert_eq!(sent(&world, "create", "pods"), 2, "{}: the cache is known to be behind", kind.plural);
+        assert_eq!(
+            sent(&world, "create", "pods"),
+            2,
+            "{}: the cache is known to be behind",
+            kind.plural
+        );
         assert_eq!(sent(&world, "list", "pods"), lists + 1, "{}", kind.plural);
         faults.resume_watches("pods");
         kind.settled_at(&world, 2).await;
@@ -261,8 +373,12 @@ fn web(replicas: i32) -> Value {
 fn is_rolled_out(world: &World, image: &str, replicas: i64) -> bool {
     let state = world.state();
     let status = &state.deployment("web")["status"];
-    let all = ["replicas", "updatedReplicas", "availableReplicas"].iter().all(|field| status[field] == replicas);
-    all && state.with_image(image).any(|rs| rs["status"]["availableReplicas"] == replicas)
+    let all = ["replicas", "updatedReplicas", "availableReplicas"]
+        .iter()
+        .all(|field| status[field] == replicas);
+    all && state
+        .with_image(image)
+        .any(|rs| rs["status"]["availableReplicas"] == replicas)
 }
 
 #[tokio::test(start_paused = true)]
@@ -270,7 +386,9 @@ async fn a_deployment_does_nothing_twice_while_a_cache_lags() {
     for lagging in ["replicasets", "deployments"] {
         let world = World::with(&ROLLOUT).await;
         world.create(web(4)).await;
-        world.until("rolled out", |_| is_rolled_out(&world, "one", 4)).await;
+        world
+            .until("rolled out", |_| is_rolled_out(&world, "one", 4))
+            .await;
         world.at_rest().await;
         world.cluster.clear_requests();
         let faults = world.cluster.faults();
@@ -280,22 +398,44 @@ async fn a_deployment_does_nothing_twice_while_a_cache_lags() {
             faults.stall_watches(lagging);
             world.patch("deployments", "web", change).await;
             keep_touching(&world, "deployments", "web").await;
-            assert_eq!(sent(&world, "update", "deployments/status"), 1, "that the ReplicaSet was created");
+            assert_eq!(
+                sent(&world, "update", "deployments/status"),
+                1,
+                "that the ReplicaSet was created"
+            );
         } else {
             // The change itself is to be seen.
             world.patch("deployments", "web", change).await;
-            world.until("an event", |_| sent(&world, "create", "replicasets") == 1).await;
+            world
+                .until("an event", |_| sent(&world, "create", "replicasets") == 1)
+                .await;
             faults.stall_watches(lagging);
             let before = sent(&world, "update", "deployments/status");
             keep_touching(&world, "replicasets", &old).await;
-            assert!(sent(&world, "update", "deployments/status") <= before + 1, "one, and no other before it is seen");
+            assert!(
+                sent(&world, "update", "deployments/status") <= before + 1,
+                "one, and no other before it is seen"
+            );
         }
         assert!(skips(&world, lagging) > 0, "{lagging}");
         faults.resume_watches(lagging);
-        world.until("rolled out", |_| is_rolled_out(&world, "two", 5)).await;
+        world
+            .until("rolled out", |_| is_rolled_out(&world, "two", 5))
+            .await;
         world.at_rest().await;
-        assert_eq!((sent(&world, "create", "replicasets"), sent(&world, "delete", "replicasets")), (1, 1), "{lagging}");
-        assert_eq!(world.state().deployment("web")["status"].get("collisionCount"), None, "{lagging}");
+        assert_eq!(
+            (
+                sent(&world, "create", "replicasets"),
+                sent(&world, "delete", "replicasets")
+            ),
+            (1, 1),
+            "{lagging}"
+        );
+        assert_eq!(
+            world.state().deployment("web")["status"].get("collisionCount"),
+            None,
+            "{lagging}"
+        );
     }
 }
 
@@ -306,24 +446,46 @@ async fn recreate_starts_nothing_new_while_the_cache_shows_old_pods() {
     let mut d = web(3);
     d["spec"]["strategy"] = json!({"type": "Recreate"});
     world.create(d).await;
-    world.until("rolled out", |_| is_rolled_out(&world, "one", 3)).await;
+    world
+        .until("rolled out", |_| is_rolled_out(&world, "one", 3))
+        .await;
     world.at_rest().await;
     world.cluster.clear_requests();
     world.cluster.faults().stall_watches("pods");
-    world.patch("deployments", "web", json!({"spec": {"template": template("two")}})).await;
-    world.until("deletions", |_| sent(&world, "delete", "pods") == 3).await;
+    world
+        .patch(
+            "deployments",
+            "web",
+            json!({"spec": {"template": template("two")}}),
+        )
+        .await;
+    world
+        .until("deletions", |_| sent(&world, "delete", "pods") == 3)
+        .await;
     // The nodes hear of nothing either.
     for pod in world.cluster.objects("pods") {
         world.kill(&name(&pod)).await;
     }
     keep_touching(&world, "deployments", "web").await;
-    assert_eq!((sent(&world, "create", "replicasets"), sent(&world, "create", "pods")), (0, 0));
+    assert_eq!(
+        (
+            sent(&world, "create", "replicasets"),
+            sent(&world, "create", "pods")
+        ),
+        (0, 0)
+    );
     assert_eq!(sent(&world, "delete", "pods"), 3);
     world.cluster.faults().resume_watches("pods");
-    world.until("rolled out", |_| is_rolled_out(&world, "two", 3)).await;
+    world
+        .until("rolled out", |_| is_rolled_out(&world, "two", 3))
+        .await;
     world.at_rest().await;
     assert_eq!(
-        (sent(&world, "create", "replicasets"), sent(&world, "create", "pods"), sent(&world, "delete", "pods")),
+        (
+            sent(&world, "create", "replicasets"),
+            sent(&world, "create", "pods"),
+            sent(&world, "delete", "pods")
+        ),
         (1, 3, 3)
     );
 }
@@ -333,15 +495,28 @@ async fn a_replica_set_whose_creation_was_not_answered_is_found_again() {
     let world = World::with(&ROLLOUT).await;
     let faults = world.cluster.faults();
     faults.stall_watches("replicasets");
-    faults.on_request(Matcher::new("create", "replicasets"), RequestFault::LoseAnswer, Some(1));
+    faults.on_request(
+        Matcher::new("create", "replicasets"),
+        RequestFault::LoseAnswer,
+        Some(1),
+    );
     world.create(web(2)).await;
     keep_touching(&world, "deployments", "web").await;
-    assert_eq!(world.cluster.count("replicasets"), 1, "its name is taken, and nobody can say by what");
+    assert_eq!(
+        world.cluster.count("replicasets"),
+        1,
+        "its name is taken, and nobody can say by what"
+    );
     faults.resume_watches("replicasets");
-    world.until("rolled out", |_| is_rolled_out(&world, "one", 2)).await;
+    world
+        .until("rolled out", |_| is_rolled_out(&world, "one", 2))
+        .await;
     let state = world.at_rest().await;
     assert_eq!(state.replica_sets.len(), 1);
-    assert_eq!(state.deployment("web")["status"].get("collisionCount"), None);
+    assert_eq!(
+        state.deployment("web")["status"].get("collisionCount"),
+        None
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -360,15 +535,33 @@ async fn the_pod_garbage_collector_removes_no_pod_twice() {
     world.cluster.faults().stall_watches("pods");
     tokio::time::sleep(Duration::from_secs(720)).await;
     // One status each, and one deletion.
-    assert_eq!((sent(&world, "patch", "pods/status"), sent(&world, "delete", "pods")), (2, 2));
+    assert_eq!(
+        (
+            sent(&world, "patch", "pods/status"),
+            sent(&world, "delete", "pods")
+        ),
+        (2, 2)
+    );
     let errors = world.registry.gather();
-    assert!(errors.iter().all(|family| family.name() != "pod_gc_collector_force_delete_pod_errors_total"), "{errors:?}");
+    assert!(
+        errors
+            .iter()
+            .all(|family| family.name() != "pod_gc_collector_force_delete_pod_errors_total"),
+        "{errors:?}"
+    );
     world.cluster.faults().resume_watches("pods");
-    world.until("another try", |_| sent(&world, "delete", "pods") == 3).await;
-    assert_eq!(sent(&world, "patch", "pods/status"), 2, "it has failed already");
+    world
+        .until("another try", |_| sent(&world, "delete", "pods") == 3)
+        .await;
+    assert_eq!(
+        sent(&world, "patch", "pods/status"),
+        2,
+        "it has failed already"
+    );
 }
 
-/// The leader before us rolled out another template just before its end, and our cache of ReplicaSets does not show it.
+/// The leader before us rolled out another template just before its end, and our cache of
+/// ReplicaSets does not show it.
 #[tokio::test(start_paused = true)]
 async fn a_new_leader_rolls_nothing_out_before_it_knows_all_replica_sets() {
     for strategy in ["RollingUpdate", "Recreate"] {
@@ -376,7 +569,9 @@ async fn a_new_leader_rolls_nothing_out_before_it_knows_all_replica_sets() {
         let mut d = web(4);
         d["spec"]["strategy"] = json!({"type": strategy});
         world.create(d).await;
-        world.until("rolled out", |_| is_rolled_out(&world, "one", 4)).await;
+        world
+            .until("rolled out", |_| is_rolled_out(&world, "one", 4))
+            .await;
         world.at_rest().await;
         // Our term begins at a revision that no cache will have reached.
         let since = world.cluster.revision() + 1_000_000;
@@ -402,12 +597,17 @@ async fn a_new_leader_rolls_nothing_out_before_it_knows_all_replica_sets() {
         let change = json!({"spec": {"replicas": 5, "template": template("three")}});
         world.patch("deployments", "web", change).await;
         keep_touching(&world, "deployments", "web").await;
-        assert!(sent(&world, "list", "replicasets") > 0, "{strategy}: the API server was asked");
+        assert!(
+            sent(&world, "list", "replicasets") > 0,
+            "{strategy}: the API server was asked"
+        );
         let writes = ["create", "update"].map(|verb| sent(&world, verb, "replicasets"));
         assert_eq!(writes, [0, 0], "{strategy}: {:?}", world.writes());
 
         world.cluster.faults().resume_watches("replicasets");
-        world.until("rolled out", |_| is_rolled_out(&world, "three", 5)).await;
+        world
+            .until("rolled out", |_| is_rolled_out(&world, "three", 5))
+            .await;
         let state = world.at_rest().await;
         assert_eq!(state.pods.len(), 5, "{strategy}");
     }

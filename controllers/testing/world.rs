@@ -1,7 +1,8 @@
-//! A whole cluster for stories: API server, simulated nodes and the controllers under test, on paused time.
+//! A whole cluster for stories: API server, simulated nodes and the controllers under test, on
+//! paused time.
 //!
-//! Each controller works as a user who may do what its descriptor says and nothing else, and so do the shared informers. A story in
-//! which any of them is denied something fails at its end.
+//! Each controller works as a user who may do what its descriptor says and nothing else, and so do
+//! the shared informers. A story in which any of them is denied something fails at its end.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -31,7 +32,8 @@ const BEGIN: i64 = 1_700_000_000;
 /// How much (paused) time a story may take to get somewhere.
 const PATIENCE: Duration = Duration::from_secs(1800);
 
-/// How long nothing may be written for a cluster to count as at rest. Longer than any latency of the simulated nodes.
+/// How long nothing may be written for a cluster to count as at rest. Longer than any latency of
+/// the simulated nodes.
 const QUIET: Duration = Duration::from_secs(10);
 
 /// The cluster of one story.
@@ -57,7 +59,10 @@ struct Running {
 
 impl Default for Running {
     fn default() -> Self {
-        Self { tasks: Arc::default(), stop: CancellationToken::new() }
+        Self {
+            tasks: Arc::default(),
+            stop: CancellationToken::new(),
+        }
     }
 }
 
@@ -67,7 +72,15 @@ impl World {
         let mut world = Self::bare().await;
         let Running { tasks, stop } = &world.nodes;
         let client = (world.clients)("simulated-nodes");
-        nodes::start(NodesConfig::default(), client, world.clock.clone(), tasks, stop).await.unwrap();
+        nodes::start(
+            NodesConfig::default(),
+            client,
+            world.clock.clone(),
+            tasks,
+            stop,
+        )
+        .await
+        .unwrap();
         world.restart(controllers).await;
         world
     }
@@ -84,7 +97,8 @@ impl World {
 
     /// A cluster that keeps what requests say, and who manages which field.
     pub(crate) async fn recorded() -> Self {
-        let cluster = DevCluster::with_managed_fields(Clock::runtime(Timestamp::from_second(BEGIN).unwrap()));
+        let cluster =
+            DevCluster::with_managed_fields(Clock::runtime(Timestamp::from_second(BEGIN).unwrap()));
         cluster.keep_contents();
         Self::on(cluster)
     }
@@ -99,17 +113,40 @@ impl World {
         }
         allow(&cluster, INFORMERS, &watched_by(crate::ALL));
         let clients: ClientFactory = Arc::new(move |identity: &str| {
-            let is_confined = identity == INFORMERS || crate::ALL.iter().any(|descriptor| descriptor.identity == identity);
-            let user = if is_confined { User::new(user_name(identity), [""; 0]) } else { User::admin() };
+            let is_confined = identity == INFORMERS
+                || crate::ALL
+                    .iter()
+                    .any(|descriptor| descriptor.identity == identity);
+            let user = if is_confined {
+                User::new(user_name(identity), [""; 0])
+            } else {
+                User::admin()
+            };
             let base = users.client_as(user);
-            let user_agent = format!("kube-controller-manager/v1.36.2 (linux/amd64) kubernetes/0000000/{identity}");
-            let settings = ClientSettings { user_agent, qps: 0.0, burst: 0, timeout: Duration::from_secs(30) };
+            let user_agent = format!(
+                "kube-controller-manager/v1.36.2 (linux/amd64) kubernetes/0000000/{identity}"
+            );
+            let settings = ClientSettings {
+                user_agent,
+                qps: 0.0,
+                burst: 0,
+                timeout: Duration::from_secs(30),
+            };
             ApiClient::new(base, settings, metrics.clone())
         });
         let context = context(&clients, &clock);
         let (informers, registry) = (context.informers, context.registry);
         let [controllers, nodes] = [(); 2].map(|()| Running::default());
-        Self { cluster, informers, registry, clients, clock, door, controllers, nodes }
+        Self {
+            cluster,
+            informers,
+            registry,
+            clients,
+            clock,
+            door,
+            controllers,
+            nodes,
+        }
     }
 
     /// What a controller could be built from, beside those that run.
@@ -136,16 +173,21 @@ impl World {
         self.controllers = run(controllers, &context).await;
     }
 
-    /// Puts the cluster back to what it was, revisions included, as when its database is restored from a backup: watches end, and who goes on
-    /// with one is told that its revision is unknown.
+    /// Puts the cluster back to what it was, revisions included, as when its database is restored
+    /// from a backup: watches end, and who goes on with one is told that its revision is unknown.
     pub(crate) fn restore(&mut self, backup: &Snapshot) {
         let lost = std::mem::replace(&mut self.cluster, backup.fork());
         *self.door.cluster() = self.cluster.clone();
         let requests = lost.requests();
-        let watched: BTreeSet<&str> =
-            requests.iter().filter(|request| request.verb == "watch").map(|request| &*request.resource).collect();
+        let watched: BTreeSet<&str> = requests
+            .iter()
+            .filter(|request| request.verb == "watch")
+            .map(|request| &*request.resource)
+            .collect();
         for plural in watched {
-            self.cluster.faults().reject(Matcher::new("watch", plural), faults::expired(), Some(1));
+            self.cluster
+                .faults()
+                .reject(Matcher::new("watch", plural), faults::expired(), Some(1));
             lost.faults().break_watches(plural);
         }
     }
@@ -157,11 +199,17 @@ impl World {
 
     /// Merges `changes` into an object; `name` may end in `/status`.
     pub(crate) async fn patch(&self, plural: &str, name: &str, changes: Value) -> Value {
-        self.cluster.patch(&self.cluster.path(plural, NAMESPACE, name), changes).await.unwrap()
+        self.cluster
+            .patch(&self.cluster.path(plural, NAMESPACE, name), changes)
+            .await
+            .unwrap()
     }
 
     pub(crate) async fn delete(&self, plural: &str, name: &str) {
-        self.cluster.delete(&self.cluster.path(plural, NAMESPACE, name)).await.unwrap();
+        self.cluster
+            .delete(&self.cluster.path(plural, NAMESPACE, name))
+            .await
+            .unwrap();
     }
 
     /// Everything there is now.
@@ -182,7 +230,10 @@ impl World {
             if holds(&state) {
                 return state;
             }
-            assert!(tokio::time::Instant::now() < limit, "not {what}: {state:#?}");
+            assert!(
+                tokio::time::Instant::now() < limit,
+                "not {what}: {state:#?}"
+            );
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
@@ -196,17 +247,33 @@ impl World {
             if self.writes().len() == before {
                 return self.state();
             }
-            assert!(tokio::time::Instant::now() < limit, "never at rest: {:#?}", self.writes());
+            assert!(
+                tokio::time::Instant::now() < limit,
+                "never at rest: {:#?}",
+                self.writes()
+            );
         }
     }
 
-    /// Verb and path of the writes of the controllers so far, Events and nodes aside, as the server answered them.
+    /// Verb and path of the writes of the controllers so far, Events and nodes aside, as the server
+    /// answered them.
     pub(crate) fn writes(&self) -> Vec<String> {
         let is_write = |verb: &str| !matches!(verb, "get" | "list" | "watch");
         let is_controller = |agent: &str| agent.ends_with("-controller");
         let requests = self.cluster.requests();
-        let writes = requests.iter().filter(|r| is_write(&r.verb) && is_controller(&r.user_agent) && !r.path.contains("/events"));
-        writes.map(|r| format!("{} {} {}", r.verb, r.path.rsplit("/default/").next().unwrap_or(&r.path), r.status)).collect()
+        let writes = requests.iter().filter(|r| {
+            is_write(&r.verb) && is_controller(&r.user_agent) && !r.path.contains("/events")
+        });
+        writes
+            .map(|r| {
+                format!(
+                    "{} {} {}",
+                    r.verb,
+                    r.path.rsplit("/default/").next().unwrap_or(&r.path),
+                    r.status
+                )
+            })
+            .collect()
     }
 }
 
@@ -228,9 +295,18 @@ impl Door {
 
 impl Drop for World {
     fn drop(&mut self) {
-        let requests = self.cluster.requests().into_iter().filter(|r| r.denied && r.user.starts_with(USERS));
-        let denied: Vec<_> = requests.map(|r| format!("{} may not {} {}", r.user, r.verb, r.path)).collect();
-        assert!(denied.is_empty() || std::thread::panicking(), "rules of a descriptor are missing: {denied:#?}");
+        let requests = self
+            .cluster
+            .requests()
+            .into_iter()
+            .filter(|r| r.denied && r.user.starts_with(USERS));
+        let denied: Vec<_> = requests
+            .map(|r| format!("{} may not {} {}", r.user, r.verb, r.path))
+            .collect();
+        assert!(
+            denied.is_empty() || std::thread::panicking(),
+            "rules of a descriptor are missing: {denied:#?}"
+        );
     }
 }
 
@@ -246,7 +322,11 @@ fn user_name(identity: &str) -> String {
 
 /// What shared informers may do for these controllers.
 fn watched_by(controllers: &[Descriptor]) -> Vec<Rule> {
-    controllers.iter().flat_map(Descriptor::all_rules).filter_map(|rule| rule.of_informers()).collect()
+    controllers
+        .iter()
+        .flat_map(Descriptor::all_rules)
+        .filter_map(|rule| rule.of_informers())
+        .collect()
 }
 
 /// Lets the user who stands for `identity` do what `rules` say, and nothing else.
@@ -262,8 +342,10 @@ fn allow(cluster: &DevCluster, identity: &str, rules: &[Rule]) {
     });
     for (plural, object) in [("clusterroles", role), ("clusterrolebindings", binding)] {
         // A story may count revisions.
-        let is_there =
-            |known: &Value| known["metadata"]["name"] == object["metadata"]["name"] && known["rules"] == object["rules"];
+        let is_there = |known: &Value| {
+            known["metadata"]["name"] == object["metadata"]["name"]
+                && known["rules"] == object["rules"]
+        };
         if !cluster.objects(plural).iter().any(is_there) {
             cluster.load(object).unwrap();
         }
@@ -283,15 +365,23 @@ fn context(clients: &ClientFactory, clock: &Clock) -> ControllerContext {
 }
 
 async fn run(controllers: &[Descriptor], context: &ControllerContext) -> Running {
-    let running = Running { tasks: Arc::clone(&context.tasks), stop: context.stop.clone() };
+    let running = Running {
+        tasks: Arc::clone(&context.tasks),
+        stop: context.stop.clone(),
+    };
     for controller in controllers {
         controller.watch(&context.informers);
     }
-    let built: Vec<_> = controllers.iter().map(|controller| (controller.init)(context).unwrap()).collect();
+    let built: Vec<_> = controllers
+        .iter()
+        .map(|controller| (controller.init)(context).unwrap())
+        .collect();
     context.informers.start(&running.tasks, &running.stop);
     assert!(context.informers.wait_synced(&running.stop).await);
     for (controller, descriptor) in built.into_iter().zip(controllers) {
-        running.tasks.spawn(descriptor.name, controller.run(running.stop.clone()));
+        running
+            .tasks
+            .spawn(descriptor.name, controller.run(running.stop.clone()));
     }
     running
 }
@@ -308,12 +398,17 @@ pub(crate) struct State {
 impl State {
     /// The Deployment called `name`.
     pub(crate) fn deployment(&self, name: &str) -> &Value {
-        self.deployments.iter().find(|d| d["metadata"]["name"] == name).expect("the story created it")
+        self.deployments
+            .iter()
+            .find(|d| d["metadata"]["name"] == name)
+            .expect("the story created it")
     }
 
     /// The ReplicaSets whose template has this image.
     pub(crate) fn with_image<'a>(&'a self, image: &'a str) -> impl Iterator<Item = &'a Value> {
-        self.replica_sets.iter().filter(move |rs| rs["spec"]["template"]["spec"]["containers"][0]["image"] == image)
+        self.replica_sets
+            .iter()
+            .filter(move |rs| rs["spec"]["template"]["spec"]["containers"][0]["image"] == image)
     }
 
     /// The only ReplicaSet whose template has this image.
@@ -323,12 +418,24 @@ impl State {
         found[0]
     }
 
-    /// Reason and message of the Events about the Deployment `name`, in order of their first occurrence.
+    /// Reason and message of the Events about the Deployment `name`, in order of their first
+    /// occurrence.
     pub(crate) fn events_about(&self, name: &str) -> Vec<(String, String)> {
-        let mut events: Vec<_> = self.events.iter().filter(|e| e["involvedObject"]["name"] == name).collect();
-        events.sort_by_key(|e| e["metadata"]["resourceVersion"].as_str().and_then(|v| v.parse::<u64>().ok()));
+        let mut events: Vec<_> = self
+            .events
+            .iter()
+            .filter(|e| e["involvedObject"]["name"] == name)
+            .collect();
+        events.sort_by_key(|e| {
+            e["metadata"]["resourceVersion"]
+                .as_str()
+                .and_then(|v| v.parse::<u64>().ok())
+        });
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        events.iter().map(|e| (text(&e["reason"]), text(&e["message"]))).collect()
+        events
+            .iter()
+            .map(|e| (text(&e["reason"]), text(&e["message"])))
+            .collect()
     }
 }
 

@@ -1,10 +1,13 @@
-//! Tells kubelets for how long they may cache Secrets and ConfigMaps: an annotation on each node, after the size of the cluster.
+//! Tells kubelets for how long they may cache Secrets and ConfigMaps: an annotation on each node,
+//! after the size of the cluster.
 //!
-//! node events -> count of nodes -> [`Step`]; nodes added or updated -> queue of names -> sync -> patch of the annotation
+//! node events -> count of nodes -> [`Step`]; nodes added or updated -> queue of names -> sync ->
+//! patch of the annotation
 //!
-//! A change of the step enqueues no node: each gets the new value with its own next update, at the latest when its kubelet renews
-//! its status. Upstream: `pkg/controller/ttl`. Difference: workers begin when all initial nodes are counted, so that a restart
-//! never writes the value of a smaller cluster first.
+//! A change of the step enqueues no node: each gets the new value with its own next update, at the
+//! latest when its kubelet renews its status. Upstream: `pkg/controller/ttl`. Difference: workers
+//! begin when all initial nodes are counted, so that a restart never writes the value of a smaller
+//! cluster first.
 
 mod steps;
 #[cfg(test)]
@@ -59,7 +62,11 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
             Change::Deleted { .. } => steps.node_deleted(),
         }
     });
-    let syncer = TtlController { nodes: nodes.store(), client: ctx.client(NAME), steps };
+    let syncer = TtlController {
+        nodes: nodes.store(),
+        client: ctx.client(NAME),
+        steps,
+    };
     Ok(Keyed::boxed(NAME, queue, WORKERS, Arc::new(syncer)))
 }
 
@@ -73,14 +80,28 @@ impl Syncer for TtlController {
     type Error = ApiError;
 
     async fn sync(&self, key: &ObjectKey) -> Result<Requeue, ApiError> {
-        let Some(node) = self.nodes.get(key) else { return Ok(Requeue::Never) };
-        let wanted = self.steps.lock().unwrap_or_else(PoisonError::into_inner).seconds();
+        let Some(node) = self.nodes.get(key) else {
+            return Ok(Requeue::Never);
+        };
+        let wanted = self
+            .steps
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .seconds();
         if node.ttl != Some(wanted) {
             tracing::debug!(node = %key.name, from = node.ttl, to = wanted, "Changed ttl annotation for node");
-            let target = Target { resource: &NODES, namespace: None, name: Some(&key.name), subresource: None };
+            let target = Target {
+                resource: &NODES,
+                namespace: None,
+                name: Some(&key.name),
+                subresource: None,
+            };
             // The value is right for every node of the name, so that no precondition is needed.
-            let annotations = json!({"metadata": {"annotations": {TTL_ANNOTATION: wanted.to_string()}}});
-            self.client.patch(target, PatchKind::Strategic, &annotations).await?;
+            let annotations =
+                json!({"metadata": {"annotations": {TTL_ANNOTATION: wanted.to_string()}}});
+            self.client
+                .patch(target, PatchKind::Strategic, &annotations)
+                .await?;
         }
         Ok(Requeue::Never)
     }

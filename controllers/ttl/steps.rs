@@ -1,5 +1,5 @@
-//! How long kubelets may cache, by the number of nodes. The ranges of neighbours overlap, so that a cluster of changing size does not
-//! switch to and fro.
+//! How long kubelets may cache, by the number of nodes. The ranges of neighbours overlap, so that a
+//! cluster of changing size does not switch to and fro.
 
 struct Step {
     /// With fewer nodes, the step before it holds.
@@ -11,11 +11,31 @@ struct Step {
 
 /// Upstream: `ttlBoundaries`.
 const STEPS: [Step; 5] = [
-    Step { min: 0, max: 100, seconds: 0 },
-    Step { min: 90, max: 500, seconds: 15 },
-    Step { min: 450, max: 1000, seconds: 30 },
-    Step { min: 900, max: 2000, seconds: 60 },
-    Step { min: 1800, max: i32::MAX as usize, seconds: 300 },
+    Step {
+        min: 0,
+        max: 100,
+        seconds: 0,
+    },
+    Step {
+        min: 90,
+        max: 500,
+        seconds: 15,
+    },
+    Step {
+        min: 450,
+        max: 1000,
+        seconds: 30,
+    },
+    Step {
+        min: 900,
+        max: 2000,
+        seconds: 60,
+    },
+    Step {
+        min: 1800,
+        max: i32::MAX as usize,
+        seconds: 300,
+    },
 ];
 
 /// The step that holds for the nodes counted so far.
@@ -50,7 +70,8 @@ impl Steps {
 mod tests {
     use super::*;
 
-    /// Upstream: `TestDesiredTTL`. (added, nodes before, step before, seconds before, seconds after)
+    /// Upstream: `TestDesiredTTL`. (added, nodes before, step before, seconds before, seconds
+    /// after)
     #[test]
     fn desired_ttl() {
         let cases = [

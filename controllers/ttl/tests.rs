@@ -18,23 +18,41 @@ fn node(name: &str, ttl: Option<&str>) -> Value {
 impl World {
     fn ttls(&self) -> Vec<String> {
         let nodes = self.cluster.objects("nodes");
-        let ttl = |node: &Value| node["metadata"]["annotations"][TTL_ANNOTATION].as_str().unwrap_or("none").to_owned();
+        let ttl = |node: &Value| {
+            node["metadata"]["annotations"][TTL_ANNOTATION]
+                .as_str()
+                .unwrap_or("none")
+                .to_owned()
+        };
         nodes.iter().map(ttl).collect()
     }
 
     async fn until_all_have(&self, ttl: &str) {
-        self.until(&format!("all nodes have {ttl}"), |_| self.ttls().iter().all(|found| found == ttl)).await;
+        self.until(&format!("all nodes have {ttl}"), |_| {
+            self.ttls().iter().all(|found| found == ttl)
+        })
+        .await;
     }
 
     fn patches(&self) -> usize {
-        self.cluster.requests().iter().filter(|request| request.verb == "patch" && request.resource == "nodes").count()
+        self.cluster
+            .requests()
+            .iter()
+            .filter(|request| request.verb == "patch" && request.resource == "nodes")
+            .count()
     }
 
     /// Updates every node, as kubelets do now and then.
     async fn touch_all(&self, mark: &str) {
         for node in self.cluster.objects("nodes") {
-            let path = format!("/api/v1/nodes/{}", node["metadata"]["name"].as_str().unwrap());
-            self.cluster.patch(&path, json!({"metadata": {"labels": {"touched": mark}}})).await.unwrap();
+            let path = format!(
+                "/api/v1/nodes/{}",
+                node["metadata"]["name"].as_str().unwrap()
+            );
+            self.cluster
+                .patch(&path, json!({"metadata": {"labels": {"touched": mark}}}))
+                .await
+                .unwrap();
         }
     }
 }
@@ -62,7 +80,11 @@ async fn a_node_is_patched_only_when_its_annotation_differs() {
             world.until_all_have("0").await;
         }
         let annotations = &world.cluster.objects("nodes")[0]["metadata"]["annotations"];
-        assert_eq!(annotations["other"].as_str(), ttl.map(|_| "kept"), "{ttl:?}");
+        assert_eq!(
+            annotations["other"].as_str(),
+            ttl.map(|_| "kept"),
+            "{ttl:?}"
+        );
     }
 }
 
@@ -72,19 +94,34 @@ async fn the_annotation_follows_the_size_of_the_cluster() {
     let mut world = World::bare().await;
     world.restart(&[DESCRIPTOR]).await;
     for number in 0..100 {
-        world.cluster.create(node(&format!("n{number:03}"), None)).await.unwrap();
+        world
+            .cluster
+            .create(node(&format!("n{number:03}"), None))
+            .await
+            .unwrap();
     }
     world.until_all_have("0").await;
     world.cluster.create(node("n100", None)).await.unwrap();
-    world.until("the new node has 15", |_| world.ttls().last().is_some_and(|ttl| ttl == "15")).await;
-    assert_eq!(world.ttls().iter().filter(|ttl| *ttl == "15").count(), 1, "other nodes wait for their next update");
+    world
+        .until("the new node has 15", |_| {
+            world.ttls().last().is_some_and(|ttl| ttl == "15")
+        })
+        .await;
+    assert_eq!(
+        world.ttls().iter().filter(|ttl| *ttl == "15").count(),
+        1,
+        "other nodes wait for their next update"
+    );
     world.touch_all("1").await;
     world.until_all_have("15").await;
 
     for (left, expected) in [(90, "15"), (89, "0")] {
         while world.cluster.count("nodes") > left {
             let last = world.cluster.objects("nodes").pop().unwrap();
-            let path = format!("/api/v1/nodes/{}", last["metadata"]["name"].as_str().unwrap());
+            let path = format!(
+                "/api/v1/nodes/{}",
+                last["metadata"]["name"].as_str().unwrap()
+            );
             world.cluster.delete(&path).await.unwrap();
         }
         tokio::time::sleep(Duration::from_secs(1)).await;
@@ -97,7 +134,11 @@ async fn the_annotation_follows_the_size_of_the_cluster() {
 async fn a_restart_counts_all_nodes_before_it_writes() {
     let mut world = World::bare().await;
     for number in 0..600 {
-        world.cluster.create(node(&format!("n{number:03}"), None)).await.unwrap();
+        world
+            .cluster
+            .create(node(&format!("n{number:03}"), None))
+            .await
+            .unwrap();
     }
     world.cluster.clear_requests();
     world.restart(&[DESCRIPTOR]).await;
@@ -110,7 +151,10 @@ async fn a_refused_patch_is_tried_again() {
     use steersman_devcluster::faults::{Matcher, conflict};
     let mut world = World::bare().await;
     world.restart(&[DESCRIPTOR]).await;
-    world.cluster.faults().reject(Matcher::new("patch", "nodes"), conflict(), Some(3));
+    world
+        .cluster
+        .faults()
+        .reject(Matcher::new("patch", "nodes"), conflict(), Some(3));
     world.cluster.create(node("a", None)).await.unwrap();
     world.until_all_have("0").await;
     assert_eq!(world.patches(), 4);

@@ -1,8 +1,10 @@
-//! What is fuzzed: everything that reads bytes which somebody else wrote. None of it may panic, take long, or take much memory.
+//! What is fuzzed: everything that reads bytes which somebody else wrote. None of it may panic,
+//! take long, or take much memory.
 //!
 //! bytes -> parts between zero bytes -> the code under test -> what must hold of its answer
 //!
-//! Each function is a target of `scripts/fuzz.sh`. Inputs that once broke one are kept in `seeds/`, which every `cargo test` reads.
+//! Each function is a target of `scripts/fuzz.sh`. Inputs that once broke one are kept in `seeds/`,
+//! which every `cargo test` reads.
 
 pub mod requests;
 
@@ -16,7 +18,9 @@ use steersman_devcluster::{patch, validate};
 use steersman_options::duration::GoDuration;
 use steersman_runtime::fuzzing;
 use steersman_runtime::labels::{Labels, Selector, WireSelector};
-use steersman_runtime::object::{Deployment, Namespace, Node, Object, ObjectMetadata, Pod, ReplicaSet, ReplicationController};
+use steersman_runtime::object::{
+    Deployment, Namespace, Node, Object, ObjectMetadata, Pod, ReplicaSet, ReplicationController,
+};
 use steersman_runtime::template::{self, PodTemplate};
 use steersman_runtime::x509::Certificate;
 
@@ -47,7 +51,8 @@ fn documents(data: &[u8]) -> impl Iterator<Item = Value> {
     parts(data).filter_map(|part| serde_json::from_slice(part).ok())
 }
 
-/// What informers read: events of a watch, lists, objects, discovery; and the cutting of a stream into lines.
+/// What informers read: events of a watch, lists, objects, discovery; and the cutting of a stream
+/// into lines.
 pub fn wire(data: &[u8]) {
     fn read<T: Object>(data: &[u8]) {
         fuzzing::watch_event::<T>(data);
@@ -71,16 +76,26 @@ pub fn wire(data: &[u8]) {
 
     // However the stream is cut into chunks, the lines are the same.
     let whole = fuzzing::lines([Bytes::copy_from_slice(data)]);
-    let middle = data.first().map_or(0, |byte| usize::from(*byte) % (data.len() + 1));
+    let middle = data
+        .first()
+        .map_or(0, |byte| usize::from(*byte) % (data.len() + 1));
     let (head, tail) = data.split_at(middle);
-    assert_eq!(fuzzing::lines([head, tail].map(Bytes::copy_from_slice)), whole);
-    assert_eq!(fuzzing::lines(data.iter().map(|byte| Bytes::copy_from_slice(&[*byte]))), whole);
+    assert_eq!(
+        fuzzing::lines([head, tail].map(Bytes::copy_from_slice)),
+        whole
+    );
+    assert_eq!(
+        fuzzing::lines(data.iter().map(|byte| Bytes::copy_from_slice(&[*byte]))),
+        whole
+    );
 }
 
 /// The patch engines: an object, then a patch.
 pub fn patches(data: &[u8]) {
     let mut documents = documents(data);
-    let (Some(object), Some(change)) = (documents.next(), documents.next()) else { return };
+    let (Some(object), Some(change)) = (documents.next(), documents.next()) else {
+        return;
+    };
     if patch::check_object(&change).is_ok() {
         let mut once = object.clone();
         patch::merge(&mut once, &change);
@@ -98,12 +113,20 @@ pub fn patches(data: &[u8]) {
 /// Label and field selectors of requests, and those in objects.
 pub fn selectors(data: &[u8]) {
     let mut texts = texts(data);
-    let (labels, fields) = (texts.next().unwrap_or_default(), texts.next().unwrap_or_default());
+    let (labels, fields) = (
+        texts.next().unwrap_or_default(),
+        texts.next().unwrap_or_default(),
+    );
     if let Ok(selector) = LabelSelector::parse(labels) {
-        assert!(!selector.is_everything() || selector.matches(|_| None), "what selects everything selects what has no labels");
+        assert!(
+            !selector.is_everything() || selector.matches(|_| None),
+            "what selects everything selects what has no labels"
+        );
         let _ = selector.matches(|_| Some("web"));
     }
-    let pods = Registry::built_in().find("", "v1", "pods").expect("pods are served");
+    let pods = Registry::built_in()
+        .find("", "v1", "pods")
+        .expect("pods are served");
     let _ = Selection::parse(&pods.resource, labels, fields);
 
     if let Ok(wire) = serde_json::from_str::<WireSelector>(labels)
@@ -124,7 +147,10 @@ pub fn values(data: &[u8]) {
         let resources = json!({"limits": {"cpu": text}, "requests": {"memory": text}});
         template_of(&json!({"spec": {"containers": [{"name": "main", "resources": resources}]}}));
 
-        let limit: Value = serde_json::from_str(text).ok().filter(Value::is_number).unwrap_or_else(|| Value::from(text));
+        let limit: Value = serde_json::from_str(text)
+            .ok()
+            .filter(Value::is_number)
+            .unwrap_or_else(|| Value::from(text));
         let web = json!({
             "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "default"},
             "spec": {"replicas": 7, "strategy": {"rollingUpdate": {"maxSurge": limit, "maxUnavailable": limit}}},
@@ -146,7 +172,9 @@ pub fn flags(data: &[u8]) {
 
 /// Pod templates: the hash in names of ReplicaSets, and what counts as the same template.
 pub fn template(data: &[u8]) {
-    documents(data).take(2).for_each(|template| template_of(&template));
+    documents(data)
+        .take(2)
+        .for_each(|template| template_of(&template));
 }
 
 fn template_of(value: &Value) {
@@ -157,7 +185,12 @@ fn template_of(value: &Value) {
 
 /// Certificates that clients show before anybody vouches for them.
 pub fn certificates(data: &[u8]) {
-    if let Ok(Certificate { not_before, not_after, .. }) = Certificate::read(data) {
+    if let Ok(Certificate {
+        not_before,
+        not_after,
+        ..
+    }) = Certificate::read(data)
+    {
         // The years that can be written in one.
         let years = -62_167_219_200..=253_402_300_799;
         assert!(years.contains(&not_before) && years.contains(&not_after));
@@ -174,7 +207,9 @@ mod tests {
     #[test]
     fn every_seed_is_read_by_its_target() -> std::io::Result<()> {
         for (name, target) in TARGETS {
-            let seeds = Path::new(env!("CARGO_MANIFEST_DIR")).join("seeds").join(name);
+            let seeds = Path::new(env!("CARGO_MANIFEST_DIR"))
+                .join("seeds")
+                .join(name);
             let mut read = 0;
             for seed in fs::read_dir(seeds)? {
                 let data = fs::read(seed?.path())?;

@@ -7,7 +7,9 @@ use serde_json::{Value, json};
 use std::time::Duration;
 use steersman_devcluster::{DevCluster, Snapshot};
 use steersman_runtime::clock::Clock;
-use steersman_runtime::object::{Deployment, Namespace, Node, Object, ObjectMetadata, Pod, ReplicaSet, ReplicationController};
+use steersman_runtime::object::{
+    Deployment, Namespace, Node, Object, ObjectMetadata, Pod, ReplicaSet, ReplicationController,
+};
 use tokio::runtime::Runtime;
 use tower::Service;
 
@@ -41,7 +43,11 @@ fn read<T: Object>(data: &[u8]) -> Result<(), String> {
 }
 
 fn prepare() -> (Runtime, Snapshot) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().expect("a runtime");
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .expect("a runtime");
     let objects = [
         json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "one"}}),
         json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "finalizers": ["a/b"]}, "data": {"k": "v"}}),
@@ -56,8 +62,13 @@ fn prepare() -> (Runtime, Snapshot) {
         }),
     ];
     let snapshot = runtime.block_on(async {
-        let cluster = DevCluster::full(Clock::runtime("2026-01-01T00:00:00Z".parse().expect("a time")));
-        cluster.create_all(objects).await.expect("the objects are valid");
+        let cluster = DevCluster::full(Clock::runtime(
+            "2026-01-01T00:00:00Z".parse().expect("a time"),
+        ));
+        cluster
+            .create_all(objects)
+            .await
+            .expect("the objects are valid");
         cluster.snapshot()
     });
     (runtime, snapshot)
@@ -67,13 +78,18 @@ fn pod() -> Value {
     json!({"containers": [{"name": "main", "image": "web:1"}]})
 }
 
-/// Some requests, each as a line of method, target, content type and what is accepted, followed by its body.
+/// Some requests, each as a line of method, target, content type and what is accepted, followed by
+/// its body.
 pub fn requests(data: &[u8]) {
     WORLD.with(|(runtime, snapshot)| {
         runtime.block_on(async {
             let cluster = snapshot.fork();
             let begun = cluster.revision();
-            for request in data.split(|byte| *byte == NEXT).take(6).filter_map(request_of) {
+            for request in data
+                .split(|byte| *byte == NEXT)
+                .take(6)
+                .filter_map(request_of)
+            {
                 send(&cluster, request).await;
             }
             what_changed_can_be_read_and_written(&cluster, begun).await;
@@ -82,10 +98,16 @@ pub fn requests(data: &[u8]) {
 }
 
 fn request_of(data: &[u8]) -> Option<Request<Full<Bytes>>> {
-    let end = data.iter().position(|byte| *byte == b'\n').unwrap_or(data.len());
+    let end = data
+        .iter()
+        .position(|byte| *byte == b'\n')
+        .unwrap_or(data.len());
     let mut words = std::str::from_utf8(&data[..end]).ok()?.split(' ');
     let mut request = Request::builder().method(words.next()?).uri(words.next()?);
-    for (name, word) in [(header::CONTENT_TYPE, words.next()), (header::ACCEPT, words.next())] {
+    for (name, word) in [
+        (header::CONTENT_TYPE, words.next()),
+        (header::ACCEPT, words.next()),
+    ] {
         if let Some(word) = word.filter(|word| !word.is_empty()) {
             request = request.header(name, word);
         }
@@ -96,41 +118,73 @@ fn request_of(data: &[u8]) -> Option<Request<Full<Bytes>>> {
 
 async fn send(cluster: &DevCluster, request: Request<Full<Bytes>>) {
     let asked = format!("{} {}", request.method(), request.uri());
-    let answer = cluster.service().call(request).await.expect("no connection is reset");
+    let answer = cluster
+        .service()
+        .call(request)
+        .await
+        .expect("no connection is reset");
     let (status, is_json) = (answer.status(), is_json(&answer));
     // A watch does not end by itself.
-    let Ok(Ok(body)) = tokio::time::timeout(PATIENCE, answer.into_body().collect()).await else { return };
+    let Ok(Ok(body)) = tokio::time::timeout(PATIENCE, answer.into_body().collect()).await else {
+        return;
+    };
     if is_json {
         let body = body.to_bytes();
-        let documents: Result<Vec<Value>, _> = serde_json::Deserializer::from_slice(&body).into_iter().collect();
+        let documents: Result<Vec<Value>, _> = serde_json::Deserializer::from_slice(&body)
+            .into_iter()
+            .collect();
         let documents = documents.unwrap_or_else(|error| panic!("{asked}: {error}"));
         if status.is_client_error() || status.is_server_error() {
-            assert!(documents[0]["message"].as_str().is_some_and(|message| !message.is_empty()), "{asked}: {documents:?}");
+            assert!(
+                documents[0]["message"]
+                    .as_str()
+                    .is_some_and(|message| !message.is_empty()),
+                "{asked}: {documents:?}"
+            );
         }
     }
 }
 
 fn is_json<B>(answer: &Response<B>) -> bool {
-    answer.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"))
+    answer
+        .headers()
+        .get(header::CONTENT_TYPE)
+        .is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"))
 }
 
-/// Whatever was accepted is no trouble to anybody: controllers can read it, and who writes back what they read changes nothing.
+/// Whatever was accepted is no trouble to anybody: controllers can read it, and who writes back
+/// what they read changes nothing.
 async fn what_changed_can_be_read_and_written(cluster: &DevCluster, begun: u64) {
     for (plural, read) in READ {
         for object in cluster.objects(plural) {
-            let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
-            if text("resourceVersion").parse::<u64>().is_ok_and(|version| version <= begun) {
+            let text = |field: &str| {
+                object["metadata"][field]
+                    .as_str()
+                    .unwrap_or_default()
+                    .to_owned()
+            };
+            if text("resourceVersion")
+                .parse::<u64>()
+                .is_ok_and(|version| version <= begun)
+            {
                 continue;
             }
             let path = cluster.path(plural, &text("namespace"), &text("name"));
-            let stored = cluster.get(&path).await.unwrap_or_else(|error| panic!("GET {path}: {error:?}"));
+            let stored = cluster
+                .get(&path)
+                .await
+                .unwrap_or_else(|error| panic!("GET {path}: {error:?}"));
             if let Err(error) = read(stored.to_string().as_bytes()) {
                 panic!("{path}: {error}: {stored}");
             }
             let before = cluster.revision();
             let written = cluster.replace(stored.clone()).await;
             assert!(written.is_ok(), "PUT {path}: {written:?}: {stored}");
-            assert_eq!(cluster.revision(), before, "PUT {path} changed {stored} to {written:?}");
+            assert_eq!(
+                cluster.revision(),
+                before,
+                "PUT {path} changed {stored} to {written:?}"
+            );
         }
     }
 }

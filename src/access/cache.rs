@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The most answers that are kept. Whoever sends more different credentials than this only makes us ask again.
+/// The most answers that are kept. Whoever sends more different credentials than this only makes us
+/// ask again.
 const CAPACITY: usize = 4096;
 
 /// A map whose entries expire.
@@ -22,7 +23,10 @@ impl<K, V> Default for Expiring<K, V> {
 impl<K: Eq + Hash, V: Clone> Expiring<K, V> {
     pub(super) fn get(&self, key: &K) -> Option<V> {
         let entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        entries.get(key).filter(|(until, _)| Instant::now() < *until).map(|(_, value)| value.clone())
+        entries
+            .get(key)
+            .filter(|(until, _)| Instant::now() < *until)
+            .map(|(_, value)| value.clone())
     }
 
     pub(super) fn put(&self, key: K, value: V, ttl: Duration) {

@@ -1,7 +1,7 @@
 //! Client certificates: which authorities are trusted, and which user a certificate stands for.
 //!
-//! The TLS layer takes every certificate whose key the client has; whether it is any good is decided per request, against the
-//! authorities as they are by then.
+//! The TLS layer takes every certificate whose key the client has; whether it is any good is
+//! decided per request, against the authorities as they are by then.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -9,7 +9,9 @@ use std::sync::Arc;
 
 use ring::digest::{SHA256, digest};
 use rustls::client::danger::HandshakeSignatureValid;
-use rustls::crypto::{WebPkiSupportedAlgorithms, ring as provider, verify_tls12_signature, verify_tls13_signature};
+use rustls::crypto::{
+    WebPkiSupportedAlgorithms, ring as provider, verify_tls12_signature, verify_tls13_signature,
+};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::WebPkiClientVerifier;
@@ -29,19 +31,36 @@ impl Authorities {
         let mut roots = RootCertStore::empty();
         for certificate in CertificateDer::pem_slice_iter(pem) {
             let certificate = certificate.map_err(|error| format!("not PEM: {error}"))?;
-            roots.add(certificate).map_err(|error| format!("not the certificate of an authority: {error}"))?;
+            roots
+                .add(certificate)
+                .map_err(|error| format!("not the certificate of an authority: {error}"))?;
         }
         if roots.is_empty() {
             return Err("data does not contain any valid RSA or ECDSA certificates".to_owned());
         }
-        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::new(provider::default_provider()));
-        verifier.build().map(Self).map_err(|error| error.to_string())
+        let verifier = WebPkiClientVerifier::builder_with_provider(
+            Arc::new(roots),
+            Arc::new(provider::default_provider()),
+        );
+        verifier
+            .build()
+            .map(Self)
+            .map_err(|error| error.to_string())
     }
 
-    /// Whether `chain`, leaf first, leads to one of them, is valid at `now`, and is meant for clients.
-    pub(super) fn verify(&self, chain: &[CertificateDer<'_>], now: UnixTime) -> Result<(), rustls::Error> {
-        let (leaf, intermediates) = chain.split_first().ok_or(rustls::Error::NoCertificatesPresented)?;
-        self.0.verify_client_cert(leaf, intermediates, now).map(drop)
+    /// Whether `chain`, leaf first, leads to one of them, is valid at `now`, and is meant for
+    /// clients.
+    pub(super) fn verify(
+        &self,
+        chain: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<(), rustls::Error> {
+        let (leaf, intermediates) = chain
+            .split_first()
+            .ok_or(rustls::Error::NoCertificatesPresented)?;
+        self.0
+            .verify_client_cert(leaf, intermediates, now)
+            .map(drop)
     }
 }
 
@@ -59,8 +78,13 @@ pub(super) struct Holder {
 impl Holder {
     /// Reads a certificate. One that no authority has vouched for may hold anything.
     pub(super) fn of(certificate: &CertificateDer<'_>) -> Result<Self, String> {
-        let x509::Certificate { subject, not_after, .. } = x509::Certificate::read(certificate)?;
-        let mut holder = Self { not_after, ..Self::default() };
+        let x509::Certificate {
+            subject, not_after, ..
+        } = x509::Certificate::read(certificate)?;
+        let mut holder = Self {
+            not_after,
+            ..Self::default()
+        };
         for (kind, value) in subject {
             match kind[..] {
                 [2, 5, 4, 3] => holder.common_name = value,
@@ -84,11 +108,24 @@ impl Holder {
             [] => String::new(),
             [uid] if !uid.is_empty() => uid.clone(),
             [_] => return Err("UID cannot be an empty string".to_owned()),
-            several => return Err(format!("expected 1 UID, but found multiple: [{}]", several.join(" "))),
+            several => {
+                return Err(format!(
+                    "expected 1 UID, but found multiple: [{}]",
+                    several.join(" ")
+                ));
+            }
         };
         let credential = format!("X509SHA256={}", self.fingerprint);
-        let extra = BTreeMap::from([("authentication.kubernetes.io/credential-id".to_owned(), vec![credential])]);
-        Ok(Some(User { name: self.common_name, uid, groups: self.organizations, extra }))
+        let extra = BTreeMap::from([(
+            "authentication.kubernetes.io/credential-id".to_owned(),
+            vec![credential],
+        )]);
+        Ok(Some(User {
+            name: self.common_name,
+            uid,
+            groups: self.organizations,
+            extra,
+        }))
     }
 }
 

@@ -19,17 +19,30 @@ pub(crate) struct FrontProxy {
 impl ProxyHeaders {
     /// Whether a proxy with this common name may speak for others.
     pub(super) fn admit(&self, common_name: &str) -> Result<(), String> {
-        if self.allowed_names.is_empty() || self.allowed_names.iter().any(|name| name == common_name) {
+        if self.allowed_names.is_empty()
+            || self.allowed_names.iter().any(|name| name == common_name)
+        {
             return Ok(());
         }
-        Err(format!("x509: subject with cn={common_name} is not in the allowed list"))
+        Err(format!(
+            "x509: subject with cn={common_name} is not in the allowed list"
+        ))
     }
 
     /// The user in `headers`; `None` when no name is there.
     pub(super) fn user(&self, headers: &HeaderMap) -> Option<User> {
-        let first = |names: &[String]| names.iter().map(|name| first_value(headers, name)).find(|value| !value.is_empty());
+        let first = |names: &[String]| {
+            names
+                .iter()
+                .map(|name| first_value(headers, name))
+                .find(|value| !value.is_empty())
+        };
         let all = |names: &[String]| -> Vec<String> {
-            names.iter().flat_map(|name| values(headers, name)).filter(|value| !value.is_empty()).collect()
+            names
+                .iter()
+                .flat_map(|name| values(headers, name))
+                .filter(|value| !value.is_empty())
+                .collect()
         };
         let name = first(&self.username)?;
         let mut extra = BTreeMap::<String, Vec<String>>::new();
@@ -37,17 +50,29 @@ impl ProxyHeaders {
             let prefix = prefix.to_ascii_lowercase();
             for header in headers.keys() {
                 if let Some(key) = header.as_str().strip_prefix(&prefix) {
-                    extra.entry(unescape(key)).or_default().extend(values(headers, header.as_str()));
+                    extra
+                        .entry(unescape(key))
+                        .or_default()
+                        .extend(values(headers, header.as_str()));
                 }
             }
         }
-        Some(User { name, uid: first(&self.uid).unwrap_or_default(), groups: all(&self.groups), extra })
+        Some(User {
+            name,
+            uid: first(&self.uid).unwrap_or_default(),
+            groups: all(&self.groups),
+            extra,
+        })
     }
 }
 
 fn values(headers: &HeaderMap, name: &str) -> Vec<String> {
     // A name that cannot be one is never there.
-    headers.get_all(name).into_iter().map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned()).collect()
+    headers
+        .get_all(name)
+        .into_iter()
+        .map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
+        .collect()
 }
 
 fn first_value(headers: &HeaderMap, name: &str) -> String {
@@ -56,7 +81,9 @@ fn first_value(headers: &HeaderMap, name: &str) -> String {
 
 /// `key` with its `%` escapes resolved; as it is when they do not come to text.
 fn unescape(key: &str) -> String {
-    percent_encoding::percent_decode_str(key).decode_utf8().map_or_else(|_| key.to_owned(), |key| key.into_owned())
+    percent_encoding::percent_decode_str(key)
+        .decode_utf8()
+        .map_or_else(|_| key.to_owned(), |key| key.into_owned())
 }
 
 #[cfg(test)]
@@ -96,21 +123,37 @@ mod tests {
             ("x-remote-extra-example.com%2fkey", "v"),
             ("x-remote-extra-odd%2", "w"),
         ]));
-        let extra = |key: &str, values: &[&str]| (key.to_owned(), values.iter().map(|v| (*v).to_owned()).collect());
+        let extra = |key: &str, values: &[&str]| {
+            (
+                key.to_owned(),
+                values.iter().map(|v| (*v).to_owned()).collect(),
+            )
+        };
         let expected = User {
             name: "jane".to_owned(),
             uid: "7".to_owned(),
             groups: vec!["a".to_owned(), "b".to_owned()],
-            extra: BTreeMap::from([extra("scopes", &["one", "two"]), extra("example.com/key", &["v"]), extra("odd%2", &["w"])]),
+            extra: BTreeMap::from([
+                extra("scopes", &["one", "two"]),
+                extra("example.com/key", &["v"]),
+                extra("odd%2", &["w"]),
+            ]),
         };
         assert_eq!(found, Some(expected));
-        assert_eq!(settings().user(&headers(&[("x-remote-group", "a")])), None, "groups alone are nobody");
+        assert_eq!(
+            settings().user(&headers(&[("x-remote-group", "a")])),
+            None,
+            "groups alone are nobody"
+        );
     }
 
     #[test]
     fn only_proxies_on_the_list_are_admitted_if_there_is_one() {
         assert_eq!(settings().admit("front-proxy-client"), Ok(()));
-        assert_eq!(settings().admit("other"), Err("x509: subject with cn=other is not in the allowed list".to_owned()));
+        assert_eq!(
+            settings().admit("other"),
+            Err("x509: subject with cn=other is not in the allowed list".to_owned())
+        );
         assert_eq!(ProxyHeaders::default().admit("other"), Ok(()));
     }
 }

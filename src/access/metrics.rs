@@ -1,8 +1,12 @@
-//! Metrics of authentication and authorization, under upstream's names. A family shows up with its first request, as upstream's.
+//! Metrics of authentication and authorization, under upstream's names. A family shows up with its
+//! first request, as upstream's.
 
 use std::time::Duration;
 
-use prometheus::{Histogram, HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry, exponential_buckets};
+use prometheus::{
+    Histogram, HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry,
+    exponential_buckets,
+};
 
 const EXPIRATION: &[f64] = &[
     0.0,
@@ -21,7 +25,9 @@ const EXPIRATION: &[f64] = &[
     31_104_000.0,
 ];
 const REVIEW: &[f64] = &[0.25, 0.5, 0.7, 1.0, 1.5, 3.0, 5.0, 10.0];
-const CACHE: &[f64] = &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
+const CACHE: &[f64] = &[
+    0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
+];
 
 /// The handles. Cheap to clone.
 #[derive(Clone)]
@@ -47,7 +53,9 @@ pub(super) struct Timed {
 impl Timed {
     pub(super) fn observe(&self, label: &str, took: Duration) {
         self.count.with_label_values(&[label]).inc();
-        self.seconds.with_label_values(&[label]).observe(took.as_secs_f64());
+        self.seconds
+            .with_label_values(&[label])
+            .observe(took.as_secs_f64());
     }
 }
 
@@ -59,7 +67,10 @@ impl AccessMetrics {
             Ok::<_, prometheus::Error>(family)
         };
         let histogram = |name: &str, help: &str, label: &str, buckets: &[f64]| {
-            let family = HistogramVec::new(HistogramOpts::new(name, help).buckets(buckets.to_vec()), &[label])?;
+            let family = HistogramVec::new(
+                HistogramOpts::new(name, help).buckets(buckets.to_vec()),
+                &[label],
+            )?;
             registry.register(Box::new(family.clone()))?;
             Ok::<_, prometheus::Error>(family)
         };
@@ -78,7 +89,11 @@ impl AccessMetrics {
         registry.register(Box::new(active.clone()))?;
         Ok(Self {
             authentications: Timed {
-                count: counter("authentication_attempts", "[ALPHA] Counter of authenticated attempts.", "result")?,
+                count: counter(
+                    "authentication_attempts",
+                    "[ALPHA] Counter of authenticated attempts.",
+                    "result",
+                )?,
                 seconds: histogram(
                     "authentication_duration_seconds",
                     "[ALPHA] Authentication duration in seconds broken out by result.",
@@ -155,7 +170,8 @@ impl AccessMetrics {
 
     /// A request was authenticated as the user of this name, or refused.
     pub(super) fn authenticated(&self, user: Option<&str>, took: Duration) {
-        self.authentications.observe(if user.is_some() { "success" } else { "error" }, took);
+        self.authentications
+            .observe(if user.is_some() { "success" } else { "error" }, took);
         if let Some(name) = user {
             self.users.with_label_values(&[class_of(name)]).inc();
         }
@@ -170,7 +186,11 @@ impl AccessMetrics {
 /// The label for a user: few, and none that says who somebody is.
 fn class_of(name: &str) -> &str {
     match name {
-        "admin" | "client" | "kube_proxy" | "kubelet" | "system:serviceaccount:kube-system:default" => name,
+        "admin"
+        | "client"
+        | "kube_proxy"
+        | "kubelet"
+        | "system:serviceaccount:kube-system:default" => name,
         other if other.contains('@') => "email_id",
         _ => "other",
     }

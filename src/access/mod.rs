@@ -3,7 +3,8 @@
 //! request -> proxy's headers | client certificate | bearer token | nobody -> user
 //! user, verb, path -> system:masters | always allowed | the API server's word -> answer
 //!
-//! The first credentials that are good count. Where some are shown and none is good the answer is 401; who shows none is anonymous.
+//! The first credentials that are good count. Where some are shown and none is good the answer is
+//! 401; who shows none is anonymous.
 
 mod answers;
 mod cache;
@@ -89,7 +90,8 @@ pub(crate) struct Delegated {
 }
 
 impl Access {
-    /// Reads the files `settings` names. The clients are for the API server; without one, what it would be asked is answered with no.
+    /// Reads the files `settings` names. The clients are for the API server; without one, what it
+    /// would be asked is answered with no.
     pub(crate) fn delegated(
         settings: &Delegation,
         authentication: Option<ApiClient>,
@@ -100,14 +102,22 @@ impl Access {
     ) -> Result<Self, AccessError> {
         let (authn, authz) = (&settings.authentication, &settings.authorization);
         let trust = TrustSource::new(authn, authentication.clone())?;
-        let tokens = authentication.map(|client| Tokens::new(client, authn.token_ttl, metrics.clone())).transpose();
+        let tokens = authentication
+            .map(|client| Tokens::new(client, authn.token_ttl, metrics.clone()))
+            .transpose();
         if authorization.is_none() {
-            tracing::warn!("No authorization-kubeconfig provided, so SubjectAccessReview of authorization tokens won't work.");
+            tracing::warn!(
+                "No authorization-kubeconfig provided, so SubjectAccessReview of authorization tokens won't work."
+            );
         }
-        let permissions =
-            authorization.map(|client| Permissions::new(client, authz.allowed_ttl, authz.other_ttl, metrics.clone()));
-        let clients =
-            if authn.client_ca.is_some() { "DynamicCABundle-client-ca-bundle" } else { "DynamicConfigMapCABundle-client-ca" };
+        let permissions = authorization.map(|client| {
+            Permissions::new(client, authz.allowed_ttl, authz.other_ttl, metrics.clone())
+        });
+        let clients = if authn.client_ca.is_some() {
+            "DynamicCABundle-client-ca-bundle"
+        } else {
+            "DynamicConfigMapCABundle-client-ca"
+        };
         Ok(Self::Delegated(Box::new(Delegated {
             trust,
             tolerate_lookup_failure: authn.tolerate_lookup_failure,
@@ -128,14 +138,19 @@ impl Access {
         matches!(self, Self::Delegated(delegated) if delegated.trust.may_trust())
     }
 
-    /// Reads what the cluster says about whom to trust, before the first request. Only a refusal is an error: an API server that is
-    /// away may come back, and whether the process waits for that is not decided here.
+    /// Reads what the cluster says about whom to trust, before the first request. Only a refusal is
+    /// an error: an API server that is away may come back, and whether the process waits for that
+    /// is not decided here.
     pub(crate) async fn look_up(&self) -> Result<(), AccessError> {
-        let Self::Delegated(delegated) = self else { return Ok(()) };
+        let Self::Delegated(delegated) = self else {
+            return Ok(());
+        };
         match delegated.trust.look_up(&delegated.queues).await {
             Err(error) if delegated.tolerate_lookup_failure => {
                 tracing::warn!(%error, "Error looking up in-cluster authentication configuration");
-                tracing::warn!("Continuing without authentication configuration. This may treat all requests as anonymous.");
+                tracing::warn!(
+                    "Continuing without authentication configuration. This may treat all requests as anonymous."
+                );
                 Ok(())
             }
             Err(error) if !matches!(error.code(), Some(401 | 403)) => {
@@ -166,9 +181,15 @@ impl Delegated {
     async fn check(&self, request: &Parts, peer: &Peer) -> Result<(), Response> {
         let began = Instant::now();
         let authenticated = self.authenticate(request, peer).await;
-        self.metrics.authenticated(authenticated.as_ref().ok().map(|user| user.name.as_str()), began.elapsed());
+        self.metrics.authenticated(
+            authenticated.as_ref().ok().map(|user| user.name.as_str()),
+            began.elapsed(),
+        );
         let user = authenticated.map_err(|reasons| {
-            tracing::error!(err = reasons.join(", "), "Unable to authenticate the request");
+            tracing::error!(
+                err = reasons.join(", "),
+                "Unable to authenticate the request"
+            );
             answers::unauthorized(request)
         })?;
 
@@ -209,18 +230,32 @@ impl Delegated {
                 Err(reason) => reasons.push(reason.to_string()),
             }
         }
-        if reasons.is_empty() { Ok(User::anonymous()) } else { Err(reasons) }
+        if reasons.is_empty() {
+            Ok(User::anonymous())
+        } else {
+            Err(reasons)
+        }
     }
 
     /// By the proxy's word, else by the certificate itself.
-    fn by_certificate(&self, trust: &Trust, request: &Parts, peer: &Peer) -> Result<User, Vec<String>> {
+    fn by_certificate(
+        &self,
+        trust: &Trust,
+        request: &Parts,
+        peer: &Peer,
+    ) -> Result<User, Vec<String>> {
         let now = self.clock.now().as_second();
-        let unix = UnixTime::since_unix_epoch(std::time::Duration::from_secs(u64::try_from(now).unwrap_or(0)));
+        let unix = UnixTime::since_unix_epoch(std::time::Duration::from_secs(
+            u64::try_from(now).unwrap_or(0),
+        ));
         // Nothing it says counts before it is verified.
         let holder = || Holder::of(&peer.certificates[0]);
         let mut reasons = Vec::new();
         if let Some(proxies) = &trust.proxies {
-            let verified = proxies.authorities.verify(&peer.certificates, unix).map_err(|error| error.to_string());
+            let verified = proxies
+                .authorities
+                .verify(&peer.certificates, unix)
+                .map_err(|error| error.to_string());
             match verified.and_then(|()| proxies.headers.admit(&holder()?.common_name)) {
                 Ok(()) => {
                     if let Some(user) = proxies.headers.user(&request.headers) {
@@ -235,9 +270,12 @@ impl Delegated {
             let holder = holder();
             if let Ok(holder) = &holder {
                 // Upstream's counts those of strangers, too.
-                self.metrics.expiration.observe((holder.not_after - now) as f64);
+                self.metrics
+                    .expiration
+                    .observe((holder.not_after - now) as f64);
             }
-            let verified = verified.map_err(|error| format!("verifying certificate failed: {error}"));
+            let verified =
+                verified.map_err(|error| format!("verifying certificate failed: {error}"));
             match verified.and_then(|()| holder?.user()) {
                 Ok(Some(user)) => return Ok(user),
                 Ok(None) => {}
@@ -259,10 +297,13 @@ impl Delegated {
 
     fn is_always_allowed(&self, path: &str) -> bool {
         let path = unrooted(path);
-        self.always_allow.iter().map(|allowed| unrooted(allowed)).any(|allowed| match allowed.strip_suffix('*') {
-            Some(prefix) => path.starts_with(prefix),
-            None => path == allowed,
-        })
+        self.always_allow
+            .iter()
+            .map(|allowed| unrooted(allowed))
+            .any(|allowed| match allowed.strip_suffix('*') {
+                Some(prefix) => path.starts_with(prefix),
+                None => path == allowed,
+            })
     }
 }
 

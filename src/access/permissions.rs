@@ -49,26 +49,58 @@ pub(super) struct Permissions {
 }
 
 impl Permissions {
-    pub(super) fn new(client: ApiClient, allowed_ttl: Duration, other_ttl: Duration, metrics: AccessMetrics) -> Self {
-        Self { client, allowed_ttl, other_ttl, known: Expiring::default(), metrics }
+    pub(super) fn new(
+        client: ApiClient,
+        allowed_ttl: Duration,
+        other_ttl: Duration,
+        metrics: AccessMetrics,
+    ) -> Self {
+        Self {
+            client,
+            allowed_ttl,
+            other_ttl,
+            known: Expiring::default(),
+            metrics,
+        }
     }
 
     /// Whether `user` may `verb` the path; an error when nobody can tell.
-    pub(super) async fn decide(&self, user: &User, verb: &str, path: &str) -> Result<Decision, String> {
+    pub(super) async fn decide(
+        &self,
+        user: &User,
+        verb: &str,
+        path: &str,
+    ) -> Result<Decision, String> {
         let spec = spec(user, verb, path);
         let key = spec.to_string();
         if let Some(decision) = self.known.get(&key) {
             return Ok(decision);
         }
         let document = json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec});
-        let asked = review::<Review>(&self.client, &SUBJECT_ACCESS_REVIEWS, &document, &self.metrics.access_reviews);
-        let status = asked.await.inspect_err(|error| tracing::error!(error, "Failed to make webhook authorizer request"))?.status;
+        let asked = review::<Review>(
+            &self.client,
+            &SUBJECT_ACCESS_REVIEWS,
+            &document,
+            &self.metrics.access_reviews,
+        );
+        let status = asked
+            .await
+            .inspect_err(|error| {
+                tracing::error!(error, "Failed to make webhook authorizer request")
+            })?
+            .status;
         if status.allowed && status.denied {
-            return Err("webhook subject access review returned both allow and deny response".to_owned());
+            return Err(
+                "webhook subject access review returned both allow and deny response".to_owned(),
+            );
         }
         let (decision, ttl) = match status {
             ReviewStatus { allowed: true, .. } => (Decision::Allow, self.allowed_ttl),
-            ReviewStatus { denied: true, reason, .. } => (Decision::Deny(reason), self.other_ttl),
+            ReviewStatus {
+                denied: true,
+                reason,
+                ..
+            } => (Decision::Deny(reason), self.other_ttl),
             ReviewStatus { reason, .. } => (Decision::NoOpinion(reason), self.other_ttl),
         };
         if key.len() <= LONGEST {
@@ -79,7 +111,8 @@ impl Permissions {
 }
 
 fn spec(user: &User, verb: &str, path: &str) -> Value {
-    let mut spec = json!({"nonResourceAttributes": {"path": path, "verb": verb}, "user": user.name});
+    let mut spec =
+        json!({"nonResourceAttributes": {"path": path, "verb": verb}, "user": user.name});
     if !user.groups.is_empty() {
         spec["groups"] = json!(user.groups);
     }

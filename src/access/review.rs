@@ -17,25 +17,36 @@ const PAUSE: Duration = Duration::from_millis(500);
 const GROWTH: f64 = 1.5;
 const JITTER: f64 = 0.2;
 
-/// Creates `document` and reads what the server made of it. Errors are texts: nobody can do more than show them.
+/// Creates `document` and reads what the server made of it. Errors are texts: nobody can do more
+/// than show them.
 pub(super) async fn review<R: DeserializeOwned>(
     client: &ApiClient,
     resource: &ResourceType,
     document: &Value,
     metrics: &Timed,
 ) -> Result<R, String> {
-    let target = Target { resource, namespace: None, name: None, subresource: None };
+    let target = Target {
+        resource,
+        namespace: None,
+        name: None,
+        subresource: None,
+    };
     let mut pause = PAUSE;
     for attempt in 1.. {
         let began = Instant::now();
         let answer = client.create(target, document).await;
         let code = match &answer {
             Ok(_) => "201".to_owned(),
-            Err(error) => error.code().map_or_else(|| "<error>".to_owned(), |code| code.to_string()),
+            Err(error) => error
+                .code()
+                .map_or_else(|| "<error>".to_owned(), |code| code.to_string()),
         };
         metrics.observe(&code, began.elapsed());
         match answer {
-            Ok(body) => return serde_json::from_slice(&body).map_err(|error| format!("{resource}: {error}")),
+            Ok(body) => {
+                return serde_json::from_slice(&body)
+                    .map_err(|error| format!("{resource}: {error}"));
+            }
             Err(error) if attempt < ATTEMPTS && error.is_passing() => {
                 let jitter = 1.0 + JITTER * rand::rng().random::<f64>();
                 sleep(pause.mul_f64(jitter)).await;

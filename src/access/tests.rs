@@ -9,7 +9,9 @@ use http::{Request, Response as HttpResponse};
 use http_body_util::BodyExt;
 use kube::client::Body;
 use prometheus::Registry;
-use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+};
 use serde_json::{Value, json};
 use steersman_runtime::client::{ClientMetrics, ClientSettings};
 
@@ -36,7 +38,12 @@ impl Authority {
     }
 
     /// A certificate of `name` in `groups`, changed before it is signed.
-    fn certificate(&self, name: &str, groups: &[&str], change: impl FnOnce(&mut CertificateParams)) -> CertificateDer<'static> {
+    fn certificate(
+        &self,
+        name: &str,
+        groups: &[&str],
+        change: impl FnOnce(&mut CertificateParams),
+    ) -> CertificateDer<'static> {
         let mut params = CertificateParams::default();
         params.distinguished_name = rcgen::DistinguishedName::new();
         if !name.is_empty() {
@@ -44,19 +51,26 @@ impl Authority {
         }
         // One kind of name is held once only.
         if let [group] = groups {
-            params.distinguished_name.push(DnType::OrganizationName, *group);
+            params
+                .distinguished_name
+                .push(DnType::OrganizationName, *group);
         }
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
         change(&mut params);
         let issuer = Issuer::from_params(&self.params, &self.key);
-        params.signed_by(&KeyPair::generate().unwrap(), &issuer).unwrap().der().clone()
+        params
+            .signed_by(&KeyPair::generate().unwrap(), &issuer)
+            .unwrap()
+            .der()
+            .clone()
     }
 }
 
 /// The API server: what it knows of tokens, users and trust, and what it was asked.
 #[derive(Default)]
 struct Api {
-    /// Answers to reviews, in turn; when there are none, tokens named after users are theirs, and `jane` may see `/metrics`.
+    /// Answers to reviews, in turn; when there are none, tokens named after users are theirs, and
+    /// `jane` may see `/metrics`.
     script: Mutex<VecDeque<(u16, Value)>>,
     config_map: Mutex<Option<Value>>,
     config_map_status: AtomicUsize,
@@ -75,11 +89,19 @@ impl Api {
                 let (code, answer) = api.answer(&head.uri.to_string(), &body);
                 let text = answer.to_string() + "\n";
                 Ok::<_, std::convert::Infallible>(
-                    HttpResponse::builder().status(code).body(Body::from(text.into_bytes())).unwrap(),
+                    HttpResponse::builder()
+                        .status(code)
+                        .body(Body::from(text.into_bytes()))
+                        .unwrap(),
                 )
             }
         });
-        let settings = ClientSettings { user_agent: "test".to_owned(), qps: 0.0, burst: 0, timeout: Duration::from_secs(5) };
+        let settings = ClientSettings {
+            user_agent: "test".to_owned(),
+            qps: 0.0,
+            burst: 0,
+            timeout: Duration::from_secs(5),
+        };
         let metrics = ClientMetrics::register(&Registry::new()).unwrap();
         ApiClient::new(kube::Client::new(service, "default"), settings, metrics)
     }
@@ -88,12 +110,20 @@ impl Api {
         if uri.contains("/configmaps") {
             let status = self.config_map_status.load(Ordering::Relaxed);
             if status != 0 {
-                return (u16::try_from(status).unwrap(), json!({"kind": "Status", "status": "Failure", "message": "no"}));
+                return (
+                    u16::try_from(status).unwrap(),
+                    json!({"kind": "Status", "status": "Failure", "message": "no"}),
+                );
             }
             return match &*self.config_map.lock().unwrap() {
-                Some(map) if uri.contains("watch=true") => (200, json!({"type": "ADDED", "object": map})),
+                Some(map) if uri.contains("watch=true") => {
+                    (200, json!({"type": "ADDED", "object": map}))
+                }
                 Some(map) => (200, map.clone()),
-                None => (404, json!({"kind": "Status", "status": "Failure", "reason": "NotFound", "message": "not found"})),
+                None => (
+                    404,
+                    json!({"kind": "Status", "status": "Failure", "reason": "NotFound", "message": "not found"}),
+                ),
             };
         }
         self.reviews.fetch_add(1, Ordering::Relaxed);
@@ -106,13 +136,22 @@ impl Api {
         match review["kind"].as_str().unwrap() {
             "TokenReview" => match spec["token"].as_str().unwrap() {
                 "bad" => (201, json!({"status": {"authenticated": false}})),
-                "audience" => (201, json!({"status": {"error": "token audiences [\"x\"] is invalid for the target audiences"}})),
-                user => (201, json!({"status": {"authenticated": true, "user": {"username": user, "groups": ["people"]}}})),
+                "audience" => (
+                    201,
+                    json!({"status": {"error": "token audiences [\"x\"] is invalid for the target audiences"}}),
+                ),
+                user => (
+                    201,
+                    json!({"status": {"authenticated": true, "user": {"username": user, "groups": ["people"]}}}),
+                ),
             },
             _ => {
-                let is_jane =
-                    spec["user"] == "jane" && spec["nonResourceAttributes"] == json!({"path": "/metrics", "verb": "get"});
-                (201, json!({"status": {"allowed": is_jane, "reason": if is_jane { "" } else { "RBAC: not found" }}}))
+                let is_jane = spec["user"] == "jane"
+                    && spec["nonResourceAttributes"] == json!({"path": "/metrics", "verb": "get"});
+                (
+                    201,
+                    json!({"status": {"allowed": is_jane, "reason": if is_jane { "" } else { "RBAC: not found" }}}),
+                )
             }
         }
     }
@@ -138,7 +177,10 @@ fn world(change: impl FnOnce(&mut Delegation)) -> World {
 
 fn try_world(change: impl FnOnce(&mut Delegation), asks: bool) -> Result<World, AccessError> {
     let mut settings = Delegation {
-        authentication: AuthenticationSettings { token_ttl: TTL, ..AuthenticationSettings::default() },
+        authentication: AuthenticationSettings {
+            token_ttl: TTL,
+            ..AuthenticationSettings::default()
+        },
         authorization: AuthorizationSettings {
             kubeconfig: None,
             always_allow: vec!["/healthz".to_owned(), "/open/*".to_owned()],
@@ -151,15 +193,31 @@ fn try_world(change: impl FnOnce(&mut Delegation), asks: bool) -> Result<World, 
     let metrics = AccessMetrics::register(&registry).unwrap();
     let queues = QueueMetrics::register(&registry).unwrap();
     let client = || asks.then(|| api.client());
-    let access = Access::delegated(&settings, client(), client(), &queues, metrics, Clock::system())?;
-    Ok(World { api, access, registry })
+    let access = Access::delegated(
+        &settings,
+        client(),
+        client(),
+        &queues,
+        metrics,
+        Clock::system(),
+    )?;
+    Ok(World {
+        api,
+        access,
+        registry,
+    })
 }
 
 type Headers<'a> = &'a [(&'static str, &'a str)];
 
 impl World {
     /// Status and body of a GET; 200 and nothing when it may pass.
-    async fn get(&self, path: &str, headers: Headers<'_>, certificate: Option<&CertificateDer<'static>>) -> (u16, String) {
+    async fn get(
+        &self,
+        path: &str,
+        headers: Headers<'_>,
+        certificate: Option<&CertificateDer<'static>>,
+    ) -> (u16, String) {
         self.ask("GET", path, headers, certificate).await
     }
 
@@ -170,27 +228,50 @@ impl World {
         headers: Headers<'_>,
         certificate: Option<&CertificateDer<'static>>,
     ) -> (u16, String) {
-        let mut request = Request::builder().method(method).uri(path).header("user-agent", "curl/8");
+        let mut request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("user-agent", "curl/8");
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
         let (head, ()) = request.body(()).unwrap().into_parts();
         let certificates = certificate.cloned().into_iter().collect();
-        let peer = Peer { address: SocketAddr::from(([192, 0, 2, 1], 4000)), certificates };
-        let Err(refusal) = self.access.check(&head, &peer).await else { return (200, String::new()) };
+        let peer = Peer {
+            address: SocketAddr::from(([192, 0, 2, 1], 4000)),
+            certificates,
+        };
+        let Err(refusal) = self.access.check(&head, &peer).await else {
+            return (200, String::new());
+        };
         let (head, body) = refusal.into_parts();
         let body = body.collect().await.unwrap().to_bytes();
-        (head.status.as_u16(), String::from_utf8_lossy(&body).into_owned())
+        (
+            head.status.as_u16(),
+            String::from_utf8_lossy(&body).into_owned(),
+        )
     }
 
     async fn token(&self, token: &str) -> u16 {
-        self.get("/metrics", &[("authorization", &format!("Bearer {token}"))], None).await.0
+        self.get(
+            "/metrics",
+            &[("authorization", &format!("Bearer {token}"))],
+            None,
+        )
+        .await
+        .0
     }
 
     fn count(&self, family: &str, label: &str) -> f64 {
         let families = self.registry.gather();
-        let metrics = families.iter().find(|f| f.name() == family).map(|f| f.get_metric()).unwrap_or_default();
-        let found = metrics.iter().find(|m| m.get_label().iter().any(|l| l.value() == label));
+        let metrics = families
+            .iter()
+            .find(|f| f.name() == family)
+            .map(|f| f.get_metric())
+            .unwrap_or_default();
+        let found = metrics
+            .iter()
+            .find(|m| m.get_label().iter().any(|l| l.value() == label));
         found.map_or(0.0, |m| m.get_counter().get_value())
     }
 }
@@ -204,15 +285,33 @@ fn file(text: &str) -> tempfile::NamedTempFile {
 #[tokio::test(start_paused = true)]
 async fn who_shows_nothing_sees_what_is_open_to_all() {
     let world = world(|_| {});
-    let cases = [("/healthz", 200), ("/open/door", 200), ("/healthz/ping", 403), ("/healthzz", 403), ("/metrics", 403)];
+    let cases = [
+        ("/healthz", 200),
+        ("/open/door", 200),
+        ("/healthz/ping", 403),
+        ("/healthzz", 403),
+        ("/metrics", 403),
+    ];
     for (path, status) in cases {
         assert_eq!(world.get(path, &[], None).await.0, status, "{path}");
     }
-    let basic = world.get("/metrics", &[("authorization", "Basic amFuZTpzZWNyZXQ=")], None).await;
-    assert_eq!(basic.0, 403, "credentials of a kind that nobody looks at are none");
+    let basic = world
+        .get(
+            "/metrics",
+            &[("authorization", "Basic amFuZTpzZWNyZXQ=")],
+            None,
+        )
+        .await;
+    assert_eq!(
+        basic.0, 403,
+        "credentials of a kind that nobody looks at are none"
+    );
     assert!(basic.1.contains("system:anonymous"), "{basic:?}");
     let asked = world.api.asked.lock().unwrap();
-    assert_eq!(asked[0]["spec"]["groups"], json!(["system:unauthenticated"]));
+    assert_eq!(
+        asked[0]["spec"]["groups"],
+        json!(["system:unauthenticated"])
+    );
     assert_eq!(world.count("authentication_attempts", "success"), 6.0);
 }
 
@@ -228,20 +327,48 @@ async fn refusals_read_as_upstreams_do() {
          \"details\": {},\n  \"code\": 403\n}"
     );
     let (_, body) = world.ask("POST", "/a&b", &[], None).await;
-    assert!(body.contains(r#"cannot post path \"/a\u0026amp;b\""#), "{body}");
+    assert!(
+        body.contains(r#"cannot post path \"/a\u0026amp;b\""#),
+        "{body}"
+    );
     let (_, body) = world.get("/metrics?pretty=false", &[], None).await;
     assert!(body.starts_with(r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"forbidden"#));
-    assert!(body.ends_with("\"reason\":\"Forbidden\",\"details\":{},\"code\":403}\n"), "{body}");
-    let (_, body) = world.get("/metrics", &[("accept", "application/yaml")], None).await;
+    assert!(
+        body.ends_with("\"reason\":\"Forbidden\",\"details\":{},\"code\":403}\n"),
+        "{body}"
+    );
+    let (_, body) = world
+        .get("/metrics", &[("accept", "application/yaml")], None)
+        .await;
     let message = "message: 'forbidden: User \"system:anonymous\" cannot get path \"/metrics\"'\n";
-    assert!(body.starts_with("apiVersion: v1\ncode: 403\ndetails: {}\nkind: Status\n") && body.contains(message), "{body}");
-    let (_, body) = world.get("/metrics", &[("accept", "application/vnd.kubernetes.protobuf")], None).await;
-    assert!(body.starts_with("k8s\0\n\u{c}\n\u{2}v1\u{12}\u{6}Status\u{12}"), "{body:?}");
+    assert!(
+        body.starts_with("apiVersion: v1\ncode: 403\ndetails: {}\nkind: Status\n")
+            && body.contains(message),
+        "{body}"
+    );
+    let (_, body) = world
+        .get(
+            "/metrics",
+            &[("accept", "application/vnd.kubernetes.protobuf")],
+            None,
+        )
+        .await;
+    assert!(
+        body.starts_with("k8s\0\n\u{c}\n\u{2}v1\u{12}\u{6}Status\u{12}"),
+        "{body:?}"
+    );
 
     let world = self::world(|_| {});
-    let (status, body) = world.get("/metrics", &[("authorization", "Bearer bad")], None).await;
+    let (status, body) = world
+        .get("/metrics", &[("authorization", "Bearer bad")], None)
+        .await;
     assert_eq!((status, body.len()), (401, 157));
-    assert!(body.ends_with("  \"message\": \"Unauthorized\",\n  \"reason\": \"Unauthorized\",\n  \"code\": 401\n}"), "{body}");
+    assert!(
+        body.ends_with(
+            "  \"message\": \"Unauthorized\",\n  \"reason\": \"Unauthorized\",\n  \"code\": 401\n}"
+        ),
+        "{body}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -251,14 +378,21 @@ async fn a_token_is_reviewed_once_and_its_user_asked_about_once() {
         assert_eq!(world.token("jane").await, 200);
     }
     assert_eq!(world.api.reviews(), 2);
-    assert_eq!(world.api.asked.lock().unwrap()[1]["spec"]["groups"], json!(["people", "system:authenticated"]));
+    assert_eq!(
+        world.api.asked.lock().unwrap()[1]["spec"]["groups"],
+        json!(["people", "system:authenticated"])
+    );
     assert_eq!(world.token("joe").await, 403);
     assert_eq!(world.token("bad").await, 401);
     assert_eq!(world.token("bad").await, 401);
     assert_eq!(world.api.reviews(), 5, "a refusal is kept, too");
     assert_eq!(world.token("audience").await, 401);
     assert_eq!(world.token("audience").await, 401);
-    assert_eq!(world.api.reviews(), 7, "what the review calls an error is not kept");
+    assert_eq!(
+        world.api.reviews(),
+        7,
+        "what the review calls an error is not kept"
+    );
 
     tokio::time::advance(TTL).await;
     assert_eq!(world.token("jane").await, 200);
@@ -266,7 +400,10 @@ async fn a_token_is_reviewed_once_and_its_user_asked_about_once() {
     assert_eq!(world.token("joe").await, 403);
     assert_eq!(world.api.reviews(), 10, "a no is kept for longer");
     let count = |family, label| world.count(family, label);
-    assert_eq!(count("authentication_token_cache_request_total", "hit"), 3.0);
+    assert_eq!(
+        count("authentication_token_cache_request_total", "hit"),
+        3.0
+    );
     assert_eq!(count("apiserver_delegated_authn_request_total", "201"), 7.0);
     assert_eq!(count("authorization_attempts_total", "no-opinion"), 2.0);
 }
@@ -276,7 +413,14 @@ async fn requests_at_once_share_one_review() {
     let world = world(|_| {});
     let all = futures::future::join_all((0..20).map(|_| world.token("jane"))).await;
     assert_eq!(all, [200; 20]);
-    let tokens = world.api.asked.lock().unwrap().iter().filter(|review| review["kind"] == "TokenReview").count();
+    let tokens = world
+        .api
+        .asked
+        .lock()
+        .unwrap()
+        .iter()
+        .filter(|review| review["kind"] == "TokenReview")
+        .count();
     assert_eq!(tokens, 1);
 }
 
@@ -292,7 +436,11 @@ async fn an_api_server_in_trouble_is_asked_again_and_then_given_up() {
     for _ in 0..5 {
         world.api.next(500, trouble());
     }
-    assert_eq!(world.token("joe").await, 401, "nobody knows whose token this is");
+    assert_eq!(
+        world.token("joe").await,
+        401,
+        "nobody knows whose token this is"
+    );
     assert_eq!(world.api.script.lock().unwrap().len(), 0);
     for _ in 0..5 {
         world.api.next(503, trouble());
@@ -300,8 +448,14 @@ async fn an_api_server_in_trouble_is_asked_again_and_then_given_up() {
     let (status, body) = world.get("/metrics?a=1&b=2", &[], None).await;
     let expected = "Internal Server Error: \"/metrics?a=1&amp;b=2\": etcd is away\n";
     assert_eq!((status, body.as_str()), (500, expected));
-    world.api.next(201, json!({"status": {"allowed": true, "denied": true}}));
-    assert_eq!(world.get("/configz", &[], None).await.0, 500, "that is no answer");
+    world
+        .api
+        .next(201, json!({"status": {"allowed": true, "denied": true}}));
+    assert_eq!(
+        world.get("/configz", &[], None).await.0,
+        500,
+        "that is no answer"
+    );
 }
 
 /// `certificate`, which ends after 2049, with an end that is no year's.
@@ -325,11 +479,19 @@ async fn a_certificate_that_makes_no_sense_is_refused_like_one_of_a_stranger() {
         settings.authentication.client_ca = Some(bundle.path().to_owned());
         settings.authentication.proxy_ca = Some(bundle.path().to_owned());
     });
-    let good = clients.certificate("jane", &[], |params| params.not_after = rcgen::date_time_ymd(2126, 1, 2));
+    let good = clients.certificate("jane", &[], |params| {
+        params.not_after = rcgen::date_time_ymd(2126, 1, 2)
+    });
     assert_eq!(world.get("/metrics", &[], Some(&good)).await.0, 200);
-    for bad in [ending_beyond_all_years(&good), CertificateDer::from(vec![0x30]), CertificateDer::from(Vec::new())] {
+    for bad in [
+        ending_beyond_all_years(&good),
+        CertificateDer::from(vec![0x30]),
+        CertificateDer::from(Vec::new()),
+    ] {
         assert_eq!(world.get("/healthz", &[], Some(&bad)).await.0, 401);
-        let with_token = world.get("/metrics", &[("authorization", "Bearer jane")], Some(&bad)).await;
+        let with_token = world
+            .get("/metrics", &[("authorization", "Bearer jane")], Some(&bad))
+            .await;
         assert_eq!(with_token.0, 200, "other credentials count");
     }
 }
@@ -344,36 +506,74 @@ async fn a_certificate_counts_when_its_authority_is_trusted_and_it_is_valid() {
     });
     assert!(world.access.wants_certificates());
     let past = |params: &mut CertificateParams| params.not_after = rcgen::date_time_ymd(2001, 1, 1);
-    let future = |params: &mut CertificateParams| params.not_before = rcgen::date_time_ymd(2400, 1, 1);
-    let server = |params: &mut CertificateParams| params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    let future =
+        |params: &mut CertificateParams| params.not_before = rcgen::date_time_ymd(2400, 1, 1);
+    let server = |params: &mut CertificateParams| {
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth]
+    };
     // (why, certificate, status of /metrics)
     let cases = [
         ("who may", clients.certificate("jane", &[], |_| {}), 200),
         ("who may not", clients.certificate("joe", &[], |_| {}), 403),
-        ("a master", clients.certificate("root", &["system:masters"], |_| {}), 200),
-        ("nobody", clients.certificate("", &["system:masters"], |_| {}), 403),
-        ("another authority", others.certificate("jane", &["system:masters"], |_| {}), 401),
+        (
+            "a master",
+            clients.certificate("root", &["system:masters"], |_| {}),
+            200,
+        ),
+        (
+            "nobody",
+            clients.certificate("", &["system:masters"], |_| {}),
+            403,
+        ),
+        (
+            "another authority",
+            others.certificate("jane", &["system:masters"], |_| {}),
+            401,
+        ),
         ("expired", clients.certificate("jane", &[], past), 401),
         ("not yet", clients.certificate("jane", &[], future), 401),
         ("for servers", clients.certificate("jane", &[], server), 401),
     ];
     for (why, certificate, status) in &cases {
-        assert_eq!(world.get("/metrics", &[], Some(certificate)).await.0, *status, "{why}");
+        assert_eq!(
+            world.get("/metrics", &[], Some(certificate)).await.0,
+            *status,
+            "{why}"
+        );
     }
-    assert_eq!(world.get("/healthz", &[], Some(&cases[4].1)).await.0, 401, "bad credentials are refused everywhere");
-    let with_token = world.get("/metrics", &[("authorization", "Bearer jane")], Some(&cases[4].1)).await;
+    assert_eq!(
+        world.get("/healthz", &[], Some(&cases[4].1)).await.0,
+        401,
+        "bad credentials are refused everywhere"
+    );
+    let with_token = world
+        .get(
+            "/metrics",
+            &[("authorization", "Bearer jane")],
+            Some(&cases[4].1),
+        )
+        .await;
     assert_eq!(with_token.0, 200, "another proof will do");
     let asked = world.api.asked.lock().unwrap();
-    let id = asked[0]["spec"]["extra"]["authentication.kubernetes.io/credential-id"][0].as_str().unwrap();
-    assert_eq!((asked[0]["spec"]["user"].as_str(), id.len()), (Some("jane"), "X509SHA256=".len() + 64));
+    let id = asked[0]["spec"]["extra"]["authentication.kubernetes.io/credential-id"][0]
+        .as_str()
+        .unwrap();
+    assert_eq!(
+        (asked[0]["spec"]["user"].as_str(), id.len()),
+        (Some("jane"), "X509SHA256=".len() + 64)
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_bundle_that_changes_is_read_again() {
     let (old, new) = (Authority::new("old"), Authority::new("new"));
     let bundle = file(&old.pem);
-    let world = world(|settings| settings.authentication.client_ca = Some(bundle.path().to_owned()));
-    let (before, after) = (old.certificate("jane", &[], |_| {}), new.certificate("jane", &[], |_| {}));
+    let world =
+        world(|settings| settings.authentication.client_ca = Some(bundle.path().to_owned()));
+    let (before, after) = (
+        old.certificate("jane", &[], |_| {}),
+        new.certificate("jane", &[], |_| {}),
+    );
     assert_eq!(world.get("/metrics", &[], Some(&before)).await.0, 200);
     assert_eq!(world.get("/metrics", &[], Some(&after)).await.0, 401);
     std::fs::write(bundle.path(), &new.pem).unwrap();
@@ -400,18 +600,30 @@ async fn a_proxy_speaks_for_others_when_it_is_known() {
     let impostor = proxies.certificate("impostor", &[], |_| {});
     let client = clients.certificate("joe", &[], |_| {});
     let as_jane: Headers<'_> = &[("x-remote-user", "jane")];
-    let as_master: Headers<'_> = &[("x-remote-user", "joe"), ("x-remote-group", "system:masters")];
+    let as_master: Headers<'_> = &[
+        ("x-remote-user", "joe"),
+        ("x-remote-group", "system:masters"),
+    ];
     // (why, certificate, headers, status of /metrics)
     let cases = [
         ("for somebody", Some(&proxy), as_jane, 200),
         ("for a master", Some(&proxy), as_master, 200),
         ("for nobody", Some(&proxy), &[], 401),
-        ("a certificate that is not on the list", Some(&impostor), as_jane, 401),
+        (
+            "a certificate that is not on the list",
+            Some(&impostor),
+            as_jane,
+            401,
+        ),
         ("a client that is no proxy", Some(&client), as_master, 403),
         ("no certificate at all", None, as_master, 403),
     ];
     for (why, certificate, headers, status) in cases {
-        assert_eq!(world.get("/metrics", headers, certificate).await.0, status, "{why}");
+        assert_eq!(
+            world.get("/metrics", headers, certificate).await.0,
+            status,
+            "{why}"
+        );
     }
 }
 
@@ -428,13 +640,29 @@ fn config_map(clients: &Authority, proxies: &Authority) -> Value {
 
 #[tokio::test(start_paused = true)]
 async fn what_the_cluster_says_about_trust_is_followed() {
-    let (clients, proxies, next) = (Authority::new("clients"), Authority::new("proxies"), Authority::new("next"));
-    let World { api, access, registry } = world(|_| {});
+    let (clients, proxies, next) = (
+        Authority::new("clients"),
+        Authority::new("proxies"),
+        Authority::new("next"),
+    );
+    let World {
+        api,
+        access,
+        registry,
+    } = world(|_| {});
     // Not there yet, which is no error.
     access.look_up().await.unwrap();
-    let world = World { api, access, registry };
+    let world = World {
+        api,
+        access,
+        registry,
+    };
     let jane = clients.certificate("jane", &[], |_| {});
-    assert_eq!(world.get("/metrics", &[], Some(&jane)).await.0, 403, "nobody can tell, so she is anonymous");
+    assert_eq!(
+        world.get("/metrics", &[], Some(&jane)).await.0,
+        403,
+        "nobody can tell, so she is anonymous"
+    );
 
     *world.api.config_map.lock().unwrap() = Some(config_map(&clients, &proxies));
     let stop = CancellationToken::new();
@@ -447,26 +675,46 @@ async fn what_the_cluster_says_about_trust_is_followed() {
             }
         };
         wait_for(&jane).await;
-        assert_eq!(world.get("/metrics", &[("x-remote-user", "jane")], Some(&proxy)).await.0, 200);
+        assert_eq!(
+            world
+                .get("/metrics", &[("x-remote-user", "jane")], Some(&proxy))
+                .await
+                .0,
+            200
+        );
         *world.api.config_map.lock().unwrap() = Some(config_map(&next, &proxies));
         wait_for(&later).await;
-        assert_eq!(world.get("/metrics", &[], Some(&jane)).await.0, 401, "the authority was replaced");
+        assert_eq!(
+            world.get("/metrics", &[], Some(&jane)).await.0,
+            401,
+            "the authority was replaced"
+        );
         let mut broken = config_map(&clients, &proxies);
         broken["data"]["client-ca-file"] = json!("oops");
         *world.api.config_map.lock().unwrap() = Some(broken);
         tokio::time::sleep(Duration::from_secs(300)).await;
-        assert_eq!(world.get("/metrics", &[], Some(&later)).await.0, 200, "what cannot be read leaves what was");
+        assert_eq!(
+            world.get("/metrics", &[], Some(&later)).await.0,
+            200,
+            "what cannot be read leaves what was"
+        );
         stop.cancel();
     };
     let both = async { tokio::join!(world.access.follow(stop.clone()), story) };
-    tokio::time::timeout(Duration::from_secs(3600), both).await.expect("still waiting for trust");
+    tokio::time::timeout(Duration::from_secs(3600), both)
+        .await
+        .expect("still waiting for trust");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_lookup_that_is_refused_is_fatal_unless_that_is_tolerated() {
-    for (tolerate, code, ok) in
-        [(false, 403, false), (false, 401, false), (true, 403, true), (false, 404, true), (false, 500, true)]
-    {
+    for (tolerate, code, ok) in [
+        (false, 403, false),
+        (false, 401, false),
+        (true, 403, true),
+        (false, 404, true),
+        (false, 500, true),
+    ] {
         let world = world(|settings| settings.authentication.tolerate_lookup_failure = tolerate);
         if code != 404 {
             world.api.config_map_status.store(code, Ordering::Relaxed);
@@ -475,8 +723,16 @@ async fn a_lookup_that_is_refused_is_fatal_unless_that_is_tolerated() {
         assert_eq!(looked_up.is_ok(), ok, "{tolerate} {code}: {looked_up:?}");
         if let Err(error) = looked_up {
             let text = error.to_string();
-            assert!(text.starts_with("unable to load configmap based request-header-client-ca-file: no; "), "{text}");
-            assert!(text.contains("extension-apiserver-authentication-reader"), "{text}");
+            assert!(
+                text.starts_with(
+                    "unable to load configmap based request-header-client-ca-file: no; "
+                ),
+                "{text}"
+            );
+            assert!(
+                text.contains("extension-apiserver-authentication-reader"),
+                "{text}"
+            );
         }
     }
 }
@@ -485,26 +741,62 @@ async fn a_lookup_that_is_refused_is_fatal_unless_that_is_tolerated() {
 async fn without_an_api_server_only_files_count() {
     let clients = Authority::new("clients");
     let bundle = file(&clients.pem);
-    let world = try_world(|settings| settings.authentication.client_ca = Some(bundle.path().to_owned()), false).unwrap();
-    assert_eq!(world.token("jane").await, 403, "a token that nobody can check is none");
+    let world = try_world(
+        |settings| settings.authentication.client_ca = Some(bundle.path().to_owned()),
+        false,
+    )
+    .unwrap();
+    assert_eq!(
+        world.token("jane").await,
+        403,
+        "a token that nobody can check is none"
+    );
     let master = clients.certificate("root", &["system:masters"], |_| {});
     assert_eq!(world.get("/metrics", &[], Some(&master)).await.0, 200);
-    assert!(!try_world(|_| {}, false).unwrap().access.wants_certificates());
+    assert!(
+        !try_world(|_| {}, false)
+            .unwrap()
+            .access
+            .wants_certificates()
+    );
 }
 
 #[test]
 fn a_bundle_that_is_no_good_is_named() {
     for (text, reason) in [
-        ("", "data does not contain any valid RSA or ECDSA certificates"),
-        ("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", "not the certificate of an authority"),
+        (
+            "",
+            "data does not contain any valid RSA or ECDSA certificates",
+        ),
+        (
+            "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
+            "not the certificate of an authority",
+        ),
     ] {
         let bundle = file(text);
         let path = bundle.path().to_owned();
-        let made = try_world(|settings| settings.authentication.client_ca = Some(path.clone()), false);
+        let made = try_world(
+            |settings| settings.authentication.client_ca = Some(path.clone()),
+            false,
+        );
         let error = made.err().unwrap().to_string();
-        assert!(error.starts_with(&format!("unable to load client CA provider: {}: {reason}", path.display())), "{error}");
+        assert!(
+            error.starts_with(&format!(
+                "unable to load client CA provider: {}: {reason}",
+                path.display()
+            )),
+            "{error}"
+        );
     }
-    let missing = try_world(|settings| settings.authentication.proxy_ca = Some("/nowhere/ca.crt".into()), false);
+    let missing = try_world(
+        |settings| settings.authentication.proxy_ca = Some("/nowhere/ca.crt".into()),
+        false,
+    );
     let error = missing.err().unwrap().to_string();
-    assert!(error.starts_with("unable to create request header authentication config: /nowhere/ca.crt: No such file"), "{error}");
+    assert!(
+        error.starts_with(
+            "unable to create request header authentication config: /nowhere/ca.crt: No such file"
+        ),
+        "{error}"
+    );
 }

@@ -71,16 +71,31 @@ struct UserInfo {
 
 impl Tokens {
     /// Answers are kept for `ttl`.
-    pub(super) fn new(client: ApiClient, ttl: Duration, metrics: AccessMetrics) -> Result<Self, ring::error::Unspecified> {
+    pub(super) fn new(
+        client: ApiClient,
+        ttl: Duration,
+        metrics: AccessMetrics,
+    ) -> Result<Self, ring::error::Unspecified> {
         let secret = hmac::Key::generate(hmac::HMAC_SHA256, &ring::rand::SystemRandom::new())?;
         let (known, asking) = (Expiring::default(), Mutex::default());
-        Ok(Self { inner: Arc::new(Inner { client, ttl, secret, known, asking, metrics }) })
+        Ok(Self {
+            inner: Arc::new(Inner {
+                client,
+                ttl,
+                secret,
+                known,
+                asking,
+                metrics,
+            }),
+        })
     }
 
     /// The user behind `token`.
     pub(super) async fn user(&self, token: &str) -> Outcome {
         let (inner, began) = (&self.inner, Instant::now());
-        let key = hmac::sign(&inner.secret, token.as_bytes()).as_ref().to_vec();
+        let key = hmac::sign(&inner.secret, token.as_bytes())
+            .as_ref()
+            .to_vec();
         if let Some(outcome) = inner.known.get(&key) {
             inner.metrics.cache.observe("hit", began.elapsed());
             return outcome;
@@ -88,9 +103,14 @@ impl Tokens {
         let asked = {
             let mut asking = inner.asking.lock().unwrap_or_else(PoisonError::into_inner);
             let start = || {
-                // A task of its own, as several requests may wait for it and any of them may be given up. It ends within its limit.
+                // A task of its own, as several requests may wait for it and any of them may be
+                // given up. It ends within its limit.
                 let task = tokio::spawn(Arc::clone(inner).ask(key.clone(), token.to_owned()));
-                task.map(|ended| ended.unwrap_or_else(|_| Err("authentication failed unexpectedly".into()))).boxed().shared()
+                task.map(|ended| {
+                    ended.unwrap_or_else(|_| Err("authentication failed unexpectedly".into()))
+                })
+                .boxed()
+                .shared()
             };
             asking.entry(key.clone()).or_insert_with(start).clone()
         };
@@ -124,7 +144,11 @@ struct Asking<'a>(&'a Inner, Key);
 
 impl Drop for Asking<'_> {
     fn drop(&mut self) {
-        self.0.asking.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.1);
+        self.0
+            .asking
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(&self.1);
     }
 }
 
@@ -133,8 +157,16 @@ impl Inner {
         let _over = Asking(&self, key.clone());
         let _active = Counted::new(&self.metrics, "in_flight");
         let document = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}});
-        let asked = review::<TokenReview>(&self.client, &TOKEN_REVIEWS, &document, &self.metrics.token_reviews);
-        let reviewed = timeout(LIMIT, asked).await.map_err(|_| format!("no answer within {LIMIT:?}")).flatten();
+        let asked = review::<TokenReview>(
+            &self.client,
+            &TOKEN_REVIEWS,
+            &document,
+            &self.metrics.token_reviews,
+        );
+        let reviewed = timeout(LIMIT, asked)
+            .await
+            .map_err(|_| format!("no answer within {LIMIT:?}"))
+            .flatten();
         let outcome = match reviewed {
             Err(error) => {
                 tracing::error!(error, "Failed to make webhook authenticator request");
@@ -143,9 +175,13 @@ impl Inner {
             }
             Ok(review) => judge(review.status),
         };
-        // Where the review itself says what is wrong with a token, asking again may give another answer.
+        // Where the review itself says what is wrong with a token, asking again may give another
+        // answer.
         let failed = outcome.as_ref().is_err_and(|reason| !reason.is_empty());
-        self.metrics.fetches.with_label_values(&[if failed { "error" } else { "ok" }]).inc();
+        self.metrics
+            .fetches
+            .with_label_values(&[if failed { "error" } else { "ok" }])
+            .inc();
         if !failed {
             self.known.put(key, outcome.clone(), self.ttl);
         }
@@ -157,11 +193,22 @@ fn judge(status: TokenReviewStatus) -> Outcome {
     if !status.authenticated {
         return Err(status.error.into());
     }
-    let UserInfo { username, uid, groups, extra } = status.user;
-    Ok(User { name: username, uid, groups, extra })
+    let UserInfo {
+        username,
+        uid,
+        groups,
+        extra,
+    } = status.user;
+    Ok(User {
+        name: username,
+        uid,
+        groups,
+        extra,
+    })
 }
 
-/// The token a request carries, in its `Authorization` header or, as browsers have to, in the list of WebSocket protocols.
+/// The token a request carries, in its `Authorization` header or, as browsers have to, in the list
+/// of WebSocket protocols.
 pub(super) fn token_of(headers: &HeaderMap) -> Option<String> {
     bearer(headers).or_else(|| protocol(headers))
 }
@@ -170,17 +217,35 @@ fn bearer(headers: &HeaderMap) -> Option<String> {
     let mut parts = headers.get(AUTHORIZATION)?.to_str().ok()?.trim().split(' ');
     let scheme = parts.next()?;
     let token = parts.next().filter(|token| !token.is_empty())?;
-    scheme.eq_ignore_ascii_case("bearer").then(|| token.to_owned())
+    scheme
+        .eq_ignore_ascii_case("bearer")
+        .then(|| token.to_owned())
 }
 
 fn protocol(headers: &HeaderMap) -> Option<String> {
     use base64::Engine;
     use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-    let is_upgrade = headers.get(http::header::UPGRADE)?.to_str().ok()?.eq_ignore_ascii_case("websocket");
-    let lists = headers.get_all(SEC_WEBSOCKET_PROTOCOL).into_iter().filter_map(|list| list.to_str().ok());
+    let is_upgrade = headers
+        .get(http::header::UPGRADE)?
+        .to_str()
+        .ok()?
+        .eq_ignore_ascii_case("websocket");
+    let lists = headers
+        .get_all(SEC_WEBSOCKET_PROTOCOL)
+        .into_iter()
+        .filter_map(|list| list.to_str().ok());
     let mut encoded = lists
         .flat_map(|list| list.split(','))
-        .filter_map(|protocol| protocol.trim().strip_prefix("base64url.bearer.authorization.k8s.io.").map(str::to_owned));
-    let token = URL_SAFE_NO_PAD.decode(encoded.next().filter(|_| is_upgrade)?).ok()?;
-    String::from_utf8(token).ok().filter(|token| !token.is_empty())
+        .filter_map(|protocol| {
+            protocol
+                .trim()
+                .strip_prefix("base64url.bearer.authorization.k8s.io.")
+                .map(str::to_owned)
+        });
+    let token = URL_SAFE_NO_PAD
+        .decode(encoded.next().filter(|_| is_upgrade)?)
+        .ok()?;
+    String::from_utf8(token)
+        .ok()
+        .filter(|token| !token.is_empty())
 }

@@ -1,4 +1,5 @@
-//! Whose certificates are trusted: from files, or from the ConfigMap in which the API server says so, followed as they change.
+//! Whose certificates are trusted: from files, or from the ConfigMap in which the API server says
+//! so, followed as they change.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -26,7 +27,8 @@ const NAME: &str = "extension-apiserver-authentication";
 const SHORTEST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
-/// Who may vouch for clients, and for proxies that speak for others. Each is `None` until it is known.
+/// Who may vouch for clients, and for proxies that speak for others. Each is `None` until it is
+/// known.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Trust {
     pub(super) clients: Option<Arc<Authorities>>,
@@ -50,19 +52,37 @@ pub(super) struct Queues {
 
 impl TrustSource {
     /// Reads the files. `client` is for the ConfigMap.
-    pub(super) fn new(settings: &AuthenticationSettings, client: Option<ApiClient>) -> Result<Self, AccessError> {
+    pub(super) fn new(
+        settings: &AuthenticationSettings,
+        client: Option<ApiClient>,
+    ) -> Result<Self, AccessError> {
         let client_file = settings.client_ca.as_deref().map(authorities).transpose();
-        let client_file = client_file.map_err(|error| AccessError::Authorities("unable to load client CA provider", error))?;
+        let client_file = client_file.map_err(|error| {
+            AccessError::Authorities("unable to load client CA provider", error)
+        })?;
         let proxy_file = settings.proxy_ca.as_deref().map(authorities).transpose();
         let proxy_file = proxy_file
-            .map_err(|error| AccessError::Authorities("unable to create request header authentication config", error))?
+            .map_err(|error| {
+                AccessError::Authorities(
+                    "unable to create request header authentication config",
+                    error,
+                )
+            })?
             .map(|file| (file, settings.proxy_headers.clone()));
         let complete = client_file.is_some() && proxy_file.is_some();
         let lookup = client.filter(|_| !settings.skip_lookup && !complete);
         if lookup.is_none() && !settings.skip_lookup {
             for (missing, key, what) in [
-                (client_file.is_none(), "client-ca-file", "client certificate authentication"),
-                (proxy_file.is_none(), "requestheader-client-ca-file", "request-header client certificate authentication"),
+                (
+                    client_file.is_none(),
+                    "client-ca-file",
+                    "client certificate authentication",
+                ),
+                (
+                    proxy_file.is_none(),
+                    "requestheader-client-ca-file",
+                    "request-header client certificate authentication",
+                ),
             ] {
                 if missing {
                     tracing::warn!(
@@ -71,7 +91,12 @@ impl TrustSource {
                 }
             }
         }
-        Ok(Self { client_file, proxy_file, looked_up: RwLock::default(), lookup })
+        Ok(Self {
+            client_file,
+            proxy_file,
+            looked_up: RwLock::default(),
+            lookup,
+        })
     }
 
     /// Whether anybody may ever be trusted: otherwise certificates need not be asked for.
@@ -81,19 +106,28 @@ impl TrustSource {
 
     /// What is trusted now.
     pub(super) async fn current(&self) -> Trust {
-        let mut trust = self.looked_up.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut trust = self
+            .looked_up
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
         if let Some(file) = &self.client_file {
             trust.clients = Some(file.current().await);
         }
         if let Some((file, headers)) = &self.proxy_file {
-            trust.proxies = Some(FrontProxy { authorities: file.current().await, headers: headers.clone() });
+            trust.proxies = Some(FrontProxy {
+                authorities: file.current().await,
+                headers: headers.clone(),
+            });
         }
         trust
     }
 
     /// Reads the ConfigMap for the first time. That it is not there is no error: it may come.
     pub(super) async fn look_up(&self, queues: &Queues) -> Result<(), ApiError> {
-        let Some(client) = &self.lookup else { return Ok(()) };
+        let Some(client) = &self.lookup else {
+            return Ok(());
+        };
         match client.get(target(Some(NAME))).await {
             Ok(body) => self.take(&body, queues),
             Err(error) if error.is_not_found() => {
@@ -114,7 +148,11 @@ impl TrustSource {
                 () = stop.cancelled() => return,
                 () = self.watch(client, queues) => {}
             }
-            pause = if began.elapsed() > LONGEST_PAUSE { SHORTEST_PAUSE } else { (pause * 2).min(LONGEST_PAUSE) };
+            pause = if began.elapsed() > LONGEST_PAUSE {
+                SHORTEST_PAUSE
+            } else {
+                (pause * 2).min(LONGEST_PAUSE)
+            };
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = sleep(pause) => {}
@@ -127,14 +165,20 @@ impl TrustSource {
         let query = format!("fieldSelector=metadata.name%3D{NAME}");
         let mut lines = match client.watch(target(None), &query).await {
             Ok(lines) => lines,
-            Err(error) => return tracing::warn!(%error, "cannot watch the ConfigMap that says whose certificates to trust"),
+            Err(error) => {
+                return tracing::warn!(%error, "cannot watch the ConfigMap that says whose certificates to trust");
+            }
         };
         while let Some(line) = lines.next().await {
             let Ok(line) = line else { return };
             match serde_json::from_slice::<Frame<'_>>(&line) {
-                Ok(Frame { kind: "ADDED" | "MODIFIED", object: Some(object) }) => self.take(object.get().as_bytes(), queues),
+                Ok(Frame {
+                    kind: "ADDED" | "MODIFIED",
+                    object: Some(object),
+                }) => self.take(object.get().as_bytes(), queues),
                 Ok(Frame { kind: "ERROR", .. }) | Err(_) => return,
-                // Deleted: what was trusted still is, as a restart of the API server must not lock anybody out.
+                // Deleted: what was trusted still is, as a restart of the API server must not lock
+                // anybody out.
                 Ok(_) => {}
             }
         }
@@ -145,14 +189,21 @@ impl TrustSource {
         let began = Instant::now();
         let data = match serde_json::from_slice::<ConfigMap>(body) {
             Ok(map) => map.data,
-            Err(error) => return tracing::error!(%error, "ConfigMap {NAMESPACE}/{NAME} cannot be read"),
+            Err(error) => {
+                return tracing::error!(%error, "ConfigMap {NAMESPACE}/{NAME} cannot be read");
+            }
         };
         let read = |key: &str| match data.get(key).filter(|pem| !pem.is_empty()) {
-            Some(pem) => Authorities::parse(pem.as_bytes()).map(Arc::new).map_err(|reason| format!("{key}: {reason}")),
+            Some(pem) => Authorities::parse(pem.as_bytes())
+                .map(Arc::new)
+                .map_err(|reason| format!("{key}: {reason}")),
             None => Err(format!("missing content for CA bundle {key:?}")),
         };
         let warn = |reason: String| tracing::warn!(reason, "ConfigMap {NAMESPACE}/{NAME}");
-        let mut trust = self.looked_up.write().unwrap_or_else(PoisonError::into_inner);
+        let mut trust = self
+            .looked_up
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
         if self.client_file.is_none() {
             match read("client-ca-file") {
                 Ok(authorities) => trust.clients = Some(authorities),
@@ -161,8 +212,15 @@ impl TrustSource {
             queues.clients.processed(began.elapsed());
         }
         if self.proxy_file.is_none() {
-            match read("requestheader-client-ca-file").and_then(|authorities| Ok((authorities, headers(&data)?))) {
-                Ok((authorities, headers)) => trust.proxies = Some(FrontProxy { authorities, headers }),
+            match read("requestheader-client-ca-file")
+                .and_then(|authorities| Ok((authorities, headers(&data)?)))
+            {
+                Ok((authorities, headers)) => {
+                    trust.proxies = Some(FrontProxy {
+                        authorities,
+                        headers,
+                    })
+                }
                 Err(reason) => warn(reason),
             }
             queues.proxies.processed(began.elapsed());
@@ -175,7 +233,12 @@ fn authorities(path: &Path) -> Result<Reloading<Authorities>, String> {
 }
 
 fn target(name: Option<&str>) -> Target<'_> {
-    Target { resource: &CONFIG_MAPS, namespace: Some(NAMESPACE), name, subresource: None }
+    Target {
+        resource: &CONFIG_MAPS,
+        namespace: Some(NAMESPACE),
+        name,
+        subresource: None,
+    }
 }
 
 #[derive(Deserialize)]
@@ -195,10 +258,17 @@ struct ConfigMap {
 /// The names of the headers, each a JSON list in a value.
 fn headers(data: &BTreeMap<String, String>) -> Result<ProxyHeaders, String> {
     let list = |key: &str| -> Result<Vec<String>, String> {
-        let Some(text) = data.get(key).filter(|text| !text.is_empty()) else { return Ok(Vec::new()) };
-        let names: Vec<String> = serde_json::from_str(text).map_err(|error| format!("{key}: {error}"))?;
+        let Some(text) = data.get(key).filter(|text| !text.is_empty()) else {
+            return Ok(Vec::new());
+        };
+        let names: Vec<String> =
+            serde_json::from_str(text).map_err(|error| format!("{key}: {error}"))?;
         let names: Vec<String> = names.iter().map(|name| name.trim().to_owned()).collect();
-        if names.iter().any(String::is_empty) { Err(format!("{key}: empty header")) } else { Ok(names) }
+        if names.iter().any(String::is_empty) {
+            Err(format!("{key}: empty header"))
+        } else {
+            Ok(names)
+        }
     };
     Ok(ProxyHeaders {
         username: list("requestheader-username-headers")?,

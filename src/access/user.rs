@@ -18,7 +18,11 @@ pub(crate) struct User {
 impl User {
     /// Who shows no credentials.
     pub(crate) fn anonymous() -> Self {
-        Self { name: ANONYMOUS.to_owned(), groups: vec![UNAUTHENTICATED.to_owned()], ..Self::default() }
+        Self {
+            name: ANONYMOUS.to_owned(),
+            groups: vec![UNAUTHENTICATED.to_owned()],
+            ..Self::default()
+        }
     }
 
     /// The same user, as a member of those whose credentials were good.
@@ -44,13 +48,27 @@ mod tests {
         // (why, name, groups, groups then)
         let cases: [(&str, &str, &[&str], &[&str]); 4] = [
             ("a user", "jane", &["dev"], &["dev", AUTHENTICATED]),
-            ("already a member", "jane", &[AUTHENTICATED], &[AUTHENTICATED]),
+            (
+                "already a member",
+                "jane",
+                &[AUTHENTICATED],
+                &[AUTHENTICATED],
+            ),
             ("a proxy speaks for nobody", ANONYMOUS, &[], &[]),
-            ("a proxy says so", "jane", &[UNAUTHENTICATED], &[UNAUTHENTICATED]),
+            (
+                "a proxy says so",
+                "jane",
+                &[UNAUTHENTICATED],
+                &[UNAUTHENTICATED],
+            ),
         ];
         for (why, name, groups, expected) in cases {
             let groups = groups.iter().map(|group| (*group).to_owned()).collect();
-            let user = User { name: name.to_owned(), groups, ..User::default() };
+            let user = User {
+                name: name.to_owned(),
+                groups,
+                ..User::default()
+            };
             assert_eq!(user.authenticated().groups, expected, "{why}");
         }
     }

@@ -26,20 +26,35 @@ const LABEL: &str = "[a-zA-Z_][a-zA-Z0-9_]*";
 pub(super) fn read(options: &Options) -> Result<MetricsSettings, Vec<ConfigError>> {
     let mut errors = Vec::new();
     let mut invalid = |field: &str, value: &serde_json::Value, detail: String| {
-        let field = if field.is_empty() { String::new() } else { format!(".{field}") };
-        errors.push(ConfigError::Metrics(format!("metrics{field}: Invalid value: {value}: {detail}")));
+        let field = if field.is_empty() {
+            String::new()
+        } else {
+            format!(".{field}")
+        };
+        errors.push(ConfigError::Metrics(format!(
+            "metrics{field}: Invalid value: {value}: {detail}"
+        )));
     };
     let hidden = options.text("show-hidden-metrics-for-version");
     if !hidden.is_empty() && hidden != "1.35" {
-        let detail = "must be omitted or have the value '1.35'; only the previous minor version is allowed";
-        invalid("showHiddenMetricsForVersion", &json!(hidden), detail.to_owned());
+        let detail =
+            "must be omitted or have the value '1.35'; only the previous minor version is allowed";
+        invalid(
+            "showHiddenMetricsForVersion",
+            &json!(hidden),
+            detail.to_owned(),
+        );
     }
     let disabled = options.list("disabled-metrics");
     if let Some(wrong) = disabled.iter().find(|name| !is_name(name, true)) {
-        let detail = format!("must be fully qualified metric names matching \"^{NAME}$\", got {wrong:?}");
+        let detail =
+            format!("must be fully qualified metric names matching \"^{NAME}$\", got {wrong:?}");
         invalid("disabledMetrics", &json!(disabled), detail);
     }
-    let (typed, manifest) = (options.map("allow-metric-labels"), options.text("allow-metric-labels-manifest"));
+    let (typed, manifest) = (
+        options.map("allow-metric-labels"),
+        options.text("allow-metric-labels-manifest"),
+    );
     let mut allowed = allowed(&typed).unwrap_or_else(|detail| {
         invalid("allowListMapping", &json!(typed), detail);
         AllowedValues::new()
@@ -48,26 +63,42 @@ pub(super) fn read(options: &Options) -> Result<MetricsSettings, Vec<ConfigError
         match from_manifest(&manifest) {
             Ok(read) if typed.is_empty() => allowed = read,
             Ok(_) => {
-                let mut all = json!({"allowListMapping": typed, "allowListMappingManifest": manifest});
+                let mut all =
+                    json!({"allowListMapping": typed, "allowListMappingManifest": manifest});
                 if !disabled.is_empty() {
                     all["disabledMetrics"] = json!(disabled);
                 }
-                invalid("", &all, "cannot specify both allowListMapping and allowListMappingManifest".to_owned());
+                invalid(
+                    "",
+                    &all,
+                    "cannot specify both allowListMapping and allowListMappingManifest".to_owned(),
+                );
             }
             Err(detail) => invalid("allowListMappingManifest", &json!(manifest), detail),
         }
     }
-    if errors.is_empty() { Ok(MetricsSettings { disabled: disabled.into_iter().collect(), allowed }) } else { Err(errors) }
+    if errors.is_empty() {
+        Ok(MetricsSettings {
+            disabled: disabled.into_iter().collect(),
+            allowed,
+        })
+    } else {
+        Err(errors)
+    }
 }
 
 /// A file of the same pairs as in the flag.
 fn from_manifest(path: &str) -> Result<AllowedValues, String> {
-    let text = std::fs::read_to_string(path).map_err(|error| format!("failed to read allow list manifest: {error}"))?;
-    let pairs: Option<BTreeMap<String, String>> =
-        serde_saphyr::from_str(&text).map_err(|error| format!("failed to parse allow list manifest: {error}"))?;
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| format!("failed to read allow list manifest: {error}"))?;
+    let pairs: Option<BTreeMap<String, String>> = serde_saphyr::from_str(&text)
+        .map_err(|error| format!("failed to parse allow list manifest: {error}"))?;
     let pairs = pairs.unwrap_or_default();
     allowed(&pairs).map_err(|detail| {
-        let inner = format!("metrics.allowListMappingManifest: Invalid value: {}: {detail}", json!(pairs));
+        let inner = format!(
+            "metrics.allowListMappingManifest: Invalid value: {}: {detail}",
+            json!(pairs)
+        );
         format!("invalid allow list mapping in manifest: [{inner}]")
     })
 }
@@ -80,7 +111,10 @@ fn allowed(pairs: &BTreeMap<String, String>) -> Result<AllowedValues, String> {
             format!("must have keys with format `metricName,labelName` where metricName matches {NAME:?} and labelName matches {LABEL:?}"),
         )?;
         let values = values.split(',').map(str::to_owned).collect();
-        allowed.entry(metric.to_owned()).or_default().insert(label.to_owned(), values);
+        allowed
+            .entry(metric.to_owned())
+            .or_default()
+            .insert(label.to_owned(), values);
     }
     Ok(allowed)
 }
@@ -89,7 +123,8 @@ fn allowed(pairs: &BTreeMap<String, String>) -> Result<AllowedValues, String> {
 fn is_name(text: &str, colon: bool) -> bool {
     let is_first = |b: u8| b.is_ascii_alphabetic() || b == b'_' || colon && b == b':';
     let bytes = text.as_bytes();
-    bytes.first().copied().is_some_and(is_first) && bytes.iter().all(|b| is_first(*b) || b.is_ascii_digit())
+    bytes.first().copied().is_some_and(is_first)
+        && bytes.iter().all(|b| is_first(*b) || b.is_ascii_digit())
 }
 
 #[cfg(test)]
@@ -110,10 +145,16 @@ mod tests {
 
     #[test]
     fn pairs_come_from_the_flag_or_from_a_file() {
-        let typed =
-            settings(&[("allow-metric-labels", "m,l=b,a"), ("allow-metric-labels", "m,k="), ("disabled-metrics", "x,y:z")]);
+        let typed = settings(&[
+            ("allow-metric-labels", "m,l=b,a"),
+            ("allow-metric-labels", "m,k="),
+            ("disabled-metrics", "x,y:z"),
+        ]);
         let typed = typed.unwrap();
-        assert_eq!((values(&typed, "m", "l"), values(&typed, "m", "k")), (vec!["a".into(), "b".into()], vec![String::new()]));
+        assert_eq!(
+            (values(&typed, "m", "l"), values(&typed, "m", "k")),
+            (vec!["a".into(), "b".into()], vec![String::new()])
+        );
         assert_eq!(typed.disabled.into_iter().collect::<Vec<_>>(), ["x", "y:z"]);
 
         let directory = tempfile::tempdir().unwrap();
@@ -122,22 +163,33 @@ mod tests {
             std::fs::write(&path, text).unwrap();
             settings(&[("allow-metric-labels-manifest", path.to_str().unwrap())])
         };
-        let read = file("metric1,label1: v1,v2\n\"metric2,label2\": \"v3\"\nmetric2,code: 200\n").unwrap();
+        let read =
+            file("metric1,label1: v1,v2\n\"metric2,label2\": \"v3\"\nmetric2,code: 200\n").unwrap();
         assert_eq!(
-            (values(&read, "metric1", "label1"), values(&read, "metric2", "label2")),
+            (
+                values(&read, "metric1", "label1"),
+                values(&read, "metric2", "label2")
+            ),
             (vec!["v1".into(), "v2".into()], vec!["v3".into()])
         );
         assert_eq!(values(&read, "metric2", "code"), ["200"]);
         assert_eq!(file("").unwrap(), MetricsSettings::default());
         for (text, part) in [
-            ("- metric1,label1:v1\n", "failed to parse allow list manifest: "),
+            (
+                "- metric1,label1:v1\n",
+                "failed to parse allow list manifest: ",
+            ),
             (
                 "metric1: v1\n",
                 "invalid allow list mapping in manifest: [metrics.allowListMappingManifest: Invalid value: {\"metric1\":\"v1\"}: must",
             ),
         ] {
             let error = file(text).unwrap_err();
-            assert!(error.starts_with("metrics.allowListMappingManifest: Invalid value: \"/") && error.contains(part), "{error}");
+            assert!(
+                error.starts_with("metrics.allowListMappingManifest: Invalid value: \"/")
+                    && error.contains(part),
+                "{error}"
+            );
         }
     }
 

@@ -14,13 +14,15 @@ use crate::registry::{ControllerRegistry, Selection, UnknownController};
 use crate::spans;
 pub use metrics::{AllowedValues, MetricsSettings};
 pub use serving::{
-    Access, AuthenticationSettings, AuthorizationSettings, Certificate, Delegation, NamedPair, Pair, ProxyHeaders, Serving, Tls,
+    Access, AuthenticationSettings, AuthorizationSettings, Certificate, Delegation, NamedPair,
+    Pair, ProxyHeaders, Serving, Tls,
 };
 
 /// Everything the manager needs to know.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// File with address and credentials of the API server; `None` is the pod's own service account.
+    /// File with address and credentials of the API server; `None` is the pod's own service
+    /// account.
     pub kubeconfig: Option<PathBuf>,
     /// URL of the API server; wins over the kubeconfig's.
     pub master: Option<String>,
@@ -40,7 +42,8 @@ pub struct Config {
     pub shutdown_timeout: Option<Duration>,
     /// Every object is looked at again after once to twice this.
     pub min_resync: Duration,
-    /// Time without progress after which health checks say so, and half of that after which a leader gives up; `None` is for ever.
+    /// Time without progress after which health checks say so, and half of that after which a
+    /// leader gives up; `None` is for ever.
     pub stall_timeout: Option<Duration>,
     /// Whether caches are filled before leading.
     pub standby_informers: bool,
@@ -93,10 +96,14 @@ pub enum ConfigError {
     #[error("built-in cloud providers are disabled. The ipam {0} is not available")]
     CidrAllocator(String),
     /// A port above 65535.
-    #[error("--secure-port {0} must be between 1 and 65535, inclusive. It cannot be turned off with 0")]
+    #[error(
+        "--secure-port {0} must be between 1 and 65535, inclusive. It cannot be turned off with 0"
+    )]
     PortTooHigh(i64),
     /// A port below 0.
-    #[error("--secure-port {0} must be between 0 and 65535, inclusive. 0 for turning off secure port")]
+    #[error(
+        "--secure-port {0} must be between 0 and 65535, inclusive. 0 for turning off secure port"
+    )]
     PortTooLow(i64),
     /// A number out of bounds; flag and rule.
     #[error("{0} must {1}, but got {2}")]
@@ -105,7 +112,9 @@ pub enum ConfigError {
     #[error("{0} must be {1}, got {2}")]
     NewerBound(&'static str, &'static str, i64),
     /// Too short a period.
-    #[error("duration time must be greater than one second as set via command line option reconcile-sync-loop-period")]
+    #[error(
+        "duration time must be greater than one second as set via command line option reconcile-sync-loop-period"
+    )]
     AttachDetachPeriod,
     /// Too many service CIDRs.
     #[error("--service-cluster-ip-range can not contain more than two entries")]
@@ -114,7 +123,9 @@ pub enum ConfigError {
     #[error("{0}")]
     Metrics(String),
     /// A collector of traces that cannot be one.
-    #[error("--tracing-endpoint {0:?} must be host:port, or a URL that begins with http:// and has a port")]
+    #[error(
+        "--tracing-endpoint {0:?} must be host:port, or a URL that begins with http:// and has a port"
+    )]
     TracingEndpoint(String),
     /// A log format that does not exist.
     #[error("format: Invalid value: {0:?}: Unsupported log format")]
@@ -154,7 +165,14 @@ pub enum ConfigError {
 pub fn join_errors(errors: &[ConfigError]) -> String {
     match errors {
         [one] => one.to_string(),
-        several => format!("[{}]", several.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")),
+        several => format!(
+            "[{}]",
+            several
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+                .join(", ")
+        ),
     }
 }
 
@@ -170,22 +188,41 @@ const POSITIVE: &[&str] = &[
 
 /// Flags with a lowest value of 1 and this highest one.
 const BOUNDED: &[(&str, i64, &str)] = &[
-    ("concurrent-service-endpoint-syncs", 50, "not be more than 50"),
-    ("mirroring-concurrent-service-endpoint-syncs", 50, "not be more than 50"),
+    (
+        "concurrent-service-endpoint-syncs",
+        50,
+        "not be more than 50",
+    ),
+    (
+        "mirroring-concurrent-service-endpoint-syncs",
+        50,
+        "not be more than 50",
+    ),
     ("max-endpoints-per-slice", 1000, "not be more than 1000"),
-    ("mirroring-max-endpoints-per-subset", 1000, "not be more than 1000"),
+    (
+        "mirroring-max-endpoints-per-subset",
+        1000,
+        "not be more than 1000",
+    ),
 ];
 
 impl Config {
     /// Checks `options` against `registry`. All errors are reported at once.
     pub fn new(options: Options, registry: &ControllerRegistry) -> Result<Self, Vec<ConfigError>> {
         // As in upstream, the rest is not looked at when these are wrong.
-        let features = Features::new(&options).map_err(|errors| errors.into_iter().map(ConfigError::from).collect::<Vec<_>>())?;
+        let features = Features::new(&options).map_err(|errors| {
+            errors
+                .into_iter()
+                .map(ConfigError::from)
+                .collect::<Vec<_>>()
+        })?;
         let mut errors = check(&options);
-        let controllers = registry.select(&options.list("controllers"), |gate| features.is_on(gate)).unwrap_or_else(|unknown| {
-            errors.extend(unknown.into_iter().map(ConfigError::from));
-            Selection::default()
-        });
+        let controllers = registry
+            .select(&options.list("controllers"), |gate| features.is_on(gate))
+            .unwrap_or_else(|unknown| {
+                errors.extend(unknown.into_iter().map(ConfigError::from));
+                Selection::default()
+            });
         let serving = serving::read(&options).unwrap_or_else(|found| {
             errors.extend(found);
             None
@@ -198,13 +235,25 @@ impl Config {
             return Err(errors);
         }
         let flags = options.without_effect(|name| registry.has(name));
-        let mut without_effect: Vec<String> = flags.iter().map(|name| format!("--{name}")).collect();
-        without_effect.extend(features.without_effect().map(|gate| format!("--feature-gates={gate}")));
-        let is_enabled = |name: &str| controllers.enabled.iter().any(|descriptor| descriptor.name == name);
+        let mut without_effect: Vec<String> =
+            flags.iter().map(|name| format!("--{name}")).collect();
+        without_effect.extend(
+            features
+                .without_effect()
+                .map(|gate| format!("--feature-gates={gate}")),
+        );
+        let is_enabled = |name: &str| {
+            controllers
+                .enabled
+                .iter()
+                .any(|descriptor| descriptor.name == name)
+        };
         let without_workers = options.without_workers(is_enabled);
         let timeout = options.duration("controller-shutdown-timeout").to_std();
         Ok(Self {
-            kubeconfig: Some(options.text("kubeconfig")).filter(|path| !path.is_empty()).map(PathBuf::from),
+            kubeconfig: Some(options.text("kubeconfig"))
+                .filter(|path| !path.is_empty())
+                .map(PathBuf::from),
             master: Some(options.text("master")).filter(|url| !url.is_empty()),
             qps: options.float32("kube-api-qps"),
             burst: u32::try_from(options.int("kube-api-burst")).unwrap_or(0),
@@ -214,7 +263,8 @@ impl Config {
             start_interval: options.duration("controller-start-interval").to_std(),
             shutdown_timeout: Some(timeout).filter(|timeout| !timeout.is_zero()),
             min_resync: options.duration("min-resync-period").to_std(),
-            stall_timeout: Some(options.duration("stall-timeout").to_std()).filter(|timeout| !timeout.is_zero()),
+            stall_timeout: Some(options.duration("stall-timeout").to_std())
+                .filter(|timeout| !timeout.is_zero()),
             standby_informers: options.bool("standby-informers"),
             strict_health_checks: options.bool("strict-health-checks"),
             serving,
@@ -267,9 +317,13 @@ fn check(options: &Options) -> Vec<ConfigError> {
             errors.push(ConfigError::Bound(flag, "be greater than 0", value));
         }
     }
-    for (flag, words) in
-        [("concurrent-device-taint-eviction-syncs", "greater than zero"), ("concurrent-resourceclaim-syncs", "larger than 0")]
-    {
+    for (flag, words) in [
+        (
+            "concurrent-device-taint-eviction-syncs",
+            "greater than zero",
+        ),
+        ("concurrent-resourceclaim-syncs", "larger than 0"),
+    ] {
         let value = options.int(flag);
         if value <= 0 {
             errors.push(ConfigError::NewerBound(flag, words, value));
@@ -283,7 +337,11 @@ fn check(options: &Options) -> Vec<ConfigError> {
             errors.push(ConfigError::Bound(flag, words, value));
         }
     }
-    if options.duration("attach-detach-reconcile-sync-period").to_std() < Duration::from_secs(1) {
+    if options
+        .duration("attach-detach-reconcile-sync-period")
+        .to_std()
+        < Duration::from_secs(1)
+    {
         errors.push(ConfigError::AttachDetachPeriod);
     }
     if options.text("service-cluster-ip-range").split(',').count() > 2 {
@@ -295,7 +353,11 @@ fn check(options: &Options) -> Vec<ConfigError> {
     }
     let rate = options.int("tracing-sampling-rate-per-million");
     if !(0..=spans::ALL).contains(&rate) {
-        errors.push(ConfigError::Bound("tracing-sampling-rate-per-million", "be between 0 and 1000000", rate));
+        errors.push(ConfigError::Bound(
+            "tracing-sampling-rate-per-million",
+            "be between 0 and 1000000",
+            rate,
+        ));
     }
     if let Err(format) = LogFormat::from_flag(&options.text("logging-format")) {
         errors.push(ConfigError::LogFormat(format));
@@ -322,64 +384,141 @@ mod tests {
         assert_eq!(config.shutdown_timeout, Some(Duration::from_secs(10)));
         assert_eq!(config.min_resync, Duration::from_secs(12 * 3600));
         let election = config.election.unwrap();
-        assert_eq!((election.namespace.as_str(), election.name.as_str()), ("kube-system", "kube-controller-manager"));
-        let seconds = [election.lease_duration, election.renew_deadline, election.retry_period].map(|d| d.as_secs());
+        assert_eq!(
+            (election.namespace.as_str(), election.name.as_str()),
+            ("kube-system", "kube-controller-manager")
+        );
+        let seconds = [
+            election.lease_duration,
+            election.renew_deadline,
+            election.retry_period,
+        ]
+        .map(|d| d.as_secs());
         assert_eq!(seconds, [15, 10, 2]);
         let serving = config.serving.unwrap();
         assert_eq!(serving.address.to_string(), "0.0.0.0:10257");
         assert_eq!(serving.tls.unwrap().max_streams, 100);
-        let Access::Delegated(delegation) = serving.access else { panic!("open to everybody") };
-        let Delegation { authentication, authorization } = *delegation;
-        let ttls = [authentication.token_ttl, authorization.allowed_ttl, authorization.other_ttl].map(|ttl| ttl.as_secs());
-        assert_eq!((ttls, authorization.always_allow), ([10; 3], ["/healthz", "/readyz", "/livez"].map(str::to_owned).to_vec()));
+        let Access::Delegated(delegation) = serving.access else {
+            panic!("open to everybody")
+        };
+        let Delegation {
+            authentication,
+            authorization,
+        } = *delegation;
+        let ttls = [
+            authentication.token_ttl,
+            authorization.allowed_ttl,
+            authorization.other_ttl,
+        ]
+        .map(|ttl| ttl.as_secs());
+        assert_eq!(
+            (ttls, authorization.always_allow),
+            (
+                [10; 3],
+                ["/healthz", "/readyz", "/livez"]
+                    .map(str::to_owned)
+                    .to_vec()
+            )
+        );
         assert_eq!(authentication.proxy_headers.username, ["x-remote-user"]);
     }
 
     #[test]
     fn values_without_sense_are_refused_in_upstreams_words() {
         let cases: [(&[(&str, &str)], &str); 24] = [
-            (&[("controllers", "nope")], r#""nope" is not in the list of known controllers"#),
-            (&[("leader-elect-resource-lock", "endpoints")], r#"resourceLock value must be "leases""#),
+            (
+                &[("controllers", "nope")],
+                r#""nope" is not in the list of known controllers"#,
+            ),
+            (
+                &[("leader-elect-resource-lock", "endpoints")],
+                r#"resourceLock value must be "leases""#,
+            ),
             (
                 &[("secure-port", "70000")],
                 "--secure-port 70000 must be between 1 and 65535, inclusive. It cannot be turned off with 0",
             ),
-            (&[("secure-port", "-1")], "--secure-port -1 must be between 0 and 65535, inclusive. 0 for turning off secure port"),
-            (&[("concurrent-job-syncs", "0")], "concurrent-job-syncs must be greater than 0, but got 0"),
+            (
+                &[("secure-port", "-1")],
+                "--secure-port -1 must be between 0 and 65535, inclusive. 0 for turning off secure port",
+            ),
+            (
+                &[("concurrent-job-syncs", "0")],
+                "concurrent-job-syncs must be greater than 0, but got 0",
+            ),
             (
                 &[("concurrent-device-taint-eviction-syncs", "0")],
                 "concurrent-device-taint-eviction-syncs must be greater than zero, got 0",
             ),
-            (&[("concurrent-resourceclaim-syncs", "-1")], "concurrent-resourceclaim-syncs must be larger than 0, got -1"),
-            (&[("max-endpoints-per-slice", "0")], "max-endpoints-per-slice must not be less than 1, but got 0"),
+            (
+                &[("concurrent-resourceclaim-syncs", "-1")],
+                "concurrent-resourceclaim-syncs must be larger than 0, got -1",
+            ),
+            (
+                &[("max-endpoints-per-slice", "0")],
+                "max-endpoints-per-slice must not be less than 1, but got 0",
+            ),
             (
                 &[("concurrent-service-endpoint-syncs", "51")],
                 "concurrent-service-endpoint-syncs must not be more than 50, but got 51",
             ),
-            (&[("cidr-allocator-type", "Cloud")], "built-in cloud providers are disabled. The ipam Cloud is not available"),
-            (&[("service-cluster-ip-range", "a,b,c")], "--service-cluster-ip-range can not contain more than two entries"),
-            (&[("logging-format", "xml")], r#"format: Invalid value: "xml": Unsupported log format"#),
+            (
+                &[("cidr-allocator-type", "Cloud")],
+                "built-in cloud providers are disabled. The ipam Cloud is not available",
+            ),
+            (
+                &[("service-cluster-ip-range", "a,b,c")],
+                "--service-cluster-ip-range can not contain more than two entries",
+            ),
+            (
+                &[("logging-format", "xml")],
+                r#"format: Invalid value: "xml": Unsupported log format"#,
+            ),
             (
                 &[("feature-gates", "LogarithmicScaleDown=false")],
                 "cannot set feature gate LogarithmicScaleDown to false, feature is locked to true",
             ),
-            (&[("tls-curve-preferences", "29,65536")], "curve preference 65536 is out of range (must be 1-65535)"),
-            (&[("tls-curve-preferences", "0")], "curve preference 0 is out of range (must be 1-65535)"),
-            (&[("tls-curve-preferences", "23,29,23")], "duplicate curve preference 23"),
-            (&[("tls-curve-preferences", "29,1")], "curve preference 1 is not supported by the current Go version"),
-            (&[("tls-min-version", "TLS13")], r#"unknown tls version "TLS13""#),
+            (
+                &[("tls-curve-preferences", "29,65536")],
+                "curve preference 65536 is out of range (must be 1-65535)",
+            ),
+            (
+                &[("tls-curve-preferences", "0")],
+                "curve preference 0 is out of range (must be 1-65535)",
+            ),
+            (
+                &[("tls-curve-preferences", "23,29,23")],
+                "duplicate curve preference 23",
+            ),
+            (
+                &[("tls-curve-preferences", "29,1")],
+                "curve preference 1 is not supported by the current Go version",
+            ),
+            (
+                &[("tls-min-version", "TLS13")],
+                r#"unknown tls version "TLS13""#,
+            ),
             (
                 &[("disabled-metrics", "a-b"), ("tls-cert-file", "a")],
                 "[need to specify both --tls-cert-file and --tls-private-key-file, or neither, metrics.disabledMetrics: Invalid value: [\"a-b\"]: must be fully qualified metric names matching \"^[a-zA-Z_:][a-zA-Z0-9_:]*$\", got \"a-b\"]",
             ),
-            (&[("tls-cert-file", "a")], "need to specify both --tls-cert-file and --tls-private-key-file, or neither"),
-            (&[("requestheader-group-headers", "a, ")], r#"empty value in "requestheader-group-headers""#),
+            (
+                &[("tls-cert-file", "a")],
+                "need to specify both --tls-cert-file and --tls-private-key-file, or neither",
+            ),
+            (
+                &[("requestheader-group-headers", "a, ")],
+                r#"empty value in "requestheader-group-headers""#,
+            ),
             (
                 &[("requestheader-uid-headers", "x-uid")],
                 "--requestheader-uid-headers is set without specifying the standard X-Remote-Uid header - API aggregation will not \
                  work",
             ),
-            (&[("authorization-always-allow-paths", "/a*/b")], r#"only trailing * allowed in "/a*/b""#),
+            (
+                &[("authorization-always-allow-paths", "/a*/b")],
+                r#"only trailing * allowed in "/a*/b""#,
+            ),
             (
                 &[("controllers", "a,-b")],
                 r#"["a" is not in the list of known controllers, "b" is not in the list of known controllers]"#,
@@ -395,7 +534,10 @@ mod tests {
         let cases: [&[(&str, &str)]; 5] = [
             &[("concurrent-deployment-syncs", "-4")],
             &[("kube-api-qps", "-1"), ("kube-api-burst", "-1")],
-            &[("leader-elect", "false"), ("leader-elect-resource-lock", "endpoints")],
+            &[
+                ("leader-elect", "false"),
+                ("leader-elect-resource-lock", "endpoints"),
+            ],
             &[("secure-port", "0"), ("tls-cert-file", "a")],
             &[("leader-elect-lease-duration", "0")],
         ];
@@ -412,9 +554,16 @@ mod tests {
             ("concurrent-job-syncs", "3"),
             ("v", "2"),
             ("vmodule", "a=1"),
-            ("feature-gates", "ClientsPreferCBOR=true,ComponentFlagz=false"),
+            (
+                "feature-gates",
+                "ClientsPreferCBOR=true,ComponentFlagz=false",
+            ),
         ];
-        let named = ["--concurrent-job-syncs", "--vmodule", "--feature-gates=ClientsPreferCBOR"];
+        let named = [
+            "--concurrent-job-syncs",
+            "--vmodule",
+            "--feature-gates=ClientsPreferCBOR",
+        ];
         assert_eq!(config(&flags).unwrap().without_effect, named);
     }
 
@@ -422,12 +571,33 @@ mod tests {
     fn controllers_without_workers_are_collected() {
         let collected = |flags: &[(&str, &str)]| {
             let mut options = Options::default();
-            flags.iter().for_each(|(flag, value)| options.set(flag, value).unwrap());
-            Config::new(options, &ControllerRegistry::builtin()).unwrap().without_workers
+            flags
+                .iter()
+                .for_each(|(flag, value)| options.set(flag, value).unwrap());
+            Config::new(options, &ControllerRegistry::builtin())
+                .unwrap()
+                .without_workers
         };
-        let flags = [("concurrent-deployment-syncs", "0"), ("concurrent-rc-syncs", "-3"), ("concurrent-gc-syncs", "1")];
-        assert_eq!(collected(&flags), [("concurrent-deployment-syncs", 0), ("concurrent-rc-syncs", -3)]);
+        let flags = [
+            ("concurrent-deployment-syncs", "0"),
+            ("concurrent-rc-syncs", "-3"),
+            ("concurrent-gc-syncs", "1"),
+        ];
+        assert_eq!(
+            collected(&flags),
+            [
+                ("concurrent-deployment-syncs", 0),
+                ("concurrent-rc-syncs", -3)
+            ]
+        );
         // Neither a controller that does not run nor one that is not there yet.
-        assert_eq!(collected(&[("controllers", "*,-replicationcontroller"), flags[1], ("concurrent-endpoint-syncs", "0")]), []);
+        assert_eq!(
+            collected(&[
+                ("controllers", "*,-replicationcontroller"),
+                flags[1],
+                ("concurrent-endpoint-syncs", "0")
+            ]),
+            []
+        );
     }
 }

@@ -45,7 +45,8 @@ pub struct AuthenticationSettings {
     pub kubeconfig: Option<PathBuf>,
     /// Authorities of client certificates; `None` is what the cluster says.
     pub client_ca: Option<PathBuf>,
-    /// Authorities of proxies that speak for others; `None` is what the cluster says, headers included.
+    /// Authorities of proxies that speak for others; `None` is what the cluster says, headers
+    /// included.
     pub proxy_ca: Option<PathBuf>,
     /// Headers of such proxies.
     pub proxy_headers: ProxyHeaders,
@@ -152,25 +153,46 @@ pub(super) fn read(options: &Options) -> Result<Option<Serving>, Vec<ConfigError
 }
 
 fn path(options: &Options, flag: &str) -> Option<PathBuf> {
-    Some(options.text(flag)).filter(|path| !path.is_empty()).map(PathBuf::from)
+    Some(options.text(flag))
+        .filter(|path| !path.is_empty())
+        .map(PathBuf::from)
 }
 
 fn tls(options: &Options) -> Result<Tls, ConfigError> {
-    let certificate = match (path(options, "tls-cert-file"), path(options, "tls-private-key-file"), path(options, "cert-dir")) {
+    let certificate = match (
+        path(options, "tls-cert-file"),
+        path(options, "tls-private-key-file"),
+        path(options, "cert-dir"),
+    ) {
         (None, None, None) => Certificate::Generated,
         (None, None, Some(directory)) => Certificate::Directory(directory),
         (Some(certificate), Some(key), _) => Certificate::Files(Pair { certificate, key }),
         _ => return Err(ConfigError::HalfAPair),
     };
     let min_version = options.text("tls-min-version");
-    if !["", "VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13"].contains(&min_version.as_str()) {
+    if ![
+        "",
+        "VersionTLS10",
+        "VersionTLS11",
+        "VersionTLS12",
+        "VersionTLS13",
+    ]
+    .contains(&min_version.as_str())
+    {
         return Err(ConfigError::TlsVersion(min_version));
     }
     Ok(Tls {
         certificate,
-        named: options.list("tls-sni-cert-key").iter().map(|text| named_pair(text)).collect(),
+        named: options
+            .list("tls-sni-cert-key")
+            .iter()
+            .map(|text| named_pair(text))
+            .collect(),
         http2: !options.bool("disable-http2-serving"),
-        max_streams: u32::try_from(options.int("http2-max-streams-per-connection")).ok().filter(|n| *n > 0).unwrap_or(100),
+        max_streams: u32::try_from(options.int("http2-max-streams-per-connection"))
+            .ok()
+            .filter(|n| *n > 0)
+            .unwrap_or(100),
         min_version,
         cipher_suites: options.list("tls-cipher-suites"),
         groups: groups(&options.list("tls-curve-preferences"))?,
@@ -180,12 +202,16 @@ fn tls(options: &Options) -> Result<Tls, ConfigError> {
 /// Key exchange groups that Go knows: P-256, P-384, P-521, X25519, and three with ML-KEM.
 const KNOWN_GROUPS: [u16; 7] = [23, 24, 25, 29, 4587, 4588, 4589];
 
-/// The numbers in `list`, with upstream's checks; that they are numbers was checked when they were typed.
+/// The numbers in `list`, with upstream's checks; that they are numbers was checked when they were
+/// typed.
 fn groups(list: &[String]) -> Result<Vec<u16>, ConfigError> {
     let mut groups = Vec::with_capacity(list.len());
     for text in list {
         let number: i64 = text.parse().unwrap_or_default();
-        let group = u16::try_from(number).ok().filter(|group| *group > 0).ok_or(ConfigError::CurveRange(number))?;
+        let group = u16::try_from(number)
+            .ok()
+            .filter(|group| *group > 0)
+            .ok_or(ConfigError::CurveRange(number))?;
         if groups.contains(&group) {
             return Err(ConfigError::CurveTwice(group));
         }
@@ -201,8 +227,19 @@ fn groups(list: &[String]) -> Result<Vec<u16>, ConfigError> {
 fn named_pair(text: &str) -> NamedPair {
     let (files, names) = text.split_once(':').unwrap_or((text, ""));
     let (certificate, key) = files.split_once(',').unwrap_or((files, ""));
-    let names = names.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_lowercase).collect();
-    NamedPair { pair: Pair { certificate: certificate.trim().into(), key: key.trim().into() }, names }
+    let names = names
+        .split(',')
+        .map(str::trim)
+        .filter(|name| !name.is_empty())
+        .map(str::to_lowercase)
+        .collect();
+    NamedPair {
+        pair: Pair {
+            certificate: certificate.trim().into(),
+            key: key.trim().into(),
+        },
+        names,
+    }
 }
 
 fn delegation(options: &Options) -> Result<Delegation, Vec<ConfigError>> {
@@ -221,11 +258,18 @@ fn delegation(options: &Options) -> Result<Delegation, Vec<ConfigError>> {
         allowed_names: headers("requestheader-allowed-names"),
         uid: headers("requestheader-uid-headers"),
     };
-    if !proxy_headers.uid.is_empty() && !proxy_headers.uid.iter().any(|name| name.eq_ignore_ascii_case("x-remote-uid")) {
+    if !proxy_headers.uid.is_empty()
+        && !proxy_headers
+            .uid
+            .iter()
+            .any(|name| name.eq_ignore_ascii_case("x-remote-uid"))
+    {
         errors.push(ConfigError::UidHeaders);
     }
     let always_allow = options.list("authorization-always-allow-paths");
-    let odd = always_allow.iter().filter(|path| path.strip_suffix('*').unwrap_or(path).contains('*'));
+    let odd = always_allow
+        .iter()
+        .filter(|path| path.strip_suffix('*').unwrap_or(path).contains('*'));
     errors.extend(odd.map(|path| ConfigError::Star(path.clone())));
     if !errors.is_empty() {
         return Err(errors);
@@ -256,16 +300,26 @@ mod tests {
 
     #[test]
     fn a_named_pair_is_files_and_then_names() {
-        let pair = |certificate: &str, key: &str| Pair { certificate: certificate.into(), key: key.into() };
+        let pair = |certificate: &str, key: &str| Pair {
+            certificate: certificate.into(),
+            key: key.into(),
+        };
         let cases: [(&str, Pair, &[&str]); 3] = [
             ("a.crt,a.key", pair("a.crt", "a.key"), &[]),
-            ("a.crt, a.key:Example.com,*.example.com", pair("a.crt", "a.key"), &["example.com", "*.example.com"]),
+            (
+                "a.crt, a.key:Example.com,*.example.com",
+                pair("a.crt", "a.key"),
+                &["example.com", "*.example.com"],
+            ),
             ("a.crt,a.key:", pair("a.crt", "a.key"), &[]),
         ];
         for (text, pair, names) in cases {
             assert_eq!(
                 named_pair(text),
-                NamedPair { pair, names: names.iter().map(|name| (*name).to_owned()).collect() },
+                NamedPair {
+                    pair,
+                    names: names.iter().map(|name| (*name).to_owned()).collect()
+                },
                 "{text}"
             );
         }

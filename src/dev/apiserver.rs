@@ -1,6 +1,7 @@
 //! `steersman apiserver`: the embedded cluster for tests in any language.
 //!
-//! start -> one line of JSON on standard output when it is ready -> a signal, or the end of the parent process -> exit 0
+//! start -> one line of JSON on standard output when it is ready -> a signal, or the end of the
+//! parent process -> exit 0
 
 use std::io::Write;
 use std::path::Path;
@@ -20,15 +21,26 @@ use steersman_options::duration::GoDuration;
 
 /// Starts a Kubernetes API server with simulated nodes and controllers, for tests in any language.
 ///
-/// When everything is ready, one line of JSON goes to standard output: url, kubeconfig (a file) and pid. Then it runs until it gets
-/// SIGTERM or SIGINT, or until the process that started it has ended. Nothing is left behind.
+/// When everything is ready, one line of JSON goes to standard output: url, kubeconfig (a file) and
+/// pid. Then it runs until it gets SIGTERM or SIGINT, or until the process that started it has
+/// ended. Nothing is left behind.
 #[derive(Debug, Parser)]
-#[command(name = "steersman apiserver", bin_name = "steersman apiserver", disable_version_flag = true)]
+#[command(
+    name = "steersman apiserver",
+    bin_name = "steersman apiserver",
+    disable_version_flag = true
+)]
 struct ApiServerArgs {
     #[command(flatten)]
     embedded: EmbeddedArgs,
-    /// Controllers to run, as the manager's flag of that name takes them: `*`, `*,-podgc`, `deployment,replicaset`, or nothing.
-    #[arg(long, default_value = "*", value_name = "LIST", allow_hyphen_values = true)]
+    /// Controllers to run, as the manager's flag of that name takes them: `*`, `*,-podgc`,
+    /// `deployment,replicaset`, or nothing.
+    #[arg(
+        long,
+        default_value = "*",
+        value_name = "LIST",
+        allow_hyphen_values = true
+    )]
     controllers: String,
     /// How long a simulated pod takes to get ready, and to end: a duration such as 500ms.
     #[arg(long, default_value = "0s", value_name = "DURATION", value_parser = duration, allow_hyphen_values = true)]
@@ -68,7 +80,11 @@ pub(super) fn run(arguments: Vec<String>) -> ExitCode {
         Ok(args) => args,
         Err(code) => return code,
     };
-    let flags = [vec![format!("--controllers={}", args.controllers)], args.manager.clone()].concat();
+    let flags = [
+        vec![format!("--controllers={}", args.controllers)],
+        args.manager.clone(),
+    ]
+    .concat();
     match manager_config(&flags) {
         Ok((config, verbosity)) => super::finish(verbosity, serve(args, config)),
         Err(message) => super::fail(message),
@@ -85,9 +101,19 @@ async fn serve(args: ApiServerArgs, config: Config) -> Result<(), ApiServerError
         }
     };
     let manifests = args.embedded.manifests()?;
-    let mut embedded = Embedded::start(&args.embedded, Latency::total(args.latency.to_std()), config).await?;
-    let ready = Ready { url: embedded.door.url(), kubeconfig: embedded.kubeconfig.path(), pid: std::process::id() };
-    let ready = serde_json::to_string(&ready).map_err(|error| ApiServerError::Ready(error.into()))?;
+    let mut embedded = Embedded::start(
+        &args.embedded,
+        Latency::total(args.latency.to_std()),
+        config,
+    )
+    .await?;
+    let ready = Ready {
+        url: embedded.door.url(),
+        kubeconfig: embedded.kubeconfig.path(),
+        pid: std::process::id(),
+    };
+    let ready =
+        serde_json::to_string(&ready).map_err(|error| ApiServerError::Ready(error.into()))?;
     let cluster = embedded.cluster.clone();
     let ended = tokio::select! {
         error = embedded.manager_ended() => Err(EmbeddedError::from(error).into()),
@@ -103,7 +129,11 @@ async fn serve(args: ApiServerArgs, config: Config) -> Result<(), ApiServerError
 }
 
 /// Applies the manifests, says that everything is ready, and waits for ever.
-async fn prepare(cluster: &DevCluster, manifests: &[Manifest], ready: &str) -> Result<(), ApiServerError> {
+async fn prepare(
+    cluster: &DevCluster,
+    manifests: &[Manifest],
+    ready: &str,
+) -> Result<(), ApiServerError> {
     for manifest in manifests {
         manifest.apply(cluster).await?;
     }
@@ -118,8 +148,13 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         <ApiServerArgs as clap::CommandFactory>::command().debug_assert();
-        let parse = |arguments: &[&str]| ApiServerArgs::try_parse_from([&["apiserver"], arguments].concat()).unwrap();
-        assert_eq!(parse(&["--controllers", "-podgc,*"]).controllers, "-podgc,*");
+        let parse = |arguments: &[&str]| {
+            ApiServerArgs::try_parse_from([&["apiserver"], arguments].concat()).unwrap()
+        };
+        assert_eq!(
+            parse(&["--controllers", "-podgc,*"]).controllers,
+            "-podgc,*"
+        );
         assert_eq!(parse(&["--controllers="]).controllers, "");
         let (config, _) = manager_config(&["--controllers=".to_owned()]).unwrap();
         assert!(config.controllers.enabled.is_empty());

@@ -9,10 +9,15 @@ pub(super) struct Block {
 }
 
 impl Block {
-    /// What to write to put `rows` in the place of those drawn before, with `above` on top of them for good, on a terminal of `width`
-    /// columns. A terminal that became narrower has wrapped the rows drawn before, so each may take several of its lines now.
+    /// What to write to put `rows` in the place of those drawn before, with `above` on top of them
+    /// for good, on a terminal of `width` columns. A terminal that became narrower has wrapped the
+    /// rows drawn before, so each may take several of its lines now.
     pub(super) fn redraw(&mut self, above: &[String], rows: &[String], width: usize) -> String {
-        let lines: usize = self.widths.iter().map(|row| row.div_ceil(width.max(1)).max(1)).sum();
+        let lines: usize = self
+            .widths
+            .iter()
+            .map(|row| row.div_ceil(width.max(1)).max(1))
+            .sum();
         let mut output = "\r".to_owned();
         if lines > 0 {
             output.push_str(&format!("\x1b[{lines}A"));
@@ -27,7 +32,8 @@ impl Block {
     }
 }
 
-/// As many of `rows`, the first of `all`, as fit a terminal of `height` lines, with a line that counts the others.
+/// As many of `rows`, the first of `all`, as fit a terminal of `height` lines, with a line that
+/// counts the others.
 pub(super) fn fitting(mut rows: Vec<String>, all: usize, height: usize) -> Vec<String> {
     // The cursor needs a line, too.
     let room = height.saturating_sub(1).max(1);
@@ -60,18 +66,35 @@ mod tests {
         for (widths, width, expected) in cases {
             let mut block = Block::default();
             block.redraw(&[], &rows(widths), 130);
-            assert_eq!(block.redraw(&[], &[], width), expected, "{widths:?} at {width}");
-            assert_eq!(block.redraw(&["said".to_owned()], &[], width), "\r\x1b[Jsaid\n", "nothing is left to erase");
+            assert_eq!(
+                block.redraw(&[], &[], width),
+                expected,
+                "{widths:?} at {width}"
+            );
+            assert_eq!(
+                block.redraw(&["said".to_owned()], &[], width),
+                "\r\x1b[Jsaid\n",
+                "nothing is left to erase"
+            );
         }
     }
 
     #[test]
     fn rows_beyond_the_height_are_counted() {
         // (rows, height, lines)
-        for (number, height, lines) in [(3, 24, 3), (23, 24, 23), (24, 24, 23), (45, 24, 23), (2, 1, 1)] {
+        for (number, height, lines) in [
+            (3, 24, 3),
+            (23, 24, 23),
+            (24, 24, 23),
+            (45, 24, 23),
+            (2, 1, 1),
+        ] {
             let shown = fitting(rows(&vec![1; number]), number, height);
             assert_eq!(shown.len(), lines, "{number} at {height}");
         }
-        assert_eq!(fitting(rows(&[1; 24]), 45, 24).last().unwrap(), "… and 23 more");
+        assert_eq!(
+            fitting(rows(&[1; 24]), 45, 24).last().unwrap(),
+            "… and 23 more"
+        );
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! changes of Deployments -> state -> rows, ten times a second -> terminal
 //!
-//! The width and height are those of the terminal at each draw. Escape codes are written to a terminal alone, and colours only
-//! without `NO_COLOR`.
+//! The width and height are those of the terminal at each draw. Escape codes are written to a
+//! terminal alone, and colours only without `NO_COLOR`.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -59,9 +59,15 @@ impl Display {
     /// An empty display on standard error.
     pub(super) fn new() -> Arc<Self> {
         let terminal = Some(Term::stderr()).filter(|terminal| terminal.is_term());
-        let terminal = terminal.filter(|_| std::env::var_os("TERM").is_none_or(|term| term != "dumb"));
-        let colours = terminal.is_some() && std::env::var_os("NO_COLOR").is_none_or(|text| text.is_empty());
-        Arc::new(Self { terminal, colours, shown: Mutex::default() })
+        let terminal =
+            terminal.filter(|_| std::env::var_os("TERM").is_none_or(|term| term != "dumb"));
+        let colours =
+            terminal.is_some() && std::env::var_os("NO_COLOR").is_none_or(|text| text.is_empty());
+        Arc::new(Self {
+            terminal,
+            colours,
+            shown: Mutex::default(),
+        })
     }
 
     fn shown(&self) -> MutexGuard<'_, Shown> {
@@ -83,7 +89,9 @@ impl Display {
 
     /// Draws until `stop`.
     pub(super) async fn run(self: Arc<Self>, stop: CancellationToken) {
-        let Some(terminal) = &self.terminal else { return };
+        let Some(terminal) = &self.terminal else {
+            return;
+        };
         while !stop.is_cancelled() {
             self.draw(terminal);
             tokio::select! {
@@ -98,7 +106,9 @@ impl Display {
         let mut shown = self.shown();
         let rows = shown.rows(size, self.colours);
         let is_empty = rows.is_empty() && shown.last.0.is_empty();
-        if shown.is_closed || shown.said.is_empty() && (is_empty || shown.last == (rows.clone(), size)) {
+        if shown.is_closed
+            || shown.said.is_empty() && (is_empty || shown.last == (rows.clone(), size))
+        {
             return;
         }
         let said = std::mem::take(&mut shown.said);
@@ -109,7 +119,9 @@ impl Display {
 
     /// Takes the rows away; later lines go where they were.
     pub(super) fn clear(&self) {
-        let Some(terminal) = &self.terminal else { return };
+        let Some(terminal) = &self.terminal else {
+            return;
+        };
         let mut shown = self.shown();
         if !shown.is_closed {
             shown.is_closed = true;
@@ -125,7 +137,12 @@ impl Display {
         let mut shown = self.shown();
         match change {
             Change::Added { object, .. } | Change::Updated { new: object, .. } => {
-                let line = shown.update(object.key(), assess(object), self.terminal.is_some(), self.colours);
+                let line = shown.update(
+                    object.key(),
+                    assess(object),
+                    self.terminal.is_some(),
+                    self.colours,
+                );
                 if let Some(line) = line {
                     self.say_in(&mut shown, line);
                 }
@@ -140,12 +157,20 @@ impl Display {
 
 fn write(mut terminal: &Term, output: &str) {
     // Fails only when the terminal is gone, and then its user is, too.
-    let _ = terminal.write_all(output.as_bytes()).and_then(|()| terminal.flush());
+    let _ = terminal
+        .write_all(output.as_bytes())
+        .and_then(|()| terminal.flush());
 }
 
 impl Shown {
     /// Notes how far a Deployment is. Returns the line that tells it, where no row does.
-    fn update(&mut self, key: ObjectKey, progress: Progress, has_rows: bool, colours: bool) -> Option<String> {
+    fn update(
+        &mut self,
+        key: ObjectKey,
+        progress: Progress,
+        has_rows: bool,
+        colours: bool,
+    ) -> Option<String> {
         let is_complete = progress.state == State::Complete;
         let before = self.deployments.get(&key);
         if before.is_some_and(|entry| entry.progress == progress) {
@@ -154,11 +179,23 @@ impl Shown {
         let began = before.and_then(|entry| entry.began);
         let settled = before.map(|entry| entry.settled.clone());
         let changes = image_changes(settled.as_deref().unwrap_or_default(), &progress.images);
-        let line = line(&key, &progress, &changes, began.map(|began| began.elapsed()), colours);
+        let line = line(
+            &key,
+            &progress,
+            &changes,
+            began.map(|began| began.elapsed()),
+            colours,
+        );
         let is_row = has_rows && matches!(progress.state, State::Rolling(_) | State::Paused(_));
         let entry = Entry {
-            settled: settled.filter(|_| !is_complete).unwrap_or_else(|| progress.images.clone()),
-            began: if is_complete { None } else { began.or_else(|| Some(Instant::now())) },
+            settled: settled
+                .filter(|_| !is_complete)
+                .unwrap_or_else(|| progress.images.clone()),
+            began: if is_complete {
+                None
+            } else {
+                began.or_else(|| Some(Instant::now()))
+            },
             progress,
         };
         self.deployments.insert(key, entry);
@@ -167,42 +204,87 @@ impl Shown {
 
     /// The rows of all Deployments under way, as many as fit.
     fn rows(&self, (height, width): (u16, u16), colours: bool) -> Vec<String> {
-        let is_row = |entry: &Entry| matches!(entry.progress.state, State::Rolling(_) | State::Paused(_));
-        let under_way: Vec<_> = self.deployments.iter().filter(|(_, entry)| is_row(entry)).collect();
+        let is_row =
+            |entry: &Entry| matches!(entry.progress.state, State::Rolling(_) | State::Paused(_));
+        let under_way: Vec<_> = self
+            .deployments
+            .iter()
+            .filter(|(_, entry)| is_row(entry))
+            .collect();
         let names: Vec<String> = under_way.iter().map(|(key, _)| key.to_string()).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        let columns = Columns::of(width.into(), names.iter().map(|name| name.len()).max().unwrap_or(0));
+        let columns = Columns::of(
+            width.into(),
+            names.iter().map(|name| name.len()).max().unwrap_or(0),
+        );
         let draw = |((_, entry), name): (&(&ObjectKey, &Entry), &&str)| {
             let changes = image_changes(&entry.settled, &entry.progress.images);
             let elapsed = entry.began.map(|began| began.elapsed()).unwrap_or_default();
-            row(&cut(name, columns.name, &names), &entry.progress, &changes, columns, colours, elapsed)
+            row(
+                &cut(name, columns.name, &names),
+                &entry.progress,
+                &changes,
+                columns,
+                colours,
+                elapsed,
+            )
         };
         let all = under_way.len();
-        let drawn = under_way.iter().zip(&names).take(height.into()).map(draw).collect();
+        let drawn = under_way
+            .iter()
+            .zip(&names)
+            .take(height.into())
+            .map(draw)
+            .collect();
         fitting(drawn, all, height.into())
     }
 }
 
 /// What a line says of one Deployment.
-fn line(key: &ObjectKey, progress: &Progress, images: &str, elapsed: Option<Duration>, colours: bool) -> String {
-    let time = |word: &str| elapsed.map(|elapsed| format!(" {word} {:.1}s", elapsed.as_secs_f64())).unwrap_or_default();
+fn line(
+    key: &ObjectKey,
+    progress: &Progress,
+    images: &str,
+    elapsed: Option<Duration>,
+    colours: bool,
+) -> String {
+    let time = |word: &str| {
+        elapsed
+            .map(|elapsed| format!(" {word} {:.1}s", elapsed.as_secs_f64()))
+            .unwrap_or_default()
+    };
     let facts = Some(facts(progress, images)).filter(|facts| !facts.is_empty());
     match &progress.state {
         State::Rolling(text) => format!("deployment {key} rolling out: {}", printable(text)),
         State::Paused(text) => format!("deployment {key} paused: {}", printable(text)),
         State::Complete => {
-            let (complete, note) = (painted("complete", Colour::Green, colours), if progress.paused { " (paused)" } else { "" });
+            let (complete, note) = (
+                painted("complete", Colour::Green, colours),
+                if progress.paused { " (paused)" } else { "" },
+            );
             let pods = if progress.wanted == 1 { "pod" } else { "pods" };
-            let facts = facts.map(|facts| format!(", {}", printable(&facts))).unwrap_or_default();
-            format!("deployment {key} {complete}{note}{}: {} {pods}{facts}", time("in"), progress.wanted)
+            let facts = facts
+                .map(|facts| format!(", {}", printable(&facts)))
+                .unwrap_or_default();
+            format!(
+                "deployment {key} {complete}{note}{}: {} {pods}{facts}",
+                time("in"),
+                progress.wanted
+            )
         }
         State::Stuck(text) => {
-            format!("deployment {key} {}{}: {}", painted("stuck", Colour::Red, colours), time("after"), printable(text))
+            format!(
+                "deployment {key} {}{}: {}",
+                painted("stuck", Colour::Red, colours),
+                time("after"),
+                printable(text)
+            )
         }
     }
 }
 
-/// Writes the log above the rows, so that neither spoils the other. Each write has to be a whole line.
+/// Writes the log above the rows, so that neither spoils the other. Each write has to be a whole
+/// line.
 #[derive(Clone)]
 pub(super) struct LogLines(pub(super) Arc<Display>);
 
@@ -226,7 +308,14 @@ mod tests {
 
     fn progress(state: State, image: &str) -> Progress {
         let images = vec![("main".to_owned(), image.to_owned())];
-        Progress { wanted: 3, done: 0, state, paused: false, revision: Some("2".to_owned()), images }
+        Progress {
+            wanted: 3,
+            done: 0,
+            state,
+            paused: false,
+            revision: Some("2".to_owned()),
+            images,
+        }
     }
 
     fn rolling() -> State {
@@ -236,37 +325,75 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_line_tells_time_revision_and_images_of_what_is_complete() {
         let mut shown = Shown::default();
-        let mut tell = |state, image| shown.update(ObjectKey::new("default", "web"), progress(state, image), false, false);
-        assert_eq!(tell(State::Complete, "web:1").unwrap(), "deployment default/web complete: 3 pods, revision 2");
+        let mut tell = |state, image| {
+            shown.update(
+                ObjectKey::new("default", "web"),
+                progress(state, image),
+                false,
+                false,
+            )
+        };
+        assert_eq!(
+            tell(State::Complete, "web:1").unwrap(),
+            "deployment default/web complete: 3 pods, revision 2"
+        );
         assert_eq!(tell(State::Complete, "web:1"), None, "nothing new");
-        assert_eq!(tell(rolling(), "web:2").unwrap(), "deployment default/web rolling out: 1 of 3 new pods created");
+        assert_eq!(
+            tell(rolling(), "web:2").unwrap(),
+            "deployment default/web rolling out: 1 of 3 new pods created"
+        );
         tokio::time::advance(Duration::from_millis(1500)).await;
         let paused = State::Paused("2 of 3 new pods created".to_owned());
-        assert_eq!(tell(paused, "web:2").unwrap(), "deployment default/web paused: 2 of 3 new pods created");
+        assert_eq!(
+            tell(paused, "web:2").unwrap(),
+            "deployment default/web paused: 2 of 3 new pods created"
+        );
         let complete = "deployment default/web complete in 1.5s: 3 pods, revision 2, web:1 → web:2";
         assert_eq!(tell(State::Complete, "web:2").unwrap(), complete);
         tell(rolling(), "web:2");
         let stuck = State::Stuck("quota\u{1b}[2J".to_owned());
-        assert_eq!(tell(stuck, "web:2").unwrap(), "deployment default/web stuck after 0.0s: quota [2J");
+        assert_eq!(
+            tell(stuck, "web:2").unwrap(),
+            "deployment default/web stuck after 0.0s: quota [2J"
+        );
     }
 
     #[tokio::test(start_paused = true)]
     async fn rows_follow_the_size_of_the_terminal() {
         let mut shown = Shown::default();
         for number in 0..45 {
-            let key = ObjectKey::new("default", &format!("checkout-production-eu-{number:02}-service-frontend"));
-            assert_eq!(shown.update(key, progress(rolling(), "web:1"), true, false), None, "a row is no line");
+            let key = ObjectKey::new(
+                "default",
+                &format!("checkout-production-eu-{number:02}-service-frontend"),
+            );
+            assert_eq!(
+                shown.update(key, progress(rolling(), "web:1"), true, false),
+                None,
+                "a row is no line"
+            );
         }
         tokio::time::advance(Duration::from_secs(61)).await;
         for (height, width) in [(24, 40), (24, 80), (60, 130), (60, 20)] {
             let rows = shown.rows((height, width), false);
             assert_eq!(rows.len(), usize::from(height - 1).min(45));
-            assert!(rows.iter().all(|row| console::measure_text_width(row) <= usize::from(width)), "{rows:#?}");
+            assert!(
+                rows.iter()
+                    .all(|row| console::measure_text_width(row) <= usize::from(width)),
+                "{rows:#?}"
+            );
             let names: BTreeSet<_> = rows.iter().map(|row| row.split(' ').next()).collect();
             assert_eq!(names.len(), rows.len(), "{rows:#?}");
         }
         let wide = shown.rows((60, 130), false);
-        assert!(wide[7].starts_with("default/checkout-production-eu-07-service-frontend ["), "{}", wide[7]);
-        assert!(wide[7].contains("]  1m01s  1 of 3 new pods created, revision 2"), "{}", wide[7]);
+        assert!(
+            wide[7].starts_with("default/checkout-production-eu-07-service-frontend ["),
+            "{}",
+            wide[7]
+        );
+        assert!(
+            wide[7].contains("]  1m01s  1 of 3 new pods created, revision 2"),
+            "{}",
+            wide[7]
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! A whole cluster in this process: API server with an HTTPS door, simulated nodes, the manager, and a kubeconfig for everybody else.
+//! A whole cluster in this process: API server with an HTTPS door, simulated nodes, the manager,
+//! and a kubeconfig for everybody else.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -30,7 +31,8 @@ pub(super) struct EmbeddedArgs {
     /// Number of simulated nodes.
     #[arg(long, default_value_t = 3, value_name = "N")]
     pub(super) nodes: usize,
-    /// Manifests to apply once the server is up: files, directories of them, or - for standard input.
+    /// Manifests to apply once the server is up: files, directories of them, or - for standard
+    /// input.
     #[arg(long, num_args = 1.., value_name = "FILE")]
     pub(super) apply: Vec<PathBuf>,
     /// How long after its last write an Event is deleted; 0s keeps Events for ever.
@@ -39,7 +41,8 @@ pub(super) struct EmbeddedArgs {
     /// Port of the API server on 127.0.0.1; 0 takes a free one.
     #[arg(long, default_value_t = 0, value_name = "P")]
     port: u16,
-    /// Where to write the kubeconfig, which is removed at the end; a file in the temporary directory if not given.
+    /// Where to write the kubeconfig, which is removed at the end; a file in the temporary
+    /// directory if not given.
     #[arg(long, value_name = "PATH")]
     write_kubeconfig: Option<PathBuf>,
 }
@@ -47,27 +50,49 @@ pub(super) struct EmbeddedArgs {
 impl EmbeddedArgs {
     /// The manifests to apply.
     pub(super) fn manifests(&self) -> Result<Vec<Manifest>, ManifestError> {
-        let read: Result<Vec<_>, _> = self.apply.iter().map(|file| manifests::read(file)).collect();
+        let read: Result<Vec<_>, _> = self
+            .apply
+            .iter()
+            .map(|file| manifests::read(file))
+            .collect();
         read.map(|files| files.concat())
     }
 }
 
-/// What the manager runs with here, unless told otherwise: nobody to share the Lease with, and no throttle worth waiting for.
-const MANAGER_DEFAULTS: [&str; 3] = ["--leader-elect=false", "--kube-api-qps=1000", "--kube-api-burst=2000"];
+/// What the manager runs with here, unless told otherwise: nobody to share the Lease with, and no
+/// throttle worth waiting for.
+const MANAGER_DEFAULTS: [&str; 3] = [
+    "--leader-elect=false",
+    "--kube-api-qps=1000",
+    "--kube-api-burst=2000",
+];
 
 /// The manager's configuration and verbosity after its flags; an error is the text to print.
 pub(super) fn manager_config(flags: &[String]) -> Result<(Config, i64), String> {
-    let typed = MANAGER_DEFAULTS.map(str::to_owned).into_iter().chain(flags.iter().cloned());
+    let typed = MANAGER_DEFAULTS
+        .map(str::to_owned)
+        .into_iter()
+        .chain(flags.iter().cloned());
     let options: Options = match options::parse(typed, |line| eprintln!("{line}")) {
         Ok(Command::Run(options)) => *options,
-        Ok(_) => return Err("--help and --version of the manager: run steersman without a subcommand".to_owned()),
+        Ok(_) => {
+            return Err(
+                "--help and --version of the manager: run steersman without a subcommand"
+                    .to_owned(),
+            );
+        }
         Err(error) => {
-            let hint = error.suggestion.as_ref().map(|flag| format!("; did you mean --{flag}?")).unwrap_or_default();
+            let hint = error
+                .suggestion
+                .as_ref()
+                .map(|flag| format!("; did you mean --{flag}?"))
+                .unwrap_or_default();
             return Err(format!("{error}{hint}"));
         }
     };
     let verbosity = options.int("v");
-    let mut config = Config::new(options, &ControllerRegistry::builtin()).map_err(|errors| join_errors(&errors))?;
+    let mut config = Config::new(options, &ControllerRegistry::builtin())
+        .map_err(|errors| join_errors(&errors))?;
     config.serving = None;
     Ok((config, verbosity))
 }
@@ -78,7 +103,10 @@ pub(super) enum EmbeddedError {
     #[error("listen on 127.0.0.1:{port}: {source}; --port names another port, 0 takes a free one")]
     Listen { port: u16, source: std::io::Error },
     #[error("write the kubeconfig {}: {source}", path.display())]
-    Kubeconfig { path: PathBuf, source: std::io::Error },
+    Kubeconfig {
+        path: PathBuf,
+        source: std::io::Error,
+    },
     #[error(transparent)]
     Cluster(#[from] StartError),
     #[error(transparent)]
@@ -107,18 +135,32 @@ pub(super) struct Embedded {
 
 impl Embedded {
     /// Starts everything. The API answers when this returns, and the nodes are ready.
-    pub(super) async fn start(args: &EmbeddedArgs, latency: Latency, config: Config) -> Result<Self, EmbeddedError> {
+    pub(super) async fn start(
+        args: &EmbeddedArgs,
+        latency: Latency,
+        config: Config,
+    ) -> Result<Self, EmbeddedError> {
         let (tasks, stop) = (Tasks::default(), CancellationToken::new());
         let clock = Clock::system();
         // Nobody in this process asks which requests there were.
-        let builder = DevCluster::builder().clock(clock.clone()).admission(Admission::FULL).kept_requests(0);
+        let builder = DevCluster::builder()
+            .clock(clock.clone())
+            .admission(Admission::FULL)
+            .kept_requests(0);
         let cluster = builder.event_ttl(args.event_ttl.to_std()).start().await?;
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, args.port));
         let door = cluster.serve_https(address).await;
-        let door = door.map_err(|source| EmbeddedError::Listen { port: args.port, source })?;
+        let door = door.map_err(|source| EmbeddedError::Listen {
+            port: args.port,
+            source,
+        })?;
 
         let client = client(&cluster)?;
-        let nodes = NodesConfig { count: args.nodes, latency, ..NodesConfig::default() };
+        let nodes = NodesConfig {
+            count: args.nodes,
+            latency,
+            ..NodesConfig::default()
+        };
         nodes::start(nodes, client.clone(), clock.clone(), &tasks, &stop).await?;
 
         let manager_stop = CancellationToken::new();
@@ -127,17 +169,30 @@ impl Embedded {
         let manager_address = manager.address();
         let manager = tokio::spawn(manager.run(manager_stop.clone()));
 
-        let default = || std::env::temp_dir().join(format!("steersman-{}.kubeconfig", door.address().port()));
+        let default =
+            || std::env::temp_dir().join(format!("steersman-{}.kubeconfig", door.address().port()));
         let path = args.write_kubeconfig.clone().unwrap_or_else(default);
         let placed = KubeconfigFile::place(&path, &door.kubeconfig());
         let kubeconfig = placed.map_err(|source| EmbeddedError::Kubeconfig { path, source })?;
-        Ok(Self { cluster, door, client, manager_address, kubeconfig, tasks, stop, manager, manager_stop })
+        Ok(Self {
+            cluster,
+            door,
+            client,
+            manager_address,
+            kubeconfig,
+            tasks,
+            stop,
+            manager,
+            manager_stop,
+        })
     }
 
     /// Waits until the manager ends, which it should not, and says why.
     pub(super) async fn manager_ended(&mut self) -> RunError {
         let unasked = RunError::ControllerEnded("manager");
-        (&mut self.manager).await.map_or(unasked, |ended| ended.err().unwrap_or(RunError::ControllerEnded("manager")))
+        (&mut self.manager).await.map_or(unasked, |ended| {
+            ended.err().unwrap_or(RunError::ControllerEnded("manager"))
+        })
     }
 
     /// Stops the manager, then the rest.
@@ -154,6 +209,15 @@ impl Embedded {
 }
 
 fn client(cluster: &DevCluster) -> Result<ApiClient, prometheus::Error> {
-    let settings = ClientSettings { user_agent: user_agent("dev"), qps: 0.0, burst: 0, timeout: Duration::from_secs(30) };
-    Ok(ApiClient::new(cluster.client(), settings, ClientMetrics::register(&Registry::new())?))
+    let settings = ClientSettings {
+        user_agent: user_agent("dev"),
+        qps: 0.0,
+        burst: 0,
+        timeout: Duration::from_secs(30),
+    };
+    Ok(ApiClient::new(
+        cluster.client(),
+        settings,
+        ClientMetrics::register(&Registry::new())?,
+    ))
 }

@@ -1,9 +1,11 @@
-//! The kubeconfig of the cluster as a file: put in place whole, never over somebody else's, gone when the cluster is.
+//! The kubeconfig of the cluster as a file: put in place whole, never over somebody else's, gone
+//! when the cluster is.
 
 use std::io::{Error, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-/// What our files begin with. Others are not touched: a kubeconfig may be all that somebody has of a cluster.
+/// What our files begin with. Others are not touched: a kubeconfig may be all that somebody has of
+/// a cluster.
 const MARK: &str = "# Written by steersman; removed when it ends.\n";
 
 /// The file; removed when dropped, if it is still the one that was written.
@@ -14,13 +16,15 @@ pub(super) struct KubeconfigFile {
 }
 
 impl KubeconfigFile {
-    /// Writes `kubeconfig` to `path` in one step, so that whoever waits for the file can use it. Only its owner may read it: it
-    /// holds credentials. A file that is there already and not ours is left alone, which is an error.
+    /// Writes `kubeconfig` to `path` in one step, so that whoever waits for the file can use it.
+    /// Only its owner may read it: it holds credentials. A file that is there already and not ours
+    /// is left alone, which is an error.
     pub(super) fn place(path: &Path, kubeconfig: &str) -> std::io::Result<Self> {
         let path = std::path::absolute(path)?;
         match std::fs::read(&path) {
             Ok(content) if !content.is_empty() && !content.starts_with(MARK.as_bytes()) => {
-                let message = "the file exists, and steersman did not write it; remove it or name another";
+                let message =
+                    "the file exists, and steersman did not write it; remove it or name another";
                 return Err(Error::new(ErrorKind::AlreadyExists, message));
             }
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
@@ -29,7 +33,8 @@ impl KubeconfigFile {
         let content = format!("{MARK}{kubeconfig}");
         let mut unfinished = path.clone().into_os_string();
         unfinished.push(format!(".{}", std::process::id()));
-        let placed = write_private(unfinished.as_ref(), &content).and_then(|()| std::fs::rename(&unfinished, &path));
+        let placed = write_private(unfinished.as_ref(), &content)
+            .and_then(|()| std::fs::rename(&unfinished, &path));
         if placed.is_err() {
             // Not there if it could not be written; otherwise nobody misses it.
             let _ = std::fs::remove_file(&unfinished);
@@ -72,12 +77,19 @@ mod tests {
         // Empty, as mktemp leaves it.
         std::fs::write(&path, "").unwrap();
         let first = KubeconfigFile::place(&path, "a: 1\n").unwrap();
-        assert_eq!(std::fs::read_to_string(first.path()).unwrap(), format!("{MARK}a: 1\n"));
+        assert_eq!(
+            std::fs::read_to_string(first.path()).unwrap(),
+            format!("{MARK}a: 1\n")
+        );
         let second = KubeconfigFile::place(&path, "a: 2\n").unwrap();
         drop(first);
         assert!(path.exists(), "the file of another process was removed");
         drop(second);
-        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0, "something is left behind");
+        assert_eq!(
+            std::fs::read_dir(directory.path()).unwrap().count(),
+            0,
+            "something is left behind"
+        );
     }
 
     #[test]
@@ -88,9 +100,19 @@ mod tests {
         let refused = KubeconfigFile::place(&path, "a: 1\n").unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::AlreadyExists);
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "apiVersion: v1\n");
-        assert!(KubeconfigFile::place(directory.path(), "a: 1\n").is_err(), "a directory is no file");
-        assert!(KubeconfigFile::place(&directory.path().join("none/x"), "a: 1\n").is_err(), "there is no such directory");
-        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1, "something is left behind");
+        assert!(
+            KubeconfigFile::place(directory.path(), "a: 1\n").is_err(),
+            "a directory is no file"
+        );
+        assert!(
+            KubeconfigFile::place(&directory.path().join("none/x"), "a: 1\n").is_err(),
+            "there is no such directory"
+        );
+        assert_eq!(
+            std::fs::read_dir(directory.path()).unwrap().count(),
+            1,
+            "something is left behind"
+        );
     }
 
     #[cfg(unix)]
@@ -102,6 +124,9 @@ mod tests {
         std::fs::write(&path, "").unwrap();
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
         let file = KubeconfigFile::place(&path, "a: 1\n").unwrap();
-        assert_eq!(file.path().metadata().unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(
+            file.path().metadata().unwrap().permissions().mode() & 0o777,
+            0o600
+        );
     }
 }

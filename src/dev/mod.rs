@@ -1,4 +1,5 @@
-//! The subcommands for development: an API server, simulated nodes and the manager in one process, or parts of them.
+//! The subcommands for development: an API server, simulated nodes and the manager in one process,
+//! or parts of them.
 
 mod apiserver;
 mod block;
@@ -28,18 +29,29 @@ pub(crate) type Run = fn(Vec<String>) -> ExitCode;
 
 /// The subcommands by name, with what each of them does.
 pub(crate) const SUBCOMMANDS: [(&str, &str, Run); 3] = [
-    ("apiserver", "Starts an API server with simulated nodes and the controllers, for tests in any language.", apiserver::run),
-    ("dev", "Starts an API server, simulated nodes and the controllers in this process, to try things on.", playground::run),
+    (
+        "apiserver",
+        "Starts an API server with simulated nodes and the controllers, for tests in any language.",
+        apiserver::run,
+    ),
+    (
+        "dev",
+        "Starts an API server, simulated nodes and the controllers in this process, to try things on.",
+        playground::run,
+    ),
     ("nodes", "Adds simulated nodes to any cluster.", nodes::run),
 ];
 
-/// The arguments of `steersman <name>`; or the exit code when they are wrong or ask for help, which is printed.
+/// The arguments of `steersman <name>`; or the exit code when they are wrong or ask for help, which
+/// is printed.
 fn parse<A: Parser>(name: &str, arguments: Vec<String>) -> Result<A, ExitCode> {
-    A::try_parse_from(std::iter::once(format!("steersman {name}")).chain(arguments)).map_err(|error| {
-        // Fails only when nobody reads.
-        let _ = error.print();
-        ExitCode::from(if error.use_stderr() { 1 } else { 0 })
-    })
+    A::try_parse_from(std::iter::once(format!("steersman {name}")).chain(arguments)).map_err(
+        |error| {
+            // Fails only when nobody reads.
+            let _ = error.print();
+            ExitCode::from(if error.use_stderr() { 1 } else { 0 })
+        },
+    )
 }
 
 /// Runs `work` to its end. The log is for what goes wrong, or for who asks for more.
@@ -48,12 +60,25 @@ fn finish<E: Display>(verbosity: i64, work: impl Future<Output = Result<(), E>>)
 }
 
 /// The same, with the log going to `writer`.
-fn finish_with<E: Display, W>(verbosity: i64, writer: W, work: impl Future<Output = Result<(), E>>) -> ExitCode
+fn finish_with<E: Display, W>(
+    verbosity: i64,
+    writer: W,
+    work: impl Future<Output = Result<(), E>>,
+) -> ExitCode
 where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
     panics::install_hook();
-    logs::init_to(writer, LogFormat::Text, if verbosity == 0 { logs::WARNINGS_ONLY } else { verbosity }, None);
+    logs::init_to(
+        writer,
+        LogFormat::Text,
+        if verbosity == 0 {
+            logs::WARNINGS_ONLY
+        } else {
+            verbosity
+        },
+        None,
+    );
     limits::raise_open_files();
     match tokio::runtime::Runtime::new() {
         Ok(runtime) => match runtime.block_on(work) {
@@ -70,6 +95,12 @@ fn fail(error: impl Display) -> ExitCode {
 }
 
 fn duration(text: &str) -> Result<GoDuration, String> {
-    let duration: GoDuration = text.parse().map_err(|error: ParseDurationError| error.to_string())?;
-    if duration < GoDuration::default() { Err("must not be negative".to_owned()) } else { Ok(duration) }
+    let duration: GoDuration = text
+        .parse()
+        .map_err(|error: ParseDurationError| error.to_string())?;
+    if duration < GoDuration::default() {
+        Err("must not be negative".to_owned())
+    } else {
+        Ok(duration)
+    }
 }

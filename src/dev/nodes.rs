@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use clap::Parser;
 use prometheus::Registry;
-use steersman_devcluster::nodes::{self, Latency, NodesConfig, NodesError, Pods, Stages, StagesError};
+use steersman_devcluster::nodes::{
+    self, Latency, NodesConfig, NodesError, Pods, Stages, StagesError,
+};
 use steersman_runtime::client::{self, ApiClient, ClientMetrics, ClientSettings, user_agent};
 use steersman_runtime::clock::Clock;
 use steersman_runtime::tasks::{CancellationToken, Tasks};
@@ -15,13 +17,20 @@ use super::duration;
 use crate::signals::Signals;
 use steersman_options::duration::GoDuration;
 
-/// Adds simulated nodes to any cluster and runs the pods that are bound to them, without running anything.
+/// Adds simulated nodes to any cluster and runs the pods that are bound to them, without running
+/// anything.
 ///
-/// Pods of other nodes are left alone. The Node objects stay when this ends; the label simulate.steersman.dev/node marks them.
+/// Pods of other nodes are left alone. The Node objects stay when this ends; the label
+/// simulate.steersman.dev/node marks them.
 #[derive(Debug, Parser)]
-#[command(name = "steersman nodes", bin_name = "steersman nodes", disable_version_flag = true)]
+#[command(
+    name = "steersman nodes",
+    bin_name = "steersman nodes",
+    disable_version_flag = true
+)]
 struct NodesArgs {
-    /// The cluster; without it that of kubectl: the files of $KUBECONFIG, else ~/.kube/config, else this pod's service account.
+    /// The cluster; without it that of kubectl: the files of $KUBECONFIG, else ~/.kube/config, else
+    /// this pod's service account.
     #[arg(long, value_name = "PATH")]
     kubeconfig: Option<PathBuf>,
     /// Number of nodes.
@@ -45,7 +54,10 @@ struct NodesArgs {
 #[derive(Debug, thiserror::Error)]
 enum NodesCommandError {
     #[error("read {}: {source}", path.display())]
-    Read { path: PathBuf, source: std::io::Error },
+    Read {
+        path: PathBuf,
+        source: std::io::Error,
+    },
     #[error("{}: {source}", path.display())]
     Stages { path: PathBuf, source: StagesError },
     #[error(transparent)]
@@ -75,19 +87,37 @@ async fn simulate(args: NodesArgs) -> Result<(), NodesCommandError> {
         prefix: args.prefix.clone(),
         latency: Latency::total(args.latency.to_std()),
         stages: args.stages.map(stages).transpose()?.unwrap_or_default(),
-        pods: if args.schedule { Pods::OfOwnNodesAndUnscheduled } else { Pods::OfOwnNodes },
+        pods: if args.schedule {
+            Pods::OfOwnNodesAndUnscheduled
+        } else {
+            Pods::OfOwnNodes
+        },
         ..NodesConfig::default()
     };
     let loaded = client::load_config_as_kubectl(args.kubeconfig.as_deref())?;
-    let settings = ClientSettings { user_agent: user_agent("nodes"), qps: 0.0, burst: 0, timeout: Duration::from_secs(30) };
-    let client = ApiClient::new(client::connect(&loaded)?, settings, ClientMetrics::register(&Registry::new())?);
+    let settings = ClientSettings {
+        user_agent: user_agent("nodes"),
+        qps: 0.0,
+        burst: 0,
+        timeout: Duration::from_secs(30),
+    };
+    let client = ApiClient::new(
+        client::connect(&loaded)?,
+        settings,
+        ClientMetrics::register(&Registry::new())?,
+    );
 
     let (tasks, stop) = (Tasks::default(), CancellationToken::new());
     tokio::select! {
         started = nodes::start(config, client, Clock::system(), &tasks, &stop) => started?,
         () = signals.next() => return Ok(()),
     }
-    println!("{} simulated nodes, named {}0 and so on, at {}", args.count, args.prefix, client::host(&loaded));
+    println!(
+        "{} simulated nodes, named {}0 and so on, at {}",
+        args.count,
+        args.prefix,
+        client::host(&loaded)
+    );
     signals.next().await;
     stop.cancel();
     tokio::select! {
@@ -100,7 +130,9 @@ async fn simulate(args: NodesArgs) -> Result<(), NodesCommandError> {
 
 fn stages(path: PathBuf) -> Result<Stages, NodesCommandError> {
     match std::fs::read_to_string(&path) {
-        Ok(text) => Stages::with(&text).map_err(|source| NodesCommandError::Stages { path, source }),
+        Ok(text) => {
+            Stages::with(&text).map_err(|source| NodesCommandError::Stages { path, source })
+        }
         Err(source) => Err(NodesCommandError::Read { path, source }),
     }
 }

@@ -7,7 +7,9 @@ use serde_json::Value;
 use steersman_devcluster::DevCluster;
 use steersman_devcluster::tables::pod_status;
 use steersman_runtime::informer::{InformerFactory, SharedInformer};
-use steersman_runtime::object::{Deployment, Object, ObjectKey, Phase, Pod, ReplicaSet, ReplicationController};
+use steersman_runtime::object::{
+    Deployment, Object, ObjectKey, Phase, Pod, ReplicaSet, ReplicationController,
+};
 
 use super::progress::{State, assess, assess_replicas};
 
@@ -32,49 +34,81 @@ pub(super) struct Missing {
 
 impl fmt::Display for Missing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}: {}", self.kind.to_ascii_lowercase(), self.key, self.why)
+        write!(
+            f,
+            "{} {}: {}",
+            self.kind.to_ascii_lowercase(),
+            self.key,
+            self.why
+        )
     }
 }
 
 impl Missing {
-    /// The same with the states of the pods concerned, which `kubectl get pods` would show: the cause is there, as a rule.
+    /// The same with the states of the pods concerned, which `kubectl get pods` would show: the
+    /// cause is there, as a rule.
     pub(super) fn explain(&self, cluster: &DevCluster) -> String {
         let states = self.pod_states(cluster);
-        if states.is_empty() { self.to_string() } else { format!("{self} ({})", states.join(", ")) }
+        if states.is_empty() {
+            self.to_string()
+        } else {
+            format!("{self} ({})", states.join(", "))
+        }
     }
 
     fn pod_states(&self, cluster: &DevCluster) -> Vec<String> {
         let is_it = |object: &&Value| {
-            object["metadata"]["name"] == *self.key.name && object["metadata"]["namespace"] == *self.key.namespace
+            object["metadata"]["name"] == *self.key.name
+                && object["metadata"]["namespace"] == *self.key.namespace
         };
         let pods = cluster.objects("pods");
         if self.kind == "Pod" {
             return pods.iter().find(is_it).map(state).into_iter().collect();
         }
         let plural = format!("{}s", self.kind.to_ascii_lowercase());
-        let mut owners: Vec<Value> =
-            cluster.objects(&plural).iter().find(is_it).map(|object| object["metadata"]["uid"].clone()).into_iter().collect();
+        let mut owners: Vec<Value> = cluster
+            .objects(&plural)
+            .iter()
+            .find(is_it)
+            .map(|object| object["metadata"]["uid"].clone())
+            .into_iter()
+            .collect();
         let sets = cluster.objects("replicasets");
-        let owned_sets: Vec<Value> =
-            sets.iter().filter(|set| is_owned(set, &owners)).map(|set| set["metadata"]["uid"].clone()).collect();
+        let owned_sets: Vec<Value> = sets
+            .iter()
+            .filter(|set| is_owned(set, &owners))
+            .map(|set| set["metadata"]["uid"].clone())
+            .collect();
         owners.extend(owned_sets);
         let mut counts: BTreeMap<String, usize> = BTreeMap::new();
         for pod in pods.iter().filter(|pod| is_owned(pod, &owners)) {
             *counts.entry(state(pod)).or_default() += 1;
         }
-        counts.iter().map(|(state, count)| format!("{count} {state}")).collect()
+        counts
+            .iter()
+            .map(|(state, count)| format!("{count} {state}"))
+            .collect()
     }
 }
 
 fn is_owned(object: &Value, owners: &[Value]) -> bool {
-    object["metadata"]["ownerReferences"][0]["uid"].as_str().is_some_and(|uid| owners.iter().any(|owner| owner == uid))
+    object["metadata"]["ownerReferences"][0]["uid"]
+        .as_str()
+        .is_some_and(|uid| owners.iter().any(|owner| owner == uid))
 }
 
 fn state(pod: &Value) -> String {
     let status = pod_status(pod);
-    let is_ready = |condition: &Value| condition["type"] == "Ready" && condition["status"] == "True";
-    let ready = pod["status"]["conditions"].as_array().is_some_and(|conditions| conditions.iter().any(is_ready));
-    if status == "Running" && !ready { "Running but not ready".to_owned() } else { status }
+    let is_ready =
+        |condition: &Value| condition["type"] == "Ready" && condition["status"] == "True";
+    let ready = pod["status"]["conditions"]
+        .as_array()
+        .is_some_and(|conditions| conditions.iter().any(is_ready));
+    if status == "Running" && !ready {
+        "Running but not ready".to_owned()
+    } else {
+        status
+    }
 }
 
 /// What the outcome is judged by.
@@ -123,10 +157,26 @@ impl Applied {
     /// Judges all of them by what the caches show.
     pub(super) fn outcome(&self, caches: &Caches) -> Outcome {
         let mut pending = Vec::new();
-        let impossible = judge(&caches.deployments, &self.deployments, &mut pending, |d| assess(d).state)
-            .or_else(|| judge(&caches.replica_sets, &self.replica_sets, &mut pending, assess_replicas))
-            .or_else(|| judge(&caches.replication_controllers, &self.replication_controllers, &mut pending, assess_replicas))
-            .or_else(|| judge(&caches.pods, &self.pods, &mut pending, assess_pod));
+        let impossible = judge(&caches.deployments, &self.deployments, &mut pending, |d| {
+            assess(d).state
+        })
+        .or_else(|| {
+            judge(
+                &caches.replica_sets,
+                &self.replica_sets,
+                &mut pending,
+                assess_replicas,
+            )
+        })
+        .or_else(|| {
+            judge(
+                &caches.replication_controllers,
+                &self.replication_controllers,
+                &mut pending,
+                assess_replicas,
+            )
+        })
+        .or_else(|| judge(&caches.pods, &self.pods, &mut pending, assess_pod));
         match impossible {
             Some(missing) => Outcome::Impossible(missing),
             None if pending.is_empty() => Outcome::Available,
@@ -144,7 +194,11 @@ fn judge<T: Object>(
 ) -> Option<Missing> {
     let objects = cache.store();
     for key in keys {
-        let missing = |why: String| Missing { kind: &T::RESOURCE.kind, key: key.clone(), why };
+        let missing = |why: String| Missing {
+            kind: &T::RESOURCE.kind,
+            key: key.clone(),
+            why,
+        };
         match objects.get(key).map(|object| assess(&object)) {
             Some(State::Complete) => {}
             Some(State::Stuck(why)) => return Some(missing(why)),

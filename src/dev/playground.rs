@@ -1,4 +1,5 @@
-//! `steersman dev`: an API server, simulated nodes and the manager in one process, to try things on and to test against.
+//! `steersman dev`: an API server, simulated nodes and the manager in one process, to try things on
+//! and to test against.
 
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -24,16 +25,22 @@ use crate::config::{Access, Config, Serving};
 use crate::signals::Signals;
 use steersman_options::duration::GoDuration;
 
-/// Starts a Kubernetes API server, simulated nodes and the controllers in this process. Nothing is left behind when it ends.
+/// Starts a Kubernetes API server, simulated nodes and the controllers in this process. Nothing is
+/// left behind when it ends.
 #[derive(Debug, Parser)]
-#[command(name = "steersman dev", bin_name = "steersman dev", disable_version_flag = true)]
+#[command(
+    name = "steersman dev",
+    bin_name = "steersman dev",
+    disable_version_flag = true
+)]
 struct DevArgs {
     #[command(flatten)]
     embedded: EmbeddedArgs,
     /// How long a simulated pod takes to get ready, and to end: a duration such as 500ms.
     #[arg(long, default_value = "600ms", value_name = "DURATION", value_parser = duration, allow_hyphen_values = true)]
     latency: GoDuration,
-    /// End when everything that was applied is available (exit 0) or when it cannot be (exit 1, with the reason).
+    /// End when everything that was applied is available (exit 0) or when it cannot be (exit 1,
+    /// with the reason).
     #[arg(long, requires = "apply")]
     once: bool,
     /// With --once: how long to wait for that.
@@ -89,7 +96,12 @@ pub(super) fn run(arguments: Vec<String>) -> ExitCode {
 async fn dev(args: DevArgs, config: Config, display: Arc<Display>) -> Result<(), DevError> {
     let mut signals = Signals::listen_on_terminal().map_err(DevError::Signals)?;
     let manifests = args.embedded.manifests()?;
-    let mut embedded = Embedded::start(&args.embedded, Latency::total(args.latency.to_std()), config).await?;
+    let mut embedded = Embedded::start(
+        &args.embedded,
+        Latency::total(args.latency.to_std()),
+        config,
+    )
+    .await?;
     let watch = Watch::start(&embedded, display).await?;
     greet(&args, &embedded);
 
@@ -109,7 +121,12 @@ async fn dev(args: DevArgs, config: Config, display: Arc<Display>) -> Result<(),
 }
 
 /// Applies the manifests; then waits for the outcome with `--once`, or for ever.
-async fn work(args: &DevArgs, cluster: &DevCluster, manifests: &[Manifest], watch: &Watch) -> Result<(), DevError> {
+async fn work(
+    args: &DevArgs,
+    cluster: &DevCluster,
+    manifests: &[Manifest],
+    watch: &Watch,
+) -> Result<(), DevError> {
     for manifest in manifests {
         manifest.apply(cluster).await?;
     }
@@ -118,17 +135,28 @@ async fn work(args: &DevArgs, cluster: &DevCluster, manifests: &[Manifest], watc
     for manifest in manifests {
         let key = ObjectKey::new(manifest.namespace(), manifest.name());
         let kind = manifest.kind();
-        if !applied.add(kind, key) && matches!(kind, "StatefulSet" | "DaemonSet" | "Job" | "CronJob") {
+        if !applied.add(kind, key)
+            && matches!(kind, "StatefulSet" | "DaemonSet" | "Job" | "CronJob")
+        {
             idle.insert(kind.to_owned());
         }
     }
     if !manifests.is_empty() {
-        let files: BTreeSet<&Path> = manifests.iter().map(|manifest| manifest.file.as_path()).collect();
-        watch.display.say(&format!("applied {} from {}", counted(manifests.len(), "object"), counted(files.len(), "file")));
+        let files: BTreeSet<&Path> = manifests
+            .iter()
+            .map(|manifest| manifest.file.as_path())
+            .collect();
+        watch.display.say(&format!(
+            "applied {} from {}",
+            counted(manifests.len(), "object"),
+            counted(files.len(), "file")
+        ));
     }
     if !idle.is_empty() {
         let kinds = idle.into_iter().collect::<Vec<_>>().join(", ");
-        watch.display.say(&format!("note: {kinds}: stored and served, but no controller acts on them yet"));
+        watch.display.say(&format!(
+            "note: {kinds}: stored and served, but no controller acts on them yet"
+        ));
     }
     if !args.once {
         return std::future::pending().await;
@@ -164,7 +192,8 @@ struct Watch {
 
 impl Watch {
     async fn start(embedded: &Embedded, display: Arc<Display>) -> Result<Self, DevError> {
-        let informers = InformerFactory::new(embedded.client.clone(), Duration::ZERO, &Registry::new())?;
+        let informers =
+            InformerFactory::new(embedded.client.clone(), Duration::ZERO, &Registry::new())?;
         let caches = Caches::of(&informers);
         let changed = Arc::new(Notify::new());
         let (shown, wake) = (Arc::clone(&display), Arc::clone(&changed));
@@ -175,10 +204,16 @@ impl Watch {
         wake_for_unowned(&caches.replica_sets, &changed);
         wake_for_unowned(&caches.replication_controllers, &changed);
         wake_for_unowned(&caches.pods, &changed);
-        embedded.tasks.spawn("display", Arc::clone(&display).run(embedded.stop.clone()));
+        embedded
+            .tasks
+            .spawn("display", Arc::clone(&display).run(embedded.stop.clone()));
         informers.start(&embedded.tasks, &embedded.stop);
         informers.wait_synced(&embedded.stop).await;
-        Ok(Self { display, caches, changed })
+        Ok(Self {
+            display,
+            caches,
+            changed,
+        })
     }
 
     /// Waits until all that was applied is available; an error is what cannot be.
@@ -193,11 +228,14 @@ impl Watch {
     }
 }
 
-/// Wakes who waits for the outcome at changes of objects without a controller: the others count through their owners.
+/// Wakes who waits for the outcome at changes of objects without a controller: the others count
+/// through their owners.
 fn wake_for_unowned<T: Object>(cache: &SharedInformer<T>, changed: &Arc<Notify>) {
     let wake = Arc::clone(changed);
     cache.add_handler(move |change: Change<'_, T>| {
-        let (Change::Added { object, .. } | Change::Updated { new: object, .. } | Change::Deleted { object, .. }) = change;
+        let (Change::Added { object, .. }
+        | Change::Updated { new: object, .. }
+        | Change::Deleted { object, .. }) = change;
         if object.meta().controller().is_none() {
             wake.notify_one();
         }
@@ -205,7 +243,11 @@ fn wake_for_unowned<T: Object>(cache: &SharedInformer<T>, changed: &Arc<Notify>)
 }
 
 fn greet(args: &DevArgs, embedded: &Embedded) {
-    println!("Kubernetes API at {}, {}", embedded.door.url(), counted(args.embedded.nodes, "simulated node"));
+    println!(
+        "Kubernetes API at {}, {}",
+        embedded.door.url(),
+        counted(args.embedded.nodes, "simulated node")
+    );
     if let Some(address) = embedded.manager_address {
         println!("manager at http://{address}: /healthz /metrics /configz");
     }
@@ -222,10 +264,25 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         <DevArgs as clap::CommandFactory>::command().debug_assert();
-        let args = DevArgs::try_parse_from(["dev", "--apply", "a.yaml", "b.yaml", "--once", "--", "-v=2"]).unwrap();
-        assert_eq!((args.embedded.apply.len(), args.once, args.manager.as_slice()), (2, true, &["-v=2".to_owned()][..]));
-        assert!(DevArgs::try_parse_from(["dev", "--latency", "-1s"]).is_err(), "nothing takes less than no time");
-        assert!(DevArgs::try_parse_from(["dev", "--once"]).is_err(), "once needs something to wait for");
+        let args =
+            DevArgs::try_parse_from(["dev", "--apply", "a.yaml", "b.yaml", "--once", "--", "-v=2"])
+                .unwrap();
+        assert_eq!(
+            (
+                args.embedded.apply.len(),
+                args.once,
+                args.manager.as_slice()
+            ),
+            (2, true, &["-v=2".to_owned()][..])
+        );
+        assert!(
+            DevArgs::try_parse_from(["dev", "--latency", "-1s"]).is_err(),
+            "nothing takes less than no time"
+        );
+        assert!(
+            DevArgs::try_parse_from(["dev", "--once"]).is_err(),
+            "once needs something to wait for"
+        );
         let (config, verbosity) = manager_config(&args.manager).unwrap();
         assert_eq!(verbosity, 2);
         assert!(config.election.is_none());
@@ -234,8 +291,14 @@ mod tests {
     #[test]
     fn wrong_manager_flags_are_reported() {
         let args = DevArgs::try_parse_from(["dev", "--", "--controllers=foo"]).unwrap();
-        assert_eq!(manager_config(&args.manager).unwrap_err(), "\"foo\" is not in the list of known controllers");
+        assert_eq!(
+            manager_config(&args.manager).unwrap_err(),
+            "\"foo\" is not in the list of known controllers"
+        );
         let args = DevArgs::try_parse_from(["dev", "--", "--controlers=foo"]).unwrap();
-        assert_eq!(manager_config(&args.manager).unwrap_err(), "unknown flag: --controlers; did you mean --controllers?");
+        assert_eq!(
+            manager_config(&args.manager).unwrap_err(),
+            "unknown flag: --controlers; did you mean --controllers?"
+        );
     }
 }

@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 use steersman_runtime::object::{
-    Condition, Deployment, Meta, ReplicaSet, ReplicaSetSpec, ReplicaSetStatus, ReplicationController,
+    Condition, Deployment, Meta, ReplicaSet, ReplicaSetSpec, ReplicaSetStatus,
+    ReplicationController,
 };
 
 /// Where one Deployment stands.
@@ -49,18 +50,33 @@ pub(super) fn assess(deployment: &Deployment) -> Progress {
     let condition = |kind: &str| status.conditions.iter().find(|c| c.kind == kind);
     let state = if status.observed_generation < deployment.meta.generation {
         State::Rolling("waiting for its controller".to_owned())
-    } else if let Some(Condition { message, .. }) = condition("Progressing").filter(|c| c.reason == "ProgressDeadlineExceeded") {
+    } else if let Some(Condition { message, .. }) =
+        condition("Progressing").filter(|c| c.reason == "ProgressDeadlineExceeded")
+    {
         State::Stuck(message.clone())
-    } else if let Some(Condition { message, .. }) = condition("Progressing").filter(|c| c.reason == "ReplicaSetCreateError") {
+    } else if let Some(Condition { message, .. }) =
+        condition("Progressing").filter(|c| c.reason == "ReplicaSetCreateError")
+    {
         State::Stuck(message.clone())
     } else if status.updated_replicas < wanted {
-        let failure = condition("ReplicaFailure").map(|c| format!(": {}", c.message)).unwrap_or_default();
-        State::Rolling(format!("{} of {wanted} new pods created{failure}", status.updated_replicas))
+        let failure = condition("ReplicaFailure")
+            .map(|c| format!(": {}", c.message))
+            .unwrap_or_default();
+        State::Rolling(format!(
+            "{} of {wanted} new pods created{failure}",
+            status.updated_replicas
+        ))
     } else if status.replicas > status.updated_replicas {
         let old = status.replicas - status.updated_replicas;
-        State::Rolling(format!("{old} old {} to go", if old == 1 { "pod" } else { "pods" }))
+        State::Rolling(format!(
+            "{old} old {} to go",
+            if old == 1 { "pod" } else { "pods" }
+        ))
     } else if status.available_replicas < status.updated_replicas {
-        State::Rolling(format!("{} of {} new pods available", status.available_replicas, status.updated_replicas))
+        State::Rolling(format!(
+            "{} of {} new pods available",
+            status.available_replicas, status.updated_replicas
+        ))
     } else {
         State::Complete
     };
@@ -69,14 +85,27 @@ pub(super) fn assess(deployment: &Deployment) -> Progress {
         state => state,
     };
     let revision = deployment.annotations.get(REVISION).cloned();
-    Progress { wanted, done, state, paused: spec.paused, revision, images: images(deployment) }
+    Progress {
+        wanted,
+        done,
+        state,
+        paused: spec.paused,
+        revision,
+        images: images(deployment),
+    }
 }
 
 fn images(deployment: &Deployment) -> Images {
     let object = deployment.document.to_object();
-    let containers = object.get("spec").and_then(|spec| spec["template"]["spec"]["containers"].as_array());
+    let containers = object
+        .get("spec")
+        .and_then(|spec| spec["template"]["spec"]["containers"].as_array());
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    containers.into_iter().flatten().map(|container| (text(&container["name"]), text(&container["image"]))).collect()
+    containers
+        .into_iter()
+        .flatten()
+        .map(|container| (text(&container["name"]), text(&container["image"])))
+        .collect()
 }
 
 /// A kind that keeps a number of pods and never replaces them.
@@ -97,17 +126,29 @@ impl Replicated for ReplicationController {
     }
 }
 
-/// Judges a workload by the number of its available pods. It is never stuck: what it waits for may come any time.
+/// Judges a workload by the number of its available pods. It is never stuck: what it waits for may
+/// come any time.
 pub(super) fn assess_replicas(object: &impl Replicated) -> State {
     let (meta, spec, status) = object.parts();
-    let failure = status.conditions.iter().find(|c| c.kind == "ReplicaFailure");
-    let failure = failure.map(|c| format!(": {}", c.message)).unwrap_or_default();
+    let failure = status
+        .conditions
+        .iter()
+        .find(|c| c.kind == "ReplicaFailure");
+    let failure = failure
+        .map(|c| format!(": {}", c.message))
+        .unwrap_or_default();
     if status.observed_generation < meta.generation {
         State::Rolling("waiting for its controller".to_owned())
     } else if status.replicas != spec.replicas {
-        State::Rolling(format!("{} pods of {}{failure}", status.replicas, spec.replicas))
+        State::Rolling(format!(
+            "{} pods of {}{failure}",
+            status.replicas, spec.replicas
+        ))
     } else if status.available_replicas < spec.replicas {
-        State::Rolling(format!("{} of {} pods available", status.available_replicas, spec.replicas))
+        State::Rolling(format!(
+            "{} of {} pods available",
+            status.available_replicas, spec.replicas
+        ))
     } else {
         State::Complete
     }
@@ -134,9 +175,21 @@ mod tests {
         let rolling = |text: &str| State::Rolling(text.to_owned());
         // (why, status, state)
         let cases = [
-            ("not observed", json!({}), rolling("waiting for its controller")),
-            ("observed", json!({"observedGeneration": 2}), rolling("0 of 3 new pods created")),
-            ("old left", json!({"observedGeneration": 2, "updatedReplicas": 3, "replicas": 4}), rolling("1 old pod to go")),
+            (
+                "not observed",
+                json!({}),
+                rolling("waiting for its controller"),
+            ),
+            (
+                "observed",
+                json!({"observedGeneration": 2}),
+                rolling("0 of 3 new pods created"),
+            ),
+            (
+                "old left",
+                json!({"observedGeneration": 2, "updatedReplicas": 3, "replicas": 4}),
+                rolling("1 old pod to go"),
+            ),
             (
                 "not available",
                 json!({"observedGeneration": 2, "updatedReplicas": 3, "replicas": 3, "availableReplicas": 1}),
@@ -177,8 +230,14 @@ mod tests {
             "status": status,
         });
         let progress = assess(&Deployment::decode(object.to_string().as_bytes()).unwrap());
-        assert_eq!(progress.state, State::Paused("0 of 3 new pods created".to_owned()));
-        assert_eq!((progress.paused, progress.revision.as_deref()), (true, Some("7")));
+        assert_eq!(
+            progress.state,
+            State::Paused("0 of 3 new pods created".to_owned())
+        );
+        assert_eq!(
+            (progress.paused, progress.revision.as_deref()),
+            (true, Some("7"))
+        );
         assert_eq!(progress.images, [("main".to_owned(), "web:2".to_owned())]);
     }
 
@@ -192,8 +251,16 @@ mod tests {
                 json!({"replicas": 3, "availableReplicas": 3, "observedGeneration": 1}),
                 rolling("waiting for its controller"),
             ),
-            ("too few", json!({"replicas": 1, "observedGeneration": 2}), rolling("1 pods of 3")),
-            ("too many", json!({"replicas": 4, "availableReplicas": 4, "observedGeneration": 2}), rolling("4 pods of 3")),
+            (
+                "too few",
+                json!({"replicas": 1, "observedGeneration": 2}),
+                rolling("1 pods of 3"),
+            ),
+            (
+                "too many",
+                json!({"replicas": 4, "availableReplicas": 4, "observedGeneration": 2}),
+                rolling("4 pods of 3"),
+            ),
             (
                 "quota",
                 json!({"replicas": 1, "observedGeneration": 2, "conditions": [
@@ -205,7 +272,11 @@ mod tests {
                 json!({"replicas": 3, "readyReplicas": 3, "observedGeneration": 2}),
                 rolling("0 of 3 pods available"),
             ),
-            ("complete", json!({"replicas": 3, "availableReplicas": 3, "observedGeneration": 2}), State::Complete),
+            (
+                "complete",
+                json!({"replicas": 3, "availableReplicas": 3, "observedGeneration": 2}),
+                State::Complete,
+            ),
         ];
         for (why, status, expected) in cases {
             let object = json!({
@@ -214,8 +285,16 @@ mod tests {
                 "status": status,
             });
             let json = object.to_string();
-            assert_eq!(assess_replicas(&ReplicaSet::decode(json.as_bytes()).unwrap()), expected, "{why}");
-            assert_eq!(assess_replicas(&ReplicationController::decode(json.as_bytes()).unwrap()), expected, "{why}");
+            assert_eq!(
+                assess_replicas(&ReplicaSet::decode(json.as_bytes()).unwrap()),
+                expected,
+                "{why}"
+            );
+            assert_eq!(
+                assess_replicas(&ReplicationController::decode(json.as_bytes()).unwrap()),
+                expected,
+                "{why}"
+            );
         }
     }
 }

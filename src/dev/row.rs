@@ -1,6 +1,7 @@
 //! The row of one roll-out on a terminal: name, bar, time, text.
 //!
-//! Everything here is a pure function of what there is to show and of the width; `display.rs` knows the terminal.
+//! Everything here is a pure function of what there is to show and of the width; `display.rs` knows
+//! the terminal.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -36,7 +37,11 @@ impl Columns {
         };
         let brackets = if bar == 0 { 0 } else { 3 };
         let rest = width.saturating_sub(bar + brackets + ELAPSED + 3);
-        Self { width, name: longest.min(rest.saturating_sub(TEXT).max(NAME_AT_LEAST)), bar }
+        Self {
+            width,
+            name: longest.min(rest.saturating_sub(TEXT).max(NAME_AT_LEAST)),
+            bar,
+        }
     }
 }
 
@@ -51,21 +56,42 @@ pub(super) enum Colour {
 
 /// `text` in `colour`, or as it is where there are no colours.
 pub(super) fn painted(text: &str, colour: Colour, colours: bool) -> Cow<'_, str> {
-    if colours { format!("\x1b[{}m{text}\x1b[0m", colour as u8).into() } else { text.into() }
+    if colours {
+        format!("\x1b[{}m{text}\x1b[0m", colour as u8).into()
+    } else {
+        text.into()
+    }
 }
 
-/// One row, at most as wide as the terminal. `name` fits its column; `images` are the changes of images, or empty.
-pub(super) fn row(name: &str, progress: &Progress, images: &str, columns: Columns, colours: bool, elapsed: Duration) -> String {
+/// One row, at most as wide as the terminal. `name` fits its column; `images` are the changes of
+/// images, or empty.
+pub(super) fn row(
+    name: &str,
+    progress: &Progress,
+    images: &str,
+    columns: Columns,
+    colours: bool,
+    elapsed: Duration,
+) -> String {
     let (text, colour) = match &progress.state {
         State::Rolling(text) => (text.clone(), Colour::Cyan),
         State::Paused(text) => (format!("paused, {text}"), Colour::Yellow),
         State::Complete => ("complete".to_owned(), Colour::Green),
         State::Stuck(text) => (format!("stuck: {text}"), Colour::Red),
     };
-    let text = [text, facts(progress, images)].iter().filter(|part| !part.is_empty()).cloned().collect::<Vec<_>>().join(", ");
+    let text = [text, facts(progress, images)]
+        .iter()
+        .filter(|part| !part.is_empty())
+        .cloned()
+        .collect::<Vec<_>>()
+        .join(", ");
     let mut row = format!("{name:<0$} ", columns.name);
     if columns.bar > 0 {
-        let _ = write!(row, "[{}] ", painted(&bar(progress, columns.bar), colour, colours));
+        let _ = write!(
+            row,
+            "[{}] ",
+            painted(&bar(progress, columns.bar), colour, colours)
+        );
     }
     let _ = write!(row, "{:>ELAPSED$}  ", short(elapsed));
     let left = columns.width.saturating_sub(measure_text_width(&row));
@@ -74,25 +100,40 @@ pub(super) fn row(name: &str, progress: &Progress, images: &str, columns: Column
         return truncate_str(&row, columns.width, "").into_owned();
     }
     let text = printable(&text);
-    row.push_str(&painted(&truncate_str(&text, left, "…"), colour, colours && colour != Colour::Cyan));
+    row.push_str(&painted(
+        &truncate_str(&text, left, "…"),
+        colour,
+        colours && colour != Colour::Cyan,
+    ));
     row
 }
 
 /// The revision, and the changes of images.
 pub(super) fn facts(progress: &Progress, images: &str) -> String {
-    let revision = progress.revision.iter().map(|revision| format!("revision {revision}"));
-    revision.chain(Some(images.to_owned()).filter(|images| !images.is_empty())).collect::<Vec<_>>().join(", ")
+    let revision = progress
+        .revision
+        .iter()
+        .map(|revision| format!("revision {revision}"));
+    revision
+        .chain(Some(images.to_owned()).filter(|images| !images.is_empty()))
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 /// `text` without characters that a terminal obeys: some of it comes from objects.
 pub(super) fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+    text.chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect()
 }
 
 fn bar(progress: &Progress, width: usize) -> String {
     let part = |number: i32| usize::try_from(number).unwrap_or(0);
     let (done, wanted) = (part(progress.done), part(progress.wanted));
-    let filled = (done * width).checked_div(wanted).unwrap_or(width).min(width);
+    let filled = (done * width)
+        .checked_div(wanted)
+        .unwrap_or(width)
+        .min(width);
     let head = if filled < width { ">" } else { "" };
     format!("{:<width$}", format!("{}{head}", "=".repeat(filled)))
 }
@@ -106,24 +147,35 @@ fn short(elapsed: Duration) -> String {
     }
 }
 
-/// Images that differ between two states of a template: `web:1 → web:2`. Both are lists of container and image.
+/// Images that differ between two states of a template: `web:1 → web:2`. Both are lists of
+/// container and image.
 pub(super) fn image_changes(before: &[(String, String)], after: &[(String, String)]) -> String {
     let change = |(container, new): &(String, String)| {
-        let (_, old) = before.iter().find(|(name, old)| name == container && old != new)?;
+        let (_, old) = before
+            .iter()
+            .find(|(name, old)| name == container && old != new)?;
         let (short_old, short_new) = (last_part(old), last_part(new));
         // Where the registry changes and nothing else, that is what to show.
-        let (old, new) = if short_old == short_new { (old.as_str(), new.as_str()) } else { (short_old, short_new) };
+        let (old, new) = if short_old == short_new {
+            (old.as_str(), new.as_str())
+        } else {
+            (short_old, short_new)
+        };
         Some(format!("{old} → {new}"))
     };
-    after.iter().filter_map(change).collect::<Vec<_>>().join(", ")
+    after
+        .iter()
+        .filter_map(change)
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 fn last_part(image: &str) -> &str {
     image.rsplit_once('/').map_or(image, |(_, name)| name)
 }
 
-/// `name` in at most `width` columns, with a part taken out. The part is in the middle, or as near to it as is possible without
-/// making the name look like one of `all`.
+/// `name` in at most `width` columns, with a part taken out. The part is in the middle, or as near
+/// to it as is possible without making the name look like one of `all`.
 pub(super) fn cut(name: &str, width: usize, all: &[&str]) -> String {
     let letters: Vec<char> = name.chars().collect();
     if letters.len() <= width || width < 3 {
@@ -131,15 +183,23 @@ pub(super) fn cut(name: &str, width: usize, all: &[&str]) -> String {
     }
     let kept = width - 1;
     let parts = |head: usize| -> (String, String) {
-        (letters[..head].iter().collect(), letters[letters.len() - (kept - head)..].iter().collect())
+        (
+            letters[..head].iter().collect(),
+            letters[letters.len() - (kept - head)..].iter().collect(),
+        )
     };
     let is_clear = |(head, tail): &(String, String)| {
-        let alike = |other: &&&str| **other != name && other.starts_with(head.as_str()) && other.ends_with(tail.as_str());
+        let alike = |other: &&&str| {
+            **other != name && other.starts_with(head.as_str()) && other.ends_with(tail.as_str())
+        };
         all.iter().filter(alike).count() == 0
     };
     let middle = kept / 2;
     let nearest_first = (0..=middle).flat_map(|step| [middle - step, (middle + step).min(kept)]);
-    let (head, tail) = nearest_first.map(parts).find(is_clear).unwrap_or_else(|| parts(middle));
+    let (head, tail) = nearest_first
+        .map(parts)
+        .find(is_clear)
+        .unwrap_or_else(|| parts(middle));
     format!("{head}…{tail}")
 }
 
@@ -149,7 +209,14 @@ mod tests {
 
     fn progress(done: i32, state: State, revision: &str) -> Progress {
         let revision = Some(revision.to_owned()).filter(|revision| !revision.is_empty());
-        Progress { wanted: 10, done, state, paused: false, revision, images: Vec::new() }
+        Progress {
+            wanted: 10,
+            done,
+            state,
+            paused: false,
+            revision,
+            images: Vec::new(),
+        }
     }
 
     #[test]
@@ -176,8 +243,22 @@ mod tests {
                 75,
                 "shop/web [=====>    ]  1m15s  5 of 10 new pods available, revision 2,…",
             ),
-            ("no room for a bar", progress(5, rolling(), "2"), images, 40, 4000, "shop/web  1h06m  5 of 10 new pods avail…"),
-            ("paused", progress(0, paused, ""), "", 80, 0, "shop/web [>         ]     0s  paused, 0 of 10 new pods created"),
+            (
+                "no room for a bar",
+                progress(5, rolling(), "2"),
+                images,
+                40,
+                4000,
+                "shop/web  1h06m  5 of 10 new pods avail…",
+            ),
+            (
+                "paused",
+                progress(0, paused, ""),
+                "",
+                80,
+                0,
+                "shop/web [>         ]     0s  paused, 0 of 10 new pods created",
+            ),
             (
                 "all there",
                 progress(10, rolling(), "1"),
@@ -186,11 +267,25 @@ mod tests {
                 1,
                 "shop/web [==========]     1s  5 of 10 new pods available, revision 1",
             ),
-            ("words of others", progress(0, escape, ""), "", 80, 1, "shop/web [>         ]     1s  quota  [2J exceeded"),
+            (
+                "words of others",
+                progress(0, escape, ""),
+                "",
+                80,
+                1,
+                "shop/web [>         ]     1s  quota  [2J exceeded",
+            ),
         ];
         for (why, progress, images, width, seconds, expected) in cases {
             let columns = Columns::of(width, name.len());
-            let row = row(name, &progress, images, columns, false, Duration::from_secs(seconds));
+            let row = row(
+                name,
+                &progress,
+                images,
+                columns,
+                false,
+                Duration::from_secs(seconds),
+            );
             assert_eq!(row, expected, "{why}");
             assert!(measure_text_width(&row) <= width, "{why}");
         }
@@ -200,9 +295,21 @@ mod tests {
     fn colours_change_no_width() {
         let stuck = progress(3, State::Stuck("too slow".to_owned()), "7");
         for width in [20, 40, 70, 130] {
-            let draw = |colours| row("shop/web", &stuck, "a:1 → a:2", Columns::of(width, 8), colours, Duration::ZERO);
+            let draw = |colours| {
+                row(
+                    "shop/web",
+                    &stuck,
+                    "a:1 → a:2",
+                    Columns::of(width, 8),
+                    colours,
+                    Duration::ZERO,
+                )
+            };
             let (plain, coloured) = (draw(false), draw(true));
-            assert!(!plain.contains('\x1b') && coloured.contains("\x1b[31m"), "{coloured:?}");
+            assert!(
+                !plain.contains('\x1b') && coloured.contains("\x1b[31m"),
+                "{coloured:?}"
+            );
             assert_eq!(console::strip_ansi_codes(&coloured), plain);
         }
     }
@@ -210,19 +317,31 @@ mod tests {
     #[test]
     fn names_get_what_the_text_can_spare() {
         // (width, longest name, column of names)
-        for (width, longest, name) in [(200, 70, 70), (130, 70, 50), (130, 12, 12), (80, 70, 20), (40, 70, 20)] {
+        for (width, longest, name) in [
+            (200, 70, 70),
+            (130, 70, 50),
+            (130, 12, 12),
+            (80, 70, 20),
+            (40, 70, 20),
+        ] {
             assert_eq!(Columns::of(width, longest).name, name, "{width} {longest}");
         }
     }
 
     #[test]
     fn a_cut_name_stays_different_from_all_others() {
-        let alike: Vec<String> = (0..45).map(|n| format!("default/checkout-production-{n:02}-service-frontend")).collect();
+        let alike: Vec<String> = (0..45)
+            .map(|n| format!("default/checkout-production-{n:02}-service-frontend"))
+            .collect();
         let alike: Vec<&str> = alike.iter().map(String::as_str).collect();
         for width in [20, 24, 30, 40] {
-            let cut: std::collections::BTreeSet<String> = alike.iter().map(|name| cut(name, width, &alike)).collect();
+            let cut: std::collections::BTreeSet<String> =
+                alike.iter().map(|name| cut(name, width, &alike)).collect();
             assert_eq!(cut.len(), alike.len(), "{width}: {cut:?}");
-            assert!(cut.iter().all(|name| name.chars().count() == width), "{cut:?}");
+            assert!(
+                cut.iter().all(|name| name.chars().count() == width),
+                "{cut:?}"
+            );
         }
         // (name, width, cut)
         let cases = [
@@ -238,14 +357,25 @@ mod tests {
     #[test]
     fn images_that_change_are_shown_as_short_as_they_differ() {
         let images = |list: &[(&str, &str)]| -> Vec<(String, String)> {
-            list.iter().map(|&(name, image)| (name.to_owned(), image.to_owned())).collect()
+            list.iter()
+                .map(|&(name, image)| (name.to_owned(), image.to_owned()))
+                .collect()
         };
         let before = images(&[("main", "registry.io/shop/web:1"), ("side", "proxy:1")]);
         // (after, text)
         let cases = [
-            (images(&[("main", "registry.io/shop/web:2"), ("side", "proxy:1")]), "web:1 → web:2"),
-            (images(&[("main", "registry.io/shop/web:2"), ("side", "proxy:2")]), "web:1 → web:2, proxy:1 → proxy:2"),
-            (images(&[("main", "mirror.io/shop/web:1")]), "registry.io/shop/web:1 → mirror.io/shop/web:1"),
+            (
+                images(&[("main", "registry.io/shop/web:2"), ("side", "proxy:1")]),
+                "web:1 → web:2",
+            ),
+            (
+                images(&[("main", "registry.io/shop/web:2"), ("side", "proxy:2")]),
+                "web:1 → web:2, proxy:1 → proxy:2",
+            ),
+            (
+                images(&[("main", "mirror.io/shop/web:1")]),
+                "registry.io/shop/web:1 → mirror.io/shop/web:1",
+            ),
             (images(&[("other", "web:2")]), ""),
         ];
         for (after, expected) in cases {

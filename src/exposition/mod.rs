@@ -31,7 +31,9 @@ pub(crate) fn answer(families: &[MetricFamily], headers: &HeaderMap) -> Response
         Ok(None) | Err(_) => body.into_response(),
     };
     let content_type = HeaderValue::try_from(format.content_type()).expect("it is plain text");
-    response.headers_mut().insert(header::CONTENT_TYPE, content_type);
+    response
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, content_type);
     response
 }
 
@@ -44,7 +46,11 @@ fn compressed(body: &[u8]) -> std::io::Result<Vec<u8>> {
 
 /// Names and values of labels, by name.
 fn sorted_labels(metric: &Metric) -> Vec<(&str, &str)> {
-    let mut labels: Vec<(&str, &str)> = metric.get_label().iter().map(|label| (LabelPair::name(label), label.value())).collect();
+    let mut labels: Vec<(&str, &str)> = metric
+        .get_label()
+        .iter()
+        .map(|label| (LabelPair::name(label), label.value()))
+        .collect();
     labels.sort_by_key(|(name, _)| *name);
     labels
 }

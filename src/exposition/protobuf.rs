@@ -1,4 +1,5 @@
-//! Metrics as Prometheus' protobuf messages, each after its length. A value of zero is written, too: it is a value.
+//! Metrics as Prometheus' protobuf messages, each after its length. A value of zero is written,
+//! too: it is a value.
 
 use prometheus::proto::{self, MetricType};
 use prost::Message;
@@ -62,8 +63,12 @@ struct Bucket {
 
 /// Families come as `Registry::gather` gives them, sorted.
 pub(super) fn encode(families: &[proto::MetricFamily]) -> Vec<u8> {
-    let shown = families.iter().filter(|family| !family.get_metric().is_empty());
-    shown.flat_map(|family| message(family).encode_length_delimited_to_vec()).collect()
+    let shown = families
+        .iter()
+        .filter(|family| !family.get_metric().is_empty());
+    shown
+        .flat_map(|family| message(family).encode_length_delimited_to_vec())
+        .collect()
 }
 
 fn message(family: &proto::MetricFamily) -> MetricFamily {
@@ -76,31 +81,57 @@ fn message(family: &proto::MetricFamily) -> MetricFamily {
             MetricType::HISTOGRAM => 4,
             _ => 1,
         }),
-        metric: family.get_metric().iter().map(|series| metric(series, kind)).collect(),
+        metric: family
+            .get_metric()
+            .iter()
+            .map(|series| metric(series, kind))
+            .collect(),
     }
 }
 
 fn metric(series: &proto::Metric, kind: MetricType) -> Metric {
     let label = super::sorted_labels(series)
         .into_iter()
-        .map(|(name, value)| LabelPair { name: Some(name.to_owned()), value: Some(value.to_owned()) })
+        .map(|(name, value)| LabelPair {
+            name: Some(name.to_owned()),
+            value: Some(value.to_owned()),
+        })
         .collect();
-    let mut metric = Metric { label, gauge: None, counter: None, histogram: None };
+    let mut metric = Metric {
+        label,
+        gauge: None,
+        counter: None,
+        histogram: None,
+    };
     match kind {
-        MetricType::COUNTER => metric.counter = Some(Value { value: Some(series.get_counter().get_value()) }),
+        MetricType::COUNTER => {
+            metric.counter = Some(Value {
+                value: Some(series.get_counter().get_value()),
+            })
+        }
         MetricType::HISTOGRAM => metric.histogram = Some(histogram(series.get_histogram())),
-        _ => metric.gauge = Some(Value { value: Some(series.get_gauge().get_value()) }),
+        _ => {
+            metric.gauge = Some(Value {
+                value: Some(series.get_gauge().get_value()),
+            })
+        }
     }
     metric
 }
 
 fn histogram(histogram: &proto::Histogram) -> Histogram {
-    let buckets = histogram.get_bucket().iter().filter(|bucket| bucket.upper_bound().is_finite());
+    let buckets = histogram
+        .get_bucket()
+        .iter()
+        .filter(|bucket| bucket.upper_bound().is_finite());
     Histogram {
         sample_count: Some(histogram.get_sample_count()),
         sample_sum: Some(histogram.get_sample_sum()),
         bucket: buckets
-            .map(|bucket| Bucket { cumulative_count: Some(bucket.cumulative_count()), upper_bound: Some(bucket.upper_bound()) })
+            .map(|bucket| Bucket {
+                cumulative_count: Some(bucket.cumulative_count()),
+                upper_bound: Some(bucket.upper_bound()),
+            })
             .collect(),
     }
 }
@@ -114,11 +145,15 @@ mod tests {
     #[test]
     fn families_are_messages_with_every_value() {
         let registry = Registry::new();
-        registry.register(Box::new(IntCounter::new("a_total", "[ALPHA] A.").unwrap())).unwrap();
+        registry
+            .register(Box::new(IntCounter::new("a_total", "[ALPHA] A.").unwrap()))
+            .unwrap();
         let gauge = GaugeVec::new(Opts::new("b", "[BETA] B."), &["z", "y"]).unwrap();
         gauge.with_label_values(&["1", "2"]).set(-0.5);
         registry.register(Box::new(gauge)).unwrap();
-        let histogram = prometheus::Histogram::with_opts(HistogramOpts::new("c", "C.").buckets(vec![1.0, 2.0])).unwrap();
+        let histogram =
+            prometheus::Histogram::with_opts(HistogramOpts::new("c", "C.").buckets(vec![1.0, 2.0]))
+                .unwrap();
         histogram.observe(1.5);
         histogram.observe(3.0);
         registry.register(Box::new(histogram)).unwrap();
@@ -129,18 +164,42 @@ mod tests {
         while !rest.is_empty() {
             found.push(MetricFamily::decode_length_delimited(&mut rest).unwrap());
         }
-        let [counter, gauge, histogram] = &found[..] else { panic!("{found:?}") };
+        let [counter, gauge, histogram] = &found[..] else {
+            panic!("{found:?}")
+        };
         assert_eq!(
-            (counter.name.as_deref(), counter.help.as_deref(), counter.kind),
+            (
+                counter.name.as_deref(),
+                counter.help.as_deref(),
+                counter.kind
+            ),
             (Some("a_total"), Some("[ALPHA] A."), Some(0))
         );
-        assert_eq!(counter.metric[0].counter.as_ref().unwrap().value, Some(0.0), "zero is a value");
-        assert_eq!((gauge.kind, gauge.metric[0].gauge.as_ref().unwrap().value), (Some(1), Some(-0.5)));
-        let labels: Vec<_> = gauge.metric[0].label.iter().map(|label| (label.name.as_deref(), label.value.as_deref())).collect();
+        assert_eq!(
+            counter.metric[0].counter.as_ref().unwrap().value,
+            Some(0.0),
+            "zero is a value"
+        );
+        assert_eq!(
+            (gauge.kind, gauge.metric[0].gauge.as_ref().unwrap().value),
+            (Some(1), Some(-0.5))
+        );
+        let labels: Vec<_> = gauge.metric[0]
+            .label
+            .iter()
+            .map(|label| (label.name.as_deref(), label.value.as_deref()))
+            .collect();
         assert_eq!(labels, [(Some("y"), Some("2")), (Some("z"), Some("1"))]);
         let values = histogram.metric[0].histogram.as_ref().unwrap();
-        let buckets: Vec<_> = values.bucket.iter().map(|bucket| (bucket.upper_bound, bucket.cumulative_count)).collect();
+        let buckets: Vec<_> = values
+            .bucket
+            .iter()
+            .map(|bucket| (bucket.upper_bound, bucket.cumulative_count))
+            .collect();
         assert_eq!(buckets, [(Some(1.0), Some(0)), (Some(2.0), Some(1))]);
-        assert_eq!((histogram.kind, values.sample_count, values.sample_sum), (Some(4), Some(2), Some(4.5)));
+        assert_eq!(
+            (histogram.kind, values.sample_count, values.sample_sum),
+            (Some(4), Some(2), Some(4.5))
+        );
     }
 }

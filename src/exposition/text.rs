@@ -1,6 +1,7 @@
 //! Metrics as text, number for number as upstream prints them.
 //!
-//! The encoder of the `prometheus` crate prints `0.000001` where Go prints `1e-06`, also in `le` labels, which are text to a query.
+//! The encoder of the `prometheus` crate prints `0.000001` where Go prints `1e-06`, also in `le`
+//! labels, which are text to a query.
 
 use std::fmt::Write;
 
@@ -9,7 +10,10 @@ use prometheus::proto::{Metric, MetricFamily, MetricType};
 /// Families come as `Registry::gather` gives them, sorted.
 pub(crate) fn encode(families: &[MetricFamily]) -> String {
     let mut out = String::new();
-    for family in families.iter().filter(|family| !family.get_metric().is_empty()) {
+    for family in families
+        .iter()
+        .filter(|family| !family.get_metric().is_empty())
+    {
         let (name, kind) = (family.name(), family.get_field_type());
         let help = family.help().replace('\\', r"\\").replace('\n', r"\n");
         let kind_name = match kind {
@@ -21,9 +25,21 @@ pub(crate) fn encode(families: &[MetricFamily]) -> String {
         let _ = write!(out, "# HELP {name} {help}\n# TYPE {name} {kind_name}\n");
         for metric in family.get_metric() {
             match kind {
-                MetricType::COUNTER => sample(&mut out, name, metric, None, &number(metric.get_counter().get_value())),
+                MetricType::COUNTER => sample(
+                    &mut out,
+                    name,
+                    metric,
+                    None,
+                    &number(metric.get_counter().get_value()),
+                ),
                 MetricType::HISTOGRAM => histogram(&mut out, name, metric),
-                _ => sample(&mut out, name, metric, None, &number(metric.get_gauge().get_value())),
+                _ => sample(
+                    &mut out,
+                    name,
+                    metric,
+                    None,
+                    &number(metric.get_gauge().get_value()),
+                ),
             }
         }
     }
@@ -34,27 +50,51 @@ fn histogram(out: &mut String, name: &str, metric: &Metric) {
     let histogram = metric.get_histogram();
     let count = histogram.get_sample_count().to_string();
     let bucket = format!("{name}_bucket");
-    for part in histogram.get_bucket().iter().filter(|part| part.upper_bound().is_finite()) {
-        sample(out, &bucket, metric, Some(&number(part.upper_bound())), &part.cumulative_count().to_string());
+    for part in histogram
+        .get_bucket()
+        .iter()
+        .filter(|part| part.upper_bound().is_finite())
+    {
+        sample(
+            out,
+            &bucket,
+            metric,
+            Some(&number(part.upper_bound())),
+            &part.cumulative_count().to_string(),
+        );
     }
     sample(out, &bucket, metric, Some("+Inf"), &count);
-    sample(out, &format!("{name}_sum"), metric, None, &number(histogram.get_sample_sum()));
+    sample(
+        out,
+        &format!("{name}_sum"),
+        metric,
+        None,
+        &number(histogram.get_sample_sum()),
+    );
     sample(out, &format!("{name}_count"), metric, None, &count);
 }
 
 fn sample(out: &mut String, name: &str, metric: &Metric, bound: Option<&str>, value: &str) {
     let labels = super::sorted_labels(metric).into_iter();
-    let mut labels: Vec<(&str, String)> = labels.map(|(name, value)| (name, escape(value))).collect();
+    let mut labels: Vec<(&str, String)> =
+        labels.map(|(name, value)| (name, escape(value))).collect();
     labels.extend(bound.map(|bound| ("le", bound.to_owned())));
     out.push_str(name);
     for (at, (label, value)) in labels.iter().enumerate() {
-        let _ = write!(out, "{}{label}=\"{value}\"", if at == 0 { '{' } else { ',' });
+        let _ = write!(
+            out,
+            "{}{label}=\"{value}\"",
+            if at == 0 { '{' } else { ',' }
+        );
     }
     let _ = writeln!(out, "{} {value}", if labels.is_empty() { "" } else { "}" });
 }
 
 fn escape(value: &str) -> String {
-    value.replace('\\', r"\\").replace('\n', r"\n").replace('"', "\\\"")
+    value
+        .replace('\\', r"\\")
+        .replace('\n', r"\n")
+        .replace('"', "\\\"")
 }
 
 /// Go's shortest form (`%g`): an exponent is written below 1e-04 and from 1e+06 on.
@@ -66,10 +106,16 @@ fn number(value: f64) -> String {
         return if value > 0.0 { "+Inf" } else { "-Inf" }.to_owned();
     }
     let scientific = format!("{value:e}");
-    let (mantissa, exponent) = scientific.split_once('e').expect("scientific notation always has an exponent");
+    let (mantissa, exponent) = scientific
+        .split_once('e')
+        .expect("scientific notation always has an exponent");
     let exponent: i32 = exponent.parse().expect("an exponent is a number");
     if !(-4..6).contains(&exponent) {
-        return format!("{mantissa}e{}{:02}", if exponent < 0 { '-' } else { '+' }, exponent.abs());
+        return format!(
+            "{mantissa}e{}{:02}",
+            if exponent < 0 { '-' } else { '+' },
+            exponent.abs()
+        );
     }
     value.to_string()
 }
@@ -105,7 +151,8 @@ mod tests {
         let registry = Registry::new();
         let gauge = Gauge::new("b_gauge", "[ALPHA] A \\ gauge.").unwrap();
         gauge.set(1_500_000.0);
-        let counter = IntCounterVec::new(Opts::new("a_total", "[STABLE] Things."), &["z", "a"]).unwrap();
+        let counter =
+            IntCounterVec::new(Opts::new("a_total", "[STABLE] Things."), &["z", "a"]).unwrap();
         counter.with_label_values(&["say \"hi\"", "x"]).inc();
         let histogram = HistogramOpts::new("c_seconds", "Time.").buckets(vec![1e-8, 1.0]);
         let histogram = HistogramVec::new(histogram, &["name"]).unwrap();

@@ -1,9 +1,11 @@
 //! Feature gates: those of upstream's manager, and what was asked of them.
 //!
-//! table.rs (what each release has) and flags -> [`Features`] -> help, `/metrics`, `/flagz`, behaviour
+//! table.rs (what each release has) and flags -> [`Features`] -> help, `/metrics`, `/flagz`,
+//! behaviour
 //!
-//! A gate tells what upstream would do. Those that controllers ask for are in [`steersman_runtime::features`]; [`FIXED`] lists
-//! those that concern what is here and do not change it.
+//! A gate tells what upstream would do. Those that controllers ask for are in
+//! [`steersman_runtime::features`]; [`FIXED`] lists those that concern what is here and do not
+//! change it.
 
 mod releases;
 mod table;
@@ -64,15 +66,17 @@ impl Gate {
 }
 
 fn find(name: &str) -> Option<&'static Gate> {
-    let at = table::GATES.binary_search_by_key(&name, |gate| gate.name).ok()?;
+    let at = table::GATES
+        .binary_search_by_key(&name, |gate| gate.name)
+        .ok()?;
     Some(&table::GATES[at])
 }
 
 /// Gates that set all others of one stage.
 const ALL: [(&str, Stage); 2] = [("AllAlpha", Stage::Alpha), ("AllBeta", Stage::Beta)];
 
-/// Gates without effect: what is here is always as if they were set so. Those that only choose how upstream's client library works
-/// inside, such as `AtomicFIFO`, are not among them.
+/// Gates without effect: what is here is always as if they were set so. Those that only choose how
+/// upstream's client library works inside, such as `AtomicFIFO`, are not among them.
 const FIXED: &[(&str, bool)] = &[
     ("ClientsAllowCARotation", true),
     ("ClientsAllowCBOR", false),
@@ -92,7 +96,9 @@ pub enum FeatureError {
     #[error("component not registered: {0}")]
     Component(String),
     /// Our component named in two ways.
-    #[error("set kube feature gates with default empty prefix or kube: prefix consistently, do not mix use")]
+    #[error(
+        "set kube feature gates with default empty prefix or kube: prefix consistently, do not mix use"
+    )]
     Mixed,
     /// A gate without a value.
     #[error("missing bool value for {0}")]
@@ -162,9 +168,15 @@ pub struct Features {
 impl Features {
     /// From `--feature-gates`, `--emulated-version` and `--min-compatibility-version`.
     pub(crate) fn new(options: &Options) -> Result<Self, Vec<FeatureError>> {
-        let releases = Releases::new(&options.list("emulated-version"), &options.list("min-compatibility-version"))?;
+        let releases = Releases::new(
+            &options.list("emulated-version"),
+            &options.list("min-compatibility-version"),
+        )?;
         let wanted = parse(&options.gates("feature-gates")).map_err(|error| vec![error])?;
-        let mut features = Self { releases, asked: BTreeMap::new() };
+        let mut features = Self {
+            releases,
+            asked: BTreeMap::new(),
+        };
         let mut errors = Vec::new();
         for (name, value) in wanted {
             match features.check(&name, value) {
@@ -175,24 +187,41 @@ impl Features {
         if errors.is_empty() {
             errors.extend(features.unmet());
         }
-        if errors.is_empty() { Ok(features) } else { Err(errors) }
+        if errors.is_empty() {
+            Ok(features)
+        } else {
+            Err(errors)
+        }
     }
 
     /// The gate called so, when the release has it and it may have this value.
     fn check(&self, name: &str, value: bool) -> Result<&'static str, FeatureError> {
         let gate = find(name).ok_or_else(|| FeatureError::Unknown(name.to_owned()))?;
         match gate.at(self.releases.minor()) {
-            None => Err(FeatureError::TooNew { gate: name.to_owned(), value, releases: self.releases }),
-            Some(spec) if spec.locked && spec.default != value => Err(FeatureError::Locked(name.to_owned(), value, spec.default)),
+            None => Err(FeatureError::TooNew {
+                gate: name.to_owned(),
+                value,
+                releases: self.releases,
+            }),
+            Some(spec) if spec.locked && spec.default != value => {
+                Err(FeatureError::Locked(name.to_owned(), value, spec.default))
+            }
             Some(_) => Ok(gate.name),
         }
     }
 
     /// Gates that are on and need others that are off.
     fn unmet(&self) -> impl Iterator<Item = FeatureError> {
-        let on: Vec<_> = table::DEPENDENCIES.iter().filter(|(name, _)| self.is_on(name)).collect();
+        let on: Vec<_> = table::DEPENDENCIES
+            .iter()
+            .filter(|(name, _)| self.is_on(name))
+            .collect();
         on.into_iter().filter_map(|(name, needed)| {
-            let off: Vec<&str> = needed.iter().copied().filter(|needed| !self.is_on(needed)).collect();
+            let off: Vec<&str> = needed
+                .iter()
+                .copied()
+                .filter(|needed| !self.is_on(needed))
+                .collect();
             (!off.is_empty()).then(|| FeatureError::Depends(name, off.join(" ")))
         })
     }
@@ -209,9 +238,16 @@ impl Features {
     }
 
     fn state(&self, name: &str, spec: &Spec) -> bool {
-        let of_all = || ALL.iter().find(|(_, stage)| *stage == spec.stage).and_then(|(all, _)| self.asked.get(all));
+        let of_all = || {
+            ALL.iter()
+                .find(|(_, stage)| *stage == spec.stage)
+                .and_then(|(all, _)| self.asked.get(all))
+        };
         let is_one_of_them = || ALL.iter().any(|(all, _)| *all == name);
-        let asked = self.asked.get(name).or_else(|| if is_one_of_them() { None } else { of_all() });
+        let asked = self
+            .asked
+            .get(name)
+            .or_else(|| if is_one_of_them() { None } else { of_all() });
         asked.copied().unwrap_or(spec.default)
     }
 
@@ -226,12 +262,18 @@ impl Features {
 
     /// Gates that were set to what is not done here.
     pub(crate) fn without_effect(&self) -> impl Iterator<Item = &'static str> {
-        FIXED.iter().filter(|(name, done)| self.asked.get(name).is_some_and(|asked| asked != done)).map(|(name, _)| *name)
+        FIXED
+            .iter()
+            .filter(|(name, done)| self.asked.get(name).is_some_and(|asked| asked != done))
+            .map(|(name, _)| *name)
     }
 
     /// Tells of gates that were set although they are on their way out.
     pub(crate) fn warn(&self) {
-        for (name, stage, value) in self.known().filter(|(name, ..)| self.asked.contains_key(name)) {
+        for (name, stage, value) in self
+            .known()
+            .filter(|(name, ..)| self.asked.contains_key(name))
+        {
             let kind = match stage {
                 Stage::Stable => "GA",
                 Stage::Deprecated => "deprecated",
@@ -250,8 +292,16 @@ impl Features {
 pub(crate) fn help() -> impl Iterator<Item = String> {
     let newest = u8::MAX;
     table::GATES.iter().filter_map(move |gate| {
-        let spec = gate.at(newest).filter(|spec| matches!(spec.stage, Stage::Alpha | Stage::Beta))?;
-        Some(format!("{}:{}=true|false ({} - default={})", releases::COMPONENT, gate.name, spec.stage.name(), spec.default))
+        let spec = gate
+            .at(newest)
+            .filter(|spec| matches!(spec.stage, Stage::Alpha | Stage::Beta))?;
+        Some(format!(
+            "{}:{}=true|false ({} - default={})",
+            releases::COMPONENT,
+            gate.name,
+            spec.stage.name(),
+            spec.default
+        ))
     })
 }
 
@@ -262,18 +312,27 @@ fn parse(items: &[String]) -> Result<BTreeMap<String, bool>, FeatureError> {
         None => (String::new(), item.trim().to_owned()),
     };
     let items: Vec<(String, String)> = items.iter().map(|item| split(item)).collect();
-    let components: BTreeSet<&str> = items.iter().map(|(component, _)| component.as_str()).collect();
+    let components: BTreeSet<&str> = items
+        .iter()
+        .map(|(component, _)| component.as_str())
+        .collect();
     if components.contains("") && components.contains(releases::COMPONENT) {
         return Err(FeatureError::Mixed);
     }
-    if let Some(unknown) = components.into_iter().find(|component| !["", releases::COMPONENT].contains(component)) {
+    if let Some(unknown) = components
+        .into_iter()
+        .find(|component| !["", releases::COMPONENT].contains(component))
+    {
         return Err(FeatureError::Component(unknown.to_owned()));
     }
     let mut gates = BTreeMap::new();
     for (_, gate) in items.into_iter().filter(|(_, gate)| !gate.is_empty()) {
-        let Some((name, value)) = gate.split_once('=') else { return Err(FeatureError::NoValue(gate)) };
+        let Some((name, value)) = gate.split_once('=') else {
+            return Err(FeatureError::NoValue(gate));
+        };
         let (name, value) = (name.trim().to_owned(), value.trim());
-        let value = go_bool(value).map_err(|reason| FeatureError::NoBool(name.clone(), value.to_owned(), reason))?;
+        let value = go_bool(value)
+            .map_err(|reason| FeatureError::NoBool(name.clone(), value.to_owned(), reason))?;
         gates.insert(name, value);
     }
     Ok(gates)
@@ -291,8 +350,16 @@ impl FeatureMetric {
 
     pub(crate) fn new(features: Features) -> Result<Self, prometheus::Error> {
         let labels = ["name", "stage"].map(str::to_owned).to_vec();
-        let description = Desc::new(Self::NAME.to_owned(), Self::HELP.to_owned(), labels, Default::default())?;
-        Ok(Self { features, description })
+        let description = Desc::new(
+            Self::NAME.to_owned(),
+            Self::HELP.to_owned(),
+            labels,
+            Default::default(),
+        )?;
+        Ok(Self {
+            features,
+            description,
+        })
     }
 }
 
@@ -311,7 +378,8 @@ impl Collector for FeatureMetric {
         let series = self.features.known().map(|(name, stage, on)| {
             let mut gauge = Gauge::default();
             gauge.set_value(if on { 1.0 } else { 0.0 });
-            let mut metric = Metric::from_label(vec![label("name", name), label("stage", stage.name())]);
+            let mut metric =
+                Metric::from_label(vec![label("name", name), label("stage", stage.name())]);
             metric.set_gauge(gauge);
             metric
         });
@@ -334,18 +402,34 @@ mod tests {
         let mut options = Options::default();
         options.set("feature-gates", gates).unwrap();
         options.set("emulated-version", emulated).unwrap();
-        Features::new(&options).map_err(|errors| errors.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))
+        Features::new(&options).map_err(|errors| {
+            errors
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+                .join(", ")
+        })
     }
 
     #[test]
     fn the_table_is_sorted_and_every_history_is_one() {
         assert!(table::GATES.is_sorted_by_key(|gate| gate.name));
         for gate in table::GATES {
-            assert!(gate.specs.is_sorted_by(|a, b| a.since < b.since), "{}", gate.name);
-            let unlocked = gate.specs.iter().skip_while(|spec| !spec.locked).find(|spec| !spec.locked);
+            assert!(
+                gate.specs.is_sorted_by(|a, b| a.since < b.since),
+                "{}",
+                gate.name
+            );
+            let unlocked = gate
+                .specs
+                .iter()
+                .skip_while(|spec| !spec.locked)
+                .find(|spec| !spec.locked);
             assert!(unlocked.is_none(), "{} is unlocked again", gate.name);
         }
-        let names = table::DEPENDENCIES.iter().flat_map(|(name, needed)| needed.iter().chain([name]));
+        let names = table::DEPENDENCIES
+            .iter()
+            .flat_map(|(name, needed)| needed.iter().chain([name]));
         for name in names.copied().chain(FIXED.iter().map(|(name, _)| *name)) {
             assert!(find(name).is_some(), "{name}");
         }
@@ -357,7 +441,11 @@ mod tests {
         let count = |stage: Stage| features.known().filter(|(_, of, _)| *of == stage).count();
         // Three more on the manager that was looked at are its vendor's.
         assert_eq!(features.known().count(), 245 - 3);
-        assert!([Stage::Alpha, Stage::Beta, Stage::Stable, Stage::Deprecated].into_iter().all(|stage| count(stage) > 10));
+        assert!(
+            [Stage::Alpha, Stage::Beta, Stage::Stable, Stage::Deprecated]
+                .into_iter()
+                .all(|stage| count(stage) > 10)
+        );
         assert_eq!(help().count(), count(Stage::Alpha) + count(Stage::Beta));
         assert!(help().any(|line| line == "kube:PodDeletionCost=true|false (BETA - default=true)"));
     }
@@ -370,32 +458,64 @@ mod tests {
             ("", "1.35", "ComponentFlagz", false),
             ("ComponentFlagz=true", "1.35", "ComponentFlagz", true),
             ("kube:ComponentFlagz=f", "", "ComponentFlagz", false),
-            ("ComponentFlagz=false,ComponentFlagz=true", "", "ComponentFlagz", true),
-            ("AllBeta=false,StaleControllerConsistencyReplicaSet=false", "", "ComponentFlagz", false),
-            ("AllBeta=false,ComponentFlagz=true", "", "ComponentFlagz", true),
+            (
+                "ComponentFlagz=false,ComponentFlagz=true",
+                "",
+                "ComponentFlagz",
+                true,
+            ),
+            (
+                "AllBeta=false,StaleControllerConsistencyReplicaSet=false",
+                "",
+                "ComponentFlagz",
+                false,
+            ),
+            (
+                "AllBeta=false,ComponentFlagz=true",
+                "",
+                "ComponentFlagz",
+                true,
+            ),
             ("AllBeta=true", "", "CoordinatedLeaderElection", true),
             ("AllAlpha=true", "", "NativeHistograms", true),
             ("AllAlpha=true", "1.35", "NativeHistograms", false),
             ("AllAlpha=true", "", "AllAlpha", true),
             ("AllAlpha=true", "", "AllBeta", false),
-            ("LogarithmicScaleDown=true", "", "LogarithmicScaleDown", true),
+            (
+                "LogarithmicScaleDown=true",
+                "",
+                "LogarithmicScaleDown",
+                true,
+            ),
             ("", "", "NobodyKnows", false),
         ];
         for (gates, emulated, gate, state) in cases {
-            assert_eq!(features(gates, emulated).unwrap().is_on(gate), state, "{gate} with {gates:?} at {emulated:?}");
+            assert_eq!(
+                features(gates, emulated).unwrap().is_on(gate),
+                state,
+                "{gate} with {gates:?} at {emulated:?}"
+            );
         }
     }
 
     #[test]
     fn what_cannot_be_set_is_refused_in_upstreams_words() {
         let cases = [
-            ("NoSuchGate=true", "", "unrecognized feature gate: NoSuchGate"),
+            (
+                "NoSuchGate=true",
+                "",
+                "unrecognized feature gate: NoSuchGate",
+            ),
             (
                 "LogarithmicScaleDown=false",
                 "",
                 "cannot set feature gate LogarithmicScaleDown to false, feature is locked to true",
             ),
-            ("ComponentFlagz", "", "missing bool value for ComponentFlagz"),
+            (
+                "ComponentFlagz",
+                "",
+                "missing bool value for ComponentFlagz",
+            ),
             (
                 "ComponentFlagz=maybe",
                 "",
@@ -419,18 +539,37 @@ mod tests {
                 "",
                 "StaleControllerConsistencyReplicaSet is enabled, but depends on features that are disabled: [AtomicFIFO]",
             ),
-            ("A=true,B=true", "", "unrecognized feature gate: A, unrecognized feature gate: B"),
+            (
+                "A=true,B=true",
+                "",
+                "unrecognized feature gate: A, unrecognized feature gate: B",
+            ),
         ];
         for (gates, emulated, error) in cases {
-            assert_eq!(features(gates, emulated).err().as_deref(), Some(error), "{gates}");
+            assert_eq!(
+                features(gates, emulated).err().as_deref(),
+                Some(error),
+                "{gates}"
+            );
         }
     }
 
     #[test]
     fn gates_that_change_nothing_here_are_named() {
-        let named = |gates: &str| features(gates, "").unwrap().without_effect().collect::<Vec<_>>();
-        assert_eq!(named("WatchListClient=true,ComponentFlagz=false,PodDeletionCost=false"), [""; 0]);
-        assert_eq!(named("WatchListClient=false,NativeHistograms=true"), ["NativeHistograms", "WatchListClient"]);
+        let named = |gates: &str| {
+            features(gates, "")
+                .unwrap()
+                .without_effect()
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            named("WatchListClient=true,ComponentFlagz=false,PodDeletionCost=false"),
+            [""; 0]
+        );
+        assert_eq!(
+            named("WatchListClient=false,NativeHistograms=true"),
+            ["NativeHistograms", "WatchListClient"]
+        );
     }
 
     #[test]
@@ -438,16 +577,28 @@ mod tests {
         for gate in of_controllers::ALL {
             let spec = find(gate.name).and_then(|gate| gate.at(u8::MAX)).unwrap();
             assert_eq!(spec.default, gate.default, "{}", gate.name);
-            assert!(FIXED.iter().all(|(name, _)| *name != gate.name), "{} acts", gate.name);
+            assert!(
+                FIXED.iter().all(|(name, _)| *name != gate.name),
+                "{} acts",
+                gate.name
+            );
             // Some are locked in later releases.
             let emulated = if spec.locked { "1.34" } else { "" };
-            let set = |to: bool| features(&format!("{}={to}", gate.name), emulated).map(|set| set.for_controllers().is_on(gate));
+            let set = |to: bool| {
+                features(&format!("{}={to}", gate.name), emulated)
+                    .map(|set| set.for_controllers().is_on(gate))
+            };
             match set(false) {
                 Ok(is_on) => assert!(!is_on, "{}", gate.name),
                 Err(error) => assert!(error.contains("locked"), "{error}"),
             }
             assert_eq!(set(true), Ok(true));
         }
-        assert!(!features("", "1.33").unwrap().for_controllers().is_on(of_controllers::POD_OBSERVED_GENERATION_TRACKING));
+        assert!(
+            !features("", "1.33")
+                .unwrap()
+                .for_controllers()
+                .is_on(of_controllers::POD_OBSERVED_GENERATION_TRACKING)
+        );
     }
 }

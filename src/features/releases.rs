@@ -16,8 +16,14 @@ pub struct Release {
 }
 
 /// The release we are, and the oldest one to be like.
-const NEWEST: Release = Release { major: 1, minor: 36 };
-const OLDEST: Release = Release { major: 1, minor: 33 };
+const NEWEST: Release = Release {
+    major: 1,
+    minor: 36,
+};
+const OLDEST: Release = Release {
+    major: 1,
+    minor: 33,
+};
 
 impl Release {
     /// Both numbers, as texts.
@@ -26,7 +32,10 @@ impl Release {
     }
 
     fn previous(self) -> Self {
-        Self { minor: self.minor.saturating_sub(1), ..self }
+        Self {
+            minor: self.minor.saturating_sub(1),
+            ..self
+        }
     }
 }
 
@@ -45,18 +54,35 @@ pub struct Releases {
 
 impl Releases {
     /// Reads both flags. Errors of syntax stand alone; those of range are reported together.
-    pub(super) fn new(emulated: &[String], oldest_compatible: &[String]) -> Result<Self, Vec<FeatureError>> {
-        let emulated = one(emulated).map_err(|error| vec![error])?.unwrap_or(NEWEST);
+    pub(super) fn new(
+        emulated: &[String],
+        oldest_compatible: &[String],
+    ) -> Result<Self, Vec<FeatureError>> {
+        let emulated = one(emulated)
+            .map_err(|error| vec![error])?
+            .unwrap_or(NEWEST);
         let oldest_compatible = one(oldest_compatible).map_err(|error| vec![error])?;
-        let oldest_compatible = oldest_compatible.unwrap_or_else(|| emulated.previous().max(OLDEST));
+        let oldest_compatible =
+            oldest_compatible.unwrap_or_else(|| emulated.previous().max(OLDEST));
         let mut errors = Vec::new();
         if !(OLDEST..=NEWEST).contains(&emulated) {
             errors.push(FeatureError::Emulated(emulated, OLDEST, NEWEST));
         }
         if !(OLDEST..=emulated).contains(&oldest_compatible) {
-            errors.push(FeatureError::Compatible(oldest_compatible, OLDEST, emulated));
+            errors.push(FeatureError::Compatible(
+                oldest_compatible,
+                OLDEST,
+                emulated,
+            ));
         }
-        if errors.is_empty() { Ok(Self { emulated, oldest_compatible }) } else { Err(errors) }
+        if errors.is_empty() {
+            Ok(Self {
+                emulated,
+                oldest_compatible,
+            })
+        } else {
+            Err(errors)
+        }
     }
 
     /// The minor number that the table of gates counts in.
@@ -76,7 +102,11 @@ fn one(list: &[String]) -> Result<Option<Release>, FeatureError> {
         let release = parse(component, text)?;
         if let Some(other) = found.insert(component, release) {
             let component = component.to_owned();
-            return Err(FeatureError::DuplicateVersion { component, first: other, second: release });
+            return Err(FeatureError::DuplicateVersion {
+                component,
+                first: other,
+                second: release,
+            });
         }
     }
     if let Some(unknown) = found.keys().find(|component| **component != COMPONENT) {
@@ -89,19 +119,35 @@ fn one(list: &[String]) -> Result<Option<Release>, FeatureError> {
 fn parse(component: &str, text: &str) -> Result<Release, FeatureError> {
     let trimmed = text.trim_start();
     let trimmed = trimmed.strip_prefix('v').unwrap_or(trimmed);
-    let end = trimmed.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(trimmed.len());
-    let numbers: Vec<&str> = trimmed[..end].split('.').take_while(|part| !part.is_empty()).collect();
-    let number = |part: &str| part.parse::<u64>().map_err(|_| FeatureError::Version(format!("illegal version string {text:?}")));
+    let end = trimmed
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(trimmed.len());
+    let numbers: Vec<&str> = trimmed[..end]
+        .split('.')
+        .take_while(|part| !part.is_empty())
+        .collect();
+    let number = |part: &str| {
+        part.parse::<u64>()
+            .map_err(|_| FeatureError::Version(format!("illegal version string {text:?}")))
+    };
     match numbers[..] {
-        [] => Err(FeatureError::Version(format!("could not parse {text:?} as version"))),
-        [_] => Err(FeatureError::Version(format!("illegal version string {text:?}"))),
-        [major, ..] if major.len() > 1 && major.starts_with('0') => {
-            Err(FeatureError::Version(format!("illegal zero-prefixed version component {major:?} in {text:?}")))
-        }
-        [_, _, patch, ..] if number(patch)? != 0 => {
-            Err(FeatureError::Patch { component: component.to_owned(), version: numbers.join(".") })
-        }
-        [major, minor, ..] => Ok(Release { major: number(major)?, minor: number(minor)? }),
+        [] => Err(FeatureError::Version(format!(
+            "could not parse {text:?} as version"
+        ))),
+        [_] => Err(FeatureError::Version(format!(
+            "illegal version string {text:?}"
+        ))),
+        [major, ..] if major.len() > 1 && major.starts_with('0') => Err(FeatureError::Version(
+            format!("illegal zero-prefixed version component {major:?} in {text:?}"),
+        )),
+        [_, _, patch, ..] if number(patch)? != 0 => Err(FeatureError::Patch {
+            component: component.to_owned(),
+            version: numbers.join("."),
+        }),
+        [major, minor, ..] => Ok(Release {
+            major: number(major)?,
+            minor: number(minor)?,
+        }),
     }
 }
 
@@ -110,7 +156,10 @@ mod tests {
     use super::*;
 
     fn list(text: &str) -> Vec<String> {
-        text.split(',').filter(|item| !item.is_empty()).map(str::to_owned).collect()
+        text.split(',')
+            .filter(|item| !item.is_empty())
+            .map(str::to_owned)
+            .collect()
     }
 
     #[test]
@@ -127,23 +176,53 @@ mod tests {
                 "",
                 "[emulation version 1.32 is not between [1.33, 1.36.0], minCompatibilityVersion version 1.33 is not between [1.33, 1.32]]",
             ),
-            ("1.37", "1.34", "emulation version 1.37 is not between [1.33, 1.36.0]"),
-            ("1.35", "1.36", "minCompatibilityVersion version 1.36 is not between [1.33, 1.35]"),
-            ("", "1.32", "minCompatibilityVersion version 1.32 is not between [1.33, 1.36]"),
+            (
+                "1.37",
+                "1.34",
+                "emulation version 1.37 is not between [1.33, 1.36.0]",
+            ),
+            (
+                "1.35",
+                "1.36",
+                "minCompatibilityVersion version 1.36 is not between [1.33, 1.35]",
+            ),
+            (
+                "",
+                "1.32",
+                "minCompatibilityVersion version 1.32 is not between [1.33, 1.36]",
+            ),
             ("1.35.2", "", "patch version not allowed, got: kube=1.35.2"),
-            ("1.35,kube=1.34", "", "duplicate version flag, kube=1.35 and kube=1.34"),
+            (
+                "1.35,kube=1.34",
+                "",
+                "duplicate version flag, kube=1.35 and kube=1.34",
+            ),
             ("wardle=1.2", "", "component not registered: wardle"),
             ("new", "", "could not parse \"new\" as version"),
             ("1", "", "illegal version string \"1\""),
-            ("01.35", "", "illegal zero-prefixed version component \"01\" in \"01.35\""),
+            (
+                "01.35",
+                "",
+                "illegal zero-prefixed version component \"01\" in \"01.35\"",
+            ),
         ];
         for (emulated, oldest, expected) in cases {
             let found = match Releases::new(&list(emulated), &list(oldest)) {
                 Ok(releases) => format!("{} {}", releases.emulated, releases.oldest_compatible),
                 Err(errors) if errors.len() == 1 => errors[0].to_string(),
-                Err(errors) => format!("[{}]", errors.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")),
+                Err(errors) => format!(
+                    "[{}]",
+                    errors
+                        .iter()
+                        .map(ToString::to_string)
+                        .collect::<Vec<_>>()
+                        .join(", ")
+                ),
             };
-            assert_eq!(found, expected, "--emulated-version={emulated} --min-compatibility-version={oldest}");
+            assert_eq!(
+                found, expected,
+                "--emulated-version={emulated} --min-compatibility-version={oldest}"
+            );
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Every gate that kube-controller-manager 1.36 knows, those of the libraries in it included, as each release it can emulate has them.
+//! Every gate that kube-controller-manager 1.36 knows, those of the libraries in it included, as
+//! each release it can emulate has them.
 
 use super::{Gate, Spec, Stage};
 
@@ -11,25 +12,48 @@ const fn gate(name: &'static str, specs: &'static [Spec]) -> Gate {
 
 /// From 1.`since` on; 0 is from the oldest release that can be emulated on.
 const fn alpha(since: u8, default: bool) -> Spec {
-    Spec { since, stage: Stage::Alpha, default, locked: false }
+    Spec {
+        since,
+        stage: Stage::Alpha,
+        default,
+        locked: false,
+    }
 }
 
 const fn beta(since: u8, default: bool) -> Spec {
-    Spec { since, stage: Stage::Beta, default, locked: false }
+    Spec {
+        since,
+        stage: Stage::Beta,
+        default,
+        locked: false,
+    }
 }
 
 const fn stable(since: u8, default: bool) -> Spec {
-    Spec { since, stage: Stage::Stable, default, locked: false }
+    Spec {
+        since,
+        stage: Stage::Stable,
+        default,
+        locked: false,
+    }
 }
 
 const fn deprecated(since: u8, default: bool) -> Spec {
-    Spec { since, stage: Stage::Deprecated, default, locked: false }
+    Spec {
+        since,
+        stage: Stage::Deprecated,
+        default,
+        locked: false,
+    }
 }
 
 impl Spec {
     /// No flag can change it any more.
     const fn locked(self) -> Self {
-        Self { locked: true, ..self }
+        Self {
+            locked: true,
+            ..self
+        }
     }
 }
 

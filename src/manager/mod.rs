@@ -1,6 +1,7 @@
 //! The life of a manager.
 //!
-//! connect -> serve -> warm caches -> elect -> build controllers -> run them -> stop: controllers, Lease, events, informers
+//! connect -> serve -> warm caches -> elect -> build controllers -> run them -> stop: controllers,
+//! Lease, events, informers
 
 mod term;
 
@@ -31,7 +32,8 @@ use crate::{metrics, version};
 pub use crate::error::RunError;
 use term::{Surroundings, Term};
 
-/// Time for one attempt of a list, which may be hundreds of megabytes; a connection that is dead is noticed long before.
+/// Time for one attempt of a list, which may be hundreds of megabytes; a connection that is dead is
+/// noticed long before.
 const LIST_TIMEOUT: Duration = Duration::from_secs(300);
 /// Time for one attempt to find out whether the API server is well.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -85,7 +87,19 @@ impl Manager {
         };
         let progress = Progress::checked_by(&health);
         let stall = StallDetector::new(clients.activity(), &queue_metrics, config.stall_timeout);
-        Ok(Self { config, clients, clock, registry, queue_metrics, debug, health, progress, stall, server, address })
+        Ok(Self {
+            config,
+            clients,
+            clock,
+            registry,
+            queue_metrics,
+            debug,
+            health,
+            progress,
+            stall,
+            server,
+            address,
+        })
     }
 
     /// Lets clients change `verbosity` at `/debug/flags/v`, unless `--profiling=false`.
@@ -115,12 +129,14 @@ impl Manager {
     /// Works until `stop`, then stops in order and gives the Lease up.
     ///
     /// # Errors
-    /// Every other way to end. After [`RunError::LeaseLost`] no write is under way and none will be sent.
+    /// Every other way to end. After [`RunError::LeaseLost`] no write is under way and none will be
+    /// sent.
     pub async fn run(mut self, stop: CancellationToken) -> Result<(), RunError> {
         let tasks = Tasks::default();
         self.registry.register(Box::new(tasks.panics()))?;
         let background = CancellationToken::new();
-        self.health.add("shutdown", Scope::Ready, shutdown_check(&stop));
+        self.health
+            .add("shutdown", Scope::Ready, shutdown_check(&stop));
         let server = self.server.take();
         let elector = match self.config.election.clone() {
             Some(settings) => Some(self.elector(&settings, &tasks, &background)?),
@@ -141,7 +157,11 @@ impl Manager {
         let is_candidate = elector.is_some();
         let host = self.clients.connection().host.clone();
         let healthy = async {
-            if is_candidate { wait_as_candidate(&probe, &host).await } else { wait_for_api_server(&probe, &host).await }
+            if is_candidate {
+                wait_as_candidate(&probe, &host).await
+            } else {
+                wait_for_api_server(&probe, &host).await
+            }
         };
         tokio::select! {
             () = stop.cancelled() => return Ok(()),
@@ -149,24 +169,42 @@ impl Manager {
         }
 
         let resync = jittered(self.config.min_resync);
-        let informers =
-            InformerFactory::new(self.clients.make_for_work("shared-informers", LIST_TIMEOUT), resync, &self.registry)?;
+        let informers = InformerFactory::new(
+            self.clients.make_for_work("shared-informers", LIST_TIMEOUT),
+            resync,
+            &self.registry,
+        )?;
         for descriptor in &self.config.controllers.enabled {
             descriptor.watch(&informers);
         }
         if self.config.standby_informers {
             informers.start(&tasks, &background);
         }
-        self.health.add("informer-sync", Scope::Ready, informer_check(&informers));
+        self.health
+            .add("informer-sync", Scope::Ready, informer_check(&informers));
         self.health.add("progress", Scope::All, self.stall.check());
         self.progress.set(Phase::Standby);
 
-        let surroundings = Surroundings { probe, informers, tasks, background };
-        Term::new(&self, &surroundings, &stop, elector.as_ref()).run(elector).await
+        let surroundings = Surroundings {
+            probe,
+            informers,
+            tasks,
+            background,
+        };
+        Term::new(&self, &surroundings, &stop, elector.as_ref())
+            .run(elector)
+            .await
     }
 
-    fn elector(&self, settings: &ElectionSettings, tasks: &Tasks, stop: &CancellationToken) -> Result<Elector, RunError> {
-        let host = gethostname::gethostname().into_string().map_err(RunError::HostName)?;
+    fn elector(
+        &self,
+        settings: &ElectionSettings,
+        tasks: &Tasks,
+        stop: &CancellationToken,
+    ) -> Result<Elector, RunError> {
+        let host = gethostname::gethostname()
+            .into_string()
+            .map_err(RunError::HostName)?;
         let config = ElectionConfig {
             namespace: settings.namespace.clone(),
             name: settings.name.clone(),
@@ -178,10 +216,20 @@ impl Manager {
         // So that one request that hangs cannot use up the whole deadline.
         let timeout = (settings.renew_deadline / 2).max(Duration::from_secs(1));
         let client = self.clients.make_for_election(timeout);
-        let recorder = EventRecorder::start(version::COMPONENT, client.clone(), self.clock.clone(), tasks, stop);
+        let recorder = EventRecorder::start(
+            version::COMPONENT,
+            client.clone(),
+            self.clock.clone(),
+            tasks,
+            stop,
+        );
         let elector = Elector::new(config, client, recorder, self.clock.clone(), &self.registry)?;
         let health = elector.health();
-        self.health.add("leaderElection", Scope::All, Arc::new(move || health.check().map_err(Finding::Failed)));
+        self.health.add(
+            "leaderElection",
+            Scope::All,
+            Arc::new(move || health.check().map_err(Finding::Failed)),
+        );
         Ok(elector)
     }
 }
@@ -194,27 +242,57 @@ fn access(
     registry: &Registry,
     clock: &Clock,
 ) -> Result<Access, RunError> {
-    let config::Access::Delegated(settings) = &serving.access else { return Ok(Access::Open) };
+    let config::Access::Delegated(settings) = &serving.access else {
+        return Ok(Access::Open);
+    };
     let metrics = AccessMetrics::register(registry)?;
-    let Connection { authentication, authorization, .. } = clients.connection();
-    let make = |delegate: &Option<Delegate>, identity| delegate.as_ref().map(|delegate| clients.make_for(delegate, identity));
-    let (authentication, authorization) = (make(authentication, "authentication"), make(authorization, "authorization"));
-    Ok(Access::delegated(settings, authentication, authorization, queues, metrics, clock.clone())?)
+    let Connection {
+        authentication,
+        authorization,
+        ..
+    } = clients.connection();
+    let make = |delegate: &Option<Delegate>, identity| {
+        delegate
+            .as_ref()
+            .map(|delegate| clients.make_for(delegate, identity))
+    };
+    let (authentication, authorization) = (
+        make(authentication, "authentication"),
+        make(authorization, "authorization"),
+    );
+    Ok(Access::delegated(
+        settings,
+        authentication,
+        authorization,
+        queues,
+        metrics,
+        clock.clone(),
+    )?)
 }
 
 /// Fails from the moment the process was asked to end.
 fn shutdown_check(stop: &CancellationToken) -> Check {
     let stop = stop.clone();
-    Arc::new(move || if stop.is_cancelled() { Err(Finding::Failed("the process is about to end".to_owned())) } else { Ok(()) })
+    Arc::new(move || {
+        if stop.is_cancelled() {
+            Err(Finding::Failed("the process is about to end".to_owned()))
+        } else {
+            Ok(())
+        }
+    })
 }
 
-/// Fails until the informers that were started have synced; afterwards it reports what keeps them from being up to date.
+/// Fails until the informers that were started have synced; afterwards it reports what keeps them
+/// from being up to date.
 fn informer_check(informers: &InformerFactory) -> Check {
     let informers = informers.clone();
     Arc::new(move || {
         let (waiting, troubles) = (informers.not_synced(), informers.troubles());
         match (waiting.is_empty(), troubles.is_empty()) {
-            (false, _) => Err(Finding::Failed(format!("not synced: {}", waiting.join(", ")))),
+            (false, _) => Err(Finding::Failed(format!(
+                "not synced: {}",
+                waiting.join(", ")
+            ))),
             (true, false) => Err(Finding::Degraded(troubles.join(", "))),
             (true, true) => Ok(()),
         }

@@ -17,10 +17,12 @@ use crate::api::{check_lock, wait_for_api_server};
 use crate::gates::Gates;
 use crate::health::{Check, Finding, Phase, Scope};
 
-/// Time for one attempt of a request of a controller. Longer than the minute after which kube-apiserver ends a request itself
-/// (`--request-timeout`): its answer says why, and is a sign of life. Upstream waits without a limit.
+/// Time for one attempt of a request of a controller. Longer than the minute after which
+/// kube-apiserver ends a request itself (`--request-timeout`): its answer says why, and is a sign
+/// of life. Upstream waits without a limit.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(70);
-/// Time for controllers to stop when the leader gives up because nothing moves, where the flag sets no limit.
+/// Time for controllers to stop when the leader gives up because nothing moves, where the flag sets
+/// no limit.
 const STALLED_SHUTDOWN: Duration = Duration::from_secs(10);
 /// Time for what has been queued, such as Events, to be sent when everything else has stopped.
 const FLUSH: Duration = Duration::from_secs(3);
@@ -73,8 +75,8 @@ impl<'a> Term<'a> {
         }
     }
 
-    /// Leads, once elected where that is asked for, until `stop` or until something goes wrong; then ends what it began, and what
-    /// runs in the background too.
+    /// Leads, once elected where that is asked for, until `stop` or until something goes wrong;
+    /// then ends what it began, and what runs in the background too.
     pub(super) async fn run(mut self, elector: Option<Elector>) -> Result<(), RunError> {
         let ended = match elector {
             Some(elector) => self.run_elected(elector).await,
@@ -84,7 +86,12 @@ impl<'a> Term<'a> {
             // Last of all: a standby must not wait for our Events.
             self.farewell.cancel();
             self.surroundings.background.cancel();
-            let sent = async { tokio::join!(self.senders.join(FLUSH), self.surroundings.tasks.join(FLUSH)) };
+            let sent = async {
+                tokio::join!(
+                    self.senders.join(FLUSH),
+                    self.surroundings.tasks.join(FLUSH)
+                )
+            };
             let _ = tokio::time::timeout(FLUSH, sent).await;
         }
         ended
@@ -124,11 +131,17 @@ impl<'a> Term<'a> {
         ended
     }
 
-    /// Builds and runs the controllers until `stop`, or until one of them ends. Once `stop` has come they begin no write, and none
-    /// is under way when this returns; their Events are still queued.
+    /// Builds and runs the controllers until `stop`, or until one of them ends. Once `stop` has
+    /// come they begin no write, and none is under way when this returns; their Events are still
+    /// queued.
     async fn lead(&self) -> Result<(), RunError> {
         let Self { manager, stop, .. } = *self;
-        let Surroundings { probe, informers, tasks, background } = self.surroundings;
+        let Surroundings {
+            probe,
+            informers,
+            tasks,
+            background,
+        } = self.surroundings;
         manager.progress.set(Phase::Starting);
         // Minutes may have passed since the first time.
         tokio::select! {
@@ -138,7 +151,11 @@ impl<'a> Term<'a> {
         let context = self.context();
         let built = self.build(&context)?;
         for &(name, _) in &built {
-            manager.health.add(name, Scope::All, controller_check(name, &manager.queue_metrics));
+            manager.health.add(
+                name,
+                Scope::All,
+                controller_check(name, &manager.queue_metrics),
+            );
         }
         informers.start(tasks, background);
 
@@ -147,8 +164,13 @@ impl<'a> Term<'a> {
         let (ends, mut ended) = mpsc::unbounded_channel();
         let mut outcome = Ok(());
         let stalled = manager.stall.stalled_for_too_long();
-        let mut stalled =
-            pin!(async { if manager.config.election.is_some() { stalled.await } else { std::future::pending().await } });
+        let mut stalled = pin!(async {
+            if manager.config.election.is_some() {
+                stalled.await
+            } else {
+                std::future::pending().await
+            }
+        });
         let synced = tokio::select! {
             synced = informers.wait_synced(stop) => synced,
             reason = &mut stalled => {
@@ -159,7 +181,10 @@ impl<'a> Term<'a> {
         if synced {
             for (name, controller) in built {
                 let delay = jittered(manager.config.start_interval);
-                running.spawn(name, supervised(name, controller, delay, work.clone(), ends.clone()));
+                running.spawn(
+                    name,
+                    supervised(name, controller, delay, work.clone(), ends.clone()),
+                );
             }
             drop(ends);
             manager.progress.set(Phase::Working);
@@ -174,15 +199,20 @@ impl<'a> Term<'a> {
             tracing::error!(%error, "giving up the leadership");
         }
 
-        // Where no request is answered, waiting for the last ones would only keep the Lease from others. A write that the server still
-        // works on may land after the next leader has begun; preconditions and that leader's live checks cover it (leader-election.md).
+        // Where no request is answered, waiting for the last ones would only keep the Lease from
+        // others. A write that the server still works on may land after the next leader has begun;
+        // preconditions and that leader's live checks cover it (leader-election.md).
         if manager.stall.stalled().is_some() {
             self.gates.abandon();
         }
         self.gates.close();
         work.cancel();
         let shutdown = match &outcome {
-            Err(RunError::Stalled(_)) => self.manager.config.shutdown_timeout.or(Some(STALLED_SHUTDOWN)),
+            Err(RunError::Stalled(_)) => self
+                .manager
+                .config
+                .shutdown_timeout
+                .or(Some(STALLED_SHUTDOWN)),
             _ => self.manager.config.shutdown_timeout,
         };
         join(&running, shutdown).await?;
@@ -193,7 +223,8 @@ impl<'a> Term<'a> {
     fn context(&self) -> ControllerContext {
         let manager = self.manager;
         let (base, gate) = (manager.clients.clone(), self.gates.writes());
-        let clients: ClientFactory = Arc::new(move |identity| base.make_for_controller(identity, REQUEST_TIMEOUT, &gate));
+        let clients: ClientFactory =
+            Arc::new(move |identity| base.make_for_controller(identity, REQUEST_TIMEOUT, &gate));
         let mut context = ControllerContext::new(ContextParts {
             informers: self.surroundings.informers.clone(),
             clients,
@@ -237,7 +268,8 @@ async fn join(running: &Tasks, limit: Option<Duration>) -> Result<(), RunError> 
     joined.map_err(|_| RunError::ShutdownTimeout(running.running()))
 }
 
-/// Runs one controller after its delay, and reports its name when it ends without having been told to, by a panic too.
+/// Runs one controller after its delay, and reports its name when it ends without having been told
+/// to, by a panic too.
 async fn supervised(
     name: &'static str,
     controller: Box<dyn Controller>,
@@ -245,7 +277,11 @@ async fn supervised(
     stop: CancellationToken,
     ends: mpsc::UnboundedSender<&'static str>,
 ) {
-    let end = End { name, stop: stop.clone(), ends };
+    let end = End {
+        name,
+        stop: stop.clone(),
+        ends,
+    };
     tokio::select! {
         () = stop.cancelled() => return,
         () = tokio::time::sleep(delay) => {}
@@ -281,7 +317,10 @@ fn controller_check(name: &'static str, queues: &QueueMetrics) -> Check {
 
 /// Whether some write may still be under way, or be refused for a good reason.
 fn is_unclean(ended: &Result<(), RunError>) -> bool {
-    matches!(ended, Err(RunError::LeaseLost | RunError::ShutdownTimeout(_)))
+    matches!(
+        ended,
+        Err(RunError::LeaseLost | RunError::ShutdownTimeout(_))
+    )
 }
 
 #[cfg(test)]
@@ -293,7 +332,10 @@ mod tests {
     struct Fails(bool);
 
     impl Controller for Fails {
-        fn run(self: Box<Self>, stop: CancellationToken) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        fn run(
+            self: Box<Self>,
+            stop: CancellationToken,
+        ) -> Pin<Box<dyn Future<Output = ()> + Send>> {
             Box::pin(async move {
                 assert!(!self.0, "on purpose");
                 stop.cancelled().await;
@@ -307,7 +349,10 @@ mod tests {
             let (tasks, stop) = (Tasks::default(), CancellationToken::new());
             let (ends, mut ended) = mpsc::unbounded_channel();
             let delay = Duration::from_secs(1);
-            tasks.spawn("x", supervised("x", Box::new(Fails(panics)), delay, stop.clone(), ends));
+            tasks.spawn(
+                "x",
+                supervised("x", Box::new(Fails(panics)), delay, stop.clone(), ends),
+            );
             if panics {
                 assert_eq!(ended.recv().await, Some("x"));
             } else {

@@ -26,16 +26,24 @@ const DEPRECATED: &[(&str, &str)] = &[
         "allow-untagged-cloud",
         "This flag is deprecated and will be removed in a future release. A cluster-id will be required on cloud instances.",
     ),
-    ("node-sync-period", "This flag is currently no-op and will be deleted."),
+    (
+        "node-sync-period",
+        "This flag is currently no-op and will be deleted.",
+    ),
 ];
 
-/// Reads `arguments` (without the program's name). `warn` is called with each line about a deprecated flag.
+/// Reads `arguments` (without the program's name). `warn` is called with each line about a
+/// deprecated flag.
 pub fn parse<I>(arguments: I, mut warn: impl FnMut(String)) -> Result<Command, UsageError>
 where
     I: IntoIterator<Item = String>,
 {
-    let mut reader =
-        Reader { arguments: arguments.into_iter(), options: Options::default(), positional: Vec::new(), warn: &mut warn };
+    let mut reader = Reader {
+        arguments: arguments.into_iter(),
+        options: Options::default(),
+        positional: Vec::new(),
+        warn: &mut warn,
+    };
     while let Some(argument) = reader.arguments.next() {
         if argument == "--" {
             reader.positional.extend(reader.arguments.by_ref());
@@ -47,19 +55,33 @@ where
             reader.positional.push(argument);
         }
     }
-    let Reader { options, positional, .. } = reader;
+    let Reader {
+        options,
+        positional,
+        ..
+    } = reader;
     if options.bool("help") {
         return Ok(Command::Help);
     }
     if !positional.is_empty() {
-        let list = positional.iter().map(|p| format!("{p:?}")).collect::<Vec<_>>().join(" ");
-        let text = format!("{:?} does not take any arguments, got [{list}]", version::COMPONENT);
+        let list = positional
+            .iter()
+            .map(|p| format!("{p:?}"))
+            .collect::<Vec<_>>()
+            .join(" ");
+        let text = format!(
+            "{:?} does not take any arguments, got [{list}]",
+            version::COMPONENT
+        );
         return Err(UsageError::plain(text));
     }
     match options.text("version").as_str() {
         "raw" => Ok(Command::Version(version::raw())),
         text if text.starts_with('v') => Ok(Command::Version(format!("Kubernetes {text}"))),
-        text if go_bool(text) == Ok(true) => Ok(Command::Version(format!("Kubernetes {}", version::GIT_VERSION))),
+        text if go_bool(text) == Ok(true) => Ok(Command::Version(format!(
+            "Kubernetes {}",
+            version::GIT_VERSION
+        ))),
         _ => Ok(Command::Run(Box::new(options))),
     }
 }
@@ -82,8 +104,11 @@ impl<I: Iterator<Item = String>> Reader<'_, I> {
             None => (text, None),
         };
         let flag = find(&name.replace('_', "-")).ok_or_else(|| UsageError::unknown_flag(name))?;
-        let value = value.or_else(|| alone(flag).map(str::to_owned)).or_else(|| self.arguments.next());
-        let value = value.ok_or_else(|| UsageError::flag(format!("flag needs an argument: --{name}")))?;
+        let value = value
+            .or_else(|| alone(flag).map(str::to_owned))
+            .or_else(|| self.arguments.next());
+        let value =
+            value.ok_or_else(|| UsageError::flag(format!("flag needs an argument: --{name}")))?;
         self.set(flag, &value)
     }
 
@@ -91,16 +116,21 @@ impl<I: Iterator<Item = String>> Reader<'_, I> {
     fn short(&mut self, mut text: &str) -> Result<(), UsageError> {
         while let Some(letter) = text.chars().next() {
             let known = flags().find(|flag| short_of(flag) == Some(letter));
-            let flag = known.ok_or_else(|| UsageError::flag(format!("unknown shorthand flag: {letter:?} in -{text}")))?;
+            let flag = known.ok_or_else(|| {
+                UsageError::flag(format!("unknown shorthand flag: {letter:?} in -{text}"))
+            })?;
             let rest = &text[letter.len_utf8()..];
-            let (value, left) = if let Some(value) = rest.strip_prefix('=').filter(|value| !value.is_empty()) {
+            let (value, left) = if let Some(value) =
+                rest.strip_prefix('=').filter(|value| !value.is_empty())
+            {
                 (value.to_owned(), "")
             } else if let Some(value) = alone(flag) {
                 (value.to_owned(), rest)
             } else if !rest.is_empty() {
                 (rest.to_owned(), "")
             } else {
-                let needs = || UsageError::flag(format!("flag needs an argument: {letter:?} in -{text}"));
+                let needs =
+                    || UsageError::flag(format!("flag needs an argument: {letter:?} in -{text}"));
                 (self.arguments.next().ok_or_else(needs)?, "")
             };
             self.set(flag, &value)?;
@@ -127,8 +157,15 @@ fn check_version(text: &str) -> Result<(), String> {
         return Ok(());
     }
     if text.starts_with('v') {
-        let same = text.strip_prefix(version::GIT_VERSION).is_some_and(|rest| rest.is_empty() || rest.starts_with(['-', '+']));
-        let differs = || format!("version {text:?} must have the same major.minor.patch as {:?}", version::GIT_VERSION);
+        let same = text
+            .strip_prefix(version::GIT_VERSION)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with(['-', '+']));
+        let differs = || {
+            format!(
+                "version {text:?} must have the same major.minor.patch as {:?}",
+                version::GIT_VERSION
+            )
+        };
         return same.then_some(()).ok_or_else(differs);
     }
     go_bool(text).map(drop)
@@ -155,24 +192,48 @@ mod tests {
         let cases: [(&[&str], &str, &str); 17] = [
             (&[], "leader-elect", "true"),
             (&["--leader-elect=false"], "leader-elect", "false"),
-            (&["--leader-elect=f", "--leader-elect"], "leader-elect", "true"),
+            (
+                &["--leader-elect=f", "--leader-elect"],
+                "leader-elect",
+                "true",
+            ),
             (&["--leader_elect=0"], "leader-elect", "false"),
             (&["--kube-api-qps", "50"], "kube-api-qps", "50"),
-            (&["--kube-api-qps=1", "--kube-api-qps=2"], "kube-api-qps", "2"),
+            (
+                &["--kube-api-qps=1", "--kube-api-qps=2"],
+                "kube-api-qps",
+                "2",
+            ),
             (&["--kube-api-qps", "-1"], "kube-api-qps", "-1"),
             (&["--min-resync-period=90m"], "min-resync-period", "1h30m0s"),
-            (&["--controllers=a,b", "--controllers=-c"], "controllers", "[a,b,-c]"),
+            (
+                &["--controllers=a,b", "--controllers=-c"],
+                "controllers",
+                "[a,b,-c]",
+            ),
             (&["--controllers="], "controllers", "[]"),
-            (&["--authorization-always-allow-paths=/x"], "authorization-always-allow-paths", "[/x]"),
+            (
+                &["--authorization-always-allow-paths=/x"],
+                "authorization-always-allow-paths",
+                "[/x]",
+            ),
             (&["-v3"], "v", "3"),
             (&["-v=3"], "v", "3"),
             (&["-v", "3"], "v", "3"),
             (&["--v", "3"], "v", "3"),
             (&["--kubeconfig="], "kubeconfig", ""),
-            (&["--cluster-signing-cert-file", "/a b"], "cluster-signing-cert-file", "/a b"),
+            (
+                &["--cluster-signing-cert-file", "/a b"],
+                "cluster-signing-cert-file",
+                "/a b",
+            ),
         ];
         for (arguments, flag, printed) in cases {
-            assert_eq!(options(arguments).value(flag).to_string(), printed, "{arguments:?}");
+            assert_eq!(
+                options(arguments).value(flag).to_string(),
+                printed,
+                "{arguments:?}"
+            );
         }
     }
 
@@ -180,12 +241,20 @@ mod tests {
     fn a_wrong_command_line_is_refused_in_upstreams_words() {
         let cases: [(&[&str], &str, bool); 12] = [
             (&["--leader-elekt"], "unknown flag: --leader-elekt", true),
-            (&["--no-leader-elect"], "unknown flag: --no-leader-elect", true),
+            (
+                &["--no-leader-elect"],
+                "unknown flag: --no-leader-elect",
+                true,
+            ),
             (&["--Leader-Elect"], "unknown flag: --Leader-Elect", true),
             (&["--port=0"], "unknown flag: --port", true),
             (&["-x"], "unknown shorthand flag: 'x' in -x", true),
             (&["--=x"], "bad flag syntax: --=x", true),
-            (&["--kubeconfig"], "flag needs an argument: --kubeconfig", true),
+            (
+                &["--kubeconfig"],
+                "flag needs an argument: --kubeconfig",
+                true,
+            ),
             (&["-v"], "flag needs an argument: 'v' in -v", true),
             (
                 &["--leader-elect=no"],
@@ -202,17 +271,29 @@ mod tests {
                 r#"invalid argument "15" for "--leader-elect-lease-duration" flag: time: missing unit in duration "15""#,
                 true,
             ),
-            (&["--leader-elect", "false"], r#""kube-controller-manager" does not take any arguments, got ["false"]"#, false),
+            (
+                &["--leader-elect", "false"],
+                r#""kube-controller-manager" does not take any arguments, got ["false"]"#,
+                false,
+            ),
         ];
         for (arguments, text, usage) in cases {
             let error = read(arguments).unwrap_err();
-            assert_eq!((error.to_string().as_str(), error.show_usage), (text, usage), "{arguments:?}");
+            assert_eq!(
+                (error.to_string().as_str(), error.show_usage),
+                (text, usage),
+                "{arguments:?}"
+            );
         }
     }
 
     #[test]
     fn a_slip_is_answered_with_the_flag_that_was_meant() {
-        let cases = [("leader-elekt", Some("leader-elect")), ("kubeconfg", Some("kubeconfig")), ("zzzz", None)];
+        let cases = [
+            ("leader-elekt", Some("leader-elect")),
+            ("kubeconfg", Some("kubeconfig")),
+            ("zzzz", None),
+        ];
         for (typed, meant) in cases {
             assert_eq!(UsageError::unknown_flag(typed).suggestion, meant, "{typed}");
         }
@@ -222,7 +303,10 @@ mod tests {
     fn help_and_version_end_the_reading() {
         assert!(matches!(read(&["-h", "x"]), Ok(Command::Help)));
         assert!(matches!(read(&["--version=false"]), Ok(Command::Run(_))));
-        for (flag, text) in [("--version", "Kubernetes v1.36.2"), ("--version=v1.36.2-mine", "Kubernetes v1.36.2-mine")] {
+        for (flag, text) in [
+            ("--version", "Kubernetes v1.36.2"),
+            ("--version=v1.36.2-mine", "Kubernetes v1.36.2-mine"),
+        ] {
             match read(&[flag]) {
                 Ok(Command::Version(printed)) => assert_eq!(printed, text),
                 other => panic!("{other:?}"),
@@ -234,8 +318,16 @@ mod tests {
     #[test]
     fn a_deprecated_flag_says_so_and_works() {
         let mut lines = Vec::new();
-        let read = parse(["--node-sync-period=3s".to_owned()], |line| lines.push(line)).unwrap();
+        let read = parse(["--node-sync-period=3s".to_owned()], |line| {
+            lines.push(line)
+        })
+        .unwrap();
         assert!(matches!(read, Command::Run(o) if o.value("node-sync-period").to_string() == "3s"));
-        assert_eq!(lines, ["Flag --node-sync-period has been deprecated, This flag is currently no-op and will be deleted."]);
+        assert_eq!(
+            lines,
+            [
+                "Flag --node-sync-period has been deprecated, This flag is currently no-op and will be deleted."
+            ]
+        );
     }
 }

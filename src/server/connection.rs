@@ -1,6 +1,7 @@
 //! One connection: handshake, requests, and the end of those that bring none.
 //!
-//! Whatever a client does not do in time, its connection ends: a handshake, the head of a request, or anything at all.
+//! Whatever a client does not do in time, its connection ends: a handshake, the head of a request,
+//! or anything at all.
 
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -40,7 +41,11 @@ const FRAME: u32 = 256 * 1024;
 
 pub(super) fn listen(serving: &Serving) -> std::io::Result<TcpListener> {
     let bind = |address: SocketAddr| {
-        let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+        let socket = if address.is_ipv4() {
+            TcpSocket::new_v4()
+        } else {
+            TcpSocket::new_v6()
+        }?;
         // As Go does: a restart must not wait for connections of the old process to be forgotten.
         socket.set_reuseaddr(true)?;
         #[cfg(unix)]
@@ -51,7 +56,10 @@ pub(super) fn listen(serving: &Serving) -> std::io::Result<TcpListener> {
     let address = serving.address;
     if address.ip() == IpAddr::from([0, 0, 0, 0]) {
         // One socket for both families; where there is no IPv6, the address as given.
-        match bind(SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), address.port())) {
+        match bind(SocketAddr::new(
+            Ipv6Addr::UNSPECIFIED.into(),
+            address.port(),
+        )) {
             Err(error) if error.kind() != std::io::ErrorKind::AddrInUse => {}
             bound => return bound,
         }
@@ -86,15 +94,26 @@ impl Terms {
             Some(tls) => {
                 let (config, certificates) = tls::server_config(tls, clock, ask_for_certificates)?;
                 let changes = Arc::new(queues.immediate("DynamicServingCertificateController"));
-                Some(Tls { acceptor: TlsAcceptor::from(Arc::new(config)), certificates, changes })
+                Some(Tls {
+                    acceptor: TlsAcceptor::from(Arc::new(config)),
+                    certificates,
+                    changes,
+                })
             }
             None => None,
         };
         let mut builder = auto::Builder::new(TokioExecutor::new());
         // hyper counts from the end of the request before; `Traffic` sees when a head begins.
-        builder.http1().timer(TokioTimer::new()).header_read_timeout(IDLE);
+        builder
+            .http1()
+            .timer(TokioTimer::new())
+            .header_read_timeout(IDLE);
         let streams = serving.tls.as_ref().map_or(100, |tls| tls.max_streams);
-        builder.http2().max_concurrent_streams(streams).max_frame_size(FRAME).initial_stream_window_size(FRAME);
+        builder
+            .http2()
+            .max_concurrent_streams(streams)
+            .max_frame_size(FRAME)
+            .initial_stream_window_size(FRAME);
         Ok(Self { tls, builder })
     }
 
@@ -106,17 +125,30 @@ impl Terms {
     /// Serves one client until its connection ends.
     pub(super) async fn serve(self, stream: TcpStream, peer: SocketAddr, router: Router) {
         let address = SocketAddr::new(peer.ip().to_canonical(), peer.port());
-        let mut peer = Peer { address, certificates: Arc::default() };
-        let Some(tls) = self.tls else { return answer(stream, peer, self.builder, router, true).await };
+        let mut peer = Peer {
+            address,
+            certificates: Arc::default(),
+        };
+        let Some(tls) = self.tls else {
+            return answer(stream, peer, self.builder, router, true).await;
+        };
         match timeout(HANDSHAKE, handshake(stream, &tls)).await {
             Ok(Ok(stream)) => {
                 let session = stream.get_ref().1;
                 if let Some(certificates) = session.peer_certificates() {
-                    peer.certificates = certificates.iter().cloned().map(CertificateDer::into_owned).collect();
+                    peer.certificates = certificates
+                        .iter()
+                        .cloned()
+                        .map(CertificateDer::into_owned)
+                        .collect();
                 }
                 // Agreed on already, so there is no first byte to wait for.
                 let is_http2 = session.alpn_protocol() == Some(b"h2");
-                let builder = if is_http2 { self.builder.http2_only() } else { self.builder.http1_only() };
+                let builder = if is_http2 {
+                    self.builder.http2_only()
+                } else {
+                    self.builder.http1_only()
+                };
                 answer(stream, peer, builder, router, !is_http2).await;
             }
             Ok(Err(error)) => tracing::debug!(%address, %error, "TLS handshake failed"),
@@ -125,14 +157,20 @@ impl Terms {
     }
 }
 
-async fn handshake(mut stream: TcpStream, tls: &Tls) -> std::io::Result<tokio_rustls::server::TlsStream<TcpStream>> {
+async fn handshake(
+    mut stream: TcpStream,
+    tls: &Tls,
+) -> std::io::Result<tokio_rustls::server::TlsStream<TcpStream>> {
     let mut first = [0];
     // A handshake begins with 22; anything else is a client that does not know this is HTTPS.
     if stream.peek(&mut first).await? == 1 && first[0] != 22 {
-        let answer = b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n";
+        let answer =
+            b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n";
         stream.write_all(answer).await?;
         stream.shutdown().await?;
-        return Err(std::io::Error::other("client sent an HTTP request to an HTTPS server"));
+        return Err(std::io::Error::other(
+            "client sent an HTTP request to an HTTPS server",
+        ));
     }
     let began = Instant::now();
     if tls.certificates.refresh().await {
@@ -141,7 +179,8 @@ async fn handshake(mut stream: TcpStream, tls: &Tls) -> std::io::Result<tokio_ru
     tls.acceptor.accept(stream).await
 }
 
-/// Answers requests until the client is done, or does nothing. With `has_heads`, whatever comes between requests is the head of one.
+/// Answers requests until the client is done, or does nothing. With `has_heads`, whatever comes
+/// between requests is the head of one.
 async fn answer(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     peer: Peer,
@@ -152,19 +191,23 @@ async fn answer(
     let address = peer.address;
     let traffic = Arc::new(Traffic::new());
     let noted = Arc::clone(&traffic);
-    let service = hyper::service::service_fn(move |mut request: http::Request<hyper::body::Incoming>| {
-        request.extensions_mut().insert(peer.clone());
-        if let Some(uri) = path::decoded(request.uri()) {
-            *request.uri_mut() = uri;
-        }
-        let under_way = UnderWay::new(&noted);
-        let answer = router.clone().call(request);
-        async move {
-            let _under_way = under_way;
-            answer.await
-        }
-    });
-    let stream = Watched { stream, traffic: has_heads.then(|| Arc::clone(&traffic)) };
+    let service =
+        hyper::service::service_fn(move |mut request: http::Request<hyper::body::Incoming>| {
+            request.extensions_mut().insert(peer.clone());
+            if let Some(uri) = path::decoded(request.uri()) {
+                *request.uri_mut() = uri;
+            }
+            let under_way = UnderWay::new(&noted);
+            let answer = router.clone().call(request);
+            async move {
+                let _under_way = under_way;
+                answer.await
+            }
+        });
+    let stream = Watched {
+        stream,
+        traffic: has_heads.then(|| Arc::clone(&traffic)),
+    };
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
     let ended = tokio::select! {
         ended = &mut connection => ended,
@@ -195,7 +238,14 @@ struct Now {
 
 impl Traffic {
     fn new() -> Self {
-        Self { now: Mutex::new(Now { requests: 0, ended: Instant::now(), begun: None }), changed: Notify::new() }
+        Self {
+            now: Mutex::new(Now {
+                requests: 0,
+                ended: Instant::now(),
+                begun: None,
+            }),
+            changed: Notify::new(),
+        }
     }
 
     fn now(&self) -> MutexGuard<'_, Now> {
@@ -218,7 +268,8 @@ impl Traffic {
         (now.requests == 0).then(|| now.begun.map_or(idle, |begun| idle.min(begun + HEAD)))
     }
 
-    /// Waits until there has been no request for [`IDLE`], or one has begun and its head was not there within [`HEAD`].
+    /// Waits until there has been no request for [`IDLE`], or one has begun and its head was not
+    /// there within [`HEAD`].
     async fn ceased(&self) {
         loop {
             match self.deadline() {
@@ -233,8 +284,9 @@ impl Traffic {
     }
 }
 
-/// A request that is being answered, until the head of the answer is there. Sending the body does not count: all that is served is made at
-/// once, so a client that has not read it [`IDLE`] later does not read at all.
+/// A request that is being answered, until the head of the answer is there. Sending the body does
+/// not count: all that is served is made at once, so a client that has not read it [`IDLE`] later
+/// does not read at all.
 struct UnderWay(Arc<Traffic>);
 
 impl UnderWay {
@@ -263,10 +315,18 @@ struct Watched<S> {
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
         let polled = Pin::new(&mut self.stream).poll_read(cx, buf);
-        if let Some(traffic) = self.traffic.as_ref().filter(|_| buf.filled().len() > before) {
+        if let Some(traffic) = self
+            .traffic
+            .as_ref()
+            .filter(|_| buf.filled().len() > before)
+        {
             traffic.received();
         }
         polled
@@ -274,11 +334,19 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
 }
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.stream).poll_write(cx, bytes)
     }
 
-    fn poll_write_vectored(mut self: Pin<&mut Self>, cx: &mut Context<'_>, parts: &[io::IoSlice<'_>]) -> Poll<io::Result<usize>> {
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        parts: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.stream).poll_write_vectored(cx, parts)
     }
 
@@ -307,18 +375,30 @@ mod tests {
         "ok"
     }
 
-    /// A server that answers `ok` once, and a client that has sent `sent`: what it gets, and how long the server waits for more.
+    /// A server that answers `ok` once, and a client that has sent `sent`: what it gets, and how
+    /// long the server waits for more.
     async fn client(sent: &[u8], secure: bool) -> (String, Duration) {
         let tls = secure.then(TlsSettings::default);
-        let serving = Serving { address: SocketAddr::from(([127, 0, 0, 1], 0)), tls, share_port: false, access: Access::Open };
+        let serving = Serving {
+            address: SocketAddr::from(([127, 0, 0, 1], 0)),
+            tls,
+            share_port: false,
+            access: Access::Open,
+        };
         let queues = QueueMetrics::register(&prometheus::Registry::new()).unwrap();
         let terms = Terms::new(&serving, &Clock::system(), false, &queues).unwrap();
         let listener = listen(&serving).unwrap();
-        let mut stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let mut stream = TcpStream::connect(listener.local_addr().unwrap())
+            .await
+            .unwrap();
         let (accepted, peer) = listener.accept().await.unwrap();
         stream.write_all(sent).await.unwrap();
         let start = Instant::now();
-        let serving = tokio::spawn(terms.serve(accepted, peer, Router::new().route("/", get(ok)).route("/ok", get(ok))));
+        let serving = tokio::spawn(terms.serve(
+            accepted,
+            peer,
+            Router::new().route("/", get(ok)).route("/ok", get(ok)),
+        ));
         let mut got = Vec::new();
         // A connection that is cut is an end, too.
         let _ = stream.read_to_end(&mut got).await;
@@ -336,17 +416,47 @@ mod tests {
             ("nothing, where a handshake is due", "", true, "", 10),
             ("half of a handshake", "\x16\x03\x01\x02", true, "", 10),
             ("half of a head", "GET / HTTP/1.1\r\nhost:", false, "", 32),
-            ("a request, and no other one", request, false, "HTTP/1.1 200 OK", 90),
-            ("a request with an escaped path", "GET /%6fk HTTP/1.1\r\nhost: x\r\n\r\n", false, "HTTP/1.1 200 OK", 90),
-            ("a request, and half of the next", &format!("{request}GET"), false, "HTTP/1.1 200 OK", 90),
+            (
+                "a request, and no other one",
+                request,
+                false,
+                "HTTP/1.1 200 OK",
+                90,
+            ),
+            (
+                "a request with an escaped path",
+                "GET /%6fk HTTP/1.1\r\nhost: x\r\n\r\n",
+                false,
+                "HTTP/1.1 200 OK",
+                90,
+            ),
+            (
+                "a request, and half of the next",
+                &format!("{request}GET"),
+                false,
+                "HTTP/1.1 200 OK",
+                90,
+            ),
             ("nothing, where anything may come", "", false, "", 90),
             ("half of what HTTP/2 begins with", "PRI * HT", false, "", 32),
-            ("HTTP/2 without a request, where it was not agreed on", preface, false, "\0", 32),
+            (
+                "HTTP/2 without a request, where it was not agreed on",
+                preface,
+                false,
+                "\0",
+                32,
+            ),
         ];
         for (what, sent, secure, beginning, seconds) in cases {
             let (got, waited) = client(sent.as_bytes(), secure).await;
-            assert!(got.starts_with(beginning) && got.is_empty() == beginning.is_empty(), "{what}: {got:?}");
-            let (least, most) = (Duration::from_secs(seconds), Duration::from_secs(seconds + 2));
+            assert!(
+                got.starts_with(beginning) && got.is_empty() == beginning.is_empty(),
+                "{what}: {got:?}"
+            );
+            let (least, most) = (
+                Duration::from_secs(seconds),
+                Duration::from_secs(seconds + 2),
+            );
             assert!((least..most).contains(&waited), "{what}: {waited:?}");
         }
     }

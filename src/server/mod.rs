@@ -1,8 +1,10 @@
-//! The HTTPS server: health, metrics and configuration, from before the election until the process ends.
+//! The HTTPS server: health, metrics and configuration, from before the election until the process
+//! ends.
 //!
 //! accept -> TLS -> `Cache-Control` -> who may see this path (access) -> exact paths
 //!
-//! `/version`, `/livez` and `/readyz` are ours: upstream's manager has none of them, though its API server does.
+//! `/version`, `/livez` and `/readyz` are ours: upstream's manager has none of them, though its API
+//! server does.
 
 mod connection;
 mod path;
@@ -102,10 +104,22 @@ pub struct Server {
 
 impl Server {
     /// Takes the address of `serving` and prepares its certificate.
-    pub(crate) fn bind(serving: &Serving, access: Access, clock: &Clock, queues: &QueueMetrics) -> Result<Self, ServeError> {
+    pub(crate) fn bind(
+        serving: &Serving,
+        access: Access,
+        clock: &Clock,
+        queues: &QueueMetrics,
+    ) -> Result<Self, ServeError> {
         let terms = Terms::new(serving, clock, access.wants_certificates(), queues)?;
-        let listener = listen(serving).map_err(|error| ServeError::Listen { address: serving.address, error })?;
-        Ok(Self { listener, terms, access: Arc::new(access) })
+        let listener = listen(serving).map_err(|error| ServeError::Listen {
+            address: serving.address,
+            error,
+        })?;
+        Ok(Self {
+            listener,
+            terms,
+            access: Arc::new(access),
+        })
     }
 
     /// The address taken, with its port.
@@ -136,7 +150,8 @@ impl Server {
                     connections.spawn(self.terms.clone().serve(stream, peer, router.clone()));
                 }
                 Err(error) => {
-                    // Out of file descriptors, most likely: some time has to pass before the next try can do better.
+                    // Out of file descriptors, most likely: some time has to pass before the next
+                    // try can do better.
                     tracing::warn!(%error, "cannot accept a connection");
                     tokio::time::sleep(Duration::from_millis(100)).await;
                 }
@@ -147,14 +162,29 @@ impl Server {
 
 fn router(endpoints: Endpoints, access: Arc<Access>) -> Router {
     Router::new()
-        .route("/healthz", any(|state, request| probe(Probe::Healthz, state, request)))
-        .route("/livez", any(|state, request| probe(Probe::Livez, state, request)))
-        .route("/readyz", any(|state, request| probe(Probe::Readyz, state, request)))
+        .route(
+            "/healthz",
+            any(|state, request| probe(Probe::Healthz, state, request)),
+        )
+        .route(
+            "/livez",
+            any(|state, request| probe(Probe::Livez, state, request)),
+        )
+        .route(
+            "/readyz",
+            any(|state, request| probe(Probe::Readyz, state, request)),
+        )
         .route("/metrics", any(metrics))
         .route("/metrics/slis", any(slis))
         .route("/configz", any(configz))
-        .route("/flagz", any(|state, request| zpage(Page::Flagz, state, request)))
-        .route("/statusz", any(|state, request| zpage(Page::Statusz, state, request)))
+        .route(
+            "/flagz",
+            any(|state, request| zpage(Page::Flagz, state, request)),
+        )
+        .route(
+            "/statusz",
+            any(|state, request| zpage(Page::Statusz, state, request)),
+        )
         .route("/version", any(version))
         .route("/debug/flags", any(flags))
         .route("/debug/flags/", any(flags))
@@ -164,13 +194,19 @@ fn router(endpoints: Endpoints, access: Arc<Access>) -> Router {
         .with_state(endpoints)
 }
 
-/// Lets pass who may, and sees that every answer carries upstream's headers and that a panic is an answer too.
+/// Lets pass who may, and sees that every answer carries upstream's headers and that a panic is an
+/// answer too.
 async fn guard(State(access): State<Arc<Access>>, request: Request, next: Next) -> Response {
-    let asked = tracing::enabled!(target: REQUESTS, tracing::Level::DEBUG).then(|| Asked::of(&request));
+    let asked =
+        tracing::enabled!(target: REQUESTS, tracing::Level::DEBUG).then(|| Asked::of(&request));
     let path = request.uri().path().to_owned();
     let answer = async {
         let (head, body) = request.into_parts();
-        let peer = head.extensions.get::<Peer>().cloned().unwrap_or_else(|| unreachable!("every connection notes its peer"));
+        let peer = head
+            .extensions
+            .get::<Peer>()
+            .cloned()
+            .unwrap_or_else(|| unreachable!("every connection notes its peer"));
         match access.check(&head, &peer).await {
             Ok(()) => next.run(Request::from_parts(head, body)).await,
             Err(refusal) => refusal,
@@ -178,9 +214,15 @@ async fn guard(State(access): State<Arc<Access>>, request: Request, next: Next) 
     };
     let mut response = panics::catch(answer).await.unwrap_or_else(|panic| {
         tracing::error!(path, %panic, "a request's handler panicked");
-        text(StatusCode::INTERNAL_SERVER_ERROR, "This request caused apiserver to panic. Look in the logs for details.\n")
+        text(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "This request caused apiserver to panic. Look in the logs for details.\n",
+        )
     });
-    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    response.headers_mut().insert(
+        header::CACHE_CONTROL,
+        HeaderValue::from_static("no-cache, private"),
+    );
     if let Some(asked) = asked {
         asked.answered(response.status());
     }
@@ -198,10 +240,27 @@ struct Asked {
 
 impl Asked {
     fn of(request: &Request) -> Self {
-        let agent = request.headers().get(header::USER_AGENT).and_then(|agent| agent.to_str().ok()).unwrap_or_default();
-        let from = request.extensions().get::<Peer>().map(|peer| peer.address.to_string()).unwrap_or_default();
-        let (verb, uri) = (request.method().clone(), asked_for(request.uri()).to_owned());
-        Self { verb, uri, agent: agent.to_owned(), from, at: Instant::now() }
+        let agent = request
+            .headers()
+            .get(header::USER_AGENT)
+            .and_then(|agent| agent.to_str().ok())
+            .unwrap_or_default();
+        let from = request
+            .extensions()
+            .get::<Peer>()
+            .map(|peer| peer.address.to_string())
+            .unwrap_or_default();
+        let (verb, uri) = (
+            request.method().clone(),
+            asked_for(request.uri()).to_owned(),
+        );
+        Self {
+            verb,
+            uri,
+            agent: agent.to_owned(),
+            from,
+            at: Instant::now(),
+        }
     }
 
     /// One line with upstream's names.
@@ -225,10 +284,15 @@ impl Asked {
 async fn not_found(State(endpoints): State<Endpoints>, request: Request) -> Response {
     if let Some(path) = request.uri().path().strip_prefix("/debug/controllers/") {
         if let Some(page) = endpoints.debug.get(path) {
-            let DebugAnswer { content_type, body } = page(request.uri().query().unwrap_or_default());
+            let DebugAnswer { content_type, body } =
+                page(request.uri().query().unwrap_or_default());
             return ([(header::CONTENT_TYPE, content_type), NOSNIFF], body).into_response();
         }
-        if path.split('/').next().is_some_and(|name| endpoints.debug.has_any_of(name)) {
+        if path
+            .split('/')
+            .next()
+            .is_some_and(|name| endpoints.debug.has_any_of(name))
+        {
             return text(StatusCode::NOT_FOUND, "\n");
         }
     }
@@ -236,12 +300,25 @@ async fn not_found(State(endpoints): State<Endpoints>, request: Request) -> Resp
 }
 
 async fn probe(probe: Probe, State(endpoints): State<Endpoints>, request: Request) -> Response {
-    let report = endpoints.health.report(probe, request.uri().query().unwrap_or_default());
-    text(if report.healthy { StatusCode::OK } else { StatusCode::INTERNAL_SERVER_ERROR }, report.body)
+    let report = endpoints
+        .health
+        .report(probe, request.uri().query().unwrap_or_default());
+    text(
+        if report.healthy {
+            StatusCode::OK
+        } else {
+            StatusCode::INTERNAL_SERVER_ERROR
+        },
+        report.body,
+    )
 }
 
 async fn configz(State(endpoints): State<Endpoints>) -> Response {
-    ([(header::CONTENT_TYPE, "application/json"), NOSNIFF], endpoints.configz.to_string()).into_response()
+    (
+        [(header::CONTENT_TYPE, "application/json"), NOSNIFF],
+        endpoints.configz.to_string(),
+    )
+        .into_response()
 }
 
 async fn zpage(page: Page, state: State<Endpoints>, request: Request) -> Response {
@@ -257,42 +334,75 @@ async fn flags(state: State<Endpoints>, request: Request) -> Response {
         return not_found(state, request).await;
     }
     let page = "<html><head><title>/debug/flags/</title></head><body>flags:<br><a href=\"/debug/flags/v\">v</a></body></html>\n";
-    ([(header::CONTENT_TYPE, "text/html; charset=utf-8"), NOSNIFF], page).into_response()
+    (
+        [(header::CONTENT_TYPE, "text/html; charset=utf-8"), NOSNIFF],
+        page,
+    )
+        .into_response()
 }
 
 async fn set_verbosity(state: State<Endpoints>, request: Request) -> Response {
-    let Some(verbosity) = state.verbosity.clone() else { return not_found(state, request).await };
+    let Some(verbosity) = state.verbosity.clone() else {
+        return not_found(state, request).await;
+    };
     if request.method() != Method::PUT {
         return text(StatusCode::NOT_ACCEPTABLE, "unsupported http method");
     }
-    let body = match tokio::time::timeout(HEAD, axum::body::to_bytes(request.into_body(), MAX_BODY)).await {
+    let body = match tokio::time::timeout(HEAD, axum::body::to_bytes(request.into_body(), MAX_BODY))
+        .await
+    {
         Ok(Ok(body)) => body,
-        Ok(Err(_)) => return text(StatusCode::PAYLOAD_TOO_LARGE, format!("a number of at most {MAX_BODY} bytes is expected")),
-        Err(_) => return text(StatusCode::REQUEST_TIMEOUT, "the number did not come in time"),
+        Ok(Err(_)) => {
+            return text(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                format!("a number of at most {MAX_BODY} bytes is expected"),
+            );
+        }
+        Err(_) => {
+            return text(
+                StatusCode::REQUEST_TIMEOUT,
+                "the number did not come in time",
+            );
+        }
     };
     let typed = String::from_utf8_lossy(&body);
     match typed.parse::<i32>() {
         Ok(level) => {
             verbosity.set(level.into());
             tracing::info!(level, "log verbosity changed");
-            text(StatusCode::OK, format!("successfully set klog.logging.verbosity to {typed}"))
+            text(
+                StatusCode::OK,
+                format!("successfully set klog.logging.verbosity to {typed}"),
+            )
         }
-        Err(reason) => text(StatusCode::BAD_REQUEST, format!("failed set klog.logging.verbosity {typed}: {reason}")),
+        Err(reason) => text(
+            StatusCode::BAD_REQUEST,
+            format!("failed set klog.logging.verbosity {typed}: {reason}"),
+        ),
     }
 }
 
 async fn version(State(endpoints): State<Endpoints>) -> Response {
-    let Releases { emulated, oldest_compatible, .. } = endpoints.releases;
+    let Releases {
+        emulated,
+        oldest_compatible,
+        ..
+    } = endpoints.releases;
     let document = version::document(emulated.parts(), oldest_compatible.parts());
-    ([(header::CONTENT_TYPE, "application/json"), NOSNIFF], document).into_response()
+    (
+        [(header::CONTENT_TYPE, "application/json"), NOSNIFF],
+        document,
+    )
+        .into_response()
 }
 
 async fn metrics(State(endpoints): State<Endpoints>, request: Request) -> Response {
     match with_census(endpoints.metrics.gather(), &endpoints.shown) {
         Ok(families) => exposed(&endpoints, &families, &request),
-        Err(error) => {
-            text(StatusCode::INTERNAL_SERVER_ERROR, format!("An error has occurred while gathering metrics: {error}\n"))
-        }
+        Err(error) => text(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            format!("An error has occurred while gathering metrics: {error}\n"),
+        ),
     }
 }
 
@@ -304,10 +414,16 @@ async fn slis(State(endpoints): State<Endpoints>, request: Request) -> Response 
     exposed(&endpoints, &endpoints.slis.gather(), &request)
 }
 
-fn exposed(endpoints: &Endpoints, families: &[prometheus::proto::MetricFamily], request: &Request) -> Response {
+fn exposed(
+    endpoints: &Endpoints,
+    families: &[prometheus::proto::MetricFamily],
+    request: &Request,
+) -> Response {
     let mut response = exposition::answer(families, request.headers());
     let started = HeaderName::from_static("process-start-time-unix");
-    response.headers_mut().insert(started, endpoints.started.into());
+    response
+        .headers_mut()
+        .insert(started, endpoints.started.into());
     response
 }
 
@@ -330,7 +446,10 @@ mod tests {
             health: HealthChecks::new(&slis, &metrics, 7, false).unwrap(),
             metrics,
             slis,
-            shown: Arc::new(MetricsSettings { disabled: ["version_info".to_owned()].into(), ..MetricsSettings::default() }),
+            shown: Arc::new(MetricsSettings {
+                disabled: ["version_info".to_owned()].into(),
+                ..MetricsSettings::default()
+            }),
             configz: "{}".into(),
             zpages: Zpages::new(&options, &features, Clock::system()),
             releases: features.releases,
@@ -342,23 +461,50 @@ mod tests {
 
     fn debug_pages() -> DebugPages {
         let pages = DebugPages::default();
-        let page = |query: &str| DebugAnswer { content_type: "text/vnd.graphviz", body: format!("digraph {query}") };
-        pages.add("garbage-collector-controller/graph".to_owned(), Arc::new(page));
+        let page = |query: &str| DebugAnswer {
+            content_type: "text/vnd.graphviz",
+            body: format!("digraph {query}"),
+        };
+        pages.add(
+            "garbage-collector-controller/graph".to_owned(),
+            Arc::new(page),
+        );
         pages
     }
 
     async fn ask(method: &str, path: &str) -> (u16, http::HeaderMap, String) {
-        send(endpoints(), http::Request::builder().method(method).uri(path).body(axum::body::Body::empty()).unwrap()).await
+        send(
+            endpoints(),
+            http::Request::builder()
+                .method(method)
+                .uri(path)
+                .body(axum::body::Body::empty())
+                .unwrap(),
+        )
+        .await
     }
 
     async fn send(endpoints: Endpoints, request: Request) -> (u16, http::HeaderMap, String) {
         let (head, body) = answer(endpoints, request).await;
-        (head.status.as_u16(), head.headers, String::from_utf8(body.to_vec()).unwrap())
+        (
+            head.status.as_u16(),
+            head.headers,
+            String::from_utf8(body.to_vec()).unwrap(),
+        )
     }
 
-    async fn answer(endpoints: Endpoints, mut request: Request) -> (http::response::Parts, axum::body::Bytes) {
-        request.extensions_mut().insert(Peer { address: SocketAddr::from(([192, 0, 2, 1], 4000)), certificates: Arc::default() });
-        let response = router(endpoints, Arc::new(Access::Open)).call(request).await.unwrap();
+    async fn answer(
+        endpoints: Endpoints,
+        mut request: Request,
+    ) -> (http::response::Parts, axum::body::Bytes) {
+        request.extensions_mut().insert(Peer {
+            address: SocketAddr::from(([192, 0, 2, 1], 4000)),
+            certificates: Arc::default(),
+        });
+        let response = router(endpoints, Arc::new(Access::Open))
+            .call(request)
+            .await
+            .unwrap();
         let (head, body) = response.into_parts();
         (head, body.collect().await.unwrap().to_bytes())
     }
@@ -370,22 +516,58 @@ mod tests {
         let cases = [
             ("GET", "/healthz", 200, text, Some("ok")),
             ("POST", "/healthz", 200, text, Some("ok")),
-            ("GET", "/healthz?verbose", 200, text, Some("[+]ping ok\nhealthz check passed\n")),
+            (
+                "GET",
+                "/healthz?verbose",
+                200,
+                text,
+                Some("[+]ping ok\nhealthz check passed\n"),
+            ),
             ("HEAD", "/healthz", 200, text, Some("")),
             ("GET", "/healthz/", 404, text, Some("404 page not found\n")),
-            ("GET", "/healthz/ping", 404, text, Some("404 page not found\n")),
+            (
+                "GET",
+                "/healthz/ping",
+                404,
+                text,
+                Some("404 page not found\n"),
+            ),
             ("GET", "/livez", 200, text, Some("ok")),
-            ("GET", "/readyz?verbose", 200, text, Some("[+]ping ok\nreadyz check passed\n")),
+            (
+                "GET",
+                "/readyz?verbose",
+                200,
+                text,
+                Some("[+]ping ok\nreadyz check passed\n"),
+            ),
             ("GET", "/readyz/", 404, text, Some("404 page not found\n")),
             ("GET", "/version", 200, "application/json", None),
             ("GET", "/flagz", 200, text, None),
             ("POST", "/statusz", 200, text, None),
             ("GET", "/flagz/", 404, text, Some("404 page not found\n")),
-            ("PUT", "/debug/flags/v", 404, text, Some("404 page not found\n")),
-            ("GET", "/debug/flags", 404, text, Some("404 page not found\n")),
+            (
+                "PUT",
+                "/debug/flags/v",
+                404,
+                text,
+                Some("404 page not found\n"),
+            ),
+            (
+                "GET",
+                "/debug/flags",
+                404,
+                text,
+                Some("404 page not found\n"),
+            ),
             ("GET", "/version/", 404, text, Some("404 page not found\n")),
             ("GET", "/configz", 200, "application/json", Some("{}")),
-            ("PUT", "/metrics", 200, "text/plain; version=0.0.4; charset=utf-8; escaping=underscores", None),
+            (
+                "PUT",
+                "/metrics",
+                200,
+                "text/plain; version=0.0.4; charset=utf-8; escaping=underscores",
+                None,
+            ),
             (
                 "GET",
                 "/debug/controllers/garbage-collector-controller/graph?uid=a",
@@ -393,14 +575,40 @@ mod tests {
                 "text/vnd.graphviz",
                 Some("digraph uid=a"),
             ),
-            ("GET", "/debug/controllers/garbage-collector-controller", 404, text, Some("\n")),
-            ("GET", "/debug/controllers/other/graph", 404, text, Some("404 page not found\n")),
-            ("DELETE", "/metrics/slis", 200, text, Some("metrics reset\n")),
+            (
+                "GET",
+                "/debug/controllers/garbage-collector-controller",
+                404,
+                text,
+                Some("\n"),
+            ),
+            (
+                "GET",
+                "/debug/controllers/other/graph",
+                404,
+                text,
+                Some("404 page not found\n"),
+            ),
+            (
+                "DELETE",
+                "/metrics/slis",
+                200,
+                text,
+                Some("metrics reset\n"),
+            ),
         ];
         for (method, path, status, kind, body) in cases {
             let answer = ask(method, path).await;
-            assert_eq!((answer.0, answer.1[header::CONTENT_TYPE].to_str().unwrap()), (status, kind), "{method} {path}");
-            assert_eq!(answer.1[header::CACHE_CONTROL], "no-cache, private", "{method} {path}");
+            assert_eq!(
+                (answer.0, answer.1[header::CONTENT_TYPE].to_str().unwrap()),
+                (status, kind),
+                "{method} {path}"
+            );
+            assert_eq!(
+                answer.1[header::CACHE_CONTROL],
+                "no-cache, private",
+                "{method} {path}"
+            );
             if let Some(body) = body {
                 assert_eq!(answer.2, body, "{method} {path}");
             }
@@ -410,26 +618,61 @@ mod tests {
     #[tokio::test]
     async fn the_verbosity_is_set_by_a_put_of_a_number() {
         let verbosity = Verbosity::new(0, |_| {});
-        let endpoints = Endpoints { verbosity: Some(verbosity.clone()), ..endpoints() };
+        let endpoints = Endpoints {
+            verbosity: Some(verbosity.clone()),
+            ..endpoints()
+        };
         let long = "1".repeat(MAX_BODY + 1);
         let too_long = format!("a number of at most {MAX_BODY} bytes is expected");
         // (method, body, status, answer, verbosity then)
         let cases = [
-            ("PUT", "4", 200, "successfully set klog.logging.verbosity to 4", 4),
-            ("PUT", "-1", 200, "successfully set klog.logging.verbosity to -1", -1),
-            ("PUT", "much", 400, "failed set klog.logging.verbosity much: invalid digit found in string", -1),
+            (
+                "PUT",
+                "4",
+                200,
+                "successfully set klog.logging.verbosity to 4",
+                4,
+            ),
+            (
+                "PUT",
+                "-1",
+                200,
+                "successfully set klog.logging.verbosity to -1",
+                -1,
+            ),
+            (
+                "PUT",
+                "much",
+                400,
+                "failed set klog.logging.verbosity much: invalid digit found in string",
+                -1,
+            ),
             ("PUT", long.as_str(), 413, too_long.as_str(), -1),
             ("GET", "", 406, "unsupported http method", -1),
             ("POST", "2", 406, "unsupported http method", -1),
         ];
         for (method, body, status, answer, level) in cases {
-            let request = http::Request::builder().method(method).uri("/debug/flags/v").body(body.to_owned().into()).unwrap();
+            let request = http::Request::builder()
+                .method(method)
+                .uri("/debug/flags/v")
+                .body(body.to_owned().into())
+                .unwrap();
             let (found, _, said) = send(endpoints.clone(), request).await;
-            assert_eq!((found, said.as_str(), verbosity.get()), (status, answer, level), "{method} {body:.10}");
+            assert_eq!(
+                (found, said.as_str(), verbosity.get()),
+                (status, answer, level),
+                "{method} {body:.10}"
+            );
         }
-        let request = http::Request::builder().uri("/debug/flags").body(axum::body::Body::empty()).unwrap();
+        let request = http::Request::builder()
+            .uri("/debug/flags")
+            .body(axum::body::Body::empty())
+            .unwrap();
         let (status, headers, body) = send(endpoints, request).await;
-        assert_eq!((status, &headers[header::CONTENT_TYPE]), (200, &HeaderValue::from_static("text/html; charset=utf-8")));
+        assert_eq!(
+            (status, &headers[header::CONTENT_TYPE]),
+            (200, &HeaderValue::from_static("text/html; charset=utf-8"))
+        );
         assert!(body.contains("/debug/flags/v"), "{body}");
     }
 
@@ -441,22 +684,38 @@ mod tests {
             (&version["major"], &version["minor"], &version["gitVersion"]),
             (&"1".into(), &"36".into(), &"v1.36.2".into())
         );
-        assert_eq!((&version["emulationMinor"], &version["minCompatibilityMinor"]), (&"36".into(), &"35".into()));
+        assert_eq!(
+            (
+                &version["emulationMinor"],
+                &version["minCompatibilityMinor"]
+            ),
+            (&"36".into(), &"35".into())
+        );
     }
 
     #[tokio::test]
     async fn disabled_families_are_left_out() {
         let (_, headers, body) = ask("GET", "/metrics").await;
         assert_eq!(headers["process-start-time-unix"], "7");
-        assert!(body.contains("kubernetes_build_info{") && !body.contains("version_info{component"), "{body}");
+        assert!(
+            body.contains("kubernetes_build_info{") && !body.contains("version_info{component"),
+            "{body}"
+        );
     }
 
     #[tokio::test]
     async fn metrics_come_as_the_client_wants_them() {
         let text = ask("GET", "/metrics").await.2;
         let body = async |path: &str, accept: &str, encoding: &str| {
-            let request = http::Request::builder().uri(path).header("accept", accept).header("accept-encoding", encoding);
-            answer(endpoints(), request.body(axum::body::Body::empty()).unwrap()).await
+            let request = http::Request::builder()
+                .uri(path)
+                .header("accept", accept)
+                .header("accept-encoding", encoding);
+            answer(
+                endpoints(),
+                request.body(axum::body::Body::empty()).unwrap(),
+            )
+            .await
         };
         let unzipped = |bytes: &[u8]| {
             let mut out = Vec::new();
@@ -468,31 +727,65 @@ mod tests {
         let (head, zipped) = body("/metrics", "*/*", "gzip").await;
         assert_eq!(head.headers[header::CONTENT_ENCODING], "gzip");
         assert_eq!(head.headers["process-start-time-unix"], "7");
-        assert!(zipped.len() * 4 < text.len(), "{} of {} bytes", zipped.len(), text.len());
-        let names = |text: &str| text.lines().filter(|line| line.starts_with('#')).map(str::to_owned).collect::<Vec<_>>();
-        assert_eq!(names(&String::from_utf8(unzipped(&zipped)).unwrap()), names(&text));
+        assert!(
+            zipped.len() * 4 < text.len(),
+            "{} of {} bytes",
+            zipped.len(),
+            text.len()
+        );
+        let names = |text: &str| {
+            text.lines()
+                .filter(|line| line.starts_with('#'))
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            names(&String::from_utf8(unzipped(&zipped)).unwrap()),
+            names(&text)
+        );
 
         let (head, messages) = body("/metrics", delimited, "identity").await;
-        assert_eq!(head.headers[header::CONTENT_TYPE], format!("{delimited}; escaping=underscores"));
+        assert_eq!(
+            head.headers[header::CONTENT_TYPE],
+            format!("{delimited}; escaping=underscores")
+        );
         assert!(!head.headers.contains_key(header::CONTENT_ENCODING));
         // Length, field 1 of this length, the first family's name.
         let name = text.split_whitespace().nth(2).unwrap();
         let at = messages.iter().position(|byte| *byte == 0x0a).unwrap();
-        assert_eq!((usize::from(messages[at + 1]), &messages[at + 2..][..name.len()]), (name.len(), name.as_bytes()));
+        assert_eq!(
+            (
+                usize::from(messages[at + 1]),
+                &messages[at + 2..][..name.len()]
+            ),
+            (name.len(), name.as_bytes())
+        );
 
         let (head, zipped) = body("/metrics/slis", delimited, "deflate, gzip").await;
         assert_eq!(head.headers[header::CONTENT_ENCODING], "gzip");
         let start = b"\x0a\x1aprocess_start_time_seconds";
-        assert!(unzipped(&zipped).windows(start.len()).any(|part| part == start));
+        assert!(
+            unzipped(&zipped)
+                .windows(start.len())
+                .any(|part| part == start)
+        );
     }
 
     #[tokio::test]
     async fn a_taken_port_is_named() {
         let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = taken.local_addr().unwrap();
-        let serving = Serving { address, tls: None, share_port: false, access: crate::config::Access::Open };
+        let serving = Serving {
+            address,
+            tls: None,
+            share_port: false,
+            access: crate::config::Access::Open,
+        };
         let queues = QueueMetrics::register(&Registry::new()).unwrap();
-        let error = Server::bind(&serving, Access::Open, &Clock::system(), &queues).err().unwrap().to_string();
+        let error = Server::bind(&serving, Access::Open, &Clock::system(), &queues)
+            .err()
+            .unwrap()
+            .to_string();
         let expected = format!(
             "failed to create listener: failed to listen on {address}: listen tcp {address}: bind: address already in use"
         );

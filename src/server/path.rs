@@ -4,8 +4,8 @@ use http::Uri;
 use http::uri::PathAndQuery;
 use percent_encoding::percent_decode_str;
 
-/// `uri` with its path decoded, so that `/%68ealthz` is `/healthz` to routes and to authorization alike. A path that could not be
-/// written without escapes stays as it is: nothing is served there.
+/// `uri` with its path decoded, so that `/%68ealthz` is `/healthz` to routes and to authorization
+/// alike. A path that could not be written without escapes stays as it is: nothing is served there.
 pub(super) fn decoded(uri: &Uri) -> Option<Uri> {
     if !uri.path().contains('%') {
         return None;
@@ -15,7 +15,10 @@ pub(super) fn decoded(uri: &Uri) -> Option<Uri> {
     if !path.bytes().all(is_plain) {
         return None;
     }
-    let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
+    let query = uri
+        .query()
+        .map(|query| format!("?{query}"))
+        .unwrap_or_default();
     let mut parts = uri.clone().into_parts();
     parts.path_and_query = Some(PathAndQuery::try_from(format!("{path}{query}")).ok()?);
     Uri::from_parts(parts).ok()
@@ -44,7 +47,11 @@ mod tests {
         ];
         for (asked, expected) in cases {
             let uri: Uri = asked.parse().unwrap();
-            assert_eq!(decoded(&uri).map(|uri| uri.to_string()).as_deref(), expected, "{asked}");
+            assert_eq!(
+                decoded(&uri).map(|uri| uri.to_string()).as_deref(),
+                expected,
+                "{asked}"
+            );
         }
     }
 }

@@ -5,7 +5,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use rcgen::{
-    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose, SanType,
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose, SanType,
 };
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
@@ -25,39 +26,57 @@ struct Pem {
 }
 
 /// A pair made here, which is gone with the process.
-pub(super) fn generated(clock: &Clock, provider: &CryptoProvider) -> Result<CertifiedKey, TlsError> {
+pub(super) fn generated(
+    clock: &Clock,
+    provider: &CryptoProvider,
+) -> Result<CertifiedKey, TlsError> {
     let pem = generate(clock)?;
     certified(pem.chain.as_bytes(), pem.key.as_bytes(), provider).map_err(TlsError::Pair)
 }
 
 /// The pair in these files, read again when they change.
-pub(super) fn in_files(pair: &Pair, provider: &CryptoProvider) -> Result<Reloading<CertifiedKey>, TlsError> {
+pub(super) fn in_files(
+    pair: &Pair,
+    provider: &CryptoProvider,
+) -> Result<Reloading<CertifiedKey>, TlsError> {
     let provider = provider.clone();
     let files = vec![pair.certificate.clone(), pair.key.clone()];
-    Reloading::new(files, move |files| certified(&files[0], &files[1], &provider)).map_err(TlsError::Pair)
+    Reloading::new(files, move |files| {
+        certified(&files[0], &files[1], &provider)
+    })
+    .map_err(TlsError::Pair)
 }
 
 fn certified(chain: &[u8], key: &[u8], provider: &CryptoProvider) -> Result<CertifiedKey, String> {
-    let chain: Vec<_> =
-        CertificateDer::pem_slice_iter(chain).collect::<Result<_, _>>().map_err(|e| format!("certificate: {e}"))?;
+    let chain: Vec<_> = CertificateDer::pem_slice_iter(chain)
+        .collect::<Result<_, _>>()
+        .map_err(|e| format!("certificate: {e}"))?;
     if chain.is_empty() {
         return Err("tls: failed to find any PEM data in certificate input".to_owned());
     }
     let key = PrivateKeyDer::from_pem_slice(key).map_err(|e| format!("private key: {e}"))?;
     CertifiedKey::from_der(chain, key, provider).map_err(|error| match error {
-        rustls::Error::InconsistentKeys(_) => "tls: private key does not match public key".to_owned(),
+        rustls::Error::InconsistentKeys(_) => {
+            "tls: private key does not match public key".to_owned()
+        }
         other => other.to_string(),
     })
 }
 
 /// The pair that lies in `directory`; when there is none it is made.
 pub(super) fn in_directory(directory: &Path, clock: &Clock) -> Result<Pair, TlsError> {
-    let pair = Pair { certificate: directory.join(format!("{COMPONENT}.crt")), key: directory.join(format!("{COMPONENT}.key")) };
+    let pair = Pair {
+        certificate: directory.join(format!("{COMPONENT}.crt")),
+        key: directory.join(format!("{COMPONENT}.key")),
+    };
     if !pair.certificate.exists() || !pair.key.exists() {
         let pem = generate(clock)?;
         let wrong = |path: &Path| {
             let path = path.to_owned();
-            move |e: std::io::Error| TlsError::File { path, problem: e.to_string() }
+            move |e: std::io::Error| TlsError::File {
+                path,
+                problem: e.to_string(),
+            }
         };
         std::fs::create_dir_all(directory).map_err(wrong(directory))?;
         std::fs::write(&pair.certificate, &pem.chain).map_err(wrong(&pair.certificate))?;
@@ -76,7 +95,8 @@ fn write_secret(path: &Path, text: &str) -> std::io::Result<()> {
     options.open(path)?.write_all(text.as_bytes())
 }
 
-/// A certificate for `localhost` and its own authority, with upstream's names and times. The keys are ECDSA, not RSA.
+/// A certificate for `localhost` and its own authority, with upstream's names and times. The keys
+/// are ECDSA, not RSA.
 fn generate(clock: &Clock) -> Result<Pem, TlsError> {
     let now = clock.now().as_second();
     let start = Duration::from_secs(u64::try_from(now).unwrap_or(0).saturating_sub(3600));
@@ -93,15 +113,26 @@ fn generate(clock: &Clock) -> Result<Pem, TlsError> {
     let ca_key = KeyPair::generate()?;
     let mut ca = params(format!("localhost-ca@{now}"), Vec::new())?;
     ca.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    ca.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyEncipherment, KeyUsagePurpose::KeyCertSign];
+    ca.key_usages = vec![
+        KeyUsagePurpose::DigitalSignature,
+        KeyUsagePurpose::KeyEncipherment,
+        KeyUsagePurpose::KeyCertSign,
+    ];
     let ca_certificate = ca.self_signed(&ca_key)?;
 
     let key = KeyPair::generate()?;
     let mut leaf = params(format!("localhost@{now}"), vec!["localhost".to_owned()])?;
-    leaf.subject_alt_names.push(SanType::IpAddress(IpAddr::V4(Ipv4Addr::LOCALHOST)));
+    leaf.subject_alt_names
+        .push(SanType::IpAddress(IpAddr::V4(Ipv4Addr::LOCALHOST)));
     leaf.is_ca = IsCa::ExplicitNoCa;
-    leaf.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyEncipherment];
+    leaf.key_usages = vec![
+        KeyUsagePurpose::DigitalSignature,
+        KeyUsagePurpose::KeyEncipherment,
+    ];
     leaf.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     let certificate = leaf.signed_by(&key, &Issuer::from_params(&ca, &ca_key))?;
-    Ok(Pem { chain: certificate.pem() + &ca_certificate.pem(), key: key.serialize_pem() })
+    Ok(Pem {
+        chain: certificate.pem() + &ca_certificate.pem(),
+        key: key.serialize_pem(),
+    })
 }

@@ -38,11 +38,14 @@ pub enum TlsError {
     #[error("Cipher suite {0} not supported or doesn't exist")]
     CipherSuite(String),
     /// Key exchange groups that others speak.
-    #[error("none of the key exchange groups {0:?} is supported; 23 (P-256), 24 (P-384) and 29 (X25519) are")]
+    #[error(
+        "none of the key exchange groups {0:?} is supported; 23 (P-256), 24 (P-384) and 29 (X25519) are"
+    )]
     Groups(Vec<u16>),
 }
 
-/// What the acceptor needs, and what has to be refreshed before a handshake. Clients are asked for certificates, or not.
+/// What the acceptor needs, and what has to be refreshed before a handshake. Clients are asked for
+/// certificates, or not.
 pub(crate) fn server_config(
     tls: &Tls,
     clock: &Clock,
@@ -62,11 +65,16 @@ pub(crate) fn server_config(
         builder.with_no_client_auth()
     };
     let mut config = builder.with_cert_resolver(Arc::clone(&resolver) as Arc<_>);
-    config.alpn_protocols = if tls.http2 { vec![b"h2".to_vec(), b"http/1.1".to_vec()] } else { vec![b"http/1.1".to_vec()] };
+    config.alpn_protocols = if tls.http2 {
+        vec![b"h2".to_vec(), b"http/1.1".to_vec()]
+    } else {
+        vec![b"http/1.1".to_vec()]
+    };
     Ok((config, resolver))
 }
 
-/// Names of suites that Go knows and rustls does not speak: those without forward secrecy, or with CBC, RC4 or 3DES.
+/// Names of suites that Go knows and rustls does not speak: those without forward secrecy, or with
+/// CBC, RC4 or 3DES.
 const NOT_SPOKEN: [&str; 16] = [
     "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA",
     "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256",
@@ -86,25 +94,43 @@ const NOT_SPOKEN: [&str; 16] = [
     "TLS_RSA_WITH_RC4_128_SHA",
 ];
 
-/// Cipher suites and groups as asked for. Suites of TLS 1.3 are not for configuring, as in upstream; of the others that are asked for,
-/// those that nobody should speak any more are left out.
+/// Cipher suites and groups as asked for. Suites of TLS 1.3 are not for configuring, as in
+/// upstream; of the others that are asked for, those that nobody should speak any more are left
+/// out.
 fn provider(tls: &Tls) -> Result<CryptoProvider, TlsError> {
     let mut provider = ring::default_provider();
     if !tls.cipher_suites.is_empty() {
-        let known = |name: &str| NOT_SPOKEN.contains(&name) || provider.cipher_suites.iter().any(|suite| is_called(suite, name));
+        let known = |name: &str| {
+            NOT_SPOKEN.contains(&name)
+                || provider
+                    .cipher_suites
+                    .iter()
+                    .any(|suite| is_called(suite, name))
+        };
         if let Some(unknown) = tls.cipher_suites.iter().find(|name| !known(name)) {
             return Err(TlsError::CipherSuite(unknown.clone()));
         }
-        let left_out: Vec<&str> =
-            NOT_SPOKEN.into_iter().filter(|name| tls.cipher_suites.iter().any(|asked| asked == name)).collect();
+        let left_out: Vec<&str> = NOT_SPOKEN
+            .into_iter()
+            .filter(|name| tls.cipher_suites.iter().any(|asked| asked == name))
+            .collect();
         if !left_out.is_empty() {
-            tracing::warn!(suites = left_out.join(","), "insecure cipher suites are not offered");
+            tracing::warn!(
+                suites = left_out.join(","),
+                "insecure cipher suites are not offered"
+            );
         }
-        let asked = |suite: &rustls::SupportedCipherSuite| tls.cipher_suites.iter().any(|name| is_called(suite, name));
-        provider.cipher_suites.retain(|suite| suite.tls13().is_some() || asked(suite));
+        let asked = |suite: &rustls::SupportedCipherSuite| {
+            tls.cipher_suites.iter().any(|name| is_called(suite, name))
+        };
+        provider
+            .cipher_suites
+            .retain(|suite| suite.tls13().is_some() || asked(suite));
     }
     if !tls.groups.is_empty() {
-        provider.kx_groups.retain(|group| tls.groups.contains(&u16::from(group.name())));
+        provider
+            .kx_groups
+            .retain(|group| tls.groups.contains(&u16::from(group.name())));
         if provider.kx_groups.is_empty() {
             return Err(TlsError::Groups(tls.groups.clone()));
         }
@@ -115,7 +141,8 @@ fn provider(tls: &Tls) -> Result<CryptoProvider, TlsError> {
 fn is_called(suite: &rustls::SupportedCipherSuite, name: &str) -> bool {
     let full = format!("{:?}", suite.suite());
     // Go still knows two suites under a shorter name.
-    full.replacen("TLS13_", "TLS_", 1) == name || full == format!("{name}_SHA256") && name.ends_with("CHACHA20_POLY1305")
+    full.replacen("TLS13_", "TLS_", 1) == name
+        || full == format!("{name}_SHA256") && name.ends_with("CHACHA20_POLY1305")
 }
 
 #[cfg(test)]
@@ -124,31 +151,54 @@ mod tests {
     use crate::config::{Certificate, Pair};
 
     fn config(change: impl FnOnce(&mut Tls)) -> Result<ServerConfig, TlsError> {
-        let mut tls = Tls { http2: true, ..Tls::default() };
+        let mut tls = Tls {
+            http2: true,
+            ..Tls::default()
+        };
         change(&mut tls);
         server_config(&tls, &Clock::system(), false).map(|(config, _)| config)
     }
 
     #[test]
     fn a_generated_pair_works_and_one_in_a_directory_is_kept() {
-        assert_eq!(config(|_| {}).unwrap().alpn_protocols, [b"h2".to_vec(), b"http/1.1".to_vec()]);
+        assert_eq!(
+            config(|_| {}).unwrap().alpn_protocols,
+            [b"h2".to_vec(), b"http/1.1".to_vec()]
+        );
         let directory = tempfile::tempdir().unwrap();
         let inside = directory.path().join("pki");
-        let from_directory = || config(|tls| tls.certificate = Certificate::Directory(inside.clone())).map(drop);
+        let from_directory =
+            || config(|tls| tls.certificate = Certificate::Directory(inside.clone())).map(drop);
         from_directory().unwrap();
         let first = std::fs::read(inside.join("kube-controller-manager.crt")).unwrap();
         from_directory().unwrap();
-        assert_eq!(std::fs::read(inside.join("kube-controller-manager.crt")).unwrap(), first);
+        assert_eq!(
+            std::fs::read(inside.join("kube-controller-manager.crt")).unwrap(),
+            first
+        );
     }
 
     #[test]
     fn what_cannot_be_offered_is_named() {
-        let missing = Pair { certificate: "/nowhere/tls.crt".into(), key: "/nowhere/tls.key".into() };
-        let error = config(|tls| tls.certificate = Certificate::Files(missing)).unwrap_err().to_string();
-        assert!(error.starts_with("unable to load server certificate: /nowhere/tls.crt: No such file"), "{error}");
-        let error = config(|tls| tls.cipher_suites = vec!["TLS_NO".into()]).unwrap_err().to_string();
+        let missing = Pair {
+            certificate: "/nowhere/tls.crt".into(),
+            key: "/nowhere/tls.key".into(),
+        };
+        let error = config(|tls| tls.certificate = Certificate::Files(missing))
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.starts_with("unable to load server certificate: /nowhere/tls.crt: No such file"),
+            "{error}"
+        );
+        let error = config(|tls| tls.cipher_suites = vec!["TLS_NO".into()])
+            .unwrap_err()
+            .to_string();
         assert_eq!(error, "Cipher suite TLS_NO not supported or doesn't exist");
-        assert!(matches!(config(|tls| tls.groups = vec![25]), Err(TlsError::Groups(_))));
+        assert!(matches!(
+            config(|tls| tls.groups = vec![25]),
+            Err(TlsError::Groups(_))
+        ));
     }
 
     #[test]
@@ -158,7 +208,11 @@ mod tests {
             tls.groups = vec![29];
         });
         let provider = config.unwrap().crypto_provider().clone();
-        let old = provider.cipher_suites.iter().filter(|suite| suite.tls13().is_none()).count();
+        let old = provider
+            .cipher_suites
+            .iter()
+            .filter(|suite| suite.tls13().is_none())
+            .count();
         assert_eq!((old, provider.kx_groups.len()), (1, 1));
     }
 }

@@ -34,55 +34,92 @@ struct Shown {
 }
 
 impl Resolver {
-    pub(super) fn new(tls: &Tls, clock: &Clock, provider: Arc<CryptoProvider>) -> Result<Self, TlsError> {
+    pub(super) fn new(
+        tls: &Tls,
+        clock: &Clock,
+        provider: Arc<CryptoProvider>,
+    ) -> Result<Self, TlsError> {
         let (default, key) = match &tls.certificate {
             Certificate::Generated => {
                 let key = Arc::new(certificate::generated(clock, &provider)?);
                 (Source::Memory(Arc::clone(&key)), key)
             }
-            Certificate::Directory(directory) => files(&certificate::in_directory(directory, clock)?, &provider)?,
+            Certificate::Directory(directory) => {
+                files(&certificate::in_directory(directory, clock)?, &provider)?
+            }
             Certificate::Files(pair) => files(pair, &provider)?,
         };
         let mut named = Vec::new();
         let mut shown = Vec::new();
         for pair in &tls.named {
             let source = certificate::in_files(&pair.pair, &provider)?;
-            shown.push(Shown { names: pair.names.clone(), key: source.latest() });
+            shown.push(Shown {
+                names: pair.names.clone(),
+                key: source.latest(),
+            });
             named.push((source, pair.names.clone()));
         }
-        shown.push(Shown { names: Vec::new(), key });
-        Ok(Self { default, named, shown: RwLock::new(shown) })
+        shown.push(Shown {
+            names: Vec::new(),
+            key,
+        });
+        Ok(Self {
+            default,
+            named,
+            shown: RwLock::new(shown),
+        })
     }
 
-    /// Takes over what the files hold now, and says whether that is something else; to be called before a handshake.
+    /// Takes over what the files hold now, and says whether that is something else; to be called
+    /// before a handshake.
     pub(crate) async fn refresh(&self) -> bool {
         let mut shown = Vec::with_capacity(self.named.len() + 1);
         for (source, names) in &self.named {
-            shown.push(Shown { names: names.clone(), key: source.current().await });
+            shown.push(Shown {
+                names: names.clone(),
+                key: source.current().await,
+            });
         }
         let key = match &self.default {
             Source::Memory(_) if self.named.is_empty() => return false,
             Source::Memory(key) => Arc::clone(key),
             Source::Files(source) => source.current().await,
         };
-        shown.push(Shown { names: Vec::new(), key });
+        shown.push(Shown {
+            names: Vec::new(),
+            key,
+        });
         let mut now = self.shown.write().unwrap_or_else(PoisonError::into_inner);
-        let changed = now.iter().zip(&shown).any(|(was, is)| !Arc::ptr_eq(&was.key, &is.key));
+        let changed = now
+            .iter()
+            .zip(&shown)
+            .any(|(was, is)| !Arc::ptr_eq(&was.key, &is.key));
         *now = shown;
         changed
     }
 
-    /// The certificate for a client that asks for `name`: one for exactly that name, else one for its parent, else the default.
+    /// The certificate for a client that asks for `name`: one for exactly that name, else one for
+    /// its parent, else the default.
     fn choose(&self, name: Option<&str>) -> Option<Arc<CertifiedKey>> {
         let shown = self.shown.read().unwrap_or_else(PoisonError::into_inner);
         let (default, named) = shown.split_last()?;
         let name = name.unwrap_or_default().to_lowercase();
-        let wildcard = name.split_once('.').map(|(_, parent)| format!("*.{parent}")).unwrap_or_default();
-        let found = named.iter().find(|shown| shown.names.contains(&name)).or_else(|| {
-            named.iter().find(|shown| {
-                if shown.names.is_empty() { is_valid_for(&shown.key, &name) } else { shown.names.contains(&wildcard) }
-            })
-        });
+        let wildcard = name
+            .split_once('.')
+            .map(|(_, parent)| format!("*.{parent}"))
+            .unwrap_or_default();
+        let found = named
+            .iter()
+            .find(|shown| shown.names.contains(&name))
+            .or_else(|| {
+                named.iter().find(|shown| {
+                    if shown.names.is_empty() {
+                        is_valid_for(&shown.key, &name)
+                    } else {
+                        shown.names.contains(&wildcard)
+                    }
+                })
+            });
         Some(Arc::clone(&found.unwrap_or(default).key))
     }
 }
@@ -126,30 +163,58 @@ mod tests {
 
     /// A pair for `names` in two files.
     fn pair(directory: &Path, name: &str, names: &[&str]) -> Pair {
-        let made = rcgen::generate_simple_self_signed(names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>()).unwrap();
-        let pair = Pair { certificate: directory.join(format!("{name}.crt")), key: directory.join(format!("{name}.key")) };
+        let made = rcgen::generate_simple_self_signed(
+            names
+                .iter()
+                .map(|name| (*name).to_owned())
+                .collect::<Vec<_>>(),
+        )
+        .unwrap();
+        let pair = Pair {
+            certificate: directory.join(format!("{name}.crt")),
+            key: directory.join(format!("{name}.key")),
+        };
         std::fs::write(&pair.certificate, made.cert.pem()).unwrap();
         std::fs::write(&pair.key, made.signing_key.serialize_pem()).unwrap();
         pair
     }
 
     fn resolver(tls: &Tls) -> Result<Resolver, TlsError> {
-        Resolver::new(tls, &Clock::system(), Arc::new(rustls::crypto::ring::default_provider()))
+        Resolver::new(
+            tls,
+            &Clock::system(),
+            Arc::new(rustls::crypto::ring::default_provider()),
+        )
     }
 
     fn files(pair: &Pair) -> Tls {
-        Tls { certificate: Certificate::Files(pair.clone()), ..Tls::default() }
+        Tls {
+            certificate: Certificate::Files(pair.clone()),
+            ..Tls::default()
+        }
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_name_a_client_asks_for_decides() {
         let directory = tempfile::tempdir().unwrap();
         let make = |name: &str, names: &[&str]| pair(directory.path(), name, names);
-        let named = |pair: Pair, names: &[&str]| NamedPair { pair, names: names.iter().map(|name| (*name).to_owned()).collect() };
-        let pairs = [make("default", &["localhost"]), make("wild", &["x"]), make("exact", &["y"]), make("own", &["own.example"])];
+        let named = |pair: Pair, names: &[&str]| NamedPair {
+            pair,
+            names: names.iter().map(|name| (*name).to_owned()).collect(),
+        };
+        let pairs = [
+            make("default", &["localhost"]),
+            make("wild", &["x"]),
+            make("exact", &["y"]),
+            make("own", &["own.example"]),
+        ];
         let [default, wild, exact, own] = pairs.clone();
         let resolver = resolver(&Tls {
-            named: vec![named(wild, &["*.a.example"]), named(exact, &["b.a.example"]), named(own, &[])],
+            named: vec![
+                named(wild, &["*.a.example"]),
+                named(exact, &["b.a.example"]),
+                named(own, &[]),
+            ],
             ..files(&default)
         });
         let resolver = resolver.unwrap();
@@ -175,7 +240,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_renewed_pair_is_shown_and_half_of_one_is_not() {
         let directory = tempfile::tempdir().unwrap();
-        let (old, new) = (pair(directory.path(), "tls", &["localhost"]), pair(directory.path(), "new", &["localhost"]));
+        let (old, new) = (
+            pair(directory.path(), "tls", &["localhost"]),
+            pair(directory.path(), "new", &["localhost"]),
+        );
         let resolver = resolver(&files(&old)).unwrap();
         let before = resolver.choose(None).unwrap().cert.clone();
         let refresh = async || {
@@ -185,7 +253,11 @@ mod tests {
         };
         assert_eq!(refresh().await, (false, true));
         std::fs::copy(&new.certificate, &old.certificate).unwrap();
-        assert_eq!(refresh().await, (false, true), "the certificate is there, its key not yet");
+        assert_eq!(
+            refresh().await,
+            (false, true),
+            "the certificate is there, its key not yet"
+        );
         std::fs::copy(&new.key, &old.key).unwrap();
         assert_eq!(refresh().await, (true, false));
         assert_eq!(refresh().await, (false, false));
@@ -194,10 +266,19 @@ mod tests {
     #[test]
     fn a_key_of_another_certificate_is_refused() {
         let directory = tempfile::tempdir().unwrap();
-        let (mut one, other) = (pair(directory.path(), "one", &["x"]), pair(directory.path(), "other", &["x"]));
+        let (mut one, other) = (
+            pair(directory.path(), "one", &["x"]),
+            pair(directory.path(), "other", &["x"]),
+        );
         one.key = other.key;
         let error = resolver(&files(&one)).unwrap_err().to_string();
-        assert!(error.starts_with("unable to load server certificate: "), "{error}");
-        assert!(error.ends_with("tls: private key does not match public key"), "{error}");
+        assert!(
+            error.starts_with("unable to load server certificate: "),
+            "{error}"
+        );
+        assert!(
+            error.ends_with("tls: private key does not match public key"),
+            "{error}"
+        );
     }
 }

@@ -27,17 +27,30 @@ impl Busy {
         for name in ["done-1", "done-2", "done-3"] {
             let spec = json!({"containers": [{"name": "c", "image": "i"}], "nodeName": "gone"});
             let meta = json!({"name": name, "namespace": "default"});
-            let pod =
-                json!({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec, "status": {"phase": "Succeeded"}});
+            let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec, "status": {"phase": "Succeeded"}});
             cluster.load(pod).unwrap();
         }
         let faults = cluster.faults();
-        faults.reject(Matcher::new("delete", "pods"), Status::internal("no deletions yet"), Some(1));
+        faults.reject(
+            Matcher::new("delete", "pods"),
+            Status::internal("no deletions yet"),
+            Some(1),
+        );
         faults.reject(Matcher::new("create", "replicasets"), throttled(1), Some(1));
-        faults.reject(Matcher::new("create", "events"), Status::new(302, "Found", "elsewhere"), Some(1));
+        faults.reject(
+            Matcher::new("create", "events"),
+            Status::new(302, "Found", "elsewhere"),
+            Some(1),
+        );
 
-        let flags = ["--terminated-pod-gc-threshold=1", "--kube-api-qps=50", "--kube-api-burst=2"];
-        Self { secured: Secured::start_with_plugin(cluster, &flags).await }
+        let flags = [
+            "--terminated-pod-gc-threshold=1",
+            "--kube-api-qps=50",
+            "--kube-api-burst=2",
+        ];
+        Self {
+            secured: Secured::start_with_plugin(cluster, &flags).await,
+        }
     }
 
     /// Lets everything happen that has a metric.
@@ -46,18 +59,25 @@ impl Busy {
         cluster.create(deployment("web", 3)).await.unwrap();
         // It has heard of its pods, and so expects none any more.
         let counted = |sets: &[Value]| sets.iter().any(|set| set["status"]["replicas"] == 3);
-        cluster.wait_for("replicasets", LIMIT, counted).await.unwrap();
+        cluster
+            .wait_for("replicasets", LIMIT, counted)
+            .await
+            .unwrap();
         // While the cache of pods does not follow, the set cannot be looked at again.
         cluster.faults().stall_watches("pods");
         self.scale(5).await;
         self.wait_for_pods(5).await;
         self.scale(6).await;
-        self.until(r#"replicaset_controller_stale_sync_skips_total{group="",resource="pods"}"#).await;
+        self.until(r#"replicaset_controller_stale_sync_skips_total{group="",resource="pods"}"#)
+            .await;
         cluster.faults().resume_watches("pods");
         self.wait_for_pods(6).await;
         // The next renewal has to look first.
         let lease = cluster.path("leases", "kube-system", "kube-controller-manager");
-        cluster.patch(&lease, json!({"metadata": {"labels": {"touched": "yes"}}})).await.unwrap();
+        cluster
+            .patch(&lease, json!({"metadata": {"labels": {"touched": "yes"}}}))
+            .await
+            .unwrap();
         self.until("leader_election_slowpath_total{").await;
         let (head, _) = self.ask("/healthz", None);
         assert!(head.starts_with("HTTP/1.1 200"), "{head}");
@@ -74,12 +94,22 @@ impl Busy {
 
     async fn scale(&self, replicas: usize) {
         let path = self.secured.cluster.path("deployments", "default", "web");
-        self.secured.cluster.patch(&path, json!({"spec": {"replicas": replicas}})).await.unwrap();
+        self.secured
+            .cluster
+            .patch(&path, json!({"spec": {"replicas": replicas}}))
+            .await
+            .unwrap();
     }
 
     async fn wait_for_pods(&self, count: usize) {
         let is_ours = |pod: &&Value| pod["metadata"]["labels"]["app"] == "web";
-        let waited = self.secured.cluster.wait_for("pods", LIMIT, |pods| pods.iter().filter(is_ours).count() == count).await;
+        let waited = self
+            .secured
+            .cluster
+            .wait_for("pods", LIMIT, |pods| {
+                pods.iter().filter(is_ours).count() == count
+            })
+            .await;
         waited.unwrap_or_else(|pods| panic!("not {count} pods: {pods:#?}"));
     }
 
@@ -106,7 +136,12 @@ impl Busy {
     }
 
     fn ask(&self, path: &str, identity: Option<&Identity>) -> (String, String) {
-        self.secured.ask(&format!("GET {path}"), &format!("authorization: Bearer {TOKEN}\r\n"), "", identity)
+        self.secured.ask(
+            &format!("GET {path}"),
+            &format!("authorization: Bearer {TOKEN}\r\n"),
+            "",
+            identity,
+        )
     }
 
     pub(super) async fn stop(self) {

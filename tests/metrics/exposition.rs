@@ -14,12 +14,23 @@ pub(super) struct Family {
 impl Family {
     /// From cells of a table: lists with commas; bounds may have a name.
     pub(super) fn new(kind: &str, labels: &str, bounds: &str) -> Self {
-        let bounds = super::BOUNDS.iter().find(|(name, _)| *name == bounds).map_or(bounds, |(_, list)| list);
-        let items = |list: &str| list.split(',').map(|item| item.trim().to_owned()).filter(|i| !i.is_empty()).collect::<Vec<_>>();
+        let bounds = super::BOUNDS
+            .iter()
+            .find(|(name, _)| *name == bounds)
+            .map_or(bounds, |(_, list)| list);
+        let items = |list: &str| {
+            list.split(',')
+                .map(|item| item.trim().to_owned())
+                .filter(|i| !i.is_empty())
+                .collect::<Vec<_>>()
+        };
         Self {
             kind: kind.to_owned(),
             labels: items(labels).into_iter().collect(),
-            bounds: items(bounds).iter().map(|bound| bound.parse().unwrap()).collect(),
+            bounds: items(bounds)
+                .iter()
+                .map(|bound| bound.parse().unwrap())
+                .collect(),
         }
     }
 }
@@ -33,7 +44,13 @@ pub(super) fn families(page: &str) -> BTreeMap<String, Family> {
         if let Some(rest) = line.strip_prefix("# TYPE ") {
             let (name, kind) = rest.split_once(' ').unwrap();
             current = name.to_owned();
-            families.insert(current.clone(), Family { kind: kind.to_owned(), ..Family::default() });
+            families.insert(
+                current.clone(),
+                Family {
+                    kind: kind.to_owned(),
+                    ..Family::default()
+                },
+            );
             continue;
         }
         if line.starts_with('#') {
@@ -41,10 +58,14 @@ pub(super) fn families(page: &str) -> BTreeMap<String, Family> {
         }
         let family = families.get_mut(&current).unwrap();
         let (labels, bound) = labels(line);
-        if let Some(bound) = bound.filter(|bound| bound.is_finite() && !family.bounds.contains(bound)) {
+        if let Some(bound) =
+            bound.filter(|bound| bound.is_finite() && !family.bounds.contains(bound))
+        {
             family.bounds.push(bound);
         }
-        let first = labels_seen.entry(current.clone()).or_insert_with(|| labels.clone());
+        let first = labels_seen
+            .entry(current.clone())
+            .or_insert_with(|| labels.clone());
         assert_eq!(*first, labels, "labels of {line}");
         family.labels = labels;
     }
@@ -55,7 +76,10 @@ pub(super) fn families(page: &str) -> BTreeMap<String, Family> {
 fn labels(sample: &str) -> (BTreeSet<String>, Option<f64>) {
     let mut names = BTreeSet::new();
     let mut bound = None;
-    let inside = sample.split_once('{').and_then(|(_, rest)| rest.rsplit_once('}')).map_or("", |(inside, _)| inside);
+    let inside = sample
+        .split_once('{')
+        .and_then(|(_, rest)| rest.rsplit_once('}'))
+        .map_or("", |(inside, _)| inside);
     let mut rest = inside;
     while let Some((name, after)) = rest.split_once("=\"") {
         let end = end_of_value(after);

@@ -13,10 +13,19 @@ use exposition::Family;
 /// The table of families, and the names that stand for long lists of bounds in it.
 const FAMILIES: &str = include_str!("families.txt");
 const BOUNDS: &[(&str, &str)] = &[
-    ("B1", "1e-08, 1e-07, 1e-06, 9.999999999999999e-06, 9.999999999999999e-05, 0.001, 0.01, 0.1, 1, 10"),
+    (
+        "B1",
+        "1e-08, 1e-07, 1e-06, 9.999999999999999e-06, 9.999999999999999e-05, 0.001, 0.01, 0.1, 1, 10",
+    ),
     ("B2", "0.005, 0.025, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60"),
-    ("B3", "64, 256, 512, 1024, 4096, 16384, 65536, 262144, 1.048576e+06, 4.194304e+06, 1.6777216e+07"),
-    ("E15", "0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.024, 2.048, 4.096, 8.192, 16.384"),
+    (
+        "B3",
+        "64, 256, 512, 1024, 4096, 16384, 65536, 262144, 1.048576e+06, 4.194304e+06, 1.6777216e+07",
+    ),
+    (
+        "E15",
+        "0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.024, 2.048, 4.096, 8.192, 16.384",
+    ),
 ];
 
 /// Upstream's names of the queues of the parts that are here, with `--client-ca-file`.
@@ -40,7 +49,9 @@ fn expected(page: &str) -> BTreeMap<String, Family> {
     let mut families = BTreeMap::new();
     for line in FAMILIES.lines().filter(|line| !line.starts_with('#')) {
         let cells: Vec<&str> = line.split('|').map(str::trim).collect();
-        let [on, name, kind, labels, bounds] = cells[..] else { panic!("{line:?} has not five cells") };
+        let [on, name, kind, labels, bounds] = cells[..] else {
+            panic!("{line:?} has not five cells")
+        };
         if on == page {
             families.insert(name.to_owned(), Family::new(kind, labels, bounds));
         }
@@ -49,7 +60,10 @@ fn expected(page: &str) -> BTreeMap<String, Family> {
 }
 
 /// Every family of `expected` that is not in `shown`, or differs there.
-fn differences(expected: BTreeMap<String, Family>, shown: &BTreeMap<String, Family>) -> Vec<String> {
+fn differences(
+    expected: BTreeMap<String, Family>,
+    shown: &BTreeMap<String, Family>,
+) -> Vec<String> {
     let differs = |(name, wanted): (String, Family)| match shown.get(&name) {
         None => Some(format!("{name} is missing")),
         Some(found) if *found != wanted => Some(format!("{name}: {found:?} instead of {wanted:?}")),
@@ -64,27 +78,55 @@ async fn every_family_of_upstream_is_shown_with_its_type_labels_and_buckets() {
     busy.do_everything_once().await;
     let metrics = busy.get("/metrics");
     let shown = exposition::families(&metrics);
-    assert_eq!(differences(expected("metrics"), &shown), [""; 0], "in\n{metrics}");
+    assert_eq!(
+        differences(expected("metrics"), &shown),
+        [""; 0],
+        "in\n{metrics}"
+    );
     let slis = busy.get("/metrics/slis");
     assert_eq!(exposition::families(&slis), expected("slis"), "\n{slis}");
 
-    // Besides upstream's there are ours and nothing else, and what labels them are names of things of which there are few.
+    // Besides upstream's there are ours and nothing else, and what labels them are names of things
+    // of which there are few.
     let ours: BTreeSet<&str> = shown
         .keys()
         .map(String::as_str)
         .filter(|name| !expected("metrics").contains_key(*name) && *name != "go_goroutines")
         .collect();
-    assert!(ours.iter().all(|name| name.starts_with("steersman_")), "{ours:?}");
+    assert!(
+        ours.iter().all(|name| name.starts_with("steersman_")),
+        "{ours:?}"
+    );
     for name in ours {
-        assert!(include_str!("../../README.md").contains(name), "the README does not mention {name}");
+        assert!(
+            include_str!("../../README.md").contains(name),
+            "the README does not mention {name}"
+        );
         let labels: BTreeSet<&str> = shown[name].labels.iter().map(String::as_str).collect();
-        let few = BTreeSet::from(["client", "controller", "lane", "name", "resource", "result", "version"]);
+        let few = BTreeSet::from([
+            "client",
+            "controller",
+            "lane",
+            "name",
+            "resource",
+            "result",
+            "version",
+        ]);
         assert!(labels.is_subset(&few), "{name} has the labels {labels:?}");
     }
-    let queues: BTreeSet<&str> =
-        metrics.lines().filter_map(|line| line.strip_prefix("workqueue_adds_total{name=\"")?.split('"').next()).collect();
+    let queues: BTreeSet<&str> = metrics
+        .lines()
+        .filter_map(|line| {
+            line.strip_prefix("workqueue_adds_total{name=\"")?
+                .split('"')
+                .next()
+        })
+        .collect();
     assert_eq!(queues, BTreeSet::from(QUEUES));
-    let series = metrics.lines().filter(|line| line.starts_with("steersman_") && !line.contains("_bucket{")).count();
+    let series = metrics
+        .lines()
+        .filter(|line| line.starts_with("steersman_") && !line.contains("_bucket{"))
+        .count();
     assert!(series < 700, "{series} series of our own\n{metrics}");
     for sample in [
         "steersman_reconcile_duration_seconds_count{controller=\"deployment-controller\",result=\"success\"}",
@@ -98,28 +140,40 @@ async fn every_family_of_upstream_is_shown_with_its_type_labels_and_buckets() {
         "steersman_client_stream_wait_seconds_count{lane=\"requests\"}",
         "steersman_client_throttle_wait_seconds_total{client=\"replicaset-controller\"}",
     ] {
-        let value = metrics.lines().find_map(|line| line.strip_prefix(sample)?.trim().parse::<f64>().ok());
-        assert!(value.is_some_and(|value| value > 0.0), "{sample} is {value:?} in\n{metrics}");
+        let value = metrics
+            .lines()
+            .find_map(|line| line.strip_prefix(sample)?.trim().parse::<f64>().ok());
+        assert!(
+            value.is_some_and(|value| value > 0.0),
+            "{sample} is {value:?} in\n{metrics}"
+        );
     }
     busy.stop().await;
 }
 
 #[test]
 fn the_table_of_families_is_that_of_the_reference() {
-    let Some(reference) = reference::families() else { return };
+    let Some(reference) = reference::families() else {
+        return;
+    };
     let mut table = expected("metrics");
     table.extend(expected("slis"));
     table.extend(expected("none"));
     for (name, wanted) in &reference {
         assert_eq!(table.get(name), Some(wanted), "{name}");
     }
-    let unknown: Vec<&String> = table.keys().filter(|name| !reference.contains_key(*name)).collect();
+    let unknown: Vec<&String> = table
+        .keys()
+        .filter(|name| !reference.contains_key(*name))
+        .collect();
     assert!(unknown.is_empty(), "not in the reference: {unknown:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn promtool_finds_nothing_but_names_that_upstream_chose() {
-    let Some(promtool) = prometheus::program("promtool") else { return };
+    let Some(promtool) = prometheus::program("promtool") else {
+        return;
+    };
     let busy = Busy::start().await;
     busy.do_everything_once().await;
     let known = expected("metrics");
@@ -134,16 +188,27 @@ async fn promtool_finds_nothing_but_names_that_upstream_chose() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_prometheus_that_scrapes_has_data_for_every_panel_and_raises_no_alarm() {
-    let Some(program) = prometheus::program("prometheus") else { return };
+    let Some(program) = prometheus::program("prometheus") else {
+        return;
+    };
     let busy = Busy::start().await;
     busy.do_everything_once().await;
     // One that reads text, and one that asks for protobuf, since only that has native histograms.
     let arguments: [&[&str]; 2] = [&[], &["--enable-feature=native-histograms"]];
-    let start = |arguments| (prometheus::Server::start(&program, &busy, arguments), prometheus::queries().collect::<Vec<_>>());
+    let start = |arguments| {
+        (
+            prometheus::Server::start(&program, &busy, arguments),
+            prometheus::queries().collect::<Vec<_>>(),
+        )
+    };
     let mut servers = arguments.map(start);
     let started = std::time::Instant::now();
     while servers.iter().any(|(_, waiting)| !waiting.is_empty()) {
-        assert!(started.elapsed() < crate::support::LIMIT, "no answers as wanted to {:#?}", servers.map(|(_, waiting)| waiting));
+        assert!(
+            started.elapsed() < crate::support::LIMIT,
+            "no answers as wanted to {:#?}",
+            servers.map(|(_, waiting)| waiting)
+        );
         busy.do_something().await;
         for (server, waiting) in &mut servers {
             waiting.retain(|query| !server.answers(query));

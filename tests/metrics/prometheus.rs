@@ -16,9 +16,14 @@ const CLUSTER: &str = "test";
 /// The program of this name. Where CI runs it has to be there; elsewhere its absence is one line.
 pub(super) fn program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let found = std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file());
+    let found = std::env::split_paths(&path)
+        .map(|folder| folder.join(name))
+        .find(|file| file.is_file());
     if found.is_none() {
-        assert!(std::env::var_os("CI").is_none(), "no {name} in $PATH, and CI is to have one");
+        assert!(
+            std::env::var_os("CI").is_none(),
+            "no {name} in $PATH, and CI is to have one"
+        );
         eprintln!("skipped: no {name} in $PATH; Debian's package `prometheus` has it");
     }
     found
@@ -33,10 +38,19 @@ pub(super) fn lint(promtool: &Path, page: &str) -> Vec<String> {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    child.stdin.take().unwrap().write_all(page.as_bytes()).unwrap();
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(page.as_bytes())
+        .unwrap();
     let output = child.wait_with_output().unwrap();
     let said = [output.stdout, output.stderr].concat();
-    let complaints: Vec<String> = String::from_utf8(said).unwrap().lines().map(str::to_owned).collect();
+    let complaints: Vec<String> = String::from_utf8(said)
+        .unwrap()
+        .lines()
+        .map(str::to_owned)
+        .collect();
     // 3 is for what could be nicer, which is what is to be judged here.
     let expected = if complaints.is_empty() { 0 } else { 3 };
     assert_eq!(output.status.code(), Some(expected), "{complaints:#?}");
@@ -61,18 +75,28 @@ pub(super) struct Query {
 
 /// All of them.
 pub(super) fn queries() -> impl Iterator<Item = Query> {
-    QUERIES.lines().filter(|line| !line.starts_with('#')).map(|line| {
-        let mut cells = line.splitn(3, '|').map(str::trim);
-        let wanted = match cells.next() {
-            Some("panel") => Wanted::Data,
-            Some("quiet") => Wanted::Nothing,
-            Some("alert") => Wanted::Anything,
-            other => panic!("{other:?} in {line}"),
-        };
-        let (title, query) = (cells.next().unwrap(), cells.next().unwrap());
-        let text = query.replace("$cluster", CLUSTER).replace("$instance", ".+").replace("$__rate_interval", "30s");
-        Query { title, text, wanted }
-    })
+    QUERIES
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .map(|line| {
+            let mut cells = line.splitn(3, '|').map(str::trim);
+            let wanted = match cells.next() {
+                Some("panel") => Wanted::Data,
+                Some("quiet") => Wanted::Nothing,
+                Some("alert") => Wanted::Anything,
+                other => panic!("{other:?} in {line}"),
+            };
+            let (title, query) = (cells.next().unwrap(), cells.next().unwrap());
+            let text = query
+                .replace("$cluster", CLUSTER)
+                .replace("$instance", ".+")
+                .replace("$__rate_interval", "30s");
+            Query {
+                title,
+                text,
+                wanted,
+            }
+        })
 }
 
 /// A server that scrapes one manager every half second.
@@ -103,11 +127,20 @@ impl Server {
         let mut program = Program::spawn(
             Command::new(program)
                 .arg(format!("--config.file={}", file.display()))
-                .arg(format!("--storage.tsdb.path={}", busy.secured.home.path().join(address.port().to_string()).display()))
+                .arg(format!(
+                    "--storage.tsdb.path={}",
+                    busy.secured
+                        .home
+                        .path()
+                        .join(address.port().to_string())
+                        .display()
+                ))
                 .arg(format!("--web.listen-address={address}"))
                 .args(arguments),
         );
-        program.wait_until("ready", || get(address, "/-/ready").is_some_and(|(head, _)| head.contains(" 200 ")));
+        program.wait_until("ready", || {
+            get(address, "/-/ready").is_some_and(|(head, _)| head.contains(" 200 "))
+        });
         Self { address, program }
     }
 
@@ -116,10 +149,15 @@ impl Server {
         self.program.assert_running();
         let encoded: String = form_urlencoded::byte_serialize(query.text.as_bytes()).collect();
         let (head, body) = get(self.address, &format!("/api/v1/query?query={encoded}")).unwrap();
-        let answer: Value = serde_json::from_str(&body).unwrap_or_else(|_| panic!("{}: {head}\n{body}", query.title));
+        let answer: Value = serde_json::from_str(&body)
+            .unwrap_or_else(|_| panic!("{}: {head}\n{body}", query.title));
         assert_eq!(answer["status"], "success", "{}: {answer}", query.title);
         let series = answer["data"]["result"].as_array().unwrap();
-        let is_number = |series: &&Value| series["value"][1].as_str().is_some_and(|value| value != "NaN");
+        let is_number = |series: &&Value| {
+            series["value"][1]
+                .as_str()
+                .is_some_and(|value| value != "NaN")
+        };
         match query.wanted {
             Wanted::Data => series.iter().any(|series| is_number(&series)),
             Wanted::Nothing => series.is_empty(),

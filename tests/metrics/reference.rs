@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use super::exposition::Family;
 
-/// The family of transports that a garbage collector ended, of which there are none without one, and those that nobody shows.
+/// The family of transports that a garbage collector ended, of which there are none without one,
+/// and those that nobody shows.
 fn has_no_counterpart(name: &str, idle: &str) -> bool {
     name == "rest_client_transport_cache_gc_calls_total" || idle.starts_with("not registered")
 }
@@ -26,21 +27,43 @@ pub(super) fn families() -> Option<BTreeMap<String, Family>> {
         if let Some(title) = line.strip_prefix('#') {
             is_core = title.contains("[core]") || title.contains("Informers");
         }
-        let Some(cells) = line.strip_prefix('|').and_then(|line| line.strip_suffix('|')).filter(|_| is_core) else { continue };
+        let Some(cells) = line
+            .strip_prefix('|')
+            .and_then(|line| line.strip_suffix('|'))
+            .filter(|_| is_core)
+        else {
+            continue;
+        };
         let cells: Vec<&str> = cells.split('|').map(str::trim).collect();
         if cells[0] == "family" {
             columns = cells;
             continue;
         }
-        let cell = |title: &str| columns.iter().position(|column| *column == title).map(|at| cells[at]);
-        let (Some(names), Some(kind), Some(labels)) = (cell("family"), cell("type"), cell("labels")) else { continue };
+        let cell = |title: &str| {
+            columns
+                .iter()
+                .position(|column| *column == title)
+                .map(|at| cells[at])
+        };
+        let (Some(names), Some(kind), Some(labels)) =
+            (cell("family"), cell("type"), cell("labels"))
+        else {
+            continue;
+        };
         if kind.starts_with('-') || cell("tag") == Some("[later]") {
             continue;
         }
-        let labels = if labels == "same" { labels_above.clone() } else { label_names(labels) };
+        let labels = if labels == "same" {
+            labels_above.clone()
+        } else {
+            label_names(labels)
+        };
         labels_above.clone_from(&labels);
         let bounds = cell("buckets").map_or("", |bounds| bounds.trim_matches('-'));
-        for name in names.split(", ").filter(|name| !has_no_counterpart(name, cell("idle").unwrap_or_default())) {
+        for name in names
+            .split(", ")
+            .filter(|name| !has_no_counterpart(name, cell("idle").unwrap_or_default()))
+        {
             families.insert(name.to_owned(), Family::new(kind, &labels, bounds));
         }
     }
@@ -59,6 +82,14 @@ fn label_names(cell: &str) -> String {
             _ => {}
         }
     }
-    let parts = plain.split(';').map(|part| part.split(['=', ':']).next().unwrap_or_default().trim_matches([' ', '-']));
-    parts.filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ")
+    let parts = plain.split(';').map(|part| {
+        part.split(['=', ':'])
+            .next()
+            .unwrap_or_default()
+            .trim_matches([' ', '-'])
+    });
+    parts
+        .filter(|part| !part.is_empty())
+        .collect::<Vec<_>>()
+        .join(", ")
 }

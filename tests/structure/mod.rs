@@ -21,16 +21,44 @@ const CRATES: [&str; 9] = [
     "fuzz/src/lib.rs",
 ];
 
-/// Circles that are still there: the root of the crate, the parent, and those of its children that depend on each other. None is
-/// to be added.
+/// Circles that are still there: the root of the crate, the parent, and those of its children that
+/// depend on each other. None is to be added.
 const KNOWN: &[(&str, &str, &str)] = &[
-    ("crates/devcluster/src/lib.rs", "crate", "admission, auth, faults, rest"),
-    ("crates/devcluster/src/lib.rs", "crate", "builder, cluster, manifests, running, snapshot"),
-    ("crates/devcluster/src/lib.rs", "crate", "custom, fields, kinds, openapi, store, tables, validate"),
-    ("crates/devcluster/src/lib.rs", "crate::auth", "authenticate, certificate, tokens"),
-    ("crates/devcluster/src/lib.rs", "crate::faults", "rules, watches"),
-    ("crates/devcluster/src/lib.rs", "crate::rest", "apply, update"),
-    ("crates/devcluster/src/lib.rs", "crate::store", "history, object"),
+    (
+        "crates/devcluster/src/lib.rs",
+        "crate",
+        "admission, auth, faults, rest",
+    ),
+    (
+        "crates/devcluster/src/lib.rs",
+        "crate",
+        "builder, cluster, manifests, running, snapshot",
+    ),
+    (
+        "crates/devcluster/src/lib.rs",
+        "crate",
+        "custom, fields, kinds, openapi, store, tables, validate",
+    ),
+    (
+        "crates/devcluster/src/lib.rs",
+        "crate::auth",
+        "authenticate, certificate, tokens",
+    ),
+    (
+        "crates/devcluster/src/lib.rs",
+        "crate::faults",
+        "rules, watches",
+    ),
+    (
+        "crates/devcluster/src/lib.rs",
+        "crate::rest",
+        "apply, update",
+    ),
+    (
+        "crates/devcluster/src/lib.rs",
+        "crate::store",
+        "history, object",
+    ),
 ];
 
 /// The children of one module that all depend on each other, and what makes them.
@@ -52,32 +80,64 @@ fn circles(references: &BTreeSet<(ModulePath, ModulePath)>) -> Vec<Circle> {
         if let (Some(one), Some(other)) = (from.get(shared), to.get(shared)) {
             let family = families.entry(from[..shared].to_vec()).or_default();
             let reference = format!("{} -> {}", from.join("::"), to.join("::"));
-            family.entry((one.clone(), other.clone())).or_default().push(reference);
+            family
+                .entry((one.clone(), other.clone()))
+                .or_default()
+                .push(reference);
         }
     }
-    families.iter().flat_map(|(parent, siblings)| circles_of(&parent.join("::"), siblings)).collect()
+    families
+        .iter()
+        .flat_map(|(parent, siblings)| circles_of(&parent.join("::"), siblings))
+        .collect()
 }
 
 fn circles_of(parent: &str, siblings: &Siblings) -> Vec<Circle> {
     let reachable = |from: &str| {
         let (mut seen, mut open) = (BTreeSet::new(), vec![from.to_owned()]);
         while let Some(next) = open.pop() {
-            let ahead = siblings.keys().filter(|(one, _)| *one == next).map(|(_, other)| other);
-            open.extend(ahead.filter(|other| seen.insert((*other).clone())).cloned().collect::<Vec<_>>());
+            let ahead = siblings
+                .keys()
+                .filter(|(one, _)| *one == next)
+                .map(|(_, other)| other);
+            open.extend(
+                ahead
+                    .filter(|other| seen.insert((*other).clone()))
+                    .cloned()
+                    .collect::<Vec<_>>(),
+            );
         }
         seen
     };
-    let all: BTreeSet<&String> = siblings.keys().flat_map(|(one, other)| [one, other]).collect();
-    let reachable: BTreeMap<&String, BTreeSet<String>> = all.iter().map(|name| (*name, reachable(name))).collect();
+    let all: BTreeSet<&String> = siblings
+        .keys()
+        .flat_map(|(one, other)| [one, other])
+        .collect();
+    let reachable: BTreeMap<&String, BTreeSet<String>> =
+        all.iter().map(|name| (*name, reachable(name))).collect();
     let groups: BTreeSet<BTreeSet<String>> = all
         .iter()
-        .map(|name| reachable[name].iter().filter(|other| reachable[other].contains(*name)).cloned().collect())
+        .map(|name| {
+            reachable[name]
+                .iter()
+                .filter(|other| reachable[other].contains(*name))
+                .cloned()
+                .collect()
+        })
         .filter(|group: &BTreeSet<String>| group.len() > 1)
         .collect();
     let circle = |children: BTreeSet<String>| {
-        let inside = siblings.iter().filter(|((one, other), _)| children.contains(one) && children.contains(other));
-        let references = inside.flat_map(|(_, references)| references.clone()).collect();
-        Circle { parent: parent.to_owned(), children, references }
+        let inside = siblings
+            .iter()
+            .filter(|((one, other), _)| children.contains(one) && children.contains(other));
+        let references = inside
+            .flat_map(|(_, references)| references.clone())
+            .collect();
+        Circle {
+            parent: parent.to_owned(),
+            children,
+            references,
+        }
     };
     groups.into_iter().map(circle).collect()
 }
@@ -85,18 +145,26 @@ fn circles_of(parent: &str, siblings: &Siblings) -> Vec<Circle> {
 #[test]
 fn modules_depend_on_each_other_in_one_direction() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut known: BTreeSet<_> = KNOWN.iter().map(|(of, parent, children)| format!("{of}: {parent}: {children}")).collect();
+    let mut known: BTreeSet<_> = KNOWN
+        .iter()
+        .map(|(of, parent, children)| format!("{of}: {parent}: {children}"))
+        .collect();
     let mut wrong = String::new();
     for of in CRATES {
         for circle in circles(&Modules::read(&root.join(of)).references()) {
             let children: Vec<_> = circle.children.iter().map(String::as_str).collect();
             let name = format!("{of}: {}: {}", circle.parent, children.join(", "));
             if !known.remove(&name) {
-                wrong += &format!("a new circle\n  {name}\n    {}\n", circle.references.join("\n    "));
+                wrong += &format!(
+                    "a new circle\n  {name}\n    {}\n",
+                    circle.references.join("\n    ")
+                );
             }
         }
     }
-    known.iter().for_each(|gone| wrong += &format!("a circle that is no more, to be taken from KNOWN\n  {gone}\n"));
+    known.iter().for_each(|gone| {
+        wrong += &format!("a circle that is no more, to be taken from KNOWN\n  {gone}\n")
+    });
     assert!(wrong.is_empty(), "{wrong}");
 }
 
@@ -107,15 +175,46 @@ fn siblings_that_reach_each_other_make_a_circle() {
     let cases: [(&[(&str, &str)], &[&str]); 5] = [
         (&[("crate::a", "crate::b")], &[]),
         (&[("crate::a", "crate"), ("crate", "crate::a")], &[]),
-        (&[("crate::a::x", "crate::a"), ("crate::a", "crate::a::x")], &[]),
-        (&[("crate::a", "crate::b::x"), ("crate::b::y", "crate::c"), ("crate::c", "crate::a::z")], &["crate: a, b, c"]),
-        (&[("crate::a::x", "crate::a::y"), ("crate::a::y", "crate::a::x")], &["crate::a: x, y"]),
+        (
+            &[("crate::a::x", "crate::a"), ("crate::a", "crate::a::x")],
+            &[],
+        ),
+        (
+            &[
+                ("crate::a", "crate::b::x"),
+                ("crate::b::y", "crate::c"),
+                ("crate::c", "crate::a::z"),
+            ],
+            &["crate: a, b, c"],
+        ),
+        (
+            &[
+                ("crate::a::x", "crate::a::y"),
+                ("crate::a::y", "crate::a::x"),
+            ],
+            &["crate::a: x, y"],
+        ),
     ];
     let path = |text: &&str| text.split("::").map(str::to_owned).collect::<ModulePath>();
     for (references, expected) in cases {
-        let found = circles(&references.iter().map(|(from, to)| (path(from), path(to))).collect());
-        let name = |circle: &Circle| format!("{}: {}", circle.parent, Vec::from_iter(circle.children.clone()).join(", "));
-        assert_eq!(found.iter().map(name).collect::<Vec<_>>(), expected, "{references:?}");
+        let found = circles(
+            &references
+                .iter()
+                .map(|(from, to)| (path(from), path(to)))
+                .collect(),
+        );
+        let name = |circle: &Circle| {
+            format!(
+                "{}: {}",
+                circle.parent,
+                Vec::from_iter(circle.children.clone()).join(", ")
+            )
+        };
+        assert_eq!(
+            found.iter().map(name).collect::<Vec<_>>(),
+            expected,
+            "{references:?}"
+        );
     }
 }
 
@@ -123,19 +222,31 @@ fn siblings_that_reach_each_other_make_a_circle() {
 fn a_name_that_is_exported_again_belongs_to_the_module_that_defines_it() {
     let folder = tempfile::tempdir().unwrap();
     let sources = [
-        ("lib.rs", "mod a; mod b; mod c; pub use b::{Thing, inner as renamed};"),
+        (
+            "lib.rs",
+            "mod a; mod b; mod c; pub use b::{Thing, inner as renamed};",
+        ),
         (
             "a.rs",
             "use crate::Thing; fn f() -> crate::renamed::Deep { use super::c::*; todo!() } #[cfg(test)] use crate::c::Test;",
         ),
-        ("b.rs", "pub struct Thing; pub mod inner { pub struct Deep; fn g() -> super::Thing { super::Thing } }"),
-        ("c.rs", "// use crate::a::f;\nconst TEXT: &str = \"crate::b::Thing\";"),
+        (
+            "b.rs",
+            "pub struct Thing; pub mod inner { pub struct Deep; fn g() -> super::Thing { super::Thing } }",
+        ),
+        (
+            "c.rs",
+            "// use crate::a::f;\nconst TEXT: &str = \"crate::b::Thing\";",
+        ),
     ];
     for (name, source) in sources {
         std::fs::write(folder.path().join(name), source).unwrap();
     }
     let references = Modules::read(&folder.path().join("lib.rs")).references();
-    let found: Vec<String> = references.iter().map(|(from, to)| format!("{} -> {}", from.join("::"), to.join("::"))).collect();
+    let found: Vec<String> = references
+        .iter()
+        .map(|(from, to)| format!("{} -> {}", from.join("::"), to.join("::")))
+        .collect();
     let expected = [
         "crate -> crate::b",
         "crate -> crate::b::inner",

@@ -51,7 +51,8 @@ impl Modules {
         found
     }
 
-    /// The module that defines what `named` means in the module `at`; none for what is defined elsewhere.
+    /// The module that defines what `named` means in the module `at`; none for what is defined
+    /// elsewhere.
     fn resolve(&self, at: &[String], named: &[String], depth: usize) -> Option<ModulePath> {
         let (first, rest) = named.split_first()?;
         let depth = depth.checked_sub(1)?;
@@ -94,10 +95,16 @@ impl Modules {
         let follow = |path: &[String]| {
             let target = self.resolve(at, path, depth)?;
             let is_module = path.last().is_some_and(|last| target.last() == Some(last));
-            Some(if is_module { Found::Module(target) } else { Found::ItemOf(target) })
+            Some(if is_module {
+                Found::Module(target)
+            } else {
+                Found::ItemOf(target)
+            })
         };
-        if let Some((_, path)) =
-            module.imports.iter().find(|(known, path)| known == name && path.first() != Some(&name.to_owned()))
+        if let Some((_, path)) = module
+            .imports
+            .iter()
+            .find(|(known, path)| known == name && path.first() != Some(&name.to_owned()))
         {
             return follow(path);
         }
@@ -108,14 +115,20 @@ impl Modules {
     }
 
     fn read_file(&mut self, path: ModulePath, file: &Path) {
-        let source = std::fs::read_to_string(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+        let source = std::fs::read_to_string(file)
+            .unwrap_or_else(|error| panic!("{}: {error}", file.display()));
         let parent = file.parent().unwrap();
         let stem = file.file_stem().unwrap().to_str().unwrap();
-        let folder = if ["mod", "lib", "main"].contains(&stem) { parent.to_owned() } else { parent.join(stem) };
+        let folder = if ["mod", "lib", "main"].contains(&stem) {
+            parent.to_owned()
+        } else {
+            parent.join(stem)
+        };
         self.read_tokens(path, &tokens(&source), &folder);
     }
 
-    /// Reads the module that `tokens` are the content of. Its children without braces lie in `folder`.
+    /// Reads the module that `tokens` are the content of. Its children without braces lie in
+    /// `folder`.
     fn read_tokens(&mut self, path: ModulePath, tokens: &[Token], folder: &Path) {
         let mut module = Module::default();
         let (mut at, mut depth) = (0, 0_usize);
@@ -131,7 +144,9 @@ impl Modules {
                     depth -= 1;
                     1
                 }
-                [Token::Name(word), Token::Name(name), after, ..] if word == "mod" && depth == 0 => {
+                [Token::Name(word), Token::Name(name), after, ..]
+                    if word == "mod" && depth == 0 =>
+                {
                     let child = [path.clone(), vec![name.clone()]].concat();
                     let inner = folder.join(name);
                     if *after == Token::Mark('{') {
@@ -143,23 +158,32 @@ impl Modules {
                         let file = files.iter().find(|file| file.exists());
                         self.read_file(
                             child,
-                            file.unwrap_or_else(|| panic!("no file for module {name} in {}", folder.display())),
+                            file.unwrap_or_else(|| {
+                                panic!("no file for module {name} in {}", folder.display())
+                            }),
                         );
                         3
                     }
                 }
                 // `use<S>` in a return type imports nothing.
                 [Token::Name(word), next, ..] if word == "use" && *next != Token::Mark('<') => {
-                    let length = rest.iter().position(|token| *token == Token::Mark(';')).unwrap_or(rest.len());
+                    let length = rest
+                        .iter()
+                        .position(|token| *token == Token::Mark(';'))
+                        .unwrap_or(rest.len());
                     let mut tree = &rest[1..length];
                     module.import(&[], &mut tree);
                     length
                 }
-                [Token::Name(word), Token::Name(name), ..] if depth == 0 && ITEMS.contains(&word.as_str()) => {
+                [Token::Name(word), Token::Name(name), ..]
+                    if depth == 0 && ITEMS.contains(&word.as_str()) =>
+                {
                     module.items.insert(name.clone());
                     2
                 }
-                [Token::Name(word), Token::Mark('!'), Token::Name(name), ..] if word == "macro_rules" => {
+                [Token::Name(word), Token::Mark('!'), Token::Name(name), ..]
+                    if word == "macro_rules" =>
+                {
                     module.items.insert(name.clone());
                     3
                 }
@@ -181,7 +205,9 @@ impl Modules {
 }
 
 /// Keywords before the name of an item.
-const ITEMS: [&str; 8] = ["fn", "struct", "enum", "union", "trait", "type", "const", "static"];
+const ITEMS: [&str; 8] = [
+    "fn", "struct", "enum", "union", "trait", "type", "const", "static",
+];
 
 /// What a name means.
 enum Found {
@@ -239,7 +265,8 @@ impl Module {
             path.pop();
         }
         if let Some(last) = path.last() {
-            self.imports.push((name.unwrap_or_else(|| last.clone()), path));
+            self.imports
+                .push((name.unwrap_or_else(|| last.clone()), path));
         }
     }
 }
@@ -248,7 +275,8 @@ impl Module {
 fn attribute_length(tokens: &[Token]) -> usize {
     let length = 1 + block_length(&tokens[1..]);
     let words: Vec<&str> = names(&tokens[..length]).collect();
-    let is_for_tests = matches!(words[..], ["test", ..]) || words.first() == Some(&"cfg") && words.contains(&"test");
+    let is_for_tests = matches!(words[..], ["test", ..])
+        || words.first() == Some(&"cfg") && words.contains(&"test");
     if !is_for_tests || words.contains(&"not") || words.contains(&"any") {
         return length;
     }
@@ -256,7 +284,9 @@ fn attribute_length(tokens: &[Token]) -> usize {
     while let [Token::Mark('#'), Token::Mark('['), ..] = &tokens[end..] {
         end += 1 + block_length(&tokens[end + 1..]);
     }
-    let is_item = names(&tokens[end..]).find(|word| !VISIBILITY.contains(word)).is_some_and(|word| BEGINNINGS.contains(&word));
+    let is_item = names(&tokens[end..])
+        .find(|word| !VISIBILITY.contains(word))
+        .is_some_and(|word| BEGINNINGS.contains(&word));
     loop {
         end += match tokens.get(end) {
             None | Some(Token::Mark('}' | ')')) => return end,

@@ -24,7 +24,9 @@ pub(super) fn tokens(source: &str) -> Vec<Token> {
             tokens.push(Token::Separator);
             2
         } else if letter.is_alphanumeric() || letter == '_' {
-            let length = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
+            let length = rest
+                .find(|c: char| !c.is_alphanumeric() && c != '_')
+                .unwrap_or(rest.len());
             if !letter.is_numeric() {
                 tokens.push(Token::Name(rest[..length].to_owned()));
             }
@@ -42,15 +44,25 @@ pub(super) fn tokens(source: &str) -> Vec<Token> {
 
 /// The length of the text, the character or the lifetime that `rest` begins with.
 fn text_length(rest: &str) -> Option<usize> {
-    let prefix = rest.find(|c: char| !matches!(c, 'b' | 'c' | 'r')).filter(|length| *length <= 2)?;
+    let prefix = rest
+        .find(|c: char| !matches!(c, 'b' | 'c' | 'r'))
+        .filter(|length| *length <= 2)?;
     let (is_raw, text) = (rest[..prefix].ends_with('r'), &rest[prefix..]);
     let hashes = text.find(|c| c != '#')?;
     if is_raw && text[hashes..].starts_with('"') {
         let end = format!("\"{}", "#".repeat(hashes));
         let from = hashes + 1;
-        return Some(prefix + text[from..].find(&end).map_or(text.len(), |at| from + at + end.len()));
+        return Some(
+            prefix
+                + text[from..]
+                    .find(&end)
+                    .map_or(text.len(), |at| from + at + end.len()),
+        );
     }
-    let quote = text.chars().next().filter(|quote| matches!(quote, '"' | '\''))?;
+    let quote = text
+        .chars()
+        .next()
+        .filter(|quote| matches!(quote, '"' | '\''))?;
     let mut letters = text.char_indices().skip(1);
     if quote == '\'' {
         let is_lifetime = !text[1..].starts_with('\\') && text[1..].chars().nth(1) != Some('\'');

@@ -1,5 +1,6 @@
-//! A real control plane of one API server and its store, with Steersman for a controller manager and simulated nodes. Pods are bound by
-//! `kube-scheduler` where it is among the programs, and by the nodes otherwise.
+//! A real control plane of one API server and its store, with Steersman for a controller manager
+//! and simulated nodes. Pods are bound by `kube-scheduler` where it is among the programs, and by
+//! the nodes otherwise.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -24,7 +25,8 @@ pub(crate) struct ControlPlane {
     _home: tempfile::TempDir,
 }
 
-/// Everything ends when this is dropped, in the order of the fields: first the clients, then what they talk to.
+/// Everything ends when this is dropped, in the order of the fields: first the clients, then what
+/// they talk to.
 struct Running {
     _nodes: Nodes,
     _manager: Option<Program>,
@@ -33,7 +35,8 @@ struct Running {
     _etcd: Program,
 }
 
-/// The one with a manager, which tests that run at the same time share: each has a namespace of its own.
+/// The one with a manager, which tests that run at the same time share: each has a namespace of its
+/// own.
 static SHARED: Mutex<Weak<ControlPlane>> = Mutex::new(Weak::new());
 
 impl ControlPlane {
@@ -47,7 +50,8 @@ impl ControlPlane {
         })
     }
 
-    /// Starts the programs in the folder `assets`, then the manager, unless there is to be none, and the nodes.
+    /// Starts the programs in the folder `assets`, then the manager, unless there is to be none,
+    /// and the nodes.
     pub(crate) fn start(assets: &Path, kubectl: &Path, manager: bool) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let home = directory.path();
@@ -65,14 +69,29 @@ impl ControlPlane {
         });
         let path = kubeconfig.to_str().unwrap();
         let manager = manager.then(|| {
-            let mut manager = Program::start(&["--kubeconfig", path, "--secure-port=0", "--leader-elect=false"]);
+            let mut manager = Program::start(&[
+                "--kubeconfig",
+                path,
+                "--secure-port=0",
+                "--leader-elect=false",
+            ]);
             manager.wait_for_line("Starting");
             manager
         });
         let scheduler = scheduler(assets, path);
         let nodes = Nodes::start(path, scheduler.is_none());
-        let running = Running { _nodes: nodes, _manager: manager, _scheduler: scheduler, _api_server: api_server, _etcd: etcd };
-        Self { _running: Mutex::new(running), kubeconfig, _home: directory }
+        let running = Running {
+            _nodes: nodes,
+            _manager: manager,
+            _scheduler: scheduler,
+            _api_server: api_server,
+            _etcd: etcd,
+        };
+        Self {
+            _running: Mutex::new(running),
+            kubeconfig,
+            _home: directory,
+        }
     }
 
     pub(crate) fn kubeconfig(&self) -> &Path {
@@ -88,7 +107,11 @@ fn etcd(assets: &Path, home: &Path) -> (Program, String) {
             .arg(format!("--data-dir={}", home.join("etcd").display()))
             .arg(format!("--listen-client-urls={url}"))
             .arg(format!("--advertise-client-urls={url}"))
-            .args(["--listen-peer-urls=http://127.0.0.1:0", "--unsafe-no-fsync", "--log-level=warn"]),
+            .args([
+                "--listen-peer-urls=http://127.0.0.1:0",
+                "--unsafe-no-fsync",
+                "--log-level=warn",
+            ]),
     );
     (program, url)
 }
@@ -103,7 +126,11 @@ fn scheduler(assets: &Path, kubeconfig: &str) -> Option<Program> {
                 .arg(format!("--authentication-kubeconfig={kubeconfig}"))
                 .arg(format!("--authorization-kubeconfig={kubeconfig}"))
                 .arg(format!("--secure-port={}", free_port()))
-                .args(["--bind-address=127.0.0.1", "--authentication-skip-lookup", "--leader-elect=false"]),
+                .args([
+                    "--bind-address=127.0.0.1",
+                    "--authentication-skip-lookup",
+                    "--leader-elect=false",
+                ]),
         )
     })
 }
@@ -112,13 +139,17 @@ fn scheduler(assets: &Path, kubeconfig: &str) -> Option<Program> {
 fn api_server(assets: &Path, home: &Path, store: &str, kubeconfig: &Path) -> Program {
     let port = free_port();
     let (tokens, certificates) = (home.join("tokens.csv"), home.join("certificates"));
-    let (private, public) = (home.join("service-accounts.key"), home.join("service-accounts.pub"));
+    let (private, public) = (
+        home.join("service-accounts.key"),
+        home.join("service-accounts.pub"),
+    );
     std::fs::write(&tokens, format!("{TOKEN},admin,admin,\"system:masters\"\n")).unwrap();
     // What verifies tokens has to be a public key: a private EC key is read in its older form only.
     let key = rcgen::KeyPair::generate().unwrap();
     std::fs::write(&private, key.serialize_pem()).unwrap();
     std::fs::write(&public, key.public_key_pem()).unwrap();
-    // The server makes a certificate for its address, and writes it with the authority that signed it.
+    // The server makes a certificate for its address, and writes it with the authority that signed
+    // it.
     let authority = certificates.join("apiserver.crt");
     let text = format!(
         "apiVersion: v1\nkind: Config\ncurrent-context: story\nclusters:\n- name: story\n  cluster:\n    \
@@ -134,17 +165,22 @@ fn api_server(assets: &Path, home: &Path, store: &str, kubeconfig: &Path) -> Pro
             .arg(format!("--cert-dir={}", certificates.display()))
             .arg(format!("--token-auth-file={}", tokens.display()))
             .arg(format!("--service-account-key-file={}", public.display()))
-            .arg(format!("--service-account-signing-key-file={}", private.display()))
+            .arg(format!(
+                "--service-account-signing-key-file={}",
+                private.display()
+            ))
             .args([
                 "--service-account-issuer=https://kubernetes.default.svc",
                 "--bind-address=127.0.0.1",
-                // Nobody is to reach it through the Service, whose endpoints may not be on the loopback device.
+                // Nobody is to reach it through the Service, whose endpoints may not be on the
+                // loopback device.
                 "--advertise-address=127.0.0.1",
                 "--endpoint-reconciler-type=none",
                 "--service-cluster-ip-range=10.96.0.0/16",
                 "--authorization-mode=RBAC",
                 "--allow-privileged=true",
-                // No controller makes service accounts, and none takes the taint off that new nodes are given.
+                // No controller makes service accounts, and none takes the taint off that new nodes
+                // are given.
                 "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
             ]),
     )
@@ -167,15 +203,41 @@ impl Nodes {
         let (stop, tasks) = (CancellationToken::new(), Tasks::default());
         runtime.block_on(async {
             let base = Connection::from_config(&config).unwrap().client;
-            let settings =
-                ClientSettings { user_agent: user_agent("nodes"), qps: 0.0, burst: 0, timeout: Duration::from_secs(30) };
-            let client = ApiClient::new(base, settings, ClientMetrics::register(&Registry::new()).unwrap());
-            let pods = if schedule { Pods::All } else { Pods::OfOwnNodes };
-            let config = NodesConfig { latency: Latency::total(Duration::from_millis(100)), pods, ..NodesConfig::default() };
-            let started = tokio::time::timeout(LIMIT, nodes::start(config, client, Clock::system(), &tasks, &stop)).await;
-            started.expect("the API server answers simulated nodes").unwrap();
+            let settings = ClientSettings {
+                user_agent: user_agent("nodes"),
+                qps: 0.0,
+                burst: 0,
+                timeout: Duration::from_secs(30),
+            };
+            let client = ApiClient::new(
+                base,
+                settings,
+                ClientMetrics::register(&Registry::new()).unwrap(),
+            );
+            let pods = if schedule {
+                Pods::All
+            } else {
+                Pods::OfOwnNodes
+            };
+            let config = NodesConfig {
+                latency: Latency::total(Duration::from_millis(100)),
+                pods,
+                ..NodesConfig::default()
+            };
+            let started = tokio::time::timeout(
+                LIMIT,
+                nodes::start(config, client, Clock::system(), &tasks, &stop),
+            )
+            .await;
+            started
+                .expect("the API server answers simulated nodes")
+                .unwrap();
         });
-        Self { runtime: Some(runtime), _tasks: tasks, stop }
+        Self {
+            runtime: Some(runtime),
+            _tasks: tasks,
+            stop,
+        }
     }
 }
 

@@ -1,4 +1,5 @@
-//! What the stories share: the program, an API server that only says it is well, and a client that trusts one certificate.
+//! What the stories share: the program, an API server that only says it is well, and a client that
+//! trusts one certificate.
 
 pub(crate) mod cluster;
 pub(crate) mod control_plane;
@@ -22,7 +23,11 @@ pub(crate) const LIMIT: Duration = Duration::from_secs(90);
 /// The program, with the service account of a pod it may run in hidden.
 pub(crate) fn steersman(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_steersman"));
-    command.args(arguments).env_remove("KUBERNETES_SERVICE_HOST").env_remove("KUBERNETES_SERVICE_PORT").stdin(Stdio::null());
+    command
+        .args(arguments)
+        .env_remove("KUBERNETES_SERVICE_HOST")
+        .env_remove("KUBERNETES_SERVICE_PORT")
+        .stdin(Stdio::null());
     command
 }
 
@@ -39,10 +44,21 @@ pub(crate) fn output(arguments: &[&str]) -> Output {
 
 /// Runs any program to its end.
 pub(crate) fn output_of(command: &mut Command) -> Output {
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let (stdout, stderr) = (drain(child.stdout.take().unwrap()), drain(child.stderr.take().unwrap()));
+    let mut child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let (stdout, stderr) = (
+        drain(child.stdout.take().unwrap()),
+        drain(child.stderr.take().unwrap()),
+    );
     let status = wait(&mut child);
-    Output { status, stdout: stdout.join().unwrap(), stderr: stderr.join().unwrap() }
+    Output {
+        status,
+        stdout: stdout.join().unwrap(),
+        stderr: stderr.join().unwrap(),
+    }
 }
 
 /// A Python that has `module`, or `None` with a line that says how to get it.
@@ -51,12 +67,17 @@ pub(crate) fn python(module: &str) -> Option<PathBuf> {
     let local = Path::new(env!("CARGO_MANIFEST_DIR")).join(".venv/bin/python");
     let python = named.or_else(|| local.exists().then_some(local));
     let has_it = |python: &PathBuf| {
-        let tried = Command::new(python).args(["-c", &format!("import {module}")]).stderr(Stdio::null()).status();
+        let tried = Command::new(python)
+            .args(["-c", &format!("import {module}")])
+            .stderr(Stdio::null())
+            .status();
         tried.is_ok_and(|status| status.success())
     };
     let found = python.filter(has_it);
     if found.is_none() {
-        eprintln!("skipped: no Python with the package {module}; scripts/test.sh brings one, PYTHON names one");
+        eprintln!(
+            "skipped: no Python with the package {module}; scripts/test.sh brings one, PYTHON names one"
+        );
     }
     found
 }
@@ -98,18 +119,34 @@ impl Program {
 
     /// Another program.
     pub(crate) fn spawn(command: &mut Command) -> Self {
-        let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
         let log = BufReader::new(child.stderr.take().unwrap());
         let (sender, lines) = mpsc::channel();
-        std::thread::spawn(move || log.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
-        Self { child, lines, seen: Vec::new() }
+        std::thread::spawn(move || {
+            log.lines()
+                .map_while(Result::ok)
+                .try_for_each(|line| sender.send(line))
+        });
+        Self {
+            child,
+            lines,
+            seen: Vec::new(),
+        }
     }
 
     /// Waits for a line of the log that contains `part`.
     pub(crate) fn wait_for_line(&mut self, part: &str) {
         let start = std::time::Instant::now();
         loop {
-            match self.lines.recv_timeout(LIMIT.saturating_sub(start.elapsed())) {
+            match self
+                .lines
+                .recv_timeout(LIMIT.saturating_sub(start.elapsed()))
+            {
                 Ok(line) => self.seen.push(line),
                 Err(_) => panic!("no line with {part:?} in:\n{}", self.seen.join("\n")),
             }
@@ -124,7 +161,11 @@ impl Program {
         let start = std::time::Instant::now();
         while !is_so() {
             self.assert_running();
-            assert!(start.elapsed() < LIMIT, "still not {what}\n{}", self.seen.join("\n"));
+            assert!(
+                start.elapsed() < LIMIT,
+                "still not {what}\n{}",
+                self.seen.join("\n")
+            );
             std::thread::sleep(Duration::from_millis(20));
         }
     }
@@ -133,11 +174,18 @@ impl Program {
     pub(crate) fn assert_running(&mut self) {
         self.seen.extend(self.lines.try_iter());
         let ended = self.child.try_wait().unwrap();
-        assert!(ended.is_none(), "ended: {ended:?}\n{}", self.seen.join("\n"));
+        assert!(
+            ended.is_none(),
+            "ended: {ended:?}\n{}",
+            self.seen.join("\n")
+        );
     }
 
     pub(crate) fn signal(&self, name: &str) {
-        let status = Command::new("kill").args([format!("-{name}"), self.child.id().to_string()]).status().unwrap();
+        let status = Command::new("kill")
+            .args([format!("-{name}"), self.child.id().to_string()])
+            .status()
+            .unwrap();
         assert!(status.success());
     }
 
@@ -179,7 +227,9 @@ fn answer(mut stream: TcpStream, status: &str) {
     let mut line = String::new();
     while reader.read_line(&mut line).is_ok_and(|n| n > 0) {
         if line == "\r\n" {
-            let head = format!("HTTP/1.1 {status}\r\ncontent-type: text/plain\r\ncontent-length: 2\r\n\r\nok");
+            let head = format!(
+                "HTTP/1.1 {status}\r\ncontent-type: text/plain\r\ncontent-length: 2\r\n\r\nok"
+            );
             if stream.write_all(head.as_bytes()).is_err() {
                 return;
             }
@@ -201,7 +251,11 @@ pub(crate) fn kubeconfig(directory: &Path, address: SocketAddr) -> String {
 
 /// A port that was free a moment ago.
 pub(crate) fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port()
 }
 
 /// An authority for client certificates, as `--client-ca-file` wants it.
@@ -218,11 +272,16 @@ impl Clients {
     pub(crate) fn new(directory: &Path) -> Self {
         let key = rcgen::KeyPair::generate().unwrap();
         let mut params = rcgen::CertificateParams::default();
-        params.distinguished_name.push(rcgen::DnType::CommonName, "clients");
+        params
+            .distinguished_name
+            .push(rcgen::DnType::CommonName, "clients");
         params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
         let bundle = directory.join("client-ca.crt");
         std::fs::write(&bundle, params.self_signed(&key).unwrap().pem()).unwrap();
-        Self { issuer: rcgen::Issuer::new(params, key), bundle }
+        Self {
+            issuer: rcgen::Issuer::new(params, key),
+            bundle,
+        }
     }
 
     /// Somebody of this name and group.
@@ -236,10 +295,17 @@ impl Clients {
         let mut params = rcgen::CertificateParams::default();
         params.not_after = rcgen::date_time_ymd(year, 1, 1);
         params.distinguished_name = rcgen::DistinguishedName::new();
-        params.distinguished_name.push(rcgen::DnType::CommonName, name);
-        params.distinguished_name.push(rcgen::DnType::OrganizationName, group);
+        params
+            .distinguished_name
+            .push(rcgen::DnType::CommonName, name);
+        params
+            .distinguished_name
+            .push(rcgen::DnType::OrganizationName, group);
         let certificate = params.signed_by(&key, &self.issuer).unwrap();
-        (certificate.der().clone(), PrivateKeyDer::try_from(key.serialize_der()).unwrap())
+        (
+            certificate.der().clone(),
+            PrivateKeyDer::try_from(key.serialize_der()).unwrap(),
+        )
     }
 
     /// Somebody who may do everything.
@@ -250,7 +316,12 @@ impl Clients {
 
 /// Settings that trust the authority at the end of the chain in `certificate`, and show who we are.
 pub(crate) fn tls(certificate: &Path, identity: Option<&Identity>) -> Arc<rustls::ClientConfig> {
-    tls_with(certificate, identity, rustls::crypto::ring::default_provider(), rustls::DEFAULT_VERSIONS)
+    tls_with(
+        certificate,
+        identity,
+        rustls::crypto::ring::default_provider(),
+        rustls::DEFAULT_VERSIONS,
+    )
 }
 
 /// The same, and speak nothing but this.
@@ -261,19 +332,32 @@ pub(crate) fn tls_with(
     versions: &[&'static rustls::SupportedProtocolVersion],
 ) -> Arc<rustls::ClientConfig> {
     let mut roots = rustls::RootCertStore::empty();
-    let authority = CertificateDer::pem_file_iter(certificate).unwrap().last().unwrap().unwrap();
+    let authority = CertificateDer::pem_file_iter(certificate)
+        .unwrap()
+        .last()
+        .unwrap()
+        .unwrap();
     roots.add(authority).unwrap();
-    let config = rustls::ClientConfig::builder_with_provider(Arc::new(provider)).with_protocol_versions(versions).unwrap();
+    let config = rustls::ClientConfig::builder_with_provider(Arc::new(provider))
+        .with_protocol_versions(versions)
+        .unwrap();
     let config = config.with_root_certificates(roots);
     Arc::new(match identity {
-        Some((certificate, key)) => config.with_client_auth_cert(vec![certificate.clone()], key.clone_key()).unwrap(),
+        Some((certificate, key)) => config
+            .with_client_auth_cert(vec![certificate.clone()], key.clone_key())
+            .unwrap(),
         None => config.with_no_client_auth(),
     })
 }
 
 /// Sends `request`, a whole head, over TLS. Status line and headers of the answer, then its body.
-pub(crate) fn ask(address: SocketAddr, tls: Arc<rustls::ClientConfig>, request: &str) -> (String, String) {
-    let mut connection = rustls::ClientConnection::new(tls, ServerName::try_from("localhost").unwrap()).unwrap();
+pub(crate) fn ask(
+    address: SocketAddr,
+    tls: Arc<rustls::ClientConfig>,
+    request: &str,
+) -> (String, String) {
+    let mut connection =
+        rustls::ClientConnection::new(tls, ServerName::try_from("localhost").unwrap()).unwrap();
     let mut stream = TcpStream::connect(address).unwrap();
     let mut tls = rustls::Stream::new(&mut connection, &mut stream);
     tls.write_all(request.as_bytes()).unwrap();
@@ -281,8 +365,16 @@ pub(crate) fn ask(address: SocketAddr, tls: Arc<rustls::ClientConfig>, request: 
 }
 
 /// GETs `path` over TLS.
-pub(crate) fn get(address: SocketAddr, tls: Arc<rustls::ClientConfig>, path: &str) -> (String, String) {
-    ask(address, tls, &format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"))
+pub(crate) fn get(
+    address: SocketAddr,
+    tls: Arc<rustls::ClientConfig>,
+    path: &str,
+) -> (String, String) {
+    ask(
+        address,
+        tls,
+        &format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"),
+    )
 }
 
 /// Reads an answer to its end.

@@ -1,9 +1,10 @@
 //! What people type and what they see, as text.
 //!
-//! A line beginning with `$` is a command of kubectl that succeeds, with `$!` one that fails, and with `~` one that is repeated until it
-//! prints what is wanted. Below it stand, indented, the texts that it prints to either stream; after `no:` one that it must not print.
-//! How many blanks there are is of no matter. Words are grouped by single quotes, `NAME=value` in front sets a variable of the
-//! environment as in a shell, and lines with `#` are comments.
+//! A line beginning with `$` is a command of kubectl that succeeds, with `$!` one that fails, and
+//! with `~` one that is repeated until it prints what is wanted. Below it stand, indented, the
+//! texts that it prints to either stream; after `no:` one that it must not print. How many blanks
+//! there are is of no matter. Words are grouped by single quotes, `NAME=value` in front sets a
+//! variable of the environment as in a shell, and lines with `#` are comments.
 
 /// How a command ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,16 +26,31 @@ pub(crate) struct Step<'a> {
 /// The steps of a script.
 pub(crate) fn parse(script: &str) -> Vec<Step<'_>> {
     let mut steps: Vec<Step<'_>> = Vec::new();
-    for line in script.lines().map(str::trim_end).filter(|line| !line.is_empty() && !line.starts_with('#')) {
-        let command = [("$! ", Ends::Badly), ("$ ", Ends::Well), ("~ ", Ends::WellAtLast)]
-            .into_iter()
-            .find_map(|(mark, ends)| Some((line.strip_prefix(mark)?, ends)));
+    for line in script
+        .lines()
+        .map(str::trim_end)
+        .filter(|line| !line.is_empty() && !line.starts_with('#'))
+    {
+        let command = [
+            ("$! ", Ends::Badly),
+            ("$ ", Ends::Well),
+            ("~ ", Ends::WellAtLast),
+        ]
+        .into_iter()
+        .find_map(|(mark, ends)| Some((line.strip_prefix(mark)?, ends)));
         match (command, steps.last_mut()) {
-            (Some((line, ends)), _) => steps.push(Step { line, ends, prints: Vec::new(), does_not_print: Vec::new() }),
-            (None, Some(step)) if line.starts_with("    ") => match line.trim().strip_prefix("no: ") {
-                Some(text) => step.does_not_print.push(text),
-                None => step.prints.push(line.trim()),
-            },
+            (Some((line, ends)), _) => steps.push(Step {
+                line,
+                ends,
+                prints: Vec::new(),
+                does_not_print: Vec::new(),
+            }),
+            (None, Some(step)) if line.starts_with("    ") => {
+                match line.trim().strip_prefix("no: ") {
+                    Some(text) => step.does_not_print.push(text),
+                    None => step.prints.push(line.trim()),
+                }
+            }
             _ => panic!("neither a command nor what one prints: {line}"),
         }
     }
@@ -46,8 +62,17 @@ impl Step<'_> {
     pub(crate) fn words(&self) -> (Vec<(String, String)>, Vec<String>) {
         let mut words = split(self.line).into_iter().peekable();
         let mut variables = Vec::new();
-        let is_name = |name: &str| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_');
-        while let Some((name, value)) = words.peek().and_then(|word| word.split_once('=')).filter(|(name, _)| is_name(name)) {
+        let is_name = |name: &str| {
+            !name.is_empty()
+                && name
+                    .bytes()
+                    .all(|byte| byte.is_ascii_uppercase() || byte == b'_')
+        };
+        while let Some((name, value)) = words
+            .peek()
+            .and_then(|word| word.split_once('='))
+            .filter(|(name, _)| is_name(name))
+        {
             variables.push((name.to_owned(), value.to_owned()));
             words.next();
         }
@@ -57,10 +82,17 @@ impl Step<'_> {
     /// What is wrong with an output, if anything is.
     pub(crate) fn misses(&self, output: &str) -> Option<String> {
         let output = evenly(output);
-        if let Some(text) = self.prints.iter().find(|text| !output.contains(&evenly(text))) {
+        if let Some(text) = self
+            .prints
+            .iter()
+            .find(|text| !output.contains(&evenly(text)))
+        {
             return Some(format!("does not print: {text}"));
         }
-        self.does_not_print.iter().find(|text| output.contains(&evenly(text))).map(|text| format!("prints: {text}"))
+        self.does_not_print
+            .iter()
+            .find(|text| output.contains(&evenly(text)))
+            .map(|text| format!("prints: {text}"))
     }
 }
 
@@ -75,7 +107,10 @@ fn split(line: &str) -> Vec<String> {
         match letter {
             '\'' => quoted = !quoted,
             ' ' if !quoted => words.push(String::new()),
-            letter => words.last_mut().expect("there is one from the start").push(letter),
+            letter => words
+                .last_mut()
+                .expect("there is one from the start")
+                .push(letter),
         }
     }
     assert!(!quoted, "a quote is not closed: {line}");
@@ -85,7 +120,8 @@ fn split(line: &str) -> Vec<String> {
 
 #[test]
 fn a_script_is_commands_and_what_they_print() {
-    let steps = parse("# why\n$ EDITOR='sed -i' edit x -o 'a b'\n    a  b\n    no: c\n$! get y\n~ get z\n");
+    let steps =
+        parse("# why\n$ EDITOR='sed -i' edit x -o 'a b'\n    a  b\n    no: c\n$! get y\n~ get z\n");
     let ends: Vec<Ends> = steps.iter().map(|step| step.ends).collect();
     assert_eq!(ends, [Ends::Well, Ends::Badly, Ends::WellAtLast]);
     let (variables, words) = steps[0].words();

@@ -34,9 +34,16 @@ impl Secured {
         Self::start_as(cluster, flags, from_plugin).await
     }
 
-    async fn start_as(cluster: DevCluster, flags: &[&str], change: fn(String, &Path) -> String) -> Self {
+    async fn start_as(
+        cluster: DevCluster,
+        flags: &[&str],
+        change: fn(String, &Path) -> String,
+    ) -> Self {
         let home = tempfile::tempdir().unwrap();
-        let door = cluster.serve_https(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
+        let door = cluster
+            .serve_https(SocketAddr::from(([127, 0, 0, 1], 0)))
+            .await
+            .unwrap();
         let kubeconfig = home.path().join("kubeconfig");
         std::fs::write(&kubeconfig, change(door.kubeconfig(), home.path())).unwrap();
         let clients = Clients::new(home.path());
@@ -51,17 +58,40 @@ impl Secured {
             format!("--secure-port={port}"),
             "--bind-address=127.0.0.1".to_owned(),
         ];
-        let arguments: Vec<&str> = files.iter().map(String::as_str).chain(flags.iter().copied()).collect();
+        let arguments: Vec<&str> = files
+            .iter()
+            .map(String::as_str)
+            .chain(flags.iter().copied())
+            .collect();
         let program = Program::start(&arguments);
         wait_for_lease(&cluster, held).await;
         let certificate = home.path().join("kube-controller-manager.crt");
-        Self { program, address: SocketAddr::from(([127, 0, 0, 1], port)), home, clients, cluster, certificate, door }
+        Self {
+            program,
+            address: SocketAddr::from(([127, 0, 0, 1], port)),
+            home,
+            clients,
+            cluster,
+            certificate,
+            door,
+        }
     }
 
-    /// Sends a request, the first line of which is `line` but for the version, with these headers and body.
-    pub(crate) fn ask(&self, line: &str, headers: &str, body: &str, identity: Option<&Identity>) -> (String, String) {
-        let request = format!("{line} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{headers}\r\n{body}");
-        tokio::task::block_in_place(|| ask(self.address, tls(&self.certificate, identity), &request))
+    /// Sends a request, the first line of which is `line` but for the version, with these headers
+    /// and body.
+    pub(crate) fn ask(
+        &self,
+        line: &str,
+        headers: &str,
+        body: &str,
+        identity: Option<&Identity>,
+    ) -> (String, String) {
+        let request = format!(
+            "{line} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{headers}\r\n{body}"
+        );
+        tokio::task::block_in_place(|| {
+            ask(self.address, tls(&self.certificate, identity), &request)
+        })
     }
 
     /// Ends the program, and waits for the requests that are under way.
@@ -74,10 +104,16 @@ impl Secured {
 /// `kubeconfig` with a program in the place of its certificate and key, which that prints.
 fn from_plugin(kubeconfig: String, home: &Path) -> String {
     let decoded = |name: &str| {
-        let value = kubeconfig.lines().find_map(|line| line.trim().strip_prefix(name)).unwrap();
+        let value = kubeconfig
+            .lines()
+            .find_map(|line| line.trim().strip_prefix(name))
+            .unwrap();
         String::from_utf8(STANDARD.decode(value.trim()).unwrap()).unwrap()
     };
-    let (certificate, key) = (decoded("client-certificate-data:"), decoded("client-key-data:"));
+    let (certificate, key) = (
+        decoded("client-certificate-data:"),
+        decoded("client-key-data:"),
+    );
     let credential = json!({
         "kind": "ExecCredential",
         "apiVersion": "client.authentication.k8s.io/v1",
@@ -93,5 +129,7 @@ fn from_plugin(kubeconfig: String, home: &Path) -> String {
     });
     let is_own = |line: &&str| !line.trim().starts_with("client-");
     let lines: Vec<&str> = kubeconfig.lines().filter(is_own).collect();
-    lines.join("\n").replace("  user:\n", &format!("  user:\n    exec: {exec}\n"))
+    lines
+        .join("\n")
+        .replace("  user:\n", &format!("  user:\n    exec: {exec}\n"))
 }

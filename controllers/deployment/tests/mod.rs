@@ -1,4 +1,5 @@
-//! Stories of whole rollouts, with the ReplicaSet controller and simulated nodes on the in-process API server.
+//! Stories of whole rollouts, with the ReplicaSet controller and simulated nodes on the in-process
+//! API server.
 
 mod ported;
 
@@ -48,10 +49,14 @@ fn image(image: &str) -> Value {
 
 /// Whether the rollout of `web` is over, and its status up to date.
 fn is_done(state: &State) -> bool {
-    let (d, replicas) = (state.deployment("web"), |field: &str, of: &Value| of[field].as_i64().unwrap_or(0));
+    let (d, replicas) = (state.deployment("web"), |field: &str, of: &Value| {
+        of[field].as_i64().unwrap_or(0)
+    });
     let wanted = replicas("replicas", &d["spec"]);
     let counters = ["replicas", "updatedReplicas", "availableReplicas"];
-    counters.iter().all(|field| replicas(field, &d["status"]) == wanted)
+    counters
+        .iter()
+        .all(|field| replicas(field, &d["status"]) == wanted)
         && d["status"]["observedGeneration"] == d["metadata"]["generation"]
         && condition_of(d, PROGRESSING).is_none_or(|condition| Some(condition) == DONE)
 }
@@ -83,11 +88,14 @@ fn annotation<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
 fn record_statuses(world: &World) -> Arc<Mutex<Vec<DeploymentStatus>>> {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let into = Arc::clone(&seen);
-    world.informers.shared::<Deployment>().add_handler(move |change| {
-        if let Change::Updated { new, .. } = change {
-            into.lock().unwrap().push(new.status.clone());
-        }
-    });
+    world
+        .informers
+        .shared::<Deployment>()
+        .add_handler(move |change| {
+            if let Change::Updated { new, .. } = change {
+                into.lock().unwrap().push(new.status.clone());
+            }
+        });
     seen
 }
 
@@ -109,7 +117,10 @@ fn record_steps(world: &World) -> Arc<Mutex<Vec<Step>>> {
         let mut all = store.list();
         all.sort_by(|a, b| by_age(a, b));
         let sizes = all.iter().map(|rs| rs.spec.replicas).collect();
-        into.lock().unwrap().push(Step { sizes, available: all.iter().map(|rs| rs.status.available_replicas).sum() });
+        into.lock().unwrap().push(Step {
+            sizes,
+            available: all.iter().map(|rs| rs.status.available_replicas).sum(),
+        });
     });
     seen
 }
@@ -125,29 +136,75 @@ async fn a_new_deployment_gets_a_replica_set_and_tells_how_it_gets_on() {
     let state = world.at_rest().await;
 
     let (d, rs) = (state.deployment("web"), state.replica_set("one"));
-    let hash = rs["metadata"]["labels"]["pod-template-hash"].as_str().unwrap();
+    let hash = rs["metadata"]["labels"]["pod-template-hash"]
+        .as_str()
+        .unwrap();
     assert_eq!(rs["metadata"]["name"], format!("web-{hash}"));
-    assert_eq!(rs["spec"]["selector"], json!({"matchLabels": {"app": "web", "pod-template-hash": hash}}));
-    assert_eq!(rs["metadata"]["ownerReferences"][0]["uid"], d["metadata"]["uid"]);
+    assert_eq!(
+        rs["spec"]["selector"],
+        json!({"matchLabels": {"app": "web", "pod-template-hash": hash}})
+    );
+    assert_eq!(
+        rs["metadata"]["ownerReferences"][0]["uid"],
+        d["metadata"]["uid"]
+    );
     let expected = json!({"team": "a", REVISION: "1", DESIRED_REPLICAS: "3", MAX_REPLICAS: "4"});
     assert_eq!(rs["metadata"]["annotations"], expected);
     assert_eq!(annotation(d, REVISION), Some("1"));
-    assert_eq!(condition_of(d, conditions::AVAILABLE), Some((TRUE, reason::MINIMUM_REPLICAS_AVAILABLE)));
-    assert_eq!((&d["status"]["replicas"], &d["status"]["terminatingReplicas"]), (&json!(3), &json!(0)));
+    assert_eq!(
+        condition_of(d, conditions::AVAILABLE),
+        Some((TRUE, reason::MINIMUM_REPLICAS_AVAILABLE))
+    );
+    assert_eq!(
+        (
+            &d["status"]["replicas"],
+            &d["status"]["terminatingReplicas"]
+        ),
+        (&json!(3), &json!(0))
+    );
     let message = format!("Scaled up replica set web-{hash} from 0 to 3");
-    assert_eq!(state.events_about("web"), [("ScalingReplicaSet".to_owned(), message)]);
+    assert_eq!(
+        state.events_about("web"),
+        [("ScalingReplicaSet".to_owned(), message)]
+    );
 
     // The creation is told on its own first, then the rollout up to the end.
     let statuses = statuses.lock().unwrap();
     let first = &statuses[0];
-    assert_eq!((first.observed_generation, first.conditions.len()), (0, 1), "{first:#?}");
+    assert_eq!(
+        (first.observed_generation, first.conditions.len()),
+        (0, 1),
+        "{first:#?}"
+    );
     assert_eq!(first.conditions[0].reason, reason::NEW_REPLICA_SET_CREATED);
-    assert_eq!((statuses[1].observed_generation, statuses[1].unavailable_replicas), (1, 3), "{:#?}", statuses[1]);
-    let reasons: Vec<_> =
-        statuses.iter().map(|s| conditions::find(&s.conditions, PROGRESSING).unwrap().reason.as_str()).collect();
+    assert_eq!(
+        (
+            statuses[1].observed_generation,
+            statuses[1].unavailable_replicas
+        ),
+        (1, 3),
+        "{:#?}",
+        statuses[1]
+    );
+    let reasons: Vec<_> = statuses
+        .iter()
+        .map(|s| {
+            conditions::find(&s.conditions, PROGRESSING)
+                .unwrap()
+                .reason
+                .as_str()
+        })
+        .collect();
     let mut steps = reasons.clone();
     steps.dedup();
-    assert_eq!(steps, [reason::NEW_REPLICA_SET_CREATED, reason::REPLICA_SET_UPDATED, reason::NEW_REPLICA_SET_AVAILABLE]);
+    assert_eq!(
+        steps,
+        [
+            reason::NEW_REPLICA_SET_CREATED,
+            reason::REPLICA_SET_UPDATED,
+            reason::NEW_REPLICA_SET_AVAILABLE
+        ]
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -156,25 +213,53 @@ async fn a_rolling_update_stays_within_its_limits() {
     let steps = record_steps(&world);
     let state = roll_to(&world, "two").await;
 
-    assert_eq!((size(state.replica_set("one")), size(state.replica_set("two"))), (0, 10));
+    assert_eq!(
+        (
+            size(state.replica_set("one")),
+            size(state.replica_set("two"))
+        ),
+        (0, 10)
+    );
     assert_eq!(annotation(state.replica_set("two"), REVISION), Some("2"));
     assert_eq!(annotation(state.deployment("web"), REVISION), Some("2"));
     let steps = steps.lock().unwrap();
-    assert!(steps.iter().all(|step| step.sizes.iter().sum::<i32>() <= 13 && step.available >= 8), "{steps:?}");
+    assert!(
+        steps
+            .iter()
+            .all(|step| step.sizes.iter().sum::<i32>() <= 13 && step.available >= 8),
+        "{steps:?}"
+    );
     let mut sizes: Vec<_> = steps.iter().map(|step| step.sizes.clone()).collect();
     sizes.dedup();
-    assert_eq!(sizes[..4], [vec![10], vec![10, 3], vec![8, 3], vec![8, 5]], "{sizes:?}");
+    assert_eq!(
+        sizes[..4],
+        [vec![10], vec![10, 3], vec![8, 3], vec![8, 5]],
+        "{sizes:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn no_write_meets_a_conflict_with_an_earlier_one() {
     let world = rolled_out(web(10)).await;
     roll_to(&world, "two").await;
-    world.patch("deployments", "web", json!({"metadata": {"annotations": {"team": "b"}}, "spec": {"minReadySeconds": 3}})).await;
-    world.until("brought in line", |state| annotation(state.replica_set("two"), "team") == Some("b")).await;
+    world
+        .patch(
+            "deployments",
+            "web",
+            json!({"metadata": {"annotations": {"team": "b"}}, "spec": {"minReadySeconds": 3}}),
+        )
+        .await;
+    world
+        .until("brought in line", |state| {
+            annotation(state.replica_set("two"), "team") == Some("b")
+        })
+        .await;
     world.at_rest().await;
-    let conflicts: Vec<_> =
-        world.writes().into_iter().filter(|write| write.contains("deployments") && write.ends_with("409")).collect();
+    let conflicts: Vec<_> = world
+        .writes()
+        .into_iter()
+        .filter(|write| write.contains("deployments") && write.ends_with("409"))
+        .collect();
     assert!(conflicts.is_empty(), "{conflicts:#?}");
 }
 
@@ -187,7 +272,10 @@ async fn nothing_is_written_at_rest_nor_after_a_restart() {
     world.restart(&CONTROLLERS).await;
     let after = world.at_rest().await;
     assert_eq!(world.writes()[writes..], [] as [String; 0]);
-    assert_eq!((before.deployments, before.replica_sets), (after.deployments, after.replica_sets));
+    assert_eq!(
+        (before.deployments, before.replica_sets),
+        (after.deployments, after.replica_sets)
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -196,10 +284,20 @@ async fn an_undone_rollout_gives_the_old_replica_set_a_new_revision() {
     roll_to(&world, "two").await;
     let state = roll_to(&world, "one").await;
     let one = state.replica_set("one");
-    assert_eq!((size(one), annotation(one, REVISION), annotation(one, REVISION_HISTORY)), (3, Some("3"), Some("1")));
+    assert_eq!(
+        (
+            size(one),
+            annotation(one, REVISION),
+            annotation(one, REVISION_HISTORY)
+        ),
+        (3, Some("3"), Some("1"))
+    );
     assert_eq!(annotation(state.deployment("web"), REVISION), Some("3"));
     let state = roll_to(&world, "two").await;
-    assert_eq!(annotation(state.replica_set("two"), REVISION_HISTORY), Some("2"));
+    assert_eq!(
+        annotation(state.replica_set("two"), REVISION_HISTORY),
+        Some("2")
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -207,24 +305,58 @@ async fn a_rollback_by_annotation_takes_template_and_annotations_back() {
     let mut d = web(2);
     d["metadata"]["annotations"] = json!({"change-cause": "create"});
     let world = rolled_out(d).await;
-    world.patch("deployments", "web", json!({"metadata": {"annotations": {"change-cause": "edit"}}})).await;
+    world
+        .patch(
+            "deployments",
+            "web",
+            json!({"metadata": {"annotations": {"change-cause": "edit"}}}),
+        )
+        .await;
     roll_to(&world, "two").await;
 
-    world.patch("deployments", "web", json!({"metadata": {"annotations": {ROLLBACK_TO: "1"}}})).await;
-    let back = |state: &State| is_done(state) && size(state.replica_set("one")) == 2 && size(state.replica_set("two")) == 0;
+    world
+        .patch(
+            "deployments",
+            "web",
+            json!({"metadata": {"annotations": {ROLLBACK_TO: "1"}}}),
+        )
+        .await;
+    let back = |state: &State| {
+        is_done(state) && size(state.replica_set("one")) == 2 && size(state.replica_set("two")) == 0
+    };
     world.until("rolled back", back).await;
     let state = world.at_rest().await;
     let d = state.deployment("web");
     assert_eq!(annotation(d, ROLLBACK_TO), None);
     assert_eq!(annotation(d, REVISION), Some("3"));
-    let done = ("DeploymentRollback".to_owned(), "Rolled back deployment \"web\" to revision 1".to_owned());
-    assert!(state.events_about("web").contains(&done), "{:?}", state.events_about("web"));
+    let done = (
+        "DeploymentRollback".to_owned(),
+        "Rolled back deployment \"web\" to revision 1".to_owned(),
+    );
+    assert!(
+        state.events_about("web").contains(&done),
+        "{:?}",
+        state.events_about("web")
+    );
 
-    world.patch("deployments", "web", json!({"metadata": {"annotations": {ROLLBACK_TO: "77"}}})).await;
-    let state = world.until("refused", |state| annotation(state.deployment("web"), ROLLBACK_TO).is_none()).await;
+    world
+        .patch(
+            "deployments",
+            "web",
+            json!({"metadata": {"annotations": {ROLLBACK_TO: "77"}}}),
+        )
+        .await;
+    let state = world
+        .until("refused", |state| {
+            annotation(state.deployment("web"), ROLLBACK_TO).is_none()
+        })
+        .await;
     assert_eq!(state.replica_set("one")["spec"]["replicas"], 2);
     world.at_rest().await;
-    let refused = ("DeploymentRollbackRevisionNotFound".to_owned(), "Unable to find the revision to rollback to.".to_owned());
+    let refused = (
+        "DeploymentRollbackRevisionNotFound".to_owned(),
+        "Unable to find the revision to rollback to.".to_owned(),
+    );
     assert!(world.state().events_about("web").contains(&refused));
 }
 
@@ -232,12 +364,21 @@ async fn a_rollback_by_annotation_takes_template_and_annotations_back() {
 async fn a_deployment_scales_up_down_and_to_zero() {
     let world = rolled_out(web(3)).await;
     for replicas in [7, 2, 0, 4] {
-        world.patch("deployments", "web", json!({"spec": {"replicas": replicas}})).await;
+        world
+            .patch(
+                "deployments",
+                "web",
+                json!({"spec": {"replicas": replicas}}),
+            )
+            .await;
         world.until("scaled", is_done).await;
         let state = world.at_rest().await;
         let rs = state.replica_set("one");
         assert_eq!(size(rs), replicas);
-        assert_eq!(annotation(rs, DESIRED_REPLICAS), Some(replicas.to_string().as_str()));
+        assert_eq!(
+            annotation(rs, DESIRED_REPLICAS),
+            Some(replicas.to_string().as_str())
+        );
         assert_eq!(annotation(rs, REVISION), Some("1"));
     }
 }
@@ -245,7 +386,8 @@ async fn a_deployment_scales_up_down_and_to_zero() {
 #[tokio::test(start_paused = true)]
 async fn a_stalled_rollout_is_scaled_in_proportion() {
     let mut d = web(10);
-    d["spec"]["strategy"] = json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 3, "maxUnavailable": 2}});
+    d["spec"]["strategy"] =
+        json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 3, "maxUnavailable": 2}});
     let world = rolled_out(d).await;
     let mut broken = image("two");
     broken["spec"]["template"]["metadata"] = json!({"annotations": {BEHAVIOUR: "never-ready"}});
@@ -257,33 +399,65 @@ async fn a_stalled_rollout_is_scaled_in_proportion() {
     world.until("stalled", |state| sizes(state) == (8, 5)).await;
     world.at_rest().await;
     let steps = record_steps(&world);
-    world.patch("deployments", "web", json!({"spec": {"replicas": 15}})).await;
+    world
+        .patch("deployments", "web", json!({"spec": {"replicas": 15}}))
+        .await;
     world.at_rest().await;
     let steps = steps.lock().unwrap();
-    assert!(steps.iter().all(|step| step.sizes.iter().sum::<i32>() <= 18), "{steps:?}");
+    assert!(
+        steps
+            .iter()
+            .all(|step| step.sizes.iter().sum::<i32>() <= 18),
+        "{steps:?}"
+    );
     let mut sizes: Vec<_> = steps.iter().map(|step| step.sizes.clone()).collect();
     sizes.dedup();
-    assert_eq!(sizes[..3], [vec![8, 5], vec![11, 5], vec![11, 7]], "{sizes:?}");
+    assert_eq!(
+        sizes[..3],
+        [vec![8, 5], vec![11, 5], vec![11, 7]],
+        "{sizes:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_paused_deployment_scales_but_does_not_roll() {
     let world = rolled_out(web(3)).await;
-    world.patch("deployments", "web", json!({"spec": {"paused": true}})).await;
+    world
+        .patch("deployments", "web", json!({"spec": {"paused": true}}))
+        .await;
     world.patch("deployments", "web", image("two")).await;
-    world.patch("deployments", "web", json!({"spec": {"replicas": 5}})).await;
+    world
+        .patch("deployments", "web", json!({"spec": {"replicas": 5}}))
+        .await;
     let paused = Some((conditions::UNKNOWN, reason::DEPLOYMENT_PAUSED));
-    world.until("scaled", |state| size(state.replica_set("one")) == 5).await;
+    world
+        .until("scaled", |state| size(state.replica_set("one")) == 5)
+        .await;
     let state = world.at_rest().await;
     let d = state.deployment("web");
     assert_eq!(condition_of(d, PROGRESSING), paused);
     assert_eq!(state.with_image("two").count(), 0);
-    assert_eq!((&d["status"]["replicas"], d["status"].get("updatedReplicas")), (&json!(5), None));
+    assert_eq!(
+        (&d["status"]["replicas"], d["status"].get("updatedReplicas")),
+        (&json!(5), None)
+    );
 
-    world.patch("deployments", "web", json!({"spec": {"paused": false}})).await;
-    world.until("rolled out", |state| is_done(state) && state.with_image("two").count() == 1).await;
+    world
+        .patch("deployments", "web", json!({"spec": {"paused": false}}))
+        .await;
+    world
+        .until("rolled out", |state| {
+            is_done(state) && state.with_image("two").count() == 1
+        })
+        .await;
     let state = world.at_rest().await;
-    assert_eq!((size(state.replica_set("one")), size(state.replica_set("two"))), (0, 5));
+    assert_eq!(
+        (
+            size(state.replica_set("one")),
+            size(state.replica_set("two"))
+        ),
+        (0, 5)
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -293,16 +467,34 @@ async fn recreate_starts_the_first_new_pod_after_the_last_old_one_is_gone() {
     let world = rolled_out(d).await;
     world.patch("deployments", "web", image("two")).await;
     let (new, old) = ("two", "one");
-    let has = |state: &State, image: &str| state.pods.iter().any(|pod| pod["spec"]["containers"][0]["image"] == image);
+    let has = |state: &State, image: &str| {
+        state
+            .pods
+            .iter()
+            .any(|pod| pod["spec"]["containers"][0]["image"] == image)
+    };
     world
         .until("recreated", |state| {
-            assert!(!(has(state, new) && has(state, old)), "old and new pods: {:#?}", state.pods);
+            assert!(
+                !(has(state, new) && has(state, old)),
+                "old and new pods: {:#?}",
+                state.pods
+            );
             is_done(state) && has(state, new)
         })
         .await;
     let state = world.at_rest().await;
-    assert_eq!((size(state.replica_set("one")), size(state.replica_set("two"))), (0, 3));
-    assert_eq!(annotation(state.replica_set("two"), MAX_REPLICAS), Some("3"));
+    assert_eq!(
+        (
+            size(state.replica_set("one")),
+            size(state.replica_set("two"))
+        ),
+        (0, 3)
+    );
+    assert_eq!(
+        annotation(state.replica_set("two"), MAX_REPLICAS),
+        Some("3")
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -325,7 +517,11 @@ async fn a_taken_name_makes_another_hash() {
     let state = world.at_rest().await;
     assert_eq!(state.deployment("web")["status"]["collisionCount"], 1);
     assert_ne!(state.replica_set("one")["metadata"]["name"], name);
-    assert_eq!(state.with_image("other").count(), 1, "the stranger is left alone");
+    assert_eq!(
+        state.with_image("other").count(),
+        1,
+        "the stranger is left alone"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -337,10 +533,18 @@ async fn history_beyond_the_limit_goes() {
         roll_to(&world, image).await;
     }
     let state = world.at_rest().await;
-    let mut revisions: Vec<_> = state.replica_sets.iter().filter_map(|rs| annotation(rs, REVISION)).collect();
+    let mut revisions: Vec<_> = state
+        .replica_sets
+        .iter()
+        .filter_map(|rs| annotation(rs, REVISION))
+        .collect();
     revisions.sort_unstable();
     assert_eq!(revisions, ["3", "4"]);
-    let deletions: Vec<_> = world.writes().into_iter().filter(|write| write.starts_with("delete replicasets")).collect();
+    let deletions: Vec<_> = world
+        .writes()
+        .into_iter()
+        .filter(|write| write.starts_with("delete replicasets"))
+        .collect();
     assert_eq!(deletions.len(), 2, "each is deleted once: {deletions:?}");
 }
 
@@ -352,10 +556,23 @@ async fn a_rollout_that_gets_nowhere_misses_its_deadline_and_recovers() {
     let world = World::with(&CONTROLLERS).await;
     world.create(d).await;
     let late = Some((conditions::FALSE, reason::PROGRESS_DEADLINE_EXCEEDED));
-    let state = world.until("late", |state| condition_of(state.deployment("web"), PROGRESSING) == late).await;
-    let message = &state.deployment("web")["status"]["conditions"].as_array().unwrap().last().unwrap()["message"];
-    let name = state.replica_set("one")["metadata"]["name"].as_str().unwrap();
-    assert_eq!(message, &format!("ReplicaSet \"{name}\" has timed out progressing."));
+    let state = world
+        .until("late", |state| {
+            condition_of(state.deployment("web"), PROGRESSING) == late
+        })
+        .await;
+    let message = &state.deployment("web")["status"]["conditions"]
+        .as_array()
+        .unwrap()
+        .last()
+        .unwrap()["message"];
+    let name = state.replica_set("one")["metadata"]["name"]
+        .as_str()
+        .unwrap();
+    assert_eq!(
+        message,
+        &format!("ReplicaSet \"{name}\" has timed out progressing.")
+    );
 
     let healthy = json!({"spec": {"template": {"metadata": {"annotations": {BEHAVIOUR: null}}}}});
     world.patch("deployments", "web", healthy).await;
@@ -369,12 +586,30 @@ async fn an_orphan_that_matches_is_adopted_and_rolled_over() {
     let (d, rs) = (before.deployment("web"), before.replica_set("one"));
     let name = rs["metadata"]["name"].as_str().unwrap();
     // Let go by hand.
-    world.patch("replicasets", name, json!({"metadata": {"ownerReferences": null}})).await;
-    let owner = |state: &State| state.replica_set("one")["metadata"]["ownerReferences"][0]["uid"].clone();
-    let state = world.until("adopted", |state| owner(state) == d["metadata"]["uid"]).await;
-    assert_eq!(state.replica_set("one")["metadata"]["uid"], rs["metadata"]["uid"]);
+    world
+        .patch(
+            "replicasets",
+            name,
+            json!({"metadata": {"ownerReferences": null}}),
+        )
+        .await;
+    let owner =
+        |state: &State| state.replica_set("one")["metadata"]["ownerReferences"][0]["uid"].clone();
+    let state = world
+        .until("adopted", |state| owner(state) == d["metadata"]["uid"])
+        .await;
+    assert_eq!(
+        state.replica_set("one")["metadata"]["uid"],
+        rs["metadata"]["uid"]
+    );
     let state = roll_to(&world, "two").await;
-    assert_eq!((size(state.replica_set("one")), size(state.replica_set("two"))), (0, 2));
+    assert_eq!(
+        (
+            size(state.replica_set("one")),
+            size(state.replica_set("two"))
+        ),
+        (0, 2)
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -402,9 +637,17 @@ async fn a_replica_set_whose_creation_nobody_noted_is_found_again() {
     assert_eq!(annotation(state.deployment("web"), REVISION), Some("1"));
     assert_eq!(state.replica_sets.len(), 1);
     let writes = &world.writes()[writes..];
-    assert!(writes.iter().all(|write| write.starts_with("update deployments/web/status")), "{writes:?}");
+    assert!(
+        writes
+            .iter()
+            .all(|write| write.starts_with("update deployments/web/status")),
+        "{writes:?}"
+    );
     let statuses = statuses.lock().unwrap();
-    let mut reasons = statuses.iter().filter_map(|s| conditions::find(&s.conditions, PROGRESSING)).map(|c| c.reason.as_str());
+    let mut reasons = statuses
+        .iter()
+        .filter_map(|s| conditions::find(&s.conditions, PROGRESSING))
+        .map(|c| c.reason.as_str());
     assert_eq!(reasons.next_back(), Some(reason::NEW_REPLICA_SET_AVAILABLE));
 }
 
@@ -412,12 +655,22 @@ async fn a_replica_set_whose_creation_nobody_noted_is_found_again() {
 async fn a_collision_counted_before_a_restart_is_not_met_again() {
     let mut world = World::with(&[]).await;
     world.create(web(1)).await;
-    world.patch("deployments", "web/status", json!({"status": {"collisionCount": 4}})).await;
+    world
+        .patch(
+            "deployments",
+            "web/status",
+            json!({"status": {"collisionCount": 4}}),
+        )
+        .await;
     world.restart(&CONTROLLERS).await;
     world.until("rolled out", is_done).await;
     let state = world.at_rest().await;
-    let hash = steersman_runtime::template::hash(&state.deployment("web")["spec"]["template"], Some(4));
-    assert_eq!(state.replica_set("one")["metadata"]["name"], format!("web-{hash}"));
+    let hash =
+        steersman_runtime::template::hash(&state.deployment("web")["spec"]["template"], Some(4));
+    assert_eq!(
+        state.replica_set("one")["metadata"]["name"],
+        format!("web-{hash}")
+    );
     assert_eq!(state.deployment("web")["status"]["collisionCount"], 4);
 }
 
@@ -425,27 +678,51 @@ async fn a_collision_counted_before_a_restart_is_not_met_again() {
 async fn a_creation_that_fails_is_told_and_tried_again() {
     let world = World::with(&CONTROLLERS).await;
     let refusal = Status::new(403, "Forbidden", "exceeded quota: q");
-    let rule = world.cluster.faults().reject(Matcher::new("create", "replicasets"), refusal, None);
+    let rule = world
+        .cluster
+        .faults()
+        .reject(Matcher::new("create", "replicasets"), refusal, None);
     world.create(web(1)).await;
     let failed = Some((conditions::FALSE, reason::REPLICA_SET_CREATE_ERROR));
-    let state = world.until("failed", |state| condition_of(state.deployment("web"), PROGRESSING) == failed).await;
+    let state = world
+        .until("failed", |state| {
+            condition_of(state.deployment("web"), PROGRESSING) == failed
+        })
+        .await;
     let status = &state.deployment("web")["status"];
-    assert_eq!(status.get("observedGeneration"), None, "nothing else is told: {status}");
+    assert_eq!(
+        status.get("observedGeneration"),
+        None,
+        "nothing else is told: {status}"
+    );
     let message = status["conditions"][0]["message"].as_str().unwrap();
-    assert!(message.starts_with("Failed to create new replica set \"web-"), "{message}");
+    assert!(
+        message.starts_with("Failed to create new replica set \"web-"),
+        "{message}"
+    );
     assert!(message.ends_with("\": exceeded quota: q"), "{message}");
     world.cluster.faults().remove(rule);
     world.until("rolled out", is_done).await;
     let events = world.at_rest().await.events_about("web");
-    assert!(events.contains(&("ReplicaSetCreateError".to_owned(), message.to_owned())), "{events:?}");
+    assert!(
+        events.contains(&("ReplicaSetCreateError".to_owned(), message.to_owned())),
+        "{events:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_old_replica_set_that_cannot_be_scaled_does_not_stop_the_rollout_for_good() {
     let world = rolled_out(web(2)).await;
-    let name = world.state().replica_set("one")["metadata"]["name"].as_str().unwrap().to_owned();
+    let name = world.state().replica_set("one")["metadata"]["name"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     let refusal = Status::internal("try later");
-    let rule = world.cluster.faults().reject(Matcher::new("update", "replicasets").name(&name), refusal, Some(3));
+    let rule = world.cluster.faults().reject(
+        Matcher::new("update", "replicasets").name(&name),
+        refusal,
+        Some(3),
+    );
     roll_to(&world, "two").await;
     assert_eq!(world.cluster.faults().hits(rule), 3);
 }
@@ -453,11 +730,24 @@ async fn an_old_replica_set_that_cannot_be_scaled_does_not_stop_the_rollout_for_
 #[tokio::test(start_paused = true)]
 async fn a_stale_size_annotation_does_not_hold_up_a_rollout() {
     let world = rolled_out(web(2)).await;
-    let name = world.state().replica_set("one")["metadata"]["name"].as_str().unwrap().to_owned();
-    world.patch("replicasets", &name, json!({"metadata": {"annotations": {DESIRED_REPLICAS: "9"}}})).await;
+    let name = world.state().replica_set("one")["metadata"]["name"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    world
+        .patch(
+            "replicasets",
+            &name,
+            json!({"metadata": {"annotations": {DESIRED_REPLICAS: "9"}}}),
+        )
+        .await;
     let writes = world.writes().len();
     world.at_rest().await;
-    assert_eq!(world.writes()[writes..], [] as [String; 0], "by itself it changes nothing");
+    assert_eq!(
+        world.writes()[writes..],
+        [] as [String; 0],
+        "by itself it changes nothing"
+    );
     roll_to(&world, "two").await;
 }
 
@@ -473,12 +763,25 @@ async fn a_cache_that_lags_behind_makes_no_write_twice() {
     // The deletion is not seen, and the Deployment wakes up again.
     faults.stall_watches("replicasets");
     let writes = world.writes().len();
-    world.patch("deployments", "web", json!({"spec": {"revisionHistoryLimit": 0}})).await;
+    world
+        .patch(
+            "deployments",
+            "web",
+            json!({"spec": {"revisionHistoryLimit": 0}}),
+        )
+        .await;
     world.at_rest().await;
     world.patch("deployments", "web", relabel("once")).await;
     world.at_rest().await;
     let since = world.writes()[writes..].to_vec();
-    assert_eq!(since.iter().filter(|write| write.starts_with("delete")).count(), 1, "{since:#?}");
+    assert_eq!(
+        since
+            .iter()
+            .filter(|write| write.starts_with("delete"))
+            .count(),
+        1,
+        "{since:#?}"
+    );
     faults.resume_watches("replicasets");
     world.at_rest().await;
 
@@ -490,8 +793,18 @@ async fn a_cache_that_lags_behind_makes_no_write_twice() {
     world.patch("deployments", "web", relabel("twice")).await;
     world.at_rest().await;
     let since = world.writes()[writes..].to_vec();
-    assert_eq!(since.iter().filter(|write| write.starts_with("create replicasets")).count(), 1, "{since:#?}");
-    assert!(since.iter().all(|write| !write.ends_with("409")), "{since:#?}");
+    assert_eq!(
+        since
+            .iter()
+            .filter(|write| write.starts_with("create replicasets"))
+            .count(),
+        1,
+        "{since:#?}"
+    );
+    assert!(
+        since.iter().all(|write| !write.ends_with("409")),
+        "{since:#?}"
+    );
     faults.resume_watches("replicasets");
     world.until("rolled out", is_done).await;
 }
@@ -503,24 +816,48 @@ async fn a_sync_whose_writes_are_refused_ends_at_once_and_says_nothing() {
     gate.set_open(false);
     world.create(web(3)).await;
     tokio::time::sleep(ONE_SYNC).await;
-    assert_eq!(gate.refused(), 1, "the ReplicaSet, and neither a status nor an Event");
+    assert_eq!(
+        gate.refused(),
+        1,
+        "the ReplicaSet, and neither a status nor an Event"
+    );
     gate.set_open(true);
     world.at_rest().await;
     gate.set_open(false);
-    world.patch("deployments", "web", json!({"spec": {"replicas": 5}})).await;
+    world
+        .patch("deployments", "web", json!({"spec": {"replicas": 5}}))
+        .await;
     tokio::time::sleep(ONE_SYNC).await;
     assert_eq!(gate.refused(), 1, "the size");
     gate.set_open(true);
     let state = world.at_rest().await;
     assert_eq!(size(state.replica_set("one")), 5);
 
-    // The first write of a rollout without a surge is the one that takes old pods away, once there is an empty new ReplicaSet.
-    let old = world.find("replicasets", state.replica_set("one")["metadata"]["name"].as_str().unwrap()).unwrap();
+    // The first write of a rollout without a surge is the one that takes old pods away, once there
+    // is an empty new ReplicaSet.
+    let old = world
+        .find(
+            "replicasets",
+            state.replica_set("one")["metadata"]["name"]
+                .as_str()
+                .unwrap(),
+        )
+        .unwrap();
     let path = format!("{}/status", old["metadata"]["name"].as_str().unwrap());
-    let counters = json!({"replicas": 5, "readyReplicas": 5, "availableReplicas": 5, "observedGeneration": 2});
-    world.patch("replicasets", &path, json!({"status": counters})).await;
-    let limits = json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}});
-    world.patch("deployments", "web", json!({"spec": {"strategy": limits, "paused": true}})).await;
+    let counters =
+        json!({"replicas": 5, "readyReplicas": 5, "availableReplicas": 5, "observedGeneration": 2});
+    world
+        .patch("replicasets", &path, json!({"status": counters}))
+        .await;
+    let limits =
+        json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}});
+    world
+        .patch(
+            "deployments",
+            "web",
+            json!({"spec": {"strategy": limits, "paused": true}}),
+        )
+        .await;
     world.patch("deployments", "web", image("two")).await;
     world.at_rest().await;
     let mut new = old.clone();
@@ -532,14 +869,30 @@ async fn a_sync_whose_writes_are_refused_ends_at_once_and_says_nothing() {
     new["spec"]["template"] = state.deployment("web")["spec"]["template"].clone();
     new["spec"]["template"]["spec"]["containers"][0]["image"] = json!("two");
     world.cluster.load(new).unwrap();
-    world.patch("deployments", "web", json!({"spec": {"progressDeadlineSeconds": i32::MAX}})).await;
+    world
+        .patch(
+            "deployments",
+            "web",
+            json!({"spec": {"progressDeadlineSeconds": i32::MAX}}),
+        )
+        .await;
     world.at_rest().await;
     gate.set_open(false);
-    world.patch("deployments", "web", json!({"spec": {"paused": false}})).await;
+    world
+        .patch("deployments", "web", json!({"spec": {"paused": false}}))
+        .await;
     tokio::time::sleep(ONE_SYNC).await;
-    assert_eq!(gate.refused(), 1, "the size of the old one, and no status after it");
+    assert_eq!(
+        gate.refused(),
+        1,
+        "the size of the old one, and no status after it"
+    );
     gate.set_open(true);
-    world.until("the old one shrinks", |state| size(state.replica_set("one")) == 4).await;
+    world
+        .until("the old one shrinks", |state| {
+            size(state.replica_set("one")) == 4
+        })
+        .await;
 }
 
 /// Upstream's verbosities: nothing at 0, decisions and writes at 2 (debug), each sync at 4 (trace).
@@ -558,10 +911,24 @@ async fn a_rollout_is_logged_at_the_levels_of_upstream() {
         "Finished rolling out deployment",
     ];
     log.assert_has(Level::DEBUG, &decisions);
-    log.assert_has(Level::TRACE, &["Started syncing", "Finished syncing", "Controller created pod", "Updating status"]);
-    assert!(log.at(Level::WARN).is_empty() && log.at(Level::ERROR).is_empty(), "no failure");
+    log.assert_has(
+        Level::TRACE,
+        &[
+            "Started syncing",
+            "Finished syncing",
+            "Controller created pod",
+            "Updating status",
+        ],
+    );
+    assert!(
+        log.at(Level::WARN).is_empty() && log.at(Level::ERROR).is_empty(),
+        "no failure"
+    );
     let at_0 = log.at(Level::INFO);
-    assert!(at_0.iter().all(|message| message == "Caches are filled"), "{at_0:?}");
+    assert!(
+        at_0.iter().all(|message| message == "Caches are filled"),
+        "{at_0:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -569,7 +936,10 @@ async fn a_failed_sync_is_logged_at_verbosity_0() {
     let world = World::with(&CONTROLLERS).await;
     let log = Log::collect();
     let refused = Status::new(500, "InternalError", "no luck");
-    world.cluster.faults().reject(Matcher::new("create", "replicasets"), refused, Some(1));
+    world
+        .cluster
+        .faults()
+        .reject(Matcher::new("create", "replicasets"), refused, Some(1));
     world.create(web(1)).await;
     world.until("rolled out", is_done).await;
     log.assert_has(Level::ERROR, &["sync failed"]);

@@ -1,4 +1,5 @@
-//! Scenarios of upstream's unit and integration tests that need a whole controller, under their names.
+//! Scenarios of upstream's unit and integration tests that need a whole controller, under their
+//! names.
 
 use std::time::Duration;
 
@@ -15,7 +16,10 @@ fn replica_set_of(name: &str, labels: Value) -> Value {
 
 fn controller(object: &Value) -> Option<&Value> {
     let references = object["metadata"]["ownerReferences"].as_array()?;
-    references.iter().find(|reference| reference["controller"] == true).map(|reference| &reference["uid"])
+    references
+        .iter()
+        .find(|reference| reference["controller"] == true)
+        .map(|reference| &reference["uid"])
 }
 
 /// `TestSyncDeploymentDontDoAnythingDuringDeletion`.
@@ -27,13 +31,28 @@ async fn sync_deployment_dont_do_anything_during_deletion() {
     world.create(d).await;
     world.delete("deployments", "web").await;
     world.restart(&CONTROLLERS).await;
-    let state = world.until("observed", |state| !state.deployment("web")["status"]["observedGeneration"].is_null()).await;
-    assert_eq!(state.deployment("web")["status"]["observedGeneration"], state.deployment("web")["metadata"]["generation"]);
+    let state = world
+        .until("observed", |state| {
+            !state.deployment("web")["status"]["observedGeneration"].is_null()
+        })
+        .await;
+    assert_eq!(
+        state.deployment("web")["status"]["observedGeneration"],
+        state.deployment("web")["metadata"]["generation"]
+    );
     assert!(world.at_rest().await.replica_sets.is_empty());
-    assert!(world.writes().iter().all(|write| write.starts_with("update deployments/web/status")), "{:?}", world.writes());
+    assert!(
+        world
+            .writes()
+            .iter()
+            .all(|write| write.starts_with("update deployments/web/status")),
+        "{:?}",
+        world.writes()
+    );
 }
 
-/// `TestSyncDeploymentDeletionRace`: the cache says alive, the server says deleted, and an orphan matches.
+/// `TestSyncDeploymentDeletionRace`: the cache says alive, the server says deleted, and an orphan
+/// matches.
 #[tokio::test(start_paused = true)]
 async fn sync_deployment_deletion_race() {
     let mut d = web(1);
@@ -47,14 +66,23 @@ async fn sync_deployment_deletion_race() {
     world.create(orphan).await;
     let asked = |_: &State| {
         let requests = world.cluster.requests();
-        requests
-            .iter()
-            .any(|r| r.verb == "get" && r.path.ends_with("/deployments/web") && r.user_agent.ends_with("deployment-controller"))
+        requests.iter().any(|r| {
+            r.verb == "get"
+                && r.path.ends_with("/deployments/web")
+                && r.user_agent.ends_with("deployment-controller")
+        })
     };
     world.until("a look at the live Deployment", asked).await;
     tokio::time::sleep(A_WHILE).await;
-    assert_eq!(controller(&world.find("replicasets", "orphan").unwrap()), None);
-    let patches = world.writes().into_iter().filter(|write| write.starts_with("patch replicasets/orphan")).count();
+    assert_eq!(
+        controller(&world.find("replicasets", "orphan").unwrap()),
+        None
+    );
+    let patches = world
+        .writes()
+        .into_iter()
+        .filter(|write| write.starts_with("patch replicasets/orphan"))
+        .count();
     assert_eq!(patches, 0);
 }
 
@@ -65,33 +93,71 @@ async fn overlapping_deployments_keep_their_own_replica_sets() {
     let mut second = web(3);
     second["metadata"]["name"] = json!("second");
     let second = world.create(second).await;
-    let available = |state: &State, name: &str| state.deployment(name)["status"]["availableReplicas"].clone();
-    world.until("both", |state| available(state, "web") == 2 && available(state, "second") == 3).await;
-    world.patch("deployments", "second", json!({"spec": {"replicas": 4}})).await;
-    world.until("second scaled", |state| available(state, "second") == 4).await;
+    let available =
+        |state: &State, name: &str| state.deployment(name)["status"]["availableReplicas"].clone();
+    world
+        .until("both", |state| {
+            available(state, "web") == 2 && available(state, "second") == 3
+        })
+        .await;
+    world
+        .patch("deployments", "second", json!({"spec": {"replicas": 4}}))
+        .await;
+    world
+        .until("second scaled", |state| available(state, "second") == 4)
+        .await;
     let state = world.at_rest().await;
     let sizes = |owner: &Value| {
         let of = |rs: &&Value| controller(rs) == Some(owner);
-        state.replica_sets.iter().filter(of).map(size).collect::<Vec<_>>()
+        state
+            .replica_sets
+            .iter()
+            .filter(of)
+            .map(size)
+            .collect::<Vec<_>>()
     };
     assert_eq!(sizes(&state.deployment("web")["metadata"]["uid"]), [2]);
     assert_eq!(sizes(&second["metadata"]["uid"]), [4]);
     assert_eq!(state.pods.len(), 6);
 }
 
-/// `TestGetReplicaSetsForDeploymentAdoptRelease`, and `TestReplicaSetOrphaningAndAdoptionWhenLabelsChange` of the integration
-/// tests.
+/// `TestGetReplicaSetsForDeploymentAdoptRelease`, and
+/// `TestReplicaSetOrphaningAndAdoptionWhenLabelsChange` of the integration tests.
 #[tokio::test(start_paused = true)]
 async fn a_replica_set_relabelled_is_released_and_adopted_when_labelled_back() {
     let world = rolled_out(web(1)).await;
     let state = world.state();
-    let (d, name) = (state.deployment("web"), state.replica_set("one")["metadata"]["name"].as_str().unwrap().to_owned());
+    let (d, name) = (
+        state.deployment("web"),
+        state.replica_set("one")["metadata"]["name"]
+            .as_str()
+            .unwrap()
+            .to_owned(),
+    );
     let labels = state.replica_set("one")["metadata"]["labels"].clone();
     let find = || world.find("replicasets", &name).unwrap();
-    world.patch("replicasets", &name, json!({"metadata": {"labels": {"app": "other"}}})).await;
-    world.until("released", |_| controller(&find()).is_none()).await;
-    world.patch("replicasets", &name, json!({"metadata": {"labels": labels}})).await;
-    world.until("adopted", |_| controller(&find()) == Some(&d["metadata"]["uid"])).await;
+    world
+        .patch(
+            "replicasets",
+            &name,
+            json!({"metadata": {"labels": {"app": "other"}}}),
+        )
+        .await;
+    world
+        .until("released", |_| controller(&find()).is_none())
+        .await;
+    world
+        .patch(
+            "replicasets",
+            &name,
+            json!({"metadata": {"labels": labels}}),
+        )
+        .await;
+    world
+        .until("adopted", |_| {
+            controller(&find()) == Some(&d["metadata"]["uid"])
+        })
+        .await;
 }
 
 /// `TestGeneralReplicaSetAdoption`.
@@ -100,21 +166,46 @@ async fn general_replica_set_adoption() {
     let world = rolled_out(web(1)).await;
     let state = world.state();
     let uid = state.deployment("web")["metadata"]["uid"].clone();
-    let name = state.replica_set("one")["metadata"]["name"].as_str().unwrap().to_owned();
+    let name = state.replica_set("one")["metadata"]["name"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     // (what the only reference points to, without controlling; references afterwards)
     let cases = [
-        (json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web", "uid": "u-1", "controller": false}), 2),
-        (json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": uid, "controller": false}), 1),
+        (
+            json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web", "uid": "u-1", "controller": false}),
+            2,
+        ),
+        (
+            json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": uid, "controller": false}),
+            1,
+        ),
     ];
     for (reference, count) in cases {
-        world.patch("replicasets", &name, json!({"metadata": {"ownerReferences": [reference]}})).await;
+        world
+            .patch(
+                "replicasets",
+                &name,
+                json!({"metadata": {"ownerReferences": [reference]}}),
+            )
+            .await;
         let find = || world.find("replicasets", &name).unwrap();
-        world.until("adopted", |_| controller(&find()) == Some(&uid)).await;
-        assert_eq!(find()["metadata"]["ownerReferences"].as_array().unwrap().len(), count, "{reference}");
+        world
+            .until("adopted", |_| controller(&find()) == Some(&uid))
+            .await;
+        assert_eq!(
+            find()["metadata"]["ownerReferences"]
+                .as_array()
+                .unwrap()
+                .len(),
+            count,
+            "{reference}"
+        );
     }
 }
 
-/// `TestDeploymentAvailableCondition`: available are pods that have been ready for `minReadySeconds`.
+/// `TestDeploymentAvailableCondition`: available are pods that have been ready for
+/// `minReadySeconds`.
 #[tokio::test(start_paused = true)]
 async fn deployment_available_condition() {
     let world = World::with(&CONTROLLERS).await;
@@ -126,12 +217,32 @@ async fn deployment_available_condition() {
         condition_of(state.deployment("web"), conditions::AVAILABLE)
             .map(|(status, reason)| (status.to_owned(), reason.to_owned()))
     };
-    let state = world.until("ready", |state| state.deployment("web")["status"]["readyReplicas"] == 10).await;
-    assert_eq!(available(&state).unwrap(), ("False".to_owned(), "MinimumReplicasUnavailable".to_owned()));
+    let state = world
+        .until("ready", |state| {
+            state.deployment("web")["status"]["readyReplicas"] == 10
+        })
+        .await;
+    assert_eq!(
+        available(&state).unwrap(),
+        ("False".to_owned(), "MinimumReplicasUnavailable".to_owned())
+    );
     assert_eq!(state.deployment("web")["status"]["unavailableReplicas"], 10);
-    world.patch("deployments", "web", json!({"spec": {"minReadySeconds": 1}})).await;
-    let state = world.until("available", |state| state.deployment("web")["status"]["availableReplicas"] == 10).await;
-    assert_eq!(available(&state).unwrap(), ("True".to_owned(), "MinimumReplicasAvailable".to_owned()));
+    world
+        .patch(
+            "deployments",
+            "web",
+            json!({"spec": {"minReadySeconds": 1}}),
+        )
+        .await;
+    let state = world
+        .until("available", |state| {
+            state.deployment("web")["status"]["availableReplicas"] == 10
+        })
+        .await;
+    assert_eq!(
+        available(&state).unwrap(),
+        ("True".to_owned(), "MinimumReplicasAvailable".to_owned())
+    );
 }
 
 /// `TestPausedDeployment`, from the start.
@@ -142,7 +253,9 @@ async fn a_deployment_created_paused_makes_no_replica_set_until_it_is_resumed() 
     d["spec"]["paused"] = json!(true);
     world.create(d).await;
     assert!(world.at_rest().await.replica_sets.is_empty());
-    world.patch("deployments", "web", json!({"spec": {"paused": false}})).await;
+    world
+        .patch("deployments", "web", json!({"spec": {"paused": false}}))
+        .await;
     let state = world.until("rolled out", is_done).await;
     assert_eq!(annotation(state.deployment("web"), REVISION), Some("1"));
 }
@@ -154,13 +267,25 @@ async fn a_rollout_is_rolled_over_by_the_next() {
     let mut stuck = image("dont-finish");
     stuck["spec"]["template"]["metadata"] = json!({"annotations": {BEHAVIOUR: "fail"}});
     world.patch("deployments", "web", stuck).await;
-    let revision = |state: &State| annotation(state.deployment("web"), REVISION).unwrap_or_default().to_owned();
-    world.until("revision 2", |state| revision(state) == "2").await;
+    let revision = |state: &State| {
+        annotation(state.deployment("web"), REVISION)
+            .unwrap_or_default()
+            .to_owned()
+    };
+    world
+        .until("revision 2", |state| revision(state) == "2")
+        .await;
     let mut next = image("rollover");
     next["spec"]["template"]["metadata"] = json!({"annotations": {BEHAVIOUR: null}});
     world.patch("deployments", "web", next).await;
-    let state = world.until("revision 3, rolled out", |state| revision(state) == "3" && is_done(state)).await;
-    let sizes: Vec<i64> = ["one", "dont-finish", "rollover"].map(|image| size(state.replica_set(image))).to_vec();
+    let state = world
+        .until("revision 3, rolled out", |state| {
+            revision(state) == "3" && is_done(state)
+        })
+        .await;
+    let sizes: Vec<i64> = ["one", "dont-finish", "rollover"]
+        .map(|image| size(state.replica_set(image)))
+        .to_vec();
     assert_eq!(sizes, [0, 0, 4]);
 }
 
@@ -171,28 +296,51 @@ async fn terminating_replicas_deployment_status() {
     d["spec"]["strategy"] = json!({"type": "Recreate"});
     d["spec"]["template"]["metadata"]["finalizers"] = json!(["fake.example.com/blockDeletion"]);
     let world = rolled_out(d).await;
-    let terminating = |state: &State| state.deployment("web")["status"]["terminatingReplicas"].clone();
+    let terminating =
+        |state: &State| state.deployment("web")["status"]["terminatingReplicas"].clone();
     assert_eq!(terminating(&world.state()), 0);
-    world.patch("deployments", "web", json!({"spec": {"replicas": 4}})).await;
-    let state = world.until("2 terminating", |state| terminating(state) == 2).await;
+    world
+        .patch("deployments", "web", json!({"spec": {"replicas": 4}}))
+        .await;
+    let state = world
+        .until("2 terminating", |state| terminating(state) == 2)
+        .await;
     assert_eq!(state.deployment("web")["status"]["replicas"], 4);
     for pod in world.at_rest().await.pods {
         let name = pod["metadata"]["name"].as_str().unwrap();
-        world.patch("pods", name, json!({"metadata": {"finalizers": null}})).await;
+        world
+            .patch("pods", name, json!({"metadata": {"finalizers": null}}))
+            .await;
     }
-    world.until("none terminating", |state| terminating(state) == 0).await;
+    world
+        .until("none terminating", |state| terminating(state) == 0)
+        .await;
 }
 
-/// `TestDontSyncDeploymentsWithEmptyPodSelector`: one that selects every pod is told so, and gets no ReplicaSet.
+/// `TestDontSyncDeploymentsWithEmptyPodSelector`: one that selects every pod is told so, and gets
+/// no ReplicaSet.
 #[tokio::test(start_paused = true)]
 async fn dont_sync_deployments_with_empty_pod_selector() {
     let world = World::with(&CONTROLLERS).await;
     let mut d = web(1);
     d["metadata"]["namespace"] = json!("default");
-    (d["metadata"]["uid"], d["metadata"]["generation"], d["spec"]["selector"]) = (json!("all"), json!(1), json!({}));
+    (
+        d["metadata"]["uid"],
+        d["metadata"]["generation"],
+        d["spec"]["selector"],
+    ) = (json!("all"), json!(1), json!({}));
     world.cluster.load(d).unwrap();
     let state = world.at_rest().await;
-    assert_eq!((state.replica_sets.len(), &state.deployment("web")["status"]["observedGeneration"]), (0, &json!(1)));
+    assert_eq!(
+        (
+            state.replica_sets.len(),
+            &state.deployment("web")["status"]["observedGeneration"]
+        ),
+        (0, &json!(1))
+    );
     let said = "This deployment is selecting all pods. A non-empty selector is required.";
-    assert_eq!(state.events_about("web"), [("SelectingAll".to_owned(), said.to_owned())]);
+    assert_eq!(
+        state.events_about("web"),
+        [("SelectingAll".to_owned(), said.to_owned())]
+    );
 }

@@ -1,5 +1,6 @@
-//! Upstream's `TestConflictingData`: references that contradict each other or the object they mean, told to the graph in every order.
-//! A proof of absence reaches the graph at once here, where upstream queues it; a case that needs it late says so with `Absent`.
+//! Upstream's `TestConflictingData`: references that contradict each other or the object they mean,
+//! told to the graph in every order. A proof of absence reaches the graph at once here, where
+//! upstream queues it; a case that needs it late says so with `Absent`.
 
 use super::stage::Node::{Heard, Known};
 use super::stage::Step::{self, Absent, Looks, Lose, Remembered, Rest, See, Told, Unload, Work};
@@ -14,13 +15,29 @@ const NODE_NS1: Id = Id("v1", "Node", "ns1", "nodename", "nodeuid1");
 /// One object in two groups, in the place of upstream's role in two versions.
 const EVENT: Id = Id("events.k8s.io/v1", "Event", "ns1", "event1", "eventuid1");
 const EVENT_CORE: Id = Id("v1", "Event", "ns1", "event1", "eventuid1");
-const DEPLOYMENT: Id = Id("apps/v1", "Deployment", "ns1", "deployment1", "deploymentuid1");
-const DEPLOYMENT_EXTENSIONS: Id = Id("extensions/v1beta1", "Deployment", "ns1", "deployment1", "deploymentuid1");
+const DEPLOYMENT: Id = Id(
+    "apps/v1",
+    "Deployment",
+    "ns1",
+    "deployment1",
+    "deploymentuid1",
+);
+const DEPLOYMENT_EXTENSIONS: Id = Id(
+    "extensions/v1beta1",
+    "Deployment",
+    "ns1",
+    "deployment1",
+    "deploymentuid1",
+);
 const SECRET_WITH_ITS_UID: Id = Id("v1", "Secret", "ns1", "secretname", "deploymentuid1");
 const BAD_CHILD: Id = Id("v1", "Pod", "ns1", "badpod", "badpoduid");
 const GOOD_CHILD: Id = Id("v1", "Pod", "ns1", "goodpod", "goodpoduid");
 
-type Case = (&'static str, &'static [(Id, &'static [Id])], &'static [Step]);
+type Case = (
+    &'static str,
+    &'static [(Id, &'static [Id])],
+    &'static [Step],
+);
 
 async fn play(cases: &[Case]) {
     for (name, objects, steps) in cases {
@@ -62,7 +79,14 @@ async fn owners_elsewhere() {
                 Looks(&[Known(POD1), Known(POD2_NS2)]),
                 Told(POD1, &[NOT_IN_NS1]),
                 Work(POD2, &[]),
-                Work(POD1, &["get pods/podname1 200", "get pods/podname2 404", "delete pods/podname1 200"]),
+                Work(
+                    POD1,
+                    &[
+                        "get pods/podname1 200",
+                        "get pods/podname2 404",
+                        "delete pods/podname1 200",
+                    ],
+                ),
                 Remembered(&[POD2]),
                 Lose(POD1, &[POD2]),
                 Looks(&[Known(POD2_NS2)]),
@@ -77,7 +101,14 @@ async fn owners_elsewhere() {
                 See(POD1, &[POD2]),
                 Looks(&[Known(POD1), Known(POD2_NS2)]),
                 Told(POD1, &[NOT_IN_NS1]),
-                Work(POD1, &["get pods/podname1 200", "get pods/podname2 404", "delete pods/podname1 200"]),
+                Work(
+                    POD1,
+                    &[
+                        "get pods/podname1 200",
+                        "get pods/podname2 404",
+                        "delete pods/podname1 200",
+                    ],
+                ),
                 Remembered(&[POD2]),
                 Lose(POD1, &[POD2]),
                 Looks(&[Known(POD2_NS2)]),
@@ -119,7 +150,14 @@ async fn owners_elsewhere() {
                 See(POD2, &[POD1]),
                 Looks(&[Known(NODE), Known(POD2), Heard(POD1_NOWHERE)]),
                 Work(POD1_NOWHERE, &[]),
-                Work(POD2, &["get pods/podname2 200", "get pods/podname1 404", "delete pods/podname2 200"]),
+                Work(
+                    POD2,
+                    &[
+                        "get pods/podname2 200",
+                        "get pods/podname1 404",
+                        "delete pods/podname2 200",
+                    ],
+                ),
                 Remembered(&[POD1]),
                 Lose(POD2, &[POD1]),
                 Looks(&[Known(NODE), Heard(POD1_NOWHERE)]),
@@ -261,7 +299,11 @@ async fn owners_in_other_versions() {
     .await;
 }
 
-const WRONG_KIND: &[(Id, &[Id])] = &[(DEPLOYMENT, &[]), (BAD_CHILD, &[SECRET_WITH_ITS_UID]), (GOOD_CHILD, &[DEPLOYMENT])];
+const WRONG_KIND: &[(Id, &[Id])] = &[
+    (DEPLOYMENT, &[]),
+    (BAD_CHILD, &[SECRET_WITH_ITS_UID]),
+    (GOOD_CHILD, &[DEPLOYMENT]),
+];
 
 #[tokio::test(start_paused = true)]
 async fn owners_of_another_kind() {

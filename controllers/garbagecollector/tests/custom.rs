@@ -1,8 +1,10 @@
-//! Custom resources as owners and dependents: upstream's integration tests, and definitions that come and go.
+//! Custom resources as owners and dependents: upstream's integration tests, and definitions that
+//! come and go.
 
 use super::*;
 
-const DEFINITION: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.example.com";
+const DEFINITION: &str =
+    "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.example.com";
 
 /// Longer than it takes the collector to find a type that is new.
 const A_LOOK_AT_DISCOVERY: Duration = Duration::from_secs(35);
@@ -26,22 +28,37 @@ impl World {
     async fn widget(&self, name: &str, owners: &[(&Value, bool)]) -> Value {
         let references = owned(name, owners)["metadata"]["ownerReferences"].clone();
         let metadata = json!({"name": name, "namespace": NAMESPACE, "ownerReferences": references});
-        self.create(json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": metadata})).await
+        self.create(json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": metadata}))
+            .await
     }
 
     /// Names of all widgets and ConfigMaps.
     fn left(&self) -> Vec<String> {
-        let objects = [self.cluster.objects("widgets"), self.cluster.objects("configmaps")].concat();
-        objects.iter().map(|object| object["metadata"]["name"].as_str().unwrap().to_owned()).collect()
+        let objects = [
+            self.cluster.objects("widgets"),
+            self.cluster.objects("configmaps"),
+        ]
+        .concat();
+        objects
+            .iter()
+            .map(|object| object["metadata"]["name"].as_str().unwrap().to_owned())
+            .collect()
     }
 
     async fn until_left(&self, expected: &[&str]) {
-        self.until(&format!("left with {expected:?}"), |_| self.left() == expected).await;
+        self.until(&format!("left with {expected:?}"), |_| {
+            self.left() == expected
+        })
+        .await;
     }
 
     /// Watches of widgets that the collector opened so far.
     fn watches_of_widgets(&self) -> usize {
-        self.cluster.requests().iter().filter(|r| r.verb == "watch" && r.resource == "widgets" && r.status == 200).count()
+        self.cluster
+            .requests()
+            .iter()
+            .filter(|r| r.verb == "watch" && r.resource == "widgets" && r.status == 200)
+            .count()
     }
 }
 
@@ -56,7 +73,13 @@ async fn custom_resources_own_and_are_owned() {
     let core = world.map("core-owner", &[]).await;
     world.widget("dependent-of-core", &[(&core, true)]).await;
     tokio::time::sleep(A_LOOK_AT_DISCOVERY).await;
-    world.delete_as("widgets", "owner", json!({"propagationPolicy": "Foreground"})).await;
+    world
+        .delete_as(
+            "widgets",
+            "owner",
+            json!({"propagationPolicy": "Foreground"}),
+        )
+        .await;
     world.until_left(&["dependent-of-core", "core-owner"]).await;
     world.delete_with("core-owner", "Foreground").await;
     world.until_left(&[]).await;
@@ -70,10 +93,17 @@ async fn custom_resources_are_orphaned_and_deleted_in_the_background() {
     world.widget("of-a", &[(&a, true)]).await;
     world.widget("of-both", &[(&a, true), (&b, true)]).await;
     tokio::time::sleep(A_LOOK_AT_DISCOVERY).await;
-    world.delete_as("widgets", "a", json!({"propagationPolicy": "Orphan"})).await;
+    world
+        .delete_as("widgets", "a", json!({"propagationPolicy": "Orphan"}))
+        .await;
     world.until_left(&["b", "of-a", "of-both"]).await;
-    assert_eq!(world.find("widgets", "of-a").unwrap()["metadata"]["ownerReferences"], Value::Null);
-    world.delete_as("widgets", "b", json!({"propagationPolicy": "Background"})).await;
+    assert_eq!(
+        world.find("widgets", "of-a").unwrap()["metadata"]["ownerReferences"],
+        Value::Null
+    );
+    world
+        .delete_as("widgets", "b", json!({"propagationPolicy": "Background"}))
+        .await;
     world.until_left(&["of-a"]).await;
 }
 
@@ -91,7 +121,11 @@ async fn what_instances_owned_goes_with_their_definition_each_time() {
         world.cluster.delete(DEFINITION).await.unwrap();
         world.until_left(&[]).await;
         tokio::time::sleep(A_LOOK_AT_DISCOVERY).await;
-        assert_eq!(world.watches_of_widgets(), pass, "nobody watches what is not served");
+        assert_eq!(
+            world.watches_of_widgets(),
+            pass,
+            "nobody watches what is not served"
+        );
     }
 }
 
@@ -105,12 +139,31 @@ async fn there_is_one_watch_per_type_however_many_controllers_use_it() {
     tokio::time::sleep(A_WHILE).await;
     let counts = world.cluster.request_counts("kube-controller-manager");
     let of = |verb: &str| -> Vec<(String, u64)> {
-        counts.iter().filter(|((found, _), _)| found == verb).map(|((_, resource), count)| (resource.clone(), *count)).collect()
+        counts
+            .iter()
+            .filter(|((found, _), _)| found == verb)
+            .map(|((_, resource), count)| (resource.clone(), *count))
+            .collect()
     };
     let watches = of("watch");
-    for needed in ["pods", "nodes", "replicasets", "deployments", "namespaces", "secrets", "widgets"] {
-        assert!(watches.iter().any(|(resource, _)| resource == needed), "{needed} in {watches:?}");
+    for needed in [
+        "pods",
+        "nodes",
+        "replicasets",
+        "deployments",
+        "namespaces",
+        "secrets",
+        "widgets",
+    ] {
+        assert!(
+            watches.iter().any(|(resource, _)| resource == needed),
+            "{needed} in {watches:?}"
+        );
     }
     assert!(watches.iter().all(|(_, count)| *count == 1), "{watches:?}");
-    assert!(of("list").iter().all(|(_, count)| *count <= 1), "{:?}", of("list"));
+    assert!(
+        of("list").iter().all(|(_, count)| *count <= 1),
+        "{:?}",
+        of("list")
+    );
 }

@@ -6,7 +6,9 @@ use super::*;
 
 async fn started(flag: &str, value: &str) -> World {
     let mut world = World::bare().await;
-    world.restart_with(&[DESCRIPTOR], |context| context.with_flag(flag, value)).await;
+    world
+        .restart_with(&[DESCRIPTOR], |context| context.with_flag(flag, value))
+        .await;
     world
 }
 
@@ -20,7 +22,14 @@ async fn a_collector_that_is_switched_off_asks_for_nothing_and_lets_every_policy
     }
     tokio::time::sleep(A_WHILE).await;
     world.until_maps(&["b", "c", "of-a", "of-b", "of-c"]).await;
-    assert_eq!(world.cluster.request_counts("kube-controller-manager").values().sum::<u64>(), 0);
+    assert_eq!(
+        world
+            .cluster
+            .request_counts("kube-controller-manager")
+            .values()
+            .sum::<u64>(),
+        0
+    );
 
     // Whoever is switched on later finishes what was begun.
     world.restart(&[DESCRIPTOR]).await;
@@ -44,7 +53,11 @@ async fn as_many_objects_are_worked_on_at_once_as_the_flag_says() {
                 world.delete_with(&format!("a{number}"), policy).await;
             }
             tokio::time::sleep(long / 2).await;
-            assert_eq!(world.cluster.faults().hits(slow), at_once, "{workers} workers, {policy}");
+            assert_eq!(
+                world.cluster.faults().hits(slow),
+                at_once,
+                "{workers} workers, {policy}"
+            );
         }
     }
 }

@@ -1,6 +1,7 @@
-//! What an object in the graph costs, beyond the name and references that it has in common with the cache of its informer, and with
-//! them. Linux only, and only when asked for, as other tests in the process would be measured, too:
-//! `cargo test --release -p steersman-controllers -- --ignored what_an_object_in_the_graph_costs --nocapture`.
+//! What an object in the graph costs, beyond the name and references that it has in common with the
+//! cache of its informer, and with them. Linux only, and only when asked for, as other tests in the
+//! process would be measured, too: `cargo test --release -p steersman-controllers -- --ignored
+//! what_an_object_in_the_graph_costs --nocapture`.
 
 use std::sync::Arc;
 
@@ -30,7 +31,11 @@ fn uid(number: usize) -> Uid {
 }
 
 fn name(number: usize) -> String {
-    format!("application-{:03}-{:09x}-{number:05x}", number % 1000, number * 2_654_435_761 % 0xf_ffff_ffff)
+    format!(
+        "application-{:03}-{:09x}-{number:05x}",
+        number % 1000,
+        number * 2_654_435_761 % 0xf_ffff_ffff
+    )
 }
 
 fn object(number: usize, owners: &[usize]) -> Meta {
@@ -64,14 +69,23 @@ fn object(number: usize, owners: &[usize]) -> Meta {
 fn what_an_object_in_the_graph_costs() {
     let mut dice = Dice(1);
     let mut up_to_three = |number: usize| -> Vec<usize> {
-        let mut owners: Vec<usize> = (0..dice.roll(4).min(number)).map(|_| dice.roll(number)).collect();
+        let mut owners: Vec<usize> = (0..dice.roll(4).min(number))
+            .map(|_| dice.roll(number))
+            .collect();
         owners.sort_unstable();
         owners.dedup();
         owners
     };
-    let alike = |number: usize| vec![number / SIBLINGS * SIBLINGS].into_iter().filter(|owner| *owner != number).collect();
-    let ways: [(&str, &mut dyn FnMut(usize) -> Vec<usize>); 2] =
-        [("at most 3 owners each, at random", &mut up_to_three), ("pods of ReplicaSets", &mut { alike })];
+    let alike = |number: usize| {
+        vec![number / SIBLINGS * SIBLINGS]
+            .into_iter()
+            .filter(|owner| *owner != number)
+            .collect()
+    };
+    let ways: [(&str, &mut dyn FnMut(usize) -> Vec<usize>); 2] = [
+        ("at most 3 owners each, at random", &mut up_to_three),
+        ("pods of ReplicaSets", &mut { alike }),
+    ];
     for (way, (what, owners_of)) in ways.into_iter().enumerate() {
         // Other names and UIDs than before, none of which is known to an interner.
         let first = way * OBJECTS;
@@ -79,7 +93,10 @@ fn what_an_object_in_the_graph_costs() {
         let empty = resident();
         let cached: Vec<Meta> = (0..OBJECTS)
             .map(|number| {
-                let owners: Vec<usize> = owners_of(number).into_iter().map(|owner| first + owner).collect();
+                let owners: Vec<usize> = owners_of(number)
+                    .into_iter()
+                    .map(|owner| first + owner)
+                    .collect();
                 object(first + number, &owners)
             })
             .collect();
@@ -87,12 +104,22 @@ fn what_an_object_in_the_graph_costs() {
         let before = resident();
         let mut graph = Graph::default();
         for meta in &cached {
-            graph.observe(Seen { api_version: &api_version, kind: &kind, meta }, None);
+            graph.observe(
+                Seen {
+                    api_version: &api_version,
+                    kind: &kind,
+                    meta,
+                },
+                None,
+            );
         }
         let each = (resident() - before) / OBJECTS;
         let shared = (before - empty) / OBJECTS - size_of::<Meta>();
         let average = edges as f64 / OBJECTS as f64;
-        println!("{what}: {each} bytes per object, {} with name and references, {average:.1} owners on average", each + shared);
+        println!(
+            "{what}: {each} bytes per object, {} with name and references, {average:.1} owners on average",
+            each + shared
+        );
         assert_eq!(graph.iter().count(), OBJECTS);
         assert!(each <= LIMIT, "{what}");
         // What is freed would be used again, and the next measurement would see nothing.

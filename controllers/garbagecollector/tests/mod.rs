@@ -19,7 +19,8 @@ use super::DESCRIPTOR;
 use crate::testing::NAMESPACE;
 use crate::testing::world::World;
 
-/// Long enough for everything that is not held up to have happened, two looks at discovery included.
+/// Long enough for everything that is not held up to have happened, two looks at discovery
+/// included.
 const A_WHILE: Duration = Duration::from_secs(65);
 
 /// A ConfigMap that the objects of `owners` own; with `true` it blocks the deletion.
@@ -51,38 +52,69 @@ impl World {
     }
 
     async fn delete_with(&self, name: &str, policy: &str) {
-        self.delete_as("configmaps", name, json!({"propagationPolicy": policy})).await;
+        self.delete_as("configmaps", name, json!({"propagationPolicy": policy}))
+            .await;
     }
 
     async fn delete_as(&self, plural: &str, name: &str, options: Value) {
-        self.cluster.delete_with(&self.cluster.path(plural, NAMESPACE, name), options).await.unwrap();
+        self.cluster
+            .delete_with(&self.cluster.path(plural, NAMESPACE, name), options)
+            .await
+            .unwrap();
     }
 
     async fn let_go(&self, name: &str) {
-        self.patch("configmaps", name, json!({"metadata": {"finalizers": null}})).await;
+        self.patch(
+            "configmaps",
+            name,
+            json!({"metadata": {"finalizers": null}}),
+        )
+        .await;
     }
 
     fn maps(&self) -> Vec<String> {
         let maps = self.cluster.objects("configmaps");
-        maps.iter().map(|map| map["metadata"]["name"].as_str().unwrap().to_owned()).collect()
+        maps.iter()
+            .map(|map| map["metadata"]["name"].as_str().unwrap().to_owned())
+            .collect()
     }
 
     async fn until_maps(&self, expected: &[&str]) {
-        self.until(&format!("left with {expected:?}"), |_| self.maps() == expected).await;
+        self.until(&format!("left with {expected:?}"), |_| {
+            self.maps() == expected
+        })
+        .await;
     }
 
     fn owners_of(&self, name: &str) -> Vec<String> {
         let object = self.find("configmaps", name).unwrap();
-        let owners = object["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default();
-        owners.iter().map(|owner| owner["name"].as_str().unwrap().to_owned()).collect()
+        let owners = object["metadata"]["ownerReferences"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
+        owners
+            .iter()
+            .map(|owner| owner["name"].as_str().unwrap().to_owned())
+            .collect()
     }
 
     /// What the collector asked for and wrote, discovery and watches aside.
     fn collector_asked(&self) -> Vec<String> {
         let ours = |agent: &str| agent.ends_with("/generic-garbage-collector");
         let requests = self.cluster.requests();
-        let requests = requests.iter().filter(|r| ours(&r.user_agent) && r.path.contains("/configmaps/"));
-        requests.map(|r| format!("{} {} {}", r.verb, r.path.rsplit('/').next().unwrap(), r.status)).collect()
+        let requests = requests
+            .iter()
+            .filter(|r| ours(&r.user_agent) && r.path.contains("/configmaps/"));
+        requests
+            .map(|r| {
+                format!(
+                    "{} {} {}",
+                    r.verb,
+                    r.path.rsplit('/').next().unwrap(),
+                    r.status
+                )
+            })
+            .collect()
     }
 }
 
@@ -118,7 +150,9 @@ async fn a_foreground_deletion_waits_for_what_blocks_it_and_for_nothing_else() {
     world.until_maps(&["a", "blocking", "loose"]).await;
     tokio::time::sleep(A_WHILE).await;
     world.until_maps(&["a", "blocking", "loose"]).await;
-    assert!(world.find("configmaps", "loose").unwrap()["metadata"]["deletionTimestamp"].is_string());
+    assert!(
+        world.find("configmaps", "loose").unwrap()["metadata"]["deletionTimestamp"].is_string()
+    );
     world.let_go("blocking").await;
     world.until_maps(&["loose"]).await;
     world.let_go("loose").await;
@@ -141,7 +175,10 @@ async fn orphans_lose_their_reference_and_stay() {
     assert_eq!(world.owners_of("c"), ["other"]);
     let mut asked = world.collector_asked();
     asked[..2].sort();
-    assert_eq!(asked, ["patch b 200", "patch c 200", "get a 200", "patch a 200"]);
+    assert_eq!(
+        asked,
+        ["patch b 200", "patch c 200", "get a 200", "patch a 200"]
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -160,7 +197,13 @@ async fn owners_in_a_circle_do_not_wait_for_each_other_for_ever() {
     let a = world.map("a", &[]).await;
     let b = world.map("b", &[(&a, true)]).await;
     let back = owned("a", &[(&b, true)])["metadata"]["ownerReferences"].clone();
-    world.patch("configmaps", "a", json!({"metadata": {"ownerReferences": back}})).await;
+    world
+        .patch(
+            "configmaps",
+            "a",
+            json!({"metadata": {"ownerReferences": back}}),
+        )
+        .await;
     tokio::time::sleep(A_WHILE).await;
     world.until_maps(&["a", "b"]).await;
     world.delete_with("a", "Foreground").await;
@@ -183,15 +226,28 @@ async fn references_to_what_is_not_there_do_not_keep_an_object_and_references_to
     let cases = [
         ("good", a.clone(), true),
         ("unknown-kind", change("kind", "Nothing"), true),
-        ("unknown-group", change("apiVersion", "example.com/v1"), true),
+        (
+            "unknown-group",
+            change("apiVersion", "example.com/v1"),
+            true,
+        ),
         ("wrong-kind", change("kind", "Secret"), false),
         ("wrong-name", change("name", "other"), false),
-        ("wrong-uid", change("uid", "0e5f2a64-56c0-4c6e-a4bd-6d5d8f7d8a01"), false),
+        (
+            "wrong-uid",
+            change("uid", "0e5f2a64-56c0-4c6e-a4bd-6d5d8f7d8a01"),
+            false,
+        ),
     ];
     for (name, owner, _) in &cases {
         world.map(name, &[(owner, true)]).await;
     }
-    let mut stay: Vec<&str> = cases.iter().filter(|(_, _, stays)| *stays).map(|(name, ..)| *name).chain(["a"]).collect();
+    let mut stay: Vec<&str> = cases
+        .iter()
+        .filter(|(_, _, stays)| *stays)
+        .map(|(name, ..)| *name)
+        .chain(["a"])
+        .collect();
     stay.sort_unstable();
     world.until_maps(&stay).await;
     tokio::time::sleep(A_WHILE).await;
@@ -201,7 +257,9 @@ async fn references_to_what_is_not_there_do_not_keep_an_object_and_references_to
 #[tokio::test(start_paused = true)]
 async fn an_owner_in_another_namespace_is_none_and_an_event_says_so() {
     let world = World::collected().await;
-    world.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "other"}})).await;
+    world
+        .create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "other"}}))
+        .await;
     let mut elsewhere = owned("a", &[]);
     elsewhere["metadata"]["namespace"] = json!("other");
     let a = world.create(elsewhere).await;
@@ -214,11 +272,15 @@ async fn an_owner_in_another_namespace_is_none_and_an_event_says_so() {
     world.until_maps(&["a"]).await;
     tokio::time::sleep(A_WHILE).await;
     world.until_maps(&["a"]).await;
-    assert!(world.find("clusterroles", "wide").is_some(), "cluster-scoped objects are left alone");
+    assert!(
+        world.find("clusterroles", "wide").is_some(),
+        "cluster-scoped objects are left alone"
+    );
     let events = world.state().events_about("stranger");
     let uid = a["metadata"]["uid"].as_str().unwrap();
-    let message =
-        format!("ownerRef [v1/ConfigMap, namespace: default, name: a, uid: {uid}] does not exist in namespace \"default\"");
+    let message = format!(
+        "ownerRef [v1/ConfigMap, namespace: default, name: a, uid: {uid}] does not exist in namespace \"default\""
+    );
     assert_eq!(events, [("OwnerRefInvalidNamespace".to_owned(), message)]);
 }
 
@@ -232,7 +294,11 @@ async fn what_it_knows_is_shown_and_what_goes_wrong_is_counted() {
             context
         })
         .await;
-    let graph = pages.get().unwrap().get("garbage-collector-controller/graph").unwrap();
+    let graph = pages
+        .get()
+        .unwrap()
+        .get("garbage-collector-controller/graph")
+        .unwrap();
     let a = world.map("a", &[]).await;
     let b = world.map("b", &[(&a, true)]).await;
     world.map("alone", &[]).await;
@@ -241,13 +307,21 @@ async fn what_it_knows_is_shown_and_what_goes_wrong_is_counted() {
     let edge = format!("  {:?} -> {:?};\n", uid(&b), uid(&a));
     for query in [String::new(), format!("uid={}", uid(&b))] {
         let shown = graph(&query).body;
-        assert!(shown.contains(&edge) && shown.contains("ConfigMap.v1/a\\n") && !shown.contains("alone"), "{query}: {shown}");
+        assert!(
+            shown.contains(&edge)
+                && shown.contains("ConfigMap.v1/a\\n")
+                && !shown.contains("alone"),
+            "{query}: {shown}"
+        );
     }
     assert_eq!(graph("uid=nobody").body, "strict digraph full {\n}\n");
 
     let counted = |name: &str| {
         let families = world.registry.gather();
-        let family = families.iter().find(|family| family.name() == name).unwrap();
+        let family = families
+            .iter()
+            .find(|family| family.name() == name)
+            .unwrap();
         family.get_metric()[0].get_counter().get_value()
     };
     const ERRORS: &str = "garbagecollector_controller_resources_sync_error_total";

@@ -1,4 +1,5 @@
-//! Random owner graphs of two kinds, with circles, deletions and faults against a model that knows nothing of the controller.
+//! Random owner graphs of two kinds, with circles, deletions and faults against a model that knows
+//! nothing of the controller.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,15 +12,15 @@ use steersman_runtime::resource::ResourceType;
 
 use super::*;
 
-/// How many seeds, unless `GC_SEEDS` says. A failing one is printed, and `GC_SEED` plays it again, after those that it shared a cluster
-/// with: what they did to the watches may matter.
+/// How many seeds, unless `GC_SEEDS` says. A failing one is printed, and `GC_SEED` plays it again,
+/// after those that it shared a cluster with: what they did to the watches may matter.
 const SEEDS: u64 = 1000;
 
 /// How long nothing may be asked for the collector to count as done with what it knows.
 const QUIET: Duration = Duration::from_secs(2);
 
-/// How often it may be found like that before what it should still hear of has come: a watch that ends again and again is opened
-/// again after up to a minute.
+/// How often it may be found like that before what it should still hear of has come: a watch that
+/// ends again and again is opened again after up to a minute.
 const PATIENCE: u32 = 60;
 
 /// Seeds that share a cluster, one after the other.
@@ -30,7 +31,11 @@ const KINDS: [(&str, &str); 2] = [("configmaps", "ConfigMap"), ("secrets", "Secr
 
 /// The plural of what has this name.
 fn plural_of(name: &str) -> &'static str {
-    KINDS.iter().find(|(plural, _)| name.starts_with(plural)).unwrap().0
+    KINDS
+        .iter()
+        .find(|(plural, _)| name.starts_with(plural))
+        .unwrap()
+        .0
 }
 
 /// Splitmix64: the same numbers everywhere for one seed.
@@ -54,13 +59,18 @@ impl Model {
     fn delete(&mut self, name: &str, policy: &str) {
         self.0.remove(name);
         if policy == "Orphan" {
-            self.0.values_mut().for_each(|owners| owners.retain(|owner| owner != name));
+            self.0
+                .values_mut()
+                .for_each(|owners| owners.retain(|owner| owner != name));
         }
         loop {
             let left: BTreeSet<String> = self.0.keys().cloned().collect();
-            self.0.retain(|_, owners| owners.is_empty() || !owners.is_disjoint(&left));
+            self.0
+                .retain(|_, owners| owners.is_empty() || !owners.is_disjoint(&left));
             if self.0.len() == left.len() {
-                self.0.values_mut().for_each(|owners| owners.retain(|owner| left.contains(owner)));
+                self.0
+                    .values_mut()
+                    .for_each(|owners| owners.retain(|owner| left.contains(owner)));
                 return;
             }
         }
@@ -68,11 +78,15 @@ impl Model {
 }
 
 fn remaining(world: &World) -> Model {
-    let objects = KINDS.iter().flat_map(|(plural, _)| world.cluster.objects(plural));
+    let objects = KINDS
+        .iter()
+        .flat_map(|(plural, _)| world.cluster.objects(plural));
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let entry = |object: Value| {
         let owners = object["metadata"]["ownerReferences"].as_array();
-        let owners = owners.map(|owners| owners.iter().map(|o| text(&o["name"])).collect()).unwrap_or_default();
+        let owners = owners
+            .map(|owners| owners.iter().map(|o| text(&o["name"])).collect())
+            .unwrap_or_default();
         (text(&object["metadata"]["name"]), owners)
     };
     Model(objects.map(entry).collect())
@@ -92,7 +106,8 @@ impl Drop for Replay {
     }
 }
 
-/// Makes what the collector asks and hears of `victim` and others go wrong a few times. The rules are over when they are removed.
+/// Makes what the collector asks and hears of `victim` and others go wrong a few times. The rules
+/// are over when they are removed.
 fn misfortune(world: &World, victim: &str, dice: &mut Dice) -> Vec<RuleId> {
     let faults = world.cluster.faults();
     let plural = plural_of(victim);
@@ -112,12 +127,18 @@ fn misfortune(world: &World, victim: &str, dice: &mut Dice) -> Vec<RuleId> {
         1 => EventFault::Coalesce(soon),
         2 => EventFault::Close,
         3 => EventFault::Expire,
-        4 => EventFault::Drop { repaired_after: soon },
+        4 => EventFault::Drop {
+            repaired_after: soon,
+        },
         _ => return rules,
     };
-    // Dependents that were never heard of are not orphaned, by nobody's collector: what is left out is about the victim.
-    let about =
-        if matches!(fault, EventFault::Drop { .. }) { ours("watch").name(victim) } else { ours("watch").nth(1 + dice.roll(3)) };
+    // Dependents that were never heard of are not orphaned, by nobody's collector: what is left out
+    // is about the victim.
+    let about = if matches!(fault, EventFault::Drop { .. }) {
+        ours("watch").name(victim)
+    } else {
+        ours("watch").nth(1 + dice.roll(3))
+    };
     rules.push(faults.on_event(about, fault, Some(1)));
     rules
 }
@@ -129,30 +150,57 @@ impl Heard {
     fn by(world: &World) -> Self {
         Self(KINDS.map(|(plural, kind)| {
             let latest = Arc::new(AtomicU64::new(0));
-            let (group, version, kind, plural) = ("".into(), "v1".into(), kind.into(), plural.into());
-            let resource = ResourceType { group, version, kind, plural, namespaced: true };
+            let (group, version, kind, plural) =
+                ("".into(), "v1".into(), kind.into(), plural.into());
+            let resource = ResourceType {
+                group,
+                version,
+                kind,
+                plural,
+                namespaced: true,
+            };
             let heard = Arc::clone(&latest);
-            world.informers.metadata(&resource).add_handler(move |change| {
-                if let MetadataChange::Added(meta) | MetadataChange::Updated { new: meta, .. } = change {
-                    heard.fetch_max(meta.resource_version, Ordering::Relaxed);
-                }
-            });
+            world
+                .informers
+                .metadata(&resource)
+                .add_handler(move |change| {
+                    if let MetadataChange::Added(meta) | MetadataChange::Updated { new: meta, .. } =
+                        change
+                    {
+                        heard.fetch_max(meta.resource_version, Ordering::Relaxed);
+                    }
+                });
             latest
         }))
     }
 
-    /// Waits until it has heard of `objects`: dependents it does not know of are not orphaned, neither by upstream's collector.
+    /// Waits until it has heard of `objects`: dependents it does not know of are not orphaned,
+    /// neither by upstream's collector.
     async fn of(&self, objects: &[Value]) {
-        let version = |object: &Value| object["metadata"]["resourceVersion"].as_str().unwrap().parse::<u64>().unwrap();
+        let version = |object: &Value| {
+            object["metadata"]["resourceVersion"]
+                .as_str()
+                .unwrap()
+                .parse::<u64>()
+                .unwrap()
+        };
         for ((_, kind), latest) in KINDS.iter().zip(&self.0) {
-            let version = objects.iter().filter(|object| object["kind"] == *kind).map(version).max().unwrap_or(0);
+            let version = objects
+                .iter()
+                .filter(|object| object["kind"] == *kind)
+                .map(version)
+                .max()
+                .unwrap_or(0);
             let heard = async {
                 while latest.load(Ordering::Relaxed) < version {
                     tokio::time::sleep(QUIET).await;
                 }
             };
             let heard = tokio::time::timeout(QUIET * PATIENCE, heard).await;
-            assert!(heard.is_ok(), "it has not heard of version {version} of {kind}");
+            assert!(
+                heard.is_ok(),
+                "it has not heard of version {version} of {kind}"
+            );
         }
     }
 }
@@ -170,10 +218,14 @@ impl Stage {
         Self { world, heard }
     }
 
-    /// Starts the collector anew. With `seen`, its server's cache is still at that revision, and catches up a second later.
+    /// Starts the collector anew. With `seen`, its server's cache is still at that revision, and
+    /// catches up a second later.
     async fn restart(&mut self, seen: Option<u64>) {
         let ours = |(plural, _): (&str, _)| {
-            let matcher = Matcher { resource: Some(plural.to_owned()), ..Matcher::default() };
+            let matcher = Matcher {
+                resource: Some(plural.to_owned()),
+                ..Matcher::default()
+            };
             matcher.client("kube-controller-manager")
         };
         let faults = self.world.cluster.faults();
@@ -182,7 +234,9 @@ impl Stage {
         self.heard = Heard::by(&self.world);
         if let Some(views) = views {
             tokio::time::sleep(Duration::from_secs(1)).await;
-            views.into_iter().for_each(|view| self.world.cluster.faults().remove(view));
+            views
+                .into_iter()
+                .for_each(|view| self.world.cluster.faults().remove(view));
         }
     }
 }
@@ -196,7 +250,10 @@ async fn populate(Stage { world, heard }: &Stage, seed: u64, dice: &mut Dice) ->
             let owner = made[dice.roll(made.len())].clone();
             owners.insert(name_of(&owner), (owner, dice.roll(2) == 0));
         }
-        let references: Vec<(&Value, bool)> = owners.values().map(|(owner, blocks)| (owner, *blocks)).collect();
+        let references: Vec<(&Value, bool)> = owners
+            .values()
+            .map(|(owner, blocks)| (owner, *blocks))
+            .collect();
         let (plural, kind) = KINDS[dice.roll(KINDS.len())];
         let name = format!("{plural}-s{seed}-{number}");
         let mut object = owned(&name, &references);
@@ -209,10 +266,21 @@ async fn populate(Stage { world, heard }: &Stage, seed: u64, dice: &mut Dice) ->
         let (name, owner) = (name_of(&made[first]), name_of(&made[second]));
         // One that owns itself waits for itself, here as there.
         if first != second && model.0.get_mut(&name).unwrap().insert(owner) {
-            let mut references = made[first]["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default();
-            let more = owned("", &[(&made[second], dice.roll(2) == 0)])["metadata"]["ownerReferences"][0].take();
+            let mut references = made[first]["metadata"]["ownerReferences"]
+                .as_array()
+                .cloned()
+                .unwrap_or_default();
+            let more =
+                owned("", &[(&made[second], dice.roll(2) == 0)])["metadata"]["ownerReferences"][0]
+                    .take();
             references.push(more);
-            made[first] = world.patch(plural_of(&name), &name, json!({"metadata": {"ownerReferences": references}})).await;
+            made[first] = world
+                .patch(
+                    plural_of(&name),
+                    &name,
+                    json!({"metadata": {"ownerReferences": references}}),
+                )
+                .await;
         }
     }
     heard.of(&made).await;
@@ -239,20 +307,38 @@ async fn run(stage: &mut Stage, seed: u64) {
         let policy = ["Background", "Foreground", "Orphan"][dice.roll(3)];
         let path = cluster.path(plural_of(&name), NAMESPACE, &name);
         let before = cluster.revision();
-        while cluster.delete_with(&path, json!({"propagationPolicy": policy})).await.is_err() {}
+        while cluster
+            .delete_with(&path, json!({"propagationPolicy": policy}))
+            .await
+            .is_err()
+        {}
         model.delete(&name, policy);
         if dice.roll(8) == 0 {
             tokio::time::sleep(Duration::from_millis(dice.roll(50) as u64)).await;
             stage.restart((dice.roll(2) == 0).then_some(before)).await;
         }
-        settle(&stage.world, &model, &format!("after {name} was deleted with {policy}")).await;
-        rules.into_iter().for_each(|rule| cluster.faults().remove(rule));
+        settle(
+            &stage.world,
+            &model,
+            &format!("after {name} was deleted with {policy}"),
+        )
+        .await;
+        rules
+            .into_iter()
+            .for_each(|rule| cluster.faults().remove(rule));
     }
     // The next seed begins with nothing.
     for name in model.0.into_keys() {
-        let _ = cluster.delete(&cluster.path(plural_of(&name), NAMESPACE, &name)).await;
+        let _ = cluster
+            .delete(&cluster.path(plural_of(&name), NAMESPACE, &name))
+            .await;
     }
-    settle(&stage.world, &Model::default(), "after everything was deleted").await;
+    settle(
+        &stage.world,
+        &Model::default(),
+        "after everything was deleted",
+    )
+    .await;
 }
 
 /// Waits until the collector is done and `model` is what remains.
@@ -274,14 +360,25 @@ async fn settle(world: &World, model: &Model, when: &str) {
 fn asked(world: &World) -> u64 {
     let counts = world.cluster.request_counts("kube-controller-manager");
     let about = |resource: &str| KINDS.iter().any(|(plural, _)| *plural == resource);
-    counts.into_iter().filter(|((_, resource), _)| about(resource)).map(|(_, count)| count).sum()
+    counts
+        .into_iter()
+        .filter(|((_, resource), _)| about(resource))
+        .map(|(_, count)| count)
+        .sum()
 }
 
 #[tokio::test(start_paused = true)]
 async fn whatever_is_deleted_however_what_remains_is_what_the_model_says() {
-    let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number of a seed, or of seeds"));
+    let number = |name: &str| {
+        std::env::var(name).ok().map(|text| {
+            text.parse::<u64>()
+                .expect("a number of a seed, or of seeds")
+        })
+    };
     let all = || 0..number("GC_SEEDS").unwrap_or(SEEDS);
-    let seeds: Vec<u64> = number("GC_SEED").map_or_else(all, |seed| seed / BATCH * BATCH..seed + 1).collect();
+    let seeds: Vec<u64> = number("GC_SEED")
+        .map_or_else(all, |seed| seed / BATCH * BATCH..seed + 1)
+        .collect();
     for batch in seeds.chunks(BATCH as usize) {
         println!("seeds {batch:?}");
         let mut stage = Stage::new().await;

@@ -17,12 +17,17 @@ async fn attempt_to_delete_item() {
     const CHILD: Id = Id("v1", "Pod", "ns1", "child", "789");
     let stage = Stage::new(&[(POD, &[OWNER]), (CHILD, &[POD])]).await;
     stage.take(See(CHILD, &[POD])).await;
-    let asked = &["get pods/ToBeDeletedPod 200", "get replicationcontrollers/owner1 404", "delete pods/ToBeDeletedPod 200"];
+    let asked = &[
+        "get pods/ToBeDeletedPod 200",
+        "get replicationcontrollers/owner1 404",
+        "delete pods/ToBeDeletedPod 200",
+    ];
     stage.take(Work(POD, asked)).await;
     stage.take(Looks(&[Known(CHILD), Heard(POD)])).await;
 }
 
-/// Upstream: `TestAttemptToDeleteItemDeleteObjectNotFound`, `TestAttemptToDeleteItemDeleteObjectNotFoundWaitingForDependents`.
+/// Upstream: `TestAttemptToDeleteItemDeleteObjectNotFound`,
+/// `TestAttemptToDeleteItemDeleteObjectNotFoundWaitingForDependents`.
 #[tokio::test(start_paused = true)]
 async fn attempt_to_delete_item_delete_object_not_found() {
     for owner_waits in [false, true] {
@@ -33,15 +38,32 @@ async fn attempt_to_delete_item_delete_object_not_found() {
             owner["metadata"]["finalizers"] = json!(["foregroundDeletion"]);
             stage.world.cluster.load(owner).unwrap();
         }
-        let gone = Status::not_found(Qualified { name: "pods", group: "" }, POD.3);
-        stage.world.cluster.faults().reject(Matcher::new("delete", "pods"), gone, Some(1));
+        let gone = Status::not_found(
+            Qualified {
+                name: "pods",
+                group: "",
+            },
+            POD.3,
+        );
+        stage
+            .world
+            .cluster
+            .faults()
+            .reject(Matcher::new("delete", "pods"), gone, Some(1));
         stage.take(See(POD, &[])).await;
         stage.collector.to_delete.add(stage.key_of(POD));
-        let owner = if owner_waits { "get replicationcontrollers/owner1 200" } else { "get replicationcontrollers/owner1 404" };
+        let owner = if owner_waits {
+            "get replicationcontrollers/owner1 200"
+        } else {
+            "get replicationcontrollers/owner1 404"
+        };
         let delete = "delete pods/ToBeDeletedPod 404";
         let worked = stage.work().await;
         assert_eq!(worked.as_deref(), Some(POD.4));
-        assert_eq!(stage.asked(), ["get pods/ToBeDeletedPod 200", owner, delete]);
+        assert_eq!(
+            stage.asked(),
+            ["get pods/ToBeDeletedPod 200", owner, delete]
+        );
         stage.take(Looks(&[])).await;
         stage.take(Rest(&[])).await;
     }
@@ -61,10 +83,25 @@ async fn absent_owner_cache() {
         stage.collector.to_delete.add(stage.key_of(pod));
     }
     const GET_RC1: &str = "get replicationcontrollers/rc1 404";
-    stage.take(Work(POD1, &["get pods/rc1Pod1 200", GET_RC1, "delete pods/rc1Pod1 200"])).await;
-    stage.take(Work(POD2, &["get pods/rc1Pod2 200", "delete pods/rc1Pod2 200"])).await;
+    stage
+        .take(Work(
+            POD1,
+            &["get pods/rc1Pod1 200", GET_RC1, "delete pods/rc1Pod1 200"],
+        ))
+        .await;
+    stage
+        .take(Work(
+            POD2,
+            &["get pods/rc1Pod2 200", "delete pods/rc1Pod2 200"],
+        ))
+        .await;
     const GET_RC2: &str = "get replicationcontrollers/rc2 404";
-    stage.take(Work(POD3, &["get pods/rc2Pod1 200", GET_RC2, "delete pods/rc2Pod1 200"])).await;
+    stage
+        .take(Work(
+            POD3,
+            &["get pods/rc2Pod1 200", GET_RC2, "delete pods/rc2Pod1 200"],
+        ))
+        .await;
     stage.take(Lose(POD1, &[])).await;
 }
 
@@ -74,12 +111,26 @@ async fn orphan_dependents_failure() {
     let world = World::collected().await;
     let a = world.map("a", &[]).await;
     world.map("b", &[(&a, true)]).await;
-    let conflict = Status::modified(Qualified { name: "configmaps", group: "" }, "b");
-    world.cluster.faults().reject(Matcher::new("patch", "configmaps").name("b"), conflict, Some(3));
+    let conflict = Status::modified(
+        Qualified {
+            name: "configmaps",
+            group: "",
+        },
+        "b",
+    );
+    world.cluster.faults().reject(
+        Matcher::new("patch", "configmaps").name("b"),
+        conflict,
+        Some(3),
+    );
     world.delete_with("a", "Orphan").await;
     world.until_maps(&["b"]).await;
     assert_eq!(world.owners_of("b"), Vec::<String>::new());
-    let refused = world.collector_asked().iter().filter(|asked| *asked == "patch b 409").count();
+    let refused = world
+        .collector_asked()
+        .iter()
+        .filter(|asked| *asked == "patch b 409")
+        .count();
     assert_eq!(refused, 3, "tried again until it worked");
 }
 
@@ -104,7 +155,10 @@ fn pod(name: &str, owners: &[(&Value, bool)], finalizers: &[&str]) -> Value {
 impl World {
     fn names(&self, plural: &str) -> Vec<String> {
         let objects = self.cluster.objects(plural);
-        objects.iter().map(|object| object["metadata"]["name"].as_str().unwrap().to_owned()).collect()
+        objects
+            .iter()
+            .map(|object| object["metadata"]["name"].as_str().unwrap().to_owned())
+            .collect()
     }
 }
 
@@ -114,11 +168,29 @@ async fn cascading_deletion() {
     let world = World::collected().await;
     let deleted = world.create(replication_controller("test.rc.1", &[])).await;
     let remaining = world.create(replication_controller("test.rc.2", &[])).await;
-    world.create(pod("garbage-collected", &[(&deleted, false)], &[])).await;
-    world.create(pod("one-valid-owner", &[(&deleted, false), (&remaining, false)], &[])).await;
+    world
+        .create(pod("garbage-collected", &[(&deleted, false)], &[]))
+        .await;
+    world
+        .create(pod(
+            "one-valid-owner",
+            &[(&deleted, false), (&remaining, false)],
+            &[],
+        ))
+        .await;
     world.create(pod("independent", &[], &[])).await;
-    world.delete_as("replicationcontrollers", "test.rc.1", json!({"orphanDependents": false})).await;
-    world.until("collected", |_| world.names("pods") == ["independent", "one-valid-owner"]).await;
+    world
+        .delete_as(
+            "replicationcontrollers",
+            "test.rc.1",
+            json!({"orphanDependents": false}),
+        )
+        .await;
+    world
+        .until("collected", |_| {
+            world.names("pods") == ["independent", "one-valid-owner"]
+        })
+        .await;
     tokio::time::sleep(A_WHILE).await;
     assert_eq!(world.names("pods"), ["independent", "one-valid-owner"]);
     assert_eq!(world.names("replicationcontrollers"), ["test.rc.2"]);
@@ -141,7 +213,9 @@ async fn stressing_cascading_deletion() {
     for (collection, (finalizers, _, stays)) in collections.iter().enumerate() {
         for each in 0..EACH {
             let name = format!("collection{}-{each}", collection + 1);
-            let owner = world.create(replication_controller(&name, finalizers)).await;
+            let owner = world
+                .create(replication_controller(&name, finalizers))
+                .await;
             for number in 0..3 {
                 let pod_name = format!("{name}-{number}");
                 world.create(pod(&pod_name, &[(&owner, false)], &[])).await;
@@ -153,11 +227,21 @@ async fn stressing_cascading_deletion() {
     for (collection, (_, options, _)) in collections.iter().enumerate() {
         for each in 0..EACH {
             let name = format!("collection{}-{each}", collection + 1);
-            world.delete_as("replicationcontrollers", &name, options.clone()).await;
+            world
+                .delete_as("replicationcontrollers", &name, options.clone())
+                .await;
         }
     }
-    world.until("all owners gone", |_| world.names("replicationcontrollers").is_empty()).await;
-    world.until("their pods gone, or orphans", |_| world.names("pods") == stay).await;
+    world
+        .until("all owners gone", |_| {
+            world.names("replicationcontrollers").is_empty()
+        })
+        .await;
+    world
+        .until("their pods gone, or orphans", |_| {
+            world.names("pods") == stay
+        })
+        .await;
     tokio::time::sleep(A_WHILE).await;
     assert_eq!(world.names("pods"), stay);
     let orphan = |pod: &Value| pod["metadata"]["ownerReferences"].is_null();
@@ -170,28 +254,51 @@ async fn double_deletion_with_finalizer() {
     let world = World::collected().await;
     world.create(pod("lucy", &[], &["x/y"])).await;
     for step in 1..=2 {
-        world.delete_as("pods", "lucy", json!({"propagationPolicy": "Foreground"})).await;
+        world
+            .delete_as("pods", "lucy", json!({"propagationPolicy": "Foreground"}))
+            .await;
         let finalizers = || world.find("pods", "lucy").unwrap()["metadata"]["finalizers"].clone();
-        world.until(&format!("only its own finalizer at step {step}"), |_| finalizers() == json!(["x/y"])).await;
+        world
+            .until(&format!("only its own finalizer at step {step}"), |_| {
+                finalizers() == json!(["x/y"])
+            })
+            .await;
     }
-    world.patch("pods", "lucy", json!({"metadata": {"finalizers": null}})).await;
+    world
+        .patch("pods", "lucy", json!({"metadata": {"finalizers": null}}))
+        .await;
     assert_eq!(world.find("pods", "lucy"), None);
 }
 
-/// Upstream: `TestBlockingOwnerRefDoesBlock`, `TestNonBlockingOwnerRefDoesNotBlock`, where the collector starts late.
+/// Upstream: `TestBlockingOwnerRefDoesBlock`, `TestNonBlockingOwnerRefDoesNotBlock`, where the
+/// collector starts late.
 #[tokio::test(start_paused = true)]
 async fn only_a_blocking_owner_ref_does_block() {
     for blocks in [true, false] {
         let mut world = World::bare().await;
         let owner = world.create(replication_controller("owner", &[])).await;
-        world.create(pod("pod", &[(&owner, blocks)], &["x/y"])).await;
+        world
+            .create(pod("pod", &[(&owner, blocks)], &["x/y"]))
+            .await;
         let mut unset = pod("unset", &[(&owner, false)], &["x/y"]);
-        unset["metadata"]["ownerReferences"][0].as_object_mut().unwrap().remove("blockOwnerDeletion");
+        unset["metadata"]["ownerReferences"][0]
+            .as_object_mut()
+            .unwrap()
+            .remove("blockOwnerDeletion");
         world.create(unset).await;
         world.restart(&[DESCRIPTOR]).await;
-        world.delete_as("replicationcontrollers", "owner", json!({"propagationPolicy": "Foreground"})).await;
+        world
+            .delete_as(
+                "replicationcontrollers",
+                "owner",
+                json!({"propagationPolicy": "Foreground"}),
+            )
+            .await;
         tokio::time::sleep(A_WHILE).await;
-        assert_eq!(world.find("replicationcontrollers", "owner").is_some(), blocks);
+        assert_eq!(
+            world.find("replicationcontrollers", "owner").is_some(),
+            blocks
+        );
         assert_eq!(world.names("pods"), ["pod", "unset"]);
     }
 }
@@ -201,7 +308,9 @@ async fn only_a_blocking_owner_ref_does_block() {
 async fn cross_namespace_references() {
     let mut world = World::bare().await;
     for name in ["a", "b"] {
-        world.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})).await;
+        world
+            .create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}))
+            .await;
     }
     let secret = |namespace: &str, name: String, owners: &Value| {
         json!({"apiVersion": "v1", "kind": "Secret", "metadata": {
@@ -213,26 +322,54 @@ async fn cross_namespace_references() {
     let uid = parent["metadata"]["uid"].clone();
     let valid = json!([{"name": "parent", "kind": "ConfigMap", "apiVersion": "v1", "uid": uid, "controller": false}]);
     for number in 0..10 {
-        world.create(secret("b", format!("child-{number}"), &valid)).await;
+        world
+            .create(secret("b", format!("child-{number}"), &valid))
+            .await;
     }
     let bad = json!({"name": "invalid", "uid": uid, "apiVersion": "v1", "kind": "Pod", "controller": false});
-    let unknown =
-        |n| json!({"name": "invalid", "uid": format!("invalid-{n}"), "apiVersion": "test/v1", "kind": format!("invalid{n}")});
+    let unknown = |n| json!({"name": "invalid", "uid": format!("invalid-{n}"), "apiVersion": "test/v1", "kind": format!("invalid{n}")});
     let many: Value = (0..25).map(unknown).chain([bad.clone()]).collect();
     for number in 0..5 {
         let mut map = secret("a", format!("invalid-child-{number}"), &many);
         map["kind"] = json!("ConfigMap");
         world.create(map).await;
-        world.create(secret("a", format!("invalid-child-a-{number}"), &many)).await;
-        world.create(secret("a", format!("invalid-child-b-{number}"), &json!([bad]))).await;
+        world
+            .create(secret("a", format!("invalid-child-a-{number}"), &many))
+            .await;
+        world
+            .create(secret(
+                "a",
+                format!("invalid-child-b-{number}"),
+                &json!([bad]),
+            ))
+            .await;
     }
     world.restart(&[DESCRIPTOR]).await;
-    let starting = |prefix: &str| world.names("secrets").iter().filter(|name| name.starts_with(prefix)).count();
-    world.until("bad children gone", |_| starting("invalid-child-b-") == 0).await;
+    let starting = |prefix: &str| {
+        world
+            .names("secrets")
+            .iter()
+            .filter(|name| name.starts_with(prefix))
+            .count()
+    };
+    world
+        .until("bad children gone", |_| starting("invalid-child-b-") == 0)
+        .await;
     tokio::time::sleep(A_WHILE).await;
-    assert_eq!((starting("child-"), starting("invalid-child-a-"), world.names("configmaps").len()), (10, 5, 6));
-    world.create(secret("a", "invalid-child-c-0".to_owned(), &json!([bad]))).await;
-    world.until("a new one goes, too", |_| starting("invalid-child-c-") == 0).await;
+    assert_eq!(
+        (
+            starting("child-"),
+            starting("invalid-child-a-"),
+            world.names("configmaps").len()
+        ),
+        (10, 5, 6)
+    );
+    world
+        .create(secret("a", "invalid-child-c-0".to_owned(), &json!([bad])))
+        .await;
+    world
+        .until("a new one goes, too", |_| starting("invalid-child-c-") == 0)
+        .await;
     assert_eq!(starting("child-"), 10);
 }
 
@@ -244,10 +381,13 @@ async fn cluster_scoped_owners() {
     let spec = json!({"hostPath": {"path": "/foo"}, "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteMany"]});
     let volume = json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "pv-valid"}, "spec": spec});
     let volume = world.create(volume).await;
-    let missing =
-        json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "missing-name", "uid": "missing-uid"}});
+    let missing = json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "missing-name", "uid": "missing-uid"}});
     let unknown = json!({"apiVersion": "unknown.group/v1", "kind": "UnknownType", "metadata": {"name": "invalid-name", "uid": "invalid-uid"}});
-    for (name, owner) in [("cm-valid", &volume), ("cm-missing", &missing), ("cm-invalid", &unknown)] {
+    for (name, owner) in [
+        ("cm-valid", &volume),
+        ("cm-missing", &missing),
+        ("cm-invalid", &unknown),
+    ] {
         world.map(name, &[(owner, false)]).await;
     }
     world.until_maps(&["cm-invalid", "cm-valid"]).await;

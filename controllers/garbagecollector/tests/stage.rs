@@ -1,5 +1,5 @@
-//! A stage for cases of upstream: objects at the API server, a graph that is told what a case says and no more, and one worker that
-//! works when the case says so.
+//! A stage for cases of upstream: objects at the API server, a graph that is told what a case says
+//! and no more, and one worker that works when the case says so.
 
 use std::sync::Arc;
 
@@ -29,23 +29,53 @@ impl Id {
     fn coordinates(self) -> Coordinates {
         let Self(api_version, kind, namespace, name, uid) = self;
         let (kind, api_version, namespace) = (kind.into(), api_version.into(), namespace.into());
-        Coordinates { kind, api_version, namespace, name: Arc::from(name), uid: Uid::new(uid) }
+        Coordinates {
+            kind,
+            api_version,
+            namespace,
+            name: Arc::from(name),
+            uid: Uid::new(uid),
+        }
     }
 
     fn reference(self) -> OwnerReference {
         let Self(api_version, kind, _, name, uid) = self;
         let (api_version, kind, name) = (api_version.into(), kind.into(), name.into());
-        OwnerReference { api_version, kind, name, uid: Uid::new(uid), controller: false, block_owner_deletion: false }
+        OwnerReference {
+            api_version,
+            kind,
+            name,
+            uid: Uid::new(uid),
+            controller: false,
+            block_owner_deletion: false,
+        }
     }
 
     /// As an informer shows it.
     fn meta(self, owners: &[Self]) -> Meta {
-        let references: Vec<OwnerReference> = owners.iter().map(|owner| owner.reference()).collect();
-        let Coordinates { namespace, name, uid, .. } = self.coordinates();
+        let references: Vec<OwnerReference> =
+            owners.iter().map(|owner| owner.reference()).collect();
+        let Coordinates {
+            namespace,
+            name,
+            uid,
+            ..
+        } = self.coordinates();
         let (labels, finalizers) = (Labels::default(), CollectorFinalizers::default());
         let (created, deleted) = (None, None);
         let owners = Owners::new(&references);
-        Meta { namespace, name, uid, resource_version: 1, generation: 0, created, deleted, labels, owners, finalizers }
+        Meta {
+            namespace,
+            name,
+            uid,
+            resource_version: 1,
+            generation: 0,
+            created,
+            deleted,
+            labels,
+            owners,
+            finalizers,
+        }
     }
 
     /// As it is stored.
@@ -101,16 +131,26 @@ impl Stage {
     pub(super) async fn new(objects: &[(Id, &[Id])]) -> Self {
         let world = World::bare().await;
         for name in ["ns1", "ns2"] {
-            world.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})).await;
+            world
+                .create(
+                    json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}),
+                )
+                .await;
         }
         for (id, owners) in objects {
             world.cluster.load(id.object(owners)).unwrap();
         }
         let context = world.context();
         let collector = crate::garbagecollector::collector(&context);
-        collector.kinds.update(&discover(&(world.clients)("tester")).await.unwrap());
+        collector
+            .kinds
+            .update(&discover(&(world.clients)("tester")).await.unwrap());
         world.cluster.clear_requests();
-        Self { world, collector: Arc::new(collector), _context: context }
+        Self {
+            world,
+            collector: Arc::new(collector),
+            _context: context,
+        }
     }
 
     pub(super) async fn take(&self, step: Step) {
@@ -118,10 +158,16 @@ impl Stage {
             See(id, owners) => self.tell(id, owners, |graph, seen| graph.observe(seen, None)),
             Lose(id, owners) => self.tell(id, owners, Graph::removed),
             Unload(plural, id) => {
-                self.world.cluster.delete(&self.world.cluster.path(plural, id.2, id.3)).await.unwrap();
+                self.world
+                    .cluster
+                    .delete(&self.world.cluster.path(plural, id.2, id.3))
+                    .await
+                    .unwrap();
                 self.world.cluster.clear_requests();
             }
-            Absent(id) => self.collector.apply(|graph| graph.proven_absent(&id.coordinates())),
+            Absent(id) => self
+                .collector
+                .apply(|graph| graph.proven_absent(&id.coordinates())),
             Work(id, asked) => {
                 let worked = self.work().await;
                 assert_eq!(worked, Some(id.4.to_owned()));
@@ -136,13 +182,19 @@ impl Stage {
             }
             Remembered(ids) => {
                 let mut graph = self.collector.graph();
-                assert!(ids.iter().all(|id| graph.absent.contains(&id.coordinates())), "{ids:?}");
+                assert!(
+                    ids.iter()
+                        .all(|id| graph.absent.contains(&id.coordinates())),
+                    "{ids:?}"
+                );
             }
             Told(id, messages) => {
                 tokio::time::sleep(Duration::from_secs(1)).await;
                 let events = self.world.state().events_about(id.3);
-                let expected: Vec<_> =
-                    messages.iter().map(|m| ("OwnerRefInvalidNamespace".to_owned(), (*m).to_owned())).collect();
+                let expected: Vec<_> = messages
+                    .iter()
+                    .map(|m| ("OwnerRefInvalidNamespace".to_owned(), (*m).to_owned()))
+                    .collect();
                 assert_eq!(events, expected);
                 self.world.cluster.clear_requests();
             }
@@ -157,19 +209,36 @@ impl Stage {
 
     fn tell(&self, id: Id, owners: &[Id], change: impl FnOnce(&mut Graph, Seen<'_>) -> Effects) {
         let (api_version, kind, meta) = (Sym::new(id.0), Sym::new(id.1), id.meta(owners));
-        self.collector.apply(|graph| change(graph, Seen { api_version: &api_version, kind: &kind, meta: &meta }));
+        self.collector.apply(|graph| {
+            change(
+                graph,
+                Seen {
+                    api_version: &api_version,
+                    kind: &kind,
+                    meta: &meta,
+                },
+            )
+        });
     }
 
     /// The key of a node of the graph.
     pub(super) fn key_of(&self, id: Id) -> NodeKey {
         let uid = Uid::new(id.4);
-        self.collector.graph().iter().map(|(node, ..)| node.key).find(|key| key.uid == uid).unwrap()
+        self.collector
+            .graph()
+            .iter()
+            .map(|(node, ..)| node.key)
+            .find(|key| key.uid == uid)
+            .unwrap()
     }
 
     /// Lets the worker do one thing, if there is any within a minute.
     pub(super) async fn work(&self) -> Option<String> {
         let queue = &self.collector.to_delete;
-        let item = tokio::time::timeout(A_WHILE, queue.get()).await.ok()?.unwrap();
+        let item = tokio::time::timeout(A_WHILE, queue.get())
+            .await
+            .ok()?
+            .unwrap();
         match Deleting(Arc::clone(&self.collector)).sync(&item.key).await {
             Ok(_) => queue.forget(&item.key),
             Err(_) => queue.add_rate_limited(item.key.clone()),
@@ -182,15 +251,27 @@ impl Stage {
         self.world.cluster.clear_requests();
         requests
             .iter()
-            .map(|r| format!("{} {}/{} {}", r.verb, r.resource, r.path.rsplit('/').next().unwrap(), r.status))
+            .map(|r| {
+                format!(
+                    "{} {}/{} {}",
+                    r.verb,
+                    r.resource,
+                    r.path.rsplit('/').next().unwrap(),
+                    r.status
+                )
+            })
             .collect()
     }
 
     fn nodes(&self) -> Vec<String> {
         let graph = self.collector.graph();
-        let shown = graph
-            .iter()
-            .map(|(node, ..)| if node.is_virtual { format!("({})", node.coordinates) } else { node.coordinates.to_string() });
+        let shown = graph.iter().map(|(node, ..)| {
+            if node.is_virtual {
+                format!("({})", node.coordinates)
+            } else {
+                node.coordinates.to_string()
+            }
+        });
         sorted(shown.collect())
     }
 }

@@ -14,7 +14,8 @@ fn secret(name: &str, owner: &Value) -> Value {
 }
 
 impl World {
-    /// `a` and `b`, which own a Secret each, and a new leader to whom the server's cache shows neither.
+    /// `a` and `b`, which own a Secret each, and a new leader to whom the server's cache shows
+    /// neither.
     async fn half_blind() -> (Self, RuleId) {
         let mut world = Self::bare().await;
         let before = world.cluster.revision();
@@ -22,7 +23,10 @@ impl World {
             let owner = world.map(name, &[]).await;
             world.create(secret(&format!("of-{name}"), &owner)).await;
         }
-        let stale = Matcher { resource: Some("secrets".to_owned()), ..Matcher::default() };
+        let stale = Matcher {
+            resource: Some("secrets".to_owned()),
+            ..Matcher::default()
+        };
         let view = world.cluster.faults().hold_view(stale, before);
         world.lead_since(world.cluster.revision()).await;
         tokio::time::sleep(A_WHILE).await;
@@ -40,13 +44,29 @@ impl World {
     }
 
     fn secrets(&self) -> Vec<(String, usize)> {
-        let owners = |secret: &Value| secret["metadata"]["ownerReferences"].as_array().map_or(0, Vec::len);
+        let owners = |secret: &Value| {
+            secret["metadata"]["ownerReferences"]
+                .as_array()
+                .map_or(0, Vec::len)
+        };
         let secrets = self.cluster.objects("secrets");
-        secrets.iter().map(|secret| (secret["metadata"]["name"].as_str().unwrap().to_owned(), owners(secret))).collect()
+        secrets
+            .iter()
+            .map(|secret| {
+                (
+                    secret["metadata"]["name"].as_str().unwrap().to_owned(),
+                    owners(secret),
+                )
+            })
+            .collect()
     }
 
     fn lists(&self, plural: &str) -> usize {
-        self.cluster.requests().iter().filter(|request| request.verb == "list" && request.resource == plural).count()
+        self.cluster
+            .requests()
+            .iter()
+            .filter(|request| request.verb == "list" && request.resource == plural)
+            .count()
     }
 }
 
@@ -56,7 +76,10 @@ async fn an_owner_waits_for_dependents_that_no_cache_shows_yet() {
     world.delete_with("a", "Foreground").await;
     tokio::time::sleep(A_WHILE).await;
     assert_eq!(world.maps(), ["a", "b"]);
-    assert!(world.lists("secrets") > 0 && world.lists("configmaps") == 0, "only what may be incomplete is asked for");
+    assert!(
+        world.lists("secrets") > 0 && world.lists("configmaps") == 0,
+        "only what may be incomplete is asked for"
+    );
     world.cluster.faults().remove(view);
     world.until_maps(&["b"]).await;
     assert_eq!(world.secrets(), [("of-b".to_owned(), 1)]);
@@ -71,31 +94,47 @@ async fn dependents_that_no_cache_shows_yet_are_orphaned_and_not_deleted() {
     world.cluster.faults().remove(view);
     world.until_maps(&["b"]).await;
     tokio::time::sleep(A_WHILE).await;
-    assert_eq!(world.secrets(), [("of-a".to_owned(), 0), ("of-b".to_owned(), 1)]);
+    assert_eq!(
+        world.secrets(),
+        [("of-a".to_owned(), 0), ("of-b".to_owned(), 1)]
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn dependents_that_show_up_while_they_are_asked_for_are_orphaned_too() {
     let (world, view) = World::half_blind().await;
-    world.cluster.faults().delay(Matcher::new("list", "secrets"), Duration::from_secs(5), Some(1));
+    world.cluster.faults().delay(
+        Matcher::new("list", "secrets"),
+        Duration::from_secs(5),
+        Some(1),
+    );
     world.delete_with("a", "Orphan").await;
     tokio::time::sleep(Duration::from_secs(2)).await;
     world.cluster.faults().remove(view);
     world.until_maps(&["b"]).await;
     tokio::time::sleep(A_WHILE).await;
-    assert_eq!(world.secrets(), [("of-a".to_owned(), 0), ("of-b".to_owned(), 1)]);
+    assert_eq!(
+        world.secrets(),
+        [("of-a".to_owned(), 0), ("of-b".to_owned(), 1)]
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_type_that_cannot_be_listed_holds_owners_up_for_a_while_only() {
     // (answer, for how long an owner waits at least, and at most)
-    let cases = [(Status::no_such_resource(), 0, 1), (internal_error(), 100, 400)];
+    let cases = [
+        (Status::no_such_resource(), 0, 1),
+        (internal_error(), 100, 400),
+    ];
     for (answer, least, most) in cases {
         let mut world = World::bare().await;
         world.map("a", &[]).await;
         let since = world.cluster.revision() + 1_000_000;
         world.lead_since(since).await;
-        world.cluster.faults().reject(Matcher::new("list", "secrets"), answer, None);
+        world
+            .cluster
+            .faults()
+            .reject(Matcher::new("list", "secrets"), answer, None);
         let begun = tokio::time::Instant::now();
         world.delete_with("a", "Foreground").await;
         world.until_maps(&[]).await;
@@ -113,15 +152,29 @@ async fn a_reference_that_became_a_blocking_one_is_waited_for() {
     world.create(loose).await;
     let before = world.cluster.revision();
     let blocking = secret("of-a", &owner)["metadata"]["ownerReferences"].clone();
-    world.patch("secrets", "of-a", json!({"metadata": {"ownerReferences": blocking}})).await;
-    let view = world.cluster.faults().hold_view(Matcher { resource: Some("secrets".to_owned()), ..Matcher::default() }, before);
+    world
+        .patch(
+            "secrets",
+            "of-a",
+            json!({"metadata": {"ownerReferences": blocking}}),
+        )
+        .await;
+    let view = world.cluster.faults().hold_view(
+        Matcher {
+            resource: Some("secrets".to_owned()),
+            ..Matcher::default()
+        },
+        before,
+    );
     world.lead_since(world.cluster.revision()).await;
     tokio::time::sleep(A_WHILE).await;
     world.delete_with("a", "Foreground").await;
     tokio::time::sleep(A_WHILE).await;
     assert_eq!(world.maps(), ["a"]);
     world.cluster.faults().remove(view);
-    world.patch("secrets", "of-a", json!({"metadata": {"finalizers": null}})).await;
+    world
+        .patch("secrets", "of-a", json!({"metadata": {"finalizers": null}}))
+        .await;
     world.until_maps(&[]).await;
     assert_eq!(world.secrets(), []);
 }
@@ -139,8 +192,15 @@ async fn what_was_found_complete_is_not_asked_for_again() {
     world.delete_with("a", "Foreground").await;
     world.until_maps(&["b", "c"]).await;
     let asked = ["secrets", "pods", "nodes"].map(|plural| world.lists(plural));
-    assert_eq!(asked, [1, 1, 0], "of what is in no namespace nothing can depend on it");
+    assert_eq!(
+        asked,
+        [1, 1, 0],
+        "of what is in no namespace nothing can depend on it"
+    );
     world.delete_with("b", "Orphan").await;
     world.until_maps(&["c"]).await;
-    assert_eq!(asked, ["secrets", "pods", "nodes"].map(|plural| world.lists(plural)));
+    assert_eq!(
+        asked,
+        ["secrets", "pods", "nodes"].map(|plural| world.lists(plural))
+    );
 }

@@ -48,7 +48,8 @@ fn app(kind: &str, replicas: i32, finalizers: &[&str]) -> Value {
     })
 }
 
-/// A namespace `shop` and a running controller; no node, so that pods end only when a story says so.
+/// A namespace `shop` and a running controller; no node, so that pods end only when a story says
+/// so.
 async fn world() -> World {
     let mut world = World::bare().await;
     world.create(namespace("shop")).await;
@@ -70,7 +71,8 @@ impl World {
 
     /// Waits until the namespace is gone and says how long that took since `begin`.
     async fn shop_gone(&self, begin: Instant) -> Duration {
-        self.until("the namespace gone", |_| self.shop().is_none()).await;
+        self.until("the namespace gone", |_| self.shop().is_none())
+            .await;
         begin.elapsed()
     }
 
@@ -78,13 +80,16 @@ impl World {
     fn trouble(&self, kind: &str) -> Option<String> {
         let shop = self.shop()?;
         let conditions = shop["status"]["conditions"].as_array()?.clone();
-        let found = conditions.into_iter().find(|c| c["type"] == kind && c["status"] == "True")?;
+        let found = conditions
+            .into_iter()
+            .find(|c| c["type"] == kind && c["status"] == "True")?;
         Some(found["message"].as_str()?.to_owned())
     }
 
     /// Whether a pass has said anything about this condition.
     fn is_told(&self, kind: &str) -> bool {
-        self.shop().is_some_and(|shop| condition_of(&shop, kind).is_some())
+        self.shop()
+            .is_some_and(|shop| condition_of(&shop, kind).is_some())
     }
 
     async fn in_trouble(&self, kind: &str) -> String {
@@ -94,24 +99,48 @@ impl World {
 
     async fn release(&self, plural: &str, name: &str) {
         let path = self.cluster.path(plural, "shop", name);
-        self.cluster.patch(&path, json!({"metadata": {"finalizers": null}})).await.unwrap();
+        self.cluster
+            .patch(&path, json!({"metadata": {"finalizers": null}}))
+            .await
+            .unwrap();
     }
 
     /// Writes `spec.finalizers` of the namespace.
     async fn finalize(&self, body: Value) {
-        let target = Target { resource: &NAMESPACES, namespace: None, name: Some("shop"), subresource: Some("finalize") };
-        (self.clients)("tester").replace(target, &body).await.unwrap();
+        let target = Target {
+            resource: &NAMESPACES,
+            namespace: None,
+            name: Some("shop"),
+            subresource: Some("finalize"),
+        };
+        (self.clients)("tester")
+            .replace(target, &body)
+            .await
+            .unwrap();
     }
 
     /// Method, path and status of the controller's requests so far.
     fn asked(&self) -> Vec<String> {
         let requests = self.cluster.requests();
-        let ours = requests.iter().filter(|r| r.user_agent.ends_with("/namespace-controller"));
-        ours.map(|r| format!("{} {} {}", r.verb, r.path.split('?').next().unwrap_or_default(), r.status)).collect()
+        let ours = requests
+            .iter()
+            .filter(|r| r.user_agent.ends_with("/namespace-controller"));
+        ours.map(|r| {
+            format!(
+                "{} {} {}",
+                r.verb,
+                r.path.split('?').next().unwrap_or_default(),
+                r.status
+            )
+        })
+        .collect()
     }
 
     fn asked_for(&self, part: &str) -> usize {
-        self.asked().iter().filter(|line| line.contains(part)).count()
+        self.asked()
+            .iter()
+            .filter(|line| line.contains(part))
+            .count()
     }
 }
 
@@ -122,7 +151,10 @@ async fn an_empty_namespace_goes_in_one_pass_after_five_seconds() {
     world.cluster.clear_requests();
     let begin = world.delete_shop().await;
     let took = world.shop_gone(begin).await;
-    assert!((Duration::from_secs(5)..Duration::from_secs(6)).contains(&took), "{took:?}");
+    assert!(
+        (Duration::from_secs(5)..Duration::from_secs(6)).contains(&took),
+        "{took:?}"
+    );
     assert_eq!(world.cluster.count("configmaps"), 0);
     let asked = world.asked();
     assert_eq!(
@@ -136,9 +168,19 @@ async fn an_empty_namespace_goes_in_one_pass_after_five_seconds() {
             format!("list {SHOP}/pods 200"),
         ]
     );
-    assert_eq!(asked[asked.len() - 2..], [format!("update {SHOP}/status 200"), format!("update {SHOP}/finalize 200")]);
+    assert_eq!(
+        asked[asked.len() - 2..],
+        [
+            format!("update {SHOP}/status 200"),
+            format!("update {SHOP}/finalize 200")
+        ]
+    );
     tokio::time::sleep(A_WHILE).await;
-    assert_eq!(world.asked().len(), asked.len(), "nothing is asked about a namespace that is gone");
+    assert_eq!(
+        world.asked().len(),
+        asked.len(),
+        "nothing is asked about a namespace that is gone"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -154,21 +196,44 @@ async fn a_namespace_that_is_not_being_deleted_is_left_alone() {
 #[tokio::test(start_paused = true)]
 async fn pods_go_first_and_nothing_else_is_touched_until_they_are_gone() {
     let mut world = world().await;
-    world.create(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}})).await;
+    world
+        .create(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}))
+        .await;
     let mut slow = pod("slow", 40);
     slow["spec"]["nodeName"] = json!("n");
     world.cluster.create(slow).await.unwrap();
     world.cluster.create(config_map("a", &[])).await.unwrap();
     world.delete_shop().await;
-    world.until("the pod ends", |_| world.find("pods", "slow").unwrap()["metadata"]["deletionTimestamp"].is_string()).await;
-    assert_eq!(world.find("pods", "slow").unwrap()["metadata"]["deletionGracePeriodSeconds"], 40);
+    world
+        .until("the pod ends", |_| {
+            world.find("pods", "slow").unwrap()["metadata"]["deletionTimestamp"].is_string()
+        })
+        .await;
+    assert_eq!(
+        world.find("pods", "slow").unwrap()["metadata"]["deletionGracePeriodSeconds"],
+        40
+    );
     tokio::time::sleep(Duration::from_secs(20)).await;
     let shop = world.shop().unwrap();
     assert_eq!(shop["status"]["conditions"].as_array().unwrap().len(), 5);
-    for kind in ["NamespaceContentRemaining", "NamespaceDeletionContentFailure", "NamespaceFinalizersRemaining"] {
-        assert_eq!(condition_of(&shop, kind).unwrap().0, "False", "{kind}, as upstream says while pods remain");
+    for kind in [
+        "NamespaceContentRemaining",
+        "NamespaceDeletionContentFailure",
+        "NamespaceFinalizersRemaining",
+    ] {
+        assert_eq!(
+            condition_of(&shop, kind).unwrap().0,
+            "False",
+            "{kind}, as upstream says while pods remain"
+        );
     }
-    assert_eq!((world.cluster.count("configmaps"), world.asked_for("configmaps")), (1, 0));
+    assert_eq!(
+        (
+            world.cluster.count("configmaps"),
+            world.asked_for("configmaps")
+        ),
+        (1, 0)
+    );
 
     // After its grace a pod without a finalizer is trouble, and is told as such.
     let message = world.in_trouble("NamespaceDeletionContentFailure").await;
@@ -178,8 +243,16 @@ async fn pods_go_first_and_nothing_else_is_touched_until_they_are_gone() {
 
     // The manager restarts in the middle, and the node ends the pod at last.
     world.restart(&[DESCRIPTOR]).await;
-    let slow = Target { resource: &PODS, namespace: Some("shop"), name: Some("slow"), subresource: None };
-    (world.clients)("tester").delete(slow, &json!({"gracePeriodSeconds": 0})).await.unwrap();
+    let slow = Target {
+        resource: &PODS,
+        namespace: Some("shop"),
+        name: Some("slow"),
+        subresource: None,
+    };
+    (world.clients)("tester")
+        .delete(slow, &json!({"gracePeriodSeconds": 0}))
+        .await
+        .unwrap();
     let took = world.shop_gone(Instant::now()).await;
     assert!(took < Duration::from_secs(10), "{took:?}");
     assert_eq!(world.cluster.count("configmaps"), 0);
@@ -190,13 +263,27 @@ async fn pods_on_nodes_end_within_their_grace_and_the_namespace_with_them() {
     let mut world = World::with(&[DESCRIPTOR]).await;
     world.create(namespace("shop")).await;
     for index in 0..3 {
-        world.cluster.create(pod(&format!("p{index}"), 30)).await.unwrap();
+        world
+            .cluster
+            .create(pod(&format!("p{index}"), 30))
+            .await
+            .unwrap();
     }
-    world.until("running", |state| state.pods.iter().all(|pod| pod["status"]["phase"] == "Running")).await;
+    world
+        .until("running", |state| {
+            state
+                .pods
+                .iter()
+                .all(|pod| pod["status"]["phase"] == "Running")
+        })
+        .await;
     let begin = world.delete_shop().await;
     // One pass deletes the pods; the second comes 5 s after the status that the first wrote.
     let took = world.shop_gone(begin).await;
-    assert!((Duration::from_secs(10)..Duration::from_secs(11)).contains(&took), "{took:?}");
+    assert!(
+        (Duration::from_secs(10)..Duration::from_secs(11)).contains(&took),
+        "{took:?}"
+    );
     assert_eq!(world.cluster.count("pods"), 0);
     world.restart(&[]).await;
 }
@@ -204,23 +291,44 @@ async fn pods_on_nodes_end_within_their_grace_and_the_namespace_with_them() {
 #[tokio::test(start_paused = true)]
 async fn content_held_by_finalizers_is_named_and_waited_for() {
     let world = world().await;
-    world.cluster.create(app("Deployment", 0, &["custom.io/finalizer"])).await.unwrap();
-    world.cluster.create(config_map("a", &["custom.io/finalizer", "b.io/x"])).await.unwrap();
+    world
+        .cluster
+        .create(app("Deployment", 0, &["custom.io/finalizer"]))
+        .await
+        .unwrap();
+    world
+        .cluster
+        .create(config_map("a", &["custom.io/finalizer", "b.io/x"]))
+        .await
+        .unwrap();
     world.cluster.create(config_map("b", &[])).await.unwrap();
     world.delete_shop().await;
     let resources = world.in_trouble("NamespaceContentRemaining").await;
-    let expected = "configmaps. has 1 resource instances, deployments.apps has 1 resource instances";
-    assert_eq!(resources, format!("Some resources are remaining: {expected}"));
+    let expected =
+        "configmaps. has 1 resource instances, deployments.apps has 1 resource instances";
+    assert_eq!(
+        resources,
+        format!("Some resources are remaining: {expected}")
+    );
     let finalizers = world.trouble("NamespaceFinalizersRemaining").unwrap();
     let expected = "b.io/x in 1 resource instances, custom.io/finalizer in 2 resource instances";
-    assert_eq!(finalizers, format!("Some content in the namespace has finalizers remaining: {expected}"));
+    assert_eq!(
+        finalizers,
+        format!("Some content in the namespace has finalizers remaining: {expected}")
+    );
     assert_eq!(world.trouble("NamespaceDeletionContentFailure"), None);
 
     // An estimate of 15 s makes a pass every 8 s, and a status without news is not written again.
     tokio::time::sleep(Duration::from_secs(10)).await;
     world.cluster.clear_requests();
     tokio::time::sleep(Duration::from_secs(80)).await;
-    assert_eq!((world.asked_for(&format!("get {SHOP} 200")), world.asked_for("update")), (10, 0));
+    assert_eq!(
+        (
+            world.asked_for(&format!("get {SHOP} 200")),
+            world.asked_for("update")
+        ),
+        (10, 0)
+    );
 
     world.release("deployments", "web").await;
     world.release("configmaps", "a").await;
@@ -231,7 +339,11 @@ async fn content_held_by_finalizers_is_named_and_waited_for() {
 #[tokio::test(start_paused = true)]
 async fn a_group_that_cannot_be_discovered_blocks_the_end_and_nothing_else() {
     let world = world().await;
-    world.cluster.create(app("ReplicaSet", 0, &[])).await.unwrap();
+    world
+        .cluster
+        .create(app("ReplicaSet", 0, &[]))
+        .await
+        .unwrap();
     world.cluster.create(config_map("a", &[])).await.unwrap();
     world.cluster.faults().hide_from_discovery("apps");
     world.delete_shop().await;
@@ -241,12 +353,19 @@ async fn a_group_that_cannot_be_discovered_blocks_the_end_and_nothing_else() {
     assert_eq!(message, expected);
     assert_eq!(world.cluster.count("configmaps"), 0, "what is known goes");
     tokio::time::sleep(Duration::from_secs(600)).await;
-    assert_eq!(world.cluster.count("replicasets"), 1, "what is not known stays, and so does the namespace");
+    assert_eq!(
+        world.cluster.count("replicasets"),
+        1,
+        "what is not known stays, and so does the namespace"
+    );
     assert_eq!(world.asked_for("finalize"), 0);
     world.cluster.clear_requests();
     tokio::time::sleep(Duration::from_secs(600)).await;
     let passes = world.asked_for("get /apis");
-    assert!((9..=11).contains(&passes), "back-off ends at 60 s: {passes} passes in 10 minutes");
+    assert!(
+        (9..=11).contains(&passes),
+        "back-off ends at 60 s: {passes} passes in 10 minutes"
+    );
 
     world.cluster.faults().show_in_discovery("apps");
     let took = world.shop_gone(Instant::now()).await;
@@ -258,13 +377,30 @@ async fn a_group_that_cannot_be_discovered_blocks_the_end_and_nothing_else() {
 async fn a_type_that_refuses_is_told_and_the_others_go_all_the_same() {
     let world = world().await;
     world.cluster.create(config_map("a", &[])).await.unwrap();
-    world.cluster.create(app("ReplicaSet", 0, &[])).await.unwrap();
+    world
+        .cluster
+        .create(app("ReplicaSet", 0, &[]))
+        .await
+        .unwrap();
     let refusal = Status::new(500, "InternalError", "out of order");
-    let rule = world.cluster.faults().reject(Matcher::new("deletecollection", "configmaps"), refusal, None);
+    let rule = world.cluster.faults().reject(
+        Matcher::new("deletecollection", "configmaps"),
+        refusal,
+        None,
+    );
     world.delete_shop().await;
     let message = world.in_trouble("NamespaceDeletionContentFailure").await;
-    assert_eq!(message, "Failed to delete all resource types, 1 remaining: out of order");
-    assert_eq!((world.cluster.count("replicasets"), world.cluster.count("configmaps")), (0, 1));
+    assert_eq!(
+        message,
+        "Failed to delete all resource types, 1 remaining: out of order"
+    );
+    assert_eq!(
+        (
+            world.cluster.count("replicasets"),
+            world.cluster.count("configmaps")
+        ),
+        (0, 1)
+    );
     world.cluster.faults().remove(rule);
     world.shop_gone(Instant::now()).await;
     assert_eq!(world.cluster.count("configmaps"), 0);
@@ -272,18 +408,35 @@ async fn a_type_that_refuses_is_told_and_the_others_go_all_the_same() {
 
 /// Upstream: `TestDeleteEncounters404`.
 #[tokio::test(start_paused = true)]
-async fn a_type_without_collections_is_deleted_one_by_one_and_one_without_lists_is_taken_as_empty() {
+async fn a_type_without_collections_is_deleted_one_by_one_and_one_without_lists_is_taken_as_empty()
+{
     let world = world().await;
     world.cluster.create(config_map("a", &[])).await.unwrap();
     world.cluster.create(config_map("b", &[])).await.unwrap();
     let faults = world.cluster.faults();
-    faults.reject(Matcher::new("deletecollection", "configmaps"), Status::method_not_allowed(), None);
-    faults.reject(Matcher::new("deletecollection", "secrets"), Status::no_such_resource(), None);
-    faults.reject(Matcher::new("list", "secrets"), Status::no_such_resource(), None);
+    faults.reject(
+        Matcher::new("deletecollection", "configmaps"),
+        Status::method_not_allowed(),
+        None,
+    );
+    faults.reject(
+        Matcher::new("deletecollection", "secrets"),
+        Status::no_such_resource(),
+        None,
+    );
+    faults.reject(
+        Matcher::new("list", "secrets"),
+        Status::no_such_resource(),
+        None,
+    );
     world.cluster.clear_requests();
     let begin = world.delete_shop().await;
     world.shop_gone(begin).await;
-    let maps: Vec<String> = world.asked().into_iter().filter(|line| line.contains("configmaps")).collect();
+    let maps: Vec<String> = world
+        .asked()
+        .into_iter()
+        .filter(|line| line.contains("configmaps"))
+        .collect();
     let expected = [
         format!("deletecollection {SHOP}/configmaps 405"),
         format!("list {SHOP}/configmaps 200"),
@@ -292,21 +445,36 @@ async fn a_type_without_collections_is_deleted_one_by_one_and_one_without_lists_
         format!("list {SHOP}/configmaps 200"),
     ];
     assert_eq!(maps, expected);
-    assert_eq!(world.asked_for("/secrets 404"), 3, "the collection, the list to delete by, the list to verify by");
+    assert_eq!(
+        world.asked_for("/secrets 404"),
+        3,
+        "the collection, the list to delete by, the list to verify by"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn content_is_refused_during_the_end_and_what_a_pass_leaves_goes_with_a_later_one() {
     let world = world().await;
-    world.cluster.create(config_map("held", &["a.io/f"])).await.unwrap();
-    world.cluster.create(config_map("late", &["a.io/f"])).await.unwrap();
+    world
+        .cluster
+        .create(config_map("held", &["a.io/f"]))
+        .await
+        .unwrap();
+    world
+        .cluster
+        .create(config_map("late", &["a.io/f"]))
+        .await
+        .unwrap();
     world.delete_shop().await;
     world.in_trouble("NamespaceContentRemaining").await;
     world.release("configmaps", "held").await;
-    let refused = world.cluster.create(config_map("later", &[])).await.unwrap_err();
+    let refused = world
+        .cluster
+        .create(config_map("later", &[]))
+        .await
+        .unwrap_err();
     assert_eq!(refused.code, 403);
-    let message =
-        "configmaps \"later\" is forbidden: unable to create new content in namespace shop because it is being terminated";
+    let message = "configmaps \"later\" is forbidden: unable to create new content in namespace shop because it is being terminated";
     assert_eq!(refused.message, message);
     tokio::time::sleep(A_WHILE).await;
     assert!(world.shop().is_some(), "not while anything is left");
@@ -322,7 +490,10 @@ async fn a_terminating_namespace_is_picked_up_after_a_restart() {
     tokio::time::sleep(A_WHILE).await;
     world.restart(&[DESCRIPTOR]).await;
     let took = world.shop_gone(Instant::now()).await;
-    assert!((Duration::from_secs(5)..Duration::from_secs(6)).contains(&took), "{took:?}");
+    assert!(
+        (Duration::from_secs(5)..Duration::from_secs(6)).contains(&took),
+        "{took:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -334,7 +505,11 @@ async fn finalizers_of_others_keep_the_namespace_until_they_go() {
     });
     world.finalize(extra).await;
     world.delete_shop().await;
-    world.until("ours is gone", |_| world.shop().unwrap()["spec"]["finalizers"] == json!(["spec.io/f"])).await;
+    world
+        .until("ours is gone", |_| {
+            world.shop().unwrap()["spec"]["finalizers"] == json!(["spec.io/f"])
+        })
+        .await;
     tokio::time::sleep(A_WHILE).await;
     assert!(world.shop().is_some(), "one finalizer of the spec is left");
     let held = json!({
@@ -342,8 +517,16 @@ async fn finalizers_of_others_keep_the_namespace_until_they_go() {
     });
     world.finalize(held).await;
     tokio::time::sleep(A_WHILE).await;
-    assert_eq!(world.shop().unwrap()["spec"], json!({}), "one of the metadata is left");
-    world.cluster.patch(SHOP, json!({"metadata": {"finalizers": null}})).await.unwrap();
+    assert_eq!(
+        world.shop().unwrap()["spec"],
+        json!({}),
+        "one of the metadata is left"
+    );
+    world
+        .cluster
+        .patch(SHOP, json!({"metadata": {"finalizers": null}}))
+        .await
+        .unwrap();
     assert!(world.shop().is_none());
 }
 
@@ -354,36 +537,84 @@ async fn a_hundred_namespaces_end_together() {
         world.create(namespace(&format!("n{index}"))).await;
     }
     for index in 0..100 {
-        world.cluster.delete(&format!("/api/v1/namespaces/n{index}")).await.unwrap();
+        world
+            .cluster
+            .delete(&format!("/api/v1/namespaces/n{index}"))
+            .await
+            .unwrap();
     }
     let begin = Instant::now();
-    world.until("all gone", |_| world.cluster.count("namespaces") == 5).await;
-    assert!(begin.elapsed() < Duration::from_secs(10), "{:?}", begin.elapsed());
+    world
+        .until("all gone", |_| world.cluster.count("namespaces") == 5)
+        .await;
+    assert!(
+        begin.elapsed() < Duration::from_secs(10),
+        "{:?}",
+        begin.elapsed()
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn workloads_in_a_terminating_namespace_give_up_without_a_word() {
     let mut world = World::with(&[deployment::DESCRIPTOR, replicaset::DESCRIPTOR]).await;
     world.create(namespace("shop")).await;
-    world.cluster.create(app("Deployment", 2, &["a.io/f"])).await.unwrap();
+    world
+        .cluster
+        .create(app("Deployment", 2, &["a.io/f"]))
+        .await
+        .unwrap();
     world.until("two pods", |state| state.pods.len() == 2).await;
     world.at_rest().await;
     world.delete_shop().await;
     let before = world.cluster.count("events");
 
-    // A ReplicaSet that lost a pod may not make another; a Deployment with a new template may not make a ReplicaSet.
-    let lost = world.cluster.objects("pods")[0]["metadata"]["name"].as_str().unwrap().to_owned();
-    world.cluster.delete(&world.cluster.path("pods", "shop", &lost)).await.unwrap();
+    // A ReplicaSet that lost a pod may not make another; a Deployment with a new template may not
+    // make a ReplicaSet.
+    let lost = world.cluster.objects("pods")[0]["metadata"]["name"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    world
+        .cluster
+        .delete(&world.cluster.path("pods", "shop", &lost))
+        .await
+        .unwrap();
     world.until("one pod", |state| state.pods.len() == 1).await;
-    let image = json!({"spec": {"template": {"metadata": {"labels": {"app": "web", "new": "yes"}}}}});
-    world.cluster.patch(&world.cluster.path("deployments", "shop", "web"), image).await.unwrap();
+    let image =
+        json!({"spec": {"template": {"metadata": {"labels": {"app": "web", "new": "yes"}}}}});
+    world
+        .cluster
+        .patch(&world.cluster.path("deployments", "shop", "web"), image)
+        .await
+        .unwrap();
     world.at_rest().await;
-    assert_eq!((world.cluster.count("pods"), world.cluster.count("replicasets")), (1, 1));
-    let refused = world.cluster.requests().iter().filter(|r| r.verb == "create" && r.status == 403).count();
-    assert!((2..=6).contains(&refused), "refused and forgotten, not tried over and over: {refused}");
-    assert_eq!(world.cluster.count("events"), before, "{:#?}", world.cluster.objects("events"));
+    assert_eq!(
+        (
+            world.cluster.count("pods"),
+            world.cluster.count("replicasets")
+        ),
+        (1, 1)
+    );
+    let refused = world
+        .cluster
+        .requests()
+        .iter()
+        .filter(|r| r.verb == "create" && r.status == 403)
+        .count();
+    assert!(
+        (2..=6).contains(&refused),
+        "refused and forgotten, not tried over and over: {refused}"
+    );
+    assert_eq!(
+        world.cluster.count("events"),
+        before,
+        "{:#?}",
+        world.cluster.objects("events")
+    );
 
-    world.restart(&[DESCRIPTOR, deployment::DESCRIPTOR, replicaset::DESCRIPTOR]).await;
+    world
+        .restart(&[DESCRIPTOR, deployment::DESCRIPTOR, replicaset::DESCRIPTOR])
+        .await;
     world.in_trouble("NamespaceContentRemaining").await;
     world.release("deployments", "web").await;
     world.shop_gone(Instant::now()).await;
@@ -393,28 +624,49 @@ async fn workloads_in_a_terminating_namespace_give_up_without_a_word() {
 async fn a_deletion_is_logged_by_phase() {
     let log = Log::collect();
     let world = world().await;
-    world.create(config_map("kept", &["example.com/wait"])).await;
+    world
+        .create(config_map("kept", &["example.com/wait"]))
+        .await;
     let begin = world.delete_shop().await;
     world.in_trouble("NamespaceFinalizersRemaining").await;
-    log.assert_has(Level::DEBUG, &["Deleting all content of namespace", "Items remaining in namespace"]);
+    log.assert_has(
+        Level::DEBUG,
+        &[
+            "Deleting all content of namespace",
+            "Items remaining in namespace",
+        ],
+    );
     assert!(!log.at(Level::DEBUG).contains("Namespace has been deleted"));
     let path = format!("{SHOP}/configmaps/kept");
-    world.cluster.patch(&path, json!({"metadata": {"finalizers": null}})).await.unwrap();
+    world
+        .cluster
+        .patch(&path, json!({"metadata": {"finalizers": null}}))
+        .await
+        .unwrap();
     world.shop_gone(begin).await;
-    log.assert_has(Level::DEBUG, &["Updated namespace", "Namespace has been deleted"]);
+    log.assert_has(
+        Level::DEBUG,
+        &["Updated namespace", "Namespace has been deleted"],
+    );
 }
 
-/// The server ends what takes it longer than a minute. Given up before that, a deletion of thousands of pods would begin anew, again and
-/// again.
+/// The server ends what takes it longer than a minute. Given up before that, a deletion of
+/// thousands of pods would begin anew, again and again.
 #[tokio::test(start_paused = true)]
 async fn a_slow_deletion_of_a_collection_is_waited_for() {
     let world = world().await;
     world.create(pod("a", 0)).await;
     let slow = Duration::from_secs(55);
-    world.cluster.faults().delay(Matcher::new("deletecollection", "pods"), slow, Some(1));
+    world
+        .cluster
+        .faults()
+        .delay(Matcher::new("deletecollection", "pods"), slow, Some(1));
     let begin = world.delete_shop().await;
     assert!(world.shop_gone(begin).await > slow, "{:#?}", world.asked());
     let asked = world.asked();
-    let deletions = asked.iter().filter(|asked| asked.starts_with("deletecollection /api/v1/namespaces/shop/pods ")).count();
+    let deletions = asked
+        .iter()
+        .filter(|asked| asked.starts_with("deletecollection /api/v1/namespaces/shop/pods "))
+        .count();
     assert_eq!(deletions, 1, "{asked:#?}");
 }

@@ -15,20 +15,51 @@ fn stored(phase: &str, finalizers: &[&str], uid: &str) -> Value {
 }
 
 fn conflict() -> Status {
-    Status::modified(Qualified { name: "namespaces", group: "" }, "shop")
+    Status::modified(
+        Qualified {
+            name: "namespaces",
+            group: "",
+        },
+        "shop",
+    )
 }
 
 /// Upstream: `TestSyncNamespaceThatIsTerminating{NonExperimental,V1}`.
 #[tokio::test(start_paused = true)]
 async fn sync_namespace_that_is_terminating() {
-    // (name, finalizers, whether discovery works, the controller's last requests, a condition that is there)
+    // (name, finalizers, whether discovery works, the controller's last requests, a condition that
+    // is there)
     let status = format!("update {SHOP}/status 200");
     let finalize = format!("update {SHOP}/finalize 200");
     let cases: [(&str, &[&str], bool, &[&str], Option<&str>); 4] = [
-        ("pending-finalize", &["kubernetes"], true, &[&status, &finalize], None),
-        ("complete-finalize", &[], true, &["get /api/v1/namespaces/shop 200"], None),
-        ("groupVersionResourceErr", &[], false, &["get /api/v1/namespaces/shop 200"], None),
-        ("groupVersionResourceErr-finalize", &["kubernetes"], false, &[&status], Some("NamespaceDeletionDiscoveryFailure")),
+        (
+            "pending-finalize",
+            &["kubernetes"],
+            true,
+            &[&status, &finalize],
+            None,
+        ),
+        (
+            "complete-finalize",
+            &[],
+            true,
+            &["get /api/v1/namespaces/shop 200"],
+            None,
+        ),
+        (
+            "groupVersionResourceErr",
+            &[],
+            false,
+            &["get /api/v1/namespaces/shop 200"],
+            None,
+        ),
+        (
+            "groupVersionResourceErr-finalize",
+            &["kubernetes"],
+            false,
+            &[&status],
+            Some("NamespaceDeletionDiscoveryFailure"),
+        ),
     ];
     for (name, finalizers, discovers, last, expected) in cases {
         let world = world().await;
@@ -36,20 +67,43 @@ async fn sync_namespace_that_is_terminating() {
             world.cluster.faults().hide_from_discovery("apps");
         }
         world.cluster.clear_requests();
-        world.cluster.load(stored("Terminating", finalizers, "1")).unwrap();
+        world
+            .cluster
+            .load(stored("Terminating", finalizers, "1"))
+            .unwrap();
         // The first pass comes after 5 s, the one after its own status write after 10 s.
         tokio::time::sleep(Duration::from_millis(5050)).await;
-        let asked: Vec<String> = world.asked().into_iter().filter(|line| line.contains("namespaces/shop")).collect();
-        let writes: Vec<&String> = asked.iter().filter(|line| line.starts_with("update")).collect();
+        let asked: Vec<String> = world
+            .asked()
+            .into_iter()
+            .filter(|line| line.contains("namespaces/shop"))
+            .collect();
+        let writes: Vec<&String> = asked
+            .iter()
+            .filter(|line| line.starts_with("update"))
+            .collect();
         match last {
             [only] if only.starts_with("get") => assert_eq!(asked, [*only], "{name}"),
             _ => assert_eq!(writes, last, "{name}"),
         }
-        assert_eq!(asked.iter().any(|line| line.starts_with("list")), !finalizers.is_empty(), "{name}");
+        assert_eq!(
+            asked.iter().any(|line| line.starts_with("list")),
+            !finalizers.is_empty(),
+            "{name}"
+        );
         let shop = world.shop().unwrap();
         assert_eq!(shop["status"]["phase"], "Terminating", "{name}");
-        assert_eq!(shop["spec"]["finalizers"].as_array().is_none_or(Vec::is_empty), discovers || finalizers.is_empty(), "{name}");
-        assert!(expected.is_none_or(|kind| world.trouble(kind).is_some()), "{name}");
+        assert_eq!(
+            shop["spec"]["finalizers"]
+                .as_array()
+                .is_none_or(Vec::is_empty),
+            discovers || finalizers.is_empty(),
+            "{name}"
+        );
+        assert!(
+            expected.is_none_or(|kind| world.trouble(kind).is_some()),
+            "{name}"
+        );
     }
 }
 
@@ -58,12 +112,28 @@ async fn sync_namespace_that_is_terminating() {
 async fn a_namespace_that_no_server_marked_is_marked_first() {
     let world = world().await;
     world.cluster.clear_requests();
-    world.cluster.faults().reject(Matcher::new("update", "namespaces").subresource("status"), conflict(), Some(1));
-    world.cluster.load(stored("Active", &["kubernetes"], "1")).unwrap();
-    world.until("finalized", |_| world.shop().unwrap()["spec"]["finalizers"].as_array().is_none_or(Vec::is_empty)).await;
+    world.cluster.faults().reject(
+        Matcher::new("update", "namespaces").subresource("status"),
+        conflict(),
+        Some(1),
+    );
+    world
+        .cluster
+        .load(stored("Active", &["kubernetes"], "1"))
+        .unwrap();
+    world
+        .until("finalized", |_| {
+            world.shop().unwrap()["spec"]["finalizers"]
+                .as_array()
+                .is_none_or(Vec::is_empty)
+        })
+        .await;
     let get = format!("get {SHOP} 200");
     let status = |code| format!("update {SHOP}/status {code}");
-    assert_eq!(world.asked()[..4], [get.clone(), status(409), get, status(200)]);
+    assert_eq!(
+        world.asked()[..4],
+        [get.clone(), status(409), get, status(200)]
+    );
     assert_eq!(world.shop().unwrap()["status"]["phase"], "Terminating");
 }
 
@@ -71,39 +141,66 @@ async fn a_namespace_that_no_server_marked_is_marked_first() {
 #[tokio::test(start_paused = true)]
 async fn retry_on_conflict_error() {
     let world = world().await;
-    world.cluster.faults().reject(Matcher::new("update", "namespaces").subresource("finalize"), conflict(), Some(1));
+    world.cluster.faults().reject(
+        Matcher::new("update", "namespaces").subresource("finalize"),
+        conflict(),
+        Some(1),
+    );
     let begin = world.delete_shop().await;
     let took = world.shop_gone(begin).await;
-    assert!(took < Duration::from_secs(6), "within the same pass: {took:?}");
+    assert!(
+        took < Duration::from_secs(6),
+        "within the same pass: {took:?}"
+    );
     let asked = world.asked();
     let finalize = |status| format!("update {SHOP}/finalize {status}");
-    assert_eq!(asked[asked.len() - 3..], [finalize(409), format!("get {SHOP} 200"), finalize(200)]);
+    assert_eq!(
+        asked[asked.len() - 3..],
+        [finalize(409), format!("get {SHOP} 200"), finalize(200)]
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_namespace_recreated_between_retries_is_left_alone() {
     let world = world().await;
     let finalize = Matcher::new("update", "namespaces").subresource("finalize");
-    world.cluster.faults().delay(finalize, Duration::from_secs(2), Some(1));
+    world
+        .cluster
+        .faults()
+        .delay(finalize, Duration::from_secs(2), Some(1));
     world.delete_shop().await;
-    world.until("about to be finalized", |_| world.is_told("NamespaceContentRemaining")).await;
+    world
+        .until("about to be finalized", |_| {
+            world.is_told("NamespaceContentRemaining")
+        })
+        .await;
     // Another controller finished the old one, and somebody made a new one.
     let mut new = stored("Active", &["kubernetes"], "2");
-    new["metadata"].as_object_mut().unwrap().remove("deletionTimestamp");
+    new["metadata"]
+        .as_object_mut()
+        .unwrap()
+        .remove("deletionTimestamp");
     world.cluster.load(new).unwrap();
     world.cluster.clear_requests();
     let before = world.shop();
     tokio::time::sleep(A_WHILE).await;
     let get = format!("get {SHOP} 200");
     // The conflict, the new one with another UID, and the look of the next try.
-    assert_eq!(world.asked(), [format!("update {SHOP}/finalize 409"), get.clone(), get]);
+    assert_eq!(
+        world.asked(),
+        [format!("update {SHOP}/finalize 409"), get.clone(), get]
+    );
     assert_eq!(world.shop(), before);
 }
 
 #[tokio::test(start_paused = true)]
 async fn content_made_during_a_pass_is_refused_and_what_slipped_in_before_goes() {
     let world = world().await;
-    world.cluster.faults().delay(Matcher::new("list", "secrets"), Duration::from_secs(30), Some(1));
+    world.cluster.faults().delay(
+        Matcher::new("list", "secrets"),
+        Duration::from_secs(30),
+        Some(1),
+    );
     let begin = world.delete_shop().await;
     tokio::time::sleep(Duration::from_secs(3)).await;
     // As an API server stores it that has not seen the end of the namespace yet.
@@ -111,8 +208,20 @@ async fn content_made_during_a_pass_is_refused_and_what_slipped_in_before_goes()
     late["metadata"]["uid"] = json!("late");
     world.cluster.load(late).unwrap();
     tokio::time::sleep(Duration::from_secs(10)).await;
-    assert_eq!(world.cluster.count("configmaps"), 0, "the pass is past the ConfigMaps, and found it");
-    assert_eq!(world.cluster.create(config_map("later", &[])).await.unwrap_err().code, 403);
+    assert_eq!(
+        world.cluster.count("configmaps"),
+        0,
+        "the pass is past the ConfigMaps, and found it"
+    );
+    assert_eq!(
+        world
+            .cluster
+            .create(config_map("later", &[]))
+            .await
+            .unwrap_err()
+            .code,
+        403
+    );
     world.shop_gone(begin).await;
     assert_eq!(world.cluster.count("configmaps"), 0);
 }
@@ -126,11 +235,21 @@ async fn without_any_discovery_a_namespace_stays_and_a_new_controller_does_not_b
     let message = world.in_trouble("NamespaceDeletionDiscoveryFailure").await;
     assert!(message.contains("service unavailable"), "{message}");
     tokio::time::sleep(Duration::from_secs(600)).await;
-    assert_eq!((world.cluster.count("configmaps"), world.asked_for("finalize")), (1, 0));
+    assert_eq!(
+        (
+            world.cluster.count("configmaps"),
+            world.asked_for("finalize")
+        ),
+        (1, 0)
+    );
 
     // Upstream ends the process where nothing is served; a controller that ends does the same here.
     let controller = (DESCRIPTOR.init)(&world.context()).unwrap();
-    let ended = tokio::time::timeout(A_WHILE, controller.run(steersman_runtime::tasks::CancellationToken::new())).await;
+    let ended = tokio::time::timeout(
+        A_WHILE,
+        controller.run(steersman_runtime::tasks::CancellationToken::new()),
+    )
+    .await;
     assert!(ended.is_ok());
 
     world.cluster.faults().show_in_discovery(EVERY_GROUP);

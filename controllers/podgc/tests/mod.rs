@@ -38,7 +38,8 @@ impl World {
 
     async fn gone(&self, pod: &str) -> Duration {
         let start = tokio::time::Instant::now();
-        self.until(&format!("{pod} removed"), |_| !self.exists(pod)).await;
+        self.until(&format!("{pod} removed"), |_| !self.exists(pod))
+            .await;
         start.elapsed()
     }
 
@@ -47,7 +48,9 @@ impl World {
         let families = self.registry.gather();
         let found = families.iter().find(|f| f.name() == family);
         let metrics = found.map(|f| f.get_metric()).unwrap_or_default();
-        let of_reason = metrics.iter().filter(|m| m.get_label().iter().any(|l| l.value() == reason));
+        let of_reason = metrics
+            .iter()
+            .filter(|m| m.get_label().iter().any(|l| l.value() == reason));
         of_reason.map(|m| m.get_counter().get_value() as u64).sum()
     }
 
@@ -71,16 +74,25 @@ async fn pods_of_a_node_that_is_gone_are_failed_and_removed_after_a_quarantine()
     world.create(held).await;
     world.create(pod("orphan", "nowhere")).await;
     let waited = world.gone("orphan").await;
-    assert!((Duration::from_secs(40)..Duration::from_secs(81)).contains(&waited), "{waited:?}");
+    assert!(
+        (Duration::from_secs(40)..Duration::from_secs(81)).contains(&waited),
+        "{waited:?}"
+    );
     let held = world.find("pods", "held").unwrap();
     assert_eq!(held["status"]["phase"], "Failed");
     let conditions = held["status"]["conditions"].as_array().unwrap();
-    let condition = conditions.iter().find(|c| c["type"] == "DisruptionTarget").unwrap();
+    let condition = conditions
+        .iter()
+        .find(|c| c["type"] == "DisruptionTarget")
+        .unwrap();
     assert_eq!(condition["status"], "True");
     assert_eq!(condition["reason"], "DeletionByPodGC");
     assert_eq!(condition["message"], "PodGC: node no longer exists");
     assert!(world.exists("kept"));
-    assert_eq!((world.deleted("orphaned"), world.failed("orphaned")), (2, 0));
+    assert_eq!(
+        (world.deleted("orphaned"), world.failed("orphaned")),
+        (2, 0)
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -92,7 +104,12 @@ async fn a_node_that_only_the_cache_misses_keeps_its_pods() {
     world.create(pod("kept", "new")).await;
     tokio::time::sleep(LONG).await;
     assert!(world.exists("kept"));
-    let looked = world.cluster.requests().iter().filter(|r| r.path == "/api/v1/nodes/new").count();
+    let looked = world
+        .cluster
+        .requests()
+        .iter()
+        .filter(|r| r.path == "/api/v1/nodes/new")
+        .count();
     assert!(looked > 0, "the API server was asked");
 }
 
@@ -124,13 +141,17 @@ async fn finished_pods_beyond_the_threshold_go_evicted_ones_first() {
         world.pod_status(name, status.clone()).await;
         tokio::time::sleep(Duration::from_secs(2)).await;
     }
-    let keep_three = |context: ControllerContext| context.with_flag("terminated-pod-gc-threshold", "3");
+    let keep_three =
+        |context: ControllerContext| context.with_flag("terminated-pod-gc-threshold", "3");
     world.restart_with(&[DESCRIPTOR], keep_three).await;
     world.gone("p2").await;
     world.gone("p0").await;
     tokio::time::sleep(A_MINUTE).await;
     assert_eq!(world.cluster.count("pods"), 4);
-    assert_eq!((world.deleted("terminated"), world.failed("terminated")), (2, 0));
+    assert_eq!(
+        (world.deleted("terminated"), world.failed("terminated")),
+        (2, 0)
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -142,12 +163,23 @@ async fn a_terminating_pod_that_was_never_bound_is_failed_and_removed() {
     world.delete("pods", "held").await;
     world.restart(&[DESCRIPTOR]).await;
     let held = || world.find("pods", "held").unwrap();
-    world.until("phase Failed", |_| held()["status"]["phase"] == "Failed").await;
+    world
+        .until("phase Failed", |_| held()["status"]["phase"] == "Failed")
+        .await;
     let held = held();
-    let conditions = held["status"]["conditions"].as_array().cloned().unwrap_or_default();
-    assert!(conditions.iter().all(|c| c["type"] != "DisruptionTarget"), "nobody disrupted it");
+    let conditions = held["status"]["conditions"]
+        .as_array()
+        .cloned()
+        .unwrap_or_default();
+    assert!(
+        conditions.iter().all(|c| c["type"] != "DisruptionTarget"),
+        "nobody disrupted it"
+    );
     tokio::time::sleep(A_MINUTE).await;
-    assert!(world.deleted("unscheduled") >= 3, "tried again in every cycle");
+    assert!(
+        world.deleted("unscheduled") >= 3,
+        "tried again in every cycle"
+    );
     assert_eq!(world.failed("unscheduled"), 0);
 }
 
@@ -155,8 +187,7 @@ async fn a_terminating_pod_that_was_never_bound_is_failed_and_removed() {
 async fn a_terminating_pod_on_a_node_out_of_service_is_removed() {
     let mut world = World::bare().await;
     let mut down = node("down");
-    down["spec"]["taints"] =
-        json!([{"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute"}]);
+    down["spec"]["taints"] = json!([{"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute"}]);
     world.create(down).await;
     for name in ["going", "staying"] {
         world.create(pod(name, "down")).await;
@@ -168,7 +199,13 @@ async fn a_terminating_pod_on_a_node_out_of_service_is_removed() {
     world.gone("going").await;
     tokio::time::sleep(A_MINUTE).await;
     assert!(world.exists("staying"));
-    assert_eq!((world.deleted("out-of-service"), world.failed("out-of-service")), (1, 0));
+    assert_eq!(
+        (
+            world.deleted("out-of-service"),
+            world.failed("out-of-service")
+        ),
+        (1, 0)
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -187,11 +224,17 @@ async fn a_namesake_of_an_orphan_is_left_alone() {
     }
     tokio::time::sleep(LONG).await;
     for name in ["running", "finished"] {
-        let found = world.find("pods", name).expect("the other pod of that name");
+        let found = world
+            .find("pods", name)
+            .expect("the other pod of that name");
         assert!(found["metadata"]["deletionTimestamp"].is_null());
         assert_ne!(found["status"]["phase"], "Failed");
     }
-    assert_eq!(world.failed("orphaned"), world.deleted("orphaned"), "every attempt was refused");
+    assert_eq!(
+        world.failed("orphaned"),
+        world.deleted("orphaned"),
+        "every attempt was refused"
+    );
     assert!(world.failed("orphaned") >= 2);
 }
 
@@ -205,7 +248,9 @@ async fn a_pod_whose_removal_is_refused_is_left_to_whoever_may_write() {
     assert!(gate.refused() > 0 && world.exists("lost"));
     let counts = |registry: &prometheus::Registry| {
         let families = registry.gather();
-        let found = families.iter().filter(|family| family.name().starts_with("pod_gc_collector_force_delete"));
+        let found = families
+            .iter()
+            .filter(|family| family.name().starts_with("pod_gc_collector_force_delete"));
         found.map(|family| family.get_metric().len()).sum::<usize>()
     };
     assert_eq!(counts(&world.registry), 0, "nothing was attempted");

@@ -1,17 +1,28 @@
-//! Scenarios of upstream's unit and integration tests that need a whole controller, under their names.
+//! Scenarios of upstream's unit and integration tests that need a whole controller, under their
+//! names.
 
 use super::*;
 
 /// Names of the pods that are gone, or as good as: held back by a finalizer only.
 fn removed(world: &World, names: &[&str]) -> Vec<String> {
-    let is_removed = |name: &&&str| world.find("pods", name).is_none_or(|pod| pod["metadata"]["deletionTimestamp"].is_string());
-    names.iter().filter(is_removed).map(|name| (*name).to_owned()).collect()
+    let is_removed = |name: &&&str| {
+        world
+            .find("pods", name)
+            .is_none_or(|pod| pod["metadata"]["deletionTimestamp"].is_string())
+    };
+    names
+        .iter()
+        .filter(is_removed)
+        .map(|name| (*name).to_owned())
+        .collect()
 }
 
 /// Names of the pods that were made to fail.
 fn patched(world: &World) -> Vec<String> {
     let requests = world.cluster.requests();
-    let paths = requests.iter().filter(|r| r.verb == "patch" && r.user_agent.ends_with("/pod-garbage-collector"));
+    let paths = requests
+        .iter()
+        .filter(|r| r.verb == "patch" && r.user_agent.ends_with("/pod-garbage-collector"));
     let name = |path: &str| path.rsplit('/').nth(1).unwrap_or_default().to_owned();
     let mut names: Vec<String> = paths.map(|r| name(&r.path)).collect();
     names.sort();
@@ -37,12 +48,34 @@ async fn gc_orphaned() {
         deleted: &'static [&'static str],
         patched: &'static [&'static str],
     }
-    const NONE: Case = Case { name: "", known: &[], unknown: &[], added: &[], pods: &[], deleted: &[], patched: &[] };
-    let on_existing: &[_] = &[("a", "existing1", "Running"), ("b", "existing2", "Failed"), ("c", "existing2", "Succeeded")];
+    const NONE: Case = Case {
+        name: "",
+        known: &[],
+        unknown: &[],
+        added: &[],
+        pods: &[],
+        deleted: &[],
+        patched: &[],
+    };
+    let on_existing: &[_] = &[
+        ("a", "existing1", "Running"),
+        ("b", "existing2", "Failed"),
+        ("c", "existing2", "Succeeded"),
+    ];
     let both: &[_] = &["existing1", "existing2"];
     let cases = [
-        Case { name: "nodes present in lister", known: both, pods: on_existing, ..NONE },
-        Case { name: "nodes present in client", unknown: both, pods: on_existing, ..NONE },
+        Case {
+            name: "nodes present in lister",
+            known: both,
+            pods: on_existing,
+            ..NONE
+        },
+        Case {
+            name: "nodes present in client",
+            unknown: both,
+            pods: on_existing,
+            ..NONE
+        },
         Case {
             name: "no nodes",
             pods: &[("a", "deleted", "Failed"), ("b", "deleted", "Succeeded")],
@@ -51,7 +84,11 @@ async fn gc_orphaned() {
         },
         Case {
             name: "no nodes, one running pod",
-            pods: &[("a", "deleted", "Failed"), ("b", "deleted", "Succeeded"), ("c", "deleted", "Running")],
+            pods: &[
+                ("a", "deleted", "Failed"),
+                ("b", "deleted", "Succeeded"),
+                ("c", "deleted", "Running"),
+            ],
             deleted: &["a", "b", "c"],
             patched: &["c"],
             ..NONE
@@ -77,7 +114,12 @@ async fn gc_orphaned() {
             patched: &["d"],
             ..NONE
         },
-        Case { name: "node added to client after quarantine", added: &["node"], pods: &[("a", "node", "Running")], ..NONE },
+        Case {
+            name: "node added to client after quarantine",
+            added: &["node"],
+            pods: &[("a", "node", "Running")],
+            ..NONE
+        },
     ];
     for case in cases {
         let mut world = World::bare().await;
@@ -95,7 +137,11 @@ async fn gc_orphaned() {
         // "quarantine not finished": half of it.
         tokio::time::sleep(Duration::from_secs(20)).await;
         let names: Vec<&str> = case.pods.iter().map(|(name, ..)| *name).collect();
-        assert!(removed(&world, &names).is_empty(), "{}: no pods should be deleted at this point", case.name);
+        assert!(
+            removed(&world, &names).is_empty(),
+            "{}: no pods should be deleted at this point",
+            case.name
+        );
         for name in case.added {
             world.create(node(name)).await;
         }
@@ -105,8 +151,8 @@ async fn gc_orphaned() {
     }
 }
 
-/// "node added to informer after quarantine" of `TestGCOrphaned`, and "node deleted from informer after quarantine": a node that
-/// goes late has a quarantine of its own.
+/// "node added to informer after quarantine" of `TestGCOrphaned`, and "node deleted from informer
+/// after quarantine": a node that goes late has a quarantine of its own.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_goes_late_has_a_quarantine_of_its_own() {
     let mut world = World::bare().await;
@@ -128,13 +174,21 @@ async fn gc_unscheduled_terminating() {
     let cases: [(&str, Pods, &[&str], &[&str]); 2] = [
         (
             "Unscheduled pod in any phase must be deleted",
-            &[("a", "Failed", true, ""), ("b", "Succeeded", true, ""), ("c", "Running", true, "")],
+            &[
+                ("a", "Failed", true, ""),
+                ("b", "Succeeded", true, ""),
+                ("c", "Running", true, ""),
+            ],
             &["a", "b", "c"],
             &["c"],
         ),
         (
             "Scheduled pod in any phase must not be deleted",
-            &[("a", "Failed", false, ""), ("b", "Succeeded", false, "node"), ("c", "Running", true, "node")],
+            &[
+                ("a", "Failed", false, ""),
+                ("b", "Succeeded", false, "node"),
+                ("c", "Running", true, "node"),
+            ],
             &[],
             &[],
         ),
@@ -161,20 +215,35 @@ async fn gc_unscheduled_terminating() {
                     && r.user_agent.ends_with("/pod-garbage-collector")
             })
         };
-        let found: Vec<&str> = pods.iter().map(|(name, ..)| *name).filter(|name| is_deletion(name)).collect();
+        let found: Vec<&str> = pods
+            .iter()
+            .map(|(name, ..)| *name)
+            .filter(|name| is_deletion(name))
+            .collect();
         assert_eq!(found, deleted, "{case}");
         assert_eq!(patched(&world), failed, "{case}");
     }
 }
 
-/// `TestPodGcOrphanedPodsWithFinalizer`; the cases with a gate off do not exist in 1.36, where both gates are locked.
+/// `TestPodGcOrphanedPodsWithFinalizer`; the cases with a gate off do not exist in 1.36, where both
+/// gates are locked.
 #[tokio::test(start_paused = true)]
 async fn pod_gc_orphaned_pods_with_finalizer() {
     // (name, phase before, phase after, disrupted)
     let cases = [
         ("PodDisruptionConditions enabled", "Pending", "Failed", true),
-        ("PodDisruptionConditions enabled; succeeded pod", "Succeeded", "Succeeded", false),
-        ("PodDisruptionConditions enabled; failed pod", "Failed", "Failed", false),
+        (
+            "PodDisruptionConditions enabled; succeeded pod",
+            "Succeeded",
+            "Succeeded",
+            false,
+        ),
+        (
+            "PodDisruptionConditions enabled; failed pod",
+            "Failed",
+            "Failed",
+            false,
+        ),
     ];
     for (case, before, after, disrupted) in cases {
         let mut world = World::bare().await;
@@ -185,11 +254,19 @@ async fn pod_gc_orphaned_pods_with_finalizer() {
         world.pod_status("testpod", json!({"phase": before})).await;
         world.restart(&[DESCRIPTOR]).await;
         world.cluster.delete("/api/v1/nodes/node").await.unwrap();
-        world.until("terminating", |_| !removed(&world, &["testpod"]).is_empty()).await;
+        world
+            .until("terminating", |_| !removed(&world, &["testpod"]).is_empty())
+            .await;
         let status = world.find("pods", "testpod").unwrap()["status"].take();
         assert_eq!(status["phase"], after, "{case}");
         let conditions = status["conditions"].as_array().cloned().unwrap_or_default();
-        assert_eq!(conditions.iter().any(|c| c["type"] == "DisruptionTarget" && c["status"] == "True"), disrupted, "{case}");
+        assert_eq!(
+            conditions
+                .iter()
+                .any(|c| c["type"] == "DisruptionTarget" && c["status"] == "True"),
+            disrupted,
+            "{case}"
+        );
     }
 }
 
@@ -207,14 +284,31 @@ async fn terminating_on_out_of_service_node() {
         world.delete("pods", "testpod").await;
         world.restart(&[DESCRIPTOR]).await;
         tokio::time::sleep(A_MINUTE).await;
-        assert_ne!(world.find("pods", "testpod").unwrap()["status"]["phase"], "Failed");
+        assert_ne!(
+            world.find("pods", "testpod").unwrap()["status"]["phase"],
+            "Failed"
+        );
         let taint = json!([{"key": "node.kubernetes.io/out-of-service", "value": "", "effect": "NoExecute"}]);
-        world.cluster.patch("/api/v1/nodes/node", json!({"spec": {"taints": taint}})).await.unwrap();
+        world
+            .cluster
+            .patch("/api/v1/nodes/node", json!({"spec": {"taints": taint}}))
+            .await
+            .unwrap();
         if finalizer {
-            world.until("failed", |_| world.find("pods", "testpod").unwrap()["status"]["phase"] == "Failed").await;
+            world
+                .until("failed", |_| {
+                    world.find("pods", "testpod").unwrap()["status"]["phase"] == "Failed"
+                })
+                .await;
             let pod = world.find("pods", "testpod").unwrap();
-            let conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
-            assert!(conditions.iter().all(|c| c["type"] != "DisruptionTarget"), "{conditions:?}");
+            let conditions = pod["status"]["conditions"]
+                .as_array()
+                .cloned()
+                .unwrap_or_default();
+            assert!(
+                conditions.iter().all(|c| c["type"] != "DisruptionTarget"),
+                "{conditions:?}"
+            );
         } else {
             world.gone("testpod").await;
         }
@@ -225,7 +319,10 @@ async fn terminating_on_out_of_service_node() {
 #[tokio::test(start_paused = true)]
 async fn pod_gc_for_pods_with_duplicated_field_keys() {
     let cases = [
-        ("Orphan pod with duplicated env vars", json!({"env": [{"name": "XYZ", "value": "1"}, {"name": "XYZ", "value": "2"}]})),
+        (
+            "Orphan pod with duplicated env vars",
+            json!({"env": [{"name": "XYZ", "value": "1"}, {"name": "XYZ", "value": "2"}]}),
+        ),
         (
             "Orphan pod with duplicated ports; scenario from https://issues.k8s.io/113482",
             json!({"ports": [{"containerPort": 93, "hostPort": 9376}, {"containerPort": 93, "hostPort": 9377}]}),
@@ -240,15 +337,37 @@ async fn pod_gc_for_pods_with_duplicated_field_keys() {
         }
         world.create(orphan).await;
         world.restart(&[DESCRIPTOR]).await;
-        world.until("terminating", |_| !removed(&world, &["testpod"]).is_empty()).await;
+        world
+            .until("terminating", |_| !removed(&world, &["testpod"]).is_empty())
+            .await;
         let pod = world.find("pods", "testpod").unwrap();
         assert_eq!(pod["status"]["phase"], "Failed", "{case}");
-        let conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
-        let condition = conditions.iter().find(|c| c["type"] == "DisruptionTarget").unwrap();
-        assert_eq!((&condition["status"], &condition["reason"]), (&json!("True"), &json!("DeletionByPodGC")), "{case}");
-        assert_eq!(condition["message"], "PodGC: node no longer exists", "{case}");
+        let conditions = pod["status"]["conditions"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
+        let condition = conditions
+            .iter()
+            .find(|c| c["type"] == "DisruptionTarget")
+            .unwrap();
+        assert_eq!(
+            (&condition["status"], &condition["reason"]),
+            (&json!("True"), &json!("DeletionByPodGC")),
+            "{case}"
+        );
+        assert_eq!(
+            condition["message"], "PodGC: node no longer exists",
+            "{case}"
+        );
         assert!(condition["lastTransitionTime"].is_string(), "{case}");
         let (field, value) = fields.as_object().unwrap().iter().next().unwrap();
-        assert_eq!(pod["spec"]["containers"][0][field].as_array().unwrap().len(), value.as_array().unwrap().len(), "{case}");
+        assert_eq!(
+            pod["spec"]["containers"][0][field]
+                .as_array()
+                .unwrap()
+                .len(),
+            value.as_array().unwrap().len(),
+            "{case}"
+        );
     }
 }

@@ -46,7 +46,11 @@ fn owner(pod: &Value) -> Option<&str> {
 }
 
 fn is_active(pod: &Value) -> bool {
-    pod["metadata"]["deletionTimestamp"].is_null() && !matches!(pod["status"]["phase"].as_str(), Some("Failed" | "Succeeded"))
+    pod["metadata"]["deletionTimestamp"].is_null()
+        && !matches!(
+            pod["status"]["phase"].as_str(),
+            Some("Failed" | "Succeeded")
+        )
 }
 
 impl World {
@@ -58,28 +62,46 @@ impl World {
     }
 
     fn status(&self) -> Value {
-        self.find("replicasets", "web").map(|mut set| set["status"].take()).unwrap_or_default()
+        self.find("replicasets", "web")
+            .map(|mut set| set["status"].take())
+            .unwrap_or_default()
     }
 
     fn condition(&self) -> Option<Value> {
-        self.status()["conditions"].as_array()?.iter().find(|c| c["type"] == "ReplicaFailure").cloned()
+        self.status()["conditions"]
+            .as_array()?
+            .iter()
+            .find(|c| c["type"] == "ReplicaFailure")
+            .cloned()
     }
 
     /// Waits until there are exactly so many active pods, and the status says so too.
     async fn settled_at(&self, count: usize) -> Vec<Value> {
-        self.until(&format!("{count} pods"), |_| self.active_pods().len() == count && self.status()["replicas"] == json!(count))
-            .await;
+        self.until(&format!("{count} pods"), |_| {
+            self.active_pods().len() == count && self.status()["replicas"] == json!(count)
+        })
+        .await;
         self.active_pods()
     }
 
     async fn scale(&self, replicas: i32) {
-        self.patch("replicasets", "web", json!({"spec": {"replicas": replicas}})).await;
+        self.patch(
+            "replicasets",
+            "web",
+            json!({"spec": {"replicas": replicas}}),
+        )
+        .await;
     }
 
     /// Gives the controller a reason to sync, every now and then for longer than expectations last.
     async fn keep_touching(&self) {
         for touch in 0..20 {
-            self.patch("replicasets", "web", json!({"metadata": {"annotations": {"touch": touch.to_string()}}})).await;
+            self.patch(
+                "replicasets",
+                "web",
+                json!({"metadata": {"annotations": {"touch": touch.to_string()}}}),
+            )
+            .await;
             tokio::time::sleep(A_WHILE).await;
         }
     }
@@ -87,8 +109,16 @@ impl World {
     /// How many requests of the controller with this verb and last path segment there were so far.
     fn requests(&self, verb: &str, last: &str) -> usize {
         let all = self.cluster.requests();
-        let sent = all.iter().filter(|r| r.verb == verb && r.user_agent.ends_with("replicaset-controller"));
-        sent.filter(|r| r.path.split('?').next().is_some_and(|path| path.rsplit('/').next() == Some(last))).count()
+        let sent = all
+            .iter()
+            .filter(|r| r.verb == verb && r.user_agent.ends_with("replicaset-controller"));
+        sent.filter(|r| {
+            r.path
+                .split('?')
+                .next()
+                .is_some_and(|path| path.rsplit('/').next() == Some(last))
+        })
+        .count()
     }
 }
 
@@ -121,12 +151,23 @@ async fn a_replica_set_gets_its_pods_and_its_status() {
     }
     let expected = json!({"replicas": 3, "fullyLabeledReplicas": 3, "readyReplicas": 3, "availableReplicas": 3,
         "terminatingReplicas": 0, "observedGeneration": 1});
-    world.until("a full status", |_| world.status() == expected).await;
+    world
+        .until("a full status", |_| world.status() == expected)
+        .await;
     // Events carry their time in their names, so of those of one (paused) instant one arrives.
-    let names: Vec<String> = pods.iter().map(|pod| format!("Created pod: {}", name(pod))).collect();
+    let names: Vec<String> = pods
+        .iter()
+        .map(|pod| format!("Created pod: {}", name(pod)))
+        .collect();
     let events = world.cluster.objects("events");
-    let created = events.iter().find(|e| e["reason"] == "SuccessfulCreate").unwrap();
-    assert!(names.iter().any(|name| created["message"] == *name), "{created}");
+    let created = events
+        .iter()
+        .find(|e| e["reason"] == "SuccessfulCreate")
+        .unwrap();
+    assert!(
+        names.iter().any(|name| created["message"] == *name),
+        "{created}"
+    );
     assert_eq!(created["involvedObject"]["uid"], set["metadata"]["uid"]);
     tokio::time::sleep(A_WHILE).await;
     assert_eq!(world.requests("create", "pods"), 3);
@@ -136,12 +177,23 @@ async fn a_replica_set_gets_its_pods_and_its_status() {
 async fn a_pod_that_fails_or_goes_is_replaced_at_once() {
     let world = world_with(2).await;
     let before = world.active_pods();
-    world.pod_status(&name(&before[0]), json!({"phase": "Failed"})).await;
+    world
+        .pod_status(&name(&before[0]), json!({"phase": "Failed"}))
+        .await;
     world.delete("pods", &name(&before[1])).await;
-    world.until("replacements", |_| world.active_pods().len() == 2).await;
+    world
+        .until("replacements", |_| world.active_pods().len() == 2)
+        .await;
     let after = world.active_pods();
-    assert!(after.iter().all(|pod| !before.iter().any(|old| name(old) == name(pod))), "both were replaced");
-    let failed = world.find("pods", &name(&before[0])).expect("a failed pod stays");
+    assert!(
+        after
+            .iter()
+            .all(|pod| !before.iter().any(|old| name(old) == name(pod))),
+        "both were replaced"
+    );
+    let failed = world
+        .find("pods", &name(&before[0]))
+        .expect("a failed pod stays");
     assert!(owner(&failed).is_some(), "and stays owned");
 }
 
@@ -154,14 +206,20 @@ async fn scaling_down_takes_the_least_useful_pods() {
     }
     world.make_ready(&pods[0]).await;
     world.make_ready(&pods[2]).await;
-    let cheap = json!({"metadata": {"annotations": {"controller.kubernetes.io/pod-deletion-cost": "-1"}}});
+    let cheap =
+        json!({"metadata": {"annotations": {"controller.kubernetes.io/pod-deletion-cost": "-1"}}});
     world.patch("pods", &pods[2], cheap).await;
-    world.until("2 ready", |_| world.status()["readyReplicas"] == 2).await;
+    world
+        .until("2 ready", |_| world.status()["readyReplicas"] == 2)
+        .await;
     // The one bound nowhere, then the one that is not ready, then the cheap one.
     for (replicas, victim) in [(3, 3), (2, 1), (1, 2)] {
         world.scale(replicas).await;
         let left = world.settled_at(usize::try_from(replicas).unwrap()).await;
-        assert!(!left.iter().any(|pod| name(pod) == pods[victim]), "at {replicas}: {left:#?}");
+        assert!(
+            !left.iter().any(|pod| name(pod) == pods[victim]),
+            "at {replicas}: {left:#?}"
+        );
     }
     assert_eq!(name(&world.active_pods()[0]), pods[0]);
     world.scale(0).await;
@@ -171,24 +229,48 @@ async fn scaling_down_takes_the_least_useful_pods() {
 #[tokio::test(start_paused = true)]
 async fn a_refusal_is_tried_gently_and_shown_until_it_ends() {
     let world = world().await;
-    let quota = Status::new(403, "Forbidden", "pods \"web-\" is forbidden: exceeded quota: q");
-    let rule = world.cluster.faults().reject(Matcher::new("create", "pods"), quota, None);
+    let quota = Status::new(
+        403,
+        "Forbidden",
+        "pods \"web-\" is forbidden: exceeded quota: q",
+    );
+    let rule = world
+        .cluster
+        .faults()
+        .reject(Matcher::new("create", "pods"), quota, None);
     world.create(web(20)).await;
-    world.until("ReplicaFailure", |_| world.condition().is_some()).await;
+    world
+        .until("ReplicaFailure", |_| world.condition().is_some())
+        .await;
     let condition = world.condition().unwrap();
     assert_eq!(condition["status"], "True");
     assert_eq!(condition["reason"], "FailedCreate");
-    assert_eq!(condition["message"], "pods \"web-\" is forbidden: exceeded quota: q");
+    assert_eq!(
+        condition["message"],
+        "pods \"web-\" is forbidden: exceeded quota: q"
+    );
     tokio::time::sleep(Duration::from_secs(60)).await;
     let sent = world.cluster.faults().hits(rule);
-    assert!((5..30).contains(&sent), "one request per attempt, with back-off: {sent}");
-    assert_eq!(world.condition(), Some(condition), "the first failure is the one shown");
+    assert!(
+        (5..30).contains(&sent),
+        "one request per attempt, with back-off: {sent}"
+    );
+    assert_eq!(
+        world.condition(),
+        Some(condition),
+        "the first failure is the one shown"
+    );
 
     world.cluster.faults().remove(rule);
     world.settled_at(20).await;
     assert_eq!(world.condition(), None);
     let events = world.cluster.objects("events");
-    assert!(events.iter().any(|e| e["reason"] == "FailedCreate" && e["type"] == "Warning"), "{events:#?}");
+    assert!(
+        events
+            .iter()
+            .any(|e| e["reason"] == "FailedCreate" && e["type"] == "Warning"),
+        "{events:#?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -210,13 +292,37 @@ async fn orphans_are_adopted_and_what_is_too_much_goes() {
 async fn a_pod_relabelled_is_released_and_comes_home_when_labelled_back() {
     let world = world_with(1).await;
     let pod = name(&world.active_pods()[0]);
-    world.patch("pods", &pod, json!({"metadata": {"labels": {"app": "debug"}}})).await;
+    world
+        .patch(
+            "pods",
+            &pod,
+            json!({"metadata": {"labels": {"app": "debug"}}}),
+        )
+        .await;
     let replacement = world.settled_at(1).await;
     assert_ne!(name(&replacement[0]), pod);
-    world.until("release", |_| world.find("pods", &pod).is_some_and(|pod| owner(&pod).is_none() && is_active(&pod))).await;
+    world
+        .until("release", |_| {
+            world
+                .find("pods", &pod)
+                .is_some_and(|pod| owner(&pod).is_none() && is_active(&pod))
+        })
+        .await;
 
-    world.patch("pods", &pod, json!({"metadata": {"labels": {"app": "web"}}})).await;
-    world.until("adoption", |_| world.find("pods", &pod).is_none_or(|pod| owner(&pod).is_some())).await;
+    world
+        .patch(
+            "pods",
+            &pod,
+            json!({"metadata": {"labels": {"app": "web"}}}),
+        )
+        .await;
+    world
+        .until("adoption", |_| {
+            world
+                .find("pods", &pod)
+                .is_none_or(|pod| owner(&pod).is_some())
+        })
+        .await;
     world.settled_at(1).await;
 }
 
@@ -230,7 +336,9 @@ async fn a_set_being_deleted_neither_adopts_nor_creates() {
     world.delete("replicasets", "web").await;
     world.kill(&name(&pods[0])).await;
     world.create(loose_pod("stranger")).await;
-    world.until("a status of 1", |_| world.status()["replicas"] == 1).await;
+    world
+        .until("a status of 1", |_| world.status()["replicas"] == 1)
+        .await;
     tokio::time::sleep(A_WHILE).await;
     assert_eq!(world.requests("create", "pods"), 2);
     assert_eq!(owner(&world.find("pods", "stranger").unwrap()), None);
@@ -246,7 +354,11 @@ async fn a_set_that_only_the_cache_believes_alive_does_not_adopt() {
     world.cluster.faults().stall_watches("replicasets");
     world.delete("replicasets", "web").await;
     world.create(loose_pod("stranger")).await;
-    world.until("a look at the live set", |_| world.requests("get", "web") > 0).await;
+    world
+        .until("a look at the live set", |_| {
+            world.requests("get", "web") > 0
+        })
+        .await;
     tokio::time::sleep(A_WHILE).await;
     assert_eq!(owner(&world.find("pods", "stranger").unwrap()), None);
 }
@@ -257,7 +369,9 @@ async fn a_restart_writes_nothing() {
     for pod in &world.active_pods()[1..] {
         world.make_ready(&name(pod)).await;
     }
-    world.until("2 ready", |_| world.status()["readyReplicas"] == 2).await;
+    world
+        .until("2 ready", |_| world.status()["readyReplicas"] == 2)
+        .await;
     world.at_rest().await;
     let before = world.cluster.revision();
     world.restart(&[DESCRIPTOR]).await;
@@ -270,7 +384,9 @@ async fn a_stale_pod_cache_makes_no_duplicates() {
     let world = world().await;
     world.cluster.faults().stall_watches("pods");
     world.create(web(5)).await;
-    world.until("5 pods", |_| world.active_pods().len() == 5).await;
+    world
+        .until("5 pods", |_| world.active_pods().len() == 5)
+        .await;
     // Ten minutes are twice what expectations last.
     world.keep_touching().await;
     assert_eq!(world.requests("create", "pods"), 5);
@@ -278,11 +394,20 @@ async fn a_stale_pod_cache_makes_no_duplicates() {
     world.settled_at(5).await;
     world.scale(3).await;
     world.cluster.faults().stall_watches("pods");
-    world.until("3 pods", |_| world.active_pods().len() <= 3).await;
+    world
+        .until("3 pods", |_| world.active_pods().len() <= 3)
+        .await;
     world.keep_touching().await;
     world.cluster.faults().resume_watches("pods");
     world.settled_at(3).await;
-    assert_eq!(world.writes().iter().filter(|write| write.starts_with("delete pods/")).count(), 2);
+    assert_eq!(
+        world
+            .writes()
+            .iter()
+            .filter(|write| write.starts_with("delete pods/"))
+            .count(),
+        2
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -293,7 +418,9 @@ async fn after_a_write_without_an_answer_the_pods_are_read_from_the_server() {
     let timed_out = Status::new(500, "InternalError", "etcdserver: request timed out");
     let rule = faults.reject(Matcher::new("create", "pods"), timed_out, None);
     let set = world.create(web(3)).await;
-    world.until("an attempt", |_| world.cluster.faults().hits(rule) > 0).await;
+    world
+        .until("an attempt", |_| world.cluster.faults().hits(rule) > 0)
+        .await;
     // The writes that were said to have failed did happen, and the cache does not show it.
     faults.remove(rule);
     for pod in ["web-1", "web-2", "web-3"] {
@@ -303,7 +430,11 @@ async fn after_a_write_without_an_answer_the_pods_are_read_from_the_server() {
         world.create(body).await;
     }
     tokio::time::sleep(Duration::from_secs(600)).await;
-    assert_eq!(world.active_pods().len(), 3, "nothing more was created on a stale cache");
+    assert_eq!(
+        world.active_pods().len(),
+        3,
+        "nothing more was created on a stale cache"
+    );
     faults.resume_watches("pods");
     world.settled_at(3).await;
 }
@@ -319,10 +450,18 @@ async fn a_namesake_of_a_deleted_pod_is_left_alone() {
     namesake["metadata"]["labels"] = json!({});
     let namesake = world.create(namesake).await;
     world.scale(0).await;
-    world.until("an attempt to delete", |_| world.requests("delete", &pod) > 0).await;
+    world
+        .until("an attempt to delete", |_| {
+            world.requests("delete", &pod) > 0
+        })
+        .await;
     faults.resume_watches("pods");
-    world.until("an empty set", |_| world.status()["replicas"] == 0).await;
-    let found = world.find("pods", &pod).expect("the other pod of that name");
+    world
+        .until("an empty set", |_| world.status()["replicas"] == 0)
+        .await;
+    let found = world
+        .find("pods", &pod)
+        .expect("the other pod of that name");
     assert_eq!(found["metadata"]["uid"], namesake["metadata"]["uid"]);
     assert!(is_active(&found));
 }
@@ -336,11 +475,18 @@ async fn a_pod_counts_as_available_after_min_ready_seconds_without_any_event() {
     let pods = world.settled_at(1).await;
     let start = tokio::time::Instant::now();
     world.make_ready(&name(&pods[0])).await;
-    world.until("ready", |_| world.status()["readyReplicas"] == 1).await;
+    world
+        .until("ready", |_| world.status()["readyReplicas"] == 1)
+        .await;
     assert!(world.status()["availableReplicas"].is_null());
-    world.until("available", |_| world.status()["availableReplicas"] == 1).await;
+    world
+        .until("available", |_| world.status()["availableReplicas"] == 1)
+        .await;
     let waited = start.elapsed();
-    assert!((Duration::from_secs(59)..Duration::from_secs(61)).contains(&waited), "{waited:?}");
+    assert!(
+        (Duration::from_secs(59)..Duration::from_secs(61)).contains(&waited),
+        "{waited:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -348,10 +494,18 @@ async fn a_status_conflict_is_settled_on_the_live_object() {
     let world = world_with(1).await;
     world.cluster.faults().stall_watches("replicasets");
     // The cached set is old from here on.
-    world.patch("replicasets", "web", json!({"metadata": {"annotations": {"kept": "yes"}}})).await;
+    world
+        .patch(
+            "replicasets",
+            "web",
+            json!({"metadata": {"annotations": {"kept": "yes"}}}),
+        )
+        .await;
     let pod = name(&world.active_pods()[0]);
     world.make_ready(&pod).await;
-    world.until("ready", |_| world.status()["readyReplicas"] == 1).await;
+    world
+        .until("ready", |_| world.status()["readyReplicas"] == 1)
+        .await;
     let set = world.find("replicasets", "web").unwrap();
     assert_eq!(set["metadata"]["annotations"]["kept"], "yes");
 }
@@ -361,20 +515,34 @@ async fn a_set_recreated_under_its_name_starts_afresh() {
     let world = world_with(2).await;
     world.cluster.faults().stall_watches("pods");
     world.scale(4).await;
-    world.until("4 pods", |_| world.active_pods().len() == 4).await;
+    world
+        .until("4 pods", |_| world.active_pods().len() == 4)
+        .await;
     world.delete("replicasets", "web").await;
     world.cluster.faults().resume_watches("pods");
-    world.until("the set gone", |_| world.find("replicasets", "web").is_none()).await;
+    world
+        .until("the set gone", |_| {
+            world.find("replicasets", "web").is_none()
+        })
+        .await;
     let second = world.create(web(1)).await;
     // The pods of the first still name it as their controller.
     let uid = second["metadata"]["uid"].as_str();
-    world.until("a pod of the second set", |_| world.active_pods().iter().any(|pod| owner(pod) == uid)).await;
+    world
+        .until("a pod of the second set", |_| {
+            world.active_pods().iter().any(|pod| owner(pod) == uid)
+        })
+        .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_sync_whose_writes_are_refused_ends_at_once_and_says_nothing() {
     // (why, wanted, what happens first, writes refused to one sync)
-    let cases = [("creation", 10, 0, 1), ("deletion", 1, 3, 2), ("status", 3, 3, 1)];
+    let cases = [
+        ("creation", 10, 0, 1),
+        ("deletion", 1, 3, 2),
+        ("status", 3, 3, 1),
+    ];
     for (why, wanted, there, refused) in cases {
         let mut world = World::bare().await;
         let gate = world.restart_fenced(&[DESCRIPTOR]).await;
@@ -390,7 +558,11 @@ async fn a_sync_whose_writes_are_refused_ends_at_once_and_says_nothing() {
             world.scale(wanted).await;
         }
         tokio::time::sleep(ONE_SYNC).await;
-        assert_eq!(gate.refused(), refused, "{why}: neither a status nor an Event is tried");
+        assert_eq!(
+            gate.refused(),
+            refused,
+            "{why}: neither a status nor an Event is tried"
+        );
         tokio::time::sleep(A_WHILE).await;
         assert_eq!(world.state().events.len(), before.events.len(), "{why}");
 
@@ -414,7 +586,11 @@ async fn an_adoption_that_is_refused_ends_the_sync() {
     assert_eq!(gate.refused(), 1);
     gate.set_open(true);
     world.settled_at(3).await;
-    assert!(["a", "b", "c"].iter().all(|pod| owner(&world.find("pods", pod).unwrap()).is_some()));
+    assert!(
+        ["a", "b", "c"]
+            .iter()
+            .all(|pod| owner(&world.find("pods", pod).unwrap()).is_some())
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -426,10 +602,25 @@ async fn a_pod_elsewhere_that_bears_our_uid_is_nobodys() {
     trick["metadata"]["name"] = json!("trick");
     trick["metadata"]["uid"] = json!("trick");
     world.cluster.load(trick).unwrap();
-    world.patch("replicasets", "web", json!({"metadata": {"annotations": {"touch": "1"}}})).await;
+    world
+        .patch(
+            "replicasets",
+            "web",
+            json!({"metadata": {"annotations": {"touch": "1"}}}),
+        )
+        .await;
     tokio::time::sleep(A_WHILE).await;
-    assert_eq!(world.find("replicasets", "web").unwrap()["status"], set["status"]);
-    assert_eq!((world.cluster.count("pods"), world.requests("delete", "trick")), (3, 0));
+    assert_eq!(
+        world.find("replicasets", "web").unwrap()["status"],
+        set["status"]
+    );
+    assert_eq!(
+        (
+            world.cluster.count("pods"),
+            world.requests("delete", "trick")
+        ),
+        (3, 0)
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -437,7 +628,9 @@ async fn pods_that_never_show_up_are_replaced_without_another_event() {
     let world = world().await;
     world.cluster.faults().stall_watches("pods");
     let set = world.create(web(2)).await;
-    world.until("2 pods", |_| world.active_pods().len() == 2).await;
+    world
+        .until("2 pods", |_| world.active_pods().len() == 2)
+        .await;
     // They come and go while nobody looks: no event will ever tell of them.
     for pod in world.active_pods() {
         world.kill(&name(&pod)).await;
@@ -445,5 +638,8 @@ async fn pods_that_never_show_up_are_replaced_without_another_event() {
     world.cluster.compact("pods");
     world.cluster.faults().resume_watches("pods");
     world.settled_at(2).await;
-    assert_eq!(world.find("replicasets", "web").unwrap()["metadata"]["uid"], set["metadata"]["uid"]);
+    assert_eq!(
+        world.find("replicasets", "web").unwrap()["metadata"]["uid"],
+        set["metadata"]["uid"]
+    );
 }

@@ -1,4 +1,5 @@
-//! Scenarios of upstream's unit and integration tests that need a whole controller, under their names.
+//! Scenarios of upstream's unit and integration tests that need a whole controller, under their
+//! names.
 
 use super::*;
 
@@ -13,7 +14,13 @@ fn owned_by(name: &str, replicas: i32, label: &str, controller: &str) -> Value {
 }
 
 async fn set_references(world: &World, pod: &str, references: Value) {
-    world.patch("pods", pod, json!({"metadata": {"ownerReferences": references}})).await;
+    world
+        .patch(
+            "pods",
+            pod,
+            json!({"metadata": {"ownerReferences": references}}),
+        )
+        .await;
 }
 
 /// `TestAdoption`.
@@ -33,13 +40,21 @@ async fn adoption() {
     type References<'a> = &'a dyn Fn(&str) -> Value;
     let other = || controls(reference("1", "anotherRS"));
     let cases: [(&str, References, References); 4] = [
-        ("pod refers rs as an owner, not a controller", &|uid| json!([reference(uid, "web")]), &|uid| {
-            json!([blocks(reference(uid, "web"))])
-        }),
-        ("pod doesn't have owner references", &|_| json!([]), &|uid| json!([blocks(reference(uid, "web"))])),
-        ("pod refers rs as a controller", &|uid| json!([controls(reference(uid, "web"))]), &|uid| {
-            json!([controls(reference(uid, "web"))])
-        }),
+        (
+            "pod refers rs as an owner, not a controller",
+            &|uid| json!([reference(uid, "web")]),
+            &|uid| json!([blocks(reference(uid, "web"))]),
+        ),
+        (
+            "pod doesn't have owner references",
+            &|_| json!([]),
+            &|uid| json!([blocks(reference(uid, "web"))]),
+        ),
+        (
+            "pod refers rs as a controller",
+            &|uid| json!([controls(reference(uid, "web"))]),
+            &|uid| json!([controls(reference(uid, "web"))]),
+        ),
         (
             "pod refers other rs as the controller, refers the rs as an owner",
             &|uid| json!([other(), reference(uid, "web")]),
@@ -54,8 +69,14 @@ async fn adoption() {
         pod["metadata"]["ownerReferences"] = before(uid);
         world.create(pod).await;
         world.restart(&[DESCRIPTOR]).await;
-        world.until("one pod", |_| world.status()["replicas"] == 1).await;
-        assert_eq!(world.find("pods", "pod").unwrap()["metadata"]["ownerReferences"].as_array(), after(uid).as_array(), "{name}");
+        world
+            .until("one pod", |_| world.status()["replicas"] == 1)
+            .await;
+        assert_eq!(
+            world.find("pods", "pod").unwrap()["metadata"]["ownerReferences"].as_array(),
+            after(uid).as_array(),
+            "{name}"
+        );
     }
 }
 
@@ -75,7 +96,9 @@ async fn pod_deletion_cost() {
             let cost = json!({"metadata": {"annotations": {"controller.kubernetes.io/pod-deletion-cost": cost}}});
             world.patch("pods", pod, cost).await;
             let status = json!([{"name": "main", "restartCount": restarts, "image": "", "imageID": "", "ready": false}]);
-            world.pod_status(pod, json!({"containerStatuses": status})).await;
+            world
+                .pod_status(pod, json!({"containerStatuses": status}))
+                .await;
         }
         world.at_rest().await;
         world.scale(1).await;
@@ -93,7 +116,9 @@ async fn overlapping_replica_sets_keep_their_own_pods() {
         set["metadata"]["name"] = json!(format!("rs-{i}"));
         world.create(set).await;
         let size = |rs: &str| world.find("replicasets", rs).unwrap()["status"]["replicas"].clone();
-        world.until("stable", |_| size(&format!("rs-{i}")) == json!(i)).await;
+        world
+            .until("stable", |_| size(&format!("rs-{i}")) == json!(i))
+            .await;
     }
     world.at_rest().await;
     assert_eq!(world.active_pods().len(), 3);
@@ -107,14 +132,28 @@ async fn general_pod_adoption() {
     let uid = world.find("replicasets", "web").unwrap()["metadata"]["uid"].clone();
     // (what the only reference points to, without controlling; references afterwards)
     let cases = [
-        (json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web", "uid": "u-1", "controller": false}), 2),
-        (json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": uid, "controller": false}), 1),
+        (
+            json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web", "uid": "u-1", "controller": false}),
+            2,
+        ),
+        (
+            json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": uid, "controller": false}),
+            1,
+        ),
     ];
     for (reference, count) in cases {
         set_references(&world, &pod, json!([reference])).await;
-        let references =
-            || world.find("pods", &pod).unwrap()["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default();
-        let adopted = |_: &_| references().iter().any(|r| r["controller"] == true && r["uid"] == uid);
+        let references = || {
+            world.find("pods", &pod).unwrap()["metadata"]["ownerReferences"]
+                .as_array()
+                .cloned()
+                .unwrap_or_default()
+        };
+        let adopted = |_: &_| {
+            references()
+                .iter()
+                .any(|r| r["controller"] == true && r["uid"] == uid)
+        };
         world.until("adopted", adopted).await;
         assert_eq!(references().len(), count, "{reference}");
     }
@@ -130,13 +169,26 @@ async fn ready_and_available_replicas() {
     let pods = world.settled_at(3).await;
     let now = world.clock.now_seconds();
     let ago = |seconds: u64| (now - Duration::from_secs(seconds)).to_string();
-    for (pod, (ready, since)) in pods.iter().zip([("False", ago(0)), ("True", ago(0)), ("True", ago(7200))]) {
+    for (pod, (ready, since)) in
+        pods.iter()
+            .zip([("False", ago(0)), ("True", ago(0)), ("True", ago(7200))])
+    {
         let condition = json!([{"type": "Ready", "status": ready, "lastTransitionTime": since}]);
-        world.pod_status(&name(pod), json!({"phase": "Running", "conditions": condition})).await;
+        world
+            .pod_status(
+                &name(pod),
+                json!({"phase": "Running", "conditions": condition}),
+            )
+            .await;
     }
-    world.until("2 ready", |_| world.status()["readyReplicas"] == 2).await;
+    world
+        .until("2 ready", |_| world.status()["readyReplicas"] == 2)
+        .await;
     let status = world.status();
-    assert_eq!((&status["replicas"], &status["availableReplicas"]), (&json!(3), &json!(1)));
+    assert_eq!(
+        (&status["replicas"], &status["availableReplicas"]),
+        (&json!(3), &json!(1))
+    );
 }
 
 /// `TestSpecReplicasChange`.
@@ -147,9 +199,14 @@ async fn spec_replicas_change() {
         world.scale(replicas).await;
         world.settled_at(usize::try_from(replicas).unwrap()).await;
     }
-    let annotated = json!({"spec": {"template": {"metadata": {"annotations": {"test": "annotation"}}}}});
+    let annotated =
+        json!({"spec": {"template": {"metadata": {"annotations": {"test": "annotation"}}}}});
     let changed = world.patch("replicasets", "web", annotated).await;
-    world.until("observed", |_| world.status()["observedGeneration"] == changed["metadata"]["generation"]).await;
+    world
+        .until("observed", |_| {
+            world.status()["observedGeneration"] == changed["metadata"]["generation"]
+        })
+        .await;
 }
 
 /// `TestDeletePodsAllowsMissing`: what is gone needs no deletion, and nobody is told of a failure.
@@ -160,11 +217,21 @@ async fn delete_pods_allows_missing() {
     world.cluster.faults().stall_watches("pods");
     world.kill(&pod).await;
     world.scale(0).await;
-    world.until("an attempt to delete", |_| world.requests("delete", &pod) > 0).await;
+    world
+        .until("an attempt to delete", |_| {
+            world.requests("delete", &pod) > 0
+        })
+        .await;
     world.cluster.faults().resume_watches("pods");
     world.settled_at(0).await;
     assert_eq!(world.condition(), None);
-    assert!(world.cluster.objects("events").iter().all(|event| event["reason"] != "FailedDelete"));
+    assert!(
+        world
+            .cluster
+            .objects("events")
+            .iter()
+            .all(|event| event["reason"] != "FailedDelete")
+    );
 }
 
 /// `TestControllerUpdateRequeue`.
@@ -185,14 +252,27 @@ async fn a_status_that_cannot_be_written_is_tried_again() {
 async fn adoptions_that_fail_stop_the_sync_and_are_tried_again() {
     let mut world = World::bare().await;
     let refused = Status::new(500, "InternalError", "fake Error");
-    let rule = world.cluster.faults().reject(Matcher::new("patch", "pods"), refused, Some(4));
+    let rule = world
+        .cluster
+        .faults()
+        .reject(Matcher::new("patch", "pods"), refused, Some(4));
     world.create(loose_pod("pod1")).await;
     world.create(loose_pod("pod2")).await;
     let set = world.create(web(2)).await;
     world.restart(&[DESCRIPTOR]).await;
     let pods = world.settled_at(2).await;
-    assert!(pods.iter().all(|pod| owner(pod) == set["metadata"]["uid"].as_str()), "{pods:#?}");
-    assert_eq!((world.cluster.faults().hits(rule), world.requests("create", "pods")), (4, 0));
+    assert!(
+        pods.iter()
+            .all(|pod| owner(pod) == set["metadata"]["uid"].as_str()),
+        "{pods:#?}"
+    );
+    assert_eq!(
+        (
+            world.cluster.faults().hits(rule),
+            world.requests("create", "pods")
+        ),
+        (4, 0)
+    );
 }
 
 /// `TestDoNotPatchPodWithOtherControlRef`.
@@ -200,36 +280,54 @@ async fn adoptions_that_fail_stop_the_sync_and_are_tried_again() {
 async fn a_pod_of_another_controller_is_neither_taken_nor_counted() {
     let world = world().await;
     let mut pod = loose_pod("pod");
-    pod["metadata"]["ownerReferences"] =
-        json!([{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "AnotherRS", "uid": "u-1", "controller": true}]);
+    pod["metadata"]["ownerReferences"] = json!([{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "AnotherRS", "uid": "u-1", "controller": true}]);
     world.create(pod).await;
     world.create(web(2)).await;
-    world.until("two pods", |_| world.status()["replicas"] == 2).await;
-    assert_eq!((world.requests("create", "pods"), world.requests("patch", "pod")), (2, 0));
+    world
+        .until("two pods", |_| world.status()["replicas"] == 2)
+        .await;
+    assert_eq!(
+        (
+            world.requests("create", "pods"),
+            world.requests("patch", "pod")
+        ),
+        (2, 0)
+    );
 }
 
-/// "exclude orphan pods, pods in mismatched ns,uid,kind,name,controller" of `TestFilterPodsByOwner`: nobody disturbs a ReplicaSet
-/// from another namespace.
+/// "exclude orphan pods, pods in mismatched ns,uid,kind,name,controller" of
+/// `TestFilterPodsByOwner`: nobody disturbs a ReplicaSet from another namespace.
 #[tokio::test(start_paused = true)]
 async fn a_pod_elsewhere_that_claims_to_be_ours_is_not() {
     let world = world_with(1).await;
     let uid = world.find("replicasets", "web").unwrap()["metadata"]["uid"].clone();
     let pod = name(&world.active_pods()[0]);
-    world.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "elsewhere"}})).await;
+    world
+        .create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "elsewhere"}}))
+        .await;
     let mut forged = loose_pod("forged");
     forged["metadata"]["namespace"] = json!("elsewhere");
-    forged["metadata"]["ownerReferences"] =
-        json!([{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": uid, "controller": true}]);
+    forged["metadata"]["ownerReferences"] = json!([{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": uid, "controller": true}]);
     world.create(forged).await;
-    world.patch("replicasets", "web", json!({"metadata": {"annotations": {"touch": "1"}}})).await;
+    world
+        .patch(
+            "replicasets",
+            "web",
+            json!({"metadata": {"annotations": {"touch": "1"}}}),
+        )
+        .await;
     world.at_rest().await;
     assert_eq!(world.status()["replicas"], 1);
     let left: Vec<String> = world.active_pods().iter().map(name).collect();
-    assert!(left.contains(&pod) && left.contains(&"forged".to_owned()), "{left:?}");
+    assert!(
+        left.contains(&pod) && left.contains(&"forged".to_owned()),
+        "{left:?}"
+    );
 }
 
-/// `TestGetReplicaSetsWithSameController` and `TestRelatedPodsLookup`: pods of all ReplicaSets of one controller crowd a node, also
-/// of one that is being deleted, and those of other controllers do not.
+/// `TestGetReplicaSetsWithSameController` and `TestRelatedPodsLookup`: pods of all ReplicaSets of
+/// one controller crowd a node, also of one that is being deleted, and those of other controllers
+/// do not.
 #[tokio::test(start_paused = true)]
 async fn pods_under_one_controller_are_neighbours() {
     for (why, controller, being_deleted, victim) in [
@@ -243,18 +341,28 @@ async fn pods_under_one_controller_are_neighbours() {
         let mut neighbour = owned_by("neighbour", 2, "neighbour", controller);
         neighbour["metadata"]["finalizers"] = json!(["example.com/hold"]);
         world.create(neighbour).await;
-        world.until("its pods", |_| world.cluster.count("pods") == 4).await;
-        // The neighbour's pods are on node 1. Without them, the one on node 2 goes first, for it was restarted.
+        world
+            .until("its pods", |_| world.cluster.count("pods") == 4)
+            .await;
+        // The neighbour's pods are on node 1. Without them, the one on node 2 goes first, for it
+        // was restarted.
         for pod in world.cluster.objects("pods").iter().map(name) {
-            world.bind(&pod, if pod == pods[1] { "node-2" } else { "node-1" }).await;
+            world
+                .bind(&pod, if pod == pods[1] { "node-2" } else { "node-1" })
+                .await;
             world.make_ready(&pod).await;
         }
-        let restarted = json!([{"name": "main", "restartCount": 7, "image": "", "imageID": "", "ready": true}]);
-        world.pod_status(&pods[1], json!({"containerStatuses": restarted})).await;
+        let restarted =
+            json!([{"name": "main", "restartCount": 7, "image": "", "imageID": "", "ready": true}]);
+        world
+            .pod_status(&pods[1], json!({"containerStatuses": restarted}))
+            .await;
         if being_deleted {
             world.delete("replicasets", "neighbour").await;
         }
-        world.until("2 ready", |_| world.status()["readyReplicas"] == 2).await;
+        world
+            .until("2 ready", |_| world.status()["readyReplicas"] == 2)
+            .await;
         world.at_rest().await;
         world.scale(1).await;
         let left = world.settled_at(1).await;
@@ -267,10 +375,22 @@ async fn pods_under_one_controller_are_neighbours() {
 async fn fully_labeled_replicas() {
     let world = world_with(2).await;
     let extra = json!({"metadata": {"labels": {"foo": "bar", "extraKey": "extraValue"}}});
-    world.patch("replicasets", "web", json!({"spec": {"template": extra}})).await;
-    world.until("none fully labelled", |_| world.status()["fullyLabeledReplicas"].is_null()).await;
-    world.patch("pods", &name(&world.active_pods()[0]), extra).await;
-    world.until("one fully labelled", |_| world.status()["fullyLabeledReplicas"] == 1).await;
+    world
+        .patch("replicasets", "web", json!({"spec": {"template": extra}}))
+        .await;
+    world
+        .until("none fully labelled", |_| {
+            world.status()["fullyLabeledReplicas"].is_null()
+        })
+        .await;
+    world
+        .patch("pods", &name(&world.active_pods()[0]), extra)
+        .await;
+    world
+        .until("one fully labelled", |_| {
+            world.status()["fullyLabeledReplicas"] == 1
+        })
+        .await;
     assert_eq!(world.status()["replicas"], 2);
 }
 
@@ -284,11 +404,25 @@ async fn terminating_replicas() {
     let pods = world.settled_at(5).await;
     assert_eq!(world.status()["terminatingReplicas"], 0);
     world.scale(3).await;
-    world.until("2 terminating", |_| world.status()["terminatingReplicas"] == 2).await;
+    world
+        .until("2 terminating", |_| {
+            world.status()["terminatingReplicas"] == 2
+        })
+        .await;
     assert_eq!(world.status()["replicas"], 3);
     for pod in &pods {
-        world.patch("pods", &name(pod), json!({"metadata": {"finalizers": null}})).await;
+        world
+            .patch(
+                "pods",
+                &name(pod),
+                json!({"metadata": {"finalizers": null}}),
+            )
+            .await;
     }
-    world.until("none terminating", |_| world.status()["terminatingReplicas"] == 0).await;
+    world
+        .until("none terminating", |_| {
+            world.status()["terminatingReplicas"] == 0
+        })
+        .await;
     assert_eq!(world.status()["replicas"], 3);
 }

@@ -1,4 +1,5 @@
-//! The Deployment controller. Its ReplicaSets are kept by the ReplicaSet controller, whose requests are told elsewhere.
+//! The Deployment controller. Its ReplicaSets are kept by the ReplicaSet controller, whose requests
+//! are told elsewhere.
 
 use std::time::Duration;
 
@@ -17,21 +18,69 @@ const CAST: Cast = Cast {
 
 const SCENARIOS: &[Scenario] = &[
     ("create", "a Deployment of two pods is created", create),
-    ("rolling-update", "a Deployment of three pods gets another image", rolling_update),
-    ("recreate", "a Deployment of strategy Recreate gets another image", recreate),
+    (
+        "rolling-update",
+        "a Deployment of three pods gets another image",
+        rolling_update,
+    ),
+    (
+        "recreate",
+        "a Deployment of strategy Recreate gets another image",
+        recreate,
+    ),
     ("scale", "a Deployment is scaled", scale),
-    ("scale-mid-roll", "a Deployment is scaled in the middle of a rollout", scale_mid_roll),
+    (
+        "scale-mid-roll",
+        "a Deployment is scaled in the middle of a rollout",
+        scale_mid_roll,
+    ),
     ("undo", "a rollout is undone, as kubectl does it", undo),
-    ("rollback-annotation", "a rollback is asked for by annotation", rollback_annotation),
-    ("pause-resume", "a Deployment is paused, changed, and resumed", pause_resume),
-    ("adopt-release", "a ReplicaSet is adopted, and released", adopt_release),
-    ("failed-create", "no ReplicaSet can be created, for a while", failed_create),
-    ("hash-collision", "the name of the new ReplicaSet is taken", hash_collision),
-    ("deadline", "a rollout misses its deadline, and recovers", deadline),
+    (
+        "rollback-annotation",
+        "a rollback is asked for by annotation",
+        rollback_annotation,
+    ),
+    (
+        "pause-resume",
+        "a Deployment is paused, changed, and resumed",
+        pause_resume,
+    ),
+    (
+        "adopt-release",
+        "a ReplicaSet is adopted, and released",
+        adopt_release,
+    ),
+    (
+        "failed-create",
+        "no ReplicaSet can be created, for a while",
+        failed_create,
+    ),
+    (
+        "hash-collision",
+        "the name of the new ReplicaSet is taken",
+        hash_collision,
+    ),
+    (
+        "deadline",
+        "a rollout misses its deadline, and recovers",
+        deadline,
+    ),
     ("failing-pods", "pods cannot be created", failing_pods),
-    ("history", "old ReplicaSets are more than the history limit", history),
-    ("annotations", "annotations and minReadySeconds change", annotations),
-    ("foreground-deletion", "a Deployment is deleted in the foreground", foreground_deletion),
+    (
+        "history",
+        "old ReplicaSets are more than the history limit",
+        history,
+    ),
+    (
+        "annotations",
+        "annotations and minReadySeconds change",
+        annotations,
+    ),
+    (
+        "foreground-deletion",
+        "a Deployment is deleted in the foreground",
+        foreground_deletion,
+    ),
 ];
 
 #[tokio::test(start_paused = true)]
@@ -79,7 +128,8 @@ impl Story {
 fn create(mut s: Story) -> Told {
     Box::pin(async move {
         let mut d = web(2);
-        d["metadata"]["annotations"] = json!({"team": "a", "kubectl.kubernetes.io/last-applied-configuration": "{}"});
+        d["metadata"]["annotations"] =
+            json!({"team": "a", "kubectl.kubernetes.io/last-applied-configuration": "{}"});
         s.create(d).await;
         s.then("web is created").await;
         s.roll("one", 2).await;
@@ -99,17 +149,22 @@ fn rolling_update(mut s: Story) -> Told {
 
 fn recreate(mut s: Story) -> Told {
     Box::pin(async move {
-        s.create(with(web(2), "strategy", json!({"type": "Recreate"}))).await;
+        s.create(with(web(2), "strategy", json!({"type": "Recreate"})))
+            .await;
         s.untold("web is created").await;
         for pod in s.pods("one") {
-            s.world.bind(pod["metadata"]["name"].as_str().unwrap(), "node").await;
+            s.world
+                .bind(pod["metadata"]["name"].as_str().unwrap(), "node")
+                .await;
         }
         s.ready_all("one").await;
         let old = s.pods("one");
         s.edit(image("two")).await;
         s.then("the image is changed").await;
         for pod in old {
-            s.world.kill(pod["metadata"]["name"].as_str().unwrap()).await;
+            s.world
+                .kill(pod["metadata"]["name"].as_str().unwrap())
+                .await;
             s.then("an old pod is gone").await;
         }
         s.roll("two", 2).await;
@@ -135,10 +190,12 @@ fn scale(mut s: Story) -> Told {
 
 fn scale_mid_roll(mut s: Story) -> Told {
     Box::pin(async move {
-        let limits = json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 2, "maxUnavailable": 1}});
+        let limits =
+            json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 2, "maxUnavailable": 1}});
         s.rolled_out(with(web(4), "strategy", limits)).await;
         s.edit(image("two")).await;
-        s.untold("the image is changed, and no new pod gets ready").await;
+        s.untold("the image is changed, and no new pod gets ready")
+            .await;
         s.edit(json!({"spec": {"replicas": 8}})).await;
         s.then("web is scaled from 4 to 8").await;
         s.edit(json!({"spec": {"replicas": 3}})).await;
@@ -165,11 +222,16 @@ fn rollback_annotation(mut s: Story) -> Told {
         let mut d = web(1);
         d["metadata"]["annotations"] = json!({"kubernetes.io/change-cause": "create"});
         s.rolled_out(d).await;
-        s.edit(json!({"metadata": {"annotations": {"kubernetes.io/change-cause": "edit"}}})).await;
+        s.edit(json!({"metadata": {"annotations": {"kubernetes.io/change-cause": "edit"}}}))
+            .await;
         s.edit(image("two")).await;
         s.untold("the image is changed").await;
         s.ready_all("two").await;
-        for (revision, what) in [("0", "back to the last one"), ("77", "to one that is not there"), ("3", "to the current one")] {
+        for (revision, what) in [
+            ("0", "back to the last one"),
+            ("77", "to one that is not there"),
+            ("3", "to the current one"),
+        ] {
             s.edit(json!({"metadata": {"annotations": {"deprecated.deployment.rollback.to": revision}}})).await;
             s.then(&format!("a rollback {what} is asked for")).await;
         }
@@ -202,7 +264,12 @@ fn adopt_release(mut s: Story) -> Told {
         s.untold("a ReplicaSet that nobody owns is created").await;
         s.create(web(1)).await;
         s.then("web is created").await;
-        s.patch("replicasets", "orphan", json!({"metadata": {"labels": {"app": "other"}}})).await;
+        s.patch(
+            "replicasets",
+            "orphan",
+            json!({"metadata": {"labels": {"app": "other"}}}),
+        )
+        .await;
         s.then("the ReplicaSet gets another label").await;
         s
     })
@@ -213,9 +280,13 @@ fn failed_create(mut s: Story) -> Told {
         let message = "replicasets.apps \"web-6c9d5f7b8\" is forbidden: exceeded quota: q, requested: count/replicasets.apps=1, \
                        used: count/replicasets.apps=0, limited: count/replicasets.apps=0";
         let quota = Status::new(403, "Forbidden", message);
-        s.world.cluster.faults().reject(Matcher::new("create", "replicasets"), quota, Some(2));
+        s.world
+            .cluster
+            .faults()
+            .reject(Matcher::new("create", "replicasets"), quota, Some(2));
         s.create(web(1)).await;
-        s.then("web is created; the first two attempts meet a quota").await;
+        s.then("web is created; the first two attempts meet a quota")
+            .await;
         s
     })
 }
@@ -234,7 +305,8 @@ fn hash_collision(mut s: Story) -> Told {
             }},
         }))
         .await;
-        s.untold("web is gone, and another ReplicaSet has the name of its own").await;
+        s.untold("web is gone, and another ReplicaSet has the name of its own")
+            .await;
         s.create(web(1)).await;
         s.then("web is created").await;
         s
@@ -243,9 +315,11 @@ fn hash_collision(mut s: Story) -> Told {
 
 fn deadline(mut s: Story) -> Told {
     Box::pin(async move {
-        s.rolled_out(with(web(1), "progressDeadlineSeconds", json!(60))).await;
+        s.rolled_out(with(web(1), "progressDeadlineSeconds", json!(60)))
+            .await;
         s.edit(image("two")).await;
-        s.untold("the image is changed, and the new pod does not get ready").await;
+        s.untold("the image is changed, and the new pod does not get ready")
+            .await;
         s.within("a minute passes", Duration::from_secs(60)).await;
         s.roll("two", 1).await;
         s
@@ -256,9 +330,17 @@ fn failing_pods(mut s: Story) -> Told {
     Box::pin(async move {
         let message = "pods \"web-abcde\" is forbidden: exceeded quota: q, requested: pods=1, used: pods=0, limited: pods=0";
         let quota = Status::new(403, "Forbidden", message);
-        let rule = s.world.cluster.faults().reject(Matcher::new("create", "pods"), quota, None);
+        let rule = s
+            .world
+            .cluster
+            .faults()
+            .reject(Matcher::new("create", "pods"), quota, None);
         s.create(web(1)).await;
-        s.within("web is created, and a quota refuses its pod", Duration::from_secs(5)).await;
+        s.within(
+            "web is created, and a quota refuses its pod",
+            Duration::from_secs(5),
+        )
+        .await;
         s.world.cluster.faults().remove(rule);
         s.then("the quota is gone").await;
         s
@@ -267,7 +349,8 @@ fn failing_pods(mut s: Story) -> Told {
 
 fn history(mut s: Story) -> Told {
     Box::pin(async move {
-        s.rolled_out(with(web(1), "revisionHistoryLimit", json!(1))).await;
+        s.rolled_out(with(web(1), "revisionHistoryLimit", json!(1)))
+            .await;
         s.edit(image("two")).await;
         s.untold("the image is changed").await;
         s.ready_all("two").await;
@@ -281,9 +364,11 @@ fn history(mut s: Story) -> Told {
 fn annotations(mut s: Story) -> Told {
     Box::pin(async move {
         s.rolled_out(web(1)).await;
-        s.edit(json!({"metadata": {"annotations": {"team": "a"}}})).await;
+        s.edit(json!({"metadata": {"annotations": {"team": "a"}}}))
+            .await;
         s.then("web gets an annotation").await;
-        s.edit(json!({"metadata": {"annotations": {"team": null}}})).await;
+        s.edit(json!({"metadata": {"annotations": {"team": null}}}))
+            .await;
         s.then("the annotation is taken from web").await;
         s.edit(json!({"spec": {"minReadySeconds": 5}})).await;
         s.then("web gets minReadySeconds").await;
@@ -298,7 +383,10 @@ fn foreground_deletion(mut s: Story) -> Told {
         s.rolled_out(d).await;
         s.world.delete("deployments", "web").await;
         s.then("web is being deleted").await;
-        let set = s.world.state().replica_sets[0]["metadata"]["name"].as_str().unwrap().to_owned();
+        let set = s.world.state().replica_sets[0]["metadata"]["name"]
+            .as_str()
+            .unwrap()
+            .to_owned();
         s.world.delete("replicasets", &set).await;
         s.then("its ReplicaSet is gone").await;
         s

@@ -1,8 +1,9 @@
-//! What the controllers ask of the API server, word for word: stories whose requests are kept as files below `tests/golden`, to be
-//! reviewed when they change.
+//! What the controllers ask of the API server, word for word: stories whose requests are kept as
+//! files below `tests/golden`, to be reviewed when they change.
 //!
-//! `STEERSMAN_GOLDEN=write cargo test -p steersman-controllers golden` writes them anew. Each file tells the requests of one
-//! controller, step by step; `git diff tests/golden` then shows what a change of the code changes for the API server.
+//! `STEERSMAN_GOLDEN=write cargo test -p steersman-controllers golden` writes them anew. Each file
+//! tells the requests of one controller, step by step; `git diff tests/golden` then shows what a
+//! change of the code changes for the API server.
 
 mod deployment;
 mod podgc;
@@ -49,7 +50,11 @@ impl Story {
         let mut world = World::recorded().await;
         let begin = world.clock.now();
         world.restart(cast.controllers).await;
-        Self { world, transcript: Transcript::new(title, begin), client: cast.client }
+        Self {
+            world,
+            transcript: Transcript::new(title, begin),
+            client: cast.client,
+        }
     }
 
     /// Tells what the controller asked since the last step, once nobody writes any more.
@@ -65,7 +70,9 @@ impl Story {
     }
 
     fn tell(&mut self, what: &str) {
-        self.step(what, |client, request| request.user_agent.rsplit('/').next() == Some(client));
+        self.step(what, |client, request| {
+            request.user_agent.rsplit('/').next() == Some(client)
+        });
     }
 
     /// Waits until nobody writes any more, and tells nothing.
@@ -76,7 +83,10 @@ impl Story {
 
     fn step(&mut self, what: &str, told: impl Fn(&str, &RequestRecord) -> bool) {
         let client = self.client;
-        self.transcript.step(what, &self.world.cluster.requests(), |request| told(client, request));
+        self.transcript
+            .step(what, &self.world.cluster.requests(), |request| {
+                told(client, request)
+            });
         self.world.cluster.clear_requests();
     }
 
@@ -91,46 +101,76 @@ impl Story {
     /// Active pods with the image, in order of their names.
     fn pods(&self, image: &str) -> Vec<Value> {
         let mut pods = self.world.state().pods;
-        pods.retain(|pod| pod["metadata"]["deletionTimestamp"].is_null() && pod["spec"]["containers"][0]["image"] == image);
+        pods.retain(|pod| {
+            pod["metadata"]["deletionTimestamp"].is_null()
+                && pod["spec"]["containers"][0]["image"] == image
+        });
         pods
     }
 
     /// Makes one more pod with the image ready.
     async fn ready_one(&self, image: &str) {
-        let waiting = self.pods(image).into_iter().find(|pod| pod["status"]["phase"] != "Running").unwrap();
-        self.world.make_ready(waiting["metadata"]["name"].as_str().unwrap()).await;
+        let waiting = self
+            .pods(image)
+            .into_iter()
+            .find(|pod| pod["status"]["phase"] != "Running")
+            .unwrap();
+        self.world
+            .make_ready(waiting["metadata"]["name"].as_str().unwrap())
+            .await;
     }
 
-    /// Makes all pods with the image ready, each in a second of its own, so that there is a youngest.
+    /// Makes all pods with the image ready, each in a second of its own, so that there is a
+    /// youngest.
     async fn ready_all(&mut self, image: &str) {
         for pod in self.pods(image) {
-            self.world.make_ready(pod["metadata"]["name"].as_str().unwrap()).await;
+            self.world
+                .make_ready(pod["metadata"]["name"].as_str().unwrap())
+                .await;
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
         self.untold("all pods are ready").await;
     }
 
-    /// The story with, at the end, whom the server takes for the manager of which part of which kind.
+    /// The story with, at the end, whom the server takes for the manager of which part of which
+    /// kind.
     fn end(mut self) -> String {
         let mut managers = BTreeSet::new();
-        for plural in ["deployments", "replicasets", "replicationcontrollers", "pods", "events"] {
+        for plural in [
+            "deployments",
+            "replicasets",
+            "replicationcontrollers",
+            "pods",
+            "events",
+        ] {
             for object in self.world.cluster.objects(plural) {
-                for entry in object["metadata"]["managedFields"].as_array().into_iter().flatten() {
+                for entry in object["metadata"]["managedFields"]
+                    .as_array()
+                    .into_iter()
+                    .flatten()
+                {
                     let text = |field: &str| entry[field].as_str().unwrap_or("-").to_owned();
                     let manager = text("manager");
                     if manager == "kube-controller-manager" {
-                        managers.insert(format!("{plural}: {manager} {} {}", text("operation"), text("subresource")));
+                        managers.insert(format!(
+                            "{plural}: {manager} {} {}",
+                            text("operation"),
+                            text("subresource")
+                        ));
                     }
                 }
             }
         }
-        self.transcript.remark("field managers: name, operation, subresource", managers);
+        self.transcript
+            .remark("field managers: name, operation, subresource", managers);
         self.transcript.text().to_owned()
     }
 }
 
 fn folder(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../tests/golden")
+        .join(name)
 }
 
 /// Plays the scenarios, and compares each with its file.
@@ -154,10 +194,23 @@ async fn play(cast: &Cast, scenarios: &[Scenario]) {
             wrong.push(format!("{}: {at}", file.display()));
         }
     }
-    assert!(wrong.is_empty(), "{}\n({MODE}=write writes the files anew; see git diff then)", wrong.join("\n"));
-    let told: BTreeSet<String> = scenarios.iter().map(|(name, ..)| format!("{name}.txt")).collect();
-    let there = std::fs::read_dir(&folder).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap());
-    assert_eq!(there.collect::<BTreeSet<_>>(), told, "files that no scenario tells are to be deleted");
+    assert!(
+        wrong.is_empty(),
+        "{}\n({MODE}=write writes the files anew; see git diff then)",
+        wrong.join("\n")
+    );
+    let told: BTreeSet<String> = scenarios
+        .iter()
+        .map(|(name, ..)| format!("{name}.txt"))
+        .collect();
+    let there = std::fs::read_dir(&folder)
+        .unwrap()
+        .map(|file| file.unwrap().file_name().into_string().unwrap());
+    assert_eq!(
+        there.collect::<BTreeSet<_>>(),
+        told,
+        "files that no scenario tells are to be deleted"
+    );
 }
 
 /// The first line that differs, with its number.
@@ -171,7 +224,11 @@ fn first_difference(expected: &str, found: &str) -> Option<String> {
             (expected, found) if expected == found => {}
             (expected, found) => {
                 let end = "the end";
-                return Some(format!("line {number}\n  - {}\n  + {}", expected.unwrap_or(end), found.unwrap_or(end)));
+                return Some(format!(
+                    "line {number}\n  - {}\n  + {}",
+                    expected.unwrap_or(end),
+                    found.unwrap_or(end)
+                ));
             }
         }
     }

@@ -8,13 +8,25 @@ use steersman_runtime::controller::ControllerContext;
 use super::{Cast, Scenario, Story, Told, play, template};
 use crate::podgc;
 
-const CAST: Cast = Cast { folder: "podgc", controllers: &[], client: "pod-garbage-collector" };
+const CAST: Cast = Cast {
+    folder: "podgc",
+    controllers: &[],
+    client: "pod-garbage-collector",
+};
 
 const SCENARIOS: &[Scenario] = &[
-    ("terminated", "finished pods are more than the threshold", terminated),
+    (
+        "terminated",
+        "finished pods are more than the threshold",
+        terminated,
+    ),
     ("out-of-service", "a node is out of service", out_of_service),
     ("orphaned", "a node is gone", orphaned),
-    ("unscheduled", "a pod is being deleted that was never bound", unscheduled),
+    (
+        "unscheduled",
+        "a pod is being deleted that was never bound",
+        unscheduled,
+    ),
 ];
 
 #[tokio::test(start_paused = true)]
@@ -24,7 +36,8 @@ async fn requests_of_the_pod_garbage_collector_are_as_written_down() {
 
 fn pod(name: &str, node: &str) -> Value {
     let mut pod = template("one");
-    (pod["apiVersion"], pod["kind"], pod["metadata"]["name"]) = (json!("v1"), json!("Pod"), json!(name));
+    (pod["apiVersion"], pod["kind"], pod["metadata"]["name"]) =
+        (json!("v1"), json!("Pod"), json!(name));
     if !node.is_empty() {
         pod["spec"]["nodeName"] = json!(node);
     }
@@ -40,15 +53,24 @@ impl Story {
     async fn collect(&mut self, threshold: i32) {
         self.tell("pods and nodes are created");
         let threshold = threshold.to_string();
-        let configure = |context: ControllerContext| context.with_flag("terminated-pod-gc-threshold", &threshold);
-        self.world.restart_with(&[podgc::DESCRIPTOR], configure).await;
+        let configure = |context: ControllerContext| {
+            context.with_flag("terminated-pod-gc-threshold", &threshold)
+        };
+        self.world
+            .restart_with(&[podgc::DESCRIPTOR], configure)
+            .await;
     }
 }
 
 fn terminated(mut s: Story) -> Told {
     Box::pin(async move {
         s.create(node()).await;
-        for (name, phase) in [("a", "Succeeded"), ("b", "Failed"), ("c", "Running"), ("d", "Succeeded")] {
+        for (name, phase) in [
+            ("a", "Succeeded"),
+            ("b", "Failed"),
+            ("c", "Running"),
+            ("d", "Succeeded"),
+        ] {
             s.create(pod(name, "node")).await;
             s.world.pod_status(name, json!({"phase": phase})).await;
             tokio::time::sleep(Duration::from_secs(1)).await;
@@ -72,8 +94,16 @@ fn out_of_service(mut s: Story) -> Told {
         s.collect(0).await;
         s.within("a cycle", Duration::from_secs(10)).await;
         let taint = json!([{"key": "node.kubernetes.io/out-of-service", "value": "down", "effect": "NoExecute"}]);
-        s.world.cluster.patch("/api/v1/nodes/node", json!({"spec": {"taints": taint}})).await.unwrap();
-        s.within("the node is declared out of service, and a cycle passes", Duration::from_secs(20)).await;
+        s.world
+            .cluster
+            .patch("/api/v1/nodes/node", json!({"spec": {"taints": taint}}))
+            .await
+            .unwrap();
+        s.within(
+            "the node is declared out of service, and a cycle passes",
+            Duration::from_secs(20),
+        )
+        .await;
         s
     })
 }
@@ -89,9 +119,15 @@ fn orphaned(mut s: Story) -> Told {
             "type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI", "message": "Eviction API: evicting",
             "lastTransitionTime": "2023-11-14T22:13:00Z",
         }]);
-        s.world.pod_status("d", json!({"phase": "Running", "conditions": kept})).await;
+        s.world
+            .pod_status("d", json!({"phase": "Running", "conditions": kept}))
+            .await;
         s.collect(0).await;
-        s.within("the first two cycles, in which the node is in quarantine", Duration::from_secs(39)).await;
+        s.within(
+            "the first two cycles, in which the node is in quarantine",
+            Duration::from_secs(39),
+        )
+        .await;
         s.within("the next cycle", Duration::from_secs(10)).await;
         s
     })

@@ -9,29 +9,72 @@ use steersman_devcluster::status::Status;
 use super::{Cast, Scenario, Story, Told, play, template};
 use crate::{replicaset, replicationcontroller};
 
-const SETS: Cast = Cast { folder: "replicaset", controllers: &[replicaset::DESCRIPTOR], client: "replicaset-controller" };
+const SETS: Cast = Cast {
+    folder: "replicaset",
+    controllers: &[replicaset::DESCRIPTOR],
+    client: "replicaset-controller",
+};
 
-const CONTROLLERS: Cast =
-    Cast { folder: "replicationcontroller", controllers: &[replicationcontroller::DESCRIPTOR], client: "replication-controller" };
+const CONTROLLERS: Cast = Cast {
+    folder: "replicationcontroller",
+    controllers: &[replicationcontroller::DESCRIPTOR],
+    client: "replication-controller",
+};
 
 const OF_SETS: &[Scenario] = &[
-    ("create", "a ReplicaSet of three pods is created", |s| create(s, SET)),
+    ("create", "a ReplicaSet of three pods is created", |s| {
+        create(s, SET)
+    }),
     ("scale", "a ReplicaSet is scaled", |s| scale(s, SET)),
-    ("min-ready-seconds", "a pod is available some time after it got ready", |s| min_ready_seconds(s, SET)),
-    ("adopt-release", "pods are adopted and released", |s| adopt_release(s, SET)),
-    ("failed-create", "pods are refused by a quota, for a while", |s| failed_create(s, SET)),
-    ("failed-delete", "a pod cannot be deleted, for a while", |s| failed_delete(s, SET)),
+    (
+        "min-ready-seconds",
+        "a pod is available some time after it got ready",
+        |s| min_ready_seconds(s, SET),
+    ),
+    ("adopt-release", "pods are adopted and released", |s| {
+        adopt_release(s, SET)
+    }),
+    (
+        "failed-create",
+        "pods are refused by a quota, for a while",
+        |s| failed_create(s, SET),
+    ),
+    (
+        "failed-delete",
+        "a pod cannot be deleted, for a while",
+        |s| failed_delete(s, SET),
+    ),
     ("replacement", "pods fail, and go", |s| replacement(s, SET)),
-    ("status-conflict", "a status meets a conflict", |s| status_conflict(s, SET)),
-    ("foreground-deletion", "a ReplicaSet is deleted in the foreground", |s| foreground_deletion(s, SET)),
+    ("status-conflict", "a status meets a conflict", |s| {
+        status_conflict(s, SET)
+    }),
+    (
+        "foreground-deletion",
+        "a ReplicaSet is deleted in the foreground",
+        |s| foreground_deletion(s, SET),
+    ),
 ];
 
 const OF_CONTROLLERS: &[Scenario] = &[
-    ("create", "a ReplicationController of three pods is created", |s| create(s, CONTROLLER)),
-    ("scale", "a ReplicationController is scaled", |s| scale(s, CONTROLLER)),
-    ("adopt-release", "pods are adopted and released", |s| adopt_release(s, CONTROLLER)),
-    ("failed-create", "pods are refused by a quota, for a while", |s| failed_create(s, CONTROLLER)),
-    ("status-conflict", "a status meets a conflict", |s| status_conflict(s, CONTROLLER)),
+    (
+        "create",
+        "a ReplicationController of three pods is created",
+        |s| create(s, CONTROLLER),
+    ),
+    ("scale", "a ReplicationController is scaled", |s| {
+        scale(s, CONTROLLER)
+    }),
+    ("adopt-release", "pods are adopted and released", |s| {
+        adopt_release(s, CONTROLLER)
+    }),
+    (
+        "failed-create",
+        "pods are refused by a quota, for a while",
+        |s| failed_create(s, CONTROLLER),
+    ),
+    ("status-conflict", "a status meets a conflict", |s| {
+        status_conflict(s, CONTROLLER)
+    }),
 ];
 
 #[tokio::test(start_paused = true)]
@@ -79,7 +122,8 @@ impl Story {
     }
 
     async fn resize(&self, kind: Kind, replicas: i32) {
-        self.patch(kind.plural, "web", json!({"spec": {"replicas": replicas}})).await;
+        self.patch(kind.plural, "web", json!({"spec": {"replicas": replicas}}))
+            .await;
     }
 }
 
@@ -117,8 +161,13 @@ fn min_ready_seconds(mut s: Story, kind: Kind) -> Told {
         s.create(owner).await;
         s.untold("web is created").await;
         s.ready_one("one").await;
-        s.within("the pod gets ready, and a second passes", Duration::from_secs(1)).await;
-        s.within("five more seconds pass", Duration::from_secs(5)).await;
+        s.within(
+            "the pod gets ready, and a second passes",
+            Duration::from_secs(1),
+        )
+        .await;
+        s.within("five more seconds pass", Duration::from_secs(5))
+            .await;
         s
     })
 }
@@ -127,15 +176,22 @@ fn adopt_release(mut s: Story, kind: Kind) -> Told {
     Box::pin(async move {
         for name in ["a", "b"] {
             let mut pod = template("one");
-            (pod["apiVersion"], pod["kind"], pod["metadata"]["name"]) = (json!("v1"), json!("Pod"), json!(name));
+            (pod["apiVersion"], pod["kind"], pod["metadata"]["name"]) =
+                (json!("v1"), json!("Pod"), json!(name));
             s.create(pod).await;
         }
         s.untold("two pods that nobody owns are created").await;
         s.create((kind.new)(2)).await;
         s.then("web is created").await;
-        s.patch("pods", "a", json!({"metadata": {"labels": {"app": "other"}}})).await;
+        s.patch(
+            "pods",
+            "a",
+            json!({"metadata": {"labels": {"app": "other"}}}),
+        )
+        .await;
         s.then("a pod gets another label").await;
-        s.patch("pods", "a", json!({"metadata": {"labels": {"app": "web"}}})).await;
+        s.patch("pods", "a", json!({"metadata": {"labels": {"app": "web"}}}))
+            .await;
         s.then("the pod gets its label back").await;
         s
     })
@@ -148,9 +204,17 @@ fn quota() -> Status {
 
 fn failed_create(mut s: Story, kind: Kind) -> Told {
     Box::pin(async move {
-        let rule = s.world.cluster.faults().reject(Matcher::new("create", "pods"), quota(), None);
+        let rule = s
+            .world
+            .cluster
+            .faults()
+            .reject(Matcher::new("create", "pods"), quota(), None);
         s.create((kind.new)(4)).await;
-        s.within("web is created, and every pod is refused", Duration::from_millis(50)).await;
+        s.within(
+            "web is created, and every pod is refused",
+            Duration::from_millis(50),
+        )
+        .await;
         s.world.cluster.faults().remove(rule);
         s.then("the quota is gone").await;
         s
@@ -161,9 +225,13 @@ fn failed_delete(mut s: Story, kind: Kind) -> Told {
     Box::pin(async move {
         s.settled((kind.new)(1)).await;
         let refusal = Status::new(500, "InternalError", "Internal error occurred: no");
-        s.world.cluster.faults().reject(Matcher::new("delete", "pods"), refusal, Some(2));
+        s.world
+            .cluster
+            .faults()
+            .reject(Matcher::new("delete", "pods"), refusal, Some(2));
         s.resize(kind, 0).await;
-        s.then("web is scaled to 0; the first two attempts fail").await;
+        s.then("web is scaled to 0; the first two attempts fail")
+            .await;
         s
     })
 }
@@ -171,8 +239,14 @@ fn failed_delete(mut s: Story, kind: Kind) -> Told {
 fn replacement(mut s: Story, kind: Kind) -> Told {
     Box::pin(async move {
         s.settled((kind.new)(2)).await;
-        let names: Vec<_> = s.pods("one").iter().map(|pod| pod["metadata"]["name"].as_str().unwrap().to_owned()).collect();
-        s.world.pod_status(&names[0], json!({"phase": "Failed"})).await;
+        let names: Vec<_> = s
+            .pods("one")
+            .iter()
+            .map(|pod| pod["metadata"]["name"].as_str().unwrap().to_owned())
+            .collect();
+        s.world
+            .pod_status(&names[0], json!({"phase": "Failed"}))
+            .await;
         s.then("a pod fails").await;
         s.world.bind(&names[1], "node").await;
         s.world.delete("pods", &names[1]).await;
@@ -187,9 +261,14 @@ fn status_conflict(mut s: Story, kind: Kind) -> Told {
     Box::pin(async move {
         s.settled((kind.new)(1)).await;
         let conflict = Status::new(409, "Conflict", "the object has been modified");
-        s.world.cluster.faults().reject(Matcher::new("update", kind.plural).subresource("status"), conflict, Some(1));
+        s.world.cluster.faults().reject(
+            Matcher::new("update", kind.plural).subresource("status"),
+            conflict,
+            Some(1),
+        );
         s.resize(kind, 2).await;
-        s.then("web is scaled from 1 to 2; the first status meets a conflict").await;
+        s.then("web is scaled from 1 to 2; the first status meets a conflict")
+            .await;
         s
     })
 }
@@ -201,7 +280,10 @@ fn foreground_deletion(mut s: Story, kind: Kind) -> Told {
         s.settled(owner).await;
         s.world.delete(kind.plural, "web").await;
         s.then("web is being deleted").await;
-        let pod = s.pods("one")[0]["metadata"]["name"].as_str().unwrap().to_owned();
+        let pod = s.pods("one")[0]["metadata"]["name"]
+            .as_str()
+            .unwrap()
+            .to_owned();
         s.world.kill(&pod).await;
         s.then("one of its pods is gone").await;
         s

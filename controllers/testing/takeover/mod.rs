@@ -1,7 +1,8 @@
 //! Taking over a cluster at rest from upstream's manager: not one write, not one Event.
 //!
-//! The states are those that kube-controller-manager 1.36.2 left behind, Deployments and ReplicaSets word for word; the pods are
-//! made to fit. Variants of them stand for what else upstream leaves alone.
+//! The states are those that kube-controller-manager 1.36.2 left behind, Deployments and
+//! ReplicaSets word for word; the pods are made to fit. Variants of them stand for what else
+//! upstream leaves alone.
 
 mod mid_flight;
 
@@ -17,8 +18,12 @@ use steersman_runtime::informer::InformerFactory;
 use super::world::{World, condition_of};
 use crate::{deployment, podgc, replicaset, replicationcontroller};
 
-const CONTROLLERS: [Descriptor; 4] =
-    [deployment::DESCRIPTOR, replicaset::DESCRIPTOR, replicationcontroller::DESCRIPTOR, podgc::DESCRIPTOR];
+const CONTROLLERS: [Descriptor; 4] = [
+    deployment::DESCRIPTOR,
+    replicaset::DESCRIPTOR,
+    replicationcontroller::DESCRIPTOR,
+    podgc::DESCRIPTOR,
+];
 
 /// The longest period between two resyncs.
 const RESYNC: Duration = Duration::from_secs(24 * 3600);
@@ -40,7 +45,10 @@ fn recorded() -> Vec<Rest> {
 
 impl Rest {
     fn of(state: &str) -> Self {
-        recorded().into_iter().find(|rest| rest.state.starts_with(state)).unwrap()
+        recorded()
+            .into_iter()
+            .find(|rest| rest.state.starts_with(state))
+            .unwrap()
     }
 
     fn deployment(&self) -> &Value {
@@ -49,7 +57,10 @@ impl Rest {
 
     /// The `Progressing` condition.
     fn progressing(&self) -> Option<&Value> {
-        self.deployment()["status"]["conditions"].as_array()?.iter().find(|c| c["type"] == "Progressing")
+        self.deployment()["status"]["conditions"]
+            .as_array()?
+            .iter()
+            .find(|c| c["type"] == "Progressing")
     }
 
     /// Whether a quota keeps it from its end, so that it is tried again and again.
@@ -60,7 +71,10 @@ impl Rest {
     /// When the progress deadline passes, if it is still to come.
     fn deadline(&self) -> Option<Timestamp> {
         let condition = self.progressing()?;
-        if !matches!(condition["reason"].as_str()?, "ReplicaSetUpdated" | "NewReplicaSetCreated" | "DeploymentResumed") {
+        if !matches!(
+            condition["reason"].as_str()?,
+            "ReplicaSetUpdated" | "NewReplicaSetCreated" | "DeploymentResumed"
+        ) {
             return None;
         }
         let seconds = self.deployment()["spec"]["progressDeadlineSeconds"].as_u64()?;
@@ -70,8 +84,13 @@ impl Rest {
 
     /// The same with other names of namespace and objects, so that many fit into one cluster.
     fn numbered(mut self, number: usize) -> Self {
-        let namespace = self.deployment()["metadata"]["namespace"].as_str().unwrap().to_owned();
-        let mut text = Value::Array(self.objects.clone()).to_string().replace(&namespace, &format!("state-{number}"));
+        let namespace = self.deployment()["metadata"]["namespace"]
+            .as_str()
+            .unwrap()
+            .to_owned();
+        let mut text = Value::Array(self.objects.clone())
+            .to_string()
+            .replace(&namespace, &format!("state-{number}"));
         for object in &self.objects {
             let uid = object["metadata"]["uid"].as_str().unwrap();
             text = text.replace(uid, &format!("{number:08x}{}", &uid[8..]));
@@ -83,9 +102,13 @@ impl Rest {
     /// Changes object number `of` (0 is the Deployment) at `pointer`; null takes the field away.
     fn with(mut self, of: usize, pointer: &str, value: Value) -> Self {
         let (parent, field) = pointer.rsplit_once('/').unwrap();
-        let parent = self.objects[of].pointer_mut(parent).unwrap_or_else(|| panic!("{pointer} in {}", self.state));
+        let parent = self.objects[of]
+            .pointer_mut(parent)
+            .unwrap_or_else(|| panic!("{pointer} in {}", self.state));
         match (parent, value) {
-            (Value::Object(parent), Value::Null) => drop(parent.remove(field).expect("it is there to be taken away")),
+            (Value::Object(parent), Value::Null) => {
+                drop(parent.remove(field).expect("it is there to be taken away"))
+            }
             (parent, value) => parent[field] = value,
         }
         self
@@ -99,13 +122,19 @@ impl Rest {
     /// Stores the state, with pods as the ReplicaSets count them.
     fn load(&self, world: &World) {
         let namespace = &self.deployment()["metadata"]["namespace"];
-        world.cluster.load(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})).unwrap();
+        world
+            .cluster
+            .load(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}))
+            .unwrap();
         for object in &self.objects {
             world.cluster.load(object.clone()).unwrap();
             if object["kind"] == "ReplicaSet" {
                 let count = |field: &str| object["status"][field].as_u64().unwrap_or(0);
                 for n in 0..count("replicas") {
-                    world.cluster.load(pod_of(object, n, n < count("readyReplicas"))).unwrap();
+                    world
+                        .cluster
+                        .load(pod_of(object, n, n < count("readyReplicas")))
+                        .unwrap();
                 }
             }
         }
@@ -153,7 +182,12 @@ impl World {
     /// Starts the controllers, with resyncs, on what another manager left behind.
     async fn take_over(&mut self) {
         self.restart_with(&CONTROLLERS, |mut context| {
-            context.informers = InformerFactory::new((context.clients)("shared-informers"), RESYNC, &Registry::new()).unwrap();
+            context.informers = InformerFactory::new(
+                (context.clients)("shared-informers"),
+                RESYNC,
+                &Registry::new(),
+            )
+            .unwrap();
             context
         })
         .await;
@@ -162,19 +196,37 @@ impl World {
     /// Every write of the manager so far, Events and failed ones included.
     fn all_writes(&self) -> Vec<String> {
         let requests = self.cluster.requests();
-        let writes = requests.iter().filter(|r| !matches!(&*r.verb, "get" | "list" | "watch"));
-        writes.map(|r| format!("{} {} {}", r.verb, r.path, r.status)).collect()
+        let writes = requests
+            .iter()
+            .filter(|r| !matches!(&*r.verb, "get" | "list" | "watch"));
+        writes
+            .map(|r| format!("{} {} {}", r.verb, r.path, r.status))
+            .collect()
     }
 
     /// How many there were, as the log forgets the oldest requests.
     fn count_writes(&self) -> u64 {
         let counts = self.cluster.request_counts("kube-controller-manager");
-        counts.iter().filter(|((verb, _), _)| !matches!(&**verb, "get" | "list" | "watch")).map(|(_, count)| count).sum()
+        counts
+            .iter()
+            .filter(|((verb, _), _)| !matches!(&**verb, "get" | "list" | "watch"))
+            .map(|(_, count)| count)
+            .sum()
     }
 
     fn everything(&self) -> Vec<Value> {
-        let plurals = ["deployments", "replicasets", "replicationcontrollers", "pods", "events", "nodes"];
-        plurals.into_iter().flat_map(|plural| self.cluster.objects(plural)).collect()
+        let plurals = [
+            "deployments",
+            "replicasets",
+            "replicationcontrollers",
+            "pods",
+            "events",
+            "nodes",
+        ];
+        plurals
+            .into_iter()
+            .flat_map(|plural| self.cluster.objects(plural))
+            .collect()
     }
 }
 
@@ -187,16 +239,33 @@ fn variants() -> Vec<Rest> {
     let resources = |cpu: &str, memory: &str| json!({"limits": {"cpu": cpu, "memory": memory}});
     let mut with_null = complete().deployment()["spec"]["template"]["metadata"].clone();
     with_null["creationTimestamp"] = Value::Null;
-    let endless = complete().deployment()["status"]["conditions"].as_array().unwrap().clone();
-    let endless: Vec<Value> = endless.into_iter().filter(|c| c["type"] != "Progressing").collect();
-    let mut conditions = complete().deployment()["status"]["conditions"].as_array().unwrap().clone();
+    let endless = complete().deployment()["status"]["conditions"]
+        .as_array()
+        .unwrap()
+        .clone();
+    let endless: Vec<Value> = endless
+        .into_iter()
+        .filter(|c| c["type"] != "Progressing")
+        .collect();
+    let mut conditions = complete().deployment()["status"]["conditions"]
+        .as_array()
+        .unwrap()
+        .clone();
     conditions.reverse();
     conditions[0]["message"] = json!("ReplicaSet \"another\" has successfully progressed.");
-    conditions.insert(1, json!({"type": "Ours", "status": "True", "unknownField": {"a": [1]}}));
-    let mut late = Rest::of("rolling-surge-unavailable: new image").progressing().unwrap().clone();
+    conditions.insert(
+        1,
+        json!({"type": "Ours", "status": "True", "unknownField": {"a": [1]}}),
+    );
+    let mut late = Rest::of("rolling-surge-unavailable: new image")
+        .progressing()
+        .unwrap()
+        .clone();
     late["status"] = json!("False");
     late["reason"] = json!("ProgressDeadlineExceeded");
-    let available = Rest::of("rolling-surge-unavailable: new image").deployment()["status"]["conditions"][0].clone();
+    let available =
+        Rest::of("rolling-surge-unavailable: new image").deployment()["status"]["conditions"][0]
+            .clone();
     vec![
         complete()
             .with(new, "/metadata/ownerReferences/0/apiVersion", json!("extensions/v1beta1"))
@@ -258,17 +327,24 @@ fn variants() -> Vec<Rest> {
 fn load_loose_ones(world: &World) {
     let rest = Rest::of("defaults: all pods of the new ReplicaSet marked ready").numbered(0xfff);
     let mut rs = rest.objects[2].clone();
-    rs["metadata"].as_object_mut().unwrap().remove("ownerReferences");
+    rs["metadata"]
+        .as_object_mut()
+        .unwrap()
+        .remove("ownerReferences");
     rs["spec"]["minReadySeconds"] = json!(30);
     // Pods of an edited template stay as they are.
     rs["spec"]["template"]["spec"]["containers"][0]["image"] = json!("edited");
     rs["status"]["terminatingReplicas"] = json!(1);
-    let conditions = json!([{"type": "Ours", "status": "True", "lastTransitionTime": "2026-11-21T02:18:17Z"}]);
+    let conditions =
+        json!([{"type": "Ours", "status": "True", "lastTransitionTime": "2026-11-21T02:18:17Z"}]);
     rs["status"]["conditions"] = conditions;
     rs["spec"]["selector"]["matchLabels"] = json!({"app": "loose"});
     rs["metadata"]["labels"] = json!({"app": "loose"});
     rs["spec"]["template"]["metadata"]["labels"] = json!({"app": "loose"});
-    let loose = Rest { state: "loose".to_owned(), objects: vec![rs.clone()] };
+    let loose = Rest {
+        state: "loose".to_owned(),
+        objects: vec![rs.clone()],
+    };
     loose.load(world);
     for (n, phase) in [(10, "Failed"), (11, "Succeeded"), (12, "Running")] {
         let mut pod = pod_of(&rs, n, true);
@@ -284,8 +360,14 @@ fn load_loose_ones(world: &World) {
 /// ReplicationControllers as upstream leaves them, whose statuses count no pods on their way out.
 fn load_replication_controllers(world: &World) {
     let rest = Rest::of("defaults: all pods of the new ReplicaSet marked ready").numbered(0xffe);
-    let (set, namespace) = (&rest.objects[2], &rest.deployment()["metadata"]["namespace"]);
-    world.cluster.load(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})).unwrap();
+    let (set, namespace) = (
+        &rest.objects[2],
+        &rest.deployment()["metadata"]["namespace"],
+    );
+    world
+        .cluster
+        .load(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}))
+        .unwrap();
     for (name, patience, replicas) in [("plain", 0, 2), ("patient", 30, 2), ("zero", 0, 0)] {
         let mut rc = json!({
             "apiVersion": "v1", "kind": "ReplicationController",
@@ -299,7 +381,9 @@ fn load_replication_controllers(world: &World) {
         rc["spec"]["template"]["metadata"]["labels"] = json!({"app": name});
         if replicas > 0 {
             let counters = ["fullyLabeledReplicas", "readyReplicas", "availableReplicas"];
-            counters.into_iter().for_each(|counter| rc["status"][counter] = json!(replicas));
+            counters
+                .into_iter()
+                .for_each(|counter| rc["status"][counter] = json!(replicas));
         }
         for n in 0..=replicas {
             let mut pod = pod_of(&rc, n, true);
@@ -318,7 +402,10 @@ fn load_replication_controllers(world: &World) {
 #[tokio::test(start_paused = true)]
 async fn a_cluster_at_rest_is_taken_over_without_a_write() {
     let mut world = world_at("2026-11-21T03:00:00Z".parse().unwrap()).await;
-    let at_rest = recorded().into_iter().filter(|rest| rest.deadline().is_none()).chain(variants());
+    let at_rest = recorded()
+        .into_iter()
+        .filter(|rest| rest.deadline().is_none())
+        .chain(variants());
     for (number, rest) in at_rest.enumerate() {
         rest.numbered(number).load(&world);
     }
@@ -334,7 +421,14 @@ async fn a_cluster_at_rest_is_taken_over_without_a_write() {
     assert_eq!(world.everything(), before);
 
     // They are there, and at work.
-    world.cluster.patch("/apis/apps/v1/namespaces/state-0/deployments/defaults", json!({"spec": {"replicas": 3}})).await.unwrap();
+    world
+        .cluster
+        .patch(
+            "/apis/apps/v1/namespaces/state-0/deployments/defaults",
+            json!({"spec": {"replicas": 3}}),
+        )
+        .await
+        .unwrap();
     world.at_rest().await;
     assert!(world.count_writes() > 0);
 }
@@ -356,15 +450,30 @@ async fn a_stalled_rollout_is_taken_over_with_its_deadline() {
 
         tokio::time::sleep(Duration::from_secs(1)).await;
         let writes = world.all_writes();
-        assert!(matches!(&writes[..], [one] if one.starts_with("update ") && one.ends_with("/status 200")), "{writes:?}");
+        assert!(
+            matches!(&writes[..], [one] if one.starts_with("update ") && one.ends_with("/status 200")),
+            "{writes:?}"
+        );
         let d = &world.cluster.objects("deployments")[0];
-        assert_eq!(condition_of(d, "Progressing"), Some(("False", "ProgressDeadlineExceeded")), "{}", rest.state);
+        assert_eq!(
+            condition_of(d, "Progressing"),
+            Some(("False", "ProgressDeadlineExceeded")),
+            "{}",
+            rest.state
+        );
         tokio::time::sleep(Duration::from_secs(3600)).await;
-        assert_eq!(world.count_writes(), 1, "{}: {:?}", rest.state, world.all_writes());
+        assert_eq!(
+            world.count_writes(),
+            1,
+            "{}: {:?}",
+            rest.state,
+            world.all_writes()
+        );
     }
 }
 
-/// What goes on is what went on before: tries, with their Events, that leave no trace in the objects.
+/// What goes on is what went on before: tries, with their Events, that leave no trace in the
+/// objects.
 #[tokio::test(start_paused = true)]
 async fn a_rollout_that_a_quota_refuses_is_taken_over_as_it_is() {
     let refused = recorded().into_iter().find(Rest::is_refused).unwrap();
@@ -384,8 +493,13 @@ async fn a_rollout_that_a_quota_refuses_is_taken_over_as_it_is() {
     // Short of the progress deadline.
     tokio::time::sleep(Duration::from_secs(500)).await;
     let writes = world.all_writes();
-    let (tries, others): (Vec<String>, Vec<String>) = writes.into_iter().partition(|write| write.ends_with("/pods 403"));
+    let (tries, others): (Vec<String>, Vec<String>) = writes
+        .into_iter()
+        .partition(|write| write.ends_with("/pods 403"));
     assert!(tries.len() > 3, "{tries:?}");
-    assert!(others.iter().all(|write| write.contains("/events")), "{others:?}");
+    assert!(
+        others.iter().all(|write| write.contains("/events")),
+        "{others:?}"
+    );
     assert_eq!(objects(&world), before);
 }

@@ -1,4 +1,5 @@
-//! How long the work stands still when the leader of three managers ends: from the signal until a new Deployment has a ReplicaSet.
+//! How long the work stands still when the leader of three managers ends: from the signal until a
+//! new Deployment has a ReplicaSet.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -13,23 +14,38 @@ use steersman_runtime::clock::Clock;
 use crate::process::Program;
 
 /// How a leader ends, and what is said of it.
-const WAYS: [(&str, &str); 3] =
-    [("TERM", "SIGTERM: it is told to end"), ("KILL", "SIGKILL: it dies"), ("STOP", "SIGSTOP: it freezes")];
+const WAYS: [(&str, &str); 3] = [
+    ("TERM", "SIGTERM: it is told to end"),
+    ("KILL", "SIGKILL: it dies"),
+    ("STOP", "SIGSTOP: it freezes"),
+];
 
 /// How long anything may take.
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// Prints a table of `rounds` measurements of each way, in Markdown.
-pub(crate) async fn measure(binary: &Path, arguments: &[String], rounds: usize, scratch: &Path) -> Result<()> {
+pub(crate) async fn measure(
+    binary: &Path,
+    arguments: &[String],
+    rounds: usize,
+    scratch: &Path,
+) -> Result<()> {
     println!("| the leader | shortest s | median s | longest s |\n|---|---|---|---|");
     for (signal, what) in WAYS {
         let mut took = Vec::new();
         for _ in 0..rounds {
-            took.push(round(binary, arguments, signal, scratch).await?.as_secs_f64());
+            took.push(
+                round(binary, arguments, signal, scratch)
+                    .await?
+                    .as_secs_f64(),
+            );
         }
         took.sort_by(f64::total_cmp);
         if let [shortest, .., longest] | [shortest @ longest] = took.as_slice() {
-            println!("| {what} | {shortest:.2} | {:.2} | {longest:.2} |", took[took.len() / 2]);
+            println!(
+                "| {what} | {shortest:.2} | {:.2} | {longest:.2} |",
+                took[took.len() / 2]
+            );
         }
     }
     Ok(())
@@ -41,11 +57,24 @@ struct Member {
     door: HttpsDoor,
 }
 
-async fn round(binary: &Path, arguments: &[String], signal: &str, scratch: &Path) -> Result<Duration> {
+async fn round(
+    binary: &Path,
+    arguments: &[String],
+    signal: &str,
+    scratch: &Path,
+) -> Result<Duration> {
     let cluster = DevCluster::new(Clock::system());
     let leader = start(&cluster, binary, arguments, scratch).await?;
-    wait(&cluster, "leases", |lease| lease["spec"]["holderIdentity"].as_str().is_some_and(|holder| !holder.is_empty())).await?;
-    let standbys = [start(&cluster, binary, arguments, scratch).await?, start(&cluster, binary, arguments, scratch).await?];
+    wait(&cluster, "leases", |lease| {
+        lease["spec"]["holderIdentity"]
+            .as_str()
+            .is_some_and(|holder| !holder.is_empty())
+    })
+    .await?;
+    let standbys = [
+        start(&cluster, binary, arguments, scratch).await?,
+        start(&cluster, binary, arguments, scratch).await?,
+    ];
     for standby in &standbys {
         until_warm(&cluster, &standby.door).await?;
     }
@@ -58,19 +87,44 @@ async fn round(binary: &Path, arguments: &[String], signal: &str, scratch: &Path
     Ok(began.elapsed())
 }
 
-async fn start(cluster: &DevCluster, binary: &Path, arguments: &[String], scratch: &Path) -> Result<Member> {
-    let door = cluster.serve_https(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).await?;
+async fn start(
+    cluster: &DevCluster,
+    binary: &Path,
+    arguments: &[String],
+    scratch: &Path,
+) -> Result<Member> {
+    let door = cluster
+        .serve_https(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))
+        .await?;
     let name = door.address().port();
-    let (kubeconfig, log) = (scratch.join(format!("{name}.kubeconfig")), scratch.join(format!("{name}.log")));
+    let (kubeconfig, log) = (
+        scratch.join(format!("{name}.kubeconfig")),
+        scratch.join(format!("{name}.log")),
+    );
     std::fs::write(&kubeconfig, door.kubeconfig())?;
-    let mut all = vec![format!("--kubeconfig={}", kubeconfig.display()), "--secure-port=0".to_owned()];
+    let mut all = vec![
+        format!("--kubeconfig={}", kubeconfig.display()),
+        "--secure-port=0".to_owned(),
+    ];
     all.extend(arguments.iter().cloned());
-    Ok(Member { manager: Program::start(binary, &all, &log)?, door })
+    Ok(Member {
+        manager: Program::start(binary, &all, &log)?,
+        door,
+    })
 }
 
 /// Waits for an object of this resource that is as wanted.
-async fn wait(cluster: &DevCluster, plural: &str, is_wanted: impl Fn(&Value) -> bool) -> Result<()> {
-    let Err(objects) = cluster.wait_for(plural, LIMIT, |objects| objects.iter().any(&is_wanted)).await else { return Ok(()) };
+async fn wait(
+    cluster: &DevCluster,
+    plural: &str,
+    is_wanted: impl Fn(&Value) -> bool,
+) -> Result<()> {
+    let Err(objects) = cluster
+        .wait_for(plural, LIMIT, |objects| objects.iter().any(&is_wanted))
+        .await
+    else {
+        return Ok(());
+    };
     bail!("after {LIMIT:?} there is nothing to see among the {plural}: {objects:?}")
 }
 

@@ -1,8 +1,9 @@
-//! Measures a controller manager: wall time, CPU, memory and requests of creating, rolling, scaling and deleting Deployments; or,
-//! with `--failover`, how long the work stands still when the leader ends; or, with `--apiserver`, the embedded API server itself.
+//! Measures a controller manager: wall time, CPU, memory and requests of creating, rolling, scaling
+//! and deleting Deployments; or, with `--failover`, how long the work stands still when the leader
+//! ends; or, with `--apiserver`, the embedded API server itself.
 //!
-//! The API server and the nodes run in this process (or are those of `--kubeconfig`), the manager in one of its own, so that its
-//! CPU and memory are its alone.
+//! The API server and the nodes run in this process (or are those of `--kubeconfig`), the manager
+//! in one of its own, so that its CPU and memory are its alone.
 
 mod apiserver;
 mod failover;
@@ -53,7 +54,8 @@ struct Args {
     /// An API server with nodes to use in place of the embedded one.
     #[arg(long)]
     kubeconfig: Option<PathBuf>,
-    /// Measure how long a standby takes to act when the leader ends, so many times for each way to end, and nothing else.
+    /// Measure how long a standby takes to act when the leader ends, so many times for each way to
+    /// end, and nothing else.
     #[arg(long, value_name = "ROUNDS", conflicts_with = "kubeconfig")]
     failover: Option<usize>,
     /// Measure the embedded API server, and nothing else.
@@ -64,7 +66,8 @@ struct Args {
     manager_args: Vec<String>,
 }
 
-/// The client-side throttle would be what is measured, were it left at its default of 20 requests per second.
+/// The client-side throttle would be what is measured, were it left at its default of 20 requests
+/// per second.
 const THROTTLE: [&str; 2] = ["--kube-api-qps=100000", "--kube-api-burst=100000"];
 
 #[tokio::main]
@@ -73,8 +76,12 @@ async fn main() -> Result<()> {
     let scratch = std::env::temp_dir().join(format!("steersman-bench-{}", std::process::id()));
     std::fs::create_dir_all(&scratch)?;
     let result = match args.failover {
-        Some(rounds) => failover::measure(&args.manager, &args.manager_args, rounds, &scratch).await,
-        None if !args.apiserver.is_empty() => apiserver::measure(&args.manager, &args.apiserver, &scratch).await,
+        Some(rounds) => {
+            failover::measure(&args.manager, &args.manager_args, rounds, &scratch).await
+        }
+        None if !args.apiserver.is_empty() => {
+            apiserver::measure(&args.manager, &args.apiserver, &scratch).await
+        }
         None => run(&args, &scratch).await,
     };
     std::fs::remove_dir_all(&scratch).with_context(|| format!("remove {}", scratch.display()))?;
@@ -93,27 +100,51 @@ struct Server {
 impl Server {
     async fn start(args: &Args, scratch: &std::path::Path) -> Result<Self> {
         let (tasks, stop) = (Tasks::default(), CancellationToken::new());
-        let settings =
-            ClientSettings { user_agent: "steersman-bench/0".to_owned(), qps: 0.0, burst: 0, timeout: Duration::from_secs(60) };
+        let settings = ClientSettings {
+            user_agent: "steersman-bench/0".to_owned(),
+            qps: 0.0,
+            burst: 0,
+            timeout: Duration::from_secs(60),
+        };
         let metrics = ClientMetrics::register(&Registry::new())?;
         if let Some(kubeconfig) = &args.kubeconfig {
             let base = connect(&load_config(Some(kubeconfig), None)?)?;
             let client = ApiClient::new(base, settings, metrics);
-            return Ok(Self { cluster: None, client, kubeconfig: kubeconfig.clone(), tasks, stop });
+            return Ok(Self {
+                cluster: None,
+                client,
+                kubeconfig: kubeconfig.clone(),
+                tasks,
+                stop,
+            });
         }
         let cluster = DevCluster::new(Clock::system());
-        let door = cluster.serve_https(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).await?;
+        let door = cluster
+            .serve_https(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))
+            .await?;
         let kubeconfig = scratch.join("kubeconfig");
         std::fs::write(&kubeconfig, door.kubeconfig())?;
         let client = ApiClient::new(cluster.client(), settings, metrics);
-        let config = NodesConfig { latency: Latency::total(Duration::from_millis(100)), ..NodesConfig::default() };
+        let config = NodesConfig {
+            latency: Latency::total(Duration::from_millis(100)),
+            ..NodesConfig::default()
+        };
         nodes::start(config, client.clone(), Clock::system(), &tasks, &stop).await?;
-        Ok(Self { cluster: Some((cluster, door)), client, kubeconfig, tasks, stop })
+        Ok(Self {
+            cluster: Some((cluster, door)),
+            client,
+            kubeconfig,
+            tasks,
+            stop,
+        })
     }
 
     /// Requests of the manager so far; nothing for a stranger's server.
     fn requests(&self) -> RequestCounts {
-        self.cluster.as_ref().map(|(cluster, _)| cluster.request_counts("kube-controller-manager")).unwrap_or_default()
+        self.cluster
+            .as_ref()
+            .map(|(cluster, _)| cluster.request_counts("kube-controller-manager"))
+            .unwrap_or_default()
     }
 }
 
@@ -124,12 +155,19 @@ async fn run(args: &Args, scratch: &std::path::Path) -> Result<()> {
     informers.start(&server.tasks, &server.stop);
     informers.wait_synced(&server.stop).await;
 
-    let mut manager_args = vec![format!("--kubeconfig={}", server.kubeconfig.display()), "--secure-port=0".to_owned()];
+    let mut manager_args = vec![
+        format!("--kubeconfig={}", server.kubeconfig.display()),
+        "--secure-port=0".to_owned(),
+    ];
     manager_args.extend(THROTTLE.map(str::to_owned));
     manager_args.extend(args.manager_args.iter().cloned());
     let log = scratch.join("manager.log");
     let mut manager = Program::start(&args.manager, &manager_args, &log)?;
-    let mut bench = Bench { server: &server, manager: &mut manager, table: Table::default() };
+    let mut bench = Bench {
+        server: &server,
+        manager: &mut manager,
+        table: Table::default(),
+    };
     let result = bench.phases(args, &world).await;
     if result.is_err() {
         eprintln!("{}", std::fs::read_to_string(&log).unwrap_or_default());
@@ -154,7 +192,12 @@ struct Bench<'a> {
 
 impl Bench<'_> {
     async fn phases(&mut self, args: &Args, world: &World) -> Result<()> {
-        let Args { deployments, replicas, scaled, .. } = *args;
+        let Args {
+            deployments,
+            replicas,
+            scaled,
+            ..
+        } = *args;
         let pause = Duration::from_secs(args.idle);
         self.phase("start, idle", 0, idle(pause)).await?;
 
@@ -171,7 +214,10 @@ impl Bench<'_> {
         })
         .await?;
 
-        for (name, from, to) in [("scale up", replicas, scaled), ("scale down", scaled, replicas)] {
+        for (name, from, to) in [
+            ("scale up", replicas, scaled),
+            ("scale down", scaled, replicas),
+        ] {
             let patch = json!({ "spec": { "replicas": to } });
             self.phase(name, deployments * from.abs_diff(to), async {
                 world.patch_all(deployments, &patch).await?;
@@ -190,8 +236,17 @@ impl Bench<'_> {
     }
 
     /// Does `work` on so many `pods` and adds a row on what it cost.
-    async fn phase(&mut self, name: &'static str, pods: usize, work: impl Future<Output = Result<()>>) -> Result<()> {
-        let (usage, requests, started) = (self.manager.usage()?, self.server.requests(), Instant::now());
+    async fn phase(
+        &mut self,
+        name: &'static str,
+        pods: usize,
+        work: impl Future<Output = Result<()>>,
+    ) -> Result<()> {
+        let (usage, requests, started) = (
+            self.manager.usage()?,
+            self.server.requests(),
+            Instant::now(),
+        );
         work.await.with_context(|| format!("phase {name:?}"))?;
         let (wall, after) = (started.elapsed(), self.manager.usage()?);
         self.table.add(Phase {

@@ -29,25 +29,49 @@ impl Program {
         Self::spawn(binary, args, log.try_clone()?.into(), log.into())
     }
 
-    /// Starts `binary` with `args` and reads the first line that it says on standard output; what it says otherwise goes to `log`.
-    pub(crate) fn start_and_read(binary: &Path, args: &[String], log: &Path) -> Result<(Self, String)> {
+    /// Starts `binary` with `args` and reads the first line that it says on standard output; what
+    /// it says otherwise goes to `log`.
+    pub(crate) fn start_and_read(
+        binary: &Path,
+        args: &[String],
+        log: &Path,
+    ) -> Result<(Self, String)> {
         let mut program = Self::spawn(binary, args, Stdio::piped(), create(log)?.into())?;
         let mut line = String::new();
-        let output = program.child.stdout.take().context("standard output is a pipe")?;
+        let output = program
+            .child
+            .stdout
+            .take()
+            .context("standard output is a pipe")?;
         BufReader::new(output).read_line(&mut line)?;
-        anyhow::ensure!(!line.is_empty(), "{} ended: {}", binary.display(), std::fs::read_to_string(log)?);
+        anyhow::ensure!(
+            !line.is_empty(),
+            "{} ended: {}",
+            binary.display(),
+            std::fs::read_to_string(log)?
+        );
         Ok((program, line))
     }
 
     fn spawn(binary: &Path, args: &[String], output: Stdio, errors: Stdio) -> Result<Self> {
         let mut command = Command::new(binary);
-        let child = command.args(args).stdin(Stdio::null()).stdout(output).stderr(errors).spawn();
-        Ok(Self { child: child.with_context(|| format!("start {}", binary.display()))? })
+        let child = command
+            .args(args)
+            .stdin(Stdio::null())
+            .stdout(output)
+            .stderr(errors)
+            .spawn();
+        Ok(Self {
+            child: child.with_context(|| format!("start {}", binary.display()))?,
+        })
     }
 
     /// Sends it a signal, such as `TERM`.
     pub(crate) fn signal(&self, name: &str) -> Result<()> {
-        let status = Command::new("kill").args([format!("-{name}"), self.child.id().to_string()]).status().context("run kill")?;
+        let status = Command::new("kill")
+            .args([format!("-{name}"), self.child.id().to_string()])
+            .status()
+            .context("run kill")?;
         anyhow::ensure!(status.success(), "kill -{name}: {status}");
         Ok(())
     }
@@ -82,7 +106,8 @@ impl Usage {
         let status = std::fs::read_to_string(format!("/proc/{process}/status"))?;
         Ok(Self {
             cpu_seconds: cpu_seconds(&stat).context("unexpected /proc/<pid>/stat")?,
-            resident: kibibytes(&status, "VmRSS:").context("no VmRSS in /proc/<pid>/status")? * 1024,
+            resident: kibibytes(&status, "VmRSS:").context("no VmRSS in /proc/<pid>/status")?
+                * 1024,
             peak: kibibytes(&status, "VmHWM:").context("no VmHWM in /proc/<pid>/status")? * 1024,
         })
     }
@@ -118,6 +143,9 @@ mod tests {
     fn proc_files_are_read() {
         let stat = "42 (a b) c) S 1 1 1 0 -1 0 0 0 0 0 150 50 0 0 20 0 4 0 100 0 0";
         assert_eq!(cpu_seconds(stat), Some(2.0));
-        assert_eq!(kibibytes("Name:\tx\nVmRSS:\t  1234 kB\n", "VmRSS:"), Some(1234));
+        assert_eq!(
+            kibibytes("Name:\tx\nVmRSS:\t  1234 kB\n", "VmRSS:"),
+            Some(1234)
+        );
     }
 }

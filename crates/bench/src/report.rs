@@ -34,7 +34,9 @@ impl Table {
     /// Prints the table in Markdown, then the requests of each phase.
     pub(crate) fn print(&self) {
         const MIB: f64 = 1024.0 * 1024.0;
-        println!("| phase | pods | wall s | CPU s | CPU s per 1,000 pods | resident MiB | peak MiB | requests |");
+        println!(
+            "| phase | pods | wall s | CPU s | CPU s per 1,000 pods | resident MiB | peak MiB | requests |"
+        );
         println!("|---|---|---|---|---|---|---|---|");
         for phase in &self.phases {
             let per_thousand = match phase.pods {
@@ -52,8 +54,15 @@ impl Table {
                 phase.requests.values().sum::<u64>(),
             );
         }
-        for phase in self.phases.iter().filter(|phase| !phase.requests.is_empty()) {
-            let list = phase.requests.iter().map(|((verb, resource), count)| format!("{count} {verb} {resource}"));
+        for phase in self
+            .phases
+            .iter()
+            .filter(|phase| !phase.requests.is_empty())
+        {
+            let list = phase
+                .requests
+                .iter()
+                .map(|((verb, resource), count)| format!("{count} {verb} {resource}"));
             println!("\n{}: {}", phase.name, list.collect::<Vec<_>>().join(", "));
         }
     }

@@ -32,33 +32,56 @@ impl World {
         deployments.add_handler(move |_| wake.notify_one());
         let wake = Arc::clone(&changed);
         pods.add_handler(move |_| wake.notify_one());
-        Self { client, deployments, pods, changed }
+        Self {
+            client,
+            deployments,
+            pods,
+            changed,
+        }
     }
 
-    /// Makes the namespace, and `count` Deployments of `replicas` pods with the template of revision `v1`.
+    /// Makes the namespace, and `count` Deployments of `replicas` pods with the template of
+    /// revision `v1`.
     pub(crate) async fn create(&self, count: usize, replicas: usize) -> Result<()> {
-        let namespaces =
-            Target { resource: &steersman_runtime::resource::NAMESPACES, namespace: None, name: None, subresource: None };
-        let body = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": NAMESPACE } });
-        self.client.create(namespaces, &body).await.context("create the namespace")?;
+        let namespaces = Target {
+            resource: &steersman_runtime::resource::NAMESPACES,
+            namespace: None,
+            name: None,
+            subresource: None,
+        };
+        let body =
+            json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": NAMESPACE } });
+        self.client
+            .create(namespaces, &body)
+            .await
+            .context("create the namespace")?;
         for index in 0..count {
             let at = target(None);
-            self.client.create(at, &deployment(index, replicas)).await.context("create a Deployment")?;
+            self.client
+                .create(at, &deployment(index, replicas))
+                .await
+                .context("create a Deployment")?;
         }
         Ok(())
     }
 
-    /// Applies `patch` to every Deployment, and waits until the change is visible to [`World::settled`].
+    /// Applies `patch` to every Deployment, and waits until the change is visible to
+    /// [`World::settled`].
     pub(crate) async fn patch_all(&self, count: usize, patch: &Value) -> Result<()> {
         let mut version = 0;
         for index in 0..count {
             let name = name(index);
-            let answer = self.client.patch(target(Some(&name)), PatchKind::Strategic, patch).await;
+            let answer = self
+                .client
+                .patch(target(Some(&name)), PatchKind::Strategic, patch)
+                .await;
             let answer = answer.context("patch a Deployment")?;
             version = Identity::decode(&answer)?.resource_version;
         }
         let deployments = self.deployments.store();
-        self.wait(|| deployments.resource_version() >= version).await.context("the patches do not become visible")
+        self.wait(|| deployments.resource_version() >= version)
+            .await
+            .context("the patches do not become visible")
     }
 
     /// Deletes every Deployment, and leaves the rest to the garbage collector.
@@ -68,12 +91,21 @@ impl World {
 
     async fn delete_all(&self, resource: &ResourceType) -> Result<()> {
         let options = json!({ "propagationPolicy": "Background" });
-        let all = Target { resource, namespace: Some(NAMESPACE), name: None, subresource: None };
-        self.client.delete(all, &options).await.with_context(|| format!("delete all {resource}"))?;
+        let all = Target {
+            resource,
+            namespace: Some(NAMESPACE),
+            name: None,
+            subresource: None,
+        };
+        self.client
+            .delete(all, &options)
+            .await
+            .with_context(|| format!("delete all {resource}"))?;
         Ok(())
     }
 
-    /// Waits until every one of `count` Deployments is rolled out with `replicas` pods and no other pod is left.
+    /// Waits until every one of `count` Deployments is rolled out with `replicas` pods and no other
+    /// pod is left.
     pub(crate) async fn settled(&self, count: usize, replicas: usize) -> Result<()> {
         let (deployments, pods) = (self.deployments.store(), self.pods.store());
         let wanted = i32::try_from(replicas)?;
@@ -83,19 +115,32 @@ impl World {
                 found.is_some_and(|d| {
                     let s = &d.status;
                     s.observed_generation >= d.meta.generation
-                        && [s.replicas, s.updated_replicas, s.available_replicas, d.spec.replicas] == [wanted; 4]
+                        && [
+                            s.replicas,
+                            s.updated_replicas,
+                            s.available_replicas,
+                            d.spec.replicas,
+                        ] == [wanted; 4]
                 })
             };
             pods.len() == count * replicas && (0..count).all(ready)
         })
         .await
         .with_context(|| {
-            let complete = deployments.list().iter().filter(|d| d.status.available_replicas == wanted).count();
-            format!("{complete} of {count} Deployments available, {} pods", pods.len())
+            let complete = deployments
+                .list()
+                .iter()
+                .filter(|d| d.status.available_replicas == wanted)
+                .count();
+            format!(
+                "{complete} of {count} Deployments available, {} pods",
+                pods.len()
+            )
         })
     }
 
-    /// Waits until no Deployment and no pod is left. Where no garbage collector runs, what one would delete is deleted here.
+    /// Waits until no Deployment and no pod is left. Where no garbage collector runs, what one
+    /// would delete is deleted here.
     pub(crate) async fn empty(&self) -> Result<()> {
         let (deployments, pods) = (self.deployments.store(), self.pods.store());
         let collect = async {
@@ -119,11 +164,14 @@ impl World {
         let until = async {
             while !is_right() {
                 self.changed.notified().await;
-                // Checking walks all Deployments: not more often than this, or the benchmark measures itself.
+                // Checking walks all Deployments: not more often than this, or the benchmark
+                // measures itself.
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         };
-        tokio::time::timeout(Duration::from_secs(600), until).await.context("not settled after ten minutes")
+        tokio::time::timeout(Duration::from_secs(600), until)
+            .await
+            .context("not settled after ten minutes")
     }
 }
 
@@ -132,13 +180,20 @@ fn name(index: usize) -> String {
 }
 
 fn target(name: Option<&str>) -> Target<'_> {
-    Target { resource: &DEPLOYMENTS, namespace: Some(NAMESPACE), name, subresource: None }
+    Target {
+        resource: &DEPLOYMENTS,
+        namespace: Some(NAMESPACE),
+        name,
+        subresource: None,
+    }
 }
 
 /// A template of ordinary size: two containers with probes, resources, environment and volumes.
 fn deployment(index: usize, replicas: usize) -> Value {
     let app = name(index);
-    let env: Vec<Value> = (0..8).map(|n| json!({ "name": format!("SETTING_{n}"), "value": format!("value-{n}") })).collect();
+    let env: Vec<Value> = (0..8)
+        .map(|n| json!({ "name": format!("SETTING_{n}"), "value": format!("value-{n}") }))
+        .collect();
     let container = |name: &str| {
         json!({
             "name": name, "image": format!("registry.example/{app}/{name}:v1"), "env": env,

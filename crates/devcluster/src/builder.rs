@@ -1,6 +1,8 @@
-//! [`Builder`]: a cluster with everything in it that a test, or whoever tries something, wants to find at its start.
+//! [`Builder`]: a cluster with everything in it that a test, or whoever tries something, wants to
+//! find at its start.
 //!
-//! server (empty, or of a snapshot) -> objects -> nodes -> controllers, synced -> programs of the user's own
+//! server (empty, or of a snapshot) -> objects -> nodes -> controllers, synced -> programs of the
+//! user's own
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -96,7 +98,10 @@ impl Default for Builder {
             log: RequestLog::default(),
             seed: None,
             objects: Vec::new(),
-            nodes: NodesConfig { count: 0, ..NodesConfig::default() },
+            nodes: NodesConfig {
+                count: 0,
+                ..NodesConfig::default()
+            },
             controllers: Vec::new(),
             unknown: None,
             programs: Vec::new(),
@@ -105,43 +110,46 @@ impl Default for Builder {
 }
 
 impl Builder {
-    /// Where the times of stored objects come from. Without it they begin with the machine's time and move with Tokio's, so that a
-    /// test that pauses and advances Tokio's time moves them, too.
+    /// Where the times of stored objects come from. Without it they begin with the machine's time
+    /// and move with Tokio's, so that a test that pauses and advances Tokio's time moves them, too.
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = Some(clock);
         self
     }
 
-    /// Whether writes are recorded in `metadata.managedFields` from creation on, as a real server does; on unless switched off. Off,
-    /// recording begins with the first server-side apply to an object, and writes are faster.
+    /// Whether writes are recorded in `metadata.managedFields` from creation on, as a real server
+    /// does; on unless switched off. Off, recording begins with the first server-side apply to an
+    /// object, and writes are faster.
     pub fn managed_fields(mut self, recorded: bool) -> Self {
         self.managed_fields = recorded;
         self
     }
 
-    /// What happens to new pods beyond limits and quotas; nothing without it, or what happened where the snapshot was taken.
+    /// What happens to new pods beyond limits and quotas; nothing without it, or what happened
+    /// where the snapshot was taken.
     pub fn admission(mut self, admission: Admission) -> Self {
         self.admission = Some(admission);
         self
     }
 
-    /// How long after its last write an Event is deleted, as with kube-apiserver's `--event-ttl`. Zero, as it is unless set, keeps
-    /// Events for ever: a test that lets days pass finds them all.
+    /// How long after its last write an Event is deleted, as with kube-apiserver's `--event-ttl`.
+    /// Zero, as it is unless set, keeps Events for ever: a test that lets days pass finds them all.
     pub fn event_ttl(mut self, ttl: Duration) -> Self {
         self.event_ttl = ttl;
         self
     }
 
-    /// How many of the latest requests [`DevCluster::requests`] tells; 10,000 unless set, which weigh some megabytes. Counts are of all
-    /// requests, whatever this is.
+    /// How many of the latest requests [`DevCluster::requests`] tells; 10,000 unless set, which
+    /// weigh some megabytes. Counts are of all requests, whatever this is.
     pub fn kept_requests(mut self, kept: usize) -> Self {
         self.log = RequestLog::of_latest(kept);
         self
     }
 
-    /// What is drawn is drawn from this, so that the next cluster with the same seed draws the same: names, UIDs, how long watches stay
-    /// open, how long things take on the nodes, the random delays of [`faults`](crate::faults). Which of two requests comes first is
-    /// still a matter of their tasks.
+    /// What is drawn is drawn from this, so that the next cluster with the same seed draws the
+    /// same: names, UIDs, how long watches stay open, how long things take on the nodes, the random
+    /// delays of [`faults`](crate::faults). Which of two requests comes first is still a matter of
+    /// their tasks.
     ///
     /// ```
     /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -166,19 +174,24 @@ impl Builder {
         self
     }
 
-    /// An object that is created through the API: defaulted, checked, with a new UID. It may be JSON or a type of `k8s-openapi`.
+    /// An object that is created through the API: defaulted, checked, with a new UID. It may be
+    /// JSON or a type of `k8s-openapi`.
     pub fn object(mut self, object: impl Serialize) -> Self {
-        self.objects.push(Source::Created(serde_json::to_value(object)));
+        self.objects
+            .push(Source::Created(serde_json::to_value(object)));
         self
     }
 
-    /// An object that is stored just as it is, with UID, status and times, as [`DevCluster::load`] does.
+    /// An object that is stored just as it is, with UID, status and times, as [`DevCluster::load`]
+    /// does.
     pub fn load(mut self, object: impl Serialize) -> Self {
-        self.objects.push(Source::Stored(serde_json::to_value(object)));
+        self.objects
+            .push(Source::Stored(serde_json::to_value(object)));
         self
     }
 
-    /// Objects in YAML or JSON, in several documents or a `List`, that are applied as `kubectl apply` would.
+    /// Objects in YAML or JSON, in several documents or a `List`, that are applied as `kubectl
+    /// apply` would.
     pub fn manifest(mut self, text: impl Into<String>) -> Self {
         self.objects.push(Source::Text(text.into()));
         self
@@ -202,18 +215,21 @@ impl Builder {
         self
     }
 
-    /// All controllers of a table that are on by default; Steersman's own table is `steersman_controllers::ALL`. One that has the
-    /// name of another added before takes its place.
+    /// All controllers of a table that are on by default; Steersman's own table is
+    /// `steersman_controllers::ALL`. One that has the name of another added before takes its place.
     pub fn controllers(mut self, table: &[Descriptor]) -> Self {
-        table.iter().filter(|descriptor| descriptor.enabled_by_default).for_each(|descriptor| self.add(*descriptor));
+        table
+            .iter()
+            .filter(|descriptor| descriptor.enabled_by_default)
+            .for_each(|descriptor| self.add(*descriptor));
         self
     }
 
-    /// The controllers of a table with these names or aliases (`deployment`), whether or not they are on by default. That one does
-    /// not exist is told by [`start`](Self::start).
+    /// The controllers of a table with these names or aliases (`deployment`), whether or not they
+    /// are on by default. That one does not exist is told by [`start`](Self::start).
     ///
-    /// Steersman's own are `.controllers_named(steersman_controllers::ALL, ["deployment", "replicaset"])`; one of the user's own is a
-    /// [`Descriptor`], too:
+    /// Steersman's own are `.controllers_named(steersman_controllers::ALL, ["deployment",
+    /// "replicaset"])`; one of the user's own is a [`Descriptor`], too:
     ///
     /// ```
     /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -265,41 +281,62 @@ impl Builder {
     /// # }
     /// # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap().block_on(example()).unwrap();
     /// ```
-    pub fn controllers_named<'a>(mut self, table: &[Descriptor], names: impl IntoIterator<Item = &'a str>) -> Self {
+    pub fn controllers_named<'a>(
+        mut self,
+        table: &[Descriptor],
+        names: impl IntoIterator<Item = &'a str>,
+    ) -> Self {
         for name in names {
-            match table.iter().find(|descriptor| descriptor.name == name || descriptor.aliases.contains(&name)) {
+            match table
+                .iter()
+                .find(|descriptor| descriptor.name == name || descriptor.aliases.contains(&name))
+            {
                 Some(descriptor) => self.add(*descriptor),
                 None => {
                     let known = table.iter().map(|descriptor| descriptor.name).collect();
-                    self.unknown.get_or_insert(StartError::UnknownController { name: name.to_owned(), known });
+                    self.unknown.get_or_insert(StartError::UnknownController {
+                        name: name.to_owned(),
+                        known,
+                    });
                 }
             }
         }
         self
     }
 
-    /// A program that runs beside the cluster from the start, such as an operator under test, until it ends by itself or
-    /// [`DevCluster::stop`] drops it.
-    pub fn run<F>(mut self, name: &str, program: impl FnOnce(kube::Client) -> F + Send + 'static) -> Self
+    /// A program that runs beside the cluster from the start, such as an operator under test, until
+    /// it ends by itself or [`DevCluster::stop`] drops it.
+    pub fn run<F>(
+        mut self,
+        name: &str,
+        program: impl FnOnce(kube::Client) -> F + Send + 'static,
+    ) -> Self
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        self.programs.push(Program { name: name.to_owned(), start: Box::new(|client| Box::pin(program(client))) });
+        self.programs.push(Program {
+            name: name.to_owned(),
+            start: Box::new(|client| Box::pin(program(client))),
+        });
         self
     }
 
     fn add(&mut self, descriptor: Descriptor) {
-        self.controllers.retain(|known| known.name != descriptor.name);
+        self.controllers
+            .retain(|known| known.name != descriptor.name);
         self.controllers.push(descriptor);
     }
 
-    /// Starts it all. When this returns the objects are there, the nodes are ready, and the controllers have seen everything that was
-    /// there before them. Must be called inside a Tokio runtime.
+    /// Starts it all. When this returns the objects are there, the nodes are ready, and the
+    /// controllers have seen everything that was there before them. Must be called inside a Tokio
+    /// runtime.
     pub async fn start(mut self) -> Result<DevCluster, StartError> {
         if let Some(unknown) = self.unknown {
             return Err(unknown);
         }
-        let clock = self.clock.unwrap_or_else(|| Clock::runtime(Timestamp::now()));
+        let clock = self
+            .clock
+            .unwrap_or_else(|| Clock::runtime(Timestamp::now()));
         let mut server = match &self.snapshot {
             Some(snapshot) => snapshot.server(clock, self.managed_fields, self.seed),
             None => Server::seeded(clock, self.managed_fields, self.seed),
@@ -317,7 +354,8 @@ impl Builder {
         for source in self.objects {
             source.bring_in(&cluster).await?;
         }
-        let running = Running::start(&cluster, self.nodes, &self.controllers, self.programs).await?;
+        let running =
+            Running::start(&cluster, self.nodes, &self.controllers, self.programs).await?;
         if !self.event_ttl.is_zero() {
             running.beside("event-ttl", expiry::expire_events(server, self.event_ttl));
         }
@@ -329,17 +367,32 @@ impl Builder {
 impl Source {
     async fn bring_in(self, cluster: &DevCluster) -> Result<(), StartError> {
         let refused = |object: &Value, source| {
-            let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or("?").to_owned();
-            StartError::Object { object: format!("{} {:?}", text("/kind"), text("/metadata/name")), source }
+            let text = |pointer: &str| {
+                object
+                    .pointer(pointer)
+                    .and_then(Value::as_str)
+                    .unwrap_or("?")
+                    .to_owned()
+            };
+            StartError::Object {
+                object: format!("{} {:?}", text("/kind"), text("/metadata/name")),
+                source,
+            }
         };
         let manifests = match self {
             Self::Stored(object) => {
                 let object = object?;
-                return cluster.load(object.clone()).map_err(|status| refused(&object, status));
+                return cluster
+                    .load(object.clone())
+                    .map_err(|status| refused(&object, status));
             }
             Self::Created(object) => {
                 let object = object?;
-                return cluster.create(object.clone()).await.map(drop).map_err(|status| refused(&object, status));
+                return cluster
+                    .create(object.clone())
+                    .await
+                    .map(drop)
+                    .map_err(|status| refused(&object, status));
             }
             Self::Text(text) => manifests::parse(Path::new("manifest"), &text)?,
             Self::File(path) => manifests::read(&path)?,

@@ -1,4 +1,5 @@
-//! [`DevCluster`]: one server with its doors, and the shortcuts that tests take through the same API.
+//! [`DevCluster`]: one server with its doors, and the shortcuts that tests take through the same
+//! API.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -29,8 +30,9 @@ use crate::store::{Change, Compacted, Event};
 
 /// A Kubernetes API server in this process. Clones share the same state.
 ///
-/// It has two doors to one store: [`DevCluster::client`] in the process, without a port, and [`DevCluster::serve_https`]. Nothing runs
-/// in the background but what was asked for: a door, nodes, controllers. All waiting uses Tokio's time, so that tests may pause it.
+/// It has two doors to one store: [`DevCluster::client`] in the process, without a port, and
+/// [`DevCluster::serve_https`]. Nothing runs in the background but what was asked for: a door,
+/// nodes, controllers. All waiting uses Tokio's time, so that tests may pause it.
 ///
 /// [`DevCluster::builder`] starts one with objects, simulated nodes and controllers in it:
 ///
@@ -55,8 +57,9 @@ use crate::store::{Change, Compacted, Event};
 /// # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap().block_on(example()).unwrap();
 /// ```
 ///
-/// Under paused time (`#[tokio::test(start_paused = true)]`) whatever waits, be it a node, a controller or a test, waits no longer
-/// than the machine needs, and nothing depends on how fast that is. Without `start_paused` the same runs in real time.
+/// Under paused time (`#[tokio::test(start_paused = true)]`) whatever waits, be it a node, a
+/// controller or a test, waits no longer than the machine needs, and nothing depends on how fast
+/// that is. Without `start_paused` the same runs in real time.
 #[derive(Debug, Clone)]
 pub struct DevCluster {
     server: Arc<Server>,
@@ -91,7 +94,10 @@ impl DevCluster {
     }
 
     pub(crate) fn over(server: Arc<Server>) -> Self {
-        Self { server, running: None }
+        Self {
+            server,
+            running: None,
+        }
     }
 
     /// `running` ends with the last clone of this.
@@ -99,16 +105,18 @@ impl DevCluster {
         self.running = Some(Arc::new(running));
     }
 
-    /// Ends the controllers, programs and nodes that the builder started, in this order, and waits until they have ended. The server
-    /// goes on. Dropping the last clone ends them, too, without waiting.
+    /// Ends the controllers, programs and nodes that the builder started, in this order, and waits
+    /// until they have ended. The server goes on. Dropping the last clone ends them, too, without
+    /// waiting.
     pub async fn stop(&self) {
         if let Some(running) = &self.running {
             running.stop().await;
         }
     }
 
-    /// All objects as they are now, to look at later or to begin other clusters with: to try several things from one starting point,
-    /// or to set up once what many tests need. Takes no longer for many objects than for few.
+    /// All objects as they are now, to look at later or to begin other clusters with: to try
+    /// several things from one starting point, or to set up once what many tests need. Takes no
+    /// longer for many objects than for few.
     ///
     /// ```
     /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -132,18 +140,21 @@ impl DevCluster {
         self.snapshot().fork()
     }
 
-    /// A cluster with the built-in kinds and the namespaces `default`, `kube-system`, `kube-public` and `kube-node-lease`.
+    /// A cluster with the built-in kinds and the namespaces `default`, `kube-system`, `kube-public`
+    /// and `kube-node-lease`.
     pub fn new(clock: Clock) -> Self {
         Self::over(Arc::new(Server::new(clock, false)))
     }
 
-    /// The same, but who manages which field is recorded from creation on, as upstream does. Writes take about twice
-    /// as long with that, so it is a choice; without it recording begins with the first server-side apply.
+    /// The same, but who manages which field is recorded from creation on, as upstream does. Writes
+    /// take about twice as long with that, so it is a choice; without it recording begins with the
+    /// first server-side apply.
     pub fn with_managed_fields(clock: Clock) -> Self {
         Self::over(Arc::new(Server::new(clock, true)))
     }
 
-    /// The same with all of [`Admission`], as in a cluster of kubeadm's: what `steersman dev` and `steersman apiserver` serve.
+    /// The same with all of [`Admission`], as in a cluster of kubeadm's: what `steersman dev` and
+    /// `steersman apiserver` serve.
     pub fn full(clock: Clock) -> Self {
         let mut server = Server::new(clock, true);
         server.set_admission(Admission::FULL);
@@ -169,7 +180,10 @@ impl DevCluster {
 
     /// The same, for a user. A request that shows a bearer token is of that token's user instead.
     pub fn service_as(&self, user: User) -> InProcess {
-        InProcess { server: self.server.clone(), user: Arc::new(user) }
+        InProcess {
+            server: self.server.clone(),
+            user: Arc::new(user),
+        }
     }
 
     /// Lets whoever shows a bearer token in as `user`, through either door.
@@ -177,13 +191,15 @@ impl DevCluster {
         self.server.users.add_token(token.into(), user);
     }
 
-    /// A certificate that every HTTPS door of this cluster takes for `user`, who may be in one group besides `system:authenticated`.
+    /// A certificate that every HTTPS door of this cluster takes for `user`, who may be in one
+    /// group besides `system:authenticated`.
     pub fn client_certificate(&self, user: &User) -> Result<ClientCertificate, CertificateError> {
         self.server.users.authority().client_certificate(user)
     }
 
-    /// The certificate of a proxy that may tell, in `X-Remote-User`, `X-Remote-Group` and so on, who its clients are: kube-aggregator's.
-    /// Who else is to believe it finds the authority in the ConfigMap `kube-system/extension-apiserver-authentication`.
+    /// The certificate of a proxy that may tell, in `X-Remote-User`, `X-Remote-Group` and so on,
+    /// who its clients are: kube-aggregator's. Who else is to believe it finds the authority in the
+    /// ConfigMap `kube-system/extension-apiserver-authentication`.
     pub fn front_proxy_certificate(&self) -> Result<ClientCertificate, CertificateError> {
         self.server.users.authority().front_proxy_certificate()
     }
@@ -226,7 +242,8 @@ impl DevCluster {
         self.server.log.all()
     }
 
-    /// How many requests there were so far of clients of this product, the first part of their user agent, by verb and resource.
+    /// How many requests there were so far of clients of this product, the first part of their user
+    /// agent, by verb and resource.
     pub fn request_counts(&self, product: &str) -> RequestCounts {
         self.server.log.counts(product)
     }
@@ -247,44 +264,58 @@ impl DevCluster {
         self.server.revisions.current()
     }
 
-    /// All objects of a plural resource (`pods`), in the order of their keys; nothing for an unknown one.
+    /// All objects of a plural resource (`pods`), in the order of their keys; nothing for an
+    /// unknown one.
     pub fn objects(&self, plural: &str) -> Vec<Value> {
         self.server.objects(plural)
     }
 
     /// How many objects of a plural resource there are.
     pub fn count(&self, plural: &str) -> usize {
-        self.server.registry.find_plural(plural).map_or(0, |entry| entry.store.len())
+        self.server
+            .registry
+            .find_plural(plural)
+            .map_or(0, |entry| entry.store.len())
     }
 
-    /// Every change after a revision, to objects of all types and in the order they happened, while the histories reach back that far; each
-    /// with the plural name of its resource.
+    /// Every change after a revision, to objects of all types and in the order they happened, while
+    /// the histories reach back that far; each with the plural name of its resource.
     pub fn changes(&self, after: u64) -> Result<Vec<(String, Arc<Event>)>, Compacted> {
         let mut changes = Vec::new();
         for entry in self.server.registry.stored() {
-            let (events, _) = entry.store.events_after(&self.server.revisions, after, usize::MAX)?;
-            changes.extend(events.into_iter().map(|event| (entry.resource.plural.to_string(), event)));
+            let (events, _) =
+                entry
+                    .store
+                    .events_after(&self.server.revisions, after, usize::MAX)?;
+            changes.extend(
+                events
+                    .into_iter()
+                    .map(|event| (entry.resource.plural.to_string(), event)),
+            );
         }
         changes.sort_by_key(|(_, event)| event.revision);
         Ok(changes)
     }
 
-    /// Forgets the history of a plural resource, as compaction does: watches from before now are answered with 410.
+    /// Forgets the history of a plural resource, as compaction does: watches from before now are
+    /// answered with 410.
     pub fn compact(&self, plural: &str) {
         if let Some(entry) = self.server.registry.find_plural(plural) {
             entry.store.compact(&self.server.revisions);
         }
     }
 
-    /// Waits until the objects of a plural resource are as `condition` wants them, and returns them; after `limit`, the objects that
-    /// are not.
+    /// Waits until the objects of a plural resource are as `condition` wants them, and returns
+    /// them; after `limit`, the objects that are not.
     pub async fn wait_for(
         &self,
         plural: &str,
         limit: Duration,
         condition: impl Fn(&[Value]) -> bool,
     ) -> Result<Vec<Value>, Vec<Value>> {
-        let Some(entry) = self.server.registry.find_plural(plural) else { return Err(Vec::new()) };
+        let Some(entry) = self.server.registry.find_plural(plural) else {
+            return Err(Vec::new());
+        };
         let mut committed = entry.store.committed();
         let satisfied = async {
             loop {
@@ -295,13 +326,16 @@ impl DevCluster {
                 }
             }
         };
-        tokio::time::timeout(limit, satisfied).await.map_err(|_| self.objects(plural))
+        tokio::time::timeout(limit, satisfied)
+            .await
+            .map_err(|_| self.objects(plural))
     }
 
     /// Creates an object from its manifest, in its namespace or in `default`.
     pub async fn create(&self, object: Value) -> Result<Value, Status> {
         let path = self.collection_of(&object)?;
-        self.call(Method::POST, &path, "application/json", object.to_string()).await
+        self.call(Method::POST, &path, "application/json", object.to_string())
+            .await
     }
 
     /// Creates many objects, in order, up to the first error.
@@ -312,23 +346,44 @@ impl DevCluster {
         Ok(())
     }
 
-    /// Stores an object just as it is, with its UID, status, times and owners, as another API server left it; only
-    /// `metadata.resourceVersion` is given anew. Nothing is defaulted, checked or logged as a request. An object of that name is
-    /// replaced. Fails for an unknown kind, and for an object without a name or, where the kind has any, namespace.
+    /// Stores an object just as it is, with its UID, status, times and owners, as another API
+    /// server left it; only `metadata.resourceVersion` is given anew. Nothing is defaulted, checked
+    /// or logged as a request. An object of that name is replaced. Fails for an unknown kind, and
+    /// for an object without a name or, where the kind has any, namespace.
     pub fn load(&self, object: Value) -> Result<(), Status> {
-        let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+        let text = |pointer: &str| {
+            object
+                .pointer(pointer)
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+        };
         let (api_version, kind) = (text("/apiVersion"), text("/kind"));
         let entry = self.registered(api_version, kind)?;
-        let key = match (entry.resource.namespaced, text("/metadata/namespace"), text("/metadata/name")) {
-            (_, _, "") | (true, "", _) => return Err(Status::bad_request(format!("a {kind} to load has no name or namespace"))),
+        let key = match (
+            entry.resource.namespaced,
+            text("/metadata/namespace"),
+            text("/metadata/name"),
+        ) {
+            (_, _, "") | (true, "", _) => {
+                return Err(Status::bad_request(format!(
+                    "a {kind} to load has no name or namespace"
+                )));
+            }
             (true, namespace, name) => format!("{namespace}/{name}"),
             (false, _, name) => name.to_owned(),
         };
         loop {
             let current = entry.store.get(&key);
             let change = Change::Put(object.clone());
-            if let Ok(loaded) = entry.store.commit(&entry.resource, &self.server.revisions, &key, current.as_ref(), change) {
-                self.server.hand_over(&entry.resource, current.as_deref(), Some(&loaded));
+            if let Ok(loaded) = entry.store.commit(
+                &entry.resource,
+                &self.server.revisions,
+                &key,
+                current.as_ref(),
+                change,
+            ) {
+                self.server
+                    .hand_over(&entry.resource, current.as_deref(), Some(&loaded));
                 if entry.resource.is("CustomResourceDefinition") {
                     self.server.settle_definitions();
                 }
@@ -341,7 +396,8 @@ impl DevCluster {
     pub async fn replace(&self, object: Value) -> Result<Value, Status> {
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
         let path = format!("{}/{name}", self.collection_of(&object)?);
-        self.call(Method::PUT, &path, "application/json", object.to_string()).await
+        self.call(Method::PUT, &path, "application/json", object.to_string())
+            .await
     }
 
     /// Reads what a path names, such as `/api/v1/namespaces/default/pods/a`; lists, too.
@@ -356,40 +412,85 @@ impl DevCluster {
 
     /// Deletes what a path names, with these fields of DeleteOptions.
     pub async fn delete_with(&self, path: &str, options: Value) -> Result<Value, Status> {
-        self.call(Method::DELETE, path, "application/json", options.to_string()).await
+        self.call(
+            Method::DELETE,
+            path,
+            "application/json",
+            options.to_string(),
+        )
+        .await
     }
 
     /// Applies a JSON merge patch to what a path names; a path may end in `/status`.
     pub async fn patch(&self, path: &str, patch: Value) -> Result<Value, Status> {
-        self.call(Method::PATCH, path, "application/merge-patch+json", patch.to_string()).await
+        self.call(
+            Method::PATCH,
+            path,
+            "application/merge-patch+json",
+            patch.to_string(),
+        )
+        .await
     }
 
-    /// Path of an object of a plural resource: `path("pods", "default", "a")`. `namespace` is ignored for cluster resources.
+    /// Path of an object of a plural resource: `path("pods", "default", "a")`. `namespace` is
+    /// ignored for cluster resources.
     pub fn path(&self, plural: &str, namespace: &str, name: &str) -> String {
         let entry = self.server.registry.find_plural(plural);
-        let collection = entry.map_or_else(|| format!("/unknown/{plural}"), |entry| collection_path(&entry, namespace));
-        if name.is_empty() { collection } else { format!("{collection}/{name}") }
+        let collection = entry.map_or_else(
+            || format!("/unknown/{plural}"),
+            |entry| collection_path(&entry, namespace),
+        );
+        if name.is_empty() {
+            collection
+        } else {
+            format!("{collection}/{name}")
+        }
     }
 
     /// Path of the collection of a kind in `namespace`, which is ignored for cluster resources.
-    pub(crate) fn collection(&self, api_version: &str, kind: &str, namespace: &str) -> Option<String> {
-        self.server.registry.find_kind(api_version, kind).map(|entry| collection_path(&entry, namespace))
+    pub(crate) fn collection(
+        &self,
+        api_version: &str,
+        kind: &str,
+        namespace: &str,
+    ) -> Option<String> {
+        self.server
+            .registry
+            .find_kind(api_version, kind)
+            .map(|entry| collection_path(&entry, namespace))
     }
 
     fn collection_of(&self, object: &Value) -> Result<String, Status> {
-        let (api_version, kind) =
-            (object["apiVersion"].as_str().unwrap_or_default(), object["kind"].as_str().unwrap_or_default());
+        let (api_version, kind) = (
+            object["apiVersion"].as_str().unwrap_or_default(),
+            object["kind"].as_str().unwrap_or_default(),
+        );
         let entry = self.registered(api_version, kind)?;
-        Ok(collection_path(&entry, object["metadata"]["namespace"].as_str().unwrap_or("default")))
+        Ok(collection_path(
+            &entry,
+            object["metadata"]["namespace"]
+                .as_str()
+                .unwrap_or("default"),
+        ))
     }
 
     fn registered(&self, api_version: &str, kind: &str) -> Result<Arc<Registered>, Status> {
         let found = self.server.registry.find_kind(api_version, kind);
-        found.ok_or_else(|| Status::bad_request(format!("no resource serves kind {kind:?} of {api_version:?}")))
+        found.ok_or_else(|| {
+            Status::bad_request(format!(
+                "no resource serves kind {kind:?} of {api_version:?}"
+            ))
+        })
     }
 
     /// One request through the API. An answer of 400 or more is an error.
-    pub async fn call(&self, method: Method, path: &str, content_type: &str, body: impl Into<Bytes>) -> Result<Value, Status> {
+    pub async fn call(
+        &self,
+        method: Method,
+        path: &str,
+        content_type: &str,
+        body: impl Into<Bytes>,
+    ) -> Result<Value, Status> {
         let mut request = Request::builder().method(method).uri(path);
         if !content_type.is_empty() {
             request = request.header(http::header::CONTENT_TYPE, content_type);
@@ -397,23 +498,42 @@ impl DevCluster {
         let request = request
             .header(http::header::USER_AGENT, "devcluster")
             .body(body.into())
-            .map_err(|error| Status::bad_request(format!("no request can be made for {path:?}: {error}")))?;
+            .map_err(|error| {
+                Status::bad_request(format!("no request can be made for {path:?}: {error}"))
+            })?;
         let reset = |_| Status::internal("the connection was reset before an answer came");
-        let response = self.server.handle(request, &Arc::new(User::admin())).await.map_err(reset)?;
+        let response = self
+            .server
+            .handle(request, &Arc::new(User::admin()))
+            .await
+            .map_err(reset)?;
         let code = response.status().as_u16();
         let bytes = match response.into_body().collect().await {
             Ok(collected) => collected.to_bytes(),
             Err(never) => match never {},
         };
-        let value = serde_json::from_slice(&bytes).unwrap_or_else(|_| Value::from(String::from_utf8_lossy(&bytes).into_owned()));
-        if code < 400 { Ok(value) } else { Err(status_of(code, &value)) }
+        let value = serde_json::from_slice(&bytes)
+            .unwrap_or_else(|_| Value::from(String::from_utf8_lossy(&bytes).into_owned()));
+        if code < 400 {
+            Ok(value)
+        } else {
+            Err(status_of(code, &value))
+        }
     }
 }
 
 fn collection_path(entry: &Registered, namespace: &str) -> String {
     let resource = &entry.resource;
-    let root = if resource.group.is_empty() { "/api".to_owned() } else { format!("/apis/{}", resource.group) };
-    let scope = if resource.namespaced && !namespace.is_empty() { format!("/namespaces/{namespace}") } else { String::new() };
+    let root = if resource.group.is_empty() {
+        "/api".to_owned()
+    } else {
+        format!("/apis/{}", resource.group)
+    };
+    let scope = if resource.namespaced && !namespace.is_empty() {
+        format!("/namespaces/{namespace}")
+    } else {
+        String::new()
+    };
     format!("{root}/{}{scope}/{}", resource.version, resource.plural)
 }
 
@@ -435,9 +555,21 @@ fn status_of(code: u16, body: &Value) -> Status {
         "InternalError",
         "RequestEntityTooLarge",
     ];
-    let reason = REASONS.iter().find(|reason| body["reason"] == **reason).copied().unwrap_or_default();
-    let message = body["message"].as_str().map_or_else(|| body.to_string(), str::to_owned);
-    Status { code, reason, message, details: body.get("details").cloned().map(Box::new), continue_token: None }
+    let reason = REASONS
+        .iter()
+        .find(|reason| body["reason"] == **reason)
+        .copied()
+        .unwrap_or_default();
+    let message = body["message"]
+        .as_str()
+        .map_or_else(|| body.to_string(), str::to_owned);
+    Status {
+        code,
+        reason,
+        message,
+        details: body.get("details").cloned().map(Box::new),
+        continue_token: None,
+    }
 }
 
 /// The in-process door.
@@ -472,12 +604,13 @@ where
                 Ok(user) => user,
                 Err(status) => return Ok(crate::rest::refusal(&status)),
             };
-            let collected = body
-                .collect()
-                .await
-                .map_err(|error| Status::bad_request(format!("the request body ended early: {}", error.into())));
+            let collected = body.collect().await.map_err(|error| {
+                Status::bad_request(format!("the request body ended early: {}", error.into()))
+            });
             match collected {
-                Ok(body) => Ok(server.handle(Request::from_parts(parts, body.to_bytes()), &user).await?),
+                Ok(body) => Ok(server
+                    .handle(Request::from_parts(parts, body.to_bytes()), &user)
+                    .await?),
                 Err(status) => Ok(crate::rest::refusal(&status)),
             }
         })

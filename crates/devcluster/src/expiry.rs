@@ -1,6 +1,8 @@
-//! Events leave some time after their last write, as with kube-apiserver's `--event-ttl`, where etcd's leases do it.
+//! Events leave some time after their last write, as with kube-apiserver's `--event-ttl`, where
+//! etcd's leases do it.
 //!
-//! history of Events -> when each was written last -> sleep until the oldest is due -> removed, which watches see as a deletion
+//! history of Events -> when each was written last -> sleep until the oldest is due -> removed,
+//! which watches see as a deletion
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,12 +26,21 @@ struct Expiry {
     due: BTreeMap<u64, (Instant, Arc<str>)>,
 }
 
-/// Removes Events that were last written longer than `ttl` ago, until it is dropped. One that is there before is as old as this.
+/// Removes Events that were last written longer than `ttl` ago, until it is dropped. One that is
+/// there before is as old as this.
 pub(crate) async fn expire_events(server: Arc<Server>, ttl: Duration) {
     // `events.k8s.io` serves the same store.
-    let Some(events) = server.registry.find("", "v1", "events") else { return };
+    let Some(events) = server.registry.find("", "v1", "events") else {
+        return;
+    };
     let mut committed = events.store.committed();
-    let mut expiry = Expiry { server, events, ttl, seen: 0, due: BTreeMap::new() };
+    let mut expiry = Expiry {
+        server,
+        events,
+        ttl,
+        seen: 0,
+        due: BTreeMap::new(),
+    };
     expiry.begin_anew();
     loop {
         committed.borrow_and_update();
@@ -53,7 +64,11 @@ impl Expiry {
     /// Learns what was written since the last time.
     fn catch_up(&mut self) {
         loop {
-            let Ok((changes, complete)) = self.events.store.events_after(&self.server.revisions, self.seen, BATCH) else {
+            let Ok((changes, complete)) =
+                self.events
+                    .store
+                    .events_after(&self.server.revisions, self.seen, BATCH)
+            else {
                 return self.begin_anew();
             };
             for change in &changes {
@@ -71,7 +86,8 @@ impl Expiry {
         }
     }
 
-    /// Goes by what is stored, when the history does not tell any more; what is known already keeps its time.
+    /// Goes by what is stored, when the history does not tell any more; what is known already keeps
+    /// its time.
     fn begin_anew(&mut self) {
         let mut known = std::mem::take(&mut self.due);
         let stored = self.events.store.list(&self.server.revisions, "");
@@ -97,9 +113,22 @@ impl Expiry {
             && oldest.get().0 <= now
         {
             let (revision, (_, key)) = oldest.remove_entry();
-            let Some(object) = self.events.store.get(&key).filter(|object| object.revision == revision) else { continue };
+            let Some(object) = self
+                .events
+                .store
+                .get(&key)
+                .filter(|object| object.revision == revision)
+            else {
+                continue;
+            };
             // Who was faster wrote it anew, which gives it another term, or deleted it.
-            let _ = self.events.store.commit(&self.events.resource, &self.server.revisions, &key, Some(&object), Change::Remove);
+            let _ = self.events.store.commit(
+                &self.events.resource,
+                &self.server.revisions,
+                &key,
+                Some(&object),
+                Change::Remove,
+            );
         }
     }
 }

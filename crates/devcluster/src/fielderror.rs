@@ -13,7 +13,8 @@ pub struct FieldError {
     pub problem: Problem,
 }
 
-/// Kinds of field errors; the variant decides `reason` of the cause and the first words of the message.
+/// Kinds of field errors; the variant decides `reason` of the cause and the first words of the
+/// message.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Problem {
     /// `Required value[: detail]`.
@@ -54,7 +55,13 @@ impl FieldError {
 
     /// The message without the path, as a cause carries it.
     pub fn detail(&self) -> String {
-        let tail = |text: &str| if text.is_empty() { String::new() } else { format!(": {text}") };
+        let tail = |text: &str| {
+            if text.is_empty() {
+                String::new()
+            } else {
+                format!(": {text}")
+            }
+        };
         match &self.problem {
             Problem::Required(detail) => format!("Required value{}", tail(detail)),
             Problem::Invalid(value, detail) | Problem::TypeInvalid(value, detail) => {
@@ -62,14 +69,19 @@ impl FieldError {
             }
             Problem::NotSupported(value, supported) => {
                 let list: Vec<String> = supported.iter().map(|s| format!("{s:?}")).collect();
-                format!("Unsupported value: {value}: supported values: {}", list.join(", "))
+                format!(
+                    "Unsupported value: {value}: supported values: {}",
+                    list.join(", ")
+                )
             }
             Problem::Forbidden(detail) => format!("Forbidden: {detail}"),
             Problem::NotFound(value) => format!("Not found: {value}"),
             Problem::Duplicate(value) => format!("Duplicate value: {value}"),
             Problem::TooLong(max) => format!("Too long: may not be more than {max} bytes"),
             Problem::TooMany(found, 1) => format!("Too many: {found}: must have at most 1 item"),
-            Problem::TooMany(found, max) => format!("Too many: {found}: must have at most {max} items"),
+            Problem::TooMany(found, max) => {
+                format!("Too many: {found}: must have at most {max} items")
+            }
         }
     }
 }

@@ -1,5 +1,5 @@
-//! The HTTPS door: TLS with a certificate authority of its own, HTTP/1.1 and HTTP/2, users by client certificate or
-//! bearer token.
+//! The HTTPS door: TLS with a certificate authority of its own, HTTP/1.1 and HTTP/2, users by
+//! client certificate or bearer token.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -29,17 +29,21 @@ use crate::requests::Through;
 use crate::rest::{self, Body, Server, refusal};
 use crate::status::Status;
 
-/// Streams of one HTTP/2 connection, as kube-apiserver has it: clients must open further connections for more watches.
+/// Streams of one HTTP/2 connection, as kube-apiserver has it: clients must open further
+/// connections for more watches.
 const MAX_STREAMS: u32 = 100;
-/// How much of its bodies a client may send ahead, per stream and in all; what kube-apiserver allows. With less, a burst of requests
-/// is cut into fragments so small that the HTTP/2 library takes them for an attack and drops the connection.
+/// How much of its bodies a client may send ahead, per stream and in all; what kube-apiserver
+/// allows. With less, a burst of requests is cut into fragments so small that the HTTP/2 library
+/// takes them for an attack and drops the connection.
 const STREAM_WINDOW: u32 = 256 << 10;
 const CONNECTION_WINDOW: u32 = 100 * STREAM_WINDOW;
-/// Frames are gathered to so many bytes, one TLS record, before they are encrypted and sent: a watch sends many small ones.
+/// Frames are gathered to so many bytes, one TLS record, before they are encrypted and sent: a
+/// watch sends many small ones.
 const WRITE_BUFFER: usize = 16 << 10;
-/// How much of an answer waits ahead of the network, per stream. While requests keep the server busy, a watch comes to its turn once in
-/// a hundred of their changes or so, and must be able to send more than that at a time. Watches share their frames, so that only
-/// lists take memory for it.
+/// How much of an answer waits ahead of the network, per stream. While requests keep the server
+/// busy, a watch comes to its turn once in a hundred of their changes or so, and must be able to
+/// send more than that at a time. Watches share their frames, so that only lists take memory for
+/// it.
 const SEND_BUFFER: usize = 1 << 20;
 /// A body may be a little larger than what the API accepts, so that the refusal can say why.
 const MAX_READ: usize = rest::MAX_BODY + (1 << 20);
@@ -50,7 +54,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// On stop watches end at once; requests get this long.
 const STOP_LIMIT: Duration = Duration::from_secs(2);
 
-/// An open HTTPS port. It closes when this is dropped; [`HttpsDoor::stop`] also waits for requests under way.
+/// An open HTTPS port. It closes when this is dropped; [`HttpsDoor::stop`] also waits for requests
+/// under way.
 #[derive(Debug)]
 pub struct HttpsDoor {
     address: SocketAddr,
@@ -64,7 +69,9 @@ pub struct HttpsDoor {
 impl HttpsDoor {
     pub(crate) async fn open(server: Arc<Server>, address: SocketAddr) -> io::Result<Self> {
         let authority = server.users.authority();
-        let admin = authority.client_certificate(&User::admin()).map_err(io::Error::other)?;
+        let admin = authority
+            .client_certificate(&User::admin())
+            .map_err(io::Error::other)?;
         let tls = tls(authority, address.ip()).map_err(io::Error::other)?;
         let listener = TcpListener::bind(address).await?;
         let door = Self {
@@ -113,8 +120,8 @@ impl HttpsDoor {
         self.kubeconfig_of("admin", &self.admin)
     }
 
-    /// A kubeconfig for the user of a certificate (see [`crate::DevCluster::client_certificate`]), complete in itself; `name` is what
-    /// the file calls it.
+    /// A kubeconfig for the user of a certificate (see [`crate::DevCluster::client_certificate`]),
+    /// complete in itself; `name` is what the file calls it.
     pub fn kubeconfig_of(&self, name: &str, user: &ClientCertificate) -> String {
         let url = self.url();
         let authority = STANDARD.encode(&self.authority_pem);
@@ -178,8 +185,8 @@ impl Listening {
                 Ok((stream, _)) => {
                     self.tasks.spawn(self.clone().serve(stream));
                 }
-                // A client that left already is nobody's problem; running out of files ends when connections do, and trying
-                // again at once would only take their time.
+                // A client that left already is nobody's problem; running out of files ends when
+                // connections do, and trying again at once would only take their time.
                 Err(error) => {
                     tracing::warn!(%error, "accepting a connection failed");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -194,14 +201,20 @@ impl Listening {
             tracing::debug!(%error, "TCP_NODELAY could not be set");
         }
         let handshake = tokio::time::timeout(HANDSHAKE_LIMIT, self.acceptor.accept(stream));
-        let Some(handshake) = self.stop.run_until_cancelled(handshake).await else { return };
+        let Some(handshake) = self.stop.run_until_cancelled(handshake).await else {
+            return;
+        };
         let stream = match handshake {
             Ok(Ok(stream)) => stream,
             Ok(Err(error)) => return tracing::debug!(%error, "TLS handshake failed"),
             Err(_) => return tracing::debug!("TLS handshake took too long"),
         };
         // The verifier lets no certificate through but those of our authorities.
-        let certificate = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
+        let certificate = stream
+            .get_ref()
+            .1
+            .peer_certificates()
+            .and_then(<[_]>::first);
         let peer = certificate.and_then(Peer::of);
         let service = service_fn(|request| {
             let (listening, peer) = (self.clone(), peer.clone());
@@ -209,14 +222,22 @@ impl Listening {
         });
         let mut builder = auto::Builder::new(OwnedTasks(self.tasks.clone()));
         builder.http1().timer(TokioTimer::new());
-        builder.http2().timer(TokioTimer::new()).max_concurrent_streams(MAX_STREAMS);
-        builder.http2().initial_stream_window_size(STREAM_WINDOW).initial_connection_window_size(CONNECTION_WINDOW);
+        builder
+            .http2()
+            .timer(TokioTimer::new())
+            .max_concurrent_streams(MAX_STREAMS);
+        builder
+            .http2()
+            .initial_stream_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(CONNECTION_WINDOW);
         builder.http2().max_send_buf_size(SEND_BUFFER);
         let stream = BufWriter::with_capacity(WRITE_BUFFER, stream);
-        let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
+        let mut connection =
+            std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
         let ended = tokio::select! {
-            // Tokio lets a task write to a socket 128 times in a turn, which is no more than a dozen changes for each of ten watches.
-            // What there is to send is limited by the buffers of the streams.
+            // Tokio lets a task write to a socket 128 times in a turn, which is no more than a
+            // dozen changes for each of ten watches. What there is to send is limited by the
+            // buffers of the streams.
             ended = unconstrained(connection.as_mut()) => ended,
             () = self.stop.cancelled() => {
                 connection.as_mut().graceful_shutdown();
@@ -231,15 +252,28 @@ impl Listening {
         }
     }
 
-    /// The answer without its body where only its head was asked for: HTTP/2 clients take one that comes for an error.
-    async fn answer(&self, request: Request<Incoming>, peer: Option<&Peer>) -> io::Result<Response<Body>> {
+    /// The answer without its body where only its head was asked for: HTTP/2 clients take one that
+    /// comes for an error.
+    async fn answer(
+        &self,
+        request: Request<Incoming>,
+        peer: Option<&Peer>,
+    ) -> io::Result<Response<Body>> {
         let head_only = request.method() == Method::HEAD;
         let response = self.whole_answer(request, peer).await?;
-        Ok(if head_only { response.map(|_| Body::Whole(None)) } else { response })
+        Ok(if head_only {
+            response.map(|_| Body::Whole(None))
+        } else {
+            response
+        })
     }
 
     /// An error closes the connection (HTTP/1.1) or resets the stream (HTTP/2).
-    async fn whole_answer(&self, request: Request<Incoming>, peer: Option<&Peer>) -> io::Result<Response<Body>> {
+    async fn whole_answer(
+        &self,
+        request: Request<Incoming>,
+        peer: Option<&Peer>,
+    ) -> io::Result<Response<Body>> {
         let (mut parts, body) = request.into_parts();
         parts.extensions.insert(Through(self.address));
         let user = match self.server.authenticate(&parts.headers, peer) {
@@ -250,7 +284,10 @@ impl Listening {
             Ok(body) => body,
             Err(status) => return Ok(refusal(&status)),
         };
-        let response = self.server.handle(Request::from_parts(parts, body), &user).await?;
+        let response = self
+            .server
+            .handle(Request::from_parts(parts, body), &user)
+            .await?;
         Ok(response.map(|body| body.until(self.stop.clone().cancelled_owned())))
     }
 }
@@ -264,8 +301,14 @@ async fn read(body: Incoming) -> Result<Bytes, Status> {
     match tokio::time::timeout(BODY_LIMIT, Limited::new(body, MAX_READ).collect()).await {
         Ok(Ok(body)) => Ok(body.to_bytes()),
         Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large()),
-        Ok(Err(error)) => Err(Status::bad_request(format!("the request body cannot be read: {error}"))),
-        Err(_) => Err(Status::new(504, "Timeout", "Timeout: request did not complete within the allotted timeout")),
+        Ok(Err(error)) => Err(Status::bad_request(format!(
+            "the request body cannot be read: {error}"
+        ))),
+        Err(_) => Err(Status::new(
+            504,
+            "Timeout",
+            "Timeout: request did not complete within the allotted timeout",
+        )),
     }
 }
 
@@ -284,14 +327,18 @@ where
 }
 
 /// How the door shows who it is, and whom it believes.
-fn tls(authority: &Authority, host: IpAddr) -> Result<ServerConfig, Box<dyn std::error::Error + Send + Sync>> {
+fn tls(
+    authority: &Authority,
+    host: IpAddr,
+) -> Result<ServerConfig, Box<dyn std::error::Error + Send + Sync>> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut roots = RootCertStore::empty();
     for root in authority.client_roots() {
         roots.add(root)?;
     }
-    let verifier =
-        WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone()).allow_unauthenticated().build()?;
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone())
+        .allow_unauthenticated()
+        .build()?;
     let (certificate, key) = authority.server_certificate(&host.to_string())?;
     let mut tls = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?

@@ -1,4 +1,5 @@
-//! A Kubernetes API server in memory, with simulated nodes: for trying Steersman, and for testing against it.
+//! A Kubernetes API server in memory, with simulated nodes: for trying Steersman, and for testing
+//! against it.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

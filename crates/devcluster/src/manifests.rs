@@ -75,52 +75,93 @@ pub enum ManifestError {
     },
 }
 
-/// Reads all objects of a file: several YAML documents, or JSON, with `List`s taken apart. Of a directory, the objects of its files
-/// that end in `.yaml`, `.yml` or `.json`; `-` is standard input.
+/// Reads all objects of a file: several YAML documents, or JSON, with `List`s taken apart. Of a
+/// directory, the objects of its files that end in `.yaml`, `.yml` or `.json`; `-` is standard
+/// input.
 pub fn read(path: &Path) -> Result<Vec<Manifest>, ManifestError> {
-    let unreadable = |source| ManifestError::Read { file: path.to_owned(), source };
+    let unreadable = |source| ManifestError::Read {
+        file: path.to_owned(),
+        source,
+    };
     let manifests = if path.as_os_str() == "-" {
-        parse(Path::new("standard input"), &std::io::read_to_string(std::io::stdin()).map_err(unreadable)?)?
+        parse(
+            Path::new("standard input"),
+            &std::io::read_to_string(std::io::stdin()).map_err(unreadable)?,
+        )?
     } else if path.is_dir() {
-        let entries = std::fs::read_dir(path).and_then(Iterator::collect::<Result<Vec<_>, _>>).map_err(unreadable)?;
+        let entries = std::fs::read_dir(path)
+            .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+            .map_err(unreadable)?;
         let mut files: Vec<PathBuf> = entries.into_iter().map(|entry| entry.path()).collect();
-        files.retain(|file| file.extension().is_some_and(|end| ["yaml", "yml", "json"].iter().any(|known| end == *known)));
+        files.retain(|file| {
+            file.extension()
+                .is_some_and(|end| ["yaml", "yml", "json"].iter().any(|known| end == *known))
+        });
         files.sort();
         let objects: Result<Vec<_>, _> = files.iter().map(|file| read_file(file)).collect();
         objects?.concat()
     } else {
         read_file(path)?
     };
-    if manifests.is_empty() { Err(ManifestError::Empty { file: path.to_owned() }) } else { Ok(manifests) }
+    if manifests.is_empty() {
+        Err(ManifestError::Empty {
+            file: path.to_owned(),
+        })
+    } else {
+        Ok(manifests)
+    }
 }
 
 fn read_file(file: &Path) -> Result<Vec<Manifest>, ManifestError> {
-    let text = std::fs::read_to_string(file).map_err(|source| ManifestError::Read { file: file.to_owned(), source })?;
+    let text = std::fs::read_to_string(file).map_err(|source| ManifestError::Read {
+        file: file.to_owned(),
+        source,
+    })?;
     parse(file, &text)
 }
 
 /// Reads all objects of a text, as [`read`] those of a file; `file` is what errors call it.
 pub fn parse(file: &Path, text: &str) -> Result<Vec<Manifest>, ManifestError> {
     // The excerpt that the parser can add shows the place in a file without a name.
-    let documents: Vec<Value> = serde_saphyr::from_multiple(text)
-        .map_err(|error| ManifestError::Syntax { file: file.to_owned(), message: error.without_snippet().to_string() })?;
+    let documents: Vec<Value> =
+        serde_saphyr::from_multiple(text).map_err(|error| ManifestError::Syntax {
+            file: file.to_owned(),
+            message: error.without_snippet().to_string(),
+        })?;
     let mut manifests = Vec::new();
     for (index, document) in documents.into_iter().enumerate() {
         let objects = match document {
             Value::Null => continue,
-            Value::Object(mut list) if list.get("kind").is_some_and(|kind| kind == "List") => match list.remove("items") {
-                Some(Value::Array(items)) => items,
-                _ => Vec::new(),
-            },
+            Value::Object(mut list) if list.get("kind").is_some_and(|kind| kind == "List") => {
+                match list.remove("items") {
+                    Some(Value::Array(items)) => items,
+                    _ => Vec::new(),
+                }
+            }
             other => vec![other],
         };
         for object in objects {
-            for (field, pointer) in [("apiVersion", "/apiVersion"), ("kind", "/kind"), ("metadata.name", "/metadata/name")] {
-                if object.pointer(pointer).and_then(Value::as_str).is_none_or(str::is_empty) {
-                    return Err(ManifestError::NotAnObject { file: file.to_owned(), index: index + 1, field });
+            for (field, pointer) in [
+                ("apiVersion", "/apiVersion"),
+                ("kind", "/kind"),
+                ("metadata.name", "/metadata/name"),
+            ] {
+                if object
+                    .pointer(pointer)
+                    .and_then(Value::as_str)
+                    .is_none_or(str::is_empty)
+                {
+                    return Err(ManifestError::NotAnObject {
+                        file: file.to_owned(),
+                        index: index + 1,
+                        field,
+                    });
                 }
             }
-            manifests.push(Manifest { file: file.to_owned(), object });
+            manifests.push(Manifest {
+                file: file.to_owned(),
+                object,
+            });
         }
     }
     Ok(manifests)
@@ -128,7 +169,10 @@ pub fn parse(file: &Path, text: &str) -> Result<Vec<Manifest>, ManifestError> {
 
 impl Manifest {
     fn text(&self, pointer: &str) -> &str {
-        self.object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+        self.object
+            .pointer(pointer)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
     }
 
     /// `Deployment`.
@@ -143,19 +187,31 @@ impl Manifest {
 
     /// `metadata.namespace`, or `default`.
     pub fn namespace(&self) -> &str {
-        Some(self.text("/metadata/namespace")).filter(|ns| !ns.is_empty()).unwrap_or("default")
+        Some(self.text("/metadata/namespace"))
+            .filter(|ns| !ns.is_empty())
+            .unwrap_or("default")
     }
 
-    /// Creates the object, or merges it into the one that is there. As with `kubectl apply`, unknown fields are errors.
+    /// Creates the object, or merges it into the one that is there. As with `kubectl apply`,
+    /// unknown fields are errors.
     pub async fn apply(&self, cluster: &DevCluster) -> Result<(), ManifestError> {
         const STRICT: &str = "fieldValidation=Strict&fieldManager=steersman-dev";
         let collection = self.collection(cluster)?;
         let body = self.object.to_string();
-        let created = cluster.call(Method::POST, &format!("{collection}?{STRICT}"), "application/json", body.clone()).await;
+        let created = cluster
+            .call(
+                Method::POST,
+                &format!("{collection}?{STRICT}"),
+                "application/json",
+                body.clone(),
+            )
+            .await;
         let applied = match created {
             Err(status) if status.reason == "AlreadyExists" => {
                 let path = format!("{collection}/{}?{STRICT}", self.name());
-                cluster.call(Method::PATCH, &path, "application/merge-patch+json", body).await
+                cluster
+                    .call(Method::PATCH, &path, "application/merge-patch+json", body)
+                    .await
             }
             other => other,
         };
@@ -169,11 +225,13 @@ impl Manifest {
     /// Path of the collection that holds the object.
     fn collection(&self, cluster: &DevCluster) -> Result<String, ManifestError> {
         let (api_version, kind) = (self.text("/apiVersion"), self.kind());
-        cluster.collection(api_version, kind, self.namespace()).ok_or_else(|| ManifestError::UnknownKind {
-            file: self.file.clone(),
-            kind: kind.to_owned(),
-            api_version: api_version.to_owned(),
-        })
+        cluster
+            .collection(api_version, kind, self.namespace())
+            .ok_or_else(|| ManifestError::UnknownKind {
+                file: self.file.clone(),
+                kind: kind.to_owned(),
+                api_version: api_version.to_owned(),
+            })
     }
 }
 
@@ -186,7 +244,10 @@ mod tests {
         let text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n---\n---\napiVersion: v1\nkind: List\nitems:\n\
                     - {apiVersion: v1, kind: Pod, metadata: {name: b, namespace: other}}\n";
         let all = parse(Path::new("f.yaml"), text).unwrap();
-        let seen: Vec<_> = all.iter().map(|m| (m.kind(), m.namespace(), m.name())).collect();
+        let seen: Vec<_> = all
+            .iter()
+            .map(|m| (m.kind(), m.namespace(), m.name()))
+            .collect();
         assert_eq!(seen, [("ConfigMap", "default", "a"), ("Pod", "other", "b")]);
     }
 
@@ -194,20 +255,43 @@ mod tests {
     fn a_directory_stands_for_its_manifests() {
         let directory = tempfile::tempdir().unwrap();
         let refused = read(directory.path()).unwrap_err().to_string();
-        assert_eq!(refused, format!("{}: no objects in it", directory.path().display()));
-        for (file, name) in [("b.yml", "b"), ("a.yaml", "a"), ("c.json", "c"), ("notes.txt", "[")] {
-            let text = format!("{{\"apiVersion\": \"v1\", \"kind\": \"Pod\", \"metadata\": {{\"name\": \"{name}\"}}}}");
+        assert_eq!(
+            refused,
+            format!("{}: no objects in it", directory.path().display())
+        );
+        for (file, name) in [
+            ("b.yml", "b"),
+            ("a.yaml", "a"),
+            ("c.json", "c"),
+            ("notes.txt", "["),
+        ] {
+            let text = format!(
+                "{{\"apiVersion\": \"v1\", \"kind\": \"Pod\", \"metadata\": {{\"name\": \"{name}\"}}}}"
+            );
             std::fs::write(directory.path().join(file), text).unwrap();
         }
         let all = read(directory.path()).unwrap();
-        assert_eq!(all.iter().map(Manifest::name).collect::<Vec<_>>(), ["a", "b", "c"]);
+        assert_eq!(
+            all.iter().map(Manifest::name).collect::<Vec<_>>(),
+            ["a", "b", "c"]
+        );
     }
 
     #[test]
     fn a_bad_file_is_named_with_the_place() {
-        let syntax = parse(Path::new("f.yaml"), "a: [1,\nb: }").unwrap_err().to_string();
-        assert_eq!(syntax, "f.yaml: not valid YAML: mismatched bracket '[' closed by '}' at line 1, column 4");
-        let missing = parse(Path::new("f.yaml"), "apiVersion: v1\nkind: Pod\n").unwrap_err().to_string();
-        assert_eq!(missing, "f.yaml: document 1 has no metadata.name: every object needs apiVersion, kind and metadata.name");
+        let syntax = parse(Path::new("f.yaml"), "a: [1,\nb: }")
+            .unwrap_err()
+            .to_string();
+        assert_eq!(
+            syntax,
+            "f.yaml: not valid YAML: mismatched bracket '[' closed by '}' at line 1, column 4"
+        );
+        let missing = parse(Path::new("f.yaml"), "apiVersion: v1\nkind: Pod\n")
+            .unwrap_err()
+            .to_string();
+        assert_eq!(
+            missing,
+            "f.yaml: document 1 has no metadata.name: every object needs apiVersion, kind and metadata.name"
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! What a cluster draws: names, UIDs, how long watches stay open, how long things take on its nodes.
+//! What a cluster draws: names, UIDs, how long watches stay open, how long things take on its
+//! nodes.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -11,14 +12,16 @@ const SUFFIX_LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 const SUFFIX_LENGTH: usize = 5;
 const MAX_PREFIX: usize = 58;
 
-/// A sequence of draws; with a seed, the same one each time. Each purpose has a sequence of its own, so that one watch more does not
-/// change the names that follow.
+/// A sequence of draws; with a seed, the same one each time. Each purpose has a sequence of its
+/// own, so that one watch more does not change the names that follow.
 #[derive(Debug)]
 pub(crate) struct Draws(Mutex<StdRng>);
 
 impl Draws {
     pub(crate) fn new(seed: Option<u64>) -> Self {
-        Self(Mutex::new(StdRng::seed_from_u64(seed.unwrap_or_else(rand::random))))
+        Self(Mutex::new(StdRng::seed_from_u64(
+            seed.unwrap_or_else(rand::random),
+        )))
     }
 
     fn with<T>(&self, draw: impl FnOnce(&mut StdRng) -> T) -> T {
@@ -35,14 +38,25 @@ impl Draws {
     }
 
     pub(crate) fn uid(&self) -> String {
-        uuid::Builder::from_random_bytes(self.with(Rng::random)).into_uuid().to_string()
+        uuid::Builder::from_random_bytes(self.with(Rng::random))
+            .into_uuid()
+            .to_string()
     }
 
     /// A name that starts with `prefix`.
     pub(crate) fn name(&self, prefix: &str) -> String {
-        let cut = prefix.char_indices().nth(MAX_PREFIX).map_or(prefix, |(end, _)| &prefix[..end]);
-        let letter = |random: &mut StdRng| char::from(SUFFIX_LETTERS[random.random_range(0..SUFFIX_LETTERS.len())]);
-        let suffix = self.with(|random| (0..SUFFIX_LENGTH).map(|_| letter(random)).collect::<String>());
+        let cut = prefix
+            .char_indices()
+            .nth(MAX_PREFIX)
+            .map_or(prefix, |(end, _)| &prefix[..end]);
+        let letter = |random: &mut StdRng| {
+            char::from(SUFFIX_LETTERS[random.random_range(0..SUFFIX_LETTERS.len())])
+        };
+        let suffix = self.with(|random| {
+            (0..SUFFIX_LENGTH)
+                .map(|_| letter(random))
+                .collect::<String>()
+        });
         format!("{cut}{suffix}")
     }
 }
@@ -58,7 +72,10 @@ pub(crate) struct Random {
 
 impl Random {
     pub(crate) fn new(seed: Option<u64>) -> Self {
-        Self { identities: Draws::new(seed), lifetimes: Draws::new(seed) }
+        Self {
+            identities: Draws::new(seed),
+            lifetimes: Draws::new(seed),
+        }
     }
 }
 
@@ -70,14 +87,24 @@ mod tests {
     fn a_generated_name_keeps_at_most_58_characters_of_its_prefix() {
         let name = Draws::new(None).name(&"a".repeat(70));
         assert_eq!(name.len(), 63);
-        assert!(name.bytes().skip(58).all(|letter| SUFFIX_LETTERS.contains(&letter)), "{name}");
+        assert!(
+            name.bytes()
+                .skip(58)
+                .all(|letter| SUFFIX_LETTERS.contains(&letter)),
+            "{name}"
+        );
     }
 
     #[test]
     fn a_seed_repeats_what_is_drawn() {
         let drawn = |seed| {
             let draws = Draws::new(seed);
-            (draws.uid(), draws.name("web-"), draws.within(0..1_000_000), draws.fraction().to_bits())
+            (
+                draws.uid(),
+                draws.name("web-"),
+                draws.within(0..1_000_000),
+                draws.fraction().to_bits(),
+            )
         };
         assert_eq!(drawn(Some(1)), drawn(Some(1)));
         assert_ne!(drawn(Some(1)), drawn(Some(2)));

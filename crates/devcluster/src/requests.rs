@@ -1,4 +1,5 @@
-//! The latest requests, for tests that ask what was sent, and how many there were of each kind, for who measures.
+//! The latest requests, for tests that ask what was sent, and how many there were of each kind, for
+//! who measures.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -32,8 +33,8 @@ pub struct RequestRecord {
     pub door: Option<SocketAddr>,
     /// What was said, while contents are kept.
     pub content: Option<Arc<Content>>,
-    /// The revision of the latest change in the server when it was answered. Where one request is handled at a time, the changes
-    /// since the record before are those of this request.
+    /// The revision of the latest change in the server when it was answered. Where one request is
+    /// handled at a time, the changes since the record before are those of this request.
     pub revision: u64,
 }
 
@@ -81,7 +82,11 @@ impl Default for RequestLog {
 impl RequestLog {
     /// Keeps so many requests, and counts all of them.
     pub(crate) fn of_latest(kept: usize) -> Self {
-        Self { kept, requests: Mutex::default(), contents: AtomicBool::default() }
+        Self {
+            kept,
+            requests: Mutex::default(),
+            contents: AtomicBool::default(),
+        }
     }
 
     /// Keeps what requests say from now on.
@@ -100,7 +105,9 @@ impl RequestLog {
             Some(counts) => counts,
             None => requests.counts.entry(product.to_owned()).or_default(),
         };
-        *counts.entry((record.verb.clone(), record.resource.clone())).or_default() += 1;
+        *counts
+            .entry((record.verb.clone(), record.resource.clone()))
+            .or_default() += 1;
         requests.latest.push_back(record);
         if requests.latest.len() > self.kept {
             requests.latest.pop_front();
@@ -123,6 +130,8 @@ impl RequestLog {
     }
 
     fn lock(&self) -> MutexGuard<'_, Requests> {
-        self.requests.lock().expect("nothing panics while it holds the lock")
+        self.requests
+            .lock()
+            .expect("nothing panics while it holds the lock")
     }
 }

@@ -1,4 +1,5 @@
-//! What runs beside a cluster: simulated nodes, controllers, programs of the user's own; and their end.
+//! What runs beside a cluster: simulated nodes, controllers, programs of the user's own; and their
+//! end.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -37,7 +38,10 @@ struct Part {
 
 impl Part {
     fn new() -> Self {
-        Self { tasks: Arc::default(), stop: CancellationToken::new() }
+        Self {
+            tasks: Arc::default(),
+            stop: CancellationToken::new(),
+        }
     }
 
     async fn end(&self) {
@@ -70,11 +74,21 @@ impl Running {
         controllers: &[Descriptor],
         programs: Vec<Program>,
     ) -> Result<Self, StartError> {
-        let running = Self { work: Part::new(), base: Part::new() };
+        let running = Self {
+            work: Part::new(),
+            base: Part::new(),
+        };
         let clients = clients(cluster)?;
         let Part { tasks, stop } = &running.base;
         if nodes.count > 0 {
-            nodes::start(nodes, clients("simulated-nodes"), cluster.clock().clone(), tasks, stop).await?;
+            nodes::start(
+                nodes,
+                clients("simulated-nodes"),
+                cluster.clock().clone(),
+                tasks,
+                stop,
+            )
+            .await?;
         }
         if !controllers.is_empty() {
             running.control(cluster, &clients, controllers).await?;
@@ -89,9 +103,15 @@ impl Running {
         Ok(running)
     }
 
-    async fn control(&self, cluster: &DevCluster, clients: &ClientFactory, table: &[Descriptor]) -> Result<(), StartError> {
+    async fn control(
+        &self,
+        cluster: &DevCluster,
+        clients: &ClientFactory,
+        table: &[Descriptor],
+    ) -> Result<(), StartError> {
         let registry = Registry::new();
-        let informers = InformerFactory::new(clients("shared-informers"), Duration::ZERO, &registry)?;
+        let informers =
+            InformerFactory::new(clients("shared-informers"), Duration::ZERO, &registry)?;
         let mut context = ControllerContext::new(ContextParts {
             informers: informers.clone(),
             clients: Arc::clone(clients),
@@ -110,7 +130,9 @@ impl Running {
         informers.start(&self.base.tasks, &self.base.stop);
         informers.wait_synced(&self.base.stop).await;
         for (name, controller) in built {
-            self.work.tasks.spawn(name, controller.run(self.work.stop.clone()));
+            self.work
+                .tasks
+                .spawn(name, controller.run(self.work.stop.clone()));
         }
         Ok(())
     }
@@ -135,7 +157,12 @@ impl Running {
 fn clients(cluster: &DevCluster) -> Result<ClientFactory, prometheus::Error> {
     let (base, metrics) = (cluster.client(), ClientMetrics::register(&Registry::new())?);
     Ok(Arc::new(move |identity: &str| {
-        let settings = ClientSettings { user_agent: user_agent(identity), qps: 0.0, burst: 0, timeout: REQUEST_TIMEOUT };
+        let settings = ClientSettings {
+            user_agent: user_agent(identity),
+            qps: 0.0,
+            burst: 0,
+            timeout: REQUEST_TIMEOUT,
+        };
         ApiClient::new(base.clone(), settings, metrics.clone())
     }))
 }

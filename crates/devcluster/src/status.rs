@@ -19,7 +19,8 @@ pub struct Status {
     pub continue_token: Option<Box<str>>,
 }
 
-/// A group and a resource or kind, in the way messages name them: `pods`, `deployments.apps`, `Deployment.apps`.
+/// A group and a resource or kind, in the way messages name them: `pods`, `deployments.apps`,
+/// `Deployment.apps`.
 #[derive(Debug, Clone, Copy)]
 pub struct Qualified<'a> {
     /// API group, empty for the core group.
@@ -31,7 +32,11 @@ pub struct Qualified<'a> {
 impl std::fmt::Display for Qualified<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.name)?;
-        if self.group.is_empty() { Ok(()) } else { write!(f, ".{}", self.group) }
+        if self.group.is_empty() {
+            Ok(())
+        } else {
+            write!(f, ".{}", self.group)
+        }
     }
 }
 
@@ -61,7 +66,13 @@ impl std::error::Error for Status {}
 impl Status {
     /// A status with nothing but code, reason and message.
     pub fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
-        Self { code, reason, message: message.into(), details: None, continue_token: None }
+        Self {
+            code,
+            reason,
+            message: message.into(),
+            details: None,
+            continue_token: None,
+        }
     }
 
     fn with_details(mut self, details: impl Into<Value>) -> Self {
@@ -71,25 +82,37 @@ impl Status {
 
     /// 404 for an object.
     pub fn not_found(resource: Qualified<'_>, name: &str) -> Self {
-        Self::new(404, "NotFound", format!("{resource} \"{name}\" not found")).with_details(resource.details(name))
+        Self::new(404, "NotFound", format!("{resource} \"{name}\" not found"))
+            .with_details(resource.details(name))
     }
 
     /// 404 for a path that no resource serves.
     pub fn no_such_resource() -> Self {
-        Self::new(404, "NotFound", "the server could not find the requested resource").with_details(Map::new())
+        Self::new(
+            404,
+            "NotFound",
+            "the server could not find the requested resource",
+        )
+        .with_details(Map::new())
     }
 
     /// 409 for a name in use.
     pub fn already_exists(resource: Qualified<'_>, name: &str) -> Self {
-        Self::new(409, "AlreadyExists", format!("{resource} \"{name}\" already exists")).with_details(resource.details(name))
+        Self::new(
+            409,
+            "AlreadyExists",
+            format!("{resource} \"{name}\" already exists"),
+        )
+        .with_details(resource.details(name))
     }
 
     /// 409 after eight generated names were all in use.
     pub fn no_unique_name(resource: Qualified<'_>, name: &str) -> Self {
         let mut details = resource.details(name);
         details.insert("retryAfterSeconds".to_owned(), Value::from(1));
-        let message =
-            format!("{resource} \"{name}\" already exists, the server was not able to generate a unique name for the object");
+        let message = format!(
+            "{resource} \"{name}\" already exists, the server was not able to generate a unique name for the object"
+        );
         Self::new(409, "AlreadyExists", message).with_details(details)
     }
 
@@ -105,7 +128,8 @@ impl Status {
         Self::conflict(resource, name, why)
     }
 
-    /// 422: `kind` is a Kind, and each error becomes a cause. Identical texts are told once in the message.
+    /// 422: `kind` is a Kind, and each error becomes a cause. Identical texts are told once in the
+    /// message.
     pub fn invalid(kind: Qualified<'_>, name: &str, errors: &[FieldError]) -> Self {
         let mut texts: Vec<String> = Vec::with_capacity(errors.len());
         for error in errors {
@@ -114,14 +138,23 @@ impl Status {
                 texts.push(text);
             }
         }
-        let list = if texts.len() == 1 { texts.remove(0) } else { format!("[{}]", texts.join(", ")) };
+        let list = if texts.len() == 1 {
+            texts.remove(0)
+        } else {
+            format!("[{}]", texts.join(", "))
+        };
         let causes: Vec<Value> = errors
             .iter()
             .map(|error| json!({"reason": error.reason(), "message": error.detail(), "field": error.field}))
             .collect();
         let mut details = kind.details(name);
         details.insert("causes".to_owned(), Value::from(causes));
-        Self::new(422, "Invalid", format!("{kind} \"{name}\" is invalid: {list}")).with_details(details)
+        Self::new(
+            422,
+            "Invalid",
+            format!("{kind} \"{name}\" is invalid: {list}"),
+        )
+        .with_details(details)
     }
 
     /// 403 from admission; `name` may be empty.
@@ -141,7 +174,9 @@ impl Status {
 
     /// 403 for content created in a namespace that is going away.
     pub fn namespace_terminating(resource: Qualified<'_>, name: &str, namespace: &str) -> Self {
-        let why = format!("unable to create new content in namespace {namespace} because it is being terminated");
+        let why = format!(
+            "unable to create new content in namespace {namespace} because it is being terminated"
+        );
         let mut details = resource.details(name);
         details.insert(
             "causes".to_owned(),
@@ -166,30 +201,44 @@ impl Status {
 
     /// 405.
     pub fn method_not_allowed() -> Self {
-        Self::new(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
-            .with_details(Map::new())
+        Self::new(
+            405,
+            "MethodNotAllowed",
+            "the server does not allow this method on the requested resource",
+        )
+        .with_details(Map::new())
     }
 
     /// 413 for a request body beyond `limit` bytes.
     pub fn body_too_large(limit: usize) -> Self {
-        Self::new(413, "RequestEntityTooLarge", format!("Request entity too large: limit is {limit}"))
+        Self::new(
+            413,
+            "RequestEntityTooLarge",
+            format!("Request entity too large: limit is {limit}"),
+        )
     }
 
     /// 415 for a request body.
     pub fn unsupported_body(accepted: &[&str]) -> Self {
-        let message =
-            format!("the body of the request was in an unknown format - accepted media types include: {}", accepted.join(", "));
+        let message = format!(
+            "the body of the request was in an unknown format - accepted media types include: {}",
+            accepted.join(", ")
+        );
         Self::new(415, "UnsupportedMediaType", message)
     }
 
     /// 415 for a kind of patch nobody knows.
     pub fn unsupported_patch() -> Self {
-        Self::new(415, "UnsupportedMediaType", "415: Unsupported Media Type").with_details(Map::new())
+        Self::new(415, "UnsupportedMediaType", "415: Unsupported Media Type")
+            .with_details(Map::new())
     }
 
     /// 406.
     pub fn not_acceptable(available: &[&str]) -> Self {
-        let message = format!("406: Not Acceptable\n\nAvailable representations: {}", available.join(", "));
+        let message = format!(
+            "406: Not Acceptable\n\nAvailable representations: {}",
+            available.join(", ")
+        );
         Self::new(406, "NotAcceptable", message).with_details(Map::new())
     }
 
@@ -215,8 +264,12 @@ impl Status {
     /// 500 with a reason.
     pub fn internal(message: impl std::fmt::Display) -> Self {
         let message = message.to_string();
-        Self::new(500, "InternalError", format!("Internal error occurred: {message}"))
-            .with_details(json!({"causes": [{"message": message}]}))
+        Self::new(
+            500,
+            "InternalError",
+            format!("Internal error occurred: {message}"),
+        )
+        .with_details(json!({"causes": [{"message": message}]}))
     }
 
     /// 500 as upstream answers for errors that are no API error: without a reason.
@@ -225,7 +278,11 @@ impl Status {
     }
 
     /// 429 with a cause, as an eviction answers.
-    pub fn too_many_requests(message: impl Into<String>, retry_after_seconds: Option<u32>, causes: Value) -> Self {
+    pub fn too_many_requests(
+        message: impl Into<String>,
+        retry_after_seconds: Option<u32>,
+        causes: Value,
+    ) -> Self {
         let mut details = Map::new();
         if !causes.is_null() {
             details.insert("causes".to_owned(), causes);
@@ -238,7 +295,11 @@ impl Status {
 
     /// Seconds for the `Retry-After` header, when the details ask for one.
     pub fn retry_after(&self) -> Option<u64> {
-        self.details.as_ref()?.get("retryAfterSeconds")?.as_u64().filter(|seconds| *seconds > 0)
+        self.details
+            .as_ref()?
+            .get("retryAfterSeconds")?
+            .as_u64()
+            .filter(|seconds| *seconds > 0)
     }
 
     /// The body.

@@ -14,13 +14,24 @@ fn clock() -> Clock {
 
 fn object(api_version: &str, kind: &str, name: &str, rest: Value) -> Value {
     let mut object = json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name, "namespace": "default"}});
-    object.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
+    object
+        .as_object_mut()
+        .unwrap()
+        .extend(rest.as_object().unwrap().clone());
     object
 }
 
 fn pod(name: &str, spec: Value) -> Value {
-    let mut pod = object("v1", "Pod", name, json!({"spec": {"containers": [{"name": "c", "image": "i"}]}}));
-    pod["spec"].as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
+    let mut pod = object(
+        "v1",
+        "Pod",
+        name,
+        json!({"spec": {"containers": [{"name": "c", "image": "i"}]}}),
+    );
+    pod["spec"]
+        .as_object_mut()
+        .unwrap()
+        .extend(spec.as_object().unwrap().clone());
     pod
 }
 
@@ -33,7 +44,11 @@ fn asking(requests: Value) -> Value {
 }
 
 async fn used(cluster: &DevCluster, name: &str) -> Value {
-    cluster.get(&cluster.path("resourcequotas", "default", name)).await.unwrap()["status"]["used"].clone()
+    cluster
+        .get(&cluster.path("resourcequotas", "default", name))
+        .await
+        .unwrap()["status"]["used"]
+        .clone()
 }
 
 fn refused(answer: Result<Value, Status>) -> (u16, String) {
@@ -44,26 +59,51 @@ fn refused(answer: Result<Value, Status>) -> (u16, String) {
 #[tokio::test(start_paused = true)]
 async fn quotas_count_and_refuse_what_exceeds_them() {
     let cluster = DevCluster::new(clock());
-    cluster.create(quota("q", json!({"hard": {"pods": "1", "configmaps": "1", "count/deployments.apps": "0"}}))).await.unwrap();
-    assert_eq!(used(&cluster, "q").await, json!({"configmaps": "0", "count/deployments.apps": "0", "pods": "0"}));
+    cluster
+        .create(quota(
+            "q",
+            json!({"hard": {"pods": "1", "configmaps": "1", "count/deployments.apps": "0"}}),
+        ))
+        .await
+        .unwrap();
+    assert_eq!(
+        used(&cluster, "q").await,
+        json!({"configmaps": "0", "count/deployments.apps": "0", "pods": "0"})
+    );
 
     cluster.create(pod("a", json!({}))).await.unwrap();
     assert_eq!(used(&cluster, "q").await["pods"], "1");
     let why = "pods \"b\" is forbidden: exceeded quota: q, requested: pods=1, used: pods=1, limited: pods=1";
-    assert_eq!(refused(cluster.create(pod("b", json!({}))).await), (403, why.to_owned()));
+    assert_eq!(
+        refused(cluster.create(pod("b", json!({}))).await),
+        (403, why.to_owned())
+    );
     assert_eq!(cluster.count("pods"), 1);
 
     // A pod that has ended uses nothing up, and neither does one that is gone.
     let path = cluster.path("pods", "default", "a");
-    cluster.patch(&format!("{path}/status"), json!({"status": {"phase": "Succeeded"}})).await.unwrap();
+    cluster
+        .patch(
+            &format!("{path}/status"),
+            json!({"status": {"phase": "Succeeded"}}),
+        )
+        .await
+        .unwrap();
     assert_eq!(used(&cluster, "q").await["pods"], "0");
     cluster.create(pod("b", json!({}))).await.unwrap();
-    cluster.delete(&cluster.path("pods", "default", "b")).await.unwrap();
+    cluster
+        .delete(&cluster.path("pods", "default", "b"))
+        .await
+        .unwrap();
     assert_eq!(used(&cluster, "q").await["pods"], "0");
 
     let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
     let spec = json!({"spec": {"selector": {"matchLabels": {"a": "b"}}, "template": template}});
-    let (code, why) = refused(cluster.create(object("apps/v1", "Deployment", "d", spec)).await);
+    let (code, why) = refused(
+        cluster
+            .create(object("apps/v1", "Deployment", "d", spec))
+            .await,
+    );
     assert_eq!(code, 403);
     let expected = "exceeded quota: q, requested: count/deployments.apps=1, used: count/deployments.apps=0, limited: \
                     count/deployments.apps=0";
@@ -73,47 +113,116 @@ async fn quotas_count_and_refuse_what_exceeds_them() {
 #[tokio::test(start_paused = true)]
 async fn changes_are_charged_for_what_they_add() {
     let cluster = DevCluster::new(clock());
-    cluster.create(quota("q", json!({"hard": {"services": "5", "services.nodeports": "1"}}))).await.unwrap();
-    let ports = |count: u16| (0..count).map(|i| json!({"name": format!("p{i}"), "port": 80 + i})).collect::<Value>();
-    cluster.create(object("v1", "Service", "s", json!({"spec": {"ports": ports(2)}}))).await.unwrap();
+    cluster
+        .create(quota(
+            "q",
+            json!({"hard": {"services": "5", "services.nodeports": "1"}}),
+        ))
+        .await
+        .unwrap();
+    let ports = |count: u16| {
+        (0..count)
+            .map(|i| json!({"name": format!("p{i}"), "port": 80 + i}))
+            .collect::<Value>()
+    };
+    cluster
+        .create(object(
+            "v1",
+            "Service",
+            "s",
+            json!({"spec": {"ports": ports(2)}}),
+        ))
+        .await
+        .unwrap();
     let path = cluster.path("services", "default", "s");
-    let (code, why) = refused(cluster.patch(&path, json!({"spec": {"type": "NodePort"}})).await);
+    let (code, why) = refused(
+        cluster
+            .patch(&path, json!({"spec": {"type": "NodePort"}}))
+            .await,
+    );
     let expected = "services \"s\" is forbidden: exceeded quota: q, requested: services.nodeports=2, used: services.nodeports=0, \
                     limited: services.nodeports=1";
     assert_eq!((code, &*why), (403, expected));
-    assert_eq!(cluster.get(&path).await.unwrap()["spec"]["type"], "ClusterIP");
+    assert_eq!(
+        cluster.get(&path).await.unwrap()["spec"]["type"],
+        "ClusterIP"
+    );
 
-    cluster.patch(&path, json!({"spec": {"type": "NodePort", "ports": ports(1)}})).await.unwrap();
-    assert_eq!(used(&cluster, "q").await, json!({"services": "1", "services.nodeports": "1"}));
+    cluster
+        .patch(
+            &path,
+            json!({"spec": {"type": "NodePort", "ports": ports(1)}}),
+        )
+        .await
+        .unwrap();
+    assert_eq!(
+        used(&cluster, "q").await,
+        json!({"services": "1", "services.nodeports": "1"})
+    );
     // What was paid for already is not charged again.
-    cluster.patch(&path, json!({"spec": {"sessionAffinity": "ClientIP"}})).await.unwrap();
+    cluster
+        .patch(&path, json!({"spec": {"sessionAffinity": "ClientIP"}}))
+        .await
+        .unwrap();
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_quota_of_compute_wants_it_said_and_scopes_choose_whom_it_is_for() {
     let cluster = DevCluster::new(clock());
-    cluster.create(quota("q", json!({"hard": {"requests.cpu": "1"}, "scopes": ["NotTerminating"]}))).await.unwrap();
+    cluster
+        .create(quota(
+            "q",
+            json!({"hard": {"requests.cpu": "1"}, "scopes": ["NotTerminating"]}),
+        ))
+        .await
+        .unwrap();
     let why = "pods \"a\" is forbidden: failed quota: q: must specify requests.cpu for: c";
-    assert_eq!(refused(cluster.create(pod("a", json!({}))).await), (403, why.to_owned()));
-    cluster.create(pod("short", json!({"activeDeadlineSeconds": 60}))).await.unwrap();
-    cluster.create(pod("a", asking(json!({"cpu": "600m"})))).await.unwrap();
+    assert_eq!(
+        refused(cluster.create(pod("a", json!({}))).await),
+        (403, why.to_owned())
+    );
+    cluster
+        .create(pod("short", json!({"activeDeadlineSeconds": 60})))
+        .await
+        .unwrap();
+    cluster
+        .create(pod("a", asking(json!({"cpu": "600m"}))))
+        .await
+        .unwrap();
     assert_eq!(used(&cluster, "q").await, json!({"requests.cpu": "600m"}));
     let why = "pods \"b\" is forbidden: exceeded quota: q, requested: requests.cpu=600m, used: requests.cpu=600m, limited: \
                requests.cpu=1";
-    assert_eq!(refused(cluster.create(pod("b", asking(json!({"cpu": "600m"})))).await), (403, why.to_owned()));
+    assert_eq!(
+        refused(
+            cluster
+                .create(pod("b", asking(json!({"cpu": "600m"}))))
+                .await
+        ),
+        (403, why.to_owned())
+    );
 }
 
 /// Two tasks on two threads race for the last of a quota again and again: one of them gets it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_gets_past_a_quota_by_being_fast() {
     let cluster = DevCluster::new(clock());
-    cluster.create(quota("q", json!({"hard": {"configmaps": "10"}}))).await.unwrap();
+    cluster
+        .create(quota("q", json!({"hard": {"configmaps": "10"}})))
+        .await
+        .unwrap();
     let racing: Vec<_> = (0..2)
         .map(|racer| {
             let cluster = cluster.clone();
             tokio::spawn(async move {
                 for i in 0..20 {
-                    let _ = cluster.create(object("v1", "ConfigMap", &format!("m-{racer}-{i}"), json!({}))).await;
+                    let _ = cluster
+                        .create(object(
+                            "v1",
+                            "ConfigMap",
+                            &format!("m-{racer}-{i}"),
+                            json!({}),
+                        ))
+                        .await;
                 }
             })
         })
@@ -121,7 +230,10 @@ async fn nobody_gets_past_a_quota_by_being_fast() {
     for racer in racing {
         racer.await.unwrap();
     }
-    assert_eq!((cluster.count("configmaps"), used(&cluster, "q").await), (10, json!({"configmaps": "10"})));
+    assert_eq!(
+        (cluster.count("configmaps"), used(&cluster, "q").await),
+        (10, json!({"configmaps": "10"}))
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -131,38 +243,92 @@ async fn limits_complete_and_refuse_pods_and_claims() {
         {"type": "Container", "default": {"cpu": "500m"}, "defaultRequest": {"cpu": "100m"}, "max": {"cpu": "1"}},
         {"type": "PersistentVolumeClaim", "max": {"storage": "1Gi"}},
     ]);
-    cluster.create(object("v1", "LimitRange", "l", json!({"spec": {"limits": limits}}))).await.unwrap();
+    cluster
+        .create(object(
+            "v1",
+            "LimitRange",
+            "l",
+            json!({"spec": {"limits": limits}}),
+        ))
+        .await
+        .unwrap();
     let made = cluster.create(pod("a", json!({}))).await.unwrap();
-    assert_eq!(made["spec"]["containers"][0]["resources"], json!({"limits": {"cpu": "500m"}, "requests": {"cpu": "100m"}}));
+    assert_eq!(
+        made["spec"]["containers"][0]["resources"],
+        json!({"limits": {"cpu": "500m"}, "requests": {"cpu": "100m"}})
+    );
     assert_eq!(made["status"]["qosClass"], "Burstable");
-    let big = json!({"containers": [{"name": "c", "image": "i", "resources": {"limits": {"cpu": "2"}}}]});
+    let big =
+        json!({"containers": [{"name": "c", "image": "i", "resources": {"limits": {"cpu": "2"}}}]});
     let why = "pods \"b\" is forbidden: maximum cpu usage per Container is 1, but limit is 2";
-    assert_eq!(refused(cluster.create(pod("b", big)).await), (403, why.to_owned()));
+    assert_eq!(
+        refused(cluster.create(pod("b", big)).await),
+        (403, why.to_owned())
+    );
     let spec = json!({"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "2Gi"}}}});
-    let why =
-        "persistentvolumeclaims \"c\" is forbidden: maximum storage usage per PersistentVolumeClaim is 1Gi, but request is 2Gi";
-    assert_eq!(refused(cluster.create(object("v1", "PersistentVolumeClaim", "c", spec)).await), (403, why.to_owned()));
+    let why = "persistentvolumeclaims \"c\" is forbidden: maximum storage usage per PersistentVolumeClaim is 1Gi, but request is 2Gi";
+    assert_eq!(
+        refused(
+            cluster
+                .create(object("v1", "PersistentVolumeClaim", "c", spec))
+                .await
+        ),
+        (403, why.to_owned())
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn pods_have_accounts_and_priorities_where_that_is_switched_on() {
     let cluster = DevCluster::full(clock());
-    let made = cluster.create(pod("a", json!({"priorityClassName": "system-node-critical"}))).await.unwrap();
+    let made = cluster
+        .create(pod(
+            "a",
+            json!({"priorityClassName": "system-node-critical"}),
+        ))
+        .await
+        .unwrap();
     let spec = &made["spec"];
-    assert_eq!((&spec["serviceAccountName"], &spec["serviceAccount"]), (&json!("default"), &json!("default")));
-    assert_eq!((&spec["priority"], &spec["preemptionPolicy"]), (&json!(2_000_001_000), &json!("PreemptLowerPriority")));
+    assert_eq!(
+        (&spec["serviceAccountName"], &spec["serviceAccount"]),
+        (&json!("default"), &json!("default"))
+    );
+    assert_eq!(
+        (&spec["priority"], &spec["preemptionPolicy"]),
+        (&json!(2_000_001_000), &json!("PreemptLowerPriority"))
+    );
     let volume = &spec["volumes"][0];
-    assert_eq!(spec["containers"][0]["volumeMounts"][0]["name"], volume["name"]);
-    assert_eq!(volume["projected"]["sources"][1]["configMap"]["name"], "kube-root-ca.crt");
+    assert_eq!(
+        spec["containers"][0]["volumeMounts"][0]["name"],
+        volume["name"]
+    );
+    assert_eq!(
+        volume["projected"]["sources"][1]["configMap"]["name"],
+        "kube-root-ca.crt"
+    );
     let made = cluster.create(pod("plain", json!({}))).await.unwrap();
-    assert_eq!((&made["spec"]["priority"], &made["spec"]["priorityClassName"]), (&json!(0), &Value::Null));
+    assert_eq!(
+        (
+            &made["spec"]["priority"],
+            &made["spec"]["priorityClassName"]
+        ),
+        (&json!(0), &Value::Null)
+    );
 
     let unknown = [
-        (json!({"serviceAccountName": "x"}), "error looking up service account default/x: serviceaccount \"x\" not found"),
-        (json!({"priorityClassName": "x"}), "no PriorityClass with name x was found"),
+        (
+            json!({"serviceAccountName": "x"}),
+            "error looking up service account default/x: serviceaccount \"x\" not found",
+        ),
+        (
+            json!({"priorityClassName": "x"}),
+            "no PriorityClass with name x was found",
+        ),
     ];
     for (spec, why) in unknown {
-        assert_eq!(refused(cluster.create(pod("b", spec)).await), (403, format!("pods \"b\" is forbidden: {why}")));
+        assert_eq!(
+            refused(cluster.create(pod("b", spec)).await),
+            (403, format!("pods \"b\" is forbidden: {why}"))
+        );
     }
 }
 
@@ -170,22 +336,37 @@ async fn pods_have_accounts_and_priorities_where_that_is_switched_on() {
 async fn every_namespace_keeps_what_its_pods_need() {
     let cluster = DevCluster::full(clock());
     let names = |plural: &str, namespace: &str| -> Vec<String> {
-        let objects = cluster.objects(plural).into_iter().filter(|object| object["metadata"]["namespace"] == namespace);
-        objects.map(|object| object["metadata"]["name"].as_str().unwrap().to_owned()).collect()
+        let objects = cluster
+            .objects(plural)
+            .into_iter()
+            .filter(|object| object["metadata"]["namespace"] == namespace);
+        objects
+            .map(|object| object["metadata"]["name"].as_str().unwrap().to_owned())
+            .collect()
     };
-    cluster.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}})).await.unwrap();
+    cluster
+        .create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}}))
+        .await
+        .unwrap();
     for namespace in ["default", "team"] {
-        cluster.delete(&cluster.path("serviceaccounts", namespace, "default")).await.unwrap();
+        cluster
+            .delete(&cluster.path("serviceaccounts", namespace, "default"))
+            .await
+            .unwrap();
         assert_eq!(names("serviceaccounts", namespace), ["default"]);
         assert_eq!(names("configmaps", namespace), ["kube-root-ca.crt"]);
     }
     // Not in one that is going.
     cluster.delete("/api/v1/namespaces/team").await.unwrap();
-    cluster.delete(&cluster.path("serviceaccounts", "team", "default")).await.unwrap();
+    cluster
+        .delete(&cluster.path("serviceaccounts", "team", "default"))
+        .await
+        .unwrap();
     assert!(names("serviceaccounts", "team").is_empty());
 }
 
-/// The switch goes along with a snapshot; one that is switched on later acts in namespaces that are there already.
+/// The switch goes along with a snapshot; one that is switched on later acts in namespaces that are
+/// there already.
 #[tokio::test(start_paused = true)]
 async fn a_fork_admits_as_its_origin_unless_told_otherwise() {
     let has_account = async |cluster: &DevCluster| {
@@ -196,7 +377,12 @@ async fn a_fork_admits_as_its_origin_unless_told_otherwise() {
     assert!(has_account(&full.fork()).await);
     let begun = async |admission: Option<Admission>, snapshot| {
         let builder = DevCluster::builder().snapshot(snapshot);
-        admission.into_iter().fold(builder, |builder, admission| builder.admission(admission)).start().await.unwrap()
+        admission
+            .into_iter()
+            .fold(builder, |builder, admission| builder.admission(admission))
+            .start()
+            .await
+            .unwrap()
     };
     assert!(has_account(&begun(None, &full).await).await);
     assert!(!has_account(&begun(Some(Admission::default()), &full).await).await);

@@ -1,4 +1,5 @@
-//! Connections that break off, stall or speak something else: they are closed, nothing is half done, and everybody else is served.
+//! Connections that break off, stall or speak something else: they are closed, nothing is half
+//! done, and everybody else is served.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -24,12 +25,19 @@ const LIMIT: Duration = Duration::from_secs(120);
 
 async fn connect(door: &HttpsDoor) -> TlsStream<TcpStream> {
     let mut roots = RootCertStore::empty();
-    roots.add(CertificateDer::from_pem_slice(door.authority_pem().as_bytes()).unwrap()).unwrap();
+    roots
+        .add(CertificateDer::from_pem_slice(door.authority_pem().as_bytes()).unwrap())
+        .unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap();
     let config = config.with_root_certificates(roots).with_no_client_auth();
     let stream = TcpStream::connect(door.address()).await.unwrap();
-    TlsConnector::from(Arc::new(config)).connect(ServerName::from(door.address().ip()), stream).await.unwrap()
+    TlsConnector::from(Arc::new(config))
+        .connect(ServerName::from(door.address().ip()), stream)
+        .await
+        .unwrap()
 }
 
 /// What comes until the other side closes; how it closes does not matter.
@@ -42,7 +50,9 @@ async fn rest(stream: &mut (impl AsyncReadExt + Unpin)) -> String {
 
 fn post(door: &HttpsDoor, headers: &str) -> String {
     let (path, token) = ("/api/v1/namespaces/default/configmaps", door.token());
-    format!("POST {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json\r\n{headers}\r\n")
+    format!(
+        "POST {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json\r\n{headers}\r\n"
+    )
 }
 
 /// Both doors still answer, and the store is at `revision`.
@@ -50,13 +60,22 @@ async fn unharmed(cluster: &DevCluster, revision: u64) {
     assert_eq!(cluster.revision(), revision);
     let (doors, _open) = both_doors(cluster).await;
     for (door, client) in &doors {
-        assert_eq!(ask(client, "GET", "/api/v1/namespaces/default", "", b"").await.code, 200, "{door}");
+        assert_eq!(
+            ask(client, "GET", "/api/v1/namespaces/default", "", b"")
+                .await
+                .code,
+            200,
+            "{door}"
+        );
     }
 }
 
 async fn opened() -> (DevCluster, HttpsDoor, u64) {
     let cluster = DevCluster::new(clock());
-    let door = cluster.serve_https("127.0.0.1:0".parse().unwrap()).await.unwrap();
+    let door = cluster
+        .serve_https("127.0.0.1:0".parse().unwrap())
+        .await
+        .unwrap();
     let revision = cluster.revision();
     (cluster, door, revision)
 }
@@ -66,14 +85,24 @@ async fn a_body_that_breaks_off_is_not_done() {
     let (cluster, door, revision) = opened().await;
     // All of an object is there, but more was announced.
     let whole = "{\"metadata\":{\"name\":\"x\"}}";
-    for (headers, body) in
-        [("Content-Length: 4000\r\n", whole), ("Transfer-Encoding: chunked\r\n", "18\r\n{\"metadata\":{\"name\":\"x\"}}\r\n")]
-    {
+    for (headers, body) in [
+        ("Content-Length: 4000\r\n", whole),
+        (
+            "Transfer-Encoding: chunked\r\n",
+            "18\r\n{\"metadata\":{\"name\":\"x\"}}\r\n",
+        ),
+    ] {
         let mut stream = connect(&door).await;
-        stream.write_all(format!("{}{body}", post(&door, headers)).as_bytes()).await.unwrap();
+        stream
+            .write_all(format!("{}{body}", post(&door, headers)).as_bytes())
+            .await
+            .unwrap();
         stream.shutdown().await.unwrap();
         let answer = rest(&mut stream).await;
-        assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 400"), "{answer}");
+        assert!(
+            answer.is_empty() || answer.starts_with("HTTP/1.1 400"),
+            "{answer}"
+        );
     }
     unharmed(&cluster, revision).await;
 }
@@ -84,7 +113,10 @@ async fn a_body_without_an_end_is_cut_off() {
     const PIECE: usize = 1 << 20;
     let (cluster, door, revision) = opened().await;
     let mut stream = connect(&door).await;
-    stream.write_all(post(&door, "Transfer-Encoding: chunked\r\n").as_bytes()).await.unwrap();
+    stream
+        .write_all(post(&door, "Transfer-Encoding: chunked\r\n").as_bytes())
+        .await
+        .unwrap();
     let piece = format!("{PIECE:x}\r\n{}\r\n", "x".repeat(PIECE));
     for _ in 0..16 {
         // The other side may close before it has read everything.
@@ -93,7 +125,10 @@ async fn a_body_without_an_end_is_cut_off() {
         }
     }
     let answer = rest(&mut stream).await;
-    assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 413"), "{answer}");
+    assert!(
+        answer.is_empty() || answer.starts_with("HTTP/1.1 413"),
+        "{answer}"
+    );
     unharmed(&cluster, revision).await;
 }
 
@@ -103,25 +138,51 @@ async fn what_is_no_http_or_too_much_of_it_is_refused() {
     let many: String = (0..2_000).map(|i| format!("X-{i}: y\r\n")).collect();
     let long = format!("X: {}\r\n", "y".repeat(1 << 20));
     let cases = [
-        ("no HTTP", "\0\x01\x02\x03 nothing\r\n\r\n".to_owned(), "400"),
+        (
+            "no HTTP",
+            "\0\x01\x02\x03 nothing\r\n\r\n".to_owned(),
+            "400",
+        ),
         ("a broken request line", "GET\r\n\r\n".to_owned(), "400"),
-        ("a broken header", "GET / HTTP/1.1\r\nHost x\r\n\r\n".to_owned(), "400"),
-        ("two lengths", post(&door, "Content-Length: 3\r\nContent-Length: 4\r\n"), "400"),
-        ("a length that is none", post(&door, "Content-Length: x\r\n"), "400"),
+        (
+            "a broken header",
+            "GET / HTTP/1.1\r\nHost x\r\n\r\n".to_owned(),
+            "400",
+        ),
+        (
+            "two lengths",
+            post(&door, "Content-Length: 3\r\nContent-Length: 4\r\n"),
+            "400",
+        ),
+        (
+            "a length that is none",
+            post(&door, "Content-Length: x\r\n"),
+            "400",
+        ),
         ("too many headers", post(&door, &many), "431"),
         ("a long header", post(&door, &long), "431"),
-        ("a length of everything", format!("{}{{", post(&door, "Content-Length: 9000000000000\r\n")), "413"),
+        (
+            "a length of everything",
+            format!("{}{{", post(&door, "Content-Length: 9000000000000\r\n")),
+            "413",
+        ),
     ];
     for (why, sent, code) in cases {
         let mut stream = connect(&door).await;
         // The other side may close before it has read everything.
         let _ = stream.write_all(sent.as_bytes()).await;
         let answer = rest(&mut stream).await;
-        assert!(answer.is_empty() || answer.starts_with(&format!("HTTP/1.1 {code}")), "{why}: {answer}");
+        assert!(
+            answer.is_empty() || answer.starts_with(&format!("HTTP/1.1 {code}")),
+            "{why}: {answer}"
+        );
     }
     let mut plain = TcpStream::connect(door.address()).await.unwrap();
     plain.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
-    assert!(!rest(&mut plain).await.starts_with("HTTP"), "no HTTP without TLS");
+    assert!(
+        !rest(&mut plain).await.starts_with("HTTP"),
+        "no HTTP without TLS"
+    );
     unharmed(&cluster, revision).await;
 }
 
@@ -132,7 +193,13 @@ async fn who_says_nothing_is_not_waited_for() {
     let mut silent = TcpStream::connect(door.address()).await.unwrap();
     assert_eq!(rest(&mut silent).await, "", "no handshake");
     let mut stalled = connect(&door).await;
-    stalled.write_all(format!("{}{{", post(&door, "Content-Length: 9\r\n")).as_bytes()).await.unwrap();
-    assert!(rest(&mut stalled).await.starts_with("HTTP/1.1 504"), "no body");
+    stalled
+        .write_all(format!("{}{{", post(&door, "Content-Length: 9\r\n")).as_bytes())
+        .await
+        .unwrap();
+    assert!(
+        rest(&mut stalled).await.starts_with("HTTP/1.1 504"),
+        "no body"
+    );
     assert_eq!(cluster.revision(), revision);
 }

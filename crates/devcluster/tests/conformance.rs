@@ -14,7 +14,10 @@ fn cluster() -> DevCluster {
     DevCluster::full(Clock::runtime("2026-01-01T00:00:00Z".parse().unwrap()))
 }
 
-async fn broken(cluster: &DevCluster, checks: impl IntoIterator<Item = &'static Check>) -> Vec<String> {
+async fn broken(
+    cluster: &DevCluster,
+    checks: impl IntoIterator<Item = &'static Check>,
+) -> Vec<String> {
     let mut broken = Vec::new();
     for check in checks {
         if let Err(why) = conformance::run(check, &cluster.client()).await {
@@ -30,11 +33,23 @@ fn remaining(cluster: &DevCluster) -> Vec<(String, String)> {
     let objects = |plural: &str| cluster.objects(plural).into_iter();
     let of = |plural: &'static str| {
         let names = objects(plural).map(|object| {
-            let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
+            let text = |field: &str| {
+                object["metadata"][field]
+                    .as_str()
+                    .unwrap_or_default()
+                    .to_owned()
+            };
             (text("namespace"), text("name"))
         });
-        let kept = names.filter(|(namespace, name)| !own(if plural == "namespaces" { name } else { namespace }));
-        kept.map(|(namespace, name)| (plural.to_owned(), format!("{namespace}/{name}"))).collect::<Vec<_>>()
+        let kept = names.filter(|(namespace, name)| {
+            !own(if plural == "namespaces" {
+                name
+            } else {
+                namespace
+            })
+        });
+        kept.map(|(namespace, name)| (plural.to_owned(), format!("{namespace}/{name}")))
+            .collect::<Vec<_>>()
     };
     let plurals = [
         "namespaces",
@@ -69,8 +84,16 @@ async fn every_promise_is_kept() {
     let broken = broken(&cluster, conformance::checks()).await;
     assert!(broken.is_empty(), "\n{}", broken.join("\n"));
     assert_eq!(remaining(&cluster), before, "nothing is left behind");
-    let open: Vec<_> = cluster.objects("namespaces").into_iter().filter(|one| one["status"]["phase"] == "Active").collect();
-    assert_eq!(open.len(), 4, "namespaces of checks are on their way out: {open:#?}");
+    let open: Vec<_> = cluster
+        .objects("namespaces")
+        .into_iter()
+        .filter(|one| one["status"]["phase"] == "Active")
+        .collect();
+    assert_eq!(
+        open.len(),
+        4,
+        "namespaces of checks are on their way out: {open:#?}"
+    );
 }
 
 /// Those that may find a server remembering everything, where it has forgotten.
@@ -83,19 +106,30 @@ async fn what_is_forgotten_is_told_so() {
         conformance::run(check, &cluster.client()).await.unwrap();
     }
     assert_eq!(about_it().count(), 2);
-    let refused = cluster.requests().iter().filter(|request| request.status == 410).count();
+    let refused = cluster
+        .requests()
+        .iter()
+        .filter(|request| request.status == 410)
+        .count();
     assert_eq!(refused, 2, "a list and a page; a watch is told in a frame");
 }
 
 /// A check that passes where everything but namespaces is broken would promise nothing.
 #[tokio::test(start_paused = true)]
 async fn a_server_that_breaks_promises_is_found_out() {
-    // They are about paths, discovery and namespaces alone, or ask for too much before it is looked at.
+    // They are about paths, discovery and namespaces alone, or ask for too much before it is looked
+    // at.
     let elsewhere = |check: &Check| {
         check.area == "discovery"
-            || ["paths_", "bodies_have_a_limit", "namespaces_", "preconditions_of_namespaces", "phases_of_namespaces"]
-                .iter()
-                .any(|start| check.name.starts_with(start))
+            || [
+                "paths_",
+                "bodies_have_a_limit",
+                "namespaces_",
+                "preconditions_of_namespaces",
+                "phases_of_namespaces",
+            ]
+            .iter()
+            .any(|start| check.name.starts_with(start))
     };
     let cluster = cluster();
     let mut unseen = Vec::new();
@@ -103,7 +137,8 @@ async fn a_server_that_breaks_promises_is_found_out() {
         let fork = cluster.fork();
         let broken = Status::new(200, "", "broken");
         let rule = Matcher::default().except("namespaces");
-        fork.faults().on_request(rule, RequestFault::Reject(broken), None);
+        fork.faults()
+            .on_request(rule, RequestFault::Reject(broken), None);
         if conformance::run(check, &fork.client()).await.is_ok() {
             unseen.push(check.name);
         }

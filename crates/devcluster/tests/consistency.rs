@@ -20,7 +20,9 @@ const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const PATIENCE: Duration = Duration::from_secs(30);
 
 fn cluster() -> DevCluster {
-    DevCluster::new(Clock::runtime("2026-01-01T00:00:00Z".parse::<Timestamp>().unwrap()))
+    DevCluster::new(Clock::runtime(
+        "2026-01-01T00:00:00Z".parse::<Timestamp>().unwrap(),
+    ))
 }
 
 fn config_map(name: &str) -> Value {
@@ -28,16 +30,24 @@ fn config_map(name: &str) -> Value {
 }
 
 fn version(object: &Value) -> u64 {
-    object["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap()
+    object["metadata"]["resourceVersion"]
+        .as_str()
+        .unwrap()
+        .parse()
+        .unwrap()
 }
 
 /// Frames of a watch on the config maps of `default`.
 async fn watch(cluster: &DevCluster, options: &str) -> BoxStream<'static, Value> {
-    let request = Request::get(format!("{MAPS}?watch=1&{options}")).body(Full::<bytes::Bytes>::default()).unwrap();
+    let request = Request::get(format!("{MAPS}?watch=1&{options}"))
+        .body(Full::<bytes::Bytes>::default())
+        .unwrap();
     let response = cluster.service().call(request).await.unwrap();
     assert_eq!(response.status(), 200);
     let frames = BodyStream::new(response.into_body());
-    frames.map(|frame| serde_json::from_slice(&frame.unwrap().into_data().unwrap()).unwrap()).boxed()
+    frames
+        .map(|frame| serde_json::from_slice(&frame.unwrap().into_data().unwrap()).unwrap())
+        .boxed()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -53,16 +63,25 @@ async fn no_write_is_lost_and_a_watch_sees_each_one_once_in_order() {
             tokio::spawn(async move {
                 for write in 0..WRITES {
                     let patch = json!({"data": {format!("w{writer}-{write}"): "x"}});
-                    cluster.patch(&format!("{MAPS}/shared"), patch).await.unwrap();
+                    cluster
+                        .patch(&format!("{MAPS}/shared"), patch)
+                        .await
+                        .unwrap();
                 }
             })
         })
         .collect();
     let mut versions = Vec::new();
     while versions.len() < WRITERS * WRITES {
-        let frame = timeout(PATIENCE, frames.next()).await.expect("every write becomes a frame").unwrap();
+        let frame = timeout(PATIENCE, frames.next())
+            .await
+            .expect("every write becomes a frame")
+            .unwrap();
         assert_eq!(frame["type"], "MODIFIED");
-        assert_eq!(frame["object"]["data"].as_object().unwrap().len(), versions.len() + 1);
+        assert_eq!(
+            frame["object"]["data"].as_object().unwrap().len(),
+            versions.len() + 1
+        );
         versions.push(version(&frame["object"]));
     }
     for writer in writers {
@@ -82,7 +101,12 @@ async fn of_many_writers_with_the_same_version_one_wins() {
     });
     let mut codes = Vec::new();
     for rival in rivals.collect::<Vec<_>>() {
-        codes.push(rival.await.unwrap().map_or_else(|status| status.code, |_| 200));
+        codes.push(
+            rival
+                .await
+                .unwrap()
+                .map_or_else(|status| status.code, |_| 200),
+        );
     }
     codes.sort_unstable();
     assert_eq!(codes, [[200].as_slice(), &[409; 15]].concat());
@@ -100,14 +124,28 @@ async fn an_expired_page_says_how_to_go_on() {
     cluster.compact("configmaps");
 
     let token = page["metadata"]["continue"].as_str().unwrap();
-    let request = Request::builder().method(Method::GET).uri(format!("{MAPS}?limit=1&continue={token}"));
-    let response = cluster.service().call(request.body(Full::<bytes::Bytes>::default()).unwrap()).await.unwrap();
+    let request = Request::builder()
+        .method(Method::GET)
+        .uri(format!("{MAPS}?limit=1&continue={token}"));
+    let response = cluster
+        .service()
+        .call(request.body(Full::<bytes::Bytes>::default()).unwrap())
+        .await
+        .unwrap();
     assert_eq!(response.status(), 410);
-    let expired: Value = serde_json::from_slice(&response.into_body().collect().await.unwrap().to_bytes()).unwrap();
+    let expired: Value =
+        serde_json::from_slice(&response.into_body().collect().await.unwrap().to_bytes()).unwrap();
     let token = expired["metadata"]["continue"].as_str().unwrap();
-    let rest = cluster.get(&format!("{MAPS}?continue={token}")).await.unwrap();
-    let names: Vec<&str> =
-        rest["items"].as_array().unwrap().iter().map(|map| map["metadata"]["name"].as_str().unwrap()).collect();
+    let rest = cluster
+        .get(&format!("{MAPS}?continue={token}"))
+        .await
+        .unwrap();
+    let names: Vec<&str> = rest["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|map| map["metadata"]["name"].as_str().unwrap())
+        .collect();
     assert_eq!(names, ["c"]);
 }
 
@@ -115,7 +153,11 @@ async fn an_expired_page_says_how_to_go_on() {
 async fn an_idle_watch_sends_bookmarks_and_ends_when_it_was_told_to() {
     let cluster = cluster();
     let started = Instant::now();
-    let mut frames = watch(&cluster, "resourceVersion=1&allowWatchBookmarks=true&timeoutSeconds=150").await;
+    let mut frames = watch(
+        &cluster,
+        "resourceVersion=1&allowWatchBookmarks=true&timeoutSeconds=150",
+    )
+    .await;
     let mut at = Vec::new();
     while let Some(frame) = frames.next().await {
         assert_eq!(frame["type"], "BOOKMARK");
@@ -140,7 +182,10 @@ async fn a_watcher_that_falls_too_far_behind_is_cut_off() {
         cluster.patch(&format!("{MAPS}/a"), patch).await.unwrap();
     }
     let frame = frames.next().await.unwrap();
-    assert_eq!((&frame["type"], &frame["object"]["code"]), (&json!("ERROR"), &json!(410)));
+    assert_eq!(
+        (&frame["type"], &frame["object"]["code"]),
+        (&json!("ERROR"), &json!(410))
+    );
     assert!(frames.next().await.is_none());
 }
 
@@ -149,7 +194,8 @@ async fn generated_names_do_not_repeat() {
     let cluster = cluster();
     let mut names = BTreeSet::new();
     for _ in 0..500 {
-        let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": "m-"}});
+        let map =
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": "m-"}});
         let created = cluster.create(map).await.unwrap();
         assert!(names.insert(created["metadata"]["name"].as_str().unwrap().to_owned()));
     }

@@ -10,7 +10,8 @@ use steersman_devcluster::DevCluster;
 use steersman_devcluster::status::Status;
 use steersman_runtime::clock::Clock;
 
-const DEFINITION: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.example.com";
+const DEFINITION: &str =
+    "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.example.com";
 const WIDGETS: &str = "/apis/example.com/v1/namespaces/default/widgets";
 
 fn cluster() -> DevCluster {
@@ -45,7 +46,10 @@ fn version(name: &str, spec: Value) -> Value {
 /// A cluster that serves widgets with these fields in their spec.
 async fn with_widgets(spec: Value) -> DevCluster {
     let cluster = cluster();
-    cluster.create(definition(json!([version("v1", spec)]))).await.unwrap();
+    cluster
+        .create(definition(json!([version("v1", spec)])))
+        .await
+        .unwrap();
     cluster
 }
 
@@ -68,24 +72,47 @@ async fn a_definition_that_goes_takes_its_objects_along() {
     cluster.create(other.clone()).await.unwrap();
 
     let going = cluster.delete(DEFINITION).await.unwrap();
-    assert_eq!(going["metadata"]["finalizers"], json!(["customresourcecleanup.apiextensions.k8s.io"]));
-    assert_eq!(cluster.objects("widgets").len(), 1, "only what has a finalizer is still there");
+    assert_eq!(
+        going["metadata"]["finalizers"],
+        json!(["customresourcecleanup.apiextensions.k8s.io"])
+    );
+    assert_eq!(
+        cluster.objects("widgets").len(),
+        1,
+        "only what has a finalizer is still there"
+    );
     let refused = cluster.create(other).await.unwrap_err();
     assert_eq!(
         (refused.code, refused.message.as_str()),
-        (405, "create not allowed while custom resource definition is terminating")
+        (
+            405,
+            "create not allowed while custom resource definition is terminating"
+        )
     );
     let definition = cluster.get(DEFINITION).await.unwrap();
-    assert_eq!(definition["status"]["conditions"][2]["reason"], "InstanceDeletionInProgress");
+    assert_eq!(
+        definition["status"]["conditions"][2]["reason"],
+        "InstanceDeletionInProgress"
+    );
 
-    cluster.patch(&format!("{WIDGETS}/w"), json!({"metadata": {"finalizers": null}})).await.unwrap();
+    cluster
+        .patch(
+            &format!("{WIDGETS}/w"),
+            json!({"metadata": {"finalizers": null}}),
+        )
+        .await
+        .unwrap();
     assert_eq!(cluster.get(DEFINITION).await.unwrap_err().code, 404);
     assert_eq!(cluster.get(WIDGETS).await.unwrap_err().code, 404);
     let groups = cluster.get("/apis").await.unwrap();
     assert!(!groups.to_string().contains("example.com"), "{groups}");
 
     cluster.create(definition_again()).await.unwrap();
-    assert_eq!(cluster.get(WIDGETS).await.unwrap()["items"], json!([]), "a new definition starts with nothing");
+    assert_eq!(
+        cluster.get(WIDGETS).await.unwrap()["items"],
+        json!([]),
+        "a new definition starts with nothing"
+    );
 }
 
 fn definition_again() -> Value {
@@ -115,28 +142,56 @@ async fn a_watch_tells_of_deletions_and_ends_when_its_kind_goes() {
 #[tokio::test(start_paused = true)]
 async fn every_served_version_shows_the_same_objects() {
     let cluster = cluster();
-    let mut old = version("v1beta1", json!({"size": {"type": "integer"}, "old": {"type": "string", "default": "yes"}}));
+    let mut old = version(
+        "v1beta1",
+        json!({"size": {"type": "integer"}, "old": {"type": "string", "default": "yes"}}),
+    );
     let new = version("v1", json!({"size": {"type": "integer"}}));
     let mut hidden = version("v1alpha1", json!({}));
     hidden["served"] = json!(false);
     old["deprecated"] = json!(true);
-    cluster.create(definition(json!([old, new, hidden]))).await.unwrap();
+    cluster
+        .create(definition(json!([old, new, hidden])))
+        .await
+        .unwrap();
 
     let beta = "/apis/example.com/v1beta1/namespaces/default/widgets";
     let mut created = widget(json!({"size": 1}));
     created["apiVersion"] = json!("example.com/v1beta1");
-    let created = cluster.call(Method::POST, beta, "application/json", created.to_string()).await.unwrap();
+    let created = cluster
+        .call(Method::POST, beta, "application/json", created.to_string())
+        .await
+        .unwrap();
     assert_eq!(created["apiVersion"], "example.com/v1beta1");
-    assert_eq!(created["spec"], json!({"size": 1, "old": "yes"}), "by the schema of the request's version");
+    assert_eq!(
+        created["spec"],
+        json!({"size": 1, "old": "yes"}),
+        "by the schema of the request's version"
+    );
     let stored = cluster.get(&format!("{WIDGETS}/w")).await.unwrap();
-    assert_eq!((&stored["apiVersion"], &stored["spec"]), (&json!("example.com/v1"), &json!({"size": 1})));
+    assert_eq!(
+        (&stored["apiVersion"], &stored["spec"]),
+        (&json!("example.com/v1"), &json!({"size": 1}))
+    );
     let listed = cluster.get(beta).await.unwrap();
     assert_eq!(listed["items"][0]["apiVersion"], "example.com/v1beta1");
-    let patched = cluster.patch(&format!("{beta}/w"), json!({"spec": {"size": 5}})).await.unwrap();
-    assert_eq!((&patched["apiVersion"], &patched["metadata"]["generation"]), (&json!("example.com/v1beta1"), &json!(2)));
-    assert_eq!(cluster.get(&format!("{WIDGETS}/w")).await.unwrap()["spec"]["size"], 5);
+    let patched = cluster
+        .patch(&format!("{beta}/w"), json!({"spec": {"size": 5}}))
+        .await
+        .unwrap();
+    assert_eq!(
+        (&patched["apiVersion"], &patched["metadata"]["generation"]),
+        (&json!("example.com/v1beta1"), &json!(2))
+    );
+    assert_eq!(
+        cluster.get(&format!("{WIDGETS}/w")).await.unwrap()["spec"]["size"],
+        5
+    );
 
-    assert_eq!(message(cluster.get("/apis/example.com/v1alpha1").await), "the server could not find the requested resource");
+    assert_eq!(
+        message(cluster.get("/apis/example.com/v1alpha1").await),
+        "the server could not find the requested resource"
+    );
     let group = cluster.get("/apis/example.com").await.unwrap();
     assert_eq!(group["preferredVersion"]["version"], "v1");
     assert_eq!(group["versions"].as_array().unwrap().len(), 2);
@@ -144,13 +199,26 @@ async fn every_served_version_shows_the_same_objects() {
 
 #[tokio::test(start_paused = true)]
 async fn a_new_schema_is_how_old_objects_are_read() {
-    let cluster = with_widgets(json!({"size": {"type": "integer"}, "gone": {"type": "string"}})).await;
-    let before = cluster.create(widget(json!({"size": 1, "gone": "x"}))).await.unwrap();
-    let versions = json!([version("v1", json!({"size": {"type": "integer"}, "color": {"type": "string", "default": "red"}}))]);
-    cluster.patch(DEFINITION, json!({"spec": {"versions": versions}})).await.unwrap();
+    let cluster =
+        with_widgets(json!({"size": {"type": "integer"}, "gone": {"type": "string"}})).await;
+    let before = cluster
+        .create(widget(json!({"size": 1, "gone": "x"})))
+        .await
+        .unwrap();
+    let versions = json!([version(
+        "v1",
+        json!({"size": {"type": "integer"}, "color": {"type": "string", "default": "red"}})
+    )]);
+    cluster
+        .patch(DEFINITION, json!({"spec": {"versions": versions}}))
+        .await
+        .unwrap();
     let after = cluster.get(&format!("{WIDGETS}/w")).await.unwrap();
     assert_eq!(after["spec"], json!({"size": 1, "color": "red"}));
-    assert_eq!(after["metadata"]["resourceVersion"], before["metadata"]["resourceVersion"], "reading is no write");
+    assert_eq!(
+        after["metadata"]["resourceVersion"], before["metadata"]["resourceVersion"],
+        "reading is no write"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -168,8 +236,15 @@ async fn a_custom_kind_may_be_named_like_a_built_in_one() {
         }))
         .await
         .unwrap();
-    assert_eq!(created["spec"], json!({"image": "web"}), "no cluster address, and a name that no built-in service can have");
-    assert_eq!(cluster.path("services", "default", ""), "/api/v1/namespaces/default/services");
+    assert_eq!(
+        created["spec"],
+        json!({"image": "web"}),
+        "no cluster address, and a name that no built-in service can have"
+    );
+    assert_eq!(
+        cluster.path("services", "default", ""),
+        "/api/v1/namespaces/default/services"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -181,13 +256,30 @@ async fn of_two_definitions_the_later_one_does_not_get_the_name() {
     cluster.create(second).await.unwrap();
     let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/others.example.com";
     let refused = cluster.get(path).await.unwrap();
-    assert_eq!(refused["status"]["conditions"][0]["message"], "\"wd\" is already in use");
-    assert_eq!(cluster.get("/apis/example.com/v1/others").await.unwrap_err().code, 404);
+    assert_eq!(
+        refused["status"]["conditions"][0]["message"],
+        "\"wd\" is already in use"
+    );
+    assert_eq!(
+        cluster
+            .get("/apis/example.com/v1/others")
+            .await
+            .unwrap_err()
+            .code,
+        404
+    );
 
     cluster.delete(DEFINITION).await.unwrap();
     let accepted = cluster.get(path).await.unwrap();
-    assert_eq!(accepted["status"]["acceptedNames"]["shortNames"], json!(["wd"]), "what is free again goes to who waits for it");
-    assert_eq!(cluster.get("/apis/example.com/v1/others").await.unwrap()["items"], json!([]));
+    assert_eq!(
+        accepted["status"]["acceptedNames"]["shortNames"],
+        json!(["wd"]),
+        "what is free again goes to who waits for it"
+    );
+    assert_eq!(
+        cluster.get("/apis/example.com/v1/others").await.unwrap()["items"],
+        json!([])
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -214,15 +306,31 @@ async fn a_definition_that_cannot_be_served_is_refused() {
     let size = format!("{SCHEMA}/properties/spec/properties/size");
     // (pointer, value, words)
     let cases = [
-        ("/spec/group", json!("example"), "spec.group: Invalid value: \"example\": should be a domain with at least one dot"),
+        (
+            "/spec/group",
+            json!("example"),
+            "spec.group: Invalid value: \"example\": should be a domain with at least one dot",
+        ),
         (
             "/spec/scope",
             json!("Galaxy"),
             "spec.scope: Unsupported value: \"Galaxy\": supported values: \"Cluster\", \"Namespaced\"",
         ),
-        ("/spec/names/plural", json!("Widgets"), "spec.names.plural: Invalid value: \"Widgets\": a DNS-1035 label must consist"),
-        ("/spec/versions/0/storage", json!(false), "must have exactly one version marked as storage version"),
-        ("/spec/versions/0/name", json!("1"), "spec.versions[0].name: Invalid value: \"1\""),
+        (
+            "/spec/names/plural",
+            json!("Widgets"),
+            "spec.names.plural: Invalid value: \"Widgets\": a DNS-1035 label must consist",
+        ),
+        (
+            "/spec/versions/0/storage",
+            json!(false),
+            "must have exactly one version marked as storage version",
+        ),
+        (
+            "/spec/versions/0/name",
+            json!("1"),
+            "spec.versions[0].name: Invalid value: \"1\"",
+        ),
         (
             "/spec/versions/0/additionalPrinterColumns",
             json!([{"name": "x", "type": "text", "jsonPath": ".spec"}]),
@@ -233,20 +341,36 @@ async fn a_definition_that_cannot_be_served_is_refused() {
             json!([{"jsonPath": ".spec.color"}]),
             "spec.versions[0].selectableFields[0].jsonPath: Invalid value: \".spec.color\": is an invalid path",
         ),
-        (SCHEMA, json!({"type": "string"}), "openAPIV3Schema.type: Invalid value: \"string\": must be object at the root"),
-        (&size, json!({}), "properties[size].type: Required value: must not be empty for specified object fields"),
+        (
+            SCHEMA,
+            json!({"type": "string"}),
+            "openAPIV3Schema.type: Invalid value: \"string\": must be object at the root",
+        ),
+        (
+            &size,
+            json!({}),
+            "properties[size].type: Required value: must not be empty for specified object fields",
+        ),
         (
             &size,
             json!({"type": "list"}),
             "properties[size].type: Unsupported value: \"list\": supported values: \"array\", \"boolean\"",
         ),
-        (&size, json!({"type": "array"}), "properties[size].items: Required value: must be specified"),
+        (
+            &size,
+            json!({"type": "array"}),
+            "properties[size].items: Required value: must be specified",
+        ),
         (
             &size,
             json!({"type": "string", "pattern": "("}),
             "properties[size].pattern: Invalid value: \"(\": must be a valid regular",
         ),
-        (&size, json!({"type": "integer", "default": "x"}), "properties[size].default: Invalid value: \"string\""),
+        (
+            &size,
+            json!({"type": "integer", "default": "x"}),
+            "properties[size].default: Invalid value: \"string\"",
+        ),
         (
             &size,
             json!({"type": "integer", "anyOf": [{"type": "integer"}]}),
@@ -262,18 +386,41 @@ async fn a_definition_that_cannot_be_served_is_refused() {
     let cluster = cluster();
     for (pointer, value, words) in cases {
         let refused = cluster.create(broken(pointer, value)).await.unwrap_err();
-        assert!(refused.code == 422 && refused.message.contains(words), "{pointer}: {}", refused.message);
+        assert!(
+            refused.code == 422 && refused.message.contains(words),
+            "{pointer}: {}",
+            refused.message
+        );
     }
     assert_eq!(cluster.count("customresourcedefinitions"), 0);
 
-    cluster.create(broken("/spec/names/shortNames", json!(["wd"]))).await.unwrap();
-    let refused = cluster.patch(DEFINITION, json!({"spec": {"scope": "Cluster"}})).await.unwrap_err();
-    assert!(refused.message.contains("spec.scope: Invalid value: \"Cluster\": field is immutable"), "{}", refused.message);
-    let other = json!([version("v2", json!({}))]).to_string().replace("\"storage\":false", "\"storage\":true");
-    let other: Value = serde_json::from_str(&other).unwrap();
-    let refused = cluster.patch(DEFINITION, json!({"spec": {"versions": other}})).await.unwrap_err();
+    cluster
+        .create(broken("/spec/names/shortNames", json!(["wd"])))
+        .await
+        .unwrap();
+    let refused = cluster
+        .patch(DEFINITION, json!({"spec": {"scope": "Cluster"}}))
+        .await
+        .unwrap_err();
     assert!(
-        refused.message.contains("status.storedVersions[0]: Invalid value: \"v1\": missing from spec.versions"),
+        refused
+            .message
+            .contains("spec.scope: Invalid value: \"Cluster\": field is immutable"),
+        "{}",
+        refused.message
+    );
+    let other = json!([version("v2", json!({}))])
+        .to_string()
+        .replace("\"storage\":false", "\"storage\":true");
+    let other: Value = serde_json::from_str(&other).unwrap();
+    let refused = cluster
+        .patch(DEFINITION, json!({"spec": {"versions": other}}))
+        .await
+        .unwrap_err();
+    assert!(
+        refused.message.contains(
+            "status.storedVersions[0]: Invalid value: \"v1\": missing from spec.versions"
+        ),
         "{}",
         refused.message
     );
@@ -281,35 +428,65 @@ async fn a_definition_that_cannot_be_served_is_refused() {
 
 #[tokio::test(start_paused = true)]
 async fn documents_describe_built_in_and_custom_kinds() {
-    let cluster = with_widgets(json!({"size": {"type": "integer", "description": "How large it is."}})).await;
+    let cluster =
+        with_widgets(json!({"size": {"type": "integer", "description": "How large it is."}})).await;
     let index = cluster.get("/openapi/v3").await.unwrap();
-    let address = index["paths"]["apis/example.com/v1"]["serverRelativeURL"].as_str().unwrap().to_owned();
+    let address = index["paths"]["apis/example.com/v1"]["serverRelativeURL"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     let document = cluster.get(&address).await.unwrap();
     let widget = &document["components"]["schemas"]["com.example.v1.Widget"];
-    assert_eq!(widget["properties"]["spec"]["properties"]["size"]["description"], "How large it is.");
-    assert_eq!(widget["x-kubernetes-group-version-kind"][0]["kind"], "Widget");
+    assert_eq!(
+        widget["properties"]["spec"]["properties"]["size"]["description"],
+        "How large it is."
+    );
+    assert_eq!(
+        widget["x-kubernetes-group-version-kind"][0]["kind"],
+        "Widget"
+    );
 
     let document = cluster.get("/openapi/v3/apis/apps/v1").await.unwrap();
     let schemas = document["components"]["schemas"].as_object().unwrap();
     let pod = &schemas["io.k8s.api.core.v1.PodSpec"]["properties"];
     assert_eq!(pod["containers"]["x-kubernetes-patch-merge-key"], "name");
-    assert_eq!(pod["containers"]["x-kubernetes-list-map-keys"], json!(["name"]));
-    assert_eq!(pod["volumes"]["x-kubernetes-patch-strategy"], "merge,retainKeys");
-    let dangling: Vec<&str> = references(&document).into_iter().filter(|name| !schemas.contains_key(*name)).collect();
+    assert_eq!(
+        pod["containers"]["x-kubernetes-list-map-keys"],
+        json!(["name"])
+    );
+    assert_eq!(
+        pod["volumes"]["x-kubernetes-patch-strategy"],
+        "merge,retainKeys"
+    );
+    let dangling: Vec<&str> = references(&document)
+        .into_iter()
+        .filter(|name| !schemas.contains_key(*name))
+        .collect();
     assert_eq!(dangling, [""; 0], "every reference leads to a schema");
 
     let versions = json!([version("v1", json!({"size": {"type": "integer"}}))]);
-    cluster.patch(DEFINITION, json!({"spec": {"versions": versions}})).await.unwrap();
+    cluster
+        .patch(DEFINITION, json!({"spec": {"versions": versions}}))
+        .await
+        .unwrap();
     let index = cluster.get("/openapi/v3").await.unwrap();
-    assert_ne!(index["paths"]["apis/example.com/v1"]["serverRelativeURL"], address, "another schema has another address");
+    assert_ne!(
+        index["paths"]["apis/example.com/v1"]["serverRelativeURL"], address,
+        "another schema has another address"
+    );
 }
 
 /// The schemas that a document refers to.
 fn references(value: &Value) -> Vec<&str> {
     match value {
         Value::Object(fields) => {
-            let own = fields.get("$ref").and_then(Value::as_str).and_then(|text| text.rsplit('/').next());
-            own.into_iter().chain(fields.values().flat_map(references)).collect()
+            let own = fields
+                .get("$ref")
+                .and_then(Value::as_str)
+                .and_then(|text| text.rsplit('/').next());
+            own.into_iter()
+                .chain(fields.values().flat_map(references))
+                .collect()
         }
         Value::Array(items) => items.iter().flat_map(references).collect(),
         _ => Vec::new(),

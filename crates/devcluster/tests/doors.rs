@@ -8,7 +8,9 @@ use std::time::Duration;
 use futures::{StreamExt, TryStreamExt};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Service};
-use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
+use kube::api::{
+    Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams,
+};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::{Value, json};
 use steersman_devcluster::DevCluster;
@@ -17,7 +19,9 @@ use steersman_devcluster::status::{Qualified, Status};
 use steersman_runtime::clock::Clock;
 
 fn cluster() -> DevCluster {
-    DevCluster::new(Clock::runtime("2026-01-01T00:00:00Z".parse::<Timestamp>().unwrap()))
+    DevCluster::new(Clock::runtime(
+        "2026-01-01T00:00:00Z".parse::<Timestamp>().unwrap(),
+    ))
 }
 
 fn config_map(name: &str) -> ConfigMap {
@@ -49,72 +53,144 @@ async fn an_object_is_loaded_as_it_is() {
     nameless["metadata"]["name"].take();
     let mut placeless = pod.clone();
     placeless["metadata"]["namespace"].take();
-    for unfit in [json!({"apiVersion": "v1", "kind": "Unheard", "metadata": {"name": "a"}}), nameless, placeless] {
+    for unfit in [
+        json!({"apiVersion": "v1", "kind": "Unheard", "metadata": {"name": "a"}}),
+        nameless,
+        placeless,
+    ] {
         assert_eq!(cluster.load(unfit).unwrap_err().code, 400);
     }
 }
 
 async fn crud(client: kube::Client) {
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), "default");
-    let created = maps.create(&PostParams::default(), &config_map("a")).await.unwrap();
+    let created = maps
+        .create(&PostParams::default(), &config_map("a"))
+        .await
+        .unwrap();
     let version = created.metadata.resource_version.clone().unwrap();
-    let mut frames = maps.watch(&WatchParams::default().timeout(60), &version).await.unwrap().boxed();
+    let mut frames = maps
+        .watch(&WatchParams::default().timeout(60), &version)
+        .await
+        .unwrap()
+        .boxed();
 
-    let patched = maps.patch("a", &PatchParams::default(), &Patch::Merge(json!({"data": {"k": "2"}}))).await.unwrap();
+    let patched = maps
+        .patch(
+            "a",
+            &PatchParams::default(),
+            &Patch::Merge(json!({"data": {"k": "2"}})),
+        )
+        .await
+        .unwrap();
     assert_eq!(patched.data.unwrap()["k"], "2");
-    assert_eq!(maps.list(&ListParams::default()).await.unwrap().items.len(), 1);
-    let stale = maps.replace("a", &PostParams::default(), &created).await.unwrap_err();
+    assert_eq!(
+        maps.list(&ListParams::default()).await.unwrap().items.len(),
+        1
+    );
+    let stale = maps
+        .replace("a", &PostParams::default(), &created)
+        .await
+        .unwrap_err();
     assert!(matches!(stale, kube::Error::Api(status) if status.is_conflict()));
     maps.delete("a", &DeleteParams::default()).await.unwrap();
 
     let modified = frames.try_next().await.unwrap().unwrap();
-    assert!(matches!(modified, WatchEvent::Modified(map) if map.data.as_ref().unwrap()["k"] == "2"));
+    assert!(
+        matches!(modified, WatchEvent::Modified(map) if map.data.as_ref().unwrap()["k"] == "2")
+    );
     let deleted = frames.try_next().await.unwrap().unwrap();
-    assert!(matches!(deleted, WatchEvent::Deleted(map) if map.metadata.name.as_deref() == Some("a")));
+    assert!(
+        matches!(deleted, WatchEvent::Deleted(map) if map.metadata.name.as_deref() == Some("a"))
+    );
     let namespaces: Api<Namespace> = Api::all(client);
-    assert_eq!(namespaces.list(&ListParams::default()).await.unwrap().items.len(), 4);
+    assert_eq!(
+        namespaces
+            .list(&ListParams::default())
+            .await
+            .unwrap()
+            .items
+            .len(),
+        4
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_client_in_the_process_needs_no_network() {
     let cluster = cluster();
     crud(cluster.client()).await;
-    let verbs: Vec<String> = cluster.requests().into_iter().map(|record| record.verb).collect();
-    assert_eq!(verbs, ["create", "watch", "patch", "list", "update", "delete", "list"]);
+    let verbs: Vec<String> = cluster
+        .requests()
+        .into_iter()
+        .map(|record| record.verb)
+        .collect();
+    assert_eq!(
+        verbs,
+        [
+            "create", "watch", "patch", "list", "update", "delete", "list"
+        ]
+    );
 }
 
 #[tokio::test]
 async fn a_client_with_the_kubeconfig_gets_in_over_https() {
     let cluster = cluster();
-    let door = cluster.serve_https("127.0.0.1:0".parse().unwrap()).await.unwrap();
+    let door = cluster
+        .serve_https("127.0.0.1:0".parse().unwrap())
+        .await
+        .unwrap();
     let kubeconfig = Kubeconfig::from_yaml(&door.kubeconfig()).unwrap();
-    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
+    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+        .await
+        .unwrap();
     let client = kube::Client::try_from(config).unwrap();
     crud(client.clone()).await;
 
-    cluster.faults().on_request(Matcher::new("create", "configmaps"), RequestFault::LoseAnswer, Some(1));
+    cluster.faults().on_request(
+        Matcher::new("create", "configmaps"),
+        RequestFault::LoseAnswer,
+        Some(1),
+    );
     let maps: Api<ConfigMap> = Api::default_namespaced(client);
-    let lost = maps.create(&PostParams::default(), &config_map("lost")).await.unwrap_err();
+    let lost = maps
+        .create(&PostParams::default(), &config_map("lost"))
+        .await
+        .unwrap_err();
     assert!(!matches!(lost, kube::Error::Api(_)), "{lost}");
-    assert!(maps.get("lost").await.is_ok(), "it was stored, and a new connection is made");
-    tokio::time::timeout(Duration::from_secs(5), door.stop()).await.expect("no connection outlives its requests");
+    assert!(
+        maps.get("lost").await.is_ok(),
+        "it was stored, and a new connection is made"
+    );
+    tokio::time::timeout(Duration::from_secs(5), door.stop())
+        .await
+        .expect("no connection outlives its requests");
 }
 
 /// What `service` has of the cluster's addresses and ports.
 fn holdings(service: &Service) -> (String, i32) {
     let spec = service.spec.as_ref().unwrap();
-    (spec.cluster_ip.clone().unwrap(), spec.ports.as_ref().unwrap()[0].node_port.unwrap())
+    (
+        spec.cluster_ip.clone().unwrap(),
+        spec.ports.as_ref().unwrap()[0].node_port.unwrap(),
+    )
 }
 
-/// Some ask for what they want, each thing twice; others take what comes, and come to what the former ask for.
+/// Some ask for what they want, each thing twice; others take what comes, and come to what the
+/// former ask for.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn services_created_at_once_share_no_address_and_no_port() {
     const WANTED: u8 = 30;
     let cluster = cluster();
-    let door = cluster.serve_https("127.0.0.1:0".parse().unwrap()).await.unwrap();
+    let door = cluster
+        .serve_https("127.0.0.1:0".parse().unwrap())
+        .await
+        .unwrap();
     let kubeconfig = Kubeconfig::from_yaml(&door.kubeconfig()).unwrap();
-    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
-    let doors = [cluster.client(), kube::Client::try_from(config).unwrap()].map(Api::<Service>::default_namespaced);
+    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+        .await
+        .unwrap();
+    let doors = [cluster.client(), kube::Client::try_from(config).unwrap()]
+        .map(Api::<Service>::default_namespaced);
     let service = |name: String, wanted: Option<(String, i32)>| -> Service {
         let (address, port) = wanted.unzip();
         let ports = json!([{"port": 80, "nodePort": port}]);
@@ -125,13 +201,18 @@ async fn services_created_at_once_share_no_address_and_no_port() {
     };
     let creations = (0..WANTED).flat_map(|n| {
         let wanted = (format!("10.96.0.{}", 3 + 2 * n), 30_001 + 2 * i32::from(n));
-        [Some(wanted.clone()), None, Some(wanted), None].into_iter().enumerate().map(move |(which, wanted)| (n, which, wanted))
+        [Some(wanted.clone()), None, Some(wanted), None]
+            .into_iter()
+            .enumerate()
+            .map(move |(which, wanted)| (n, which, wanted))
     });
     let tasks: Vec<_> = creations
         .map(|(n, which, wanted)| {
             let (services, asked) = (doors[which / 2].clone(), wanted.is_some());
             let new = service(format!("s-{n}-{which}"), wanted);
-            tokio::spawn(async move { (asked, services.create(&PostParams::default(), &new).await) })
+            tokio::spawn(
+                async move { (asked, services.create(&PostParams::default(), &new).await) },
+            )
         })
         .collect();
     let (mut given, mut refused) = (Vec::new(), 0);
@@ -146,53 +227,106 @@ async fn services_created_at_once_share_no_address_and_no_port() {
     // Whoever takes what comes may have come first.
     assert!(refused >= usize::from(WANTED), "{refused}");
     let (addresses, ports): (BTreeSet<String>, BTreeSet<i32>) = given.iter().cloned().unzip();
-    assert_eq!((addresses.len(), ports.len()), (given.len(), given.len()), "{given:?}");
+    assert_eq!(
+        (addresses.len(), ports.len()),
+        (given.len(), given.len()),
+        "{given:?}"
+    );
 
     // What is freed can be had again: by deletion, and by a type that needs no port on the nodes.
     let services = &doors[0];
-    let freed = services.get("s-0-1").await.map(|service| holdings(&service)).unwrap();
-    services.delete("s-0-1", &DeleteParams::default()).await.unwrap();
-    let again = services.create(&PostParams::default(), &service("again".to_owned(), Some(freed.clone()))).await.unwrap();
+    let freed = services
+        .get("s-0-1")
+        .await
+        .map(|service| holdings(&service))
+        .unwrap();
+    services
+        .delete("s-0-1", &DeleteParams::default())
+        .await
+        .unwrap();
+    let again = services
+        .create(
+            &PostParams::default(),
+            &service("again".to_owned(), Some(freed.clone())),
+        )
+        .await
+        .unwrap();
     assert_eq!(holdings(&again), freed);
     let closed = Patch::Merge(json!({"spec": {"type": "ClusterIP"}}));
-    let closed = services.patch("again", &PatchParams::default(), &closed).await.unwrap();
+    let closed = services
+        .patch("again", &PatchParams::default(), &closed)
+        .await
+        .unwrap();
     assert_eq!(closed.spec.unwrap().ports.unwrap()[0].node_port, None);
     let wanted: Service = serde_json::from_value(
         json!({"metadata": {"name": "x"}, "spec": {"type": "NodePort", "ports": [{"port": 80, "nodePort": freed.1}]}}),
     )
     .unwrap();
-    services.create(&PostParams::default(), &wanted).await.unwrap();
+    services
+        .create(&PostParams::default(), &wanted)
+        .await
+        .unwrap();
 }
 
 #[tokio::test]
 async fn without_credentials_nothing_is_allowed_and_stop_ends_open_watches() {
     let cluster = cluster();
-    let door = cluster.serve_https("127.0.0.1:0".parse().unwrap()).await.unwrap();
+    let door = cluster
+        .serve_https("127.0.0.1:0".parse().unwrap())
+        .await
+        .unwrap();
     let mut kubeconfig = Kubeconfig::from_yaml(&door.kubeconfig()).unwrap();
     let user = kubeconfig.auth_infos[0].auth_info.as_mut().unwrap();
     (user.client_certificate_data, user.client_key_data) = (None, None);
-    let config = kube::Config::from_custom_kubeconfig(kubeconfig.clone(), &KubeConfigOptions::default()).await.unwrap();
-    let anonymous: Api<ConfigMap> = Api::default_namespaced(kube::Client::try_from(config).unwrap());
+    let config =
+        kube::Config::from_custom_kubeconfig(kubeconfig.clone(), &KubeConfigOptions::default())
+            .await
+            .unwrap();
+    let anonymous: Api<ConfigMap> =
+        Api::default_namespaced(kube::Client::try_from(config).unwrap());
     let refused = anonymous.get("a").await.unwrap_err();
     assert!(matches!(refused, kube::Error::Api(status) if status.code == 403));
 
     let user = kubeconfig.auth_infos[0].auth_info.as_mut().unwrap();
     user.token = Some(door.token().to_owned().into());
-    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
+    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+        .await
+        .unwrap();
     let admin: Api<ConfigMap> = Api::default_namespaced(kube::Client::try_from(config).unwrap());
-    let mut frames = admin.watch(&WatchParams::default(), &cluster.revision().to_string()).await.unwrap().boxed();
-    tokio::time::timeout(Duration::from_secs(5), door.stop()).await.expect("an open watch does not hold up the stop");
+    let mut frames = admin
+        .watch(&WatchParams::default(), &cluster.revision().to_string())
+        .await
+        .unwrap()
+        .boxed();
+    tokio::time::timeout(Duration::from_secs(5), door.stop())
+        .await
+        .expect("an open watch does not hold up the stop");
     assert!(frames.next().await.is_none_or(|frame| frame.is_err()));
 }
 
 #[tokio::test(start_paused = true)]
 async fn faults_refuse_as_often_as_they_are_told_to() {
     let cluster = cluster();
-    let pods = Qualified { group: "", name: "pods" };
-    let quota = Status::forbidden(pods, "x", "exceeded quota: q, requested: pods=1, used: pods=0, limited: pods=0");
-    let rule = cluster.faults().reject(Matcher::new("create", "configmaps").namespace("default"), quota.clone(), Some(2));
-    let map = |name: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}});
-    assert_eq!(cluster.create(map("a")).await.unwrap_err().message, quota.message);
+    let pods = Qualified {
+        group: "",
+        name: "pods",
+    };
+    let quota = Status::forbidden(
+        pods,
+        "x",
+        "exceeded quota: q, requested: pods=1, used: pods=0, limited: pods=0",
+    );
+    let rule = cluster.faults().reject(
+        Matcher::new("create", "configmaps").namespace("default"),
+        quota.clone(),
+        Some(2),
+    );
+    let map =
+        |name: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}});
+    assert_eq!(
+        cluster.create(map("a")).await.unwrap_err().message,
+        quota.message
+    );
     assert_eq!(cluster.create(map("a")).await.unwrap_err().code, 403);
     cluster.create(map("a")).await.unwrap();
     assert_eq!(cluster.faults().hits(rule), 2);
@@ -202,12 +336,26 @@ async fn faults_refuse_as_often_as_they_are_told_to() {
 async fn a_stalled_watch_sends_what_it_missed_when_it_resumes() {
     let cluster = cluster();
     let maps: Api<ConfigMap> = Api::default_namespaced(cluster.client());
-    let mut frames = maps.watch(&WatchParams::default(), &cluster.revision().to_string()).await.unwrap().boxed();
+    let mut frames = maps
+        .watch(&WatchParams::default(), &cluster.revision().to_string())
+        .await
+        .unwrap()
+        .boxed();
     cluster.faults().stall_watches("configmaps");
-    maps.create(&PostParams::default(), &config_map("a")).await.unwrap();
-    assert!(tokio::time::timeout(Duration::from_secs(60), frames.next()).await.is_err(), "a stalled watch says nothing");
+    maps.create(&PostParams::default(), &config_map("a"))
+        .await
+        .unwrap();
+    assert!(
+        tokio::time::timeout(Duration::from_secs(60), frames.next())
+            .await
+            .is_err(),
+        "a stalled watch says nothing"
+    );
     cluster.faults().resume_watches("configmaps");
-    assert!(matches!(frames.try_next().await.unwrap().unwrap(), WatchEvent::Added(_)));
+    assert!(matches!(
+        frames.try_next().await.unwrap().unwrap(),
+        WatchEvent::Added(_)
+    ));
     cluster.faults().break_watches("configmaps");
     assert!(frames.next().await.is_none());
 }
@@ -218,10 +366,19 @@ async fn a_watch_from_before_the_history_is_told_so_in_a_frame() {
     let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}});
     let created: Value = cluster.create(map).await.unwrap();
     let version = created["metadata"]["resourceVersion"].as_str().unwrap();
-    cluster.delete(&cluster.path("configmaps", "default", "a")).await.unwrap();
+    cluster
+        .delete(&cluster.path("configmaps", "default", "a"))
+        .await
+        .unwrap();
     cluster.compact("configmaps");
     let maps: Api<ConfigMap> = Api::default_namespaced(cluster.client());
-    let mut frames = maps.watch(&WatchParams::default(), version).await.unwrap().boxed();
-    assert!(matches!(frames.try_next().await.unwrap().unwrap(), WatchEvent::Error(status) if status.code == 410));
+    let mut frames = maps
+        .watch(&WatchParams::default(), version)
+        .await
+        .unwrap()
+        .boxed();
+    assert!(
+        matches!(frames.try_next().await.unwrap().unwrap(), WatchEvent::Error(status) if status.code == 410)
+    );
     assert!(frames.next().await.is_none());
 }

@@ -21,7 +21,11 @@ fn event(name: &str) -> Value {
 }
 
 fn names(cluster: &DevCluster) -> Vec<String> {
-    cluster.objects("events").iter().map(|event| event["metadata"]["name"].as_str().unwrap().to_owned()).collect()
+    cluster
+        .objects("events")
+        .iter()
+        .map(|event| event["metadata"]["name"].as_str().unwrap().to_owned())
+        .collect()
 }
 
 #[tokio::test(start_paused = true)]
@@ -31,11 +35,23 @@ async fn an_event_leaves_its_time_after_the_last_write_and_watches_see_it() {
         cluster.create(event(name)).await.unwrap();
     }
     let events: Api<Event> = Api::default_namespaced(cluster.client());
-    let frames = events.watch(&WatchParams::default(), &cluster.revision().to_string()).await.unwrap();
+    let frames = events
+        .watch(&WatchParams::default(), &cluster.revision().to_string())
+        .await
+        .unwrap();
     tokio::time::sleep(TTL - SECOND).await;
     assert_eq!(names(&cluster), ["deleted", "updated", "written-once"]);
-    cluster.patch(&cluster.path("events", "default", "updated"), json!({"count": 2})).await.unwrap();
-    cluster.delete(&cluster.path("events", "default", "deleted")).await.unwrap();
+    cluster
+        .patch(
+            &cluster.path("events", "default", "updated"),
+            json!({"count": 2}),
+        )
+        .await
+        .unwrap();
+    cluster
+        .delete(&cluster.path("events", "default", "deleted"))
+        .await
+        .unwrap();
     tokio::time::sleep(SECOND * 2).await;
     assert_eq!(names(&cluster), ["updated"]);
     tokio::time::sleep(TTL).await;
@@ -51,7 +67,15 @@ async fn an_event_leaves_its_time_after_the_last_write_and_watches_see_it() {
         .try_collect()
         .await
         .unwrap();
-    assert_eq!(seen, ["modified updated", "deleted deleted", "deleted written-once", "deleted updated"]);
+    assert_eq!(
+        seen,
+        [
+            "modified updated",
+            "deleted deleted",
+            "deleted written-once",
+            "deleted updated"
+        ]
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -63,17 +87,34 @@ async fn those_of_the_newer_group_leave_too_and_nothing_else_does() {
         "reportingController": "example.com/test", "reportingInstance": "test-0",
     });
     cluster.create(newer).await.unwrap();
-    cluster.create(json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "stays"}})).await.unwrap();
+    cluster
+        .create(json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "stays"}}))
+        .await
+        .unwrap();
     let config_maps = cluster.count("configmaps");
     tokio::time::sleep(TTL + SECOND).await;
-    assert_eq!((cluster.count("events"), cluster.count("configmaps")), (0, config_maps));
+    assert_eq!(
+        (cluster.count("events"), cluster.count("configmaps")),
+        (0, config_maps)
+    );
 }
 
-/// What was there before, be it loaded or of a snapshot, gets a whole term; so does what was written while the history was lost.
+/// What was there before, be it loaded or of a snapshot, gets a whole term; so does what was
+/// written while the history was lost.
 #[tokio::test(start_paused = true)]
 async fn events_leave_that_the_history_does_not_tell_of() {
-    let before = DevCluster::builder().object(event("before")).start().await.unwrap().snapshot();
-    let cluster = DevCluster::builder().snapshot(&before).event_ttl(TTL).start().await.unwrap();
+    let before = DevCluster::builder()
+        .object(event("before"))
+        .start()
+        .await
+        .unwrap()
+        .snapshot();
+    let cluster = DevCluster::builder()
+        .snapshot(&before)
+        .event_ttl(TTL)
+        .start()
+        .await
+        .unwrap();
     tokio::time::sleep(TTL / 2).await;
     cluster.create(event("compacted")).await.unwrap();
     cluster.compact("events");
@@ -85,9 +126,26 @@ async fn events_leave_that_the_history_does_not_tell_of() {
 
 #[tokio::test(start_paused = true)]
 async fn without_a_time_to_live_events_stay() {
-    let cluster = DevCluster::builder().event_ttl(Duration::ZERO).object(event("kept")).start().await.unwrap();
-    let unset = DevCluster::builder().object(event("kept")).start().await.unwrap();
-    let never_due = DevCluster::builder().event_ttl(Duration::MAX).object(event("kept")).start().await.unwrap();
+    let cluster = DevCluster::builder()
+        .event_ttl(Duration::ZERO)
+        .object(event("kept"))
+        .start()
+        .await
+        .unwrap();
+    let unset = DevCluster::builder()
+        .object(event("kept"))
+        .start()
+        .await
+        .unwrap();
+    let never_due = DevCluster::builder()
+        .event_ttl(Duration::MAX)
+        .object(event("kept"))
+        .start()
+        .await
+        .unwrap();
     tokio::time::sleep(Duration::from_secs(7 * 24 * 3600)).await;
-    assert_eq!([cluster, unset, never_due].map(|cluster| cluster.count("events")), [1, 1, 1]);
+    assert_eq!(
+        [cluster, unset, never_due].map(|cluster| cluster.count("events")),
+        [1, 1, 1]
+    );
 }

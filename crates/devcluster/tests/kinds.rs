@@ -15,8 +15,21 @@ const JSON: &str = "application/json";
 const MERGE: &str = "application/merge-patch+json";
 const REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
 
-async fn send(client: &kube::Client, method: &str, path: &str, content_type: &str, body: &Value) -> Asked {
-    ask(client, method, path, content_type, body.to_string().as_bytes()).await
+async fn send(
+    client: &kube::Client,
+    method: &str,
+    path: &str,
+    content_type: &str,
+    body: &Value,
+) -> Asked {
+    ask(
+        client,
+        method,
+        path,
+        content_type,
+        body.to_string().as_bytes(),
+    )
+    .await
 }
 
 async fn get(client: &kube::Client, path: &str) -> Value {
@@ -26,59 +39,127 @@ async fn get(client: &kube::Client, path: &str) -> Value {
 }
 
 fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
-    value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+    value
+        .pointer(pointer)
+        .and_then(Value::as_str)
+        .unwrap_or_default()
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_autoscaler_is_the_same_object_in_both_versions() {
     let cluster = DevCluster::with_managed_fields(clock());
     let client = cluster.client();
-    let path =
-        |version: &str, name: &str| format!("/apis/autoscaling/{version}/namespaces/default/horizontalpodautoscalers{name}");
+    let path = |version: &str, name: &str| {
+        format!("/apis/autoscaling/{version}/namespaces/default/horizontalpodautoscalers{name}")
+    };
     let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"});
     let old = json!({"metadata": {"name": "a"}, "spec": {"scaleTargetRef": target, "maxReplicas": 3, "targetCPUUtilizationPercentage": 60}});
     let made = send(&client, "POST", &path("v1", ""), JSON, &old).await;
-    assert_eq!((made.code, &made.body["apiVersion"]), (201, &json!("autoscaling/v1")), "{}", made.body);
+    assert_eq!(
+        (made.code, &made.body["apiVersion"]),
+        (201, &json!("autoscaling/v1")),
+        "{}",
+        made.body
+    );
     assert_eq!(made.body["spec"]["targetCPUUtilizationPercentage"], 60);
     let new = get(&client, &path("v2", "/a")).await;
-    assert_eq!(new["spec"]["metrics"][0]["resource"]["target"], json!({"type": "Utilization", "averageUtilization": 60}));
+    assert_eq!(
+        new["spec"]["metrics"][0]["resource"]["target"],
+        json!({"type": "Utilization", "averageUtilization": 60})
+    );
     assert_eq!(new["metadata"]["uid"], made.body["metadata"]["uid"]);
 
     // What only v2 can say is in annotations of v1, and a change through v1 keeps it.
-    let memory =
-        json!({"type": "Resource", "resource": {"name": "memory", "target": {"type": "AverageValue", "averageValue": "1Gi"}}});
+    let memory = json!({"type": "Resource", "resource": {"name": "memory", "target": {"type": "AverageValue", "averageValue": "1Gi"}}});
     let behavior = json!({"scaleDown": {"stabilizationWindowSeconds": 5}});
     let change = json!({"spec": {"metrics": [memory], "behavior": behavior}});
-    assert_eq!(send(&client, "PATCH", &path("v2", "/a"), MERGE, &change).await.code, 200);
+    assert_eq!(
+        send(&client, "PATCH", &path("v2", "/a"), MERGE, &change)
+            .await
+            .code,
+        200
+    );
     let shown = get(&client, &path("v1", "/a")).await;
     assert!(
-        text(&shown, "/metadata/annotations/autoscaling.alpha.kubernetes.io~1metrics").contains("\"targetAverageValue\":\"1Gi\"")
+        text(
+            &shown,
+            "/metadata/annotations/autoscaling.alpha.kubernetes.io~1metrics"
+        )
+        .contains("\"targetAverageValue\":\"1Gi\"")
     );
-    assert!(shown["spec"].get("behavior").is_none() && shown["spec"].get("targetCPUUtilizationPercentage").is_none(), "{shown}");
-    let grown = send(&client, "PATCH", &path("v1", "/a"), MERGE, &json!({"spec": {"maxReplicas": 5}})).await;
+    assert!(
+        shown["spec"].get("behavior").is_none()
+            && shown["spec"]
+                .get("targetCPUUtilizationPercentage")
+                .is_none(),
+        "{shown}"
+    );
+    let grown = send(
+        &client,
+        "PATCH",
+        &path("v1", "/a"),
+        MERGE,
+        &json!({"spec": {"maxReplicas": 5}}),
+    )
+    .await;
     assert_eq!(grown.code, 200, "{}", grown.body);
     let kept = get(&client, &path("v2", "/a")).await;
-    assert_eq!((&kept["spec"]["metrics"][0], &kept["spec"]["maxReplicas"]), (&memory, &json!(5)));
+    assert_eq!(
+        (&kept["spec"]["metrics"][0], &kept["spec"]["maxReplicas"]),
+        (&memory, &json!(5))
+    );
     let down = json!({"stabilizationWindowSeconds": 5, "selectPolicy": "Max", "policies": [{"type": "Percent", "value": 100, "periodSeconds": 15}]});
     assert_eq!(kept["spec"]["behavior"]["scaleDown"], down);
     assert!(kept["metadata"].get("annotations").is_none(), "{kept}");
 
     // Lists, deletions and defaults, too.
-    assert_eq!(get(&client, &path("v1", "")).await["items"][0]["spec"]["maxReplicas"], 5);
-    assert_eq!(ask(&client, "DELETE", &path("v1", "/a"), "", b"").await.code, 200);
+    assert_eq!(
+        get(&client, &path("v1", "")).await["items"][0]["spec"]["maxReplicas"],
+        5
+    );
+    assert_eq!(
+        ask(&client, "DELETE", &path("v1", "/a"), "", b"")
+            .await
+            .code,
+        200
+    );
     assert_eq!(get(&client, &path("v2", "")).await["items"], json!([]));
-    let bare = json!({"metadata": {"name": "b"}, "spec": {"scaleTargetRef": target, "maxReplicas": 3}});
-    assert_eq!(send(&client, "POST", &path("v1", ""), JSON, &bare).await.body["spec"]["targetCPUUtilizationPercentage"], 80);
+    let bare =
+        json!({"metadata": {"name": "b"}, "spec": {"scaleTargetRef": target, "maxReplicas": 3}});
+    assert_eq!(
+        send(&client, "POST", &path("v1", ""), JSON, &bare)
+            .await
+            .body["spec"]["targetCPUUtilizationPercentage"],
+        80
+    );
     let unknown = json!({"metadata": {"name": "c"}, "spec": {"scaleTargetRef": target, "maxReplicas": 3, "metrics": []}});
-    let strict = send(&client, "POST", &format!("{}?fieldValidation=Strict", path("v1", "")), JSON, &unknown).await;
-    assert!(strict.code == 400 && text(&strict.body, "/message").contains("unknown field \"spec.metrics\""), "{}", strict.body);
+    let strict = send(
+        &client,
+        "POST",
+        &format!("{}?fieldValidation=Strict", path("v1", "")),
+        JSON,
+        &unknown,
+    )
+    .await;
+    assert!(
+        strict.code == 400
+            && text(&strict.body, "/message").contains("unknown field \"spec.metrics\""),
+        "{}",
+        strict.body
+    );
 }
 
 /// What a client sends to get a certificate for members of `organization`.
 fn request_for(name: &str, organization: &str) -> Value {
     let mut params = rcgen::CertificateParams::default();
-    params.distinguished_name.push(rcgen::DnType::OrganizationName, organization);
-    let pem = params.serialize_request(&rcgen::KeyPair::generate().unwrap()).unwrap().pem().unwrap();
+    params
+        .distinguished_name
+        .push(rcgen::DnType::OrganizationName, organization);
+    let pem = params
+        .serialize_request(&rcgen::KeyPair::generate().unwrap())
+        .unwrap()
+        .pem()
+        .unwrap();
     json!({
         "metadata": {"name": name},
         "spec": {
@@ -111,42 +192,121 @@ async fn a_request_for_a_certificate_is_approved_by_who_may_and_signed_after() {
 
     let made = send(&ann, "POST", REQUESTS, JSON, &request_for("a", "devs")).await;
     assert_eq!(made.code, 201, "{}", made.body);
-    assert_eq!((&made.body["spec"]["username"], &made.body["status"]), (&json!("ann"), &json!({})));
-    assert_eq!(made.body["spec"]["groups"], json!(["devs", "system:authenticated"]));
-    let master = send(&ann, "POST", REQUESTS, JSON, &request_for("b", "system:masters")).await;
+    assert_eq!(
+        (&made.body["spec"]["username"], &made.body["status"]),
+        (&json!("ann"), &json!({}))
+    );
+    assert_eq!(
+        made.body["spec"]["groups"],
+        json!(["devs", "system:authenticated"])
+    );
+    let master = send(
+        &ann,
+        "POST",
+        REQUESTS,
+        JSON,
+        &request_for("b", "system:masters"),
+    )
+    .await;
     assert!(
-        master.code == 403 && text(&master.body, "/message").contains("with system:masters group is not allowed"),
+        master.code == 403
+            && text(&master.body, "/message").contains("with system:masters group is not allowed"),
         "{}",
         master.body
     );
 
     let approval = format!("{REQUESTS}/a/approval");
     let mut approved = made.body.clone();
-    approved["status"]["conditions"] = json!([{"type": "Approved", "status": "True", "reason": "KubectlApprove"}]);
+    approved["status"]["conditions"] =
+        json!([{"type": "Approved", "status": "True", "reason": "KubectlApprove"}]);
     approved["status"]["certificate"] = json!("eA==");
     approved["spec"]["signerName"] = json!("example.com/other");
     let refused = send(&ann, "PUT", &approval, JSON, &approved).await;
     let why = "user not permitted to approve requests with signerName \"kubernetes.io/kube-apiserver-client\"";
-    assert!(refused.code == 403 && text(&refused.body, "/message").contains(why), "{}", refused.body);
+    assert!(
+        refused.code == 403 && text(&refused.body, "/message").contains(why),
+        "{}",
+        refused.body
+    );
     let done = send(&admin, "PUT", &approval, JSON, &approved).await;
     assert_eq!(done.code, 200, "{}", done.body);
-    assert_eq!(text(&done.body, "/status/conditions/0/lastUpdateTime"), "2026-01-01T00:00:00Z");
-    assert!(done.body["status"].get("certificate").is_none() && done.body["spec"] == made.body["spec"], "{}", done.body);
+    assert_eq!(
+        text(&done.body, "/status/conditions/0/lastUpdateTime"),
+        "2026-01-01T00:00:00Z"
+    );
+    assert!(
+        done.body["status"].get("certificate").is_none() && done.body["spec"] == made.body["spec"],
+        "{}",
+        done.body
+    );
 
     let both = json!({"status": {"conditions": [{"type": "Approved", "status": "True"}, {"type": "Denied", "status": "True"}]}});
-    assert_eq!(send(&admin, "PATCH", &approval, MERGE, &both).await.code, 422);
+    assert_eq!(
+        send(&admin, "PATCH", &approval, MERGE, &both).await.code,
+        422
+    );
     let withdrawn = json!({"status": {"conditions": null}});
-    assert_eq!(send(&admin, "PATCH", &format!("{REQUESTS}/a/status"), MERGE, &withdrawn).await.code, 422);
+    assert_eq!(
+        send(
+            &admin,
+            "PATCH",
+            &format!("{REQUESTS}/a/status"),
+            MERGE,
+            &withdrawn
+        )
+        .await
+        .code,
+        422
+    );
     let signed = json!({"status": {"certificate": STANDARD.encode("no certificate")}});
-    let refused = send(&admin, "PATCH", &format!("{REQUESTS}/a/status"), MERGE, &signed).await;
-    assert!(text(&refused.body, "/message").contains("must contain at least one CERTIFICATE PEM block"), "{}", refused.body);
-    let pem = rcgen::generate_simple_self_signed(["x.test".to_owned()]).unwrap().cert.pem();
+    let refused = send(
+        &admin,
+        "PATCH",
+        &format!("{REQUESTS}/a/status"),
+        MERGE,
+        &signed,
+    )
+    .await;
+    assert!(
+        text(&refused.body, "/message").contains("must contain at least one CERTIFICATE PEM block"),
+        "{}",
+        refused.body
+    );
+    let pem = rcgen::generate_simple_self_signed(["x.test".to_owned()])
+        .unwrap()
+        .cert
+        .pem();
     let signed = json!({"status": {"certificate": STANDARD.encode(pem)}});
-    assert_eq!(send(&admin, "PATCH", &format!("{REQUESTS}/a/status"), MERGE, &signed).await.code, 200);
-    let selected = get(&admin, &format!("{REQUESTS}?fieldSelector=spec.signerName%3Dkubernetes.io/kube-apiserver-client")).await;
+    assert_eq!(
+        send(
+            &admin,
+            "PATCH",
+            &format!("{REQUESTS}/a/status"),
+            MERGE,
+            &signed
+        )
+        .await
+        .code,
+        200
+    );
+    let selected = get(
+        &admin,
+        &format!("{REQUESTS}?fieldSelector=spec.signerName%3Dkubernetes.io/kube-apiserver-client"),
+    )
+    .await;
     assert_eq!(selected["items"].as_array().unwrap().len(), 1);
-    let unchanged = send(&admin, "PATCH", &format!("{REQUESTS}/a"), MERGE, &json!({"spec": {"usages": ["any"]}})).await;
-    assert_eq!((unchanged.code, &unchanged.body["spec"]["usages"]), (200, &json!(["client auth"])));
+    let unchanged = send(
+        &admin,
+        "PATCH",
+        &format!("{REQUESTS}/a"),
+        MERGE,
+        &json!({"spec": {"usages": ["any"]}}),
+    )
+    .await;
+    assert_eq!(
+        (unchanged.code, &unchanged.body["spec"]["usages"]),
+        (200, &json!(["client auth"]))
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -154,11 +314,22 @@ async fn components_tell_how_they_are_and_that_nobody_should_ask() {
     let cluster = DevCluster::new(clock());
     let client = cluster.client();
     let names = |list: &Value| -> Vec<String> {
-        list["items"].as_array().unwrap().iter().map(|item| text(item, "/metadata/name").to_owned()).collect()
+        list["items"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|item| text(item, "/metadata/name").to_owned())
+            .collect()
     };
     let asked = ask(&client, "GET", "/api/v1/componentstatuses", "", b"").await;
-    assert_eq!((asked.code, names(&asked.body)), (200, vec!["etcd-0".to_owned()]));
-    assert_eq!(asked.warnings, ["v1 ComponentStatus is deprecated in v1.19+"]);
+    assert_eq!(
+        (asked.code, names(&asked.body)),
+        (200, vec!["etcd-0".to_owned()])
+    );
+    assert_eq!(
+        asked.warnings,
+        ["v1 ComponentStatus is deprecated in v1.19+"]
+    );
     let lease = json!({
         "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
         "metadata": {"name": "kube-controller-manager", "namespace": "kube-system"},
@@ -166,11 +337,36 @@ async fn components_tell_how_they_are_and_that_nobody_should_ask() {
     });
     cluster.create(lease).await.unwrap();
     let one = get(&client, "/api/v1/componentstatuses/controller-manager").await;
-    assert_eq!(one["conditions"], json!([{"type": "Healthy", "status": "True", "message": "ok"}]));
-    assert_eq!(names(&get(&client, "/api/v1/componentstatuses").await), ["controller-manager", "etcd-0"]);
+    assert_eq!(
+        one["conditions"],
+        json!([{"type": "Healthy", "status": "True", "message": "ok"}])
+    );
+    assert_eq!(
+        names(&get(&client, "/api/v1/componentstatuses").await),
+        ["controller-manager", "etcd-0"]
+    );
     tokio::time::advance(std::time::Duration::from_secs(16)).await;
     let late = get(&client, "/api/v1/componentstatuses/controller-manager").await;
-    assert_eq!(text(&late, "/conditions/0/error"), "the lease ran out at 2026-01-01T00:00:15Z");
-    assert_eq!(ask(&client, "GET", "/api/v1/componentstatuses/scheduler", "", b"").await.code, 404);
-    assert_eq!(ask(&client, "POST", "/api/v1/componentstatuses", JSON, b"{}").await.code, 405);
+    assert_eq!(
+        text(&late, "/conditions/0/error"),
+        "the lease ran out at 2026-01-01T00:00:15Z"
+    );
+    assert_eq!(
+        ask(
+            &client,
+            "GET",
+            "/api/v1/componentstatuses/scheduler",
+            "",
+            b""
+        )
+        .await
+        .code,
+        404
+    );
+    assert_eq!(
+        ask(&client, "POST", "/api/v1/componentstatuses", JSON, b"{}")
+            .await
+            .code,
+        405
+    );
 }

@@ -1,4 +1,5 @@
-//! The library as a test of somebody else's software uses it: what a cluster begins with, what runs in it, and snapshots.
+//! The library as a test of somebody else's software uses it: what a cluster begins with, what runs
+//! in it, and snapshots.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -28,22 +29,38 @@ fn config_map(name: &str) -> Value {
 const POD: &str = "{apiVersion: v1, kind: Pod, metadata: {name: web}, spec: {containers: [{name: main, image: web}]}}";
 
 fn runs(pods: &[Value]) -> bool {
-    pods.len() == 1 && pods[0]["status"]["phase"] == "Running" && pods[0]["spec"]["nodeName"] == "node-0"
+    pods.len() == 1
+        && pods[0]["status"]["phase"] == "Running"
+        && pods[0]["spec"]["nodeName"] == "node-0"
 }
 
 #[tokio::test(start_paused = true)]
 async fn times_follow_a_paused_clock() {
     let begin: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
-    let cluster = DevCluster::builder().clock(Clock::runtime(begin)).nodes(1).manifest(POD).start().await.unwrap();
+    let cluster = DevCluster::builder()
+        .clock(Clock::runtime(begin))
+        .nodes(1)
+        .manifest(POD)
+        .start()
+        .await
+        .unwrap();
     cluster.wait_for("pods", LIMIT, runs).await.unwrap();
     tokio::time::sleep(Duration::from_secs(3600)).await;
     let late = cluster.create(config_map("late")).await.unwrap();
-    assert_eq!(late["metadata"]["creationTimestamp"], "2026-01-01T01:00:00Z");
+    assert_eq!(
+        late["metadata"]["creationTimestamp"],
+        "2026-01-01T01:00:00Z"
+    );
 }
 
 #[tokio::test]
 async fn nodes_run_pods_in_real_time() {
-    let cluster = DevCluster::builder().nodes(1).manifest(POD).start().await.unwrap();
+    let cluster = DevCluster::builder()
+        .nodes(1)
+        .manifest(POD)
+        .start()
+        .await
+        .unwrap();
     cluster.wait_for("pods", LIMIT, runs).await.unwrap();
     let age = Timestamp::now().duration_since(cluster.clock().now());
     assert!(age.abs().as_secs() < 60, "the clock is off by {age:?}");
@@ -52,7 +69,11 @@ async fn nodes_run_pods_in_real_time() {
 #[tokio::test(start_paused = true)]
 async fn objects_come_from_anywhere() {
     let directory = tempfile::tempdir().unwrap();
-    std::fs::write(directory.path().join("a.yaml"), "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: file}\n").unwrap();
+    std::fs::write(
+        directory.path().join("a.yaml"),
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: file}\n",
+    )
+    .unwrap();
     let typed: ConfigMap = serde_json::from_value(config_map("typed")).unwrap();
     let cluster = DevCluster::builder()
         .object(typed)
@@ -63,10 +84,21 @@ async fn objects_come_from_anywhere() {
         .start()
         .await
         .unwrap();
-    let names: Vec<_> = cluster.objects("configmaps").iter().map(|map| map["metadata"]["name"].clone()).collect();
-    assert_eq!(names, ["file", "first", "json", "second", "typed", "loaded"]);
+    let names: Vec<_> = cluster
+        .objects("configmaps")
+        .iter()
+        .map(|map| map["metadata"]["name"].clone())
+        .collect();
+    assert_eq!(
+        names,
+        ["file", "first", "json", "second", "typed", "loaded"]
+    );
     let managers = |name: &str| {
-        cluster.objects("configmaps").iter().find(|map| map["metadata"]["name"] == name).unwrap()["metadata"]["managedFields"]
+        cluster
+            .objects("configmaps")
+            .iter()
+            .find(|map| map["metadata"]["name"] == name)
+            .unwrap()["metadata"]["managedFields"]
             .clone()
     };
     assert_eq!(managers("json")[0]["manager"], "devcluster");
@@ -82,22 +114,37 @@ async fn what_cannot_be_started_says_why() {
             DevCluster::builder().object(&invalid),
             "ConfigMap \"Big\": ConfigMap \"Big\" is invalid: metadata.name: Invalid value: \"Big\"",
         ),
-        (DevCluster::builder().object(json!({"kind": "Pot"})), "Pot \"?\": no resource serves kind \"Pot\" of \"\""),
+        (
+            DevCluster::builder().object(json!({"kind": "Pot"})),
+            "Pot \"?\": no resource serves kind \"Pot\" of \"\"",
+        ),
         (
             DevCluster::builder().load(json!({"kind": "Pod", "apiVersion": "v1"})),
             "Pod \"?\": a Pod to load has no name or namespace",
         ),
-        (DevCluster::builder().manifest("kind: Pod"), "manifest: document 1 has no apiVersion"),
-        (DevCluster::builder().manifest_file("/nowhere"), "read /nowhere: No such file or directory"),
+        (
+            DevCluster::builder().manifest("kind: Pod"),
+            "manifest: document 1 has no apiVersion",
+        ),
+        (
+            DevCluster::builder().manifest_file("/nowhere"),
+            "read /nowhere: No such file or directory",
+        ),
         (
             DevCluster::builder().controllers_named(&[COUNTER], ["count", "mount"]),
             "no controller is called \"mount\"; there are pod-counter",
         ),
-        (DevCluster::builder().controllers(&[BROKEN]), "build broken: out of luck"),
+        (
+            DevCluster::builder().controllers(&[BROKEN]),
+            "build broken: out of luck",
+        ),
     ];
     for (builder, expected) in cases {
         let error: StartError = builder.start().await.unwrap_err();
-        assert!(error.to_string().starts_with(expected), "{error}\nis not {expected}");
+        assert!(
+            error.to_string().starts_with(expected),
+            "{error}\nis not {expected}"
+        );
     }
 }
 
@@ -112,14 +159,21 @@ const COUNTER: Descriptor = Descriptor {
     rules: &[],
     init: |context| {
         let pods = context.informers.shared::<Pod>().store();
-        Ok(Box::new(Once { seen: Box::new(move || pods.list().len()) }))
+        Ok(Box::new(Once {
+            seen: Box::new(move || pods.list().len()),
+        }))
     },
 };
 
 const BROKEN: Descriptor = Descriptor {
     name: "broken",
     enabled_by_default: true,
-    init: |_: &ControllerContext| Err(InitError { controller: "broken", source: "out of luck".into() }),
+    init: |_: &ControllerContext| {
+        Err(InitError {
+            controller: "broken",
+            source: "out of luck".into(),
+        })
+    },
     ..COUNTER
 };
 
@@ -143,8 +197,15 @@ impl Controller for Once {
 
 #[tokio::test(start_paused = true)]
 async fn a_controller_starts_with_everything_seen_and_is_waited_for() {
-    let replaced = Descriptor { name: COUNTER.name, enabled_by_default: true, ..BROKEN };
-    let builder = DevCluster::builder().manifest(POD).controllers(&[replaced]).controllers_named(&[COUNTER], ["count"]);
+    let replaced = Descriptor {
+        name: COUNTER.name,
+        enabled_by_default: true,
+        ..BROKEN
+    };
+    let builder = DevCluster::builder()
+        .manifest(POD)
+        .controllers(&[replaced])
+        .controllers_named(&[COUNTER], ["count"]);
     let cluster = builder.start().await.unwrap();
     tokio::task::yield_now().await;
     assert_eq!(SEEN.load(Ordering::SeqCst), 1);
@@ -159,12 +220,24 @@ async fn a_program_of_the_user_runs_until_the_cluster_is_dropped() {
     let witness = alive.clone();
     let program = move |client: kube::Client| async move {
         let maps: Api<ConfigMap> = Api::default_namespaced(client);
-        maps.create(&PostParams::default(), &serde_json::from_value(config_map("mine")).unwrap()).await.unwrap();
+        maps.create(
+            &PostParams::default(),
+            &serde_json::from_value(config_map("mine")).unwrap(),
+        )
+        .await
+        .unwrap();
         std::future::pending::<()>().await;
         drop(alive);
     };
-    let cluster = DevCluster::builder().run("mine", program).start().await.unwrap();
-    cluster.wait_for("configmaps", LIMIT, |maps| maps.len() == 1).await.unwrap();
+    let cluster = DevCluster::builder()
+        .run("mine", program)
+        .start()
+        .await
+        .unwrap();
+    cluster
+        .wait_for("configmaps", LIMIT, |maps| maps.len() == 1)
+        .await
+        .unwrap();
     let clone = cluster.clone();
     drop(cluster);
     tokio::time::sleep(LIMIT).await;
@@ -176,45 +249,99 @@ async fn a_program_of_the_user_runs_until_the_cluster_is_dropped() {
 
 #[tokio::test(start_paused = true)]
 async fn a_snapshot_stays_as_it_was_and_forks_go_their_own_way() {
-    let cluster = DevCluster::builder().object(config_map("a")).object(config_map("b")).start().await.unwrap();
+    let cluster = DevCluster::builder()
+        .object(config_map("a"))
+        .object(config_map("b"))
+        .start()
+        .await
+        .unwrap();
     let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}]}});
     cluster.create(service.clone()).await.unwrap();
     let (before, revision) = (cluster.objects("configmaps"), cluster.revision());
     let snapshot = cluster.snapshot();
     let fork = snapshot.fork();
 
-    cluster.delete(&cluster.path("configmaps", "default", "a")).await.unwrap();
-    fork.patch(&fork.path("configmaps", "default", "b"), json!({"data": {"k": "v"}})).await.unwrap();
+    cluster
+        .delete(&cluster.path("configmaps", "default", "a"))
+        .await
+        .unwrap();
+    fork.patch(
+        &fork.path("configmaps", "default", "b"),
+        json!({"data": {"k": "v"}}),
+    )
+    .await
+    .unwrap();
     fork.create(config_map("c")).await.unwrap();
-    assert_eq!((cluster.count("configmaps"), fork.count("configmaps")), (1, 3));
-    assert_eq!((snapshot.objects("configmaps"), snapshot.revision()), (before.clone(), revision));
+    assert_eq!(
+        (cluster.count("configmaps"), fork.count("configmaps")),
+        (1, 3)
+    );
+    assert_eq!(
+        (snapshot.objects("configmaps"), snapshot.revision()),
+        (before.clone(), revision)
+    );
     assert_eq!(snapshot.fork().objects("configmaps"), before);
-    assert!(fork.requests().iter().all(|request| !request.path.contains("services")), "its log begins with it");
+    assert!(
+        fork.requests()
+            .iter()
+            .all(|request| !request.path.contains("services")),
+        "its log begins with it"
+    );
 
     // Addresses go on, too, and are held by the services that each of them has.
     let mut other = service;
     other["metadata"]["name"] = json!("other");
-    let (first, second) = (&cluster.objects("services")[0], fork.create(other.clone()).await.unwrap());
+    let (first, second) = (
+        &cluster.objects("services")[0],
+        fork.create(other.clone()).await.unwrap(),
+    );
     assert_ne!(first["spec"]["clusterIP"], second["spec"]["clusterIP"]);
     other["metadata"]["name"] = json!("third");
     other["spec"]["clusterIP"] = first["spec"]["clusterIP"].clone();
     assert_eq!(fork.create(other.clone()).await.unwrap_err().code, 422);
-    fork.delete(&fork.path("services", "default", "s")).await.unwrap();
+    fork.delete(&fork.path("services", "default", "s"))
+        .await
+        .unwrap();
     fork.create(other.clone()).await.unwrap();
     assert_eq!(cluster.create(other).await.unwrap_err().code, 422);
 
     // A watch goes on from where the snapshot was taken, and from no earlier.
     let maps: Api<ConfigMap> = Api::default_namespaced(fork.client());
     let parameters = WatchParams::default().timeout(5);
-    let frames: Vec<_> = maps.watch(&parameters, &revision.to_string()).await.unwrap().try_collect().await.unwrap();
-    assert!(matches!(&frames[..], [WatchEvent::Modified(_), WatchEvent::Added(_), ..]), "{frames:?}");
-    let frames: Vec<_> = maps.watch(&parameters, &(revision - 1).to_string()).await.unwrap().try_collect().await.unwrap();
-    assert!(matches!(&frames[..], [WatchEvent::Error(error)] if error.code == 410), "{frames:?}");
+    let frames: Vec<_> = maps
+        .watch(&parameters, &revision.to_string())
+        .await
+        .unwrap()
+        .try_collect()
+        .await
+        .unwrap();
+    assert!(
+        matches!(
+            &frames[..],
+            [WatchEvent::Modified(_), WatchEvent::Added(_), ..]
+        ),
+        "{frames:?}"
+    );
+    let frames: Vec<_> = maps
+        .watch(&parameters, &(revision - 1).to_string())
+        .await
+        .unwrap()
+        .try_collect()
+        .await
+        .unwrap();
+    assert!(
+        matches!(&frames[..], [WatchEvent::Error(error)] if error.code == 410),
+        "{frames:?}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_snapshot_is_of_one_moment_across_types() {
-    let cluster = DevCluster::builder().managed_fields(false).start().await.unwrap();
+    let cluster = DevCluster::builder()
+        .managed_fields(false)
+        .start()
+        .await
+        .unwrap();
     let writer = cluster.clone();
     let writing = tokio::spawn(async move {
         for n in 0..500 {
@@ -226,10 +353,22 @@ async fn a_snapshot_is_of_one_moment_across_types() {
     while !writing.is_finished() {
         let snapshot = cluster.snapshot();
         let (secrets, maps) = (snapshot.objects("secrets"), snapshot.objects("configmaps"));
-        assert!((0..=1).contains(&(secrets.len() - maps.len())), "{} secrets, {} maps", secrets.len(), maps.len());
-        let newest =
-            secrets.iter().chain(&maps).filter_map(|object| object["metadata"]["resourceVersion"].as_str()?.parse().ok()).max();
-        assert!(newest.is_none_or(|newest: u64| newest == snapshot.revision()), "{newest:?} at {}", snapshot.revision());
+        assert!(
+            (0..=1).contains(&(secrets.len() - maps.len())),
+            "{} secrets, {} maps",
+            secrets.len(),
+            maps.len()
+        );
+        let newest = secrets
+            .iter()
+            .chain(&maps)
+            .filter_map(|object| object["metadata"]["resourceVersion"].as_str()?.parse().ok())
+            .max();
+        assert!(
+            newest.is_none_or(|newest: u64| newest == snapshot.revision()),
+            "{newest:?} at {}",
+            snapshot.revision()
+        );
         tokio::task::yield_now().await;
     }
     writing.await.unwrap();
@@ -238,16 +377,33 @@ async fn a_snapshot_is_of_one_moment_across_types() {
 #[tokio::test(start_paused = true)]
 async fn as_many_requests_are_told_as_asked_for_and_all_are_counted() {
     for (kept, told) in [(0, &[][..]), (2, &["configmaps/b", "configmaps/c"])] {
-        let cluster = DevCluster::builder().kept_requests(kept).start().await.unwrap();
+        let cluster = DevCluster::builder()
+            .kept_requests(kept)
+            .start()
+            .await
+            .unwrap();
         for name in ["a", "b", "c"] {
             cluster.create(config_map(name)).await.unwrap();
         }
         for name in ["a", "b", "c"] {
-            cluster.get(&cluster.path("configmaps", "default", name)).await.unwrap();
+            cluster
+                .get(&cluster.path("configmaps", "default", name))
+                .await
+                .unwrap();
         }
-        let paths: Vec<String> = cluster.requests().into_iter().map(|request| request.path).collect();
-        let expected: Vec<String> = told.iter().map(|end| format!("/api/v1/namespaces/default/{end}")).collect();
+        let paths: Vec<String> = cluster
+            .requests()
+            .into_iter()
+            .map(|request| request.path)
+            .collect();
+        let expected: Vec<String> = told
+            .iter()
+            .map(|end| format!("/api/v1/namespaces/default/{end}"))
+            .collect();
         assert_eq!(paths, expected);
-        assert_eq!(cluster.request_counts("devcluster").values().sum::<u64>(), 6);
+        assert_eq!(
+            cluster.request_counts("devcluster").values().sum::<u64>(),
+            6
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! Who manages which field, through the API: what clients of server-side apply rely on, and that entries stay few and small.
+//! Who manages which field, through the API: what clients of server-side apply rely on, and that
+//! entries stay few and small.
 
 #![allow(clippy::unwrap_used)]
 
@@ -20,12 +21,29 @@ fn clock() -> Clock {
 }
 
 async fn patch(cluster: &DevCluster, kind: &str, path: &str, body: Value) -> Result<Value, Status> {
-    cluster.call(Method::PATCH, &format!("{MAPS}/{path}"), kind, body.to_string()).await
+    cluster
+        .call(
+            Method::PATCH,
+            &format!("{MAPS}/{path}"),
+            kind,
+            body.to_string(),
+        )
+        .await
 }
 
 fn managers(object: &Value) -> Vec<(&str, &str)> {
-    let entries = object["metadata"]["managedFields"].as_array().into_iter().flatten();
-    entries.map(|entry| (entry["manager"].as_str().unwrap(), entry["operation"].as_str().unwrap())).collect()
+    let entries = object["metadata"]["managedFields"]
+        .as_array()
+        .into_iter()
+        .flatten();
+    entries
+        .map(|entry| {
+            (
+                entry["manager"].as_str().unwrap(),
+                entry["operation"].as_str().unwrap(),
+            )
+        })
+        .collect()
 }
 
 fn config(data: Value) -> Value {
@@ -37,15 +55,51 @@ async fn where_creations_are_not_recorded_the_first_apply_begins() {
     let cluster = DevCluster::new(clock());
     let created = cluster.create(config(json!({"k": "1"}))).await.unwrap();
     assert_eq!(managers(&created), []);
-    let patched = patch(&cluster, MERGE, "a", json!({"data": {"l": "1"}})).await.unwrap();
+    let patched = patch(&cluster, MERGE, "a", json!({"data": {"l": "1"}}))
+        .await
+        .unwrap();
     assert_eq!(managers(&patched), []);
 
-    let refused = patch(&cluster, APPLY, "a?fieldManager=m", config(json!({"k": "2"}))).await.unwrap_err();
-    assert_eq!(refused.message, "Apply failed with 1 conflict: conflict with \"before-first-apply\" using v1: .data.k");
-    let applied = patch(&cluster, APPLY, "a?fieldManager=m&force=true", config(json!({"k": "2"}))).await.unwrap();
-    assert_eq!(managers(&applied), [("m", "Apply"), ("before-first-apply", "Update")]);
-    let patched = patch(&cluster, MERGE, "a?fieldManager=u", json!({"data": {"l": "2"}})).await.unwrap();
-    assert_eq!(managers(&patched), [("m", "Apply"), ("before-first-apply", "Update"), ("u", "Update")]);
+    let refused = patch(
+        &cluster,
+        APPLY,
+        "a?fieldManager=m",
+        config(json!({"k": "2"})),
+    )
+    .await
+    .unwrap_err();
+    assert_eq!(
+        refused.message,
+        "Apply failed with 1 conflict: conflict with \"before-first-apply\" using v1: .data.k"
+    );
+    let applied = patch(
+        &cluster,
+        APPLY,
+        "a?fieldManager=m&force=true",
+        config(json!({"k": "2"})),
+    )
+    .await
+    .unwrap();
+    assert_eq!(
+        managers(&applied),
+        [("m", "Apply"), ("before-first-apply", "Update")]
+    );
+    let patched = patch(
+        &cluster,
+        MERGE,
+        "a?fieldManager=u",
+        json!({"data": {"l": "2"}}),
+    )
+    .await
+    .unwrap();
+    assert_eq!(
+        managers(&patched),
+        [
+            ("m", "Apply"),
+            ("before-first-apply", "Update"),
+            ("u", "Update")
+        ]
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -55,24 +109,59 @@ async fn entries_of_many_managers_are_joined() {
     let mut last = Value::Null;
     for n in 0..30 {
         tokio::time::sleep(Duration::from_secs(1)).await;
-        last = patch(&cluster, MERGE, &format!("a?fieldManager=m{n}"), json!({"data": {format!("k{n}"): "1"}})).await.unwrap();
+        last = patch(
+            &cluster,
+            MERGE,
+            &format!("a?fieldManager=m{n}"),
+            json!({"data": {format!("k{n}"): "1"}}),
+        )
+        .await
+        .unwrap();
     }
     let found = managers(&last);
     assert_eq!(found.len(), 10, "{found:?}");
     assert_eq!((found[0].0, found[9].0), ("ancient-changes", "m29"));
     let ancient = &last["metadata"]["managedFields"][0]["fieldsV1"]["f:data"];
-    assert_eq!(ancient.as_object().unwrap().len(), 23, "nothing is lost: {ancient}");
+    assert_eq!(
+        ancient.as_object().unwrap().len(),
+        23,
+        "nothing is lost: {ancient}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn applying_the_same_again_later_is_no_change() {
     let cluster = DevCluster::with_managed_fields(clock());
-    let first = patch(&cluster, APPLY, "a?fieldManager=m", config(json!({"k": "1"}))).await.unwrap();
+    let first = patch(
+        &cluster,
+        APPLY,
+        "a?fieldManager=m",
+        config(json!({"k": "1"})),
+    )
+    .await
+    .unwrap();
     tokio::time::sleep(Duration::from_secs(60)).await;
-    let again = patch(&cluster, APPLY, "a?fieldManager=m", config(json!({"k": "1"}))).await.unwrap();
+    let again = patch(
+        &cluster,
+        APPLY,
+        "a?fieldManager=m",
+        config(json!({"k": "1"})),
+    )
+    .await
+    .unwrap();
     assert_eq!(first, again);
-    let forced = patch(&cluster, APPLY, "a?fieldManager=n&force=true", config(json!({"k": "1"}))).await.unwrap();
-    assert_ne!(first["metadata"]["resourceVersion"], forced["metadata"]["resourceVersion"], "a second owner is a change");
+    let forced = patch(
+        &cluster,
+        APPLY,
+        "a?fieldManager=n&force=true",
+        config(json!({"k": "1"})),
+    )
+    .await
+    .unwrap();
+    assert_ne!(
+        first["metadata"]["resourceVersion"], forced["metadata"]["resourceVersion"],
+        "a second owner is a change"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -80,18 +169,52 @@ async fn kubectl_takes_over_what_it_applied_from_the_client() {
     let cluster = DevCluster::with_managed_fields(clock());
     let last = config(json!({"k": "1"})).to_string();
     let mut object = config(json!({"k": "1", "other": "1"}));
-    object["metadata"]["annotations"] = json!({"kubectl.kubernetes.io/last-applied-configuration": last});
+    object["metadata"]["annotations"] =
+        json!({"kubectl.kubernetes.io/last-applied-configuration": last});
     cluster.create(object).await.unwrap();
-    let applied = patch(&cluster, APPLY, "a?fieldManager=kubectl", config(json!({"k": "2"}))).await.unwrap();
+    let applied = patch(
+        &cluster,
+        APPLY,
+        "a?fieldManager=kubectl",
+        config(json!({"k": "2"})),
+    )
+    .await
+    .unwrap();
     assert_eq!(applied["data"], json!({"k": "2", "other": "1"}));
-    let refused = patch(&cluster, APPLY, "a?fieldManager=kubectl", config(json!({"k": "2", "other": "2"}))).await.unwrap_err();
-    assert!(refused.message.contains(".data.other"), "{}", refused.message);
+    let refused = patch(
+        &cluster,
+        APPLY,
+        "a?fieldManager=kubectl",
+        config(json!({"k": "2", "other": "2"})),
+    )
+    .await
+    .unwrap_err();
+    assert!(
+        refused.message.contains(".data.other"),
+        "{}",
+        refused.message
+    );
     // What its migration then does: one entry less, by a patch of the entries.
-    let entries =
-        [json!({"op": "replace", "path": "/metadata/managedFields", "value": [applied["metadata"]["managedFields"][0]]})];
-    let migrated = patch(&cluster, "application/json-patch+json", "a?fieldManager=kubectl", json!(entries)).await.unwrap();
+    let entries = [
+        json!({"op": "replace", "path": "/metadata/managedFields", "value": [applied["metadata"]["managedFields"][0]]}),
+    ];
+    let migrated = patch(
+        &cluster,
+        "application/json-patch+json",
+        "a?fieldManager=kubectl",
+        json!(entries),
+    )
+    .await
+    .unwrap();
     assert_eq!(managers(&migrated), [("kubectl", "Apply")]);
-    let reset = patch(&cluster, MERGE, "a", json!({"metadata": {"managedFields": [{}]}})).await.unwrap();
+    let reset = patch(
+        &cluster,
+        MERGE,
+        "a",
+        json!({"metadata": {"managedFields": [{}]}}),
+    )
+    .await
+    .unwrap();
     assert_eq!(managers(&reset), []);
 }
 
@@ -105,21 +228,45 @@ async fn dropping_what_was_applied_removes_it_unless_another_wants_it() {
                 "metadata": {"labels": {"app": "d"}}, "spec": {"containers": containers}}},
         })
     };
-    let path = |query: &str| format!("/apis/apps/v1/namespaces/default/deployments/d?fieldManager={query}");
+    let path = |query: &str| {
+        format!("/apis/apps/v1/namespaces/default/deployments/d?fieldManager={query}")
+    };
     let apply = |manager, body: Value| {
         let (cluster, path) = (cluster.clone(), path(manager));
-        async move { cluster.call(Method::PATCH, &path, APPLY, body.to_string()).await }
+        async move {
+            cluster
+                .call(Method::PATCH, &path, APPLY, body.to_string())
+                .await
+        }
     };
     let names = |object: &Value| -> Vec<String> {
-        let containers = object["spec"]["template"]["spec"]["containers"].as_array().unwrap();
-        containers.iter().map(|container| container["name"].as_str().unwrap().to_owned()).collect()
+        let containers = object["spec"]["template"]["spec"]["containers"]
+            .as_array()
+            .unwrap();
+        containers
+            .iter()
+            .map(|container| container["name"].as_str().unwrap().to_owned())
+            .collect()
     };
     let container = |name: &str| json!({"name": name, "image": "app:v1"});
-    apply("m", deployment(json!([container("a"), container("b"), container("c")]))).await.unwrap();
-    let both = apply("n", deployment(json!([container("z"), container("b")]))).await.unwrap();
+    apply(
+        "m",
+        deployment(json!([container("a"), container("b"), container("c")])),
+    )
+    .await
+    .unwrap();
+    let both = apply("n", deployment(json!([container("z"), container("b")])))
+        .await
+        .unwrap();
     assert_eq!(names(&both), ["a", "z", "b", "c"]);
-    let fewer = apply("m", deployment(json!([container("a")]))).await.unwrap();
-    assert_eq!(names(&fewer), ["a", "z", "b"], "c goes with its defaults, b stays for n");
+    let fewer = apply("m", deployment(json!([container("a")])))
+        .await
+        .unwrap();
+    assert_eq!(
+        names(&fewer),
+        ["a", "z", "b"],
+        "c goes with its defaults, b stays for n"
+    );
 
     let twice = deployment(
         json!([{"name": "a", "image": "i", "ports": [{"containerPort": 80}, {"containerPort": 80, "protocol": "TCP"}]}]),
@@ -129,11 +276,13 @@ async fn dropping_what_was_applied_removes_it_unless_another_wants_it() {
     assert!(refused.message.ends_with(words), "{}", refused.message);
     let unknown = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}, "spec": {"a": 1, "b": 2}});
     let refused = apply("m", unknown).await.unwrap_err();
-    let words = "errors:\n  .spec.a: field not declared in schema\n  .spec.b: field not declared in schema";
+    let words =
+        "errors:\n  .spec.a: field not declared in schema\n  .spec.b: field not declared in schema";
     assert!(refused.message.ends_with(words), "{}", refused.message);
 }
 
-/// One request to an object or its scale, and what becomes of it: how many replicas whose they are, or with whom it conflicts.
+/// One request to an object or its scale, and what becomes of it: how many replicas whose they are,
+/// or with whom it conflicts.
 struct Step {
     what: &'static str,
     method: Method,
@@ -194,7 +343,11 @@ async fn the_replicas_belong_to_whoever_scaled_last() {
     ];
     for (api_version, kind, plural) in cases {
         let labels = json!({"app": "a"});
-        let selector = if api_version == "v1" { labels.clone() } else { json!({"matchLabels": labels}) };
+        let selector = if api_version == "v1" {
+            labels.clone()
+        } else {
+            json!({"matchLabels": labels})
+        };
         let object = json!({
             "apiVersion": api_version, "kind": kind, "metadata": {"name": "a"},
             "spec": {"replicas": 1, "selector": selector, "template": {
@@ -203,8 +356,14 @@ async fn the_replicas_belong_to_whoever_scaled_last() {
         let object_path = cluster.path(plural, "default", "a");
         for step in scaling(&object, "a") {
             let (kind, what) = (kind, step.what);
-            let answer =
-                cluster.call(step.method, &format!("{object_path}{}", step.path), step.content_type, step.body.to_string()).await;
+            let answer = cluster
+                .call(
+                    step.method,
+                    &format!("{object_path}{}", step.path),
+                    step.content_type,
+                    step.body.to_string(),
+                )
+                .await;
             match (answer, step.becomes) {
                 (Ok(_), Ok((replicas, owners))) => {
                     let object = cluster.get(&object_path).await.unwrap();
@@ -212,7 +371,10 @@ async fn the_replicas_belong_to_whoever_scaled_last() {
                     assert_eq!(owners_of_replicas(&object), owners, "{kind} {what}");
                 }
                 (Err(status), Err(words)) => {
-                    assert!(status.code == 409 && status.message.contains(words), "{kind} {what}: {status:?}")
+                    assert!(
+                        status.code == 409 && status.message.contains(words),
+                        "{kind} {what}: {status:?}"
+                    )
                 }
                 (answer, becomes) => panic!("{kind} {what}: {answer:?} instead of {becomes:?}"),
             }
@@ -221,7 +383,10 @@ async fn the_replicas_belong_to_whoever_scaled_last() {
 }
 
 fn owners_of_replicas(object: &Value) -> Vec<&str> {
-    let entries = object["metadata"]["managedFields"].as_array().into_iter().flatten();
+    let entries = object["metadata"]["managedFields"]
+        .as_array()
+        .into_iter()
+        .flatten();
     let mut owners: Vec<&str> = entries
         .filter(|entry| !entry["fieldsV1"]["f:spec"]["f:replicas"].is_null())
         .map(|entry| entry["manager"].as_str().unwrap())
@@ -240,46 +405,113 @@ async fn an_apply_to_a_scale_says_what_is_wrong() {
     });
     cluster.create(deployment).await.unwrap();
     let apply = |query: &'static str, change: Value| {
-        let mut scale =
-            json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "a"}, "spec": {"replicas": 4}});
+        let mut scale = json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "a"}, "spec": {"replicas": 4}});
         steersman_devcluster::patch::merge(&mut scale, &change);
         let path = format!("/apis/apps/v1/namespaces/default/deployments/{query}");
         let cluster = cluster.clone();
-        async move { cluster.call(Method::PATCH, &path, APPLY, scale.to_string()).await }
+        async move {
+            cluster
+                .call(Method::PATCH, &path, APPLY, scale.to_string())
+                .await
+        }
     };
     // (query, change to a scale that is right, code, words)
     let cases = [
         ("a/scale", json!({}), 422, "is required for apply patch"),
-        ("a/scale?fieldManager=m", json!({"kind": "Deployment"}), 400, "invalid object type: autoscaling/v1, Kind=Deployment"),
-        ("a/scale?fieldManager=m", json!({"metadata": {"name": "b"}}), 400, "does not match the name on the URL"),
-        ("a/scale?fieldManager=m", json!({"spec": {"size": 1}}), 500, ".spec.size: field not declared in schema"),
-        ("a/scale?fieldManager=m", json!({"spec": {"replicas": "many"}}), 400, "cannot unmarshal string into Go struct field"),
-        ("a/scale?fieldManager=m&force=true", json!({"spec": {"replicas": -1}}), 422, "must be greater than or equal to 0"),
-        ("a/scale?fieldManager=m&force=true", json!({"metadata": {"resourceVersion": "1"}}), 409, "the object has been modified"),
+        (
+            "a/scale?fieldManager=m",
+            json!({"kind": "Deployment"}),
+            400,
+            "invalid object type: autoscaling/v1, Kind=Deployment",
+        ),
+        (
+            "a/scale?fieldManager=m",
+            json!({"metadata": {"name": "b"}}),
+            400,
+            "does not match the name on the URL",
+        ),
+        (
+            "a/scale?fieldManager=m",
+            json!({"spec": {"size": 1}}),
+            500,
+            ".spec.size: field not declared in schema",
+        ),
+        (
+            "a/scale?fieldManager=m",
+            json!({"spec": {"replicas": "many"}}),
+            400,
+            "cannot unmarshal string into Go struct field",
+        ),
+        (
+            "a/scale?fieldManager=m&force=true",
+            json!({"spec": {"replicas": -1}}),
+            422,
+            "must be greater than or equal to 0",
+        ),
+        (
+            "a/scale?fieldManager=m&force=true",
+            json!({"metadata": {"resourceVersion": "1"}}),
+            409,
+            "the object has been modified",
+        ),
         (
             "a/scale?fieldManager=m&force=true",
             json!({"metadata": {"uid": "u"}}),
             409,
             "Precondition failed: UID in precondition: u",
         ),
-        ("b/scale?fieldManager=m", json!({"metadata": {"name": "b"}}), 404, "\"b\" not found"),
-        ("a/scale?fieldManager=m", json!({}), 409, "conflict with \"before-first-apply\" using autoscaling/v1: .spec.replicas"),
+        (
+            "b/scale?fieldManager=m",
+            json!({"metadata": {"name": "b"}}),
+            404,
+            "\"b\" not found",
+        ),
+        (
+            "a/scale?fieldManager=m",
+            json!({}),
+            409,
+            "conflict with \"before-first-apply\" using autoscaling/v1: .spec.replicas",
+        ),
     ];
     for (query, change, code, words) in cases {
         let refused = apply(query, change).await.unwrap_err();
-        assert!(refused.code == code && refused.message.contains(words), "{query}: {refused:?}");
+        assert!(
+            refused.code == code && refused.message.contains(words),
+            "{query}: {refused:?}"
+        );
     }
     let many = json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "a"}, "spec": {"replicas": "many"}});
-    for (method, content_type, code) in [(Method::PUT, "application/json", 400), (Method::PATCH, MERGE, 422)] {
+    for (method, content_type, code) in [
+        (Method::PUT, "application/json", 400),
+        (Method::PATCH, MERGE, 422),
+    ] {
         let path = "/apis/apps/v1/namespaces/default/deployments/a/scale";
-        let refused = cluster.call(method, path, content_type, many.to_string()).await.unwrap_err();
-        assert!(refused.code == code && refused.message.contains("cannot unmarshal string"), "{refused:?}");
+        let refused = cluster
+            .call(method, path, content_type, many.to_string())
+            .await
+            .unwrap_err();
+        assert!(
+            refused.code == code && refused.message.contains("cannot unmarshal string"),
+            "{refused:?}"
+        );
     }
-    let dry = apply("a/scale?fieldManager=m&force=true&dryRun=All", json!({})).await.unwrap();
-    assert_eq!((&dry["kind"], &dry["spec"]["replicas"]), (&json!("Scale"), &json!(4)));
-    let applied = apply("a/scale?fieldManager=m&force=true", json!({})).await.unwrap();
+    let dry = apply("a/scale?fieldManager=m&force=true&dryRun=All", json!({}))
+        .await
+        .unwrap();
+    assert_eq!(
+        (&dry["kind"], &dry["spec"]["replicas"]),
+        (&json!("Scale"), &json!(4))
+    );
+    let applied = apply("a/scale?fieldManager=m&force=true", json!({}))
+        .await
+        .unwrap();
     assert_eq!(applied["spec"], json!({"replicas": 4}));
-    let none = apply("a/scale?fieldManager=m", json!({"spec": {"replicas": null}})).await.unwrap();
+    let none = apply(
+        "a/scale?fieldManager=m",
+        json!({"spec": {"replicas": null}}),
+    )
+    .await
+    .unwrap();
     assert_eq!(none["spec"], json!({}), "nobody asks for any");
 }
 
@@ -292,7 +524,14 @@ async fn who_applies_to_a_status_owns_what_it_lets_them_write() {
     let workload = json!({"selector": {"matchLabels": {"app": "a"}}, "template": template});
     // (version, kind, plural, spec, status, what is owned of the metadata)
     let cases = [
-        ("apps/v1", "Deployment", "deployments", workload.clone(), json!({"replicas": 1}), json!({"f:annotations": {"f:a": {}}})),
+        (
+            "apps/v1",
+            "Deployment",
+            "deployments",
+            workload.clone(),
+            json!({"replicas": 1}),
+            json!({"f:annotations": {"f:a": {}}}),
+        ),
         (
             "apps/v1",
             "ReplicaSet",
@@ -301,11 +540,26 @@ async fn who_applies_to_a_status_owns_what_it_lets_them_write() {
             json!({"replicas": 1}),
             json!({"f:annotations": {"f:a": {}}, "f:labels": {"f:a": {}}}),
         ),
-        ("v1", "Pod", "pods", pod_spec, json!({"message": "m"}), json!({"f:annotations": {"f:a": {}}, "f:labels": {"f:a": {}}})),
-        ("example.com/v1", "Widget", "widgets", json!({}), json!({"replicas": 1}), Value::Null),
+        (
+            "v1",
+            "Pod",
+            "pods",
+            pod_spec,
+            json!({"message": "m"}),
+            json!({"f:annotations": {"f:a": {}}, "f:labels": {"f:a": {}}}),
+        ),
+        (
+            "example.com/v1",
+            "Widget",
+            "widgets",
+            json!({}),
+            json!({"replicas": 1}),
+            Value::Null,
+        ),
     ];
     for (version, kind, plural, spec, status, owned) in cases {
-        let mut object = json!({"apiVersion": version, "kind": kind, "metadata": {"name": "a"}, "spec": spec});
+        let mut object =
+            json!({"apiVersion": version, "kind": kind, "metadata": {"name": "a"}, "spec": spec});
         cluster.create(object.clone()).await.unwrap();
         let owner = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "o", "uid": "u"});
         object["metadata"] = json!({"name": "a", "labels": {"a": "b"}, "annotations": {"a": "b"}});
@@ -313,12 +567,28 @@ async fn who_applies_to_a_status_owns_what_it_lets_them_write() {
             object["metadata"]["ownerReferences"] = json!([owner]);
         }
         object["status"] = status;
-        let path = format!("{}/status?fieldManager=m", cluster.path(plural, "default", "a"));
-        let applied = cluster.call(Method::PATCH, &path, APPLY, object.to_string()).await.unwrap();
+        let path = format!(
+            "{}/status?fieldManager=m",
+            cluster.path(plural, "default", "a")
+        );
+        let applied = cluster
+            .call(Method::PATCH, &path, APPLY, object.to_string())
+            .await
+            .unwrap();
         let entries = applied["metadata"]["managedFields"].as_array().unwrap();
-        let entry = entries.iter().find(|entry| entry["manager"] == "m").unwrap();
-        assert_eq!((&entry["subresource"], &entry["operation"]), (&json!("status"), &json!("Apply")), "{kind}");
+        let entry = entries
+            .iter()
+            .find(|entry| entry["manager"] == "m")
+            .unwrap();
+        assert_eq!(
+            (&entry["subresource"], &entry["operation"]),
+            (&json!("status"), &json!("Apply")),
+            "{kind}"
+        );
         assert_eq!(entry["fieldsV1"]["f:metadata"], owned, "{kind}");
-        assert!(entry["fieldsV1"]["f:spec"].is_null() && entry["fieldsV1"]["f:status"].is_object(), "{kind}: {entry}");
+        assert!(
+            entry["fieldsV1"]["f:spec"].is_null() && entry["fieldsV1"]["f:status"].is_object(),
+            "{kind}: {entry}"
+        );
     }
 }

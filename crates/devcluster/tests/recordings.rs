@@ -1,4 +1,5 @@
-//! The pure parts of the server against answers recorded from a real one: what needs no store is checked here, request by request.
+//! The pure parts of the server against answers recorded from a real one: what needs no store is
+//! checked here, request by request.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -25,14 +26,19 @@ struct Step {
 
 /// All recorded requests, or nothing when the recordings are not there.
 fn steps(scenarios: &[&str]) -> Vec<Step> {
-    let shared = std::env::var_os("STEERSMAN_SHARED")
-        .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared"), PathBuf::from);
+    let shared = std::env::var_os("STEERSMAN_SHARED").map_or_else(
+        || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared"),
+        PathBuf::from,
+    );
     let folder = shared.join("reference/data/api-recordings");
     if !folder.is_dir() {
         println!("skipped: no recordings in {}", folder.display());
         return Vec::new();
     }
-    scenarios.iter().flat_map(|scenario| read(&folder, scenario)).collect()
+    scenarios
+        .iter()
+        .flat_map(|scenario| read(&folder, scenario))
+        .collect()
 }
 
 const UID: &str = "22222222-2222-2222-2222-222222222222";
@@ -41,15 +47,28 @@ const UID: &str = "22222222-2222-2222-2222-222222222222";
 const CLIENT_UID: &str = "11111111-1111-1111-1111-111111111111";
 
 /// Values that stand in for what differs from server to server.
-const PLACEHOLDERS: [(&str, &str); 5] =
-    [("<uid>", UID), ("<time>", "2024-06-01T00:00:00Z"), ("<ip>", "10.96.0.7"), ("<suffix>", "abcde"), ("<rv>", "7")];
+const PLACEHOLDERS: [(&str, &str); 5] = [
+    ("<uid>", UID),
+    ("<time>", "2024-06-01T00:00:00Z"),
+    ("<ip>", "10.96.0.7"),
+    ("<suffix>", "abcde"),
+    ("<rv>", "7"),
+];
 
 fn read(folder: &std::path::Path, scenario: &str) -> Vec<Step> {
     let file = folder.join(format!("{scenario}.json"));
-    let text = PLACEHOLDERS.iter().fold(fs::read_to_string(file).unwrap(), |text, (from, to)| text.replace(from, to));
+    let text = PLACEHOLDERS
+        .iter()
+        .fold(fs::read_to_string(file).unwrap(), |text, (from, to)| {
+            text.replace(from, to)
+        });
     let recording: Value = serde_json::from_str(&text).unwrap();
     let text = |value: &Value| value.as_str().unwrap_or("").to_owned();
-    let requests = recording["steps"].as_array().unwrap().iter().filter(|step| step["request"].is_object());
+    let requests = recording["steps"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|step| step["request"].is_object());
     requests
         .map(|step| Step {
             scenario: scenario.to_owned(),
@@ -66,7 +85,10 @@ fn read(folder: &std::path::Path, scenario: &str) -> Vec<Step> {
 
 impl Step {
     fn name(&self) -> String {
-        format!("{} {} {} {}", self.scenario, self.id, self.method, self.path)
+        format!(
+            "{} {} {} {}",
+            self.scenario, self.id, self.method, self.path
+        )
     }
 
     fn kind(&self) -> &str {
@@ -75,13 +97,23 @@ impl Step {
 }
 
 /// What the server alone decides, and placeholders stand for.
-const SERVER_SET: [&str; 8] =
-    ["uid", "resourceVersion", "creationTimestamp", "managedFields", "generation", "namespace", "name", "generateName"];
+const SERVER_SET: [&str; 8] = [
+    "uid",
+    "resourceVersion",
+    "creationTimestamp",
+    "managedFields",
+    "generation",
+    "namespace",
+    "name",
+    "generateName",
+];
 
 fn without_server_set(object: &Value) -> Value {
     let mut object = object.clone();
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
-        SERVER_SET.iter().for_each(|name| drop(metadata.remove(*name)));
+        SERVER_SET
+            .iter()
+            .for_each(|name| drop(metadata.remove(*name)));
     }
     object
 }
@@ -102,13 +134,17 @@ const WRITES: [&str; 13] = [
     "tables",
 ];
 
-/// A created object before it is stored: what the server sets in the metadata is taken from its answer.
+/// A created object before it is stored: what the server sets in the metadata is taken from its
+/// answer.
 fn before_storage(step: &Step) -> Value {
     let mut object = step.body.clone();
     shape::prune_unknown(step.kind(), &mut object);
     let metadata = object["metadata"].as_object_mut().unwrap();
     for name in SERVER_SET {
-        if let Some(value) = step.answer["metadata"].get(name).filter(|value| **value != json!("<managedFields>")) {
+        if let Some(value) = step.answer["metadata"]
+            .get(name)
+            .filter(|value| **value != json!("<managedFields>"))
+        {
             metadata.insert(name.to_owned(), value.clone());
         }
     }
@@ -120,8 +156,18 @@ fn created_objects_equal_the_recorded_ones() {
     let mut compared = 0;
     let mut wrong = Vec::new();
     let steps = steps(&WRITES);
-    for step in steps.iter().filter(|step| step.method == "POST" && step.status == 201 && step.body["metadata"].is_object()) {
-        if ["Binding", "Eviction", "Status", "PartialObjectMetadata", "Table", "CustomResourceDefinition"].contains(&step.kind())
+    for step in steps.iter().filter(|step| {
+        step.method == "POST" && step.status == 201 && step.body["metadata"].is_object()
+    }) {
+        if [
+            "Binding",
+            "Eviction",
+            "Status",
+            "PartialObjectMetadata",
+            "Table",
+            "CustomResourceDefinition",
+        ]
+        .contains(&step.kind())
         {
             continue;
         }
@@ -131,13 +177,19 @@ fn created_objects_equal_the_recorded_ones() {
         }
         defaults::on_create(step.kind(), &mut object, |_| {});
         compared += 1;
-        let (mut got, mut wanted) = (without_server_set(&object), without_server_set(&step.answer));
+        let (mut got, mut wanted) = (
+            without_server_set(&object),
+            without_server_set(&step.answer),
+        );
         got.as_object_mut().unwrap().remove("kind");
         got.as_object_mut().unwrap().remove("apiVersion");
         wanted.as_object_mut().unwrap().remove("kind");
         wanted.as_object_mut().unwrap().remove("apiVersion");
         if got != wanted {
-            wrong.push(format!("{}\n  got    {got}\n  wanted {wanted}", step.name()));
+            wrong.push(format!(
+                "{}\n  got    {got}\n  wanted {wanted}",
+                step.name()
+            ));
         }
         let errors = validate::create(step.kind(), &object);
         if !errors.is_empty() {
@@ -145,19 +197,39 @@ fn created_objects_equal_the_recorded_ones() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert!(steps.is_empty() || compared > 50, "only {compared} compared");
+    assert!(
+        steps.is_empty() || compared > 50,
+        "only {compared} compared"
+    );
 }
 
 /// The part of an answer that tells what is wrong, as (field, reason, message).
 fn causes(answer: &Value) -> Vec<(String, String, String)> {
     let text = |value: &Value| value.as_str().unwrap_or("").to_owned();
     let causes = answer["details"]["causes"].as_array().into_iter().flatten();
-    causes.map(|cause| (text(&cause["field"]), text(&cause["reason"]), text(&cause["message"]))).collect()
+    causes
+        .map(|cause| {
+            (
+                text(&cause["field"]),
+                text(&cause["reason"]),
+                text(&cause["message"]),
+            )
+        })
+        .collect()
 }
 
 /// The same for errors found here. Upstream's diff of pods is longer, so only its head counts.
 fn found(errors: &[FieldError]) -> Vec<(String, String, String)> {
-    errors.iter().map(|error| (error.field.clone(), error.reason().to_owned(), error.detail().replace(CLIENT_UID, UID))).collect()
+    errors
+        .iter()
+        .map(|error| {
+            (
+                error.field.clone(),
+                error.reason().to_owned(),
+                error.detail().replace(CLIENT_UID, UID),
+            )
+        })
+        .collect()
 }
 
 fn without_diff(mut causes: Vec<(String, String, String)>) -> Vec<(String, String, String)> {
@@ -172,13 +244,21 @@ fn without_diff(mut causes: Vec<(String, String, String)>) -> Vec<(String, Strin
 /// What the server puts back into the metadata of an updated object before it looks at it.
 fn restored(object: &mut Value, old: &Value) {
     let metadata = object["metadata"].as_object_mut().unwrap();
-    for name in ["creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "namespace"] {
+    for name in [
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "generation",
+        "namespace",
+    ] {
         match old["metadata"].get(name) {
             Some(value) => drop(metadata.insert(name.to_owned(), value.clone())),
             None => drop(metadata.remove(name)),
         }
     }
-    metadata.entry("uid").or_insert_with(|| old["metadata"]["uid"].clone());
+    metadata
+        .entry("uid")
+        .or_insert_with(|| old["metadata"]["uid"].clone());
 }
 
 #[test]
@@ -192,9 +272,12 @@ fn refusals_equal_the_recorded_ones() {
         // Versions are compared by the store, options and decoding elsewhere.
         let ours = step.status == 422
             && !wanted.is_empty()
-            && !["DeleteOptions", "PatchOptions", "Scale", ""].contains(&step.answer["details"]["kind"].as_str().unwrap_or(""));
+            && !["DeleteOptions", "PatchOptions", "Scale", ""]
+                .contains(&step.answer["details"]["kind"].as_str().unwrap_or(""));
         if !ours
-            || wanted.iter().any(|(field, ..)| field == "metadata.resourceVersion")
+            || wanted
+                .iter()
+                .any(|(field, ..)| field == "metadata.resourceVersion")
             || step.path.contains("ephemeralcontainers")
         {
             world.see(step);
@@ -207,7 +290,12 @@ fn refusals_equal_the_recorded_ones() {
                 if !object["metadata"].is_object() {
                     object["metadata"] = json!({});
                 }
-                if let Some(namespace) = step.path.split("/namespaces/").nth(1).and_then(|rest| rest.split_once('/')) {
+                if let Some(namespace) = step
+                    .path
+                    .split("/namespaces/")
+                    .nth(1)
+                    .and_then(|rest| rest.split_once('/'))
+                {
                     object["metadata"]["namespace"] = json!(namespace.0);
                 }
                 if let Some(prefix) = object["metadata"]["generateName"].as_str() {
@@ -217,15 +305,23 @@ fn refusals_equal_the_recorded_ones() {
                 validate::create(kind, &object)
             }
             (method, Some(old)) => {
-                let mut new = if method == "PATCH" { old.clone() } else { object.clone() };
+                let mut new = if method == "PATCH" {
+                    old.clone()
+                } else {
+                    object.clone()
+                };
                 match (method, step.content_type.as_str()) {
-                    ("PATCH", "application/json-patch+json") => patch::json(&mut new, &object).unwrap(),
+                    ("PATCH", "application/json-patch+json") => {
+                        patch::json(&mut new, &object).unwrap()
+                    }
                     ("PATCH", "application/merge-patch+json") => patch::merge(&mut new, &object),
                     ("PATCH", _) => patch::strategic(kind, &mut new, &object).unwrap(),
                     _ => {}
                 }
                 restored(&mut new, old);
-                let subresource = ["status", "finalize"].into_iter().find(|s| step.path.ends_with(&format!("/{s}")));
+                let subresource = ["status", "finalize"]
+                    .into_iter()
+                    .find(|s| step.path.ends_with(&format!("/{s}")));
                 defaults::apply(kind, &mut new);
                 if subresource.is_none() {
                     defaults::on_update(kind, &mut new, old);
@@ -238,11 +334,17 @@ fn refusals_equal_the_recorded_ones() {
         let got = without_diff(found(&errors));
         let wanted = without_diff(wanted);
         if got != wanted {
-            wrong.push(format!("{}\n  got    {got:#?}\n  wanted {wanted:#?}", step.name()));
+            wrong.push(format!(
+                "{}\n  got    {got:#?}\n  wanted {wanted:#?}",
+                step.name()
+            ));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert!(steps.is_empty() || compared > 50, "only {compared} compared");
+    assert!(
+        steps.is_empty() || compared > 50,
+        "only {compared} compared"
+    );
 }
 
 /// Objects by path, as the latest answers showed them.
@@ -253,7 +355,9 @@ impl World {
     /// The object a path is about, whatever its subresource.
     fn key(path: &str) -> String {
         let path = path.split('?').next().unwrap_or(path);
-        path.trim_end_matches("/status").trim_end_matches("/finalize").to_owned()
+        path.trim_end_matches("/status")
+            .trim_end_matches("/finalize")
+            .to_owned()
     }
 
     fn see(&mut self, step: &Step) {
@@ -262,7 +366,11 @@ impl World {
             return;
         }
         let path = match step.method.as_str() {
-            "POST" => format!("{}/{}", Self::key(&step.path), step.answer["metadata"]["name"].as_str().unwrap_or("")),
+            "POST" => format!(
+                "{}/{}",
+                Self::key(&step.path),
+                step.answer["metadata"]["name"].as_str().unwrap_or("")
+            ),
             _ => Self::key(&step.path),
         };
         self.0.insert(path, step.answer.clone());
@@ -271,7 +379,11 @@ impl World {
     /// The object called `name` in the collection that `path` is, or is in.
     fn named(&self, path: &str, name: &str) -> Option<&Value> {
         let path = Self::key(path);
-        self.0.get(&format!("{path}/{name}")).or_else(|| self.0.get(&path).filter(|object| object["metadata"]["name"] == name))
+        self.0.get(&format!("{path}/{name}")).or_else(|| {
+            self.0
+                .get(&path)
+                .filter(|object| object["metadata"]["name"] == name)
+        })
     }
 
     fn object(&self, path: &str) -> Option<&Value> {
@@ -284,7 +396,16 @@ fn patched_objects_equal_the_recorded_ones() {
     let mut world = World::default();
     let mut compared = 0;
     let mut wrong = Vec::new();
-    let steps = steps(&["patch", "deployment", "replicaset", "replicationcontroller", "pod", "nodes", "leases-events", "tables"]);
+    let steps = steps(&[
+        "patch",
+        "deployment",
+        "replicaset",
+        "replicationcontroller",
+        "pod",
+        "nodes",
+        "leases-events",
+        "tables",
+    ]);
     for step in &steps {
         if step.method == "PATCH"
             && !step.path.contains("/scale")
@@ -296,8 +417,12 @@ fn patched_objects_equal_the_recorded_ones() {
             let mut object = old.clone();
             let result = match step.content_type.as_str() {
                 "application/json-patch+json" => patch::json(&mut object, &step.body),
-                "application/merge-patch+json" => patch::check_object(&step.body).map(|()| patch::merge(&mut object, &step.body)),
-                "application/strategic-merge-patch+json" => patch::strategic(kind, &mut object, &step.body),
+                "application/merge-patch+json" => {
+                    patch::check_object(&step.body).map(|()| patch::merge(&mut object, &step.body))
+                }
+                "application/strategic-merge-patch+json" => {
+                    patch::strategic(kind, &mut object, &step.body)
+                }
                 _ => continue,
             };
             let message = step.answer["message"].as_str().unwrap_or("");
@@ -312,14 +437,18 @@ fn patched_objects_equal_the_recorded_ones() {
                     let mut got = without_server_set(&object);
                     let mut wanted = without_server_set(&step.answer);
                     if only_status {
-                        // What this endpoint keeps from the stored object is the business of the store.
+                        // What this endpoint keeps from the stored object is the business of the
+                        // store.
                         (got, wanted) = (got["status"].take(), wanted["status"].take());
                     } else if let Some(status) = old.get("status") {
                         got["status"] = status.clone();
                     }
                     compared += 1;
                     if got != wanted {
-                        wrong.push(format!("{}\n  got    {got}\n  wanted {wanted}", step.name()));
+                        wrong.push(format!(
+                            "{}\n  got    {got}\n  wanted {wanted}",
+                            step.name()
+                        ));
                     }
                     restored(&mut object, old);
                     let subresource = only_status.then_some("status");
@@ -331,17 +460,26 @@ fn patched_objects_equal_the_recorded_ones() {
                 Err(error) if step.status != 200 => {
                     compared += 1;
                     if error.to_string() != message {
-                        wrong.push(format!("{}\n  got    {error}\n  wanted {message}", step.name()));
+                        wrong.push(format!(
+                            "{}\n  got    {error}\n  wanted {message}",
+                            step.name()
+                        ));
                     }
                 }
                 Ok(()) => {}
-                Err(error) => wrong.push(format!("{}\n  got    {error}\n  wanted success", step.name())),
+                Err(error) => wrong.push(format!(
+                    "{}\n  got    {error}\n  wanted success",
+                    step.name()
+                )),
             }
         }
         world.see(step);
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert!(steps.is_empty() || compared > 50, "only {compared} compared");
+    assert!(
+        steps.is_empty() || compared > 50,
+        "only {compared} compared"
+    );
 }
 
 #[test]
@@ -357,7 +495,10 @@ fn tables_equal_the_recorded_ones() {
             continue;
         }
         for row in step.answer["rows"].as_array().unwrap() {
-            let Some(object) = world.named(&step.path, row["object"]["metadata"]["name"].as_str().unwrap_or("")) else {
+            let Some(object) = world.named(
+                &step.path,
+                row["object"]["metadata"]["name"].as_str().unwrap_or(""),
+            ) else {
                 continue;
             };
             let kind = object["kind"].as_str().unwrap();
@@ -371,22 +512,37 @@ fn tables_equal_the_recorded_ones() {
             }
             let conditions = tables::row_conditions(kind, object).unwrap_or_default();
             if json!(cells) != row["cells"] || conditions != row["conditions"] {
-                wrong.push(format!("{}\n  got    {cells:?} {conditions}\n  wanted {row}", step.name()));
+                wrong.push(format!(
+                    "{}\n  got    {cells:?} {conditions}\n  wanted {row}",
+                    step.name()
+                ));
             }
-            if let Some(wanted) = step.answer["columnDefinitions"].as_array().filter(|wanted| **wanted != columns) {
+            if let Some(wanted) = step.answer["columnDefinitions"]
+                .as_array()
+                .filter(|wanted| **wanted != columns)
+            {
                 columns.retain(|column| !wanted.contains(column));
                 wrong.push(format!("{}\n  columns {columns:?}", step.name()));
             }
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert!(steps.is_empty() || compared > 30, "only {compared} compared");
+    assert!(
+        steps.is_empty() || compared > 30,
+        "only {compared} compared"
+    );
 }
 
 #[test]
 fn bodies_that_do_not_decode_are_refused_in_the_recorded_words() {
     let mut compared = 0;
-    let steps = steps(&["configmap-crud", "deployment", "leases-events", "dryrun-fieldvalidation", "patch"]);
+    let steps = steps(&[
+        "configmap-crud",
+        "deployment",
+        "leases-events",
+        "dryrun-fieldvalidation",
+        "patch",
+    ]);
     for step in &steps {
         let message = step.answer["message"].as_str().unwrap_or("");
         let kind = step.body["kind"].as_str().unwrap_or("Deployment");
@@ -395,7 +551,10 @@ fn bodies_that_do_not_decode_are_refused_in_the_recorded_words() {
             && !list.contains("duplicate")
         {
             let unknown = shape::prune_unknown(kind, &mut step.body.clone());
-            let mut got: Vec<String> = unknown.iter().map(|path| format!("unknown field {path:?}")).collect();
+            let mut got: Vec<String> = unknown
+                .iter()
+                .map(|path| format!("unknown field {path:?}"))
+                .collect();
             let mut wanted: Vec<&str> = list.split(", ").collect();
             got.sort_unstable();
             wanted.sort_unstable();
@@ -407,24 +566,48 @@ fn bodies_that_do_not_decode_are_refused_in_the_recorded_words() {
                 || message.contains("quantities"))
             && !message.starts_with("error decoding patch")
         {
-            assert_eq!(decode::decode_check(kind, &step.body), Err(message.to_owned()), "{}", step.name());
+            assert_eq!(
+                decode::decode_check(kind, &step.body),
+                Err(message.to_owned()),
+                "{}",
+                step.name()
+            );
             compared += 1;
-        } else if step.status == 422 && step.method == "PATCH" && message.contains("cannot unmarshal") && step.body.is_object() {
+        } else if step.status == 422
+            && step.method == "PATCH"
+            && message.contains("cannot unmarshal")
+            && step.body.is_object()
+        {
             let error = decode::decode_error("Deployment", &step.body).unwrap();
-            assert!(message.ends_with(&format!(": {error}")), "{}: {error}", step.name());
+            assert!(
+                message.ends_with(&format!(": {error}")),
+                "{}: {error}",
+                step.name()
+            );
             compared += 1;
         } else if step.status == 422 && message.contains("cannot restore") {
             let error = decode::restore_error("Deployment", &step.body).unwrap();
             assert_eq!(
                 message,
-                format!(" \"\" is invalid: patch: Invalid value: {:?}: {error}", patch::go_print(&step.body)),
+                format!(
+                    " \"\" is invalid: patch: Invalid value: {:?}: {error}",
+                    patch::go_print(&step.body)
+                ),
                 "{}",
                 step.name()
             );
             compared += 1;
         } else if step.status == 201 && step.body.is_object() {
-            assert_eq!(decode::decode_check(kind, &step.body), Ok(()), "{}", step.name());
+            assert_eq!(
+                decode::decode_check(kind, &step.body),
+                Ok(()),
+                "{}",
+                step.name()
+            );
         }
     }
-    assert!(steps.is_empty() || compared >= 9, "only {compared} compared");
+    assert!(
+        steps.is_empty() || compared >= 9,
+        "only {compared} compared"
+    );
 }

@@ -1,8 +1,9 @@
 //! Replays what was recorded from a real API server, and compares.
 //!
-//! The recordings are not part of this repository: `STEERSMAN_SHARED` names the folder that holds them in `reference/data`, else it is
-//! looked for next to the working copies. Steps that are known to differ are listed in `replay-known.txt` with the reason; a step
-//! that differs without being listed fails, and so does one that is listed and does not differ.
+//! The recordings are not part of this repository: `STEERSMAN_SHARED` names the folder that holds
+//! them in `reference/data`, else it is looked for next to the working copies. Steps that are known
+//! to differ are listed in `replay-known.txt` with the reason; a step that differs without being
+//! listed fails, and so does one that is listed and does not differ.
 
 #![allow(clippy::unwrap_used)]
 
@@ -23,7 +24,11 @@ use steersman_runtime::clock::Clock;
 use tower::Service;
 
 /// Tokens of the users that the recordings were made with.
-const TOKENS: [(&str, &str); 3] = [("token_admin", "t-admin"), ("token_viewer", "t-viewer"), ("token_bad", "t-bad")];
+const TOKENS: [(&str, &str); 3] = [
+    ("token_admin", "t-admin"),
+    ("token_viewer", "t-viewer"),
+    ("token_bad", "t-bad"),
+];
 
 #[tokio::test(start_paused = true)]
 async fn answers_equal_those_of_a_real_server() {
@@ -54,9 +59,15 @@ async fn answers_equal_those_of_a_real_server() {
             }
             found.insert(id);
         }
-        let stale = known.keys().filter(|id| id.starts_with(&format!("{name}/")) && !found.contains(*id));
+        let stale = known
+            .keys()
+            .filter(|id| id.starts_with(&format!("{name}/")) && !found.contains(*id));
         for id in stale {
-            writeln!(problems, "--- {id} is listed as known to differ, but is equal").unwrap();
+            writeln!(
+                problems,
+                "--- {id} is listed as known to differ, but is equal"
+            )
+            .unwrap();
         }
     }
     println!("{differing} of {steps} steps differ");
@@ -68,14 +79,19 @@ fn folder() -> Option<PathBuf> {
     let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR"));
     let beside = ["../../../shared", "../../../../shared"].map(|path| crate_folder.join(path));
     let shared = named.into_iter().chain(beside);
-    shared.map(|path| path.join("reference/data/api-recordings")).find(|path| path.is_dir())
+    shared
+        .map(|path| path.join("reference/data/api-recordings"))
+        .find(|path| path.is_dir())
 }
 
 fn scenarios(folder: &Path) -> Vec<PathBuf> {
     let mut paths: Vec<PathBuf> = std::fs::read_dir(folder)
         .unwrap()
         .map(|entry| entry.unwrap().path())
-        .filter(|path| path.extension().is_some_and(|extension| extension == "json"))
+        .filter(|path| {
+            path.extension()
+                .is_some_and(|extension| extension == "json")
+        })
         .collect();
     paths.sort();
     paths
@@ -87,7 +103,9 @@ fn known() -> BTreeMap<String, String> {
         .lines()
         .filter(|line| !line.is_empty() && !line.starts_with('#'))
         .map(|line| {
-            let (id, reason) = line.split_once(' ').unwrap_or_else(|| panic!("{line:?} gives no reason"));
+            let (id, reason) = line
+                .split_once(' ')
+                .unwrap_or_else(|| panic!("{line:?} gives no reason"));
             (id.to_owned(), reason.to_owned())
         })
         .collect()
@@ -101,10 +119,14 @@ struct Watch {
 
 /// Steps that differ, with what differs.
 async fn replay(scenario: &Value) -> Vec<(String, String)> {
-    let cluster = DevCluster::with_managed_fields(Clock::runtime("2026-01-01T00:00:00Z".parse::<Timestamp>().unwrap()));
+    let cluster = DevCluster::with_managed_fields(Clock::runtime(
+        "2026-01-01T00:00:00Z".parse::<Timestamp>().unwrap(),
+    ));
     cluster.add_token("t-admin", User::admin().with_uid("1"));
     cluster.add_token("t-viewer", User::new("viewer", [""; 0]).with_uid("3"));
-    let mut variables: HashMap<String, String> = TOKENS.map(|(name, token)| (name.to_owned(), token.to_owned())).into();
+    let mut variables: HashMap<String, String> = TOKENS
+        .map(|(name, token)| (name.to_owned(), token.to_owned()))
+        .into();
     let mut versions: HashMap<String, u64> = HashMap::new();
     let mut watches: HashMap<String, Watch> = HashMap::new();
     let mut differences = Vec::new();
@@ -114,7 +136,10 @@ async fn replay(scenario: &Value) -> Vec<(String, String)> {
             Some("watchOpen") => {
                 let response = send(&cluster, &step["request"], &variables).await;
                 let status = response.status().as_u16();
-                let watch = Watch { status, body: response.into_body() };
+                let watch = Watch {
+                    status,
+                    body: response.into_body(),
+                };
                 watches.insert(step["watch"].as_str().unwrap().to_owned(), watch);
                 None
             }
@@ -123,7 +148,10 @@ async fn replay(scenario: &Value) -> Vec<(String, String)> {
                 close(watch, &step["response"]).await
             }
             Some(_) => {
-                tokio::time::sleep(Duration::from_millis(step["milliseconds"].as_u64().unwrap_or(100))).await;
+                tokio::time::sleep(Duration::from_millis(
+                    step["milliseconds"].as_u64().unwrap_or(100),
+                ))
+                .await;
                 None
             }
             None => {
@@ -131,7 +159,9 @@ async fn replay(scenario: &Value) -> Vec<(String, String)> {
                 let (found, body) = received(response).await;
                 for (variable, path) in step["capture"].as_object().into_iter().flatten() {
                     if let Some(value) = at(&body, path.as_str().unwrap()) {
-                        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+                        let text = value
+                            .as_str()
+                            .map_or_else(|| value.to_string(), str::to_owned);
                         variables.insert(variable.clone(), text);
                     }
                 }
@@ -144,9 +174,18 @@ async fn replay(scenario: &Value) -> Vec<(String, String)> {
     differences
 }
 
-async fn send(cluster: &DevCluster, request: &Value, variables: &HashMap<String, String>) -> Response<Body> {
-    let fill =
-        |text: &str| variables.iter().fold(text.to_owned(), |text, (name, value)| text.replace(&format!("${{{name}}}"), value));
+async fn send(
+    cluster: &DevCluster,
+    request: &Value,
+    variables: &HashMap<String, String>,
+) -> Response<Body> {
+    let fill = |text: &str| {
+        variables
+            .iter()
+            .fold(text.to_owned(), |text, (name, value)| {
+                text.replace(&format!("${{{name}}}"), value)
+            })
+    };
     let body = match (request.get("body"), request.get("bodyText")) {
         (Some(body), _) => fill(&body.to_string()),
         (None, Some(text)) => fill(text.as_str().unwrap()),
@@ -156,7 +195,10 @@ async fn send(cluster: &DevCluster, request: &Value, variables: &HashMap<String,
         .method(request["method"].as_str().unwrap())
         .uri(fill(request["path"].as_str().unwrap()))
         .header("user-agent", "rec/1.0")
-        .header("accept", request["accept"].as_str().unwrap_or("application/json"));
+        .header(
+            "accept",
+            request["accept"].as_str().unwrap_or("application/json"),
+        );
     if let Some(kind) = request["contentType"].as_str() {
         built = built.header("content-type", kind);
     }
@@ -164,8 +206,14 @@ async fn send(cluster: &DevCluster, request: &Value, variables: &HashMap<String,
     if who != "anonymous" {
         built = built.header("authorization", format!("Bearer t-{who}"));
     }
-    let request = built.body(http_body_util::Full::new(Bytes::from(body))).unwrap();
-    let user = if who == "anonymous" { User::anonymous() } else { User::admin() };
+    let request = built
+        .body(http_body_util::Full::new(Bytes::from(body)))
+        .unwrap();
+    let user = if who == "anonymous" {
+        User::anonymous()
+    } else {
+        User::admin()
+    };
     cluster.service_as(user).call(request).await.unwrap()
 }
 
@@ -177,7 +225,12 @@ async fn received(response: Response<Body>) -> (Value, Value) {
             headers.insert(name.to_owned(), json!(value.to_str().unwrap()));
         }
     }
-    let warnings: Vec<&str> = response.headers().get_all("Warning").iter().map(|value| value.to_str().unwrap()).collect();
+    let warnings: Vec<&str> = response
+        .headers()
+        .get_all("Warning")
+        .iter()
+        .map(|value| value.to_str().unwrap())
+        .collect();
     if !warnings.is_empty() {
         headers.insert("Warning".to_owned(), json!(warnings));
     }
@@ -187,10 +240,14 @@ async fn received(response: Response<Body>) -> (Value, Value) {
         return (found, Value::Null);
     }
     let text = || json!(String::from_utf8_lossy(&bytes));
-    (found, serde_json::from_slice(&bytes).unwrap_or_else(|_| text()))
+    (
+        found,
+        serde_json::from_slice(&bytes).unwrap_or_else(|_| text()),
+    )
 }
 
-/// Reads the frames of a watch until the recorded number has come, or the stream ends, or nothing comes for a while.
+/// Reads the frames of a watch until the recorded number has come, or the stream ends, or nothing
+/// comes for a while.
 async fn close(mut watch: Watch, expected: &Value) -> Option<String> {
     let mut text = Vec::new();
     let wanted = expected["frames"].as_array().map_or(usize::MAX, Vec::len);
@@ -198,7 +255,11 @@ async fn close(mut watch: Watch, expected: &Value) -> Option<String> {
     let mut frames: Vec<Value> = Vec::new();
     let mut ended = false;
     loop {
-        let patience = Duration::from_secs(if by_server || wanted == usize::MAX { 30 } else { 1 });
+        let patience = Duration::from_secs(if by_server || wanted == usize::MAX {
+            30
+        } else {
+            1
+        });
         match tokio::time::timeout(patience, watch.body.frame()).await {
             Ok(Some(frame)) => text.extend_from_slice(&frame.unwrap().into_data().unwrap()),
             Ok(None) => ended = true,
@@ -218,10 +279,15 @@ async fn close(mut watch: Watch, expected: &Value) -> Option<String> {
         let expected = json!({"status": expected["status"], "body": masked(body)});
         return differ(&expected, &found);
     }
-    let end_mark = |frame: &Value| frame.pointer("/object/metadata/annotations/k8s.io~1initial-events-end").is_some();
-    frames.retain(|frame| frame["type"] != "BOOKMARK" || end_mark(frame) || frame["object"]["kind"] == "Table");
-    let found =
-        json!({"status": watch.status, "closedBy": if ended { "server" } else { "client" }, "frames": masked(&json!(frames))});
+    let end_mark = |frame: &Value| {
+        frame
+            .pointer("/object/metadata/annotations/k8s.io~1initial-events-end")
+            .is_some()
+    };
+    frames.retain(|frame| {
+        frame["type"] != "BOOKMARK" || end_mark(frame) || frame["object"]["kind"] == "Table"
+    });
+    let found = json!({"status": watch.status, "closedBy": if ended { "server" } else { "client" }, "frames": masked(&json!(frames))});
     let expected = json!({"status": expected["status"], "closedBy": expected["closedBy"], "frames": masked(&expected["frames"])});
     differ(&expected, &found)
 }
@@ -245,7 +311,11 @@ fn relate(versions: &mut HashMap<String, u64>, body: &Value) -> Option<&'static 
 fn compare(step: &Value, found: Value, body: &Value, related: Option<&str>) -> Option<String> {
     let response = &step["response"];
     let mut body = masked(body);
-    let recorded = response.get("body").or_else(|| response.get("bodyText")).cloned().unwrap_or(Value::Null);
+    let recorded = response
+        .get("body")
+        .or_else(|| response.get("bodyText"))
+        .cloned()
+        .unwrap_or(Value::Null);
     let mut recorded = masked(&recorded);
     if let Some(token) = recorded.pointer_mut("/spec/token") {
         for (name, text) in TOKENS {
@@ -269,9 +339,18 @@ fn compare(step: &Value, found: Value, body: &Value, related: Option<&str>) -> O
     }
     let mirrors_the_implementation = |value: &Value| {
         let message = value["message"].as_str().unwrap_or_default();
-        ["strconv.", "Go struct", "json: ", "scheme", "invalid character", "json parse error", "yaml:", "StorageError"]
-            .iter()
-            .any(|mark| message.contains(mark))
+        [
+            "strconv.",
+            "Go struct",
+            "json: ",
+            "scheme",
+            "invalid character",
+            "json parse error",
+            "yaml:",
+            "StorageError",
+        ]
+        .iter()
+        .any(|mark| message.contains(mark))
     };
     if mirrors_the_implementation(&recorded) && recorded["reason"] == body["reason"] {
         body["message"] = recorded["message"].clone();
@@ -281,20 +360,35 @@ fn compare(step: &Value, found: Value, body: &Value, related: Option<&str>) -> O
     }
     let found = json!({"status": found["status"], "headers": found["headers"], "rv": related, "body": body});
     let headers = response.get("headers").cloned().unwrap_or(json!({}));
-    let rv = if response["rv"].is_null() { found["rv"].clone() } else { response["rv"].clone() };
-    let expected = json!({"status": response["status"], "headers": headers, "rv": rv, "body": recorded});
+    let rv = if response["rv"].is_null() {
+        found["rv"].clone()
+    } else {
+        response["rv"].clone()
+    };
+    let expected =
+        json!({"status": response["status"], "headers": headers, "rv": rv, "body": recorded});
     differ(&expected, &found)
 }
 
 /// `<prefix>abcde`, wherever it is in a text.
 fn mask_generated(value: &Value, prefix: &str) -> Value {
     match value {
-        Value::Object(fields) => fields.iter().map(|(key, value)| (key.clone(), mask_generated(value, prefix))).collect(),
-        Value::Array(items) => items.iter().map(|item| mask_generated(item, prefix)).collect(),
+        Value::Object(fields) => fields
+            .iter()
+            .map(|(key, value)| (key.clone(), mask_generated(value, prefix)))
+            .collect(),
+        Value::Array(items) => items
+            .iter()
+            .map(|item| mask_generated(item, prefix))
+            .collect(),
         Value::String(text) => {
             let mut masked = text.clone();
-            let is_suffix =
-                |text: &str| text.len() == 5 && text.bytes().all(|byte| b"bcdfghjklmnpqrstvwxz2456789".contains(&byte));
+            let is_suffix = |text: &str| {
+                text.len() == 5
+                    && text
+                        .bytes()
+                        .all(|byte| b"bcdfghjklmnpqrstvwxz2456789".contains(&byte))
+            };
             for (start, _) in text.match_indices(prefix) {
                 let suffix = start + prefix.len();
                 if text.get(suffix..suffix + 5).is_some_and(is_suffix) {
@@ -310,8 +404,13 @@ fn mask_generated(value: &Value, prefix: &str) -> Value {
 fn filter_groups(body: &mut Value, groups: &[Value]) {
     for list in ["items", "groups"] {
         if let Some(items) = body.get_mut(list).and_then(Value::as_array_mut) {
-            let name =
-                |item: &Value| if item["name"].is_null() { item["metadata"]["name"].clone() } else { item["name"].clone() };
+            let name = |item: &Value| {
+                if item["name"].is_null() {
+                    item["metadata"]["name"].clone()
+                } else {
+                    item["name"].clone()
+                }
+            };
             items.retain(|item| groups.contains(&name(item)));
             // The order of groups is the server's.
             items.sort_by_key(|item| name(item).to_string());
@@ -321,19 +420,24 @@ fn filter_groups(body: &mut Value, groups: &[Value]) {
 
 fn keys_of(value: &Value) -> Value {
     match value {
-        Value::Object(fields) => fields.keys().map(|key| (key.clone(), Value::Null)).collect(),
+        Value::Object(fields) => fields
+            .keys()
+            .map(|key| (key.clone(), Value::Null))
+            .collect(),
         _ => json!("text"),
     }
 }
 
 fn at<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
-    path.split('.').try_fold(value, |value, key| match key.parse::<usize>() {
-        Ok(index) => value.get(index),
-        Err(_) => value.get(key),
-    })
+    path.split('.')
+        .try_fold(value, |value, key| match key.parse::<usize>() {
+            Ok(index) => value.get(index),
+            Err(_) => value.get(key),
+        })
 }
 
-/// Replaces what differs from run to run by the placeholders of the recordings, and sorts managed fields as they are sorted there.
+/// Replaces what differs from run to run by the placeholders of the recordings, and sorts managed
+/// fields as they are sorted there.
 fn masked(value: &Value) -> Value {
     mask(value, "")
 }
@@ -341,22 +445,31 @@ fn masked(value: &Value) -> Value {
 fn mask(value: &Value, key: &str) -> Value {
     match value {
         Value::Object(fields) => {
-            let generated = fields.get("generateName").and_then(Value::as_str).map(str::to_owned);
+            let generated = fields
+                .get("generateName")
+                .and_then(Value::as_str)
+                .map(str::to_owned);
             fields
                 .iter()
-                .map(|(key, value)| match (key.as_str(), value.as_str(), &generated) {
-                    ("name", Some(name), Some(prefix)) if name.len() == prefix.len() + 5 && name.starts_with(prefix.as_str()) => {
-                        (key.clone(), json!(format!("{prefix}<suffix>")))
-                    }
-                    _ => (key.clone(), mask(value, key)),
-                })
+                .map(
+                    |(key, value)| match (key.as_str(), value.as_str(), &generated) {
+                        ("name", Some(name), Some(prefix))
+                            if name.len() == prefix.len() + 5
+                                && name.starts_with(prefix.as_str()) =>
+                        {
+                            (key.clone(), json!(format!("{prefix}<suffix>")))
+                        }
+                        _ => (key.clone(), mask(value, key)),
+                    },
+                )
                 .collect()
         }
         Value::Array(items) => {
             let mut items: Vec<Value> = items.iter().map(|item| mask(item, key)).collect();
             if key == "managedFields" {
                 items.sort_by_key(|entry| {
-                    ["manager", "operation", "subresource", "apiVersion"].map(|key| entry[key].as_str().unwrap_or("").to_owned())
+                    ["manager", "operation", "subresource", "apiVersion"]
+                        .map(|key| entry[key].as_str().unwrap_or("").to_owned())
                 });
             }
             Value::Array(items)
@@ -368,7 +481,9 @@ fn mask(value: &Value, key: &str) -> Value {
 
 fn mask_text(text: &str, key: &str) -> String {
     match key {
-        "resourceVersion" | "remainingVersion" if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) => {
+        "resourceVersion" | "remainingVersion"
+            if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) =>
+        {
             "<rv>".to_owned()
         }
         "continue" => "<continue>".to_owned(),
@@ -415,7 +530,10 @@ fn mask_versions(message: &str) -> String {
         ("ResourceVersion in object meta: ", ""),
     ] {
         if let Some(start) = masked.find(before).map(|at| at + before.len()) {
-            let digits = masked[start..].bytes().take_while(u8::is_ascii_digit).count();
+            let digits = masked[start..]
+                .bytes()
+                .take_while(u8::is_ascii_digit)
+                .count();
             if digits > 0 && masked[start + digits..].starts_with(after) {
                 masked.replace_range(start..start + digits, "<rv>");
             }
@@ -428,7 +546,9 @@ fn mask_versions(message: &str) -> String {
 fn is_age(text: &str) -> bool {
     text.ends_with(['s', 'm', 'h', 'd', 'y'])
         && text.starts_with(|letter: char| letter.is_ascii_digit())
-        && text.bytes().all(|byte| byte.is_ascii_digit() || b"smhdy".contains(&byte))
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_digit() || b"smhdy".contains(&byte))
 }
 
 /// What is not equal, path by path.
@@ -452,14 +572,19 @@ fn walk(path: &str, expected: &Value, found: &Value, lines: &mut String) {
                 }
             }
         }
-        (Value::String(mark), Value::Array(entries)) if mark == "<managedFields>" && !entries.is_empty() => {}
+        (Value::String(mark), Value::Array(entries))
+            if mark == "<managedFields>" && !entries.is_empty() => {}
         (Value::Array(wanted), Value::Array(got)) if wanted.len() == got.len() => {
             for (index, (wanted, got)) in wanted.iter().zip(got).enumerate() {
                 walk(&format!("{path}/{index}"), wanted, got, lines);
             }
         }
         // The recordings write `<age>` only where one was shown.
-        _ if expected != found => writeln!(lines, "  {path}:\n    recorded {expected}\n    answered {found}").unwrap(),
+        _ if expected != found => writeln!(
+            lines,
+            "  {path}:\n    recorded {expected}\n    answered {found}"
+        )
+        .unwrap(),
         _ => {}
     }
 }

@@ -5,7 +5,8 @@ pub(crate) fn split(line: &str) -> Result<Vec<String>, String> {
     if line.is_empty() {
         return Ok(Vec::new());
     }
-    let error = |at: usize, what: &str| Err(format!("parse error on line 1, column {}: {what}", at + 1));
+    let error =
+        |at: usize, what: &str| Err(format!("parse error on line 1, column {}: {what}", at + 1));
     let mut fields = Vec::new();
     let mut start = 0;
     loop {
@@ -13,7 +14,9 @@ pub(crate) fn split(line: &str) -> Result<Vec<String>, String> {
         let next = if let Some(quoted) = rest.strip_prefix('"') {
             let (field, length) = match unquote(quoted) {
                 Ok(read) => read,
-                Err(at) => return error(start + 1 + at, r#"extraneous or missing " in quoted-field"#),
+                Err(at) => {
+                    return error(start + 1 + at, r#"extraneous or missing " in quoted-field"#);
+                }
             };
             fields.push(field);
             start + 1 + length
@@ -32,12 +35,15 @@ pub(crate) fn split(line: &str) -> Result<Vec<String>, String> {
     }
 }
 
-/// Reads a field up to its closing quote: the field and its length with that quote, or where it goes wrong.
+/// Reads a field up to its closing quote: the field and its length with that quote, or where it
+/// goes wrong.
 fn unquote(text: &str) -> Result<(String, usize), usize> {
     let mut field = String::new();
     let mut rest = text;
     loop {
-        let Some(quote) = rest.find('"') else { return Err(text.len()) };
+        let Some(quote) = rest.find('"') else {
+            return Err(text.len());
+        };
         field.push_str(&rest[..quote]);
         let after = &rest[quote + 1..];
         let read = text.len() - after.len();
@@ -55,8 +61,14 @@ fn unquote(text: &str) -> Result<(String, usize), usize> {
 /// Joins `fields`, quoting those that need it.
 pub(crate) fn join(fields: &[String]) -> String {
     let quote = |field: &String| {
-        let needed = field.contains([',', '"', '\n', '\r']) || field.starts_with([' ', '\t']) || field == r"\.";
-        if needed { format!("\"{}\"", field.replace('"', "\"\"")) } else { field.clone() }
+        let needed = field.contains([',', '"', '\n', '\r'])
+            || field.starts_with([' ', '\t'])
+            || field == r"\.";
+        if needed {
+            format!("\"{}\"", field.replace('"', "\"\""))
+        } else {
+            field.clone()
+        }
     };
     fields.iter().map(quote).collect::<Vec<_>>().join(",")
 }
@@ -78,16 +90,29 @@ mod tests {
         for (line, fields) in cases {
             let read = split(line).unwrap();
             assert_eq!(read, fields, "{line}");
-            assert_eq!(split(&join(&read)).unwrap(), fields, "{line} does not survive being written");
+            assert_eq!(
+                split(&join(&read)).unwrap(),
+                fields,
+                "{line} does not survive being written"
+            );
         }
     }
 
     #[test]
     fn broken_quotes_are_reported_where_they_are() {
         let cases = [
-            (r#"a"b"#, r#"parse error on line 1, column 2: bare " in non-quoted field"#),
-            (r#"x,"a"b"#, r#"parse error on line 1, column 5: extraneous or missing " in quoted-field"#),
-            (r#""a"#, r#"parse error on line 1, column 3: extraneous or missing " in quoted-field"#),
+            (
+                r#"a"b"#,
+                r#"parse error on line 1, column 2: bare " in non-quoted field"#,
+            ),
+            (
+                r#"x,"a"b"#,
+                r#"parse error on line 1, column 5: extraneous or missing " in quoted-field"#,
+            ),
+            (
+                r#""a"#,
+                r#"parse error on line 1, column 3: extraneous or missing " in quoted-field"#,
+            ),
         ];
         for (line, message) in cases {
             assert_eq!(split(line).unwrap_err(), message);

@@ -81,15 +81,22 @@ impl FromStr for GoDuration {
             if whole.is_empty() && fraction.is_empty() {
                 return Err(invalid());
             }
-            let end = after.find(|c: char| c == '.' || c.is_ascii_digit()).unwrap_or(after.len());
+            let end = after
+                .find(|c: char| c == '.' || c.is_ascii_digit())
+                .unwrap_or(after.len());
             let (unit, after) = after.split_at(end);
             if unit.is_empty() {
                 return Err(ParseDurationError::MissingUnit(text.to_owned()));
             }
-            let scale =
-                scale_of(unit).ok_or_else(|| ParseDurationError::UnknownUnit { unit: unit.to_owned(), text: text.to_owned() })?;
+            let scale = scale_of(unit).ok_or_else(|| ParseDurationError::UnknownUnit {
+                unit: unit.to_owned(),
+                text: text.to_owned(),
+            })?;
             let part = nanos(whole, fraction, scale).ok_or_else(invalid)?;
-            total = total.checked_add(part).filter(|t| *t <= 1 << 63).ok_or_else(invalid)?;
+            total = total
+                .checked_add(part)
+                .filter(|t| *t <= 1 << 63)
+                .ok_or_else(invalid)?;
             rest = after;
         }
         match (negative, i64::try_from(total)) {
@@ -102,7 +109,10 @@ impl FromStr for GoDuration {
 }
 
 fn digits(text: &str) -> (&str, &str) {
-    text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()))
+    text.split_at(
+        text.find(|c: char| !c.is_ascii_digit())
+            .unwrap_or(text.len()),
+    )
 }
 
 fn scale_of(unit: &str) -> Option<i64> {
@@ -120,11 +130,18 @@ fn scale_of(unit: &str) -> Option<i64> {
 /// `whole.fraction` times `scale`, the part below a nanosecond cut off.
 fn nanos(whole: &str, fraction: &str, scale: i64) -> Option<u64> {
     let scale = u64::try_from(scale).ok()?;
-    let whole: u64 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
+    let whole: u64 = if whole.is_empty() {
+        0
+    } else {
+        whole.parse().ok()?
+    };
     // The longest unit has 3.6e12 ns, so digits past the eighteenth cannot matter.
     let fraction = &fraction[..fraction.len().min(18)];
     let extra = match fraction.parse::<u128>() {
-        Ok(value) => u64::try_from(value * u128::from(scale) / 10u128.pow(u32::try_from(fraction.len()).ok()?)).ok()?,
+        Ok(value) => u64::try_from(
+            value * u128::from(scale) / 10u128.pow(u32::try_from(fraction.len()).ok()?),
+        )
+        .ok()?,
         Err(_) => 0,
     };
     whole.checked_mul(scale)?.checked_add(extra)
@@ -191,7 +208,11 @@ mod tests {
             ("-1.5h", -90 * MINUTES, "-1h30m0s"),
             ("12h", 12 * HOURS, "12h0m0s"),
             ("8760h", 8760 * HOURS, "8760h0m0s"),
-            ("1h15m30.918s", HOURS + 15 * MINUTES + 30_918 * MILLIS, "1h15m30.918s"),
+            (
+                "1h15m30.918s",
+                HOURS + 15 * MINUTES + 30_918 * MILLIS,
+                "1h15m30.918s",
+            ),
             ("90s", 90 * SECONDS, "1m30s"),
             ("100ms", 100 * MILLIS, "100ms"),
             ("1.5us", 1_500, "1.5µs"),
@@ -199,12 +220,24 @@ mod tests {
             ("7ns", 7, "7ns"),
             (".5s", 500 * MILLIS, "500ms"),
             ("1.s", SECONDS, "1s"),
-            ("0.3333333333333333333h", 1_199_999_999_999, "19m59.999999999s"),
-            ("-9223372036854775808ns", i64::MIN, "-2562047h47m16.854775808s"),
+            (
+                "0.3333333333333333333h",
+                1_199_999_999_999,
+                "19m59.999999999s",
+            ),
+            (
+                "-9223372036854775808ns",
+                i64::MIN,
+                "-2562047h47m16.854775808s",
+            ),
         ];
         for (typed, nanos, printed) in cases {
             let parsed: GoDuration = typed.parse().unwrap();
-            assert_eq!((parsed.0, parsed.to_string().as_str()), (nanos, printed), "{typed}");
+            assert_eq!(
+                (parsed.0, parsed.to_string().as_str()),
+                (nanos, printed),
+                "{typed}"
+            );
         }
     }
 
@@ -219,11 +252,17 @@ mod tests {
             ("1h5", r#"time: missing unit in duration "1h5""#),
             ("5d", r#"time: unknown unit "d" in duration "5d""#),
             ("5 s", r#"time: unknown unit " s" in duration "5 s""#),
-            ("9223372036854775808ns", r#"time: invalid duration "9223372036854775808ns""#),
+            (
+                "9223372036854775808ns",
+                r#"time: invalid duration "9223372036854775808ns""#,
+            ),
             ("3000000h", r#"time: invalid duration "3000000h""#),
         ];
         for (typed, message) in cases {
-            assert_eq!(typed.parse::<GoDuration>().unwrap_err().to_string(), message);
+            assert_eq!(
+                typed.parse::<GoDuration>().unwrap_err().to_string(),
+                message
+            );
         }
     }
 }

@@ -16,17 +16,28 @@ pub struct UsageError {
 impl UsageError {
     /// An error about a flag, in these words.
     pub fn flag(text: String) -> Self {
-        Self { text, show_usage: true, suggestion: None }
+        Self {
+            text,
+            show_usage: true,
+            suggestion: None,
+        }
     }
 
     /// An error that needs no usage text.
     pub fn plain(text: String) -> Self {
-        Self { text, show_usage: false, suggestion: None }
+        Self {
+            text,
+            show_usage: false,
+            suggestion: None,
+        }
     }
 
     /// A flag that is not in the table, with the one that may have been meant.
     pub fn unknown_flag(name: &str) -> Self {
-        Self { suggestion: nearest(name), ..Self::flag(format!("unknown flag: --{name}")) }
+        Self {
+            suggestion: nearest(name),
+            ..Self::flag(format!("unknown flag: --{name}"))
+        }
     }
 
     /// A value that its flag cannot take.
@@ -35,7 +46,9 @@ impl UsageError {
             Some(short) => format!("-{short}, --{}", flag.name),
             None => format!("--{}", flag.name),
         };
-        Self::flag(format!("invalid argument {text:?} for {name:?} flag: {reason}"))
+        Self::flag(format!(
+            "invalid argument {text:?} for {name:?} flag: {reason}"
+        ))
     }
 }
 

@@ -1,10 +1,12 @@
 //! The flags of the manager: one table of names, types and defaults, and their values.
 //!
-//! text -> value.rs (types, Go's rules and words) -> [`Options`] -> the manager's configuration, and the controllers
+//! text -> value.rs (types, Go's rules and words) -> [`Options`] -> the manager's configuration,
+//! and the controllers
 //!
-//! The flags are a table (table.rs) and no clap structs, because everything users see has to equal upstream: one-word list
-//! defaults, `--flag=false`, `_` for `-`, and the words of each error. The manager and its controllers read their flags from the
-//! same [`Options`], so that no default stands in two places; a name that is not in the table panics where a controller is built.
+//! The flags are a table (table.rs) and no clap structs, because everything users see has to equal
+//! upstream: one-word list defaults, `--flag=false`, `_` for `-`, and the words of each error. The
+//! manager and its controllers read their flags from the same [`Options`], so that no default
+//! stands in two places; a name that is not in the table panics where a controller is built.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod csv;
@@ -25,7 +27,10 @@ use crate::duration::GoDuration;
 
 /// Type of a flag's value, named as help shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the variants are the types of upstream's flag library")]
+#[allow(
+    missing_docs,
+    reason = "the variants are the types of upstream's flag library"
+)]
 pub enum Kind {
     Bool,
     Duration,
@@ -100,10 +105,20 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         let entry = |flag: &'static Flag| {
-            let value = Value::parse(flag.kind, flag.default).expect("a default in the table is valid, which a test checks");
-            (flag.name, Entry { flag, value, given: false })
+            let value = Value::parse(flag.kind, flag.default)
+                .expect("a default in the table is valid, which a test checks");
+            (
+                flag.name,
+                Entry {
+                    flag,
+                    value,
+                    given: false,
+                },
+            )
         };
-        Self { entries: flags().map(entry).collect() }
+        Self {
+            entries: flags().map(entry).collect(),
+        }
     }
 }
 
@@ -143,12 +158,16 @@ impl Options {
     /// The value of `flag`, which the table must have.
     pub fn value(&self, flag: &str) -> &Value {
         let entry = self.entries.get(flag);
-        &entry.unwrap_or_else(|| unreachable!("--{flag} is not in the table")).value
+        &entry
+            .unwrap_or_else(|| unreachable!("--{flag} is not in the table"))
+            .value
     }
 
     /// Name and printed value of every flag, sorted by name.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, String)> {
-        self.entries.iter().map(|(name, entry)| (*name, entry.value.to_string()))
+        self.entries
+            .iter()
+            .map(|(name, entry)| (*name, entry.value.to_string()))
     }
 
     /// Names of the flags that were typed although nothing here heeds them yet, sorted.
@@ -158,15 +177,28 @@ impl Options {
             Effect::Inert => true,
             Effect::Of(controller) => !has_controller(controller),
         };
-        self.entries.values().filter(|e| e.given && idle(e.flag.effect)).map(|e| e.flag.name).collect()
+        self.entries
+            .values()
+            .filter(|e| e.given && idle(e.flag.effect))
+            .map(|e| e.flag.name)
+            .collect()
     }
 
     /// The flags that leave a controller which runs without workers, with their values, sorted.
     pub fn without_workers(&self, is_enabled: impl Fn(&str) -> bool) -> Vec<(&'static str, i64)> {
-        let is_count = |flag: &Flag| flag.name.starts_with("concurrent-") && flag.name.ends_with("-syncs");
-        let of_enabled = |flag: &Flag| matches!(flag.effect, Effect::Of(controller) if is_enabled(controller));
-        let counts = self.entries.values().map(|entry| entry.flag).filter(|flag| is_count(flag) && of_enabled(flag));
-        counts.map(|flag| (flag.name, self.int(flag.name))).filter(|(_, count)| *count <= 0).collect()
+        let is_count =
+            |flag: &Flag| flag.name.starts_with("concurrent-") && flag.name.ends_with("-syncs");
+        let of_enabled =
+            |flag: &Flag| matches!(flag.effect, Effect::Of(controller) if is_enabled(controller));
+        let counts = self
+            .entries
+            .values()
+            .map(|entry| entry.flag)
+            .filter(|flag| is_count(flag) && of_enabled(flag));
+        counts
+            .map(|flag| (flag.name, self.int(flag.name)))
+            .filter(|(_, count)| *count <= 0)
+            .collect()
     }
 
     /// Sets one flag as if it had been typed; for tests and for programs that embed the manager.
@@ -177,11 +209,19 @@ impl Options {
 
     /// Sets a flag of the table; `text` is read by its kind.
     pub fn set_flag(&mut self, flag: &'static Flag, text: &str) -> Result<(), UsageError> {
-        let value = Value::parse(flag.kind, text).map_err(|reason| UsageError::invalid(flag, text, &reason))?;
-        let entry = self.entries.get_mut(flag.name).expect("every flag of the table has an entry");
+        let value = Value::parse(flag.kind, text)
+            .map_err(|reason| UsageError::invalid(flag, text, &reason))?;
+        let entry = self
+            .entries
+            .get_mut(flag.name)
+            .expect("every flag of the table has an entry");
         // A list grows with each use; the first one replaces the default.
         match (&mut entry.value, value) {
-            (Value::List(old), Value::List(new)) | (Value::Gates(old), Value::Gates(new)) if entry.given => old.extend(new),
+            (Value::List(old), Value::List(new)) | (Value::Gates(old), Value::Gates(new))
+                if entry.given =>
+            {
+                old.extend(new)
+            }
             (Value::Map(old), Value::Map(new)) if entry.given => old.extend(new),
             (old, new) => *old = new,
         }
@@ -197,10 +237,18 @@ mod tests {
     #[test]
     fn every_default_of_the_table_is_valid_and_every_name_is_used_once() {
         let count = flags().count();
-        assert_eq!(Options::default().entries.len(), count, "a name is there twice");
+        assert_eq!(
+            Options::default().entries.len(),
+            count,
+            "a name is there twice"
+        );
         // 148 flags that upstream's help shows, 2 that it hides, 5 of our own.
         assert_eq!(count, 155);
-        let hidden = table::SECTIONS.iter().filter(|(title, _)| title.is_empty()).flat_map(|(_, flags)| *flags).count();
+        let hidden = table::SECTIONS
+            .iter()
+            .filter(|(title, _)| title.is_empty())
+            .flat_map(|(_, flags)| *flags)
+            .count();
         assert_eq!(hidden, 2);
     }
 }

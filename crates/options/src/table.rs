@@ -1,17 +1,31 @@
-//! Every flag of kube-controller-manager 1.36, and the few of our own: names, types, defaults, sections.
+//! Every flag of kube-controller-manager 1.36, and the few of our own: names, types, defaults,
+//! sections.
 
 use crate::Effect::{Inert, Live, Moot, Of};
 use crate::Kind::{
-    Bool, CertKeys, Duration, Float, Float32, Gates, Int, Int32, Int32Slice, Ip, Level, Quantity, String, StringMap, Strings,
-    Version, Vmodule,
+    Bool, CertKeys, Duration, Float, Float32, Gates, Int, Int32, Int32Slice, Ip, Level, Quantity,
+    String, StringMap, Strings, Version, Vmodule,
 };
 use crate::{Effect, Flag, Kind};
 
-const fn flag(name: &'static str, kind: Kind, default: &'static str, effect: Effect, help: &'static str) -> Flag {
-    Flag { name, kind, default, effect, help }
+const fn flag(
+    name: &'static str,
+    kind: Kind,
+    default: &'static str,
+    effect: Effect,
+    help: &'static str,
+) -> Flag {
+    Flag {
+        name,
+        kind,
+        default,
+        effect,
+        help,
+    }
 }
 
-/// Sections in the order of the help output. The section without a title holds flags that help does not show.
+/// Sections in the order of the help output. The section without a title holds flags that help does
+/// not show.
 // One line per flag keeps this readable as a table.
 #[rustfmt::skip]
 pub const SECTIONS: &[(&str, &[Flag])] = &[

@@ -37,15 +37,24 @@ impl Value {
     pub fn parse(kind: Kind, text: &str) -> Result<Self, String> {
         match kind {
             Kind::Bool => bool(text).map(Self::Bool),
-            Kind::Duration => text.parse().map(Self::Duration).map_err(|e: crate::duration::ParseDurationError| e.to_string()),
-            Kind::Int32 => int("ParseInt", text, i64::from(i32::MIN), i64::from(i32::MAX)).map(Self::Int),
+            Kind::Duration => text
+                .parse()
+                .map(Self::Duration)
+                .map_err(|e: crate::duration::ParseDurationError| e.to_string()),
+            Kind::Int32 => {
+                int("ParseInt", text, i64::from(i32::MIN), i64::from(i32::MAX)).map(Self::Int)
+            }
             Kind::Int => int("ParseInt", text, i64::MIN, i64::MAX).map(Self::Int),
             Kind::Level => level(text).map(Self::Int),
             Kind::Float32 => float(text).map(Self::Float32),
             Kind::Float => float(text).map(Self::Float),
             Kind::String | Kind::Version => Ok(Self::Text(text.to_owned())),
             Kind::Strings => csv::split(text).map(Self::List),
-            Kind::Ip => text.trim().parse().map(Self::Ip).map_err(|_| format!("failed to parse IP: {text:?}")),
+            Kind::Ip => text
+                .trim()
+                .parse()
+                .map(Self::Ip)
+                .map_err(|_| format!("failed to parse IP: {text:?}")),
             Kind::Int32Slice => int32_slice(text).map(Self::List),
             Kind::CertKeys => cert_key(text).map(Self::List),
             Kind::StringMap => string_map(text).map(Self::Map),
@@ -67,13 +76,22 @@ impl fmt::Display for Value {
             Self::Text(value) => f.write_str(value),
             Self::List(items) => write!(f, "[{}]", csv::join(items)),
             Self::Map(map) => {
-                let items: Vec<String> = map.iter().map(|(key, value)| format!("{key}={value}")).collect();
+                let items: Vec<String> = map
+                    .iter()
+                    .map(|(key, value)| format!("{key}={value}"))
+                    .collect();
                 write!(f, "[{}]", csv::join(&items))
             }
             Self::Gates(items) => {
-                let mut pairs: Vec<(&str, &str)> = items.iter().map(|item| item.split_once(':').unwrap_or(("", item))).collect();
+                let mut pairs: Vec<(&str, &str)> = items
+                    .iter()
+                    .map(|item| item.split_once(':').unwrap_or(("", item)))
+                    .collect();
                 pairs.sort_by_key(|(component, _)| *component);
-                let pairs: Vec<String> = pairs.iter().map(|(component, gate)| format!("{component}:{gate}")).collect();
+                let pairs: Vec<String> = pairs
+                    .iter()
+                    .map(|(component, gate)| format!("{component}:{gate}"))
+                    .collect();
                 f.write_str(&pairs.join(","))
             }
             Self::Ip(value) => write!(f, "{value}"),
@@ -82,7 +100,9 @@ impl fmt::Display for Value {
 }
 
 fn parts(text: &str) -> impl Iterator<Item = &str> {
-    text.split(',').map(str::trim).filter(|part| !part.is_empty())
+    text.split(',')
+        .map(str::trim)
+        .filter(|part| !part.is_empty())
 }
 
 pub fn bool(text: &str) -> Result<bool, String> {
@@ -121,21 +141,26 @@ fn int(function: &str, text: &str, min: i64, max: i64) -> Result<i64, String> {
         (10, lower.as_str())
     };
     // An underscore stands between two digits, or between the prefix and a digit.
-    let misplaced = digits.ends_with('_') || digits.contains("__") || (base == 10 && digits.starts_with('_'));
+    let misplaced =
+        digits.ends_with('_') || digits.contains("__") || (base == 10 && digits.starts_with('_'));
     let digits = digits.replace('_', "");
     if misplaced || digits.is_empty() || !digits.chars().all(|c| c.is_digit(base)) {
         return Err(syntax(function, text));
     }
     let value = i128::from_str_radix(&digits, base).map(|value| sign * value);
     let value = value.ok().and_then(|value| i64::try_from(value).ok());
-    value.filter(|value| (min..=max).contains(value)).ok_or_else(|| range(function, text))
+    value
+        .filter(|value| (min..=max).contains(value))
+        .ok_or_else(|| range(function, text))
 }
 
 fn level(text: &str) -> Result<i64, String> {
     if text.is_empty() || !text.bytes().all(|b| b.is_ascii_digit()) {
         return Err(syntax("ParseUint", text));
     }
-    text.parse::<i32>().map(i64::from).map_err(|_| range("ParseUint", text))
+    text.parse::<i32>()
+        .map(i64::from)
+        .map_err(|_| range("ParseUint", text))
 }
 
 fn float<F: std::str::FromStr>(text: &str) -> Result<F, String> {
@@ -143,8 +168,15 @@ fn float<F: std::str::FromStr>(text: &str) -> Result<F, String> {
 }
 
 fn int32_slice(text: &str) -> Result<Vec<String>, String> {
-    let read = |part: &str| int("ParseInt", part, i64::from(i32::MIN), i64::from(i32::MAX)).map(|value| value.to_string());
-    if text.is_empty() { Ok(Vec::new()) } else { text.split(',').map(read).collect() }
+    let read = |part: &str| {
+        int("ParseInt", part, i64::from(i32::MIN), i64::from(i32::MAX))
+            .map(|value| value.to_string())
+    };
+    if text.is_empty() {
+        Ok(Vec::new())
+    } else {
+        text.split(',').map(read).collect()
+    }
 }
 
 /// A pair is one item of the list, so that several flags add up.
@@ -153,7 +185,12 @@ fn cert_key(text: &str) -> Result<Vec<String>, String> {
         return Ok(Vec::new());
     }
     let (files, _domains) = text.split_once(':').unwrap_or((text, ""));
-    match files.split(',').map(str::trim).collect::<Vec<_>>().as_slice() {
+    match files
+        .split(',')
+        .map(str::trim)
+        .collect::<Vec<_>>()
+        .as_slice()
+    {
         [cert, key] if !cert.is_empty() && !key.is_empty() => Ok(vec![text.to_owned()]),
         _ => Err("expected comma separated certificate and key file paths".to_owned()),
     }
@@ -164,7 +201,11 @@ fn string_map(text: &str) -> Result<BTreeMap<String, String>, String> {
     if text.is_empty() {
         return Ok(BTreeMap::new());
     }
-    let items = if text.matches('=').count() == 1 { vec![text.trim_matches('"').to_owned()] } else { csv::split(text)? };
+    let items = if text.matches('=').count() == 1 {
+        vec![text.trim_matches('"').to_owned()]
+    } else {
+        csv::split(text)?
+    };
     let pair = |item: String| match item.split_once('=') {
         Some((key, value)) => Ok((key.to_owned(), value.to_owned())),
         None => Err(format!("{item} must be formatted as key=value")),
@@ -174,21 +215,38 @@ fn string_map(text: &str) -> Result<BTreeMap<String, String>, String> {
 
 fn quantity(text: &str) -> Result<String, String> {
     let number = text.trim_start_matches(['+', '-']);
-    let end = number.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(number.len());
+    let end = number
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(number.len());
     let (digits, suffix) = number.split_at(end);
-    let known = ["", "n", "u", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
-    let exponent = suffix.strip_prefix(['e', 'E']).is_some_and(|e| e.parse::<i32>().is_ok());
+    let known = [
+        "", "n", "u", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei",
+    ];
+    let exponent = suffix
+        .strip_prefix(['e', 'E'])
+        .is_some_and(|e| e.parse::<i32>().is_ok());
     if !digits.contains(|c: char| c.is_ascii_digit()) || digits.matches('.').count() > 1 {
         return Err("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'".to_owned());
     }
-    if known.contains(&suffix) || exponent { Ok(text.to_owned()) } else { Err("unable to parse quantity's suffix".to_owned()) }
+    if known.contains(&suffix) || exponent {
+        Ok(text.to_owned())
+    } else {
+        Err("unable to parse quantity's suffix".to_owned())
+    }
 }
 
 fn vmodule(text: &str) -> Result<String, String> {
     for part in text.split(',').filter(|part| !part.is_empty()) {
-        let rule = part.split_once('=').filter(|(pattern, level)| !pattern.is_empty() && !level.is_empty());
+        let rule = part
+            .split_once('=')
+            .filter(|(pattern, level)| !pattern.is_empty() && !level.is_empty());
         let (_, level) = rule.ok_or("syntax error: expect comma-separated list of filename=N")?;
-        level.parse::<u32>().map_err(|_| format!("parsing verbosity in {part:?}: {}", syntax("ParseUint", level)))?;
+        level.parse::<u32>().map_err(|_| {
+            format!(
+                "parsing verbosity in {part:?}: {}",
+                syntax("ParseUint", level)
+            )
+        })?;
     }
     Ok(text.to_owned())
 }
@@ -215,40 +273,104 @@ mod tests {
             (Kind::Strings, r#"a,"b,c""#, r#"[a,"b,c"]"#),
             (Kind::Ip, "::", "::"),
             (Kind::Int32Slice, "29,0x17", "[29,23]"),
-            (Kind::CertKeys, "c.crt,k.key:a.example,b.example", r#"["c.crt,k.key:a.example,b.example"]"#),
+            (
+                Kind::CertKeys,
+                "c.crt,k.key:a.example,b.example",
+                r#"["c.crt,k.key:a.example,b.example"]"#,
+            ),
             (Kind::Quantity, "64Mi", "64Mi"),
             (Kind::Gates, "kube:B=false, A=true,", ":A=true,kube:B=false"),
             (Kind::Gates, "", ""),
             (Kind::StringMap, "m,l=a,b", r#"["m,l=a,b"]"#),
-            (Kind::StringMap, r#""n,l=a,b","m,l=""#, r#"["m,l=","n,l=a,b"]"#),
+            (
+                Kind::StringMap,
+                r#""n,l=a,b","m,l=""#,
+                r#"["m,l=","n,l=a,b"]"#,
+            ),
             (Kind::StringMap, "", "[]"),
             (Kind::Level, "4", "4"),
         ];
         for (kind, typed, printed) in cases {
-            assert_eq!(Value::parse(kind, typed).unwrap().to_string(), printed, "{kind:?} {typed}");
+            assert_eq!(
+                Value::parse(kind, typed).unwrap().to_string(),
+                printed,
+                "{kind:?} {typed}"
+            );
         }
     }
 
     #[test]
     fn a_wrong_value_is_refused_in_gos_words() {
         let cases = [
-            (Kind::Bool, "yes", r#"strconv.ParseBool: parsing "yes": invalid syntax"#),
-            (Kind::Int32, "five", r#"strconv.ParseInt: parsing "five": invalid syntax"#),
-            (Kind::Int32, "", r#"strconv.ParseInt: parsing "": invalid syntax"#),
-            (Kind::Int32, "3000000000", r#"strconv.ParseInt: parsing "3000000000": value out of range"#),
-            (Kind::Int, "1__0", r#"strconv.ParseInt: parsing "1__0": invalid syntax"#),
-            (Kind::Float32, "fast", r#"strconv.ParseFloat: parsing "fast": invalid syntax"#),
-            (Kind::Duration, "15", r#"time: missing unit in duration "15""#),
+            (
+                Kind::Bool,
+                "yes",
+                r#"strconv.ParseBool: parsing "yes": invalid syntax"#,
+            ),
+            (
+                Kind::Int32,
+                "five",
+                r#"strconv.ParseInt: parsing "five": invalid syntax"#,
+            ),
+            (
+                Kind::Int32,
+                "",
+                r#"strconv.ParseInt: parsing "": invalid syntax"#,
+            ),
+            (
+                Kind::Int32,
+                "3000000000",
+                r#"strconv.ParseInt: parsing "3000000000": value out of range"#,
+            ),
+            (
+                Kind::Int,
+                "1__0",
+                r#"strconv.ParseInt: parsing "1__0": invalid syntax"#,
+            ),
+            (
+                Kind::Float32,
+                "fast",
+                r#"strconv.ParseFloat: parsing "fast": invalid syntax"#,
+            ),
+            (
+                Kind::Duration,
+                "15",
+                r#"time: missing unit in duration "15""#,
+            ),
             (Kind::Ip, "localhost", r#"failed to parse IP: "localhost""#),
-            (Kind::Level, "-1", r#"strconv.ParseUint: parsing "-1": invalid syntax"#),
-            (Kind::Level, "4294967296", r#"strconv.ParseUint: parsing "4294967296": value out of range"#),
-            (Kind::CertKeys, "only.crt", "expected comma separated certificate and key file paths"),
+            (
+                Kind::Level,
+                "-1",
+                r#"strconv.ParseUint: parsing "-1": invalid syntax"#,
+            ),
+            (
+                Kind::Level,
+                "4294967296",
+                r#"strconv.ParseUint: parsing "4294967296": value out of range"#,
+            ),
+            (
+                Kind::CertKeys,
+                "only.crt",
+                "expected comma separated certificate and key file paths",
+            ),
             (Kind::StringMap, "a", "a must be formatted as key=value"),
-            (Kind::StringMap, "m,l=a,n,l=b", "m must be formatted as key=value"),
-            (Kind::Vmodule, "main", "syntax error: expect comma-separated list of filename=N"),
+            (
+                Kind::StringMap,
+                "m,l=a,n,l=b",
+                "m must be formatted as key=value",
+            ),
+            (
+                Kind::Vmodule,
+                "main",
+                "syntax error: expect comma-separated list of filename=N",
+            ),
         ];
         for (kind, typed, reason) in cases {
-            assert_eq!(Value::parse(kind, typed).unwrap_err(), reason, "{kind:?} {typed}");
+            assert_eq!(
+                Value::parse(kind, typed).unwrap_err(),
+                reason,
+                "{kind:?} {typed}"
+            );
         }
     }
 }

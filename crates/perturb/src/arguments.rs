@@ -28,7 +28,12 @@ pub(crate) struct Arguments {
     #[arg(long)]
     all: bool,
     /// Only plans whose name contains this.
-    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+    #[arg(
+        long,
+        value_name = "TEXT",
+        default_value = "",
+        hide_default_value = true
+    )]
     pub(crate) matching: String,
     /// Runs at the same time.
     #[arg(long, value_name = "NUMBER", default_value_t = 2, value_parser = at_least_one)]
@@ -54,7 +59,8 @@ pub(crate) struct Arguments {
     harness: Harness,
 }
 
-/// Options of Rust's own test harness: `cargo test` gives them to every test program. They change nothing here.
+/// Options of Rust's own test harness: `cargo test` gives them to every test program. They change
+/// nothing here.
 #[derive(Debug, Clone, PartialEq, Eq, Args)]
 struct Harness {
     #[arg(long, hide = true, alias = "no-capture")]
@@ -97,7 +103,8 @@ impl Arguments {
         }
     }
 
-    /// The document that gets the table. Cargo runs tests in the folder of their crate, which is not the user's.
+    /// The document that gets the table. Cargo runs tests in the folder of their crate, which is
+    /// not the user's.
     pub(crate) fn write(&self) -> Option<PathBuf> {
         self.write.as_ref().map(|path| Path::new(ROOT).join(path))
     }
@@ -111,7 +118,11 @@ impl Arguments {
     }
 
     pub(crate) fn selects(&self, scenario: &Scenario) -> bool {
-        self.only.is_empty() || self.only.iter().any(|part| scenario.id().contains(part.as_str()))
+        self.only.is_empty()
+            || self
+                .only
+                .iter()
+                .any(|part| scenario.id().contains(part.as_str()))
     }
 }
 
@@ -127,18 +138,37 @@ mod tests {
     fn options_select_scenarios_and_plans() {
         assert_eq!(parse("roll scale").unwrap().only, ["roll", "scale"]);
         assert_eq!(parse("roll --matching :drop").unwrap().matching, ":drop");
-        let plans = ["", "--plans 3", "--nightly", "--all"].map(|line| parse(line).unwrap().plans());
+        let plans =
+            ["", "--plans 3", "--nightly", "--all"].map(|line| parse(line).unwrap().plans());
         assert_eq!(plans, [SAMPLE, 3, NIGHTLY, usize::MAX]);
-        assert_eq!(parse("--replay a/b crash:before:1 --times 2").unwrap().replay(), Some(("a/b", "crash:before:1")));
-        assert_eq!(parse("--write docs/a.md").unwrap().write().unwrap(), Path::new(ROOT).join("docs/a.md"));
+        assert_eq!(
+            parse("--replay a/b crash:before:1 --times 2")
+                .unwrap()
+                .replay(),
+            Some(("a/b", "crash:before:1"))
+        );
+        assert_eq!(
+            parse("--write docs/a.md").unwrap().write().unwrap(),
+            Path::new(ROOT).join("docs/a.md")
+        );
     }
 
     #[test]
     fn options_of_rusts_harness_change_nothing() {
         let plain = parse("").unwrap();
-        for line in ["--nocapture --test-threads 1 -q", "--test-threads=1 --skip this --color never", "--exact --include-ignored"]
-        {
-            assert_eq!(Arguments { harness: plain.harness.clone(), ..parse(line).unwrap() }, plain, "{line}");
+        for line in [
+            "--nocapture --test-threads 1 -q",
+            "--test-threads=1 --skip this --color never",
+            "--exact --include-ignored",
+        ] {
+            assert_eq!(
+                Arguments {
+                    harness: plain.harness.clone(),
+                    ..parse(line).unwrap()
+                },
+                plain,
+                "{line}"
+            );
         }
     }
 

@@ -1,4 +1,5 @@
-//! Everything that happened in a cluster, from the server's own log, and the state after each change.
+//! Everything that happened in a cluster, from the server's own log, and the state after each
+//! change.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -12,8 +13,9 @@ use steersman_devcluster::store::EventKind;
 /// Resources that are no part of the story: they tell of time passing.
 pub(crate) const ASIDE: &[&str] = &["events", "leases"];
 
-/// What was so this short a time ago may be what somebody acts on who knows all that can be known: a request is under way that was decided
-/// then, and where the server asks for it (429), the client sends it again two seconds later without asking anybody.
+/// What was so this short a time ago may be what somebody acts on who knows all that can be known:
+/// a request is under way that was decided then, and where the server asks for it (429), the client
+/// sends it again two seconds later without asking anybody.
 const LATELY: SignedDuration = SignedDuration::from_millis(2_500);
 
 /// Plural resource and `namespace/name`.
@@ -47,31 +49,50 @@ impl State {
 
     /// The object with that `namespace/name`.
     pub fn get(&self, plural: &str, key: &str) -> Option<&Value> {
-        self.objects.get(&(Arc::from(plural), Arc::from(key))).map(|object| &**object)
+        self.objects
+            .get(&(Arc::from(plural), Arc::from(key)))
+            .map(|object| &**object)
     }
 
     /// All objects with their resources.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Value)> {
-        self.objects.iter().map(|((plural, _), object)| (&**plural, &**object))
+        self.objects
+            .iter()
+            .map(|((plural, _), object)| (&**plural, &**object))
     }
 
     /// The object as it is now, and as it was at any instant lately.
-    pub fn lately<'a>(&'a self, plural: &'a str, object: &'a Value) -> impl Iterator<Item = &'a Value> {
+    pub fn lately<'a>(
+        &'a self,
+        plural: &'a str,
+        object: &'a Value,
+    ) -> impl Iterator<Item = &'a Value> {
         let is_it = |other: &&Value| other["metadata"]["uid"] == object["metadata"]["uid"];
-        let former = self.former.iter().filter(move |(_, (of, _), _)| **of == *plural).map(|(_, _, object)| &**object);
+        let former = self
+            .former
+            .iter()
+            .filter(move |(_, (of, _), _)| **of == *plural)
+            .map(|(_, _, object)| &**object);
         former.filter(is_it).chain([object])
     }
 
     pub(crate) fn apply(&mut self, frame: &Frame) {
-        while self.former.front().is_some_and(|(until, ..)| until.duration_until(frame.at) > LATELY) {
+        while self
+            .former
+            .front()
+            .is_some_and(|(until, ..)| until.duration_until(frame.at) > LATELY)
+        {
             self.former.pop_front();
         }
         let id = (Arc::clone(&frame.plural), Arc::clone(&frame.key));
         let former = match frame.happened {
             Happened::Deleted => self.objects.remove(&id),
-            Happened::Created | Happened::Changed => self.objects.insert(id.clone(), Arc::clone(&frame.object)),
+            Happened::Created | Happened::Changed => {
+                self.objects.insert(id.clone(), Arc::clone(&frame.object))
+            }
         };
-        self.former.extend(former.map(|former| (frame.at, id, former)));
+        self.former
+            .extend(former.map(|former| (frame.at, id, former)));
     }
 }
 
@@ -139,7 +160,9 @@ impl Film {
             return false;
         }
         let (taken, now) = (self.frames.len(), cluster.clock().now());
-        let changes = cluster.changes(self.position).expect("a story is shorter than the history of the server");
+        let changes = cluster
+            .changes(self.position)
+            .expect("a story is shorter than the history of the server");
         for (plural, event) in changes {
             self.position = event.revision;
             if ASIDE.contains(&&*plural) {
@@ -168,13 +191,24 @@ impl Film {
 
     /// The plural resources of all that happened after a revision.
     pub(crate) fn plurals(&self, begin: u64) -> BTreeSet<String> {
-        self.since(begin).map(|frame| frame.plural.to_string()).collect()
+        self.since(begin)
+            .map(|frame| frame.plural.to_string())
+            .collect()
     }
 
     /// The API groups of all that happened after a revision.
     pub(crate) fn groups(&self, begin: u64) -> BTreeSet<String> {
-        let versions = self.since(begin).filter_map(|frame| frame.object["apiVersion"].as_str());
-        versions.map(|version| version.rsplit_once('/').map_or("", |(group, _)| group).to_owned()).collect()
+        let versions = self
+            .since(begin)
+            .filter_map(|frame| frame.object["apiVersion"].as_str());
+        versions
+            .map(|version| {
+                version
+                    .rsplit_once('/')
+                    .map_or("", |(group, _)| group)
+                    .to_owned()
+            })
+            .collect()
     }
 
     /// The creations and deletions so far.
@@ -193,12 +227,17 @@ impl Film {
     }
 
     fn since(&self, begin: u64) -> impl Iterator<Item = &Frame> {
-        self.frames.iter().filter(move |frame| frame.revision > begin)
+        self.frames
+            .iter()
+            .filter(move |frame| frame.revision > begin)
     }
 
     /// Writes down who did what, as far as the log of requests goes back.
     pub(crate) fn attribute(&mut self, requests: &[RequestRecord]) {
-        let writes: Vec<&RequestRecord> = requests.iter().filter(|request| is_write(request)).collect();
+        let writes: Vec<&RequestRecord> = requests
+            .iter()
+            .filter(|request| is_write(request))
+            .collect();
         for frame in &mut self.frames {
             let at = writes.partition_point(|request| request.revision < frame.revision);
             let before = at.checked_sub(1).and_then(|before| writes.get(before));
@@ -209,9 +248,17 @@ impl Film {
     }
 }
 
-/// The revision before the latest so many changes that belong to the story, of those after `begin` and, unless it is `None`, of one resource.
-pub(crate) fn before_the_latest(cluster: &DevCluster, begin: u64, changes: usize, of: Option<&str>) -> u64 {
-    let mut story = cluster.changes(begin).expect("a story is shorter than the history of the server");
+/// The revision before the latest so many changes that belong to the story, of those after `begin`
+/// and, unless it is `None`, of one resource.
+pub(crate) fn before_the_latest(
+    cluster: &DevCluster,
+    begin: u64,
+    changes: usize,
+    of: Option<&str>,
+) -> u64 {
+    let mut story = cluster
+        .changes(begin)
+        .expect("a story is shorter than the history of the server");
     story.retain(|(plural, _)| of.is_none_or(|of| **plural == *of));
     // Nodes report all the time; what counts is whether they are there.
     story.retain(|(plural, event)| match &**plural {
@@ -219,11 +266,16 @@ pub(crate) fn before_the_latest(cluster: &DevCluster, begin: u64, changes: usize
         plural => !ASIDE.contains(&plural),
     });
     let first_hidden = story.len().saturating_sub(changes);
-    story.get(first_hidden).map_or(cluster.revision(), |(_, event)| event.revision - 1)
+    story
+        .get(first_hidden)
+        .map_or(cluster.revision(), |(_, event)| event.revision - 1)
 }
 
 pub(crate) fn is_write(request: &RequestRecord) -> bool {
-    matches!(&*request.verb, "create" | "update" | "patch" | "delete" | "deletecollection")
+    matches!(
+        &*request.verb,
+        "create" | "update" | "patch" | "delete" | "deletecollection"
+    )
 }
 
 #[cfg(test)]
@@ -248,11 +300,23 @@ mod tests {
         let last = create("Lease", "coordination.k8s.io/v1", "too").await;
         // (changes that are not shown, what is)
         for (changes, shown) in [(0, last), (1, second - 1), (2, first - 1), (9, first - 1)] {
-            assert_eq!(before_the_latest(&cluster, begin, changes, None), shown, "{changes}");
+            assert_eq!(
+                before_the_latest(&cluster, begin, changes, None),
+                shown,
+                "{changes}"
+            );
         }
         let other = create("Secret", "v1", "a").await;
-        for (plural, shown) in [("configmaps", second - 1), ("secrets", other - 1), ("pods", other)] {
-            assert_eq!(before_the_latest(&cluster, begin, 1, Some(plural)), shown, "{plural}");
+        for (plural, shown) in [
+            ("configmaps", second - 1),
+            ("secrets", other - 1),
+            ("pods", other),
+        ] {
+            assert_eq!(
+                before_the_latest(&cluster, begin, 1, Some(plural)),
+                shown,
+                "{plural}"
+            );
         }
         assert!(first > begin);
     }

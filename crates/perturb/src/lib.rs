@@ -1,10 +1,13 @@
-//! Perturbs controllers: tells the same story under crashes, stale views, lost events and faulty answers, and expects the same end.
+//! Perturbs controllers: tells the same story under crashes, stale views, lost events and faulty
+//! answers, and expects the same end.
 //!
-//! scenario -> reference run -> plans, from what it wrote, asked and saw -> one run per plan -> oracles -> table
+//! scenario -> reference run -> plans, from what it wrote, asked and saw -> one run per plan ->
+//! oracles -> table
 //!
-//! A controller enters with a [`Scenario`]: which controllers run, what a user does, and which [`Rule`]s hold at every instant. What can go
-//! wrong is derived from the reference run, not written down: each [`Plan`] breaks one thing at one point, and has a name that replays
-//! it. Every run has a cluster, a runtime and a paused clock of its own, so that hours pass in milliseconds.
+//! A controller enters with a [`Scenario`]: which controllers run, what a user does, and which
+//! [`Rule`]s hold at every instant. What can go wrong is derived from the reference run, not
+//! written down: each [`Plan`] breaks one thing at one point, and has a name that replays it. Every
+//! run has a cluster, a runtime and a paused clock of its own, so that hours pass in milliseconds.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

@@ -18,7 +18,10 @@ impl Logs {
     pub(crate) fn collect() -> Self {
         let lines = Arc::<Mutex<Vec<String>>>::default();
         let subscriber = tracing_subscriber::registry().with(Collector(Arc::clone(&lines)));
-        Self { lines, _guard: tracing::subscriber::set_default(subscriber) }
+        Self {
+            lines,
+            _guard: tracing::subscriber::set_default(subscriber),
+        }
     }
 
     pub(crate) fn take(&self) -> Vec<String> {
@@ -36,7 +39,10 @@ impl<S: Subscriber> Layer<S> for Collector {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         let mut line = Line(String::new());
         event.record(&mut line);
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(line.0);
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(line.0);
     }
 }
 

@@ -1,4 +1,5 @@
-//! One process of the manager, as far as controllers can tell: it stands by with warm caches, leads, loses its Lease, crashes.
+//! One process of the manager, as far as controllers can tell: it stands by with warm caches,
+//! leads, loses its Lease, crashes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -52,7 +53,9 @@ impl Manager {
         let registry = Registry::new();
         let reads = clients(cluster, number);
         let (writes, gate) = (Arc::clone(&reads), Arc::clone(&lease));
-        let fenced: ClientFactory = Arc::new(move |identity| writes(identity).fenced(Arc::clone(&gate) as Arc<dyn WriteGate>));
+        let fenced: ClientFactory = Arc::new(move |identity| {
+            writes(identity).fenced(Arc::clone(&gate) as Arc<dyn WriteGate>)
+        });
         let informers = InformerFactory::new(reads("shared-informers"), Duration::ZERO, &registry);
         let context = ControllerContext::new(ContextParts {
             informers: informers.expect("the registry is new"),
@@ -66,22 +69,37 @@ impl Manager {
         }
         context.informers.start(&context.tasks, &context.stop);
         let (stop, ended) = (CancellationToken::new(), watch::Sender::new(None));
-        Self { context: (scenario.configure)(context), scenario, lease, work: Tasks::default(), stop, ended }
+        Self {
+            context: (scenario.configure)(context),
+            scenario,
+            lease,
+            work: Tasks::default(),
+            stop,
+            ended,
+        }
     }
 
-    /// Builds and runs the controllers; returns when they work. `since` is the revision the leadership began with.
+    /// Builds and runs the controllers; returns when they work. `since` is the revision the
+    /// leadership began with.
     pub async fn lead(&mut self, since: u64) {
         let context = &mut self.context;
         context.since = since;
         let built = self.scenario.controllers.iter().map(|controller| {
             let made = (controller.init)(context);
-            (controller.name, made.unwrap_or_else(|error| panic!("{error}")))
+            (
+                controller.name,
+                made.unwrap_or_else(|error| panic!("{error}")),
+            )
         });
         let built: Vec<_> = built.collect();
         context.informers.start(&context.tasks, &context.stop);
         context.informers.wait_synced(&context.stop).await;
         for (name, controller) in built {
-            let (run, stop, ended) = (controller.run(self.stop.clone()), self.stop.clone(), self.ended.clone());
+            let (run, stop, ended) = (
+                controller.run(self.stop.clone()),
+                self.stop.clone(),
+                self.ended.clone(),
+            );
             self.work.spawn(name, async move {
                 run.await;
                 if !stop.is_cancelled() {
@@ -91,7 +109,8 @@ impl Manager {
         }
     }
 
-    /// Waits until a controller has ended by itself, upon which the process ends, too, and says which.
+    /// Waits until a controller has ended by itself, upon which the process ends, too, and says
+    /// which.
     pub async fn ended(&self) -> &'static str {
         let mut ended = self.ended.subscribe();
         loop {
@@ -133,8 +152,13 @@ impl Manager {
     fn panics(&self) -> usize {
         let of_tasks = self.work.panics().get() + self.context.tasks.panics().get();
         let families = self.context.registry.gather();
-        let of_syncs = families.iter().filter(|family| family.name() == "steersman_sync_panics_total");
-        let of_syncs: f64 = of_syncs.flat_map(|family| family.get_metric()).map(|metric| metric.get_counter().get_value()).sum();
+        let of_syncs = families
+            .iter()
+            .filter(|family| family.name() == "steersman_sync_panics_total");
+        let of_syncs: f64 = of_syncs
+            .flat_map(|family| family.get_metric())
+            .map(|metric| metric.get_counter().get_value())
+            .sum();
         usize::try_from(of_tasks).unwrap_or(usize::MAX) + of_syncs as usize
     }
 }
@@ -143,8 +167,15 @@ fn clients(cluster: &DevCluster, number: usize) -> ClientFactory {
     let base = cluster.client();
     let metrics = ClientMetrics::register(&Registry::new()).expect("the registry is new");
     Arc::new(move |identity: &str| {
-        let user_agent = format!("kube-controller-manager/v1.36.2 {AGENT}{number}) kubernetes/0000000/{identity}");
-        let settings = ClientSettings { user_agent, qps: 0.0, burst: 0, timeout: REQUEST_TIMEOUT };
+        let user_agent = format!(
+            "kube-controller-manager/v1.36.2 {AGENT}{number}) kubernetes/0000000/{identity}"
+        );
+        let settings = ClientSettings {
+            user_agent,
+            qps: 0.0,
+            burst: 0,
+            timeout: REQUEST_TIMEOUT,
+        };
         ApiClient::new(base.clone(), settings, metrics.clone())
     })
 }

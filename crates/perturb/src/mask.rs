@@ -10,10 +10,20 @@ use crate::film::State;
 /// Fields of the metadata that the server draws anew each time.
 const METADATA: &[&str] = &["uid", "resourceVersion", "generation", "managedFields"];
 /// Fields of a status, at any depth, that a node draws anew, or that count what depends on the way.
-const STATUS: &[&str] = &["observedGeneration", "podIP", "podIPs", "hostIP", "hostIPs", "containerID"];
+const STATUS: &[&str] = &[
+    "observedGeneration",
+    "podIP",
+    "podIPs",
+    "hostIP",
+    "hostIPs",
+    "containerID",
+];
 
 /// Annotations of ReplicaSets that remember a size of their Deployment.
-const SIZES: &[&str] = &["deployment.kubernetes.io/desired-replicas", "deployment.kubernetes.io/max-replicas"];
+const SIZES: &[&str] = &[
+    "deployment.kubernetes.io/desired-replicas",
+    "deployment.kubernetes.io/max-replicas",
+];
 
 /// Resources whose objects nobody in the story changes but a simulation.
 const ASIDE: &[&str] = &["nodes"];
@@ -23,12 +33,17 @@ pub(crate) type Masked = BTreeMap<String, usize>;
 
 /// Everything in a state, masked.
 pub(crate) fn masked(state: &State) -> Masked {
-    let live: HashSet<&str> = state.iter().filter_map(|(_, object)| object["metadata"]["uid"].as_str()).collect();
+    let live: HashSet<&str> = state
+        .iter()
+        .filter_map(|(_, object)| object["metadata"]["uid"].as_str())
+        .collect();
     let mut all = Masked::new();
     for (plural, object) in state.iter().filter(|(plural, _)| !ASIDE.contains(plural)) {
         let mut object = object.clone();
         let generation = &object["metadata"]["generation"];
-        let lags = object["status"].get("observedGeneration").is_some_and(|observed| observed != generation);
+        let lags = object["status"]
+            .get("observedGeneration")
+            .is_some_and(|observed| observed != generation);
         if let Some(prefix) = object["metadata"]["generateName"].as_str() {
             object["metadata"]["name"] = Value::from(format!("{prefix}*"));
         }
@@ -43,16 +58,22 @@ pub(crate) fn masked(state: &State) -> Masked {
 /// Takes away what tells of the way there and has no meaning at the end.
 fn forget(plural: &str, object: &mut Value) {
     match plural {
-        // With Recreate there is an instant at which no pod is wanted and none is there, which counts as complete. Where a crash follows
-        // and the next template is complete before anybody looks, upstream leaves the condition that names the ReplicaSet of the last
-        // one (`syncRolloutStatus`). A rolling update has no such instant.
+        // With Recreate there is an instant at which no pod is wanted and none is there, which
+        // counts as complete. Where a crash follows and the next template is complete before
+        // anybody looks, upstream leaves the condition that names the ReplicaSet of the last one
+        // (`syncRolloutStatus`). A rolling update has no such instant.
         "deployments" if object["spec"]["strategy"]["type"] == "Recreate" => {
             let conditions = object["status"]["conditions"].as_array_mut();
-            for condition in conditions.into_iter().flatten().filter(|condition| condition["type"] == "Progressing") {
+            for condition in conditions
+                .into_iter()
+                .flatten()
+                .filter(|condition| condition["type"] == "Progressing")
+            {
                 condition["message"] = Value::from("some ReplicaSet has successfully progressed.");
             }
         }
-        // For which size of the Deployment an empty ReplicaSet was sized last: that is asked of those with pods alone.
+        // For which size of the Deployment an empty ReplicaSet was sized last: that is asked of
+        // those with pods alone.
         "replicasets" if object["spec"]["replicas"] == 0 => {
             if let Some(annotations) = object["metadata"]["annotations"].as_object_mut() {
                 annotations.retain(|name, _| !SIZES.contains(&name.as_str()));
@@ -62,10 +83,12 @@ fn forget(plural: &str, object: &mut Value) {
     }
 }
 
-/// Takes away what is drawn anew, and nothing of what users wrote. `live` are the UIDs of all objects there are: which one an owner has
-/// is drawn, whether it is there is not.
+/// Takes away what is drawn anew, and nothing of what users wrote. `live` are the UIDs of all
+/// objects there are: which one an owner has is drawn, whether it is there is not.
 fn mask(object: &mut Value, live: &HashSet<&str>) {
-    let owners = object.pointer_mut("/metadata/ownerReferences").and_then(Value::as_array_mut);
+    let owners = object
+        .pointer_mut("/metadata/ownerReferences")
+        .and_then(Value::as_array_mut);
     for owner in owners.into_iter().flatten() {
         let is_live = owner["uid"].as_str().is_some_and(|uid| live.contains(uid));
         owner["uid"] = Value::from(if is_live { "of an object" } else { "of nobody" });
@@ -102,7 +125,9 @@ fn mask_times(value: &mut Value) {
     match value {
         Value::Object(fields) => fields.values_mut().for_each(mask_times),
         Value::Array(items) => items.iter_mut().for_each(mask_times),
-        Value::String(text) if text.len() >= 20 && text.parse::<Timestamp>().is_ok() => "some time".clone_into(text),
+        Value::String(text) if text.len() >= 20 && text.parse::<Timestamp>().is_ok() => {
+            "some time".clone_into(text)
+        }
         _ => {}
     }
 }
@@ -113,7 +138,11 @@ pub(crate) fn difference(expected: &Masked, found: &Masked) -> String {
     for (text, (here, there), sign) in expected
         .iter()
         .map(|(text, n)| (text, (*n, found.get(text).copied().unwrap_or(0)), '-'))
-        .chain(found.iter().map(|(text, n)| (text, (*n, expected.get(text).copied().unwrap_or(0)), '+')))
+        .chain(
+            found
+                .iter()
+                .map(|(text, n)| (text, (*n, expected.get(text).copied().unwrap_or(0)), '+')),
+        )
     {
         if here > there {
             lines.push(format!("{sign}{} {text}", here - there));
@@ -160,7 +189,10 @@ mod tests {
             },
         });
         assert_eq!(alone(first.clone()), alone(other));
-        assert_eq!(alone(first)["metadata"], json!({"name": "a", "creationTimestamp": "some time"}));
+        assert_eq!(
+            alone(first)["metadata"],
+            json!({"name": "a", "creationTimestamp": "some time"})
+        );
     }
 
     #[test]
@@ -204,7 +236,11 @@ mod tests {
         let end = |owner: &str| {
             let mut state = State::default();
             state.apply(&map("a", owner, json!([])));
-            state.apply(&map("b", "2", json!([{"kind": "ConfigMap", "name": "a", "uid": "1"}])));
+            state.apply(&map(
+                "b",
+                "2",
+                json!([{"kind": "ConfigMap", "name": "a", "uid": "1"}]),
+            ));
             masked(&state)
         };
         assert_ne!(end("1"), end("3"));
@@ -214,19 +250,26 @@ mod tests {
     #[test]
     fn only_what_has_no_meaning_any_more_is_forgotten() {
         let message = |strategy: &str| {
-            let progressing =
-                json!({"type": "Progressing", "reason": "NewReplicaSetAvailable", "message": "ReplicaSet \"a\" ..."});
+            let progressing = json!({"type": "Progressing", "reason": "NewReplicaSetAvailable", "message": "ReplicaSet \"a\" ..."});
             let mut web = json!({"spec": {"strategy": {"type": strategy}}, "status": {"conditions": [progressing]}});
             forget("deployments", &mut web);
-            web["status"]["conditions"][0]["message"].as_str().unwrap().to_owned()
+            web["status"]["conditions"][0]["message"]
+                .as_str()
+                .unwrap()
+                .to_owned()
         };
         assert_eq!(message("RollingUpdate"), "ReplicaSet \"a\" ...");
         assert_ne!(message("Recreate"), "ReplicaSet \"a\" ...");
         for (replicas, left) in [(0, 1), (3, 2)] {
             let annotations = json!({SIZES[0]: "4", "deployment.kubernetes.io/revision": "1"});
-            let mut set = json!({"metadata": {"annotations": annotations}, "spec": {"replicas": replicas}});
+            let mut set =
+                json!({"metadata": {"annotations": annotations}, "spec": {"replicas": replicas}});
             forget("replicasets", &mut set);
-            assert_eq!(set["metadata"]["annotations"].as_object().unwrap().len(), left, "{replicas}");
+            assert_eq!(
+                set["metadata"]["annotations"].as_object().unwrap().len(),
+                left,
+                "{replicas}"
+            );
         }
     }
 

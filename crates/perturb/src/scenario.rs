@@ -43,7 +43,8 @@ impl Scenario {
 pub enum Churn {
     /// Not at all.
     None,
-    /// The way there depends on when somebody hears of something: so many more or fewer of these resources, and of no other.
+    /// The way there depends on when somebody hears of something: so many more or fewer of these
+    /// resources, and of no other.
     Within(&'static [(&'static str, RangeInclusive<i32>)]),
 }
 
@@ -80,7 +81,10 @@ pub enum Step {
 
 impl Step {
     /// Waits until `holds`.
-    pub fn until(what: &'static str, holds: impl Fn(&State) -> bool + Send + Sync + 'static) -> Self {
+    pub fn until(
+        what: &'static str,
+        holds: impl Fn(&State) -> bool + Send + Sync + 'static,
+    ) -> Self {
         Self::Until(what, Arc::new(holds))
     }
 }

@@ -18,20 +18,34 @@ use crate::scenario::Scenario;
 
 /// Violations of one run that are shown.
 const SHOWN: usize = 5;
-/// Runs what the command line asks for. `known` are plans that once found something: they are run each time, whatever the sample.
+/// Runs what the command line asks for. `known` are plans that once found something: they are run
+/// each time, whatever the sample.
 pub fn main(scenarios: &'static [Scenario], known: &[(&str, &str)]) -> ExitCode {
     let arguments = Arguments::parse();
     if arguments.scenarios {
-        scenarios.iter().for_each(|scenario| println!("{}", scenario.id()));
+        scenarios
+            .iter()
+            .for_each(|scenario| println!("{}", scenario.id()));
         return ExitCode::SUCCESS;
     }
     if let Some((scenario, plan)) = arguments.replay() {
         return replay(scenarios, scenario, plan, &arguments);
     }
-    let (begun, chosen) = (Instant::now(), scenarios.iter().filter(|scenario| arguments.selects(scenario)).collect::<Vec<_>>());
-    let recorded = in_parallel(&chosen, arguments.threads, |scenario| (*scenario, record(scenario, arguments.seed)));
+    let (begun, chosen) = (
+        Instant::now(),
+        scenarios
+            .iter()
+            .filter(|scenario| arguments.selects(scenario))
+            .collect::<Vec<_>>(),
+    );
+    let recorded = in_parallel(&chosen, arguments.threads, |scenario| {
+        (*scenario, record(scenario, arguments.seed))
+    });
     let mut jobs = Vec::new();
-    let mut table = Table { seed: arguments.seed, ..Table::default() };
+    let mut table = Table {
+        seed: arguments.seed,
+        ..Table::default()
+    };
     for (scenario, recording) in &recorded {
         match recording {
             Ok(recording) => {
@@ -39,15 +53,31 @@ pub fn main(scenarios: &'static [Scenario], known: &[(&str, &str)]) -> ExitCode 
                 let all = Plan::derived(recording, drawn);
                 table.row(scenario).derived += all.len();
                 let again = known.iter().filter(|(of, _)| *of == scenario.id());
-                let again = again.map(|(_, plan)| plan.parse::<Plan>().unwrap_or_else(|error| panic!("{error}")));
+                let again = again.map(|(_, plan)| {
+                    plan.parse::<Plan>()
+                        .unwrap_or_else(|error| panic!("{error}"))
+                });
                 let is_meant = |plan: &Plan| plan.to_string().contains(&arguments.matching);
                 let meant = all.into_iter().filter(is_meant).collect();
                 let plans = Plan::sample(meant, arguments.plans(), drawn);
-                jobs.extend(plans.into_iter().map(|plan| Job { scenario, recording, plan, known: false }));
-                jobs.extend(again.filter(is_meant).map(|plan| Job { scenario, recording, plan, known: true }));
+                jobs.extend(plans.into_iter().map(|plan| Job {
+                    scenario,
+                    recording,
+                    plan,
+                    known: false,
+                }));
+                jobs.extend(again.filter(is_meant).map(|plan| Job {
+                    scenario,
+                    recording,
+                    plan,
+                    known: true,
+                }));
             }
             Err(violations) => {
-                let failed = Outcome { violations: violations.clone(), ..Outcome::default() };
+                let failed = Outcome {
+                    violations: violations.clone(),
+                    ..Outcome::default()
+                };
                 table.add(scenario, &Plan::Nothing, &failed);
             }
         }
@@ -68,7 +98,11 @@ pub fn main(scenarios: &'static [Scenario], known: &[(&str, &str)]) -> ExitCode 
         eprintln!("{}: {error}", path.display());
         return ExitCode::FAILURE;
     }
-    if table.failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if table.failures == 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
 }
 
 /// One run to be made.
@@ -107,28 +141,60 @@ fn replay(scenarios: &'static [Scenario], id: &str, plan: &str, arguments: &Argu
             return ExitCode::FAILURE;
         }
     };
-    let job = Job { scenario, recording: &recording, plan, known: true };
+    let job = Job {
+        scenario,
+        recording: &recording,
+        plan,
+        known: true,
+    };
     let outcomes: Vec<Outcome> = (0..times).map(|_| job.run()).collect();
     let (failed, hit): (Vec<&Outcome>, BTreeSet<String>) = (
-        outcomes.iter().filter(|outcome| !outcome.violations.is_empty()).collect(),
-        outcomes.iter().map(|outcome| outcome.hit.join(", then ")).collect(),
+        outcomes
+            .iter()
+            .filter(|outcome| !outcome.violations.is_empty())
+            .collect(),
+        outcomes
+            .iter()
+            .map(|outcome| outcome.hit.join(", then "))
+            .collect(),
     );
     for outcome in failed.iter().take(3) {
         println!("{}", outcome.violations.join("\n"));
     }
-    hit.iter().for_each(|hit| println!("{id} {} hit {hit}", job.plan));
+    hit.iter()
+        .for_each(|hit| println!("{id} {} hit {hit}", job.plan));
     println!("{id} {}: {} of {times} runs failed", job.plan, failed.len());
-    if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if failed.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
 }
 
 /// The answers of `work`, in the order of `jobs`.
-fn in_parallel<J: Sync, T: Send>(jobs: &[J], threads: usize, work: impl Fn(&J) -> T + Sync) -> Vec<T> {
+fn in_parallel<J: Sync, T: Send>(
+    jobs: &[J],
+    threads: usize,
+    work: impl Fn(&J) -> T + Sync,
+) -> Vec<T> {
     let queue: Mutex<VecDeque<(usize, &J)>> = Mutex::new(jobs.iter().enumerate().collect());
-    let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+    let next = || {
+        queue
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .pop_front()
+    };
     let mut answers: Vec<(usize, T)> = std::thread::scope(|scope| {
-        let run = || std::iter::from_fn(next).map(|(at, job)| (at, work(job))).collect::<Vec<_>>();
+        let run = || {
+            std::iter::from_fn(next)
+                .map(|(at, job)| (at, work(job)))
+                .collect::<Vec<_>>()
+        };
         let running: Vec<_> = (0..threads).map(|_| scope.spawn(run)).collect();
-        running.into_iter().flat_map(|thread| thread.join().expect("runs catch their panics")).collect()
+        running
+            .into_iter()
+            .flat_map(|thread| thread.join().expect("runs catch their panics"))
+            .collect()
     });
     answers.sort_by_key(|(at, _)| *at);
     answers.into_iter().map(|(_, answer)| answer).collect()
@@ -170,10 +236,17 @@ struct Row {
 
 impl Table {
     fn row(&mut self, scenario: &Scenario) -> &mut Row {
-        let at = self.rows.iter().position(|row| row.controller == scenario.controller).unwrap_or_else(|| {
-            self.rows.push(Row { controller: scenario.controller, ..Row::default() });
-            self.rows.len() - 1
-        });
+        let at = self
+            .rows
+            .iter()
+            .position(|row| row.controller == scenario.controller)
+            .unwrap_or_else(|| {
+                self.rows.push(Row {
+                    controller: scenario.controller,
+                    ..Row::default()
+                });
+                self.rows.len() - 1
+            });
         let row = &mut self.rows[at];
         if !row.scenarios.contains(&scenario.name) {
             row.scenarios.push(scenario.name);
@@ -200,8 +273,15 @@ impl Table {
         if failed {
             self.failures += 1;
             let id = scenario.id();
-            let seed = if self.seed == 0 { String::new() } else { format!(" --seed {}", self.seed) };
-            let _ = writeln!(self.stories, "\ncargo test -p steersman-perturb --test suite -- --replay {id} '{plan}'{seed}");
+            let seed = if self.seed == 0 {
+                String::new()
+            } else {
+                format!(" --seed {}", self.seed)
+            };
+            let _ = writeln!(
+                self.stories,
+                "\ncargo test -p steersman-perturb --test suite -- --replay {id} '{plan}'{seed}"
+            );
             let _ = writeln!(self.stories, "    hit {}", outcome.hit.join(", then "));
             for violation in outcome.violations.iter().take(SHOWN) {
                 let _ = writeln!(self.stories, "    {violation}");
@@ -209,11 +289,16 @@ impl Table {
         }
     }
 
-    /// Runs in which nothing went wrong say nothing. A few are to be expected: with another order of tasks, a story may have a write less.
-    /// Of two crashes the second is drawn where there may be nothing left to write; a quarter may be in vain.
+    /// Runs in which nothing went wrong say nothing. A few are to be expected: with another order
+    /// of tasks, a story may have a write less. Of two crashes the second is drawn where there may
+    /// be nothing left to write; a quarter may be in vain.
     fn says_something(&self) -> Result<(), String> {
         let sum = |of: fn(&Row) -> usize| self.rows.iter().map(of).sum::<usize>();
-        let (plans, met, twice) = (sum(|row| row.plans), sum(|row| row.met), sum(|row| row.twice));
+        let (plans, met, twice) = (
+            sum(|row| row.plans),
+            sum(|row| row.met),
+            sum(|row| row.twice),
+        );
         let (in_vain, unmet) = (sum(|row| row.in_vain), sum(|row| row.unmet.len()));
         if plans == 0 {
             return Err("nothing was run: no scenario or no plan is called so; --scenarios lists the scenarios".to_owned());
@@ -221,10 +306,16 @@ impl Table {
         if met > 0 && unmet <= (plans / 100).max(1) && in_vain <= twice.div_ceil(4) {
             return Ok(());
         }
-        let which = self.rows.iter().flat_map(|row| row.unmet.iter().map(|plan| format!("\n    {}/{plan}", row.controller)));
+        let which = self.rows.iter().flat_map(|row| {
+            row.unmet
+                .iter()
+                .map(|plan| format!("\n    {}/{plan}", row.controller))
+        });
         let which: String = which.take(SHOWN * 4).collect();
         let unmet = unmet + in_vain;
-        Err(format!("in {unmet} of {plans} runs nothing went wrong, or only the first of two crashes, where it was to:{which}"))
+        Err(format!(
+            "in {unmet} of {plans} runs nothing went wrong, or only the first of two crashes, where it was to:{which}"
+        ))
     }
 
     fn text(&self, wall: Duration) -> String {
@@ -232,9 +323,15 @@ impl Table {
             "| controller | scenarios | plans known | plans run | fault met | violations | virtual hours | real seconds |\n\
              |---|---|---|---|---|---|---|---|\n",
         );
-        let mut total = Row { controller: "all", ..Row::default() };
+        let mut total = Row {
+            controller: "all",
+            ..Row::default()
+        };
         let mut line = |row: &Row, scenarios: usize| {
-            let (hours, seconds) = (row.virtual_time.as_secs_f64() / 3600.0, row.real_time.as_secs_f64());
+            let (hours, seconds) = (
+                row.virtual_time.as_secs_f64() / 3600.0,
+                row.real_time.as_secs_f64(),
+            );
             let _ = writeln!(
                 text,
                 "| {} | {scenarios} | {} | {} | {} | {} | {hours:.0} | {seconds:.0} |",
@@ -253,7 +350,12 @@ impl Table {
             total.real_time += row.real_time;
         }
         line(&total, scenarios);
-        let _ = writeln!(text, "\n{:.0} s in all; drawn with `--seed {}`.", wall.as_secs_f64(), self.seed);
+        let _ = writeln!(
+            text,
+            "\n{:.0} s in all; drawn with `--seed {}`.",
+            wall.as_secs_f64(),
+            self.seed
+        );
         text + &self.stories
     }
 }
@@ -262,11 +364,24 @@ impl Table {
 fn write_between_marks(path: &Path, text: &str) -> std::io::Result<()> {
     const MARKS: (&str, &str) = ("<!-- table: written by the suite -->", "<!-- end -->");
     let document = std::fs::read_to_string(path)?;
-    let parts = document.split_once(MARKS.0).and_then(|(before, rest)| Some((before, rest.split_once(MARKS.1)?.1)));
+    let parts = document
+        .split_once(MARKS.0)
+        .and_then(|(before, rest)| Some((before, rest.split_once(MARKS.1)?.1)));
     let Some((before, after)) = parts else {
-        return Err(std::io::Error::other(format!("no {} and {} to write between", MARKS.0, MARKS.1)));
+        return Err(std::io::Error::other(format!(
+            "no {} and {} to write between",
+            MARKS.0, MARKS.1
+        )));
     };
-    std::fs::write(path, format!("{before}{}\n\n{}\n{}{after}", MARKS.0, text.trim_end(), MARKS.1))
+    std::fs::write(
+        path,
+        format!(
+            "{before}{}\n\n{}\n{}{after}",
+            MARKS.0,
+            text.trim_end(),
+            MARKS.1
+        ),
+    )
 }
 
 #[cfg(test)]
@@ -287,9 +402,18 @@ mod tests {
             ("more", 400, 0, 40, 11, false),
         ];
         for (why, plans, unmet, twice, in_vain, fine) in cases {
-            let row =
-                Row { plans, met: plans - unmet - in_vain, twice, in_vain, unmet: vec![String::new(); unmet], ..Row::default() };
-            let table = Table { rows: vec![row], ..Table::default() };
+            let row = Row {
+                plans,
+                met: plans - unmet - in_vain,
+                twice,
+                in_vain,
+                unmet: vec![String::new(); unmet],
+                ..Row::default()
+            };
+            let table = Table {
+                rows: vec![row],
+                ..Table::default()
+            };
             assert_eq!(table.says_something().is_ok(), fine, "{why}");
         }
     }
@@ -297,19 +421,29 @@ mod tests {
     #[test]
     fn answers_come_in_the_order_of_the_questions() {
         let questions: Vec<usize> = (0..100).collect();
-        assert_eq!(in_parallel(&questions, 3, |n| n * 2), (0..100).map(|n| n * 2).collect::<Vec<_>>());
+        assert_eq!(
+            in_parallel(&questions, 3, |n| n * 2),
+            (0..100).map(|n| n * 2).collect::<Vec<_>>()
+        );
     }
 
     #[test]
     fn only_what_is_between_the_marks_is_written() {
         let path = std::env::temp_dir().join(format!("marks-{}", std::process::id()));
-        std::fs::write(&path, "a\n<!-- table: written by the suite -->\nold\n<!-- end -->\nb\n").unwrap();
+        std::fs::write(
+            &path,
+            "a\n<!-- table: written by the suite -->\nold\n<!-- end -->\nb\n",
+        )
+        .unwrap();
         write_between_marks(&path, "new\n").unwrap();
         let written = std::fs::read_to_string(&path).unwrap();
         std::fs::write(&path, "nothing").unwrap();
         let refused = write_between_marks(&path, "new");
         std::fs::remove_file(&path).unwrap();
-        assert_eq!(written, "a\n<!-- table: written by the suite -->\n\nnew\n<!-- end -->\nb\n");
+        assert_eq!(
+            written,
+            "a\n<!-- table: written by the suite -->\n\nnew\n<!-- end -->\nb\n"
+        );
         assert!(refused.is_err());
     }
 }

@@ -1,4 +1,5 @@
-//! The one place that reads the time. Decisions take `now` as a parameter; everything else asks a [`Clock`].
+//! The one place that reads the time. Decisions take `now` as a parameter; everything else asks a
+//! [`Clock`].
 
 use std::time::Duration;
 
@@ -12,7 +13,8 @@ pub struct Clock(Kind);
 #[derive(Debug, Clone)]
 enum Kind {
     System,
-    /// Wall time that moves with Tokio's clock, so that a paused runtime also pauses every timestamp we write.
+    /// Wall time that moves with Tokio's clock, so that a paused runtime also pauses every
+    /// timestamp we write.
     Runtime {
         base: Timestamp,
         started: Instant,
@@ -25,9 +27,13 @@ impl Clock {
         Self(Kind::System)
     }
 
-    /// A clock that starts at `base` and advances with Tokio's (possibly paused) time. Must be called inside a runtime.
+    /// A clock that starts at `base` and advances with Tokio's (possibly paused) time. Must be
+    /// called inside a runtime.
     pub fn runtime(base: Timestamp) -> Self {
-        Self(Kind::Runtime { base, started: Instant::now() })
+        Self(Kind::Runtime {
+            base,
+            started: Instant::now(),
+        })
     }
 
     /// The current time, with the clock's full precision.

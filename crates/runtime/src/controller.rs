@@ -1,4 +1,5 @@
-//! What a controller is to the manager: a descriptor in a table, built with a context, run until told to stop.
+//! What a controller is to the manager: a descriptor in a table, built with a context, run until
+//! told to stop.
 
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
@@ -30,10 +31,11 @@ pub struct Descriptor {
     pub enabled_by_default: bool,
     /// What it does, in one sentence, for help and README.
     pub summary: &'static str,
-    /// Name of its client: the end of its user agent and, with `--use-service-account-credentials`, its service account. Equals the
-    /// name for most.
+    /// Name of its client: the end of its user agent and, with `--use-service-account-credentials`,
+    /// its service account. Equals the name for most.
     pub identity: &'static str,
-    /// The types it reads from shared caches. Their watches, indexes and rights follow; a standby keeps the caches warm.
+    /// The types it reads from shared caches. Their watches, indexes and rights follow; a standby
+    /// keeps the caches warm.
     pub reads: &'static [Read],
     /// Its further rights: writes, and requests beside the caches.
     pub rules: &'static [Rule],
@@ -44,7 +46,11 @@ pub struct Descriptor {
 impl Descriptor {
     /// Everything it may do, and needs no more than.
     pub fn all_rules(&self) -> Vec<Rule> {
-        self.reads.iter().map(Read::rule).chain(self.rules.iter().copied()).collect()
+        self.reads
+            .iter()
+            .map(Read::rule)
+            .chain(self.rules.iter().copied())
+            .collect()
     }
 
     /// Asks `informers` for all caches it reads.
@@ -66,11 +72,12 @@ pub struct InitError {
 
 /// A built controller.
 pub trait Controller: Send + 'static {
-    /// Works until `stop`, then finishes the writes in flight and returns. Called once, with its informers synced.
+    /// Works until `stop`, then finishes the writes in flight and returns. Called once, with its
+    /// informers synced.
     fn run(self: Box<Self>, stop: CancellationToken) -> Pin<Box<dyn Future<Output = ()> + Send>>;
 
-    /// Whether its own flags say that it shall not work: it is then left out, and out of the health checks, as if it had not been
-    /// built.
+    /// Whether its own flags say that it shall not work: it is then left out, and out of the health
+    /// checks, as if it had not been built.
     fn is_switched_off(&self) -> bool {
         false
     }
@@ -91,7 +98,8 @@ pub struct DebugAnswer {
     pub body: String,
 }
 
-/// Debug pages by their path below `/debug/controllers/`, such as `garbage-collector-controller/graph`. Clones share the pages.
+/// Debug pages by their path below `/debug/controllers/`, such as
+/// `garbage-collector-controller/graph`. Clones share the pages.
 #[derive(Clone, Default)]
 pub struct DebugPages {
     pages: Arc<Mutex<HashMap<String, DebugPage>>>,
@@ -100,18 +108,27 @@ pub struct DebugPages {
 impl DebugPages {
     /// Serves `page` from now on.
     pub fn add(&self, path: String, page: DebugPage) {
-        self.pages.lock().unwrap_or_else(PoisonError::into_inner).insert(path, page);
+        self.pages
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(path, page);
     }
 
     /// The page at `path`.
     pub fn get(&self, path: &str) -> Option<DebugPage> {
-        self.pages.lock().unwrap_or_else(PoisonError::into_inner).get(path).cloned()
+        self.pages
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(path)
+            .cloned()
     }
 
     /// Whether the controller called `name` has pages.
     pub fn has_any_of(&self, name: &str) -> bool {
         let pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
-        pages.keys().any(|path| path.split('/').next() == Some(name))
+        pages
+            .keys()
+            .any(|path| path.split('/').next() == Some(name))
     }
 }
 
@@ -138,8 +155,8 @@ pub struct ControllerContext {
     pub stop: CancellationToken,
     /// What Events have to pass in place of the gate of other writes, if anything.
     pub event_gate: Option<Arc<dyn WriteGate>>,
-    /// The revision our leadership began with. Before a cache has reached it, it may lack work of the leader before us; 0 when there
-    /// was none.
+    /// The revision our leadership began with. Before a cache has reached it, it may lack work of
+    /// the leader before us; 0 when there was none.
     pub since: u64,
     /// Feature gates; their defaults unless set.
     pub features: FeatureGates,
@@ -163,7 +180,13 @@ pub struct ContextParts {
 impl ControllerContext {
     /// A context in which every flag has its default.
     pub fn new(parts: ContextParts) -> Self {
-        let ContextParts { informers, clients, clock, registry, queue_metrics } = parts;
+        let ContextParts {
+            informers,
+            clients,
+            clock,
+            registry,
+            queue_metrics,
+        } = parts;
         let (tasks, stop) = (Arc::default(), CancellationToken::new());
         let (options, metrics) = (Arc::default(), Arc::default());
         Self {
@@ -194,13 +217,17 @@ impl ControllerContext {
         self
     }
 
-    /// Metrics of type `M`, which several controllers may count in: the first that asks registers them.
+    /// Metrics of type `M`, which several controllers may count in: the first that asks registers
+    /// them.
     pub fn metrics<M, E>(&self, register: impl FnOnce(&Registry) -> Result<M, E>) -> Result<M, E>
     where
         M: Clone + Send + 'static,
     {
         let mut all = self.metrics.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = all.get(&TypeId::of::<M>()).and_then(|known| known.downcast_ref::<M>()) {
+        if let Some(known) = all
+            .get(&TypeId::of::<M>())
+            .and_then(|known| known.downcast_ref::<M>())
+        {
             return Ok(known.clone());
         }
         let made = register(&self.registry)?;
@@ -219,6 +246,12 @@ impl ControllerContext {
             Some(gate) => client.fenced(Arc::clone(gate)),
             None => client,
         };
-        EventRecorder::start(component, client, self.clock.clone(), &self.tasks, &self.stop)
+        EventRecorder::start(
+            component,
+            client,
+            self.clock.clone(),
+            &self.tasks,
+            &self.stop,
+        )
     }
 }

@@ -12,10 +12,11 @@ use crate::sync::{Mutex, MutexGuard};
 /// After this long an expectation is taken for lost.
 const TIMEOUT: Duration = Duration::from_secs(5 * 60);
 
-/// Creations and deletions in flight per owner, as upstream's `UIDTrackingControllerExpectations` keeps them. Runs on Tokio's
-/// clock; a record older than five minutes counts as satisfied.
+/// Creations and deletions in flight per owner, as upstream's `UIDTrackingControllerExpectations`
+/// keeps them. Runs on Tokio's clock; a record older than five minutes counts as satisfied.
 ///
-/// A record that is fulfilled is dropped: "no record" and "nothing outstanding" are the same answer to every question.
+/// A record that is fulfilled is dropped: "no record" and "nothing outstanding" are the same answer
+/// to every question.
 #[derive(Debug, Default)]
 pub struct Expectations {
     records: Mutex<HashMap<ObjectKey, Record>>,
@@ -75,15 +76,21 @@ impl Expectations {
 
     /// Nothing outstanding, or too old to wait for.
     pub fn satisfied(&self, owner: &ObjectKey) -> bool {
-        self.records().get(owner).is_none_or(|record| record.since.elapsed() > TIMEOUT)
+        self.records()
+            .get(owner)
+            .is_none_or(|record| record.since.elapsed() > TIMEOUT)
     }
 
-    /// Whether `owner` counts as satisfied only because something it expected did not show up in time.
+    /// Whether `owner` counts as satisfied only because something it expected did not show up in
+    /// time.
     pub fn lost(&self, owner: &ObjectKey) -> bool {
-        self.records().get(owner).is_some_and(|record| record.since.elapsed() > TIMEOUT)
+        self.records()
+            .get(owner)
+            .is_some_and(|record| record.since.elapsed() > TIMEOUT)
     }
 
-    /// How long until something that `owner` expects counts as lost; `None` when it expects nothing, or lost it already.
+    /// How long until something that `owner` expects counts as lost; `None` when it expects
+    /// nothing, or lost it already.
     pub fn expires_in(&self, owner: &ObjectKey) -> Option<Duration> {
         let left = TIMEOUT.checked_sub(self.records().get(owner)?.since.elapsed())?;
         Some(left + Duration::from_millis(1))
@@ -94,7 +101,8 @@ impl Expectations {
         self.records().remove(owner);
     }
 
-    /// Drops all records, and tells whose they were: the server's history went back, so that what was expected may never come.
+    /// Drops all records, and tells whose they were: the server's history went back, so that what
+    /// was expected may never come.
     pub fn forget_all(&self) -> Vec<ObjectKey> {
         std::mem::take(&mut *self.records()).into_keys().collect()
     }
@@ -104,13 +112,21 @@ impl Expectations {
         if outstanding.is_nothing() {
             records.remove(owner);
         } else {
-            records.insert(owner.clone(), Record { since: Instant::now(), outstanding });
+            records.insert(
+                owner.clone(),
+                Record {
+                    since: Instant::now(),
+                    outstanding,
+                },
+            );
         }
     }
 
     fn observed(&self, owner: &ObjectKey, change: impl FnOnce(&mut Outstanding)) {
         let mut records = self.records();
-        let Some(record) = records.get_mut(owner) else { return };
+        let Some(record) = records.get_mut(owner) else {
+            return;
+        };
         change(&mut record.outstanding);
         if record.outstanding.is_nothing() {
             records.remove(owner);
@@ -122,15 +138,16 @@ impl Expectations {
     }
 }
 
-/// The versions an owner's writes produced, so that it is not synced again on a cache older than they are.
+/// The versions an owner's writes produced, so that it is not synced again on a cache older than
+/// they are.
 #[derive(Debug, Default)]
 pub struct OwnWrites {
     versions: Mutex<HashMap<ObjectKey, Vec<(&'static str, u64)>>>,
 }
 
 impl OwnWrites {
-    /// Notes that a write for `owner` produced `version` in the cache called `resource` (`""` `pods`, `apps` `replicasets`).
-    /// Of several versions in one cache the highest counts.
+    /// Notes that a write for `owner` produced `version` in the cache called `resource` (`""`
+    /// `pods`, `apps` `replicasets`). Of several versions in one cache the highest counts.
     pub fn record(&self, owner: &ObjectKey, resource: &'static str, version: u64) {
         let mut versions = self.versions();
         let caches = versions.entry(owner.clone()).or_default();
@@ -140,22 +157,32 @@ impl OwnWrites {
         }
     }
 
-    /// The first cache, with the version it must reach, that has not seen the writes of `owner`; `seen` tells how far a cache
-    /// is, and must not call back. The record goes when all have caught up.
-    pub fn behind(&self, owner: &ObjectKey, seen: impl Fn(&'static str) -> u64) -> Option<(&'static str, u64)> {
+    /// The first cache, with the version it must reach, that has not seen the writes of `owner`;
+    /// `seen` tells how far a cache is, and must not call back. The record goes when all have
+    /// caught up.
+    pub fn behind(
+        &self,
+        owner: &ObjectKey,
+        seen: impl Fn(&'static str) -> u64,
+    ) -> Option<(&'static str, u64)> {
         let mut versions = self.versions();
-        let late = versions.get(owner)?.iter().copied().find(|(resource, version)| seen(resource) < *version);
+        let late = versions
+            .get(owner)?
+            .iter()
+            .copied()
+            .find(|(resource, version)| seen(resource) < *version);
         if late.is_none() {
             versions.remove(owner);
         }
         late
     }
 
-    /// The cache that the next sync of `owner` has to wait for, if there is one ([`OwnWrites::behind`]). `wait` is told of it, and of
-    /// the version, to have the owner come back then, as by [`when_seen`](crate::informer::SharedInformer::when_seen).
+    /// The cache that the next sync of `owner` has to wait for, if there is one
+    /// ([`OwnWrites::behind`]). `wait` is told of it, and of the version, to have the owner come
+    /// back then, as by [`when_seen`](crate::informer::SharedInformer::when_seen).
     ///
-    /// Looks again afterwards: the server's history may have gone back just before `wait`, and the record with it. Nobody would call
-    /// then, and nothing has to be waited for.
+    /// Looks again afterwards: the server's history may have gone back just before `wait`, and the
+    /// record with it. Nobody would call then, and nothing has to be waited for.
     pub fn put_off(
         &self,
         owner: &ObjectKey,
@@ -172,7 +199,8 @@ impl OwnWrites {
         self.versions().remove(owner);
     }
 
-    /// Drops all records: the server's history went back, so that the versions in them may never come.
+    /// Drops all records: the server's history went back, so that the versions in them may never
+    /// come.
     pub fn forget_all(&self) {
         self.versions().clear();
     }
@@ -302,7 +330,8 @@ mod tests {
     #[test]
     fn a_cache_is_behind_until_it_reaches_the_highest_own_write() {
         let (writes, rs) = (OwnWrites::default(), owner("rs"));
-        let seen = |pods, sets| move |resource: &'static str| if resource == "pods" { pods } else { sets };
+        let seen =
+            |pods, sets| move |resource: &'static str| if resource == "pods" { pods } else { sets };
         assert_eq!(writes.behind(&rs, seen(0, 0)), None, "nothing written");
         writes.record(&rs, "pods", 12);
         writes.record(&rs, "pods", 9);
@@ -331,10 +360,20 @@ mod tests {
         let (writes, rs) = (OwnWrites::default(), owner("rs"));
         writes.record(&rs, "pods", 8);
         let mut told = None;
-        assert_eq!(writes.put_off(&rs, |_| 7, |cache, version| told = Some((cache, version))), Some("pods"));
+        assert_eq!(
+            writes.put_off(&rs, |_| 7, |cache, version| told = Some((cache, version))),
+            Some("pods")
+        );
         assert_eq!(told, Some(("pods", 8)));
-        assert_eq!(writes.put_off(&rs, |_| 7, |_, _| writes.forget_all()), None, "nobody calls any more");
-        assert_eq!(writes.put_off(&rs, |_| 7, |_, _| panic!("nothing to wait for")), None);
+        assert_eq!(
+            writes.put_off(&rs, |_| 7, |_, _| writes.forget_all()),
+            None,
+            "nobody calls any more"
+        );
+        assert_eq!(
+            writes.put_off(&rs, |_| 7, |_, _| panic!("nothing to wait for")),
+            None
+        );
     }
 }
 
@@ -352,12 +391,16 @@ mod interleavings {
     #[test]
     fn nobody_is_told_that_all_is_there_before_it_is() {
         in_many_orders(|| {
-            let (expectations, rs) = (Arc::new(Expectations::default()), ObjectKey::new("default", "rs"));
+            let (expectations, rs) = (
+                Arc::new(Expectations::default()),
+                ObjectKey::new("default", "rs"),
+            );
             let there = Arc::new(AtomicU64::new(0));
             expectations.expect_creations(&rs, 2);
             let observers: Vec<_> = (0..2)
                 .map(|_| {
-                    let (expectations, rs, there) = (Arc::clone(&expectations), rs.clone(), Arc::clone(&there));
+                    let (expectations, rs, there) =
+                        (Arc::clone(&expectations), rs.clone(), Arc::clone(&there));
                     thread::spawn(move || {
                         there.fetch_add(1, SeqCst);
                         expectations.creation_observed(&rs);
@@ -365,7 +408,9 @@ mod interleavings {
                 })
                 .collect();
             assert!(!expectations.satisfied(&rs) || there.load(SeqCst) == 2);
-            observers.into_iter().for_each(|observer| observer.join().unwrap());
+            observers
+                .into_iter()
+                .for_each(|observer| observer.join().unwrap());
             assert!(expectations.satisfied(&rs) && !expectations.lost(&rs));
         });
     }
@@ -373,13 +418,19 @@ mod interleavings {
     #[test]
     fn a_record_that_expires_takes_its_successor_with_it_for_nobody() {
         in_many_orders(|| {
-            let (expectations, rs) = (Arc::new(Expectations::default()), ObjectKey::new("default", "rs"));
+            let (expectations, rs) = (
+                Arc::new(Expectations::default()),
+                ObjectKey::new("default", "rs"),
+            );
             expectations.expect_creations(&rs, 1);
             let reader = {
                 let (expectations, rs) = (Arc::clone(&expectations), rs.clone());
                 thread::spawn(move || {
                     let left = expectations.expires_in(&rs);
-                    assert!(left.is_none_or(|left| left <= TIMEOUT + Duration::from_millis(1)), "{left:?}");
+                    assert!(
+                        left.is_none_or(|left| left <= TIMEOUT + Duration::from_millis(1)),
+                        "{left:?}"
+                    );
                     (expectations.lost(&rs), expectations.satisfied(&rs))
                 })
             };
@@ -393,7 +444,10 @@ mod interleavings {
             assert!(!expectations.lost(&rs), "a new record has a new age");
             reader.join().unwrap();
             observer.join().unwrap();
-            assert!(!expectations.satisfied(&rs), "one of two was observed at most");
+            assert!(
+                !expectations.satisfied(&rs),
+                "one of two was observed at most"
+            );
             (0..2).for_each(|_| expectations.creation_observed(&rs));
             assert!(expectations.satisfied(&rs) && expectations.expires_in(&rs).is_none());
         });
@@ -402,16 +456,22 @@ mod interleavings {
     #[test]
     fn a_deletion_told_by_the_watch_and_by_its_answer_counts_once() {
         in_many_orders(|| {
-            let (expectations, rs) = (Arc::new(Expectations::default()), ObjectKey::new("default", "rs"));
+            let (expectations, rs) = (
+                Arc::new(Expectations::default()),
+                ObjectKey::new("default", "rs"),
+            );
             let [one, two] = ["one", "two"].map(|name| ObjectKey::new("default", name));
             expectations.expect_deletions(&rs, [one.clone(), two.clone()].into());
             let tellers: Vec<_> = (0..2)
                 .map(|_| {
-                    let (expectations, rs, one) = (Arc::clone(&expectations), rs.clone(), one.clone());
+                    let (expectations, rs, one) =
+                        (Arc::clone(&expectations), rs.clone(), one.clone());
                     thread::spawn(move || expectations.deletion_observed(&rs, &one))
                 })
                 .collect();
-            tellers.into_iter().for_each(|teller| teller.join().unwrap());
+            tellers
+                .into_iter()
+                .for_each(|teller| teller.join().unwrap());
             assert!(!expectations.satisfied(&rs), "the second is still there");
             expectations.deletion_observed(&rs, &two);
             assert!(expectations.satisfied(&rs));
@@ -421,7 +481,10 @@ mod interleavings {
     #[test]
     fn own_writes_are_behind_until_the_cache_has_them_whoever_asks() {
         in_many_orders(|| {
-            let (writes, rs) = (Arc::new(OwnWrites::default()), ObjectKey::new("default", "rs"));
+            let (writes, rs) = (
+                Arc::new(OwnWrites::default()),
+                ObjectKey::new("default", "rs"),
+            );
             let cache = Arc::new(AtomicU64::new(0));
             writes.record(&rs, "pods", 5);
             let informer = {
@@ -433,7 +496,11 @@ mod interleavings {
             }
             writes.record(&rs, "pods", 6);
             informer.join().unwrap();
-            assert_eq!(writes.behind(&rs, |_| cache.load(SeqCst)), Some(("pods", 6)), "a later write is not forgotten");
+            assert_eq!(
+                writes.behind(&rs, |_| cache.load(SeqCst)),
+                Some(("pods", 6)),
+                "a later write is not forgotten"
+            );
         });
     }
 }

@@ -1,6 +1,7 @@
 //! Feature gates that change what a controller does, under upstream's names.
 //!
-//! flags -> [`FeatureGates`] in the `ControllerContext` -> [`FeatureGates::is_on`] in the controller that asks
+//! flags -> [`FeatureGates`] in the `ControllerContext` -> [`FeatureGates::is_on`] in the
+//! controller that asks
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,12 +17,16 @@ pub struct Gate {
 
 impl Gate {
     const fn on(name: &'static str) -> Self {
-        Self { name, default: true }
+        Self {
+            name,
+            default: true,
+        }
     }
 }
 
 /// ReplicaSets and Deployments report `status.terminatingReplicas`.
-pub const DEPLOYMENT_REPLICA_SET_TERMINATING_REPLICAS: Gate = Gate::on("DeploymentReplicaSetTerminatingReplicas");
+pub const DEPLOYMENT_REPLICA_SET_TERMINATING_REPLICAS: Gate =
+    Gate::on("DeploymentReplicaSetTerminatingReplicas");
 /// Pods of a namespace are deleted before anything else in it.
 pub const ORDERED_NAMESPACE_DELETION: Gate = Gate::on("OrderedNamespaceDeletion");
 /// The annotation `controller.kubernetes.io/pod-deletion-cost` counts when a ReplicaSet shrinks.
@@ -47,9 +52,15 @@ pub struct FeatureGates {
 impl FeatureGates {
     /// The gates as `is_on` says of each name.
     pub fn new(is_on: impl Fn(&str) -> bool) -> Self {
-        let states = ALL.into_iter().map(|gate| (gate.name, is_on(gate.name), gate.default));
-        let changed = states.filter(|(_, state, default)| state != default).map(|(name, state, _)| (name, state));
-        Self { changed: Arc::new(changed.collect()) }
+        let states = ALL
+            .into_iter()
+            .map(|gate| (gate.name, is_on(gate.name), gate.default));
+        let changed = states
+            .filter(|(_, state, default)| state != default)
+            .map(|(name, state, _)| (name, state));
+        Self {
+            changed: Arc::new(changed.collect()),
+        }
     }
 
     /// Whether `gate` is on.
@@ -66,9 +77,19 @@ mod tests {
     fn gates_have_their_defaults_unless_set() {
         assert!(ALL.is_sorted_by_key(|gate| gate.name));
         for gate in ALL {
-            assert_eq!(FeatureGates::default().is_on(gate), gate.default, "{}", gate.name);
+            assert_eq!(
+                FeatureGates::default().is_on(gate),
+                gate.default,
+                "{}",
+                gate.name
+            );
             for state in [true, false] {
-                assert_eq!(FeatureGates::new(|_| state).is_on(gate), state, "{}", gate.name);
+                assert_eq!(
+                    FeatureGates::new(|_| state).is_on(gate),
+                    state,
+                    "{}",
+                    gate.name
+                );
             }
         }
         let one_off = FeatureGates::new(|name| name != POD_DELETION_COST.name);

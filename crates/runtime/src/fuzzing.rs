@@ -24,6 +24,10 @@ pub fn discovery(body: &[u8]) -> bool {
 /// The lines of a body that comes in these chunks.
 pub fn lines(chunks: impl IntoIterator<Item = Bytes>) -> Vec<Bytes> {
     let chunks: Vec<Result<Bytes, std::convert::Infallible>> = chunks.into_iter().map(Ok).collect();
-    let lines = crate::client::lines::Lines::new(stream::iter(chunks)).filter_map(|line| std::future::ready(line.ok()));
-    lines.collect().now_or_never().expect("all chunks are there")
+    let lines = crate::client::lines::Lines::new(stream::iter(chunks))
+        .filter_map(|line| std::future::ready(line.ok()));
+    lines
+        .collect()
+        .now_or_never()
+        .expect("all chunks are there")
 }

@@ -1,7 +1,8 @@
 //! Strings and small values that repeat across objects are kept once.
 //!
-//! A cluster of 100,000 pods has a few hundred namespaces, nodes and label sets. Each distinct value lives in one table here as
-//! long as something outside refers to it; the table drops the rest when it grows.
+//! A cluster of 100,000 pods has a few hundred namespaces, nodes and label sets. Each distinct
+//! value lives in one table here as long as something outside refers to it; the table drops the
+//! rest when it grows.
 
 use std::borrow::Borrow;
 use std::collections::HashSet;
@@ -26,7 +27,14 @@ const FIRST_SWEEP: usize = 1024;
 impl<T: ?Sized + Eq + Hash> Interner<T> {
     /// An empty table, for a `static`.
     pub const fn new() -> Self {
-        Self { table: LazyLock::new(|| Mutex::new(Table { values: HashSet::new(), sweep_at: FIRST_SWEEP })) }
+        Self {
+            table: LazyLock::new(|| {
+                Mutex::new(Table {
+                    values: HashSet::new(),
+                    sweep_at: FIRST_SWEEP,
+                })
+            }),
+        }
     }
 
     /// The shared copy of `value`; made from it when there is none yet.
@@ -56,7 +64,8 @@ impl<T: ?Sized + Eq + Hash> Default for Interner<T> {
 
 static STRINGS: Interner<str> = Interner::new();
 
-/// An interned string: namespaces, node names, label keys and values, anything that many objects have in common.
+/// An interned string: namespaces, node names, label keys and values, anything that many objects
+/// have in common.
 #[derive(Clone, PartialOrd, Ord)]
 pub struct Sym(Arc<str>);
 
@@ -162,7 +171,11 @@ mod tests {
             TABLE.intern(format!("gone-{i}").as_str());
         }
         let table = TABLE.table.lock().unwrap();
-        assert!(table.values.len() <= FIRST_SWEEP + 1, "{} values left", table.values.len());
+        assert!(
+            table.values.len() <= FIRST_SWEEP + 1,
+            "{} values left",
+            table.values.len()
+        );
         assert!(table.values.contains(&kept));
     }
 }

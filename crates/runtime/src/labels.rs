@@ -29,7 +29,10 @@ impl Labels {
 
     /// The value of `key`.
     pub fn get(&self, key: &str) -> Option<&Sym> {
-        self.0.binary_search_by(|(k, _)| k.as_str().cmp(key)).ok().map(|at| &self.0[at].1)
+        self.0
+            .binary_search_by(|(k, _)| k.as_str().cmp(key))
+            .ok()
+            .map(|at| &self.0[at].1)
     }
 
     /// All pairs, in key order.
@@ -44,7 +47,9 @@ impl Labels {
 
     /// True when every pair of `other` is among these.
     pub fn contains_all(&self, other: &Labels) -> bool {
-        other.iter().all(|(key, value)| self.get(key) == Some(value))
+        other
+            .iter()
+            .all(|(key, value)| self.get(key) == Some(value))
     }
 }
 
@@ -62,8 +67,8 @@ impl fmt::Debug for Labels {
 
 /// A parsed `LabelSelector`: all its requirements must hold.
 ///
-/// An object without a selector matches nothing ([`Selector::nothing`]), an empty selector matches everything, as in
-/// upstream's `metav1.LabelSelectorAsSelector`.
+/// An object without a selector matches nothing ([`Selector::nothing`]), an empty selector matches
+/// everything, as in upstream's `metav1.LabelSelectorAsSelector`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Selector(Option<Vec<Requirement>>);
 
@@ -97,7 +102,10 @@ pub struct WireSelector {
 impl From<std::collections::BTreeMap<String, String>> for WireSelector {
     /// All these labels, as kinds older than `LabelSelector` ask for.
     fn from(match_labels: std::collections::BTreeMap<String, String>) -> Self {
-        Self { match_labels, match_expressions: Vec::new() }
+        Self {
+            match_labels,
+            match_expressions: Vec::new(),
+        }
     }
 }
 
@@ -117,10 +125,20 @@ impl Selector {
 
     /// Parses the wire form; `None` (no selector at all) matches nothing.
     pub fn parse(wire: Option<&WireSelector>) -> Result<Self, SelectorError> {
-        let Some(wire) = wire else { return Ok(Self::nothing()) };
-        let mut all: Vec<Requirement> =
-            wire.match_labels.iter().map(|(k, v)| Requirement::In(Sym::new(k), vec![Sym::new(v)])).collect();
-        for WireRequirement { key, operator, values } in &wire.match_expressions {
+        let Some(wire) = wire else {
+            return Ok(Self::nothing());
+        };
+        let mut all: Vec<Requirement> = wire
+            .match_labels
+            .iter()
+            .map(|(k, v)| Requirement::In(Sym::new(k), vec![Sym::new(v)]))
+            .collect();
+        for WireRequirement {
+            key,
+            operator,
+            values,
+        } in &wire.match_expressions
+        {
             let values: Vec<Sym> = values.iter().map(|v| Sym::new(v)).collect();
             let name = Sym::new(key);
             if values.is_empty() && matches!(operator.as_str(), "In" | "NotIn") {
@@ -139,7 +157,9 @@ impl Selector {
 
     /// Whether `labels` meet every requirement.
     pub fn matches(&self, labels: &Labels) -> bool {
-        let Some(requirements) = &self.0 else { return false };
+        let Some(requirements) = &self.0 else {
+            return false;
+        };
         requirements.iter().all(|requirement| match requirement {
             Requirement::In(key, values) => labels.get(key).is_some_and(|v| values.contains(v)),
             Requirement::NotIn(key, values) => labels.get(key).is_none_or(|v| !values.contains(v)),
@@ -168,7 +188,9 @@ impl fmt::Display for Selector {
                 f.write_str(",")?;
             }
             match requirement {
-                Requirement::In(key, values) if values.len() == 1 => write!(f, "{key}={}", values[0])?,
+                Requirement::In(key, values) if values.len() == 1 => {
+                    write!(f, "{key}={}", values[0])?
+                }
                 Requirement::In(key, values) => write!(f, "{key} in ({})", list(values))?,
                 Requirement::NotIn(key, values) => write!(f, "{key} notin ({})", list(values))?,
                 Requirement::Exists(key) => write!(f, "{key}")?,
@@ -193,24 +215,55 @@ mod tests {
         // (why, selector, matches)
         let cases = [
             ("empty matches all", serde_json::json!({}), true),
-            ("equal", serde_json::json!({"matchLabels": {"app": "web"}}), true),
-            ("other value", serde_json::json!({"matchLabels": {"app": "db"}}), false),
-            ("missing key", serde_json::json!({"matchLabels": {"zone": "a"}}), false),
-            ("in", serde_json::json!({"matchExpressions": [{"key": "app", "operator": "In", "values": ["db", "web"]}]}), true),
-            ("not in", serde_json::json!({"matchExpressions": [{"key": "app", "operator": "NotIn", "values": ["web"]}]}), false),
+            (
+                "equal",
+                serde_json::json!({"matchLabels": {"app": "web"}}),
+                true,
+            ),
+            (
+                "other value",
+                serde_json::json!({"matchLabels": {"app": "db"}}),
+                false,
+            ),
+            (
+                "missing key",
+                serde_json::json!({"matchLabels": {"zone": "a"}}),
+                false,
+            ),
+            (
+                "in",
+                serde_json::json!({"matchExpressions": [{"key": "app", "operator": "In", "values": ["db", "web"]}]}),
+                true,
+            ),
+            (
+                "not in",
+                serde_json::json!({"matchExpressions": [{"key": "app", "operator": "NotIn", "values": ["web"]}]}),
+                false,
+            ),
             (
                 "not in, key absent",
                 serde_json::json!({"matchExpressions": [{"key": "z", "operator": "NotIn", "values": ["a"]}]}),
                 true,
             ),
-            ("exists", serde_json::json!({"matchExpressions": [{"key": "tier", "operator": "Exists"}]}), true),
-            ("does not exist", serde_json::json!({"matchExpressions": [{"key": "tier", "operator": "DoesNotExist"}]}), false),
+            (
+                "exists",
+                serde_json::json!({"matchExpressions": [{"key": "tier", "operator": "Exists"}]}),
+                true,
+            ),
+            (
+                "does not exist",
+                serde_json::json!({"matchExpressions": [{"key": "tier", "operator": "DoesNotExist"}]}),
+                false,
+            ),
         ];
         for (why, json, expected) in cases {
             assert_eq!(selector(json).unwrap().matches(&labels), expected, "{why}");
         }
         assert!(!Selector::nothing().matches(&labels));
-        assert!(selector(serde_json::json!({"matchExpressions": [{"key": "a", "operator": "In"}]})).is_err());
+        assert!(
+            selector(serde_json::json!({"matchExpressions": [{"key": "a", "operator": "In"}]}))
+                .is_err()
+        );
         assert!(selector(serde_json::json!({"matchExpressions": [{"key": "a", "operator": "Near", "values": ["b"]}]})).is_err());
     }
 }

@@ -1,8 +1,9 @@
 //! The machinery every controller of Steersman stands on.
 //!
-//! One [`informer::InformerFactory`] watches each resource type once for the whole process and keeps it in memory as a lean
-//! view ([`object`]). Handlers turn changes into keys of a [`workqueue::WorkQueue`]; a controller's `sync` reads the stores,
-//! decides, and writes through an [`client::ApiClient`]. [`leader`] says which process may write at all.
+//! One [`informer::InformerFactory`] watches each resource type once for the whole process and
+//! keeps it in memory as a lean view ([`object`]). Handlers turn changes into keys of a
+//! [`workqueue::WorkQueue`]; a controller's `sync` reads the stores, decides, and writes through an
+//! [`client::ApiClient`]. [`leader`] says which process may write at all.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

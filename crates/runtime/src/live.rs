@@ -10,7 +10,8 @@ use crate::labels::Selector;
 use crate::object::{DecodeError, Identity, Meta, Object};
 use crate::resource::ResourceType;
 
-/// Objects per page of a list. Upstream's controllers ask for everything at once; there may be more than what we want to hold.
+/// Objects per page of a list. Upstream's controllers ask for everything at once; there may be more
+/// than what we want to hold.
 const PAGE: &str = "limit=500";
 
 /// Why nobody can tell what there is.
@@ -40,9 +41,17 @@ impl LiveError {
 /// Whether the API server has the object of type `T` just as it was when it had this `meta`.
 pub async fn is_current<T: Object>(client: &ApiClient, meta: &Meta) -> Result<bool, LiveError> {
     let namespace = T::RESOURCE.namespaced.then_some(&*meta.namespace);
-    let target = Target { resource: T::RESOURCE, namespace, name: Some(&meta.name), subresource: None };
+    let target = Target {
+        resource: T::RESOURCE,
+        namespace,
+        name: Some(&meta.name),
+        subresource: None,
+    };
     match client.get(target).await {
-        Ok(live) => Ok(Identity::decode(&live).map_err(LiveError::Object)?.resource_version == meta.resource_version),
+        Ok(live) => Ok(Identity::decode(&live)
+            .map_err(LiveError::Object)?
+            .resource_version
+            == meta.resource_version),
         Err(error) if error.is_not_found() => Ok(false),
         Err(error) => Err(LiveError::Request(error)),
     }
@@ -58,13 +67,33 @@ pub struct Live<T> {
 }
 
 /// The objects of type `T` in a namespace that `selector` matches.
-pub async fn matching<T: Object>(client: &ApiClient, namespace: &str, selector: &Selector) -> Result<Live<T>, LiveError> {
-    let target = Target { resource: T::RESOURCE, namespace: Some(namespace), name: None, subresource: None };
-    let answer = client.list(target, &label_query(selector)).await.map_err(LiveError::Request)?;
+pub async fn matching<T: Object>(
+    client: &ApiClient,
+    namespace: &str,
+    selector: &Selector,
+) -> Result<Live<T>, LiveError> {
+    let target = Target {
+        resource: T::RESOURCE,
+        namespace: Some(namespace),
+        name: None,
+        subresource: None,
+    };
+    let answer = client
+        .list(target, &label_query(selector))
+        .await
+        .map_err(LiveError::Request)?;
     let List { items } = serde_json::from_slice(&answer).map_err(LiveError::List)?;
-    let version = Identity::decode(&answer).map_err(LiveError::Object)?.resource_version;
-    let objects: Result<Vec<T>, DecodeError> = items.iter().map(|item| T::decode(item.get().as_bytes())).collect();
-    Ok(Live { objects: objects.map_err(LiveError::Object)?, version })
+    let version = Identity::decode(&answer)
+        .map_err(LiveError::Object)?
+        .resource_version;
+    let objects: Result<Vec<T>, DecodeError> = items
+        .iter()
+        .map(|item| T::decode(item.get().as_bytes()))
+        .collect();
+    Ok(Live {
+        objects: objects.map_err(LiveError::Object)?,
+        version,
+    })
 }
 
 #[derive(Deserialize)]
@@ -79,7 +108,11 @@ fn label_query(selector: &Selector) -> String {
 }
 
 /// The characters a value of a query cannot hold as they are.
-const OUTSIDE_VALUES: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
+const OUTSIDE_VALUES: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'_')
+    .remove(b'.')
+    .remove(b'~');
 
 /// `text` as a value of a query.
 fn escaped(text: &str) -> PercentEncode<'_> {
@@ -120,16 +153,35 @@ pub struct Pages<'a> {
 
 impl<'a> Pages<'a> {
     /// A list of everything in `namespace`, or everywhere when that is `None`.
-    pub fn new(client: &'a ApiClient, resource: &'a ResourceType, namespace: Option<&'a str>) -> Self {
-        Self { client, resource, namespace, query: Some(PAGE.to_owned()) }
+    pub fn new(
+        client: &'a ApiClient,
+        resource: &'a ResourceType,
+        namespace: Option<&'a str>,
+    ) -> Self {
+        Self {
+            client,
+            resource,
+            namespace,
+            query: Some(PAGE.to_owned()),
+        }
     }
 
     /// The items of the next page; `None` when there is none.
     pub async fn next<T: DeserializeOwned>(&mut self) -> Result<Option<Vec<T>>, PageError> {
-        let Some(query) = self.query.take() else { return Ok(None) };
-        let target = Target { resource: self.resource, namespace: self.namespace, name: None, subresource: None };
+        let Some(query) = self.query.take() else {
+            return Ok(None);
+        };
+        let target = Target {
+            resource: self.resource,
+            namespace: self.namespace,
+            name: None,
+            subresource: None,
+        };
         let body = self.client.list(target, &query).await?;
-        let decode = |source| PageError::Decode { resource: Box::new(self.resource.clone()), source };
+        let decode = |source| PageError::Decode {
+            resource: Box::new(self.resource.clone()),
+            source,
+        };
         let Page { metadata, items } = serde_json::from_slice(&body).map_err(decode)?;
         if !metadata.next.is_empty() {
             self.query = Some(format!("{PAGE}&continue={}", escaped(&metadata.next)));
@@ -164,13 +216,22 @@ mod tests {
             let Page { metadata, items } = serde_json::from_str::<Page<u8>>(json).unwrap();
             (metadata.next, items.unwrap_or_default())
         };
-        assert_eq!(page(r#"{"metadata":{"continue":"t"},"items":[1,2]}"#), ("t".to_owned(), vec![1, 2]));
-        assert_eq!(page(r#"{"metadata":{},"items":null}"#), (String::new(), vec![]));
+        assert_eq!(
+            page(r#"{"metadata":{"continue":"t"},"items":[1,2]}"#),
+            ("t".to_owned(), vec![1, 2])
+        );
+        assert_eq!(
+            page(r#"{"metadata":{},"items":null}"#),
+            (String::new(), vec![])
+        );
         assert_eq!(page(r#"{"items":[3]}"#), (String::new(), vec![3]));
     }
 
     #[test]
     fn values_of_a_query_are_escaped() {
-        assert_eq!(escaped("a in (b,c), !d_-.~=é").to_string(), "a%20in%20%28b%2Cc%29%2C%20%21d_-.~%3D%C3%A9");
+        assert_eq!(
+            escaped("a in (b,c), !d_-.~=é").to_string(),
+            "a%20in%20%28b%2Cc%29%2C%20%21d_-.~%3D%C3%A9"
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! Panics, each told in one sentence: by the code that catches it, or by a hook for those that nothing here catches.
+//! Panics, each told in one sentence: by the code that catches it, or by a hook for those that
+//! nothing here catches.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -15,7 +16,8 @@ thread_local! {
     static PLACE: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// A panic. `Display` is its message, its place as far as the hook is installed, and a request to report it.
+/// A panic. `Display` is its message, its place as far as the hook is installed, and a request to
+/// report it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Panic {
     text: String,
@@ -25,8 +27,13 @@ pub struct Panic {
 impl Panic {
     fn new(payload: &(dyn Any + Send), place: Option<String>) -> Self {
         let text = payload.downcast_ref::<&'static str>().copied();
-        let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("without a message");
-        Self { text: text.to_owned(), place }
+        let text = text
+            .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
+            .unwrap_or("without a message");
+        Self {
+            text: text.to_owned(),
+            place,
+        }
     }
 }
 
@@ -40,14 +47,16 @@ impl fmt::Display for Panic {
     }
 }
 
-/// Has the panics that nothing in this module catches logged, in place of the standard library's lines. Those it catches are left to
-/// the caller of [`catch`], so that none is told twice. For programs; once is enough.
+/// Has the panics that nothing in this module catches logged, in place of the standard library's
+/// lines. Those it catches are left to the caller of [`catch`], so that none is told twice. For
+/// programs; once is enough.
 pub fn install_hook() {
     set_hook(Box::new(tell));
 }
 
 fn tell(info: &PanicHookInfo<'_>) {
-    // Nothing unless RUST_BACKTRACE asks for it. That nobody reads standard error must not be a panic of its own.
+    // Nothing unless RUST_BACKTRACE asks for it. That nobody reads standard error must not be a
+    // panic of its own.
     let backtrace = std::backtrace::Backtrace::capture();
     if backtrace.status() == std::backtrace::BacktraceStatus::Captured {
         let _ = writeln!(std::io::stderr(), "{backtrace}");
@@ -58,8 +67,14 @@ fn tell(info: &PanicHookInfo<'_>) {
         return;
     }
     let payload = info.payload();
-    let text = payload.downcast_ref::<&'static str>().copied().or_else(|| payload.downcast_ref::<String>().map(String::as_str));
-    let panic = Panic { text: text.unwrap_or("without a message").to_owned(), place };
+    let text = payload
+        .downcast_ref::<&'static str>()
+        .copied()
+        .or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+    let panic = Panic {
+        text: text.unwrap_or("without a message").to_owned(),
+        place,
+    };
     if tracing::dispatcher::has_been_set() {
         tracing::error!("panic: {panic}");
     } else {
@@ -71,7 +86,10 @@ fn tell(info: &PanicHookInfo<'_>) {
 fn place(location: &Location<'_>) -> String {
     const REGISTRY: &str = "/registry/src/";
     let file = location.file();
-    let file = file.split_once(REGISTRY).and_then(|(_, rest)| rest.split_once('/')).map_or(file, |(_, rest)| rest);
+    let file = file
+        .split_once(REGISTRY)
+        .and_then(|(_, rest)| rest.split_once('/'))
+        .map_or(file, |(_, rest)| rest);
     format!("{file}:{}", location.line())
 }
 
@@ -86,11 +104,13 @@ pub fn catch_call<T>(call: impl FnOnce() -> T) -> Result<T, Panic> {
 /// Runs `future`, and returns its panic if it ends in one.
 pub async fn catch<F: Future>(future: F) -> Result<F::Output, Panic> {
     let mut future = pin!(future);
-    std::future::poll_fn(|context| match catch_call(|| future.as_mut().poll(context)) {
-        Ok(Poll::Pending) => Poll::Pending,
-        Ok(Poll::Ready(output)) => Poll::Ready(Ok(output)),
-        Err(panic) => Poll::Ready(Err(panic)),
-    })
+    std::future::poll_fn(
+        |context| match catch_call(|| future.as_mut().poll(context)) {
+            Ok(Poll::Pending) => Poll::Pending,
+            Ok(Poll::Ready(output)) => Poll::Ready(Ok(output)),
+            Err(panic) => Poll::Ready(Err(panic)),
+        },
+    )
     .await
 }
 
@@ -116,17 +136,40 @@ mod tests {
 
     #[test]
     fn each_panic_is_told_once_in_one_sentence() {
-        let arguments = ["panics::tests::panics_when_asked", "--exact", "--ignored", "--nocapture"];
-        let output =
-            Command::new(std::env::current_exe().unwrap()).args(arguments).env_remove("RUST_BACKTRACE").output().unwrap();
-        let (stdout, stderr) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+        let arguments = [
+            "panics::tests::panics_when_asked",
+            "--exact",
+            "--ignored",
+            "--nocapture",
+        ];
+        let output = Command::new(std::env::current_exe().unwrap())
+            .args(arguments)
+            .env_remove("RUST_BACKTRACE")
+            .output()
+            .unwrap();
+        let (stdout, stderr) = (
+            String::from_utf8(output.stdout).unwrap(),
+            String::from_utf8(output.stderr).unwrap(),
+        );
         assert!(output.status.success(), "{stdout}{stderr}");
         let (head, rest) = stderr.split_once(':').unwrap();
-        assert!(head == "panic" && rest.starts_with(" uncaught at ") && rest.contains("panics.rs:"), "{stderr}");
-        assert!(stderr.ends_with("; this is a bug, please report\n") && stderr.lines().count() == 1, "{stderr}");
+        assert!(
+            head == "panic" && rest.starts_with(" uncaught at ") && rest.contains("panics.rs:"),
+            "{stderr}"
+        );
+        assert!(
+            stderr.ends_with("; this is a bug, please report\n") && stderr.lines().count() == 1,
+            "{stderr}"
+        );
         for number in 1..=2 {
-            let line = stdout.lines().find(|line| line.contains(&format!("caught {number} at "))).expect("it is caught");
-            assert!(line.contains("panics.rs:") && line.ends_with("; this is a bug, please report"), "{line}");
+            let line = stdout
+                .lines()
+                .find(|line| line.contains(&format!("caught {number} at ")))
+                .expect("it is caught");
+            assert!(
+                line.contains("panics.rs:") && line.ends_with("; this is a bug, please report"),
+                "{line}"
+            );
         }
     }
 
@@ -135,6 +178,9 @@ mod tests {
         let panic = catch_call(|| std::panic::resume_unwind(Box::new("quiet"))).unwrap_err();
         assert_eq!(panic.to_string(), "quiet; this is a bug, please report");
         let panic = catch_call(|| std::panic::resume_unwind(Box::new(7))).unwrap_err();
-        assert_eq!(panic.to_string(), "without a message; this is a bug, please report");
+        assert_eq!(
+            panic.to_string(),
+            "without a message; this is a bug, please report"
+        );
     }
 }

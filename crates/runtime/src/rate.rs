@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// A bucket that starts full, refills at `rate` tokens per second up to `burst`, and can be overdrawn by reservations, as
-/// golang.org/x/time/rate's limiter. Runs on Tokio's clock.
+/// A bucket that starts full, refills at `rate` tokens per second up to `burst`, and can be
+/// overdrawn by reservations, as golang.org/x/time/rate's limiter. Runs on Tokio's clock.
 #[derive(Debug)]
 pub struct TokenBucket {
     rate: f64,
@@ -22,7 +22,12 @@ impl TokenBucket {
 
     /// As [`TokenBucket::new`], with the time given.
     pub fn new_at(rate: f64, burst: u32, now: Instant) -> Self {
-        Self { rate, burst: f64::from(burst), tokens: f64::from(burst), filled_at: now }
+        Self {
+            rate,
+            burst: f64::from(burst),
+            tokens: f64::from(burst),
+            filled_at: now,
+        }
     }
 
     /// Takes a token and says how long the caller must wait before acting on it.
@@ -45,7 +50,8 @@ impl TokenBucket {
     /// As [`TokenBucket::try_take`], with the time given.
     pub fn try_take_at(&mut self, now: Instant) -> bool {
         self.refill(now);
-        // Asked as a wait, not as `tokens >= 1`: a refill that is a rounding error short of a whole token counts as whole.
+        // Asked as a wait, not as `tokens >= 1`: a refill that is a rounding error short of a whole
+        // token counts as whole.
         let free = self.debt(self.tokens - 1.0).is_zero();
         if free {
             self.tokens -= 1.0;
@@ -79,7 +85,11 @@ mod tests {
             assert_eq!(bucket.reserve(), Duration::ZERO, "token {n}");
         }
         for n in 1..=3 {
-            assert_eq!(bucket.reserve(), Duration::from_millis(100 * n), "overdraft {n}");
+            assert_eq!(
+                bucket.reserve(),
+                Duration::from_millis(100 * n),
+                "overdraft {n}"
+            );
         }
         // 300 ms pay the debt back; only then do tokens grow again.
         tokio::time::advance(Duration::from_millis(350)).await;
@@ -98,7 +108,11 @@ mod tests {
         for _ in 0..10 {
             bucket.give_back();
         }
-        assert_eq!((0..5).filter(|_| bucket.try_take()).count(), 1, "never more than the burst");
+        assert_eq!(
+            (0..5).filter(|_| bucket.try_take()).count(),
+            1,
+            "never more than the burst"
+        );
     }
 
     #[tokio::test(start_paused = true)]

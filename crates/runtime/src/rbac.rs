@@ -25,14 +25,21 @@ impl Rule {
         resources: &'static [&'static str],
         verbs: &'static [&'static str],
     ) -> Self {
-        Self { groups, resources, verbs }
+        Self {
+            groups,
+            resources,
+            verbs,
+        }
     }
 
-    /// The part of this rule that the shared informers of the process need, in whose name they run when controllers have names of
-    /// their own; `None` when nothing of it is watched.
+    /// The part of this rule that the shared informers of the process need, in whose name they run
+    /// when controllers have names of their own; `None` when nothing of it is watched.
     pub fn of_informers(&self) -> Option<Self> {
         let is_watched = Self::INFORM.iter().all(|verb| self.verbs.contains(verb));
-        is_watched.then_some(Self { verbs: Self::INFORM, ..*self })
+        is_watched.then_some(Self {
+            verbs: Self::INFORM,
+            ..*self
+        })
     }
 }
 
@@ -43,8 +50,15 @@ mod tests {
     #[test]
     fn informers_need_what_is_watched_and_no_more() {
         let rule = |verbs| Rule::new(&["apps"], &["deployments"], verbs);
-        assert_eq!(rule(&["get", "list", "update", "watch"]).of_informers(), Some(rule(&["list", "watch"])));
-        assert_eq!(rule(&["list", "deletecollection"]).of_informers(), None, "lists of its own");
+        assert_eq!(
+            rule(&["get", "list", "update", "watch"]).of_informers(),
+            Some(rule(&["list", "watch"]))
+        );
+        assert_eq!(
+            rule(&["list", "deletecollection"]).of_informers(),
+            None,
+            "lists of its own"
+        );
         assert_eq!(Rule::EVENTS.of_informers(), None);
     }
 }

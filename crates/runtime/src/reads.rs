@@ -1,4 +1,5 @@
-//! The caches of a controller: from one line per type follow its watch, its indexes and its rights to read.
+//! The caches of a controller: from one line per type follow its watch, its indexes and its rights
+//! to read.
 
 use std::borrow::Cow;
 use std::marker::PhantomData;
@@ -19,13 +20,23 @@ impl Read {
     /// Objects of type `O`, by key and by namespace.
     pub const fn of<O: Object>() -> Self {
         let watch = |informers: &InformerFactory| drop(informers.shared::<O>());
-        Self { rule: Inform::<O>::RULE, watch }
+        Self {
+            rule: Inform::<O>::RULE,
+            watch,
+        }
     }
 
     /// The same, and by the object that controls them ([`CONTROLLER_INDEX`]).
     pub const fn by_controller<O: Object>() -> Self {
-        let watch = |informers: &InformerFactory| informers.shared::<O>().add_index(CONTROLLER_INDEX, controller_index);
-        Self { rule: Inform::<O>::RULE, watch }
+        let watch = |informers: &InformerFactory| {
+            informers
+                .shared::<O>()
+                .add_index(CONTROLLER_INDEX, controller_index)
+        };
+        Self {
+            rule: Inform::<O>::RULE,
+            watch,
+        }
     }
 
     /// The right that the shared informer needs.
@@ -63,7 +74,10 @@ mod tests {
 
     #[test]
     fn the_right_to_read_follows_from_the_type() {
-        assert_eq!(Read::of::<Pod>().rule(), Rule::new(&[""], &["pods"], &["list", "watch"]));
+        assert_eq!(
+            Read::of::<Pod>().rule(),
+            Rule::new(&[""], &["pods"], &["list", "watch"])
+        );
         let replica_sets = Rule::new(&["apps"], &["replicasets"], &["list", "watch"]);
         assert_eq!(Read::by_controller::<ReplicaSet>().rule(), replica_sets);
     }

@@ -1,7 +1,7 @@
 //! Files that are read again when they have changed.
 //!
-//! They are looked at when what they hold is asked for, at most once a second: no timer keeps an idle process awake, and a change is
-//! in effect when it matters.
+//! They are looked at when what they hold is asked for, at most once a second: no timer keeps an
+//! idle process awake, and a change is in effect when it matters.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -30,7 +30,11 @@ struct State<T> {
 
 impl<T> Clone for Reloading<T> {
     fn clone(&self) -> Self {
-        Self { files: Arc::clone(&self.files), load: Arc::clone(&self.load), state: Arc::clone(&self.state) }
+        Self {
+            files: Arc::clone(&self.files),
+            load: Arc::clone(&self.load),
+            state: Arc::clone(&self.state),
+        }
     }
 }
 
@@ -42,8 +46,16 @@ impl<T: Send + Sync + 'static> Reloading<T> {
     ) -> Result<Self, String> {
         let content = read(&files)?;
         let value = load(&content).map_err(|reason| format!("{}: {reason}", names(&files)))?;
-        let state = State { checked: Instant::now(), content, value: Arc::new(value) };
-        Ok(Self { files: files.into(), load: Arc::new(load), state: Arc::new(Mutex::new(state)) })
+        let state = State {
+            checked: Instant::now(),
+            content,
+            value: Arc::new(value),
+        };
+        Ok(Self {
+            files: files.into(),
+            load: Arc::new(load),
+            state: Arc::new(Mutex::new(state)),
+        })
     }
 
     /// What the files held when they were last looked at.
@@ -51,7 +63,8 @@ impl<T: Send + Sync + 'static> Reloading<T> {
         Arc::clone(&self.state().value)
     }
 
-    /// What the files hold now. While they cannot be read, or make no sense, it is what they held before.
+    /// What the files hold now. While they cannot be read, or make no sense, it is what they held
+    /// before.
     pub async fn current(&self) -> Arc<T> {
         {
             let mut state = self.state();
@@ -64,7 +77,10 @@ impl<T: Send + Sync + 'static> Reloading<T> {
         let files = Arc::clone(&self.files);
         match tokio::task::spawn_blocking(move || read(&files)).await {
             Ok(Ok(content)) => self.take(content),
-            Ok(Err(error)) => tracing::error!(error, "cannot read files again, what was read before is kept"),
+            Ok(Err(error)) => tracing::error!(
+                error,
+                "cannot read files again, what was read before is kept"
+            ),
             // The process ends.
             Err(_) => {}
         }
@@ -78,7 +94,10 @@ impl<T: Send + Sync + 'static> Reloading<T> {
         }
         match (self.load)(&content) {
             Ok(value) => {
-                tracing::info!(files = names(&self.files), "files have changed, their new content is in effect");
+                tracing::info!(
+                    files = names(&self.files),
+                    "files have changed, their new content is in effect"
+                );
                 state.value = Arc::new(value);
             }
             Err(reason) => {
@@ -98,11 +117,18 @@ impl<T: Send + Sync + 'static> Reloading<T> {
 }
 
 fn read(files: &[PathBuf]) -> Result<Vec<Vec<u8>>, String> {
-    files.iter().map(|file| std::fs::read(file).map_err(|error| format!("{}: {error}", file.display()))).collect()
+    files
+        .iter()
+        .map(|file| std::fs::read(file).map_err(|error| format!("{}: {error}", file.display())))
+        .collect()
 }
 
 fn names(files: &[PathBuf]) -> String {
-    files.iter().map(|file| Path::display(file).to_string()).collect::<Vec<_>>().join(", ")
+    files
+        .iter()
+        .map(|file| Path::display(file).to_string())
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 #[cfg(test)]
@@ -114,10 +140,24 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("number");
         let write = |text: &str| std::fs::write(&file, text).unwrap();
-        let number = |files: &[Vec<u8>]| String::from_utf8_lossy(&files[0]).parse::<u32>().map_err(|error| error.to_string());
-        assert!(Reloading::new(vec![file.clone()], number).err().unwrap().contains("number: No such file"));
+        let number = |files: &[Vec<u8>]| {
+            String::from_utf8_lossy(&files[0])
+                .parse::<u32>()
+                .map_err(|error| error.to_string())
+        };
+        assert!(
+            Reloading::new(vec![file.clone()], number)
+                .err()
+                .unwrap()
+                .contains("number: No such file")
+        );
         write("x");
-        assert!(Reloading::new(vec![file.clone()], number).err().unwrap().ends_with("number: invalid digit found in string"));
+        assert!(
+            Reloading::new(vec![file.clone()], number)
+                .err()
+                .unwrap()
+                .ends_with("number: invalid digit found in string")
+        );
         write("1");
         let reloading = Reloading::new(vec![file.clone()], number).unwrap();
         for (text, expected) in [("2", 2), ("oops", 2), ("3", 3)] {

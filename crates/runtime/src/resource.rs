@@ -19,7 +19,12 @@ pub struct ResourceType {
 }
 
 impl ResourceType {
-    const fn builtin(group: &'static str, kind: &'static str, plural: &'static str, namespaced: bool) -> Self {
+    const fn builtin(
+        group: &'static str,
+        kind: &'static str,
+        plural: &'static str,
+        namespaced: bool,
+    ) -> Self {
         Self {
             group: Cow::Borrowed(group),
             version: Cow::Borrowed("v1"),
@@ -31,12 +36,20 @@ impl ResourceType {
 
     /// `v1` or `apps/v1`, as in `apiVersion`.
     pub fn api_version(&self) -> Cow<'_, str> {
-        if self.group.is_empty() { Cow::Borrowed(&self.version) } else { Cow::Owned(format!("{}/{}", self.group, self.version)) }
+        if self.group.is_empty() {
+            Cow::Borrowed(&self.version)
+        } else {
+            Cow::Owned(format!("{}/{}", self.group, self.version))
+        }
     }
 
     /// Path of the collection: of one namespace, or of all when `namespace` is `None`.
     pub fn path(&self, namespace: Option<&str>) -> String {
-        let root = if self.group.is_empty() { "/api/v1".to_owned() } else { format!("/apis/{}/{}", self.group, self.version) };
+        let root = if self.group.is_empty() {
+            "/api/v1".to_owned()
+        } else {
+            format!("/apis/{}/{}", self.group, self.version)
+        };
         match namespace {
             Some(ns) => format!("{root}/namespaces/{ns}/{}", self.plural),
             None => format!("{root}/{}", self.plural),
@@ -46,7 +59,11 @@ impl ResourceType {
 
 impl fmt::Display for ResourceType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.group.is_empty() { f.write_str(&self.plural) } else { write!(f, "{}.{}", self.plural, self.group) }
+        if self.group.is_empty() {
+            f.write_str(&self.plural)
+        } else {
+            write!(f, "{}.{}", self.plural, self.group)
+        }
     }
 }
 
@@ -62,20 +79,37 @@ pub static NAMESPACES: ResourceType = ResourceType::builtin("", "Namespace", "na
 pub static REPLICATION_CONTROLLERS: ResourceType =
     ResourceType::builtin("", "ReplicationController", "replicationcontrollers", true);
 /// apps/v1 deployments.
-pub static DEPLOYMENTS: ResourceType = ResourceType::builtin("apps", "Deployment", "deployments", true);
+pub static DEPLOYMENTS: ResourceType =
+    ResourceType::builtin("apps", "Deployment", "deployments", true);
 /// apps/v1 replicasets.
-pub static REPLICA_SETS: ResourceType = ResourceType::builtin("apps", "ReplicaSet", "replicasets", true);
+pub static REPLICA_SETS: ResourceType =
+    ResourceType::builtin("apps", "ReplicaSet", "replicasets", true);
 /// coordination.k8s.io/v1 leases.
-pub static LEASES: ResourceType = ResourceType::builtin("coordination.k8s.io", "Lease", "leases", true);
+pub static LEASES: ResourceType =
+    ResourceType::builtin("coordination.k8s.io", "Lease", "leases", true);
 /// core/v1 configmaps.
 pub static CONFIG_MAPS: ResourceType = ResourceType::builtin("", "ConfigMap", "configmaps", true);
 /// core/v1 serviceaccounts.
-pub static SERVICE_ACCOUNTS: ResourceType = ResourceType::builtin("", "ServiceAccount", "serviceaccounts", true);
+pub static SERVICE_ACCOUNTS: ResourceType =
+    ResourceType::builtin("", "ServiceAccount", "serviceaccounts", true);
 /// authentication.k8s.io/v1 tokenreviews.
-pub static TOKEN_REVIEWS: ResourceType = ResourceType::builtin("authentication.k8s.io", "TokenReview", "tokenreviews", false);
+pub static TOKEN_REVIEWS: ResourceType = ResourceType::builtin(
+    "authentication.k8s.io",
+    "TokenReview",
+    "tokenreviews",
+    false,
+);
 /// authorization.k8s.io/v1 subjectaccessreviews.
-pub static SUBJECT_ACCESS_REVIEWS: ResourceType =
-    ResourceType::builtin("authorization.k8s.io", "SubjectAccessReview", "subjectaccessreviews", false);
+pub static SUBJECT_ACCESS_REVIEWS: ResourceType = ResourceType::builtin(
+    "authorization.k8s.io",
+    "SubjectAccessReview",
+    "subjectaccessreviews",
+    false,
+);
 /// What the server calls an object of any type of which it shows only the metadata.
-pub(crate) static PARTIAL_METADATA: ResourceType =
-    ResourceType::builtin("meta.k8s.io", "PartialObjectMetadata", "partialobjectmetadata", false);
+pub(crate) static PARTIAL_METADATA: ResourceType = ResourceType::builtin(
+    "meta.k8s.io",
+    "PartialObjectMetadata",
+    "partialobjectmetadata",
+    false,
+);

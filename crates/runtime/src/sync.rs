@@ -1,8 +1,10 @@
-//! Where threads meet: the locks and tasks of the standard library and Tokio; or, with the feature `shuttle`, those of a scheduler that
-//! tries many orders in which threads can pass them. Only tests called `interleavings` run under that scheduler.
+//! Where threads meet: the locks and tasks of the standard library and Tokio; or, with the feature
+//! `shuttle`, those of a scheduler that tries many orders in which threads can pass them. Only
+//! tests called `interleavings` run under that scheduler.
 //!
-//! What is Tokio's own (`Semaphore`, `Notify`, `watch`, cancellation tokens) is opaque to it: another thread may run before and after
-//! a call of it, but not within. Waiting is seen, as it ends with a waker.
+//! What is Tokio's own (`Semaphore`, `Notify`, `watch`, cancellation tokens) is opaque to it:
+//! another thread may run before and after a call of it, but not within. Waiting is seen, as it
+//! ends with a waker.
 
 #[cfg(not(feature = "shuttle"))]
 mod real {
@@ -38,7 +40,10 @@ mod ordered {
             Self
         }
 
-        pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> JoinHandle<()> {
+        pub(crate) fn spawn(
+            &self,
+            task: impl Future<Output = ()> + Send + 'static,
+        ) -> JoinHandle<()> {
             spawn(task)
         }
     }
@@ -56,8 +61,8 @@ mod ordered {
         }
     }
 
-    /// Tells a story of threads in many orders: at random, and with few changes of thread in unlikely places. Time stands still but
-    /// for [`sleep_until`] and [`pass`].
+    /// Tells a story of threads in many orders: at random, and with few changes of thread in
+    /// unlikely places. Time stands still but for [`sleep_until`] and [`pass`].
     #[cfg(test)]
     pub(crate) fn in_many_orders(story: impl Fn() + Clone + Send + Sync + 'static) {
         const ORDERS: usize = 3_000;
@@ -67,7 +72,11 @@ mod ordered {
         // Of each kind; a slow machine sees fewer orders.
         config.max_time = Some(Duration::from_secs(4));
         // Instants are those of a runtime whose clock is paused.
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build()
+            .unwrap();
         let _inside = runtime.enter();
         Runner::new(RandomScheduler::new(ORDERS), config.clone()).run(story.clone());
         Runner::new(PctScheduler::new(3, ORDERS), config).run(story);

@@ -43,7 +43,8 @@ struct Running {
     abort: Option<AbortHandle>,
 }
 
-/// Takes a task off the list however it ends: by itself, by a panic, aborted, or dropped by a runtime that shuts down.
+/// Takes a task off the list however it ends: by itself, by a panic, aborted, or dropped by a
+/// runtime that shuts down.
 struct Registration {
     shared: Arc<Shared>,
     id: u64,
@@ -53,22 +54,41 @@ impl Tasks {
     /// No tasks yet, of another owner; panics are counted together with those of this one.
     #[must_use]
     pub fn beside(&self) -> Self {
-        Self { shared: Arc::new(Shared { panics: self.shared.panics.clone(), ..Shared::default() }) }
+        Self {
+            shared: Arc::new(Shared {
+                panics: self.shared.panics.clone(),
+                ..Shared::default()
+            }),
+        }
     }
 
-    /// Starts `future` as a task called `name`. A panic in it is logged with the name and counted; other tasks go on. Must be
-    /// called inside a runtime.
-    pub fn spawn(&self, name: impl Into<String>, future: impl Future<Output = ()> + Send + 'static) {
+    /// Starts `future` as a task called `name`. A panic in it is logged with the name and counted;
+    /// other tasks go on. Must be called inside a runtime.
+    pub fn spawn(
+        &self,
+        name: impl Into<String>,
+        future: impl Future<Output = ()> + Send + 'static,
+    ) {
         let name: Arc<str> = name.into().into();
         let id = {
             let mut state = self.shared.lock();
             state.next += 1;
             let id = state.next;
-            state.running.insert(id, Running { name: Arc::clone(&name), abort: None });
+            state.running.insert(
+                id,
+                Running {
+                    name: Arc::clone(&name),
+                    abort: None,
+                },
+            );
             id
         };
-        let registration = Registration { shared: Arc::clone(&self.shared), id };
-        // Not under the lock: a runtime that shuts down drops the future here, and that takes the lock.
+        let registration = Registration {
+            shared: Arc::clone(&self.shared),
+            id,
+        };
+        // Not under the lock: a runtime that shuts down drops the future here, and that takes the
+        // lock.
         let task = Handle::current().spawn(async move {
             let registration = registration;
             if let Err(panic) = panics::catch(future).await {
@@ -83,7 +103,13 @@ impl Tasks {
 
     /// Names of the tasks that still run, sorted.
     pub fn running(&self) -> Vec<String> {
-        let mut names: Vec<_> = self.shared.lock().running.values().map(|r| r.name.to_string()).collect();
+        let mut names: Vec<_> = self
+            .shared
+            .lock()
+            .running
+            .values()
+            .map(|r| r.name.to_string())
+            .collect();
         names.sort_unstable();
         names
     }
@@ -95,13 +121,20 @@ impl Tasks {
 
     /// Ends all of them where they wait, as the end of the process would.
     pub fn abort(&self) {
-        let running: Vec<_> = self.shared.lock().running.values_mut().filter_map(|r| r.abort.take()).collect();
+        let running: Vec<_> = self
+            .shared
+            .lock()
+            .running
+            .values_mut()
+            .filter_map(|r| r.abort.take())
+            .collect();
         for task in running {
             task.abort();
         }
     }
 
-    /// Waits until all have ended. Every `report_every` the names of those that still run are logged.
+    /// Waits until all have ended. Every `report_every` the names of those that still run are
+    /// logged.
     pub async fn join(&self, report_every: Duration) {
         loop {
             let ended = self.shared.ended.notified();
@@ -135,7 +168,10 @@ impl Shared {
 
 impl Default for Panics {
     fn default() -> Self {
-        let counter = IntCounter::new("steersman_task_panics_total", "[ALPHA] Tasks of the process that ended in a panic.");
+        let counter = IntCounter::new(
+            "steersman_task_panics_total",
+            "[ALPHA] Tasks of the process that ended in a panic.",
+        );
         Self(counter.expect("the name is a valid metric name"))
     }
 }

@@ -1,4 +1,5 @@
-//! The worker loop every queue-driven controller runs: take a key, sync it, retry with back-off when that fails.
+//! The worker loop every queue-driven controller runs: take a key, sync it, retry with back-off
+//! when that fails.
 
 use std::fmt::Display;
 use std::future::Future;
@@ -17,7 +18,8 @@ use crate::panics;
 use crate::tasks::CancellationToken;
 use crate::workqueue::WorkQueue;
 
-/// The target of the spans of syncs, for who collects them: `controller` and `key` are their fields.
+/// The target of the spans of syncs, for who collects them: `controller` and `key` are their
+/// fields.
 pub const SPANS: &str = "steersman_runtime::workers";
 
 /// When a synced key should come back without a further event.
@@ -38,7 +40,8 @@ pub enum Retry {
     Quietly,
     /// Forget the key until something enqueues it.
     Drop,
-    /// Not a failure but not done either: again after this long, with earlier failures neither forgotten nor added to.
+    /// Not a failure but not done either: again after this long, with earlier failures neither
+    /// forgotten nor added to.
     After(Duration),
 }
 
@@ -50,15 +53,16 @@ pub trait Syncer<K = ObjectKey>: Send + Sync + 'static {
     /// Brings the object with this key a step closer to its spec.
     fn sync(&self, key: &K) -> impl Future<Output = Result<Requeue, Self::Error>> + Send;
 
-    /// What becomes of the key after `error`, which is its failure number `failures` (0 for the first) in a row.
+    /// What becomes of the key after `error`, which is its failure number `failures` (0 for the
+    /// first) in a row.
     fn retry(&self, _error: &Self::Error, _failures: u32) -> Retry {
         Retry::BackOff
     }
 }
 
-/// Runs `workers` tasks over `queue` until `stop`; then no further key is taken, the syncs in flight are waited for, and the queue
-/// is shut down. A panic in a sync is logged with its key, counted (`steersman_sync_panics_total`), and treated as a failure of
-/// that key.
+/// Runs `workers` tasks over `queue` until `stop`; then no further key is taken, the syncs in
+/// flight are waited for, and the queue is shut down. A panic in a sync is logged with its key,
+/// counted (`steersman_sync_panics_total`), and treated as a failure of that key.
 pub async fn run_workers<K: Key, S: Syncer<K>>(
     controller: &'static str,
     queue: WorkQueue<K>,
@@ -67,7 +71,12 @@ pub async fn run_workers<K: Key, S: Syncer<K>>(
     stop: CancellationToken,
 ) {
     queue.assign(controller);
-    let worker = Arc::new(Worker { controller, queue: queue.clone(), syncer, error_pace: ErrorPace::default() });
+    let worker = Arc::new(Worker {
+        controller,
+        queue: queue.clone(),
+        syncer,
+        error_pace: ErrorPace::default(),
+    });
     let mut tasks = JoinSet::new();
     for _ in 0..workers {
         let (worker, stop) = (Arc::clone(&worker), stop.clone());
@@ -79,8 +88,11 @@ pub async fn run_workers<K: Key, S: Syncer<K>>(
     }
     while let Some(end) = tasks.join_next().await {
         match end {
-            // Only a runtime that shuts down cancels a worker: the process ends before its work did, and has said why.
-            Err(error) if error.is_cancelled() => tracing::debug!(controller, "worker cut off by the end of the process"),
+            // Only a runtime that shuts down cancels a worker: the process ends before its work
+            // did, and has said why.
+            Err(error) if error.is_cancelled() => {
+                tracing::debug!(controller, "worker cut off by the end of the process")
+            }
             Err(error) => tracing::error!(controller, %error, "worker ended early"),
             Ok(()) => {}
         }
@@ -98,14 +110,29 @@ pub struct Keyed<K, S> {
 
 impl<K: Key, S: Syncer<K>> Keyed<K, S> {
     /// The controller called `controller`, with so many workers ([`run_workers`]).
-    pub fn boxed(controller: &'static str, queue: WorkQueue<K>, workers: usize, syncer: Arc<S>) -> Box<dyn Controller> {
-        Box::new(Self { controller, queue, workers, syncer })
+    pub fn boxed(
+        controller: &'static str,
+        queue: WorkQueue<K>,
+        workers: usize,
+        syncer: Arc<S>,
+    ) -> Box<dyn Controller> {
+        Box::new(Self {
+            controller,
+            queue,
+            workers,
+            syncer,
+        })
     }
 }
 
 impl<K: Key, S: Syncer<K>> Controller for Keyed<K, S> {
     fn run(self: Box<Self>, stop: CancellationToken) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-        let Self { controller, queue, workers, syncer } = *self;
+        let Self {
+            controller,
+            queue,
+            workers,
+            syncer,
+        } = *self;
         Box::pin(run_workers(controller, queue, workers, syncer, stop))
     }
 }
@@ -142,7 +169,9 @@ impl<K: Key, S: Syncer<K>> Worker<K, S> {
         let outcome = panics::catch(self.sync(key)).await;
         let (result, duration) = (result_of(&outcome), began.elapsed());
         tracing::trace!(result, ?duration, "Finished syncing");
-        self.queue.metrics().synced(self.controller, result, duration);
+        self.queue
+            .metrics()
+            .synced(self.controller, result, duration);
         let retry = match outcome {
             Ok(Ok(requeue)) => {
                 self.queue.forget(key);
@@ -152,7 +181,9 @@ impl<K: Key, S: Syncer<K>> Worker<K, S> {
                 return;
             }
             // Its writes are refused: whoever leads next does them.
-            Ok(Err((error, _))) if stop.is_cancelled() => return tracing::debug!(%error, "sync cut short by the end"),
+            Ok(Err((error, _))) if stop.is_cancelled() => {
+                return tracing::debug!(%error, "sync cut short by the end");
+            }
             Ok(Err((error, Retry::BackOff))) => {
                 self.error_pace.wait().await;
                 tracing::error!(%error, "sync failed");
@@ -206,7 +237,8 @@ fn result_of<E, P>(outcome: &Result<Result<Requeue, (E, Retry)>, P>) -> &'static
     }
 }
 
-/// Keeps reported errors at least a millisecond apart, so that a hot failure loop cannot flood the log.
+/// Keeps reported errors at least a millisecond apart, so that a hot failure loop cannot flood the
+/// log.
 #[derive(Default)]
 struct ErrorPace {
     next: Mutex<Option<Instant>>,
@@ -305,8 +337,20 @@ mod tests {
             finished: AtomicUsize::new(0),
         });
         let stop = CancellationToken::new();
-        let task = tokio::spawn(run_workers("test", queue.clone(), workers, Arc::clone(&script), stop.clone()));
-        Running { queue, script, stop, task, registry }
+        let task = tokio::spawn(run_workers(
+            "test",
+            queue.clone(),
+            workers,
+            Arc::clone(&script),
+            stop.clone(),
+        ));
+        Running {
+            queue,
+            script,
+            stop,
+            task,
+            registry,
+        }
     }
 
     fn key(name: &str) -> ObjectKey {
@@ -343,7 +387,11 @@ mod tests {
             running.queue.add(key(name));
             tokio::time::sleep(Duration::from_secs(10)).await;
             let syncs = running.script.syncs.lock().unwrap().clone();
-            assert_eq!(syncs.iter().map(|(_, at)| *at).collect::<Vec<_>>(), times, "{name}");
+            assert_eq!(
+                syncs.iter().map(|(_, at)| *at).collect::<Vec<_>>(),
+                times,
+                "{name}"
+            );
             assert_eq!(running.queue.failures(&key(name)), failures, "{name}");
             running.stop.cancel();
             running.task.await.unwrap();
@@ -356,17 +404,41 @@ mod tests {
         running.queue.add(key("panic"));
         running.queue.add(key("fine"));
         tokio::time::sleep(Duration::from_secs(1)).await;
-        let names: Vec<_> = running.script.syncs.lock().unwrap().iter().map(|(name, _)| name.clone()).collect();
+        let names: Vec<_> = running
+            .script
+            .syncs
+            .lock()
+            .unwrap()
+            .iter()
+            .map(|(name, _)| name.clone())
+            .collect();
         assert_eq!(names, ["panic", "fine", "panic"]);
         let families = running.registry.gather();
-        let panics = families.iter().find(|f| f.name() == "steersman_sync_panics_total").unwrap();
+        let panics = families
+            .iter()
+            .find(|f| f.name() == "steersman_sync_panics_total")
+            .unwrap();
         assert_eq!(panics.get_metric()[0].get_counter().get_value(), 1.0);
-        let syncs = families.iter().find(|f| f.name() == "steersman_reconcile_duration_seconds").unwrap();
-        let mut results: Vec<_> =
-            syncs.get_metric().iter().map(|m| (m.get_label()[1].value(), m.get_histogram().get_sample_count())).collect();
+        let syncs = families
+            .iter()
+            .find(|f| f.name() == "steersman_reconcile_duration_seconds")
+            .unwrap();
+        let mut results: Vec<_> = syncs
+            .get_metric()
+            .iter()
+            .map(|m| {
+                (
+                    m.get_label()[1].value(),
+                    m.get_histogram().get_sample_count(),
+                )
+            })
+            .collect();
         results.sort_unstable();
         assert_eq!(results, [("panic", 1), ("success", 2)]);
-        assert_eq!(running.queue.metrics().troubles("test"), ["a sync of queue test panicked 1s ago"]);
+        assert_eq!(
+            running.queue.metrics().troubles("test"),
+            ["a sync of queue test panicked 1s ago"]
+        );
     }
 
     #[tokio::test(start_paused = true)]
@@ -377,9 +449,18 @@ mod tests {
         tokio::time::sleep(400 * MS).await;
         running.queue.add(key("fine"));
         tokio::time::sleep(Duration::from_secs(600)).await;
-        assert_eq!(troubles(), ["a sync of queue test has been going on for 600s"]);
+        assert_eq!(
+            troubles(),
+            ["a sync of queue test has been going on for 600s"]
+        );
         tokio::time::sleep(Duration::from_secs(1)).await;
-        assert_eq!(troubles(), ["a sync of queue test has been going on for 601s", "queue test has not moved for 601s"]);
+        assert_eq!(
+            troubles(),
+            [
+                "a sync of queue test has been going on for 601s",
+                "queue test has not moved for 601s"
+            ]
+        );
         assert_eq!(running.queue.metrics().troubles("other"), [""; 0]);
     }
 
@@ -406,7 +487,11 @@ mod tests {
         assert_eq!(running.script.finished.load(Ordering::Relaxed), 1);
         assert_eq!(running.script.syncs.lock().unwrap().len(), 1);
         running.queue.add(key("late"));
-        assert_eq!(running.queue.len(), 1, "shut down: only the key that was waiting");
+        assert_eq!(
+            running.queue.len(),
+            1,
+            "shut down: only the key that was waiting"
+        );
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,12 +1,13 @@
 //! What of a certificate says who holds it, and from when until when it is good.
 //!
-//! Certificates come from strangers, also before anybody has vouched for them: whatever the bytes are, reading them gives a certificate
-//! or an error, never a panic.
+//! Certificates come from strangers, also before anybody has vouched for them: whatever the bytes
+//! are, reading them gives a certificate or an error, never a panic.
 
 use jiff::civil::DateTime;
 use yasna::{ASN1Error, ASN1ErrorKind, ASN1Result, BERReader, Tag};
 
-/// The part of a certificate that we have a use for. That it is here does not make it true: an authority has to vouch for it.
+/// The part of a certificate that we have a use for. That it is here does not make it true: an
+/// authority has to vouch for it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Certificate {
     /// The parts of its subject's name, in order: kind (an object identifier) and text.
@@ -29,12 +30,15 @@ fn certificate(reader: BERReader<'_, '_>) -> ASN1Result<Certificate> {
     reader.read_sequence(|certificate| {
         certificate.next().read_sequence(|part| {
             // Version, serial number, signature algorithm, issuer.
-            part.read_optional(|version| version.read_tagged(Tag::context(0), |version| version.read_der()))?;
+            part.read_optional(|version| {
+                version.read_tagged(Tag::context(0), |version| version.read_der())
+            })?;
             for _ in 0..3 {
                 part.next().read_der()?;
             }
-            (found.not_before, found.not_after) =
-                part.next().read_sequence(|validity| Ok((time(validity.next())?, time(validity.next())?)))?;
+            (found.not_before, found.not_after) = part
+                .next()
+                .read_sequence(|validity| Ok((time(validity.next())?, time(validity.next())?)))?;
             part.next().read_sequence_of(|names| {
                 names.read_set_of(|name| {
                     found.subject.push(attribute(name)?);
@@ -55,8 +59,12 @@ fn attribute(name: BERReader<'_, '_>) -> ASN1Result<(Vec<u64>, String)> {
     name.read_sequence(|name| {
         let kind = name.next().read_oid()?;
         let value = name.next().read_tagged_der()?;
-        // All kinds of text in use are ASCII or UTF-8, but for two that no tool has written for decades.
-        Ok((kind.components().clone(), String::from_utf8_lossy(value.value()).into_owned()))
+        // All kinds of text in use are ASCII or UTF-8, but for two that no tool has written for
+        // decades.
+        Ok((
+            kind.components().clone(),
+            String::from_utf8_lossy(value.value()).into_owned(),
+        ))
     })
 }
 
@@ -70,14 +78,18 @@ fn time(reader: BERReader<'_, '_>) -> ASN1Result<i64> {
     seconds.ok_or_else(|| ASN1Error::new(ASN1ErrorKind::Invalid))
 }
 
-/// `260131235959Z`, or with all digits of the year, as Unix seconds. These are the only forms that a certificate may have (RFC 5280,
-/// 4.1.2.5): no fractions, no offsets.
+/// `260131235959Z`, or with all digits of the year, as Unix seconds. These are the only forms that
+/// a certificate may have (RFC 5280, 4.1.2.5): no fractions, no offsets.
 fn seconds(text: &[u8], year_digits: usize) -> Option<i64> {
     let (last, digits) = text.split_last()?;
     if *last != b'Z' || digits.len() != year_digits + 10 || !digits.iter().all(u8::is_ascii_digit) {
         return None;
     }
-    let number = |digits: &[u8]| digits.iter().fold(0_i16, |number, digit| number * 10 + i16::from(digit - b'0'));
+    let number = |digits: &[u8]| {
+        digits
+            .iter()
+            .fold(0_i16, |number, digit| number * 10 + i16::from(digit - b'0'))
+    };
     let (year, rest) = digits.split_at(year_digits);
     let year = match number(year) {
         year if year_digits == 4 => year,
@@ -87,7 +99,10 @@ fn seconds(text: &[u8], year_digits: usize) -> Option<i64> {
     let mut rest = rest.chunks(2).map(|pair| i8::try_from(number(pair)).ok());
     let mut next = || rest.next().flatten();
     let time = DateTime::new(year, next()?, next()?, next()?, next()?, next()?, 0).ok()?;
-    Some(time.duration_since(DateTime::constant(1970, 1, 1, 0, 0, 0, 0)).as_secs())
+    Some(
+        time.duration_since(DateTime::constant(1970, 1, 1, 0, 0, 0, 0))
+            .as_secs(),
+    )
 }
 
 #[cfg(test)]
@@ -97,7 +112,8 @@ mod tests {
 
     use super::*;
 
-    /// A certificate of `jane` that ends at a time with this tag and text; all that nobody reads is empty.
+    /// A certificate of `jane` that ends at a time with this tag and text; all that nobody reads is
+    /// empty.
     fn ends_at(tag: Tag, text: &str) -> Vec<u8> {
         let time = |writer: DERWriter<'_>, tag, text: &str| {
             writer.write_tagged_implicit(tag, |writer| writer.write_bytes(text.as_bytes()));
@@ -105,7 +121,8 @@ mod tests {
         construct_der(|writer| {
             writer.write_sequence(|certificate| {
                 certificate.next().write_sequence(|part| {
-                    part.next().write_tagged(Tag::context(0), |version| version.write_u8(2));
+                    part.next()
+                        .write_tagged(Tag::context(0), |version| version.write_u8(2));
                     (0..3).for_each(|_| part.next().write_null());
                     part.next().write_sequence(|validity| {
                         time(validity.next(), TAG_UTCTIME, "700101000001Z");
@@ -114,8 +131,12 @@ mod tests {
                     part.next().write_sequence_of(|names| {
                         names.next().write_set_of(|names| {
                             names.next().write_sequence(|name| {
-                                name.next().write_oid(&yasna::models::ObjectIdentifier::from_slice(&[2, 5, 4, 3]));
-                                name.next().write_tagged_implicit(TAG_UTF8STRING, |value| value.write_bytes(b"jane"));
+                                name.next().write_oid(
+                                    &yasna::models::ObjectIdentifier::from_slice(&[2, 5, 4, 3]),
+                                );
+                                name.next().write_tagged_implicit(TAG_UTF8STRING, |value| {
+                                    value.write_bytes(b"jane")
+                                });
                             });
                         });
                     });
@@ -162,7 +183,11 @@ mod tests {
         for (tag, text, expected) in cases {
             let read = Certificate::read(&ends_at(tag, text)).ok();
             let subject = vec![(vec![2, 5, 4, 3], "jane".to_owned())];
-            let expected = expected.map(|not_after| Certificate { subject, not_before: 1, not_after });
+            let expected = expected.map(|not_after| Certificate {
+                subject,
+                not_before: 1,
+                not_after,
+            });
             assert_eq!(read, expected, "{text}");
         }
     }
@@ -184,13 +209,26 @@ mod tests {
     fn certificates_as_they_are_made_are_read() {
         let mut params = rcgen::CertificateParams::default();
         params.distinguished_name = rcgen::DistinguishedName::new();
-        params.distinguished_name.push(rcgen::DnType::OrganizationName, "people");
-        params.distinguished_name.push(rcgen::DnType::CommonName, "jané");
+        params
+            .distinguished_name
+            .push(rcgen::DnType::OrganizationName, "people");
+        params
+            .distinguished_name
+            .push(rcgen::DnType::CommonName, "jané");
         params.not_before = rcgen::date_time_ymd(2026, 1, 2);
         params.not_after = rcgen::date_time_ymd(2126, 1, 2);
-        let made = params.self_signed(&rcgen::KeyPair::generate().unwrap()).unwrap();
-        let subject = vec![(vec![2, 5, 4, 10], "people".to_owned()), (vec![2, 5, 4, 3], "jané".to_owned())];
-        let expected = Certificate { subject, not_before: 1_767_312_000, not_after: 4_922_985_600 };
+        let made = params
+            .self_signed(&rcgen::KeyPair::generate().unwrap())
+            .unwrap();
+        let subject = vec![
+            (vec![2, 5, 4, 10], "people".to_owned()),
+            (vec![2, 5, 4, 3], "jané".to_owned()),
+        ];
+        let expected = Certificate {
+            subject,
+            not_before: 1_767_312_000,
+            not_after: 4_922_985_600,
+        };
         assert_eq!(Certificate::read(made.der()), Ok(expected));
     }
 }

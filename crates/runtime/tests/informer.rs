@@ -1,6 +1,10 @@
-//! Informers against the API server of the development cluster, which fails in every way it can: nothing is lost, nothing is told
-//! twice, nothing is told in the wrong order. Everything runs in paused time.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+//! Informers against the API server of the development cluster, which fails in every way it can:
+//! nothing is lost, nothing is told twice, nothing is told in the wrong order. Everything runs in
+//! paused time.
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test that cannot go on should say where"
+)]
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -28,7 +32,8 @@ fn state_of(node: &Node) -> (String, u64) {
     (node.meta.uid.to_string(), node.meta.resource_version)
 }
 
-/// What a handler makes of the changes it hears; it notes every one that does not follow from those before.
+/// What a handler makes of the changes it hears; it notes every one that does not follow from those
+/// before.
 #[derive(Default)]
 struct Listener {
     known: State,
@@ -41,12 +46,20 @@ impl Listener {
         let (object, before) = match change {
             Change::Added { object, .. } => (object, None),
             Change::Updated { old, new } => (new, Some(state_of(old))),
-            Change::Deleted { object, final_state_unknown } => {
+            Change::Deleted {
+                object,
+                final_state_unknown,
+            } => {
                 self.missed_deletions += usize::from(final_state_unknown);
                 let known = self.known.remove(&*object.meta.name);
                 let is_newer = |(uid, version): (String, u64)| {
                     let (gone, last) = state_of(object);
-                    uid == gone && if final_state_unknown { version == last } else { version < last }
+                    uid == gone
+                        && if final_state_unknown {
+                            version == last
+                        } else {
+                            version < last
+                        }
                 };
                 if !known.clone().is_some_and(is_newer) {
                     self.wrong.push(format!("{change:?} after {known:?}"));
@@ -75,8 +88,17 @@ impl Story {
     async fn start() -> Self {
         let cluster = DevCluster::new(Clock::runtime("2026-01-01T00:00:00Z".parse().unwrap()));
         let registry = Registry::new();
-        let settings = ClientSettings { user_agent: "test".to_owned(), qps: 20.0, burst: 30, timeout: Duration::from_secs(30) };
-        let client = ApiClient::new(cluster.client(), settings, ClientMetrics::register(&registry).unwrap());
+        let settings = ClientSettings {
+            user_agent: "test".to_owned(),
+            qps: 20.0,
+            burst: 30,
+            timeout: Duration::from_secs(30),
+        };
+        let client = ApiClient::new(
+            cluster.client(),
+            settings,
+            ClientMetrics::register(&registry).unwrap(),
+        );
         let factory = InformerFactory::new(client, Duration::ZERO, &registry).unwrap();
         let informer = factory.shared::<Node>();
         let listener = Arc::new(Mutex::new(Listener::default()));
@@ -84,7 +106,12 @@ impl Story {
         informer.add_handler(move |change| hears.lock().unwrap().hear(change));
         let (tasks, stop) = (Tasks::default(), CancellationToken::new());
         factory.start(&tasks, &stop);
-        let story = Self { cluster, informer, listener, _tasks: tasks };
+        let story = Self {
+            cluster,
+            informer,
+            listener,
+            _tasks: tasks,
+        };
         for name in ["a", "b", "c"] {
             story.create(name).await;
         }
@@ -100,29 +127,62 @@ impl Story {
 
     async fn touch(&self, name: &str, mark: &str) -> u64 {
         let patch = json!({"metadata": {"annotations": {"mark": mark}}});
-        version_of(&self.cluster.patch(&self.cluster.path("nodes", "", name), patch).await.unwrap())
+        version_of(
+            &self
+                .cluster
+                .patch(&self.cluster.path("nodes", "", name), patch)
+                .await
+                .unwrap(),
+        )
     }
 
     async fn delete(&self, name: &str) {
-        self.cluster.delete(&self.cluster.path("nodes", "", name)).await.unwrap();
+        self.cluster
+            .delete(&self.cluster.path("nodes", "", name))
+            .await
+            .unwrap();
     }
 
     fn server(&self) -> State {
         let nodes = self.cluster.objects("nodes");
-        let state = |node: &Value| (node["metadata"]["uid"].as_str().unwrap().to_owned(), version_of(node));
-        nodes.iter().map(|node| (node["metadata"]["name"].as_str().unwrap().to_owned(), state(node))).collect()
+        let state = |node: &Value| {
+            (
+                node["metadata"]["uid"].as_str().unwrap().to_owned(),
+                version_of(node),
+            )
+        };
+        nodes
+            .iter()
+            .map(|node| {
+                (
+                    node["metadata"]["name"].as_str().unwrap().to_owned(),
+                    state(node),
+                )
+            })
+            .collect()
     }
 
     fn store(&self) -> State {
-        self.informer.store().list().iter().map(|node| (node.meta.name.to_string(), state_of(node))).collect()
+        self.informer
+            .store()
+            .list()
+            .iter()
+            .map(|node| (node.meta.name.to_string(), state_of(node)))
+            .collect()
     }
 
-    /// Waits until the store is what the server has, and looks whether what was told leads there, too. Returns how long it took.
+    /// Waits until the store is what the server has, and looks whether what was told leads there,
+    /// too. Returns how long it took.
     async fn catches_up(&self) -> Duration {
         let began = Instant::now();
         // A silent watch is believed for up to 630 s.
         while self.store() != self.server() || !self.informer.is_synced() {
-            assert!(began.elapsed() < Duration::from_secs(700), "store {:?}\nserver {:?}", self.store(), self.server());
+            assert!(
+                began.elapsed() < Duration::from_secs(700),
+                "store {:?}\nserver {:?}",
+                self.store(),
+                self.server()
+            );
             time::sleep(Duration::from_millis(100)).await;
         }
         let listener = self.listener.lock().unwrap();
@@ -133,7 +193,11 @@ impl Story {
 }
 
 fn version_of(object: &Value) -> u64 {
-    object["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap()
+    object["metadata"]["resourceVersion"]
+        .as_str()
+        .unwrap()
+        .parse()
+        .unwrap()
 }
 
 fn watches() -> Matcher {
@@ -151,12 +215,31 @@ fn throttled(retry_after: Option<u32>) -> Status {
 #[tokio::test(start_paused = true)]
 async fn after_every_kind_of_fault_the_store_is_what_the_server_has() {
     type Fault = fn(&DevCluster);
-    // (why, before the writes, after them, seconds until the informer has caught up at the latest, deletions told from their absence)
+    // (why, before the writes, after them, seconds until the informer has caught up at the latest,
+    // deletions told from their absence)
     let cases: [(&str, Fault, Fault, u64, usize); 13] = [
         ("nothing", |_| {}, |_| {}, 1, 0),
-        ("a broken watch", |c| c.faults().break_watches("nodes"), |_| {}, 3, 0),
-        ("broken afterwards", |_| {}, |c| c.faults().break_watches("nodes"), 3, 0),
-        ("stalled for a while", |c| c.faults().stall_watches("nodes"), |c| c.faults().resume_watches("nodes"), 1, 0),
+        (
+            "a broken watch",
+            |c| c.faults().break_watches("nodes"),
+            |_| {},
+            3,
+            0,
+        ),
+        (
+            "broken afterwards",
+            |_| {},
+            |c| c.faults().break_watches("nodes"),
+            3,
+            0,
+        ),
+        (
+            "stalled for a while",
+            |c| c.faults().stall_watches("nodes"),
+            |c| c.faults().resume_watches("nodes"),
+            1,
+            0,
+        ),
         (
             "stalled, then broken",
             |c| c.faults().stall_watches("nodes"),
@@ -183,7 +266,11 @@ async fn after_every_kind_of_fault_the_store_is_what_the_server_has() {
             |c| {
                 c.compact("nodes");
                 c.faults().resume_watches("nodes");
-                c.faults().reject(watches(), Status::new(422, "Invalid", "no sendInitialEvents"), Some(1));
+                c.faults().reject(
+                    watches(),
+                    Status::new(422, "Invalid", "no sendInitialEvents"),
+                    Some(1),
+                );
             },
             5,
             1,
@@ -191,7 +278,8 @@ async fn after_every_kind_of_fault_the_store_is_what_the_server_has() {
         (
             "broken, and an ill server",
             |c| {
-                c.faults().reject(watches(), Status::internal("ill"), Some(3));
+                c.faults()
+                    .reject(watches(), Status::internal("ill"), Some(3));
                 c.faults().reject(lists(), Status::internal("ill"), Some(2));
                 c.faults().break_watches("nodes");
             },
@@ -222,7 +310,8 @@ async fn after_every_kind_of_fault_the_store_is_what_the_server_has() {
         (
             "lists asked to wait",
             |c| {
-                c.faults().reject(watches(), Status::internal("ill"), Some(2));
+                c.faults()
+                    .reject(watches(), Status::internal("ill"), Some(2));
                 c.faults().reject(lists(), throttled(Some(7)), Some(2));
                 c.faults().break_watches("nodes");
             },
@@ -233,7 +322,8 @@ async fn after_every_kind_of_fault_the_store_is_what_the_server_has() {
         (
             "a slow server",
             |c| {
-                c.faults().delay(watches(), Duration::from_secs(20), Some(2));
+                c.faults()
+                    .delay(watches(), Duration::from_secs(20), Some(2));
                 c.faults().break_watches("nodes");
             },
             |_| {},
@@ -243,8 +333,10 @@ async fn after_every_kind_of_fault_the_store_is_what_the_server_has() {
         (
             "a list that never comes",
             |c| {
-                c.faults().reject(watches(), Status::internal("ill"), Some(2));
-                c.faults().delay(lists(), Duration::from_secs(3600), Some(1));
+                c.faults()
+                    .reject(watches(), Status::internal("ill"), Some(2));
+                c.faults()
+                    .delay(lists(), Duration::from_secs(3600), Some(1));
                 c.faults().break_watches("nodes");
             },
             |_| {},
@@ -268,12 +360,19 @@ async fn after_every_kind_of_fault_the_store_is_what_the_server_has() {
         after(&story.cluster);
         let took = story.catches_up().await;
         assert!(took <= Duration::from_secs(limit), "{why}: {took:?}");
-        assert_eq!(story.listener.lock().unwrap().missed_deletions, missed, "{why}");
+        assert_eq!(
+            story.listener.lock().unwrap().missed_deletions,
+            missed,
+            "{why}"
+        );
         // And it follows on.
         story.cluster.faults().resume_watches("nodes");
         story.touch("d", "3").await;
         let took = story.catches_up().await;
-        assert!(took <= Duration::from_secs(40), "{why}, afterwards: {took:?}");
+        assert!(
+            took <= Duration::from_secs(40),
+            "{why}, afterwards: {took:?}"
+        );
     }
 }
 
@@ -295,12 +394,20 @@ async fn wild_minutes(seed: u64) {
                     story.delete(&name).await;
                     continue;
                 }
-                _ => story.touch(&name, &random.random::<u64>().to_string()).await,
+                _ => {
+                    story
+                        .touch(&name, &random.random::<u64>().to_string())
+                        .await
+                }
             };
             awaited.fetch_add(1, Ordering::Relaxed);
             let (seen, store) = (Arc::clone(&seen), story.informer.store());
             story.informer.when_seen(version, move || {
-                assert!(store.resource_version() >= version, "called at {}, not at {version}", store.resource_version());
+                assert!(
+                    store.resource_version() >= version,
+                    "called at {}, not at {version}",
+                    store.resource_version()
+                );
                 seen.fetch_add(1, Ordering::Relaxed);
             });
         }
@@ -326,8 +433,16 @@ async fn wild_minutes(seed: u64) {
             7 => Some(faults.reject(lists(), Status::internal("ill"), times)),
             8 => Some(faults.reject(watches(), throttled(times.map(|n| n as u32)), times)),
             9 => Some(faults.reject(watches(), Status::expired("too old"), times)),
-            10 => Some(faults.delay(watches(), Duration::from_secs(random.random_range(1..60)), times)),
-            _ => Some(faults.delay(lists(), Duration::from_secs(random.random_range(1..60)), times)),
+            10 => Some(faults.delay(
+                watches(),
+                Duration::from_secs(random.random_range(1..60)),
+                times,
+            )),
+            _ => Some(faults.delay(
+                lists(),
+                Duration::from_secs(random.random_range(1..60)),
+                times,
+            )),
         };
         // Delays add up: with many at once no request would be answered in time.
         rules.extend(rule);
@@ -341,8 +456,15 @@ async fn wild_minutes(seed: u64) {
     story.catches_up().await;
     // A bookmark moves the store on to the last write, be it one of an object that is gone.
     time::sleep(Duration::from_secs(120)).await;
-    assert_eq!(seen.load(Ordering::Relaxed), awaited.load(Ordering::Relaxed), "callbacks of writes that were seen");
-    assert!(awaited.load(Ordering::Relaxed) > 100, "too quiet a time to tell anything");
+    assert_eq!(
+        seen.load(Ordering::Relaxed),
+        awaited.load(Ordering::Relaxed),
+        "callbacks of writes that were seen"
+    );
+    assert!(
+        awaited.load(Ordering::Relaxed) > 100,
+        "too quiet a time to tell anything"
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,5 +1,5 @@
-//! An operator: each Website becomes a ConfigMap with its page and a Deployment that serves it. It knows nothing of Steersman; its
-//! tests do.
+//! An operator: each Website becomes a ConfigMap with its page and a Deployment that serves it. It
+//! knows nothing of Steersman; its tests do.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -18,7 +18,13 @@ use serde_json::{Value, json};
 
 /// A page on some servers.
 #[derive(Debug, Clone, CustomResource, Serialize, Deserialize, JsonSchema)]
-#[kube(group = "example.dev", version = "v1", kind = "Website", namespaced, status = "WebsiteStatus")]
+#[kube(
+    group = "example.dev",
+    version = "v1",
+    kind = "Website",
+    namespaced,
+    status = "WebsiteStatus"
+)]
 pub struct WebsiteSpec {
     /// What visitors read.
     pub page: String,
@@ -37,31 +43,55 @@ pub struct WebsiteStatus {
 
 /// Works for all Websites, for ever.
 pub async fn run(client: Client) {
-    Controller::new(Api::<Website>::all(client.clone()), watcher::Config::default())
-        .owns(Api::<Deployment>::all(client.clone()), watcher::Config::default())
-        .run(reconcile, |_, _, _| Action::requeue(Duration::from_secs(5)), Arc::new(client))
-        .for_each(async |result| {
-            if let Err(error) = result {
-                eprintln!("{error}; trying again");
-            }
-        })
-        .await;
+    Controller::new(
+        Api::<Website>::all(client.clone()),
+        watcher::Config::default(),
+    )
+    .owns(
+        Api::<Deployment>::all(client.clone()),
+        watcher::Config::default(),
+    )
+    .run(
+        reconcile,
+        |_, _, _| Action::requeue(Duration::from_secs(5)),
+        Arc::new(client),
+    )
+    .for_each(async |result| {
+        if let Err(error) = result {
+            eprintln!("{error}; trying again");
+        }
+    })
+    .await;
 }
 
 async fn reconcile(website: Arc<Website>, client: Arc<Client>) -> Result<Action, kube::Error> {
     let (name, namespace) = (website.name_any(), website.namespace().unwrap_or_default());
     let client = Client::clone(&client);
-    let (maps, deployments): (Api<ConfigMap>, Api<Deployment>) =
-        (Api::namespaced(client.clone(), &namespace), Api::namespaced(client.clone(), &namespace));
+    let (maps, deployments): (Api<ConfigMap>, Api<Deployment>) = (
+        Api::namespaced(client.clone(), &namespace),
+        Api::namespaced(client.clone(), &namespace),
+    );
     let ours = PatchParams::apply("website-operator").force();
-    maps.patch(&name, &ours, &Patch::Apply(page(&website))).await?;
-    let deployment = deployments.patch(&name, &ours, &Patch::Apply(servers(&website))).await?;
+    maps.patch(&name, &ours, &Patch::Apply(page(&website)))
+        .await?;
+    let deployment = deployments
+        .patch(&name, &ours, &Patch::Apply(servers(&website)))
+        .await?;
 
     let status = deployment.status.unwrap_or_default();
     let current = status.observed_generation == deployment.metadata.generation;
-    let ready = if current { status.updated_replicas.min(status.ready_replicas).unwrap_or(0) } else { 0 };
+    let ready = if current {
+        status
+            .updated_replicas
+            .min(status.ready_replicas)
+            .unwrap_or(0)
+    } else {
+        0
+    };
     let status = json!({"apiVersion": "example.dev/v1", "kind": "Website", "status": WebsiteStatus { ready_replicas: ready }});
-    Api::<Website>::namespaced(client, &namespace).patch_status(&name, &ours, &Patch::Apply(status)).await?;
+    Api::<Website>::namespaced(client, &namespace)
+        .patch_status(&name, &ours, &Patch::Apply(status))
+        .await?;
     Ok(Action::await_change())
 }
 

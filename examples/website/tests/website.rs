@@ -18,7 +18,10 @@ async fn cluster() -> DevCluster {
     DevCluster::builder()
         .object(Website::crd())
         .nodes(2)
-        .controllers_named(steersman_controllers::ALL, ["deployment", "replicaset", "garbagecollector"])
+        .controllers_named(
+            steersman_controllers::ALL,
+            ["deployment", "replicaset", "garbagecollector"],
+        )
         .run("website-operator", website_operator::run)
         .start()
         .await
@@ -31,7 +34,9 @@ fn website(replicas: i32) -> Value {
 
 /// Waits until the only Website has this many servers.
 async fn served_by(cluster: &DevCluster, servers: i32) {
-    let ready = |websites: &[Value]| websites.len() == 1 && websites[0]["status"]["readyReplicas"] == servers;
+    let ready = |websites: &[Value]| {
+        websites.len() == 1 && websites[0]["status"]["readyReplicas"] == servers
+    };
     cluster.wait_for("websites", LIMIT, ready).await.unwrap();
 }
 
@@ -40,9 +45,22 @@ async fn a_website_is_served_and_scaled() {
     let cluster = cluster().await;
     cluster.create(website(2)).await.unwrap();
     served_by(&cluster, 2).await;
-    cluster.patch(&cluster.path("websites", "default", "blog"), json!({"spec": {"replicas": 5}})).await.unwrap();
+    cluster
+        .patch(
+            &cluster.path("websites", "default", "blog"),
+            json!({"spec": {"replicas": 5}}),
+        )
+        .await
+        .unwrap();
     served_by(&cluster, 5).await;
-    assert_eq!(cluster.objects("pods").iter().filter(|pod| pod["status"]["phase"] == "Running").count(), 5);
+    assert_eq!(
+        cluster
+            .objects("pods")
+            .iter()
+            .filter(|pod| pod["status"]["phase"] == "Running")
+            .count(),
+        5
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -50,12 +68,26 @@ async fn another_page_replaces_the_servers() {
     let cluster = cluster().await;
     cluster.create(website(2)).await.unwrap();
     served_by(&cluster, 2).await;
-    let uids = |pods: &[Value]| pods.iter().map(|pod| pod["metadata"]["uid"].clone()).collect::<Vec<_>>();
+    let uids = |pods: &[Value]| {
+        pods.iter()
+            .map(|pod| pod["metadata"]["uid"].clone())
+            .collect::<Vec<_>>()
+    };
     let before = uids(&cluster.objects("pods"));
-    cluster.patch(&cluster.path("websites", "default", "blog"), json!({"spec": {"page": "Good bye"}})).await.unwrap();
-    let replaced = |pods: &[Value]| pods.len() == 2 && uids(pods).iter().all(|uid| !before.contains(uid));
+    cluster
+        .patch(
+            &cluster.path("websites", "default", "blog"),
+            json!({"spec": {"page": "Good bye"}}),
+        )
+        .await
+        .unwrap();
+    let replaced =
+        |pods: &[Value]| pods.len() == 2 && uids(pods).iter().all(|uid| !before.contains(uid));
     cluster.wait_for("pods", LIMIT, replaced).await.unwrap();
-    assert_eq!(cluster.objects("configmaps")[0]["data"]["index.html"], "Good bye");
+    assert_eq!(
+        cluster.objects("configmaps")[0]["data"]["index.html"],
+        "Good bye"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -63,9 +95,15 @@ async fn nothing_is_left_of_a_deleted_website() {
     let cluster = cluster().await;
     cluster.create(website(2)).await.unwrap();
     served_by(&cluster, 2).await;
-    cluster.delete(&cluster.path("websites", "default", "blog")).await.unwrap();
+    cluster
+        .delete(&cluster.path("websites", "default", "blog"))
+        .await
+        .unwrap();
     for plural in ["configmaps", "deployments", "replicasets", "pods"] {
-        cluster.wait_for(plural, LIMIT, <[Value]>::is_empty).await.unwrap();
+        cluster
+            .wait_for(plural, LIMIT, <[Value]>::is_empty)
+            .await
+            .unwrap();
     }
 }
 
@@ -73,9 +111,21 @@ async fn nothing_is_left_of_a_deleted_website() {
 async fn an_api_server_in_trouble_is_asked_again() {
     let cluster = cluster().await;
     let faults = cluster.faults();
-    faults.reject(Matcher::new("patch", "configmaps"), internal_error(), Some(2));
-    faults.reject(Matcher::new("patch", "websites").subresource("status"), conflict(), Some(1));
-    let lost = faults.on_request(Matcher::new("patch", "deployments"), RequestFault::LoseAnswer, Some(1));
+    faults.reject(
+        Matcher::new("patch", "configmaps"),
+        internal_error(),
+        Some(2),
+    );
+    faults.reject(
+        Matcher::new("patch", "websites").subresource("status"),
+        conflict(),
+        Some(1),
+    );
+    let lost = faults.on_request(
+        Matcher::new("patch", "deployments"),
+        RequestFault::LoseAnswer,
+        Some(1),
+    );
     cluster.create(website(1)).await.unwrap();
     served_by(&cluster, 1).await;
     assert_eq!((faults.hits(lost), cluster.count("deployments")), (1, 1));
@@ -85,5 +135,9 @@ async fn an_api_server_in_trouble_is_asked_again() {
 async fn a_website_without_sense_is_refused() {
     let refusal = cluster().await.create(website(-1)).await.unwrap_err();
     assert_eq!(refusal.code, 422);
-    assert!(refusal.message.contains("spec.replicas: Invalid value: -1"), "{}", refusal.message);
+    assert!(
+        refusal.message.contains("spec.replicas: Invalid value: -1"),
+        "{}",
+        refusal.message
+    );
 }

@@ -11,7 +11,9 @@ use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt, stream};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use steersman_runtime::client::{ApiClient, ApiError, ClientMetrics, ClientSettings, HttpService, PatchKind, Target};
+use steersman_runtime::client::{
+    ApiClient, ApiError, ClientMetrics, ClientSettings, HttpService, PatchKind, Target,
+};
 use steersman_runtime::metrics::Registry;
 use steersman_runtime::resource::PODS;
 use tokio::sync::Notify;
@@ -30,12 +32,26 @@ type Frames = BoxStream<'static, Result<Bytes, ApiError>>;
 
 /// A client without a throttle.
 pub(super) fn client(base: impl Into<HttpService>) -> Result<ApiClient> {
-    let settings = ClientSettings { user_agent: "bench".to_owned(), qps: 0.0, burst: 0, timeout: LIMIT };
-    Ok(ApiClient::new(base, settings, ClientMetrics::register(&Registry::new())?))
+    let settings = ClientSettings {
+        user_agent: "bench".to_owned(),
+        qps: 0.0,
+        burst: 0,
+        timeout: LIMIT,
+    };
+    Ok(ApiClient::new(
+        base,
+        settings,
+        ClientMetrics::register(&Registry::new())?,
+    ))
 }
 
 pub(super) fn pods(name: Option<&str>) -> Target<'_> {
-    Target { resource: &PODS, namespace: Some("default"), name, subresource: None }
+    Target {
+        resource: &PODS,
+        namespace: Some("default"),
+        name,
+        subresource: None,
+    }
 }
 
 fn name(index: usize) -> String {
@@ -53,16 +69,29 @@ impl Pods {
     /// Finds out how large a pod becomes on this server.
     pub(super) async fn on(client: ApiClient) -> Result<Arc<Self>> {
         let probe = manifest("");
-        client.create(pods(None), &RawValue::from_string(probe.join("probe"))?).await.context("create a pod")?;
+        client
+            .create(pods(None), &RawValue::from_string(probe.join("probe"))?)
+            .await
+            .context("create a pod")?;
         let stored = client.get(pods(Some("probe"))).await?.len();
-        let padding = SIZE.checked_sub(stored).with_context(|| format!("a pod has {stored} bytes already"))?;
-        client.delete(pods(Some("probe")), &json!({ "gracePeriodSeconds": 0 })).await?;
-        Ok(Arc::new(Self { client, manifest: manifest(&"x".repeat(padding)) }))
+        let padding = SIZE
+            .checked_sub(stored)
+            .with_context(|| format!("a pod has {stored} bytes already"))?;
+        client
+            .delete(pods(Some("probe")), &json!({ "gracePeriodSeconds": 0 }))
+            .await?;
+        Ok(Arc::new(Self {
+            client,
+            manifest: manifest(&"x".repeat(padding)),
+        }))
     }
 
     pub(super) async fn create(&self, index: usize) -> Result<()> {
         let body = RawValue::from_string(self.manifest.join(&name(index)))?;
-        self.client.create(pods(None), &body).await.context("create a pod")?;
+        self.client
+            .create(pods(None), &body)
+            .await
+            .context("create a pod")?;
         Ok(())
     }
 
@@ -71,9 +100,18 @@ impl Pods {
         self.create(index).await?;
         let name = name(index);
         let status = json!({ "status": { "phase": "Running", "conditions": [{ "type": "Ready", "status": "True" }] } });
-        let target = Target { subresource: Some("status"), ..pods(Some(&name)) };
-        self.client.patch(target, PatchKind::Merge, &status).await.context("patch a pod")?;
-        self.client.delete(pods(Some(&name)), &json!({ "gracePeriodSeconds": 0 })).await.context("delete a pod")?;
+        let target = Target {
+            subresource: Some("status"),
+            ..pods(Some(&name))
+        };
+        self.client
+            .patch(target, PatchKind::Merge, &status)
+            .await
+            .context("patch a pod")?;
+        self.client
+            .delete(pods(Some(&name)), &json!({ "gracePeriodSeconds": 0 }))
+            .await
+            .context("delete a pod")?;
         Ok(())
     }
 
@@ -116,7 +154,9 @@ fn manifest(padding: &str) -> [String; 2] {
         }] },
     });
     let text = pod.to_string();
-    let (before, after) = text.split_once("NAME").expect("the name is in the manifest");
+    let (before, after) = text
+        .split_once("NAME")
+        .expect("the name is in the manifest");
     [before.to_owned(), after.to_owned()]
 }
 
@@ -147,7 +187,9 @@ impl Counted {
                     return anyhow!("{}", String::from_utf8_lossy(&frame).trim_end().to_owned());
                 }
                 Some(Ok(frame)) => {
-                    if frame.starts_with(b"{\"type\":\"ADDED\"") || frame.starts_with(b"{\"type\":\"MODIFIED\"") {
+                    if frame.starts_with(b"{\"type\":\"ADDED\"")
+                        || frame.starts_with(b"{\"type\":\"MODIFIED\"")
+                    {
                         self.events.fetch_add(1, Ordering::Relaxed);
                         self.changed.notify_one();
                     }
@@ -164,13 +206,19 @@ impl Watches {
     pub(super) async fn open(client: &ApiClient, count: usize, query: &str) -> Result<Self> {
         let list = client.list(pods(None), "limit=1").await?;
         let list: Value = serde_json::from_slice(&list)?;
-        let version = list["metadata"]["resourceVersion"].as_str().context("a list has a version")?;
+        let version = list["metadata"]["resourceVersion"]
+            .as_str()
+            .context("a list has a version")?;
         let query = format!("resourceVersion={version}{query}");
-        let opened = stream::iter(0..count).map(|_| client.watch(pods(None), &query)).buffer_unordered(64);
+        let opened = stream::iter(0..count)
+            .map(|_| client.watch(pods(None), &query))
+            .buffer_unordered(64);
         let mut watches = Self::default();
         for frames in opened.try_collect::<Vec<_>>().await? {
             let counted = Arc::clone(&watches.counted);
-            watches.tasks.spawn(async move { counted.count(frames).await });
+            watches
+                .tasks
+                .spawn(async move { counted.count(frames).await });
         }
         Ok(watches)
     }

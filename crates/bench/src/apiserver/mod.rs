@@ -1,5 +1,5 @@
-//! What the embedded API server costs. Unless a row says otherwise, it is a process of its own, `steersman apiserver` without
-//! controllers, and the load comes from this process over HTTPS.
+//! What the embedded API server costs. Unless a row says otherwise, it is a process of its own,
+//! `steersman apiserver` without controllers, and the load comes from this process over HTTPS.
 
 mod load;
 
@@ -92,14 +92,24 @@ struct Stopwatch {
 
 impl Stopwatch {
     fn start(usage: Usage) -> Self {
-        Self { began: Instant::now(), cpu_seconds: usage.cpu_seconds }
+        Self {
+            began: Instant::now(),
+            cpu_seconds: usage.cpu_seconds,
+        }
     }
 
     /// So many per second of `things`, and what one costs.
     fn rate(&self, things: usize, usage: Usage) -> String {
-        let (wall, cpu) = (self.began.elapsed().as_secs_f64(), usage.cpu_seconds - self.cpu_seconds);
+        let (wall, cpu) = (
+            self.began.elapsed().as_secs_f64(),
+            usage.cpu_seconds - self.cpu_seconds,
+        );
         let things = things as f64;
-        format!("{:.0} per second, {:.0} µs of CPU each", things / wall, cpu / things * 1e6)
+        format!(
+            "{:.0} per second, {:.0} µs of CPU each",
+            things / wall,
+            cpu / things * 1e6
+        )
     }
 }
 
@@ -114,10 +124,20 @@ fn mib(bytes: u64) -> f64 {
 impl Bench<'_> {
     fn server(&self) -> Result<Server> {
         let kubeconfig = self.scratch.join("apiserver.kubeconfig");
-        let arguments = ["apiserver", "--nodes=0", "--controllers=", "--write-kubeconfig"].map(str::to_owned);
+        let arguments = [
+            "apiserver",
+            "--nodes=0",
+            "--controllers=",
+            "--write-kubeconfig",
+        ]
+        .map(str::to_owned);
         let arguments = [arguments.as_slice(), &[kubeconfig.display().to_string()]].concat();
-        let (program, _) = Program::start_and_read(self.binary, &arguments, &self.scratch.join("apiserver.log"))?;
-        Ok(Server { program, kubeconfig })
+        let (program, _) =
+            Program::start_and_read(self.binary, &arguments, &self.scratch.join("apiserver.log"))?;
+        Ok(Server {
+            program,
+            kubeconfig,
+        })
     }
 
     fn start(&self) -> Result<()> {
@@ -130,7 +150,15 @@ impl Bench<'_> {
             resident = server.program.usage()?.resident;
         }
         ready.sort();
-        row("ready", &format!("{:.0?} (best {:.0?}, worst {:.0?} of {ROUNDS})", ready[ROUNDS / 2], ready[0], ready[ROUNDS - 1]));
+        row(
+            "ready",
+            &format!(
+                "{:.0?} (best {:.0?}, worst {:.0?} of {ROUNDS})",
+                ready[ROUNDS / 2],
+                ready[0],
+                ready[ROUNDS - 1]
+            ),
+        );
         row("resident, empty", &format!("{:.1} MiB", mib(resident)));
         Ok(())
     }
@@ -138,12 +166,23 @@ impl Bench<'_> {
     async fn creates(&self) -> Result<()> {
         const PODS: usize = 20_000;
         for recorded in [false, true] {
-            let cluster = DevCluster::builder().clock(Clock::system()).managed_fields(recorded).start().await?;
+            let cluster = DevCluster::builder()
+                .clock(Clock::system())
+                .managed_fields(recorded)
+                .start()
+                .await?;
             let load = Pods::on(client(cluster.client())?).await?;
             let watch = Stopwatch::start(Usage::own()?);
             load.create_all(0..PODS).await?;
-            let fields = if recorded { "" } else { ", without managed fields" };
-            row(&format!("creates in one process{fields}"), &watch.rate(PODS, Usage::own()?));
+            let fields = if recorded {
+                ""
+            } else {
+                ", without managed fields"
+            };
+            row(
+                &format!("creates in one process{fields}"),
+                &watch.rate(PODS, Usage::own()?),
+            );
         }
         for watchers in [0, 10] {
             let mut server = self.server()?;
@@ -152,7 +191,10 @@ impl Bench<'_> {
             let watch = Stopwatch::start(server.program.usage()?);
             load.create_all(0..PODS).await?;
             watches.got(watchers * PODS).await?;
-            row(&format!("creates over HTTPS, seen by {watchers} watchers"), &watch.rate(PODS, server.program.usage()?));
+            row(
+                &format!("creates over HTTPS, seen by {watchers} watchers"),
+                &watch.rate(PODS, server.program.usage()?),
+            );
         }
         Ok(())
     }
@@ -162,7 +204,10 @@ impl Bench<'_> {
         let mut server = self.server()?;
         let load = Pods::on(server.client()?).await?;
         load.create_all(0..PODS).await?;
-        row("resident with 100,000 pods of 3 KB", &format!("{:.0} MiB", mib(server.program.usage()?.resident)));
+        row(
+            "resident with 100,000 pods of 3 KB",
+            &format!("{:.0} MiB", mib(server.program.usage()?.resident)),
+        );
         Ok(())
     }
 
@@ -172,13 +217,18 @@ impl Bench<'_> {
         let client = server.client()?;
         Pods::on(client.clone()).await?.create_all(0..PODS).await?;
         server.program.reset_peak()?;
-        let (before, watch) = (server.program.usage()?, Stopwatch::start(server.program.usage()?));
+        let (before, watch) = (
+            server.program.usage()?,
+            Stopwatch::start(server.program.usage()?),
+        );
         let size = client.list(pods(None), "").await?.len();
         let after = server.program.usage()?;
         let grown = mib(after.peak.saturating_sub(before.resident));
         let (wall, cpu) = (watch.began.elapsed(), after.cpu_seconds - watch.cpu_seconds);
-        let text =
-            format!("{:.1} MiB in {wall:.0?} ({cpu:.2} s of CPU), and at most {grown:.1} MiB more memory", mib(size as u64));
+        let text = format!(
+            "{:.1} MiB in {wall:.0?} ({cpu:.2} s of CPU), and at most {grown:.1} MiB more memory",
+            mib(size as u64)
+        );
         row("list of 10,000 pods", &text);
         Ok(())
     }
@@ -191,7 +241,10 @@ impl Bench<'_> {
         let before = server.program.usage()?;
         let _open = Watches::open(&client, WATCHES, "&allowWatchBookmarks=true").await?;
         let after = server.program.usage()?;
-        let text = format!("{:.1} MiB more resident", mib(after.resident.saturating_sub(before.resident)));
+        let text = format!(
+            "{:.1} MiB more resident",
+            mib(after.resident.saturating_sub(before.resident))
+        );
         row("1,000 idle watches", &text);
         Ok(())
     }
@@ -205,10 +258,16 @@ impl Bench<'_> {
         let mut watches = Watches::open(&client, 1, "").await?;
         let (tasks, stop) = (Tasks::default(), CancellationToken::new());
         let watch = Stopwatch::start(Usage::own()?);
-        let config = NodesConfig { latency: Latency::total(Duration::ZERO), ..NodesConfig::default() };
+        let config = NodesConfig {
+            latency: Latency::total(Duration::ZERO),
+            ..NodesConfig::default()
+        };
         nodes::start(config, client, Clock::system(), &tasks, &stop).await?;
         watches.got(3 * PODS).await?;
-        row("pod transitions by simulated nodes in one process", &watch.rate(3 * PODS, Usage::own()?));
+        row(
+            "pod transitions by simulated nodes in one process",
+            &watch.rate(3 * PODS, Usage::own()?),
+        );
         stop.cancel();
         tasks.join(Duration::from_secs(5)).await;
 
@@ -216,14 +275,28 @@ impl Bench<'_> {
         let client = server.client()?;
         Pods::on(client.clone()).await?.create_all(0..PODS).await?;
         let mut watches = Watches::open(&client, 1, "").await?;
-        let arguments = ["nodes", "--latency=0s", "--schedule", "--count=100", "--kubeconfig"].map(str::to_owned);
-        let arguments = [arguments.as_slice(), &[server.kubeconfig.display().to_string()]].concat();
+        let arguments = [
+            "nodes",
+            "--latency=0s",
+            "--schedule",
+            "--count=100",
+            "--kubeconfig",
+        ]
+        .map(str::to_owned);
+        let arguments = [
+            arguments.as_slice(),
+            &[server.kubeconfig.display().to_string()],
+        ]
+        .concat();
         let watch = Stopwatch::start(server.program.usage()?);
         let mut nodes = Program::start(self.binary, &arguments, &self.scratch.join("nodes.log"))?;
         watches.got(3 * PODS).await?;
         let text = watch.rate(3 * PODS, server.program.usage()?);
         let per_pod = nodes.usage()?.cpu_seconds / (3 * PODS) as f64 * 1e6;
-        row("pod transitions by `steersman nodes`", &format!("{text} in the server, {per_pod:.0} µs in the nodes"));
+        row(
+            "pod transitions by `steersman nodes`",
+            &format!("{text} in the server, {per_pod:.0} µs in the nodes"),
+        );
         Ok(())
     }
 
@@ -263,9 +336,15 @@ impl Bench<'_> {
                 break;
             }
         }
-        let minutes: Vec<String> = resident.iter().map(|bytes| format!("{:.1}", mib(*bytes))).collect();
+        let minutes: Vec<String> = resident
+            .iter()
+            .map(|bytes| format!("{:.1}", mib(*bytes)))
+            .collect();
         let cpu = server.program.usage()?.cpu_seconds;
-        let text = format!("{} MiB; {lived} lives, {cpu:.0} s of CPU", minutes.join(", "));
+        let text = format!(
+            "{} MiB; {lived} lives, {cpu:.0} s of CPU",
+            minutes.join(", ")
+        );
         row("resident after each minute of churn", &text);
         Ok(())
     }

@@ -1,4 +1,5 @@
-//! ServiceAccounts of pods: every pod has one, and mounts a token of it unless somebody does not want that.
+//! ServiceAccounts of pods: every pod has one, and mounts a token of it unless somebody does not
+//! want that.
 
 use serde_json::{Value, json};
 
@@ -25,7 +26,11 @@ impl Server {
             };
         }
         let spec = &mut pod["spec"];
-        let name = spec["serviceAccountName"].as_str().filter(|name| !name.is_empty()).unwrap_or(DEFAULT).to_owned();
+        let name = spec["serviceAccountName"]
+            .as_str()
+            .filter(|name| !name.is_empty())
+            .unwrap_or(DEFAULT)
+            .to_owned();
         spec["serviceAccountName"] = Value::from(name.as_str());
         spec["serviceAccount"] = Value::from(name.as_str());
         let found = self.find_object("serviceaccounts", &format!("{namespace}/{name}"));
@@ -36,10 +41,15 @@ impl Server {
         if wanted(spec).or_else(|| wanted(&account)).unwrap_or(true) {
             mount_token(spec, &self.random.identities);
         }
-        let has_secrets = spec["imagePullSecrets"].as_array().is_some_and(|secrets| !secrets.is_empty());
-        if let (false, Some(secrets)) =
-            (has_secrets, account["imagePullSecrets"].as_array().filter(|secrets| !secrets.is_empty()))
-        {
+        let has_secrets = spec["imagePullSecrets"]
+            .as_array()
+            .is_some_and(|secrets| !secrets.is_empty());
+        if let (false, Some(secrets)) = (
+            has_secrets,
+            account["imagePullSecrets"]
+                .as_array()
+                .filter(|secrets| !secrets.is_empty()),
+        ) {
             spec["imagePullSecrets"] = Value::from(secrets.clone());
         }
         Ok(())
@@ -47,15 +57,27 @@ impl Server {
 }
 
 fn mount_token(spec: &mut Value, draws: &Draws) {
-    let volumes = spec["volumes"].as_array().into_iter().flatten().filter_map(|volume| volume["name"].as_str());
-    let known = volumes.into_iter().find(|name| name.starts_with(VOLUME_PREFIX)).map(str::to_owned);
+    let volumes = spec["volumes"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|volume| volume["name"].as_str());
+    let known = volumes
+        .into_iter()
+        .find(|name| name.starts_with(VOLUME_PREFIX))
+        .map(str::to_owned);
     let is_new = known.is_none();
     let volume = known.unwrap_or_else(|| draws.name(VOLUME_PREFIX));
     let mut mounted = false;
     for list in ["initContainers", "containers"] {
         for container in spec[list].as_array_mut().into_iter().flatten() {
             let mounts = &mut container["volumeMounts"];
-            if mounts.as_array().into_iter().flatten().any(|mount| mount["mountPath"] == MOUNT_PATH) {
+            if mounts
+                .as_array()
+                .into_iter()
+                .flatten()
+                .any(|mount| mount["mountPath"] == MOUNT_PATH)
+            {
                 continue;
             }
             if !mounts.is_array() {
@@ -100,7 +122,10 @@ mod tests {
         });
         mount_token(&mut spec, &Draws::new(None));
         let volume = spec["volumes"][0]["name"].as_str().unwrap().to_owned();
-        assert!(volume.starts_with(VOLUME_PREFIX) && volume.len() == VOLUME_PREFIX.len() + 5, "{volume}");
+        assert!(
+            volume.starts_with(VOLUME_PREFIX) && volume.len() == VOLUME_PREFIX.len() + 5,
+            "{volume}"
+        );
         assert_eq!(spec["containers"][0]["volumeMounts"], json!([taken]));
         for container in [&spec["initContainers"][0], &spec["containers"][1]] {
             assert_eq!(container["volumeMounts"][0]["name"], volume.as_str());

@@ -14,7 +14,11 @@ impl Amounts {
     /// From an object of quantities; what is no quantity is left out.
     pub(super) fn parse(list: &Value) -> Self {
         let entries = list.as_object().into_iter().flatten();
-        Self(entries.filter_map(|(name, amount)| Some((name.clone(), quantity(amount)?))).collect())
+        Self(
+            entries
+                .filter_map(|(name, amount)| Some((name.clone(), quantity(amount)?)))
+                .collect(),
+        )
     }
 
     pub(super) fn get(&self, name: &str) -> Option<&Quantity> {
@@ -35,37 +39,61 @@ impl Amounts {
     /// At least as much as `other` of everything.
     pub(super) fn raise(&mut self, other: &Self) {
         for (name, amount) in &other.0 {
-            self.combine(name, *amount, |own, other| if own < other { other } else { own });
+            self.combine(
+                name,
+                *amount,
+                |own, other| if own < other { other } else { own },
+            );
         }
     }
 
     /// What there is of this beyond `other`, without what is nothing.
     pub(super) fn beyond(&self, other: &Self) -> Self {
         let rest = |(name, amount): (&String, &Quantity)| {
-            let rest = other.get(name).map_or(*amount, |other| amount.beyond(*other));
+            let rest = other
+                .get(name)
+                .map_or(*amount, |other| amount.beyond(*other));
             (!rest.is_zero()).then(|| (name.clone(), rest))
         };
         Self(self.0.iter().filter_map(rest).collect())
     }
 
-    fn combine(&mut self, name: &str, amount: Quantity, how: impl FnOnce(Quantity, Quantity) -> Quantity) {
+    fn combine(
+        &mut self,
+        name: &str,
+        amount: Quantity,
+        how: impl FnOnce(Quantity, Quantity) -> Quantity,
+    ) {
         let combined = self.0.get(name).map_or(amount, |own| how(*own, amount));
         self.0.insert(name.to_owned(), combined);
     }
 
     /// Only what `wanted` names.
     pub(super) fn only(&self, wanted: impl Fn(&str) -> bool) -> Self {
-        Self(self.0.iter().filter(|(name, _)| wanted(name)).map(|(name, amount)| (name.clone(), *amount)).collect())
+        Self(
+            self.0
+                .iter()
+                .filter(|(name, _)| wanted(name))
+                .map(|(name, amount)| (name.clone(), *amount))
+                .collect(),
+        )
     }
 
     /// `a=1,b=2`, as refusals have it.
     pub(super) fn in_words(&self) -> String {
-        let words: Vec<String> = self.0.iter().map(|(name, amount)| format!("{name}={}", amount.canonical())).collect();
+        let words: Vec<String> = self
+            .0
+            .iter()
+            .map(|(name, amount)| format!("{name}={}", amount.canonical()))
+            .collect();
         words.join(",")
     }
 
     pub(super) fn to_value(&self) -> Value {
-        let entries = self.0.iter().map(|(name, amount)| (name.clone(), Value::from(amount.canonical())));
+        let entries = self
+            .0
+            .iter()
+            .map(|(name, amount)| (name.clone(), Value::from(amount.canonical())));
         Value::Object(entries.collect::<Map<_, _>>())
     }
 }
@@ -78,8 +106,8 @@ fn quantity(amount: &Value) -> Option<Quantity> {
     }
 }
 
-/// What all containers of a pod ask for together, of `side` (`requests`, `limits`): those that run side by side, or the hungriest that
-/// runs before them, if it asks for more.
+/// What all containers of a pod ask for together, of `side` (`requests`, `limits`): those that run
+/// side by side, or the hungriest that runs before them, if it asks for more.
 pub(super) fn of_pod(spec: &Value, side: &str) -> Amounts {
     let list = |name: &str| spec[name].as_array().map(Vec::as_slice).unwrap_or_default();
     let amounts = |container: &Value| Amounts::parse(&container["resources"][side]);
@@ -122,15 +150,40 @@ mod tests {
     #[test]
     fn a_pod_asks_for_what_runs_at_once() {
         let asks = |cpu: &str| json!({"resources": {"requests": {"cpu": cpu}}});
-        let sidecar = |cpu: &str| json!({"restartPolicy": "Always", "resources": {"requests": {"cpu": cpu}}});
+        let sidecar =
+            |cpu: &str| json!({"restartPolicy": "Always", "resources": {"requests": {"cpu": cpu}}});
         let cases = [
             ("nothing", json!({"containers": [{}]}), ""),
-            ("side by side", json!({"containers": [asks("1"), asks("500m")]}), "cpu=1500m"),
-            ("less before", json!({"containers": [asks("2")], "initContainers": [asks("1")]}), "cpu=2"),
-            ("more before", json!({"containers": [asks("1")], "initContainers": [asks("1"), asks("3")]}), "cpu=3"),
-            ("a sidecar stays", json!({"containers": [asks("1")], "initContainers": [sidecar("1"), asks("3")]}), "cpu=4"),
-            ("as a whole", json!({"containers": [asks("1")], "resources": {"requests": {"cpu": "5"}}}), "cpu=5"),
-            ("overhead", json!({"containers": [asks("1")], "overhead": {"cpu": "250m"}}), "cpu=1250m"),
+            (
+                "side by side",
+                json!({"containers": [asks("1"), asks("500m")]}),
+                "cpu=1500m",
+            ),
+            (
+                "less before",
+                json!({"containers": [asks("2")], "initContainers": [asks("1")]}),
+                "cpu=2",
+            ),
+            (
+                "more before",
+                json!({"containers": [asks("1")], "initContainers": [asks("1"), asks("3")]}),
+                "cpu=3",
+            ),
+            (
+                "a sidecar stays",
+                json!({"containers": [asks("1")], "initContainers": [sidecar("1"), asks("3")]}),
+                "cpu=4",
+            ),
+            (
+                "as a whole",
+                json!({"containers": [asks("1")], "resources": {"requests": {"cpu": "5"}}}),
+                "cpu=5",
+            ),
+            (
+                "overhead",
+                json!({"containers": [asks("1")], "overhead": {"cpu": "250m"}}),
+                "cpu=1250m",
+            ),
         ];
         for (why, spec, expected) in cases {
             assert_eq!(of_pod(&spec, "requests").in_words(), expected, "{why}");

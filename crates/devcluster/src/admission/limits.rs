@@ -1,4 +1,5 @@
-//! LimitRanges: what containers ask for when they do not say, and the least and the most that they may.
+//! LimitRanges: what containers ask for when they do not say, and the least and the most that they
+//! may.
 
 use serde_json::{Map, Value};
 
@@ -11,12 +12,26 @@ const ANNOTATION: &str = "kubernetes.io/limit-ranger";
 impl Server {
     /// The items of all LimitRanges of a namespace.
     pub(super) fn limits_of(&self, namespace: &str) -> Vec<Value> {
-        let entry = self.registry.find("", "v1", "limitranges").expect("limit ranges are built in");
+        let entry = self
+            .registry
+            .find("", "v1", "limitranges")
+            .expect("limit ranges are built in");
         if entry.store.is_empty() {
             return Vec::new();
         }
-        let ranges = entry.store.list(&self.revisions, &format!("{namespace}/")).objects;
-        ranges.iter().flat_map(|range| range.to_value()["spec"]["limits"].as_array().cloned().unwrap_or_default()).collect()
+        let ranges = entry
+            .store
+            .list(&self.revisions, &format!("{namespace}/"))
+            .objects;
+        ranges
+            .iter()
+            .flat_map(|range| {
+                range.to_value()["spec"]["limits"]
+                    .as_array()
+                    .cloned()
+                    .unwrap_or_default()
+            })
+            .collect()
     }
 }
 
@@ -24,9 +39,15 @@ impl Server {
 pub(super) fn complete(pod: &mut Value, limits: &[Value]) {
     let mut notes = Vec::new();
     for limit in limits.iter().filter(|limit| limit["type"] == "Container") {
-        for (list, what) in [("containers", "container"), ("initContainers", "init container")] {
+        for (list, what) in [
+            ("containers", "container"),
+            ("initContainers", "init container"),
+        ] {
             for container in pod["spec"][list].as_array_mut().into_iter().flatten() {
-                for (side, defaults, word) in [("requests", "defaultRequest", "request"), ("limits", "default", "limit")] {
+                for (side, defaults, word) in [
+                    ("requests", "defaultRequest", "request"),
+                    ("limits", "default", "limit"),
+                ] {
                     let set = fill(container, side, &limit[defaults]);
                     if !set.is_empty() {
                         let name = container["name"].as_str().unwrap_or_default();
@@ -37,15 +58,25 @@ pub(super) fn complete(pod: &mut Value, limits: &[Value]) {
         }
     }
     if !notes.is_empty() {
-        pod["metadata"]["annotations"][ANNOTATION] = Value::from(format!("LimitRanger plugin set: {}", notes.join("; ")));
+        pod["metadata"]["annotations"][ANNOTATION] =
+            Value::from(format!("LimitRanger plugin set: {}", notes.join("; ")));
     }
 }
 
 /// The names of resources that were filled in.
 fn fill(container: &mut Value, side: &str, defaults: &Value) -> Vec<String> {
-    let Some(defaults) = defaults.as_object() else { return Vec::new() };
-    let given = container["resources"][side].as_object().cloned().unwrap_or_else(Map::new);
-    let mut names: Vec<String> = defaults.keys().filter(|name| !given.contains_key(*name)).cloned().collect();
+    let Some(defaults) = defaults.as_object() else {
+        return Vec::new();
+    };
+    let given = container["resources"][side]
+        .as_object()
+        .cloned()
+        .unwrap_or_else(Map::new);
+    let mut names: Vec<String> = defaults
+        .keys()
+        .filter(|name| !given.contains_key(*name))
+        .cloned()
+        .collect();
     names.sort();
     for name in &names {
         container["resources"][side][name] = defaults[name].clone();
@@ -58,17 +89,29 @@ pub(super) fn violations(kind: &str, object: &Value, limits: &[Value]) -> Option
     let mut problems = Vec::new();
     let spec = &object["spec"];
     for limit in limits {
-        let asked = |resources: &Value| (Amounts::parse(&resources["requests"]), Amounts::parse(&resources["limits"]));
+        let asked = |resources: &Value| {
+            (
+                Amounts::parse(&resources["requests"]),
+                Amounts::parse(&resources["limits"]),
+            )
+        };
         match (kind, limit["type"].as_str().unwrap_or_default()) {
             ("Pod", "Container") => {
-                for container in
-                    ["containers", "initContainers"].iter().flat_map(|list| spec[*list].as_array().into_iter().flatten())
+                for container in ["containers", "initContainers"]
+                    .iter()
+                    .flat_map(|list| spec[*list].as_array().into_iter().flatten())
                 {
                     check(limit, asked(&container["resources"]), &mut problems);
                 }
             }
-            ("Pod", "Pod") => check(limit, (of_pod(spec, "requests"), of_pod(spec, "limits")), &mut problems),
-            ("PersistentVolumeClaim", "PersistentVolumeClaim") => check_claim(limit, &asked(&spec["resources"]).0, &mut problems),
+            ("Pod", "Pod") => check(
+                limit,
+                (of_pod(spec, "requests"), of_pod(spec, "limits")),
+                &mut problems,
+            ),
+            ("PersistentVolumeClaim", "PersistentVolumeClaim") => {
+                check_claim(limit, &asked(&spec["resources"]).0, &mut problems)
+            }
             _ => {}
         }
     }
@@ -82,7 +125,11 @@ pub(super) fn violations(kind: &str, object: &Value, limits: &[Value]) -> Option
                     true
                 }
             });
-            Some(if problems.len() == 1 { problems.remove(0) } else { format!("[{}]", problems.join(", ")) })
+            Some(if problems.len() == 1 {
+                problems.remove(0)
+            } else {
+                format!("[{}]", problems.join(", "))
+            })
         }
     }
 }
@@ -97,16 +144,30 @@ fn check(limit: &Value, (requests, limits): (Amounts, Amounts), problems: &mut V
         let rule = format!("maximum {name} usage per {of} is {}", most.canonical());
         match (requests.get(&name), limits.get(&name)) {
             (_, None) => problems.push(format!("{rule}.  No limit is specified")),
-            (_, Some(limit)) if *limit > most => problems.push(format!("{rule}, but limit is {}", limit.canonical())),
-            (Some(request), _) if *request > most => problems.push(format!("{rule}, but request is {}", request.canonical())),
+            (_, Some(limit)) if *limit > most => {
+                problems.push(format!("{rule}, but limit is {}", limit.canonical()))
+            }
+            (Some(request), _) if *request > most => {
+                problems.push(format!("{rule}, but request is {}", request.canonical()))
+            }
             _ => {}
         }
     }
     for (name, most) in Amounts::parse(&limit["maxLimitRequestRatio"]).0 {
-        let rule = format!("{name} max limit to request ratio per {of} is {}", most.canonical());
-        let given = |amounts: &Amounts| amounts.get(&name).filter(|amount| !amount.is_zero()).copied();
+        let rule = format!(
+            "{name} max limit to request ratio per {of} is {}",
+            most.canonical()
+        );
+        let given = |amounts: &Amounts| {
+            amounts
+                .get(&name)
+                .filter(|amount| !amount.is_zero())
+                .copied()
+        };
         match (given(&requests), given(&limits)) {
-            (None, _) => problems.push(format!("{rule}, but no request is specified or request is 0")),
+            (None, _) => problems.push(format!(
+                "{rule}, but no request is specified or request is 0"
+            )),
             (_, None) => problems.push(format!("{rule}, but no limit is specified or limit is 0")),
             (Some(request), Some(limit)) => {
                 let ratio = limit.to_f64() / request.to_f64();
@@ -120,24 +181,45 @@ fn check(limit: &Value, (requests, limits): (Amounts, Amounts), problems: &mut V
 
 fn check_claim(limit: &Value, requests: &Amounts, problems: &mut Vec<String>) {
     for (name, least) in Amounts::parse(&limit["min"]).0 {
-        problems.extend(too_little("PersistentVolumeClaim", &name, &least, requests.get(&name), None));
+        problems.extend(too_little(
+            "PersistentVolumeClaim",
+            &name,
+            &least,
+            requests.get(&name),
+            None,
+        ));
     }
     for (name, most) in Amounts::parse(&limit["max"]).0 {
-        let rule = format!("maximum {name} usage per PersistentVolumeClaim is {}", most.canonical());
+        let rule = format!(
+            "maximum {name} usage per PersistentVolumeClaim is {}",
+            most.canonical()
+        );
         match requests.get(&name) {
             None => problems.push(format!("{rule}.  No request is specified")),
-            Some(request) if *request > most => problems.push(format!("{rule}, but request is {}", request.canonical())),
+            Some(request) if *request > most => {
+                problems.push(format!("{rule}, but request is {}", request.canonical()))
+            }
             Some(_) => {}
         }
     }
 }
 
-fn too_little(of: &str, name: &str, least: &Quantity, request: Option<&Quantity>, limit: Option<&Quantity>) -> Option<String> {
+fn too_little(
+    of: &str,
+    name: &str,
+    least: &Quantity,
+    request: Option<&Quantity>,
+    limit: Option<&Quantity>,
+) -> Option<String> {
     let rule = format!("minimum {name} usage per {of} is {}", least.canonical());
     match (request, limit) {
         (None, _) => Some(format!("{rule}.  No request is specified")),
-        (Some(request), _) if request < least => Some(format!("{rule}, but request is {}", request.canonical())),
-        (_, Some(limit)) if limit < least => Some(format!("{rule}, but limit is {}", limit.canonical())),
+        (Some(request), _) if request < least => {
+            Some(format!("{rule}, but request is {}", request.canonical()))
+        }
+        (_, Some(limit)) if limit < least => {
+            Some(format!("{rule}, but limit is {}", limit.canonical()))
+        }
         _ => None,
     }
 }
@@ -157,8 +239,14 @@ mod tests {
         });
         complete(&mut pod, &[limit]);
         let resources = |index: usize| pod["spec"]["containers"][index]["resources"].clone();
-        assert_eq!(resources(0), json!({"requests": {"cpu": "100m"}, "limits": {"cpu": "1", "memory": "1Gi"}}));
-        assert_eq!(resources(1), json!({"requests": {"cpu": "2"}, "limits": {"cpu": "2", "memory": "1Gi"}}));
+        assert_eq!(
+            resources(0),
+            json!({"requests": {"cpu": "100m"}, "limits": {"cpu": "1", "memory": "1Gi"}})
+        );
+        assert_eq!(
+            resources(1),
+            json!({"requests": {"cpu": "2"}, "limits": {"cpu": "2", "memory": "1Gi"}})
+        );
         let note = "LimitRanger plugin set: cpu request for container a; cpu, memory limit for container a; memory limit for container b";
         assert_eq!(pod["metadata"]["annotations"][ANNOTATION], note);
     }
@@ -168,7 +256,12 @@ mod tests {
         let pod = |requests: Value, limits: Value| json!({"spec": {"containers": [{"name": "c", "resources": {"requests": requests, "limits": limits}}]}});
         let limit = |field: &str, cpu: &str| json!({"type": "Container", field: {"cpu": cpu}});
         let cases = [
-            (limit("min", "100m"), json!({"cpu": "100m"}), json!({}), None),
+            (
+                limit("min", "100m"),
+                json!({"cpu": "100m"}),
+                json!({}),
+                None,
+            ),
             (
                 limit("min", "100m"),
                 json!({}),
@@ -181,7 +274,12 @@ mod tests {
                 json!({}),
                 Some("minimum cpu usage per Container is 100m, but request is 50m"),
             ),
-            (limit("max", "1"), json!({}), json!({}), Some("maximum cpu usage per Container is 1.  No limit is specified")),
+            (
+                limit("max", "1"),
+                json!({}),
+                json!({}),
+                Some("maximum cpu usage per Container is 1.  No limit is specified"),
+            ),
             (
                 limit("max", "1"),
                 json!({}),
@@ -192,7 +290,9 @@ mod tests {
                 limit("maxLimitRequestRatio", "2"),
                 json!({"cpu": "1"}),
                 json!({"cpu": "3"}),
-                Some("cpu max limit to request ratio per Container is 2, but provided ratio is 3.000000"),
+                Some(
+                    "cpu max limit to request ratio per Container is 2, but provided ratio is 3.000000",
+                ),
             ),
         ];
         for (limit, requests, limits, expected) in cases {

@@ -1,6 +1,7 @@
 //! Admission: what the server adds to new objects beyond defaults, and what it does not let in.
 //!
-//! defaults -> limits' defaults -> account -> priority -> validation -> limits -> pod security -> quota -> store
+//! defaults -> limits' defaults -> account -> priority -> validation -> limits -> pod security ->
+//! quota -> store
 
 mod accounts;
 mod amounts;
@@ -17,12 +18,14 @@ pub(crate) use quota::matters;
 use crate::rest::{Server, Target};
 use crate::status::Status;
 
-/// What happens to new pods beyond limits and quotas, which always act. A real API server does it all; where no controllers run, such
-/// as under envtest, pods are usually left alone, because without its account none can be created.
+/// What happens to new pods beyond limits and quotas, which always act. A real API server does it
+/// all; where no controllers run, such as under envtest, pods are usually left alone, because
+/// without its account none can be created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Admission {
-    /// Every namespace has the ServiceAccount `default` and the ConfigMap `kube-root-ca.crt` from its beginning on, and pods get an
-    /// account and the volume with its token. What makes the two are controllers upstream.
+    /// Every namespace has the ServiceAccount `default` and the ConfigMap `kube-root-ca.crt` from
+    /// its beginning on, and pods get an account and the volume with its token. What makes the two
+    /// are controllers upstream.
     pub service_accounts: bool,
     /// Pods get the number of their PriorityClass, or of the default one, or 0.
     pub priority: bool,
@@ -30,12 +33,20 @@ pub struct Admission {
 
 impl Admission {
     /// All of it, as in a cluster of kubeadm's.
-    pub const FULL: Self = Self { service_accounts: true, priority: true };
+    pub const FULL: Self = Self {
+        service_accounts: true,
+        priority: true,
+    };
 }
 
 impl Server {
     /// Completes a new object after its defaults. `name` is what a refusal calls it.
-    pub(crate) fn admit(&self, target: &Target, name: &str, object: &mut Value) -> Result<(), Status> {
+    pub(crate) fn admit(
+        &self,
+        target: &Target,
+        name: &str,
+        object: &mut Value,
+    ) -> Result<(), Status> {
         let refused = |why: String| Status::forbidden(target.resource().named(), name, &why);
         let resource = target.resource();
         if resource.is("PriorityClass") {
@@ -49,7 +60,8 @@ impl Server {
             limits::complete(object, &limits);
         }
         if self.admission.service_accounts {
-            self.give_account(&target.namespace, object).map_err(refused)?;
+            self.give_account(&target.namespace, object)
+                .map_err(refused)?;
         }
         if self.admission.priority {
             self.give_priority(object).map_err(refused)?;

@@ -11,7 +11,11 @@ const SYSTEM: [(&str, i64, &str); 2] = [
         2_000_000_000,
         "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary.",
     ),
-    ("system-node-critical", 2_000_001_000, "Used for system critical pods that must not be moved from their current node."),
+    (
+        "system-node-critical",
+        2_000_001_000,
+        "Used for system critical pods that must not be moved from their current node.",
+    ),
 ];
 
 /// The classes that every cluster has.
@@ -31,21 +35,36 @@ pub(crate) fn system_classes() -> impl Iterator<Item = Value> {
 impl Server {
     /// Completes a new pod, or says what is wrong with its priority.
     pub(super) fn give_priority(&self, pod: &mut Value) -> Result<(), String> {
-        let entry = self.registry.find("scheduling.k8s.io", "v1", "priorityclasses").expect("priority classes are built in");
+        let entry = self
+            .registry
+            .find("scheduling.k8s.io", "v1", "priorityclasses")
+            .expect("priority classes are built in");
         let spec = &mut pod["spec"];
-        let class = match spec["priorityClassName"].as_str().filter(|name| !name.is_empty()) {
+        let class = match spec["priorityClassName"]
+            .as_str()
+            .filter(|name| !name.is_empty())
+        {
             Some(name) => {
-                let found = entry.store.get(name).ok_or_else(|| format!("no PriorityClass with name {name} was found"))?;
+                let found = entry
+                    .store
+                    .get(name)
+                    .ok_or_else(|| format!("no PriorityClass with name {name} was found"))?;
                 Some(found.to_value())
             }
             None => {
                 let classes = entry.store.list(&self.revisions, "").objects;
-                let defaults = classes.iter().map(|class| class.to_value()).filter(|class| class["globalDefault"] == true);
+                let defaults = classes
+                    .iter()
+                    .map(|class| class.to_value())
+                    .filter(|class| class["globalDefault"] == true);
                 defaults.min_by_key(|class| class["value"].as_i64())
             }
         };
         let (priority, policy) = match &class {
-            Some(class) => (class["value"].as_i64().unwrap_or(0), class["preemptionPolicy"].as_str()),
+            Some(class) => (
+                class["value"].as_i64().unwrap_or(0),
+                class["preemptionPolicy"].as_str(),
+            ),
             None => (0, Some("PreemptLowerPriority")),
         };
         if let Some(given) = spec["priority"].as_i64().filter(|given| *given != priority) {
@@ -54,7 +73,9 @@ impl Server {
                  {priority} from the given PriorityClass name"
             ));
         }
-        let given = spec["preemptionPolicy"].as_str().filter(|given| policy.is_some_and(|policy| policy != *given));
+        let given = spec["preemptionPolicy"]
+            .as_str()
+            .filter(|given| policy.is_some_and(|policy| policy != *given));
         if let (Some(given), Some(policy)) = (given, policy) {
             return Err(format!(
                 "the string value of PreemptionPolicy ({given}) must not be provided in pod spec; priority admission controller \
@@ -76,12 +97,20 @@ impl Server {
         if class["globalDefault"] != true {
             return Ok(());
         }
-        let entry = self.registry.find("scheduling.k8s.io", "v1", "priorityclasses").expect("priority classes are built in");
+        let entry = self
+            .registry
+            .find("scheduling.k8s.io", "v1", "priorityclasses")
+            .expect("priority classes are built in");
         let others = entry.store.list(&self.revisions, "").objects;
-        let default = others.iter().map(|class| class.to_value()).find(|class| class["globalDefault"] == true);
+        let default = others
+            .iter()
+            .map(|class| class.to_value())
+            .find(|class| class["globalDefault"] == true);
         default.map_or(Ok(()), |default| {
             let name = default["metadata"]["name"].as_str().unwrap_or_default();
-            Err(format!("PriorityClass {name} is already marked as default. Only one default can exist"))
+            Err(format!(
+                "PriorityClass {name} is already marked as default. Only one default can exist"
+            ))
         })
     }
 }

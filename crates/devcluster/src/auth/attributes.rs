@@ -1,5 +1,5 @@
-//! What a request wants, in the terms that rules are written in. It is read off the path alone: whether there is such a resource is not
-//! asked before it is known that the user may ask.
+//! What a request wants, in the terms that rules are written in. It is read off the path alone:
+//! whether there is such a resource is not asked before it is known that the user may ask.
 
 use http::Method;
 
@@ -49,20 +49,30 @@ pub struct ResourceRequest {
 impl ResourceRequest {
     /// `pods`, or `pods/status`.
     pub fn full_name(&self) -> String {
-        if self.subresource.is_empty() { self.resource.clone() } else { format!("{}/{}", self.resource, self.subresource) }
+        if self.subresource.is_empty() {
+            self.resource.clone()
+        } else {
+            format!("{}/{}", self.resource, self.subresource)
+        }
     }
 }
 
 impl Attributes {
     /// A verb on objects.
     pub fn resource(verb: &str, object: ResourceRequest) -> Self {
-        Self { verb: verb.to_owned(), object: Wanted::Resource(object) }
+        Self {
+            verb: verb.to_owned(),
+            object: Wanted::Resource(object),
+        }
     }
 
-    /// What a request wants, after upstream's `RequestInfoFactory`. `is_watch` and `named` are what the query says about lists: whether
-    /// it is a watch, and the name its field selector asks for.
+    /// What a request wants, after upstream's `RequestInfoFactory`. `is_watch` and `named` are what
+    /// the query says about lists: whether it is a watch, and the name its field selector asks for.
     pub fn of_request(method: &Method, path: &str, is_watch: bool, named: Option<&str>) -> Self {
-        let other = || Self { verb: method.as_str().to_lowercase(), object: Wanted::Path(path.to_owned()) };
+        let other = || Self {
+            verb: method.as_str().to_lowercase(),
+            object: Wanted::Path(path.to_owned()),
+        };
         let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
         let (group, parts) = match parts.as_slice() {
             ["api", _version, rest @ ..] if !rest.is_empty() => ("", rest),
@@ -74,12 +84,18 @@ impl Attributes {
             parts => (None, parts),
         };
         let (namespace, parts) = match parts {
-            ["namespaces", namespace, next, ..] if !matches!(*next, "status" | "finalize") => (*namespace, &parts[2..]),
+            ["namespaces", namespace, next, ..] if !matches!(*next, "status" | "finalize") => {
+                (*namespace, &parts[2..])
+            }
             ["namespaces", namespace, ..] => (*namespace, parts),
             parts => ("", parts),
         };
         let at = |index: usize| parts.get(index).copied().unwrap_or_default();
-        let (resource, mut name, subresource) = (at(0), at(1), if legacy == Some("proxy") { "" } else { at(2) });
+        let (resource, mut name, subresource) = (
+            at(0),
+            at(1),
+            if legacy == Some("proxy") { "" } else { at(2) },
+        );
         let verb = match (legacy, method.as_str()) {
             (Some(verb), _) => verb,
             (None, "POST") => "create",
@@ -117,19 +133,29 @@ impl Attributes {
                     namespace => format!("in the namespace {namespace:?}"),
                 };
                 let (resource, group) = (object.full_name(), &object.group);
-                format!("User {name:?} cannot {verb} resource {resource:?} in API group {group:?} {scope}")
+                format!(
+                    "User {name:?} cannot {verb} resource {resource:?} in API group {group:?} {scope}"
+                )
             }
         };
         // Upstream sees to it that an answer cannot be taken for HTML.
-        why = why.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+        why = why
+            .replace('&', "&amp;")
+            .replace('<', "&lt;")
+            .replace('>', "&gt;");
         if !reason.is_empty() {
             why = format!("{why}: {reason}");
         }
         match &self.object {
             Wanted::Path(_) => Status::forbidden_path(&why),
-            Wanted::Resource(object) => {
-                Status::forbidden(Qualified { group: &object.group, name: &object.resource }, &object.name, &why)
-            }
+            Wanted::Resource(object) => Status::forbidden(
+                Qualified {
+                    group: &object.group,
+                    name: &object.resource,
+                },
+                &object.name,
+                &why,
+            ),
         }
     }
 }
@@ -143,18 +169,84 @@ mod tests {
         // (method, path, is watch, named by the field selector, verb group/resource namespace name)
         let cases = [
             ("GET", "/api/v1/pods", false, None, "list /pods  "),
-            ("GET", "/api/v1/namespaces/n/pods", true, None, "watch /pods n "),
-            ("GET", "/api/v1/namespaces/n/pods", true, Some("p"), "watch /pods n p"),
-            ("GET", "/api/v1/namespaces/n/pods/p", true, None, "get /pods n p"),
-            ("PATCH", "/apis/apps/v1/namespaces/n/deployments/d/status", false, None, "patch apps/deployments/status n d"),
-            ("POST", "/api/v1/namespaces/n/serviceaccounts/s/token", false, None, "create /serviceaccounts/token n s"),
-            ("GET", "/api/v1/namespaces/n", false, None, "get /namespaces n n"),
-            ("PUT", "/api/v1/namespaces/n/finalize", false, None, "update /namespaces/finalize n n"),
-            ("GET", "/api/v1/namespaces", false, None, "list /namespaces  "),
-            ("DELETE", "/api/v1/namespaces/n/pods", false, None, "deletecollection /pods n "),
+            (
+                "GET",
+                "/api/v1/namespaces/n/pods",
+                true,
+                None,
+                "watch /pods n ",
+            ),
+            (
+                "GET",
+                "/api/v1/namespaces/n/pods",
+                true,
+                Some("p"),
+                "watch /pods n p",
+            ),
+            (
+                "GET",
+                "/api/v1/namespaces/n/pods/p",
+                true,
+                None,
+                "get /pods n p",
+            ),
+            (
+                "PATCH",
+                "/apis/apps/v1/namespaces/n/deployments/d/status",
+                false,
+                None,
+                "patch apps/deployments/status n d",
+            ),
+            (
+                "POST",
+                "/api/v1/namespaces/n/serviceaccounts/s/token",
+                false,
+                None,
+                "create /serviceaccounts/token n s",
+            ),
+            (
+                "GET",
+                "/api/v1/namespaces/n",
+                false,
+                None,
+                "get /namespaces n n",
+            ),
+            (
+                "PUT",
+                "/api/v1/namespaces/n/finalize",
+                false,
+                None,
+                "update /namespaces/finalize n n",
+            ),
+            (
+                "GET",
+                "/api/v1/namespaces",
+                false,
+                None,
+                "list /namespaces  ",
+            ),
+            (
+                "DELETE",
+                "/api/v1/namespaces/n/pods",
+                false,
+                None,
+                "deletecollection /pods n ",
+            ),
             ("DELETE", "/api/v1/nodes/a", false, None, "delete /nodes  a"),
-            ("GET", "/api/v1/watch/namespaces/n/pods/p", false, None, "watch /pods n p"),
-            ("GET", "/apis/g.example/v9/foos/a%3Ab", false, None, "get g.example/foos  a:b"),
+            (
+                "GET",
+                "/api/v1/watch/namespaces/n/pods/p",
+                false,
+                None,
+                "watch /pods n p",
+            ),
+            (
+                "GET",
+                "/apis/g.example/v9/foos/a%3Ab",
+                false,
+                None,
+                "get g.example/foos  a:b",
+            ),
             (
                 "GET",
                 "/apis/rbac.authorization.k8s.io/v1/clusterroles/",
@@ -172,10 +264,20 @@ mod tests {
             let found = match &attributes.object {
                 Wanted::Path(path) => path.clone(),
                 Wanted::Resource(object) => {
-                    format!("{}/{} {} {}", object.group, object.full_name(), object.namespace, object.name)
+                    format!(
+                        "{}/{} {} {}",
+                        object.group,
+                        object.full_name(),
+                        object.namespace,
+                        object.name
+                    )
                 }
             };
-            assert_eq!(format!("{} {found}", attributes.verb), expected, "{method} {path}");
+            assert_eq!(
+                format!("{} {found}", attributes.verb),
+                expected,
+                "{method} {path}"
+            );
         }
     }
 }

@@ -24,9 +24,13 @@ pub(crate) struct KnownToken {
 }
 
 impl Server {
-    /// The user of a request: the one that the certificate of its `peer` tells, else the one its token is of, else anonymous. A token
-    /// that is not valid is refused with 401.
-    pub(crate) fn authenticate(&self, headers: &HeaderMap, peer: Option<&Peer>) -> Result<Arc<User>, Status> {
+    /// The user of a request: the one that the certificate of its `peer` tells, else the one its
+    /// token is of, else anonymous. A token that is not valid is refused with 401.
+    pub(crate) fn authenticate(
+        &self,
+        headers: &HeaderMap,
+        peer: Option<&Peer>,
+    ) -> Result<Arc<User>, Status> {
         if let Some(user) = peer.and_then(|peer| peer.user(headers)) {
             return Ok(user);
         }
@@ -40,10 +44,20 @@ impl Server {
     }
 
     /// The user that a token for one of `audiences` is of, or what is wrong with it.
-    pub(crate) fn user_of_token(&self, token: &str, audiences: &[&str]) -> Result<KnownToken, String> {
+    pub(crate) fn user_of_token(
+        &self,
+        token: &str,
+        audiences: &[&str],
+    ) -> Result<KnownToken, String> {
         match self.users.of_token(token) {
             // Tokens that are known by heart are for every audience.
-            Some(user) => Ok(KnownToken { user, audiences: audiences.iter().map(|audience| (*audience).to_owned()).collect() }),
+            Some(user) => Ok(KnownToken {
+                user,
+                audiences: audiences
+                    .iter()
+                    .map(|audience| (*audience).to_owned())
+                    .collect(),
+            }),
             None => self.account_of_token(token, audiences),
         }
     }
@@ -51,7 +65,12 @@ impl Server {
 
 /// The token of `Authorization: Bearer <token>`.
 pub(crate) fn bearer_token(headers: &HeaderMap) -> Option<&str> {
-    let (scheme, token) = headers.get(AUTHORIZATION)?.to_str().ok()?.trim().split_once(' ')?;
+    let (scheme, token) = headers
+        .get(AUTHORIZATION)?
+        .to_str()
+        .ok()?
+        .trim()
+        .split_once(' ')?;
     let token = token.split(' ').next().unwrap_or_default();
     (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
 }

@@ -1,8 +1,9 @@
-//! The certificate authorities of a cluster: they vouch for the server to clients, and for clients to the server.
+//! The certificate authorities of a cluster: they vouch for the server to clients, and for clients
+//! to the server.
 
 use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
-    KeyUsagePurpose,
+    BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType,
+    ExtendedKeyUsagePurpose, IsCa, KeyPair, KeyUsagePurpose,
 };
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
@@ -11,7 +12,14 @@ use super::certificate::{FRONT_PROXY, FRONT_PROXY_CA};
 use super::user::AUTHENTICATED;
 
 /// Names that the server's certificate is for, besides the address of its door.
-const SERVER_NAMES: [&str; 6] = ["localhost", "127.0.0.1", "::1", "kubernetes", "kubernetes.default", "kubernetes.default.svc"];
+const SERVER_NAMES: [&str; 6] = [
+    "localhost",
+    "127.0.0.1",
+    "::1",
+    "kubernetes",
+    "kubernetes.default",
+    "kubernetes.default.svc",
+];
 
 /// What a client shows over TLS to be a user.
 #[derive(Clone)]
@@ -24,7 +32,9 @@ pub struct ClientCertificate {
 
 impl std::fmt::Debug for ClientCertificate {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ClientCertificate").field("certificate_pem", &self.certificate_pem).finish_non_exhaustive()
+        f.debug_struct("ClientCertificate")
+            .field("certificate_pem", &self.certificate_pem)
+            .finish_non_exhaustive()
     }
 }
 
@@ -32,15 +42,17 @@ impl std::fmt::Debug for ClientCertificate {
 #[derive(Debug, thiserror::Error)]
 pub enum CertificateError {
     /// The library that makes certificates knows one organization in a name.
-    #[error("user {0:?} is in several groups, but a certificate can name one; give the user a token instead")]
+    #[error(
+        "user {0:?} is in several groups, but a certificate can name one; give the user a token instead"
+    )]
     Groups(String),
     /// Keys or signatures could not be made.
     #[error(transparent)]
     Signature(#[from] rcgen::Error),
 }
 
-/// Signs certificates: one authority for users and servers, and one for proxies that tell users on. Neither changes while the cluster
-/// lives.
+/// Signs certificates: one authority for users and servers, and one for proxies that tell users on.
+/// Neither changes while the cluster lives.
 pub(crate) struct Authority {
     users: CertifiedIssuer<'static, KeyPair>,
     proxies: CertifiedIssuer<'static, KeyPair>,
@@ -54,7 +66,10 @@ impl std::fmt::Debug for Authority {
 
 impl Authority {
     pub(crate) fn generate() -> Result<Self, rcgen::Error> {
-        Ok(Self { users: issuer("steersman-dev-ca")?, proxies: issuer(FRONT_PROXY_CA)? })
+        Ok(Self {
+            users: issuer("steersman-dev-ca")?,
+            proxies: issuer(FRONT_PROXY_CA)?,
+        })
     }
 
     /// The certificate of the authority for users and servers, as PEM.
@@ -76,7 +91,10 @@ impl Authority {
     pub(crate) fn server_certificate(
         &self,
         host: &str,
-    ) -> Result<(CertificateDer<'static>, PrivateKeyDer<'static>), Box<dyn std::error::Error + Send + Sync>> {
+    ) -> Result<
+        (CertificateDer<'static>, PrivateKeyDer<'static>),
+        Box<dyn std::error::Error + Send + Sync>,
+    > {
         let mut names = SERVER_NAMES.map(str::to_owned).to_vec();
         if !names.iter().any(|name| name == host) {
             names.push(host.to_owned());
@@ -86,12 +104,22 @@ impl Authority {
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         let key = KeyPair::generate()?;
         let certificate = params.signed_by(&key, &self.users)?;
-        Ok((certificate.der().clone(), PrivateKeyDer::try_from(key.serialize_der())?))
+        Ok((
+            certificate.der().clone(),
+            PrivateKeyDer::try_from(key.serialize_der())?,
+        ))
     }
 
     /// A certificate for a user: the name becomes the common name, the group the organization.
-    pub(crate) fn client_certificate(&self, user: &User) -> Result<ClientCertificate, CertificateError> {
-        let mut groups = user.groups.iter().map(String::as_str).filter(|group| *group != AUTHENTICATED);
+    pub(crate) fn client_certificate(
+        &self,
+        user: &User,
+    ) -> Result<ClientCertificate, CertificateError> {
+        let mut groups = user
+            .groups
+            .iter()
+            .map(String::as_str)
+            .filter(|group| *group != AUTHENTICATED);
         let group = groups.next();
         if groups.next().is_some() {
             return Err(CertificateError::Groups(user.name.clone()));
@@ -109,17 +137,26 @@ fn issuer(name: &str) -> Result<CertifiedIssuer<'static, KeyPair>, rcgen::Error>
     let mut params = CertificateParams::new(Vec::new())?;
     params.distinguished_name = named(name, None);
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
+    params.key_usages = vec![
+        KeyUsagePurpose::KeyCertSign,
+        KeyUsagePurpose::DigitalSignature,
+    ];
     CertifiedIssuer::self_signed(params, KeyPair::generate()?)
 }
 
-fn client(name: DistinguishedName, issuer: &CertifiedIssuer<'static, KeyPair>) -> Result<ClientCertificate, rcgen::Error> {
+fn client(
+    name: DistinguishedName,
+    issuer: &CertifiedIssuer<'static, KeyPair>,
+) -> Result<ClientCertificate, rcgen::Error> {
     let mut params = CertificateParams::new(Vec::new())?;
     params.distinguished_name = name;
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
     let key = KeyPair::generate()?;
     let certificate = params.signed_by(&key, issuer)?;
-    Ok(ClientCertificate { certificate_pem: certificate.pem(), key_pem: key.serialize_pem() })
+    Ok(ClientCertificate {
+        certificate_pem: certificate.pem(),
+        key_pem: key.serialize_pem(),
+    })
 }
 
 fn named(common_name: &str, organization: Option<&str>) -> DistinguishedName {

@@ -25,7 +25,10 @@ pub(crate) fn objects() -> Vec<Value> {
             None => objects.push(head(line)),
             Some(text) => {
                 let role = objects.last_mut().expect("the table begins with a role");
-                role["rules"].as_array_mut().expect("only roles have rules").push(rule(text).to_value());
+                role["rules"]
+                    .as_array_mut()
+                    .expect("only roles have rules")
+                    .push(rule(text).to_value());
             }
         }
     }
@@ -39,14 +42,18 @@ pub(crate) fn objects() -> Vec<Value> {
 /// Writes the rules of other roles into the role that sums them up, as upstream's controller does.
 fn sum_up(objects: &mut [Value], name: &str) {
     let label = format!("{AGGREGATE}{name}");
-    let parts = objects.iter().filter(|object| object["metadata"]["labels"][&label] == "true");
+    let parts = objects
+        .iter()
+        .filter(|object| object["metadata"]["labels"][&label] == "true");
     let mut rules: Vec<Value> = Vec::new();
     for rule in parts.flat_map(|part| part["rules"].as_array().into_iter().flatten()) {
         if !rules.contains(rule) {
             rules.push(rule.clone());
         }
     }
-    let is_sum = |object: &&mut Value| object["aggregationRule"].is_object() && object["metadata"]["name"] == name;
+    let is_sum = |object: &&mut Value| {
+        object["aggregationRule"].is_object() && object["metadata"]["name"] == name
+    };
     if let Some(role) = objects.iter_mut().find(is_sum) {
         role["rules"] = Value::from(rules);
     }
@@ -55,8 +62,15 @@ fn sum_up(objects: &mut [Value], name: &str) {
 /// A role without its rules, or a binding.
 fn head(line: &str) -> Value {
     let mut words = line.split(' ');
-    let (kind, key) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
-    let (namespace, name) = if kind.starts_with("Cluster") { ("", key) } else { key.split_once('/').unwrap_or(("", key)) };
+    let (kind, key) = (
+        words.next().unwrap_or_default(),
+        words.next().unwrap_or_default(),
+    );
+    let (namespace, name) = if kind.starts_with("Cluster") {
+        ("", key)
+    } else {
+        key.split_once('/').unwrap_or(("", key))
+    };
     let mut object = json!({
         "kind": kind,
         "apiVersion": "rbac.authorization.k8s.io/v1",
@@ -74,10 +88,14 @@ fn head(line: &str) -> Value {
         for word in words {
             match word.split_once('=') {
                 Some(("sums", into)) => {
-                    let label = Map::from_iter([(format!("{AGGREGATE}{into}"), Value::from("true"))]);
-                    object["aggregationRule"] = json!({"clusterRoleSelectors": [{"matchLabels": label}]});
+                    let label =
+                        Map::from_iter([(format!("{AGGREGATE}{into}"), Value::from("true"))]);
+                    object["aggregationRule"] =
+                        json!({"clusterRoleSelectors": [{"matchLabels": label}]});
                 }
-                Some(("into", into)) => object["metadata"]["labels"][format!("{AGGREGATE}{into}")] = Value::from("true"),
+                Some(("into", into)) => {
+                    object["metadata"]["labels"][format!("{AGGREGATE}{into}")] = Value::from("true")
+                }
                 _ => unreachable!("the table knows no {word:?}"),
             }
         }
@@ -99,10 +117,24 @@ fn subject(kind: &str, name: &str) -> Value {
 
 /// A line of the table as a rule.
 pub(super) fn rule(text: &str) -> Rule {
-    let list = |text: &str| text.split(',').map(|word| if word == "core" { String::new() } else { word.to_owned() }).collect();
+    let list = |text: &str| {
+        text.split(',')
+            .map(|word| {
+                if word == "core" {
+                    String::new()
+                } else {
+                    word.to_owned()
+                }
+            })
+            .collect()
+    };
     let words: Vec<&str> = text.split(' ').collect();
     match words.as_slice() {
-        [verbs, "url", paths] => Rule { verbs: list(verbs), urls: list(paths), ..Rule::default() },
+        [verbs, "url", paths] => Rule {
+            verbs: list(verbs),
+            urls: list(paths),
+            ..Rule::default()
+        },
         [verbs, groups, resources, names @ ..] => Rule {
             verbs: list(verbs),
             groups: list(groups),
@@ -121,15 +153,30 @@ mod tests {
     #[test]
     fn every_binding_is_to_a_role_of_the_table() {
         let objects = objects();
-        let key = |kind: &str, namespace: &Value, name: &Value| (kind.to_owned(), namespace.clone(), name.clone());
+        let key = |kind: &str, namespace: &Value, name: &Value| {
+            (kind.to_owned(), namespace.clone(), name.clone())
+        };
         let roles: Vec<_> = objects
             .iter()
             .filter(|object| object["kind"].as_str().unwrap().ends_with("Role"))
-            .map(|role| key(role["kind"].as_str().unwrap(), &role["metadata"]["namespace"], &role["metadata"]["name"]))
+            .map(|role| {
+                key(
+                    role["kind"].as_str().unwrap(),
+                    &role["metadata"]["namespace"],
+                    &role["metadata"]["name"],
+                )
+            })
             .collect();
-        for binding in objects.iter().filter(|object| object["roleRef"].is_object()) {
+        for binding in objects
+            .iter()
+            .filter(|object| object["roleRef"].is_object())
+        {
             let kind = binding["roleRef"]["kind"].as_str().unwrap();
-            let wanted = key(kind, &binding["metadata"]["namespace"], &binding["roleRef"]["name"]);
+            let wanted = key(
+                kind,
+                &binding["metadata"]["namespace"],
+                &binding["roleRef"]["name"],
+            );
             assert!(roles.contains(&wanted), "{wanted:?}");
         }
         assert!(objects.len() > 130);

@@ -35,20 +35,29 @@ pub(crate) enum Peer {
 }
 
 impl Peer {
-    /// Common name and organizations as name and groups; nothing for a certificate without a common name. Who signed it has been
-    /// checked already.
+    /// Common name and organizations as name and groups; nothing for a certificate without a common
+    /// name. Who signed it has been checked already.
     pub(crate) fn of(certificate: &CertificateDer<'_>) -> Option<Self> {
         let digest = ring::digest::digest(&ring::digest::SHA256, certificate);
-        let fingerprint: String = digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+        let fingerprint: String = digest
+            .as_ref()
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
         let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
         let subject = certificate.subject();
         let name = common_name(subject)?;
         if common_name(certificate.issuer()) == Some(FRONT_PROXY_CA) {
             return (name == FRONT_PROXY).then_some(Self::FrontProxy);
         }
-        let groups = subject.iter_organization().filter_map(|group| group.as_str().ok());
+        let groups = subject
+            .iter_organization()
+            .filter_map(|group| group.as_str().ok());
         let mut user = User::new(name, groups);
-        user.extra.insert(CREDENTIAL.to_owned(), vec![format!("X509SHA256={fingerprint}")]);
+        user.extra.insert(
+            CREDENTIAL.to_owned(),
+            vec![format!("X509SHA256={fingerprint}")],
+        );
         Some(Self::User(Arc::new(user)))
     }
 
@@ -62,17 +71,30 @@ impl Peer {
 }
 
 fn common_name<'a>(name: &'a X509Name<'_>) -> Option<&'a str> {
-    name.iter_common_name().next()?.as_str().ok().filter(|name| !name.is_empty())
+    name.iter_common_name()
+        .next()?
+        .as_str()
+        .ok()
+        .filter(|name| !name.is_empty())
 }
 
 fn told_by_proxy(headers: &HeaderMap) -> Option<User> {
-    let texts = |name: &str| headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
+    let texts = |name: &str| {
+        headers
+            .get_all(name)
+            .iter()
+            .filter_map(|value| value.to_str().ok())
+    };
     let name = texts(USER_HEADER).next().filter(|name| !name.is_empty())?;
-    let mut user = User::new(name, texts(GROUP_HEADER)).with_uid(texts(UID_HEADER).next().unwrap_or_default());
+    let mut user =
+        User::new(name, texts(GROUP_HEADER)).with_uid(texts(UID_HEADER).next().unwrap_or_default());
     let prefix = EXTRA_HEADERS.to_lowercase();
     for (header, value) in headers {
         if let (Some(key), Ok(value)) = (header.as_str().strip_prefix(&prefix), value.to_str()) {
-            user.extra.entry(percent_decode(key)).or_default().push(value.to_owned());
+            user.extra
+                .entry(percent_decode(key))
+                .or_default()
+                .push(value.to_owned());
         }
     }
     Some(user)

@@ -17,14 +17,28 @@ pub(super) const GROUP: &str = "rbac.authorization.k8s.io";
 const HARMLESS: [&str; 3] = ["ownerReferences", "finalizers", "managedFields"];
 
 impl Server {
-    /// 403 if `new`, which replaces `old`, is a role or binding that gives more than `user` has, and `user` is not allowed to
-    /// `escalate` or `bind` either.
-    pub(super) fn check_escalation(&self, user: &User, target: &Target, old: Option<&Value>, new: &Value) -> Result<(), Status> {
+    /// 403 if `new`, which replaces `old`, is a role or binding that gives more than `user` has,
+    /// and `user` is not allowed to `escalate` or `bind` either.
+    pub(super) fn check_escalation(
+        &self,
+        user: &User,
+        target: &Target,
+        old: Option<&Value>,
+        new: &Value,
+    ) -> Result<(), Status> {
         let resource = target.resource();
-        if resource.group != GROUP || user.is_master() || old.is_some_and(|old| is_harmless(old, new)) {
+        if resource.group != GROUP
+            || user.is_master()
+            || old.is_some_and(|old| is_harmless(old, new))
+        {
             return Ok(());
         }
-        let attempt = Attempt { policy: self.policy(), user, target, name: new["metadata"]["name"].as_str().unwrap_or_default() };
+        let attempt = Attempt {
+            policy: self.policy(),
+            user,
+            target,
+            name: new["metadata"]["name"].as_str().unwrap_or_default(),
+        };
         match &*resource.plural {
             "roles" | "clusterroles" => attempt.write_role(old, new),
             _ => attempt.bind(&RoleRef::of(new)),
@@ -41,18 +55,33 @@ struct Attempt<'a> {
 
 impl Attempt<'_> {
     fn write_role(&self, old: Option<&Value>, new: &Value) -> Result<(), Status> {
-        if self.may("escalate", &self.target.resource().plural, &self.target.name) {
+        if self.may(
+            "escalate",
+            &self.target.resource().plural,
+            &self.target.name,
+        ) {
             return Ok(());
         }
         self.covers(&Rule::all_of(new))?;
         let sums_up = |role: &Value| {
-            role["aggregationRule"]["clusterRoleSelectors"].as_array().is_some_and(|selectors| !selectors.is_empty())
+            role["aggregationRule"]["clusterRoleSelectors"]
+                .as_array()
+                .is_some_and(|selectors| !selectors.is_empty())
         };
         if sums_up(new) || old.is_some_and(sums_up) {
             let anything = ["*".to_owned()].to_vec();
             let everything = [
-                Rule { verbs: anything.clone(), groups: anything.clone(), resources: anything.clone(), ..Rule::default() },
-                Rule { verbs: anything.clone(), urls: anything, ..Rule::default() },
+                Rule {
+                    verbs: anything.clone(),
+                    groups: anything.clone(),
+                    resources: anything.clone(),
+                    ..Rule::default()
+                },
+                Rule {
+                    verbs: anything.clone(),
+                    urls: anything,
+                    ..Rule::default()
+                },
             ];
             let why = "must have cluster-admin privileges to use the aggregationRule";
             self.covers(&everything).map_err(|_| self.refused(why))?;
@@ -61,13 +90,30 @@ impl Attempt<'_> {
     }
 
     fn bind(&self, role: &RoleRef) -> Result<(), Status> {
-        let plural = if role.kind == "ClusterRole" { "clusterroles" } else { "roles" };
+        let plural = if role.kind == "ClusterRole" {
+            "clusterroles"
+        } else {
+            "roles"
+        };
         if self.may("bind", plural, &role.name) {
             return Ok(());
         }
         let kind = role.kind.to_lowercase();
-        let missing = |_| Status::not_found(Qualified { group: GROUP, name: &kind }, &role.name);
-        self.covers(&self.policy.rules_of(role, &self.target.namespace).map_err(missing)?)
+        let missing = |_| {
+            Status::not_found(
+                Qualified {
+                    group: GROUP,
+                    name: &kind,
+                },
+                &role.name,
+            )
+        };
+        self.covers(
+            &self
+                .policy
+                .rules_of(role, &self.target.namespace)
+                .map_err(missing)?,
+        )
     }
 
     /// 403 unless the user has all of `rules`.
@@ -97,7 +143,9 @@ impl Attempt<'_> {
             namespace: self.target.namespace.clone(),
             name: name.to_owned(),
         };
-        self.policy.decide(self.user, &Attributes::resource(verb, object)).allowed
+        self.policy
+            .decide(self.user, &Attributes::resource(verb, object))
+            .allowed
     }
 
     fn refused(&self, why: &str) -> Status {

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::attributes::{Attributes, ResourceRequest};
-use super::user::{ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED, User, service_account_groups, split_service_account};
+use super::user::{
+    ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED, User, service_account_groups, split_service_account,
+};
 use crate::rest::{Server, percent_decode};
 use crate::status::Status;
 
@@ -15,17 +17,36 @@ const UID: HeaderName = HeaderName::from_static("impersonate-uid");
 const EXTRA_PREFIX: &str = "impersonate-extra-";
 
 impl Server {
-    /// The user that `user` wants to act as, if any: 403 unless `user` may impersonate each part of it.
-    pub(crate) fn impersonated(&self, user: &Arc<User>, headers: &HeaderMap) -> Result<Arc<User>, Status> {
-        let extras: Vec<(String, &str)> = headers.iter().filter_map(|(name, value)| extra(name, value)).collect();
-        let groups: Vec<&str> = headers.get_all(&GROUP).iter().filter_map(|group| group.to_str().ok()).collect();
-        let text = |name: &HeaderName| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    /// The user that `user` wants to act as, if any: 403 unless `user` may impersonate each part of
+    /// it.
+    pub(crate) fn impersonated(
+        &self,
+        user: &Arc<User>,
+        headers: &HeaderMap,
+    ) -> Result<Arc<User>, Status> {
+        let extras: Vec<(String, &str)> = headers
+            .iter()
+            .filter_map(|(name, value)| extra(name, value))
+            .collect();
+        let groups: Vec<&str> = headers
+            .get_all(&GROUP)
+            .iter()
+            .filter_map(|group| group.to_str().ok())
+            .collect();
+        let text = |name: &HeaderName| {
+            headers
+                .get(name)
+                .and_then(|value| value.to_str().ok())
+                .unwrap_or_default()
+        };
         let (name, uid) = (text(&USER), text(&UID));
         if name.is_empty() {
             if groups.is_empty() && extras.is_empty() && uid.is_empty() {
                 return Ok(user.clone());
             }
-            return Err(Status::bad_request("groups, extra fields or a UID were requested without impersonating a user"));
+            return Err(Status::bad_request(
+                "groups, extra fields or a UID were requested without impersonating a user",
+            ));
         }
 
         let may = |group: &str, resource: &str, subresource: &str, namespace: &str, name: &str| {
@@ -40,9 +61,17 @@ impl Server {
                 },
             );
             let decision = self.decide(user, &wanted);
-            if decision.allowed { Ok(()) } else { Err(wanted.forbidden(user, &decision.reason)) }
+            if decision.allowed {
+                Ok(())
+            } else {
+                Err(wanted.forbidden(user, &decision.reason))
+            }
         };
-        let mut other = User { name: name.to_owned(), uid: uid.to_owned(), ..User::default() };
+        let mut other = User {
+            name: name.to_owned(),
+            uid: uid.to_owned(),
+            ..User::default()
+        };
         match split_service_account(name) {
             Some((namespace, account)) => {
                 may("", "serviceaccounts", "", namespace, account)?;
@@ -63,7 +92,11 @@ impl Server {
         if !uid.is_empty() {
             may("authentication.k8s.io", "uids", "", "", uid)?;
         }
-        let known = if name == ANONYMOUS { UNAUTHENTICATED } else { AUTHENTICATED };
+        let known = if name == ANONYMOUS {
+            UNAUTHENTICATED
+        } else {
+            AUTHENTICATED
+        };
         if !other.is_in(known) && !other.is_in(UNAUTHENTICATED) {
             other.groups.push(known.to_owned());
         }
@@ -72,5 +105,8 @@ impl Server {
 }
 
 fn extra<'a>(name: &HeaderName, value: &'a HeaderValue) -> Option<(String, &'a str)> {
-    Some((percent_decode(name.as_str().strip_prefix(EXTRA_PREFIX)?), value.to_str().ok()?))
+    Some((
+        percent_decode(name.as_str().strip_prefix(EXTRA_PREFIX)?),
+        value.to_str().ok()?,
+    ))
 }

@@ -3,7 +3,10 @@
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ring::rand::SystemRandom;
-use ring::signature::{ECDSA_P256_SHA256_FIXED, ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair, UnparsedPublicKey};
+use ring::signature::{
+    ECDSA_P256_SHA256_FIXED, ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair,
+    UnparsedPublicKey,
+};
 use serde_json::{Value, json};
 
 /// How tokens are signed.
@@ -19,7 +22,9 @@ pub(super) struct Signer {
 
 impl std::fmt::Debug for Signer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Signer").field("id", &self.id).finish_non_exhaustive()
+        f.debug_struct("Signer")
+            .field("id", &self.id)
+            .finish_non_exhaustive()
     }
 }
 
@@ -37,10 +42,14 @@ impl Signer {
     pub(super) fn generate() -> Result<Self, ring::error::Unspecified> {
         let random = SystemRandom::new();
         let document = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &random)?;
-        let key = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, document.as_ref(), &random)
-            .map_err(|_| ring::error::Unspecified)?;
+        let key =
+            EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, document.as_ref(), &random)
+                .map_err(|_| ring::error::Unspecified)?;
         let digest = ring::digest::digest(&ring::digest::SHA256, key.public_key().as_ref());
-        Ok(Self { key, id: URL_SAFE_NO_PAD.encode(digest) })
+        Ok(Self {
+            key,
+            id: URL_SAFE_NO_PAD.encode(digest),
+        })
     }
 
     /// The public key, as a JSON Web Key Set.
@@ -54,7 +63,11 @@ impl Signer {
     /// The claims as a token.
     pub(super) fn sign(&self, claims: &Value) -> Result<String, ring::error::Unspecified> {
         let encoded = |part: &Value| URL_SAFE_NO_PAD.encode(part.to_string());
-        let signed = format!("{}.{}", encoded(&json!({"alg": ALGORITHM, "kid": self.id})), encoded(claims));
+        let signed = format!(
+            "{}.{}",
+            encoded(&json!({"alg": ALGORITHM, "kid": self.id})),
+            encoded(claims)
+        );
         let signature = self.key.sign(&SystemRandom::new(), signed.as_bytes())?;
         Ok(format!("{signed}.{}", URL_SAFE_NO_PAD.encode(signature)))
     }
@@ -63,14 +76,19 @@ impl Signer {
     pub(super) fn verify(&self, token: &str, issuer: &str) -> Result<Value, NotOurs> {
         let (signed, signature) = token.rsplit_once('.').ok_or(NotOurs::Foreign)?;
         let (_, claims) = signed.split_once('.').ok_or(NotOurs::Foreign)?;
-        let claims = URL_SAFE_NO_PAD.decode(claims).map_err(|_| NotOurs::Foreign)?;
+        let claims = URL_SAFE_NO_PAD
+            .decode(claims)
+            .map_err(|_| NotOurs::Foreign)?;
         let claims: Value = serde_json::from_slice(&claims).map_err(|_| NotOurs::Foreign)?;
         if claims["iss"] != issuer {
             return Err(NotOurs::Foreign);
         }
-        let signature = URL_SAFE_NO_PAD.decode(signature).map_err(|_| NotOurs::Foreign)?;
+        let signature = URL_SAFE_NO_PAD
+            .decode(signature)
+            .map_err(|_| NotOurs::Foreign)?;
         let key = UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, self.key.public_key().as_ref());
-        key.verify(signed.as_bytes(), &signature).map_err(|_| NotOurs::Signature)?;
+        key.verify(signed.as_bytes(), &signature)
+            .map_err(|_| NotOurs::Signature)?;
         Ok(claims)
     }
 }
@@ -91,7 +109,12 @@ mod tests {
         let signature = URL_SAFE_NO_PAD.decode(signature).unwrap();
         let published = UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, point);
         assert!(published.verify(signed.as_bytes(), &signature).is_ok());
-        let head: Value = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(signed.split_once('.').unwrap().0).unwrap()).unwrap();
+        let head: Value = serde_json::from_slice(
+            &URL_SAFE_NO_PAD
+                .decode(signed.split_once('.').unwrap().0)
+                .unwrap(),
+        )
+        .unwrap();
         assert_eq!((&head["kid"], &head["alg"]), (&key["kid"], &key["alg"]));
     }
 

@@ -2,7 +2,8 @@
 //!
 //! door -> authenticate -> impersonate -> authorize (attributes, policy) -> the API
 //!
-//! Members of `system:masters` may do everything; for all others the roles and bindings in the store decide, as RBAC does.
+//! Members of `system:masters` may do everything; for all others the roles and bindings in the
+//! store decide, as RBAC does.
 
 mod attributes;
 mod authenticate;
@@ -28,7 +29,9 @@ pub use user::User;
 pub(crate) use authenticate::{AUDIENCE, bearer_token};
 pub(crate) use authority::Authority;
 pub(crate) use bootstrap::objects as bootstrap_objects;
-pub(crate) use certificate::{EXTRA_HEADERS, FRONT_PROXY, GROUP_HEADER, Peer, UID_HEADER, USER_HEADER};
+pub(crate) use certificate::{
+    EXTRA_HEADERS, FRONT_PROXY, GROUP_HEADER, Peer, UID_HEADER, USER_HEADER,
+};
 pub(crate) use policy::Decision;
 pub(crate) use rules::Rule;
 pub(crate) use tokens::Claims;
@@ -58,14 +61,24 @@ type Versions = [u64; 4];
 impl Users {
     /// Nobody but those who show a certificate of an authority that is new.
     pub(crate) fn new() -> Self {
-        let authority = Authority::generate().expect("keys and certificates of a fixed form can be made");
+        let authority =
+            Authority::generate().expect("keys and certificates of a fixed form can be made");
         let signer = Signer::generate().expect("the machine has randomness for a key");
-        Self { authority: Arc::new(authority), signer: Arc::new(signer), tokens: RwLock::default(), policy: Mutex::default() }
+        Self {
+            authority: Arc::new(authority),
+            signer: Arc::new(signer),
+            tokens: RwLock::default(),
+            policy: Mutex::default(),
+        }
     }
 
     /// The same users, for a server that goes its own way from here.
     pub(crate) fn fork(&self) -> Self {
-        let tokens = self.tokens.read().expect("nothing panics while it holds the lock").clone();
+        let tokens = self
+            .tokens
+            .read()
+            .expect("nothing panics while it holds the lock")
+            .clone();
         Self {
             authority: self.authority.clone(),
             signer: self.signer.clone(),
@@ -80,10 +93,14 @@ impl Users {
 
     /// Lets whoever shows `token` in as `user`.
     pub(crate) fn add_token(&self, token: String, user: User) {
-        self.tokens.write().expect("nothing panics while it holds the lock").insert(token, Arc::new(user));
+        self.tokens
+            .write()
+            .expect("nothing panics while it holds the lock")
+            .insert(token, Arc::new(user));
     }
 
-    /// Where others find the keys of the tokens of ServiceAccounts; `host` is what they call the server.
+    /// Where others find the keys of the tokens of ServiceAccounts; `host` is what they call the
+    /// server.
     pub(crate) fn issuer(&self, host: &str) -> Value {
         json!({
             "issuer": AUDIENCE,
@@ -104,14 +121,25 @@ impl Users {
     }
 
     fn of_token(&self, token: &str) -> Option<Arc<User>> {
-        self.tokens.read().expect("nothing panics while it holds the lock").get(token).cloned()
+        self.tokens
+            .read()
+            .expect("nothing panics while it holds the lock")
+            .get(token)
+            .cloned()
     }
 }
 
 impl Server {
-    /// 403 for a write that the rules allow, and its author may not make all the same: of roles that give more than the author has,
-    /// and of approvals. A new request for a certificate learns who asks.
-    pub(crate) fn check_author(&self, user: &User, target: &Target, old: Option<&Value>, new: &mut Value) -> Result<(), Status> {
+    /// 403 for a write that the rules allow, and its author may not make all the same: of roles
+    /// that give more than the author has, and of approvals. A new request for a certificate learns
+    /// who asks.
+    pub(crate) fn check_author(
+        &self,
+        user: &User,
+        target: &Target,
+        old: Option<&Value>,
+        new: &mut Value,
+    ) -> Result<(), Status> {
         self.check_escalation(user, target, old, new)?;
         self.check_signing(user, target, old, new)
     }
@@ -123,21 +151,34 @@ impl Server {
 
     /// What is allowed, as of now.
     pub(crate) fn policy(&self) -> Arc<Policy> {
-        let kinds = ["clusterroles", "roles", "clusterrolebindings", "rolebindings"];
+        let kinds = [
+            "clusterroles",
+            "roles",
+            "clusterrolebindings",
+            "rolebindings",
+        ];
         let kinds = kinds.map(|plural| {
             let found = self.registry.find(escalation::GROUP, "v1", plural);
-            found.expect("roles and bindings are built in").store.clone()
+            found
+                .expect("roles and bindings are built in")
+                .store
+                .clone()
         });
         // Read before the objects are: a change in between only makes for one compilation too many.
         let versions = kinds.each_ref().map(|store| store.latest());
-        let mut cached = self.users.policy.lock().expect("nothing panics while it holds the lock");
+        let mut cached = self
+            .users
+            .policy
+            .lock()
+            .expect("nothing panics while it holds the lock");
         if let Some((known, policy)) = &*cached
             && *known == versions
         {
             return policy.clone();
         }
-        let [cluster_roles, roles, cluster_bindings, bindings] =
-            kinds.each_ref().map(|store| store.list(&self.revisions, "").objects);
+        let [cluster_roles, roles, cluster_bindings, bindings] = kinds
+            .each_ref()
+            .map(|store| store.list(&self.revisions, "").objects);
         let policy = Arc::new(Policy::compile(&Sources {
             cluster_roles: &cluster_roles,
             roles: &roles,

@@ -68,7 +68,10 @@ fn text(value: &Value, field: &str) -> String {
 impl RoleRef {
     /// The `roleRef` of a binding.
     pub(crate) fn of(binding: &Value) -> Self {
-        Self { kind: text(&binding["roleRef"], "kind"), name: text(&binding["roleRef"], "name") }
+        Self {
+            kind: text(&binding["roleRef"], "kind"),
+            name: text(&binding["roleRef"], "name"),
+        }
     }
 }
 
@@ -76,8 +79,11 @@ impl Binding {
     fn parse(object: &Object) -> Self {
         let value = object.to_value();
         let subjects = value["subjects"].as_array().into_iter().flatten();
-        let subject =
-            |subject| Subject { kind: text(subject, "kind"), namespace: text(subject, "namespace"), name: text(subject, "name") };
+        let subject = |subject| Subject {
+            kind: text(subject, "kind"),
+            namespace: text(subject, "namespace"),
+            name: text(subject, "name"),
+        };
         Self {
             name: object.name().to_owned(),
             namespace: object.namespace().to_owned(),
@@ -87,15 +93,18 @@ impl Binding {
     }
 
     fn subject_of(&self, user: &User) -> Option<&Subject> {
-        self.subjects.iter().find(|subject| match subject.kind.as_str() {
-            "User" => subject.name == user.name,
-            "Group" => user.is_in(&subject.name),
-            "ServiceAccount" => {
-                let namespace = subject.namespace_in(&self.namespace);
-                !namespace.is_empty() && service_account_name(namespace, &subject.name) == user.name
-            }
-            _ => false,
-        })
+        self.subjects
+            .iter()
+            .find(|subject| match subject.kind.as_str() {
+                "User" => subject.name == user.name,
+                "Group" => user.is_in(&subject.name),
+                "ServiceAccount" => {
+                    let namespace = subject.namespace_in(&self.namespace);
+                    !namespace.is_empty()
+                        && service_account_name(namespace, &subject.name) == user.name
+                }
+                _ => false,
+            })
     }
 
     /// As the reason of a decision names it.
@@ -106,7 +115,9 @@ impl Binding {
             namespace => format!("RoleBinding {:?}", format!("{}/{namespace}", self.name)),
         };
         let who = match subject.kind.as_str() {
-            "ServiceAccount" => format!("{}/{}", subject.name, subject.namespace_in(&self.namespace)),
+            "ServiceAccount" => {
+                format!("{}/{}", subject.name, subject.namespace_in(&self.namespace))
+            }
             _ => subject.name.clone(),
         };
         format!("{binding} of {kind} {name:?} to {} {who:?}", subject.kind)
@@ -116,24 +127,38 @@ impl Binding {
 impl Subject {
     /// A ServiceAccount without a namespace is one of the binding's.
     fn namespace_in<'a>(&'a self, binding: &'a str) -> &'a str {
-        if self.namespace.is_empty() { binding } else { &self.namespace }
+        if self.namespace.is_empty() {
+            binding
+        } else {
+            &self.namespace
+        }
     }
 }
 
 impl Policy {
-    /// The policy that these objects make. The rules of a ClusterRole that sums up others are theirs, whether or not a controller has
-    /// written them into it.
+    /// The policy that these objects make. The rules of a ClusterRole that sums up others are
+    /// theirs, whether or not a controller has written them into it.
     pub(crate) fn compile(sources: &Sources<'_>) -> Self {
         let rules = |role: &Value| Arc::from(Rule::all_of(role));
-        let roles = sources.roles.iter().map(|role| (role.key.to_string(), rules(&role.to_value())));
+        let roles = sources
+            .roles
+            .iter()
+            .map(|role| (role.key.to_string(), rules(&role.to_value())));
         let mut bindings: BTreeMap<String, Vec<Binding>> = BTreeMap::new();
         for binding in sources.bindings {
-            bindings.entry(binding.namespace().to_owned()).or_default().push(Binding::parse(binding));
+            bindings
+                .entry(binding.namespace().to_owned())
+                .or_default()
+                .push(Binding::parse(binding));
         }
         Self {
             cluster_roles: summed_up(sources.cluster_roles),
             roles: roles.collect(),
-            cluster_bindings: sources.cluster_bindings.iter().map(|binding| Binding::parse(binding)).collect(),
+            cluster_bindings: sources
+                .cluster_bindings
+                .iter()
+                .map(|binding| Binding::parse(binding))
+                .collect(),
             bindings,
         }
     }
@@ -141,7 +166,10 @@ impl Policy {
     /// Whether a user may do something. Members of `system:masters` may do everything.
     pub(crate) fn decide(&self, user: &User, wanted: &Attributes) -> Decision {
         if user.is_master() {
-            return Decision { allowed: true, reason: String::new() };
+            return Decision {
+                allowed: true,
+                reason: String::new(),
+            };
         }
         let namespace = match &wanted.object {
             Wanted::Resource(object) => object.namespace.as_str(),
@@ -151,13 +179,20 @@ impl Policy {
         for (binding, subject) in self.bindings_of(user, namespace) {
             match self.rules_of(&binding.role, &binding.namespace) {
                 Ok(rules) if rules.iter().any(|rule| rule.allows(wanted)) => {
-                    return Decision { allowed: true, reason: format!("RBAC: allowed by {}", binding.describe(subject)) };
+                    return Decision {
+                        allowed: true,
+                        reason: format!("RBAC: allowed by {}", binding.describe(subject)),
+                    };
                 }
                 Ok(_) => {}
                 Err(problem) => problems.push(problem),
             }
         }
-        Decision { allowed: false, reason: summary(problems).map_or_else(String::new, |problems| format!("RBAC: {problems}")) }
+        Decision {
+            allowed: false,
+            reason: summary(problems)
+                .map_or_else(String::new, |problems| format!("RBAC: {problems}")),
+        }
     }
 
     /// All rules for a user in a namespace (empty: in none), and what kept others from being found.
@@ -180,20 +215,40 @@ impl Policy {
             "Role" => self.roles.get(&format!("{namespace}/{name}")),
             other => return Err(format!("unsupported role reference kind: {other:?}")),
         };
-        found.cloned().ok_or_else(|| format!("{}.rbac.authorization.k8s.io {name:?} not found", kind.to_lowercase()))
+        found.cloned().ok_or_else(|| {
+            format!(
+                "{}.rbac.authorization.k8s.io {name:?} not found",
+                kind.to_lowercase()
+            )
+        })
     }
 
-    fn bindings_of<'a>(&'a self, user: &'a User, namespace: &str) -> impl Iterator<Item = (&'a Binding, &'a Subject)> {
-        let local = if namespace.is_empty() { None } else { self.bindings.get(namespace) };
-        let bindings = self.cluster_bindings.iter().chain(local.into_iter().flatten());
-        bindings.filter_map(move |binding| binding.subject_of(user).map(|subject| (binding, subject)))
+    fn bindings_of<'a>(
+        &'a self,
+        user: &'a User,
+        namespace: &str,
+    ) -> impl Iterator<Item = (&'a Binding, &'a Subject)> {
+        let local = if namespace.is_empty() {
+            None
+        } else {
+            self.bindings.get(namespace)
+        };
+        let bindings = self
+            .cluster_bindings
+            .iter()
+            .chain(local.into_iter().flatten());
+        bindings
+            .filter_map(move |binding| binding.subject_of(user).map(|subject| (binding, subject)))
     }
 }
 
 /// Several problems in one line, each once.
 fn summary(problems: Vec<String>) -> Option<String> {
     let mut seen = BTreeSet::new();
-    let mut problems: Vec<String> = problems.into_iter().filter(|problem| seen.insert(problem.clone())).collect();
+    let mut problems: Vec<String> = problems
+        .into_iter()
+        .filter(|problem| seen.insert(problem.clone()))
+        .collect();
     match problems.len() {
         0 | 1 => problems.pop(),
         _ => Some(format!("[{}]", problems.join(", "))),
@@ -202,14 +257,24 @@ fn summary(problems: Vec<String>) -> Option<String> {
 
 /// The rules of all ClusterRoles, by name.
 fn summed_up(objects: &[Arc<Object>]) -> BTreeMap<String, Arc<[Rule]>> {
-    let roles: Vec<(&Arc<Object>, Value)> = objects.iter().map(|object| (object, object.to_value())).collect();
+    let roles: Vec<(&Arc<Object>, Value)> = objects
+        .iter()
+        .map(|object| (object, object.to_value()))
+        .collect();
     let selected = |role: &Value| -> Vec<usize> {
         let selectors = role["aggregationRule"]["clusterRoleSelectors"].as_array();
-        let is_selected = |object: &Arc<Object>| selectors.into_iter().flatten().any(|selector| selects(selector, object));
+        let is_selected = |object: &Arc<Object>| {
+            selectors
+                .into_iter()
+                .flatten()
+                .any(|selector| selects(selector, object))
+        };
         if selectors.is_none() {
             return Vec::new();
         }
-        (0..roles.len()).filter(|index| is_selected(roles[*index].0)).collect()
+        (0..roles.len())
+            .filter(|index| is_selected(roles[*index].0))
+            .collect()
     };
     let parts: Vec<Vec<usize>> = roles.iter().map(|(_, role)| selected(role)).collect();
     let of_role = |index: usize| {
@@ -220,9 +285,16 @@ fn summed_up(objects: &[Arc<Object>]) -> BTreeMap<String, Arc<[Rule]>> {
                     rules.push(rule);
                 }
             }
-            open.extend(parts[next].iter().copied().filter(|part| seen.insert(*part)));
+            open.extend(
+                parts[next]
+                    .iter()
+                    .copied()
+                    .filter(|part| seen.insert(*part)),
+            );
         }
         rules
     };
-    (0..roles.len()).map(|index| (roles[index].0.name().to_owned(), Arc::from(of_role(index)))).collect()
+    (0..roles.len())
+        .map(|index| (roles[index].0.name().to_owned(), Arc::from(of_role(index))))
+        .collect()
 }

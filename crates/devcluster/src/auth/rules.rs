@@ -34,7 +34,12 @@ impl Rule {
 
     /// All rules of a role.
     pub(crate) fn all_of(role: &Value) -> Vec<Self> {
-        role["rules"].as_array().into_iter().flatten().map(Self::parse).collect()
+        role["rules"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(Self::parse)
+            .collect()
     }
 
     /// As reviews and roles have it.
@@ -47,7 +52,10 @@ impl Rule {
             ("nonResourceURLs", &self.urls),
         ];
         let given = fields.into_iter().filter(|(_, texts)| !texts.is_empty());
-        given.map(|(name, texts)| (name.to_owned(), Value::from(texts.as_slice()))).collect::<Map<_, _>>().into()
+        given
+            .map(|(name, texts)| (name.to_owned(), Value::from(texts.as_slice())))
+            .collect::<Map<_, _>>()
+            .into()
     }
 
     /// Whether it lets a request through.
@@ -69,18 +77,33 @@ impl Rule {
     fn broken_down(&self) -> Vec<Self> {
         let mut parts = Vec::new();
         let one = |text: &String| vec![text.clone()];
-        for (group, resource) in self.groups.iter().flat_map(|group| self.resources.iter().map(move |resource| (group, resource)))
+        for (group, resource) in self
+            .groups
+            .iter()
+            .flat_map(|group| self.resources.iter().map(move |resource| (group, resource)))
         {
             for verb in &self.verbs {
-                let part = Self { verbs: one(verb), groups: one(group), resources: one(resource), ..Self::default() };
+                let part = Self {
+                    verbs: one(verb),
+                    groups: one(group),
+                    resources: one(resource),
+                    ..Self::default()
+                };
                 match self.names.as_slice() {
                     [] => parts.push(part),
-                    names => parts.extend(names.iter().map(|name| Self { names: one(name), ..part.clone() })),
+                    names => parts.extend(names.iter().map(|name| Self {
+                        names: one(name),
+                        ..part.clone()
+                    })),
                 }
             }
         }
         for url in &self.urls {
-            parts.extend(self.verbs.iter().map(|verb| Self { verbs: one(verb), urls: one(url), ..Self::default() }));
+            parts.extend(self.verbs.iter().map(|verb| Self {
+                verbs: one(verb),
+                urls: one(url),
+                ..Self::default()
+            }));
         }
         parts
     }
@@ -89,9 +112,17 @@ impl Rule {
     fn covers(&self, part: &Self) -> bool {
         part.verbs.iter().all(|verb| any(&self.verbs, verb))
             && part.groups.iter().all(|group| any(&self.groups, group))
-            && part.resources.iter().all(|resource| covers_resource(&self.resources, resource))
-            && part.urls.iter().all(|url| self.urls.iter().any(|own| url_covers(own, url)))
-            && (self.names.is_empty() || (!part.names.is_empty() && part.names.iter().all(|name| self.names.contains(name))))
+            && part
+                .resources
+                .iter()
+                .all(|resource| covers_resource(&self.resources, resource))
+            && part
+                .urls
+                .iter()
+                .all(|url| self.urls.iter().any(|own| url_covers(own, url)))
+            && (self.names.is_empty()
+                || (!part.names.is_empty()
+                    && part.names.iter().all(|name| self.names.contains(name))))
     }
 
     /// As messages about missing rights have it.
@@ -103,8 +134,10 @@ impl Rule {
             ("ResourceNames", &self.names),
             ("Verbs", &self.verbs),
         ];
-        let shown =
-            fields.into_iter().filter(|(_, texts)| !texts.is_empty()).map(|(name, texts)| format!("{name}:{}", quoted(texts)));
+        let shown = fields
+            .into_iter()
+            .filter(|(_, texts)| !texts.is_empty())
+            .map(|(name, texts)| format!("{name}:{}", quoted(texts)));
         format!("{{{}}}", shown.collect::<Vec<_>>().join(", "))
     }
 }
@@ -118,13 +151,25 @@ pub(crate) fn missing(held: &[Rule], wanted: &[Rule]) -> Vec<String> {
     let mut of_resources: BTreeMap<_, Vec<String>> = BTreeMap::new();
     for part in missing {
         match part.urls.is_empty() {
-            true => of_resources.entry([part.groups, part.resources, part.names]).or_default().extend(part.verbs),
+            true => of_resources
+                .entry([part.groups, part.resources, part.names])
+                .or_default()
+                .extend(part.verbs),
             false => of_urls.push(part.compact()),
         }
     }
     let of_resources = of_resources
         .into_iter()
-        .map(|([groups, resources, names], verbs)| Rule { verbs, groups, resources, names, urls: Vec::new() }.compact());
+        .map(|([groups, resources, names], verbs)| {
+            Rule {
+                verbs,
+                groups,
+                resources,
+                names,
+                urls: Vec::new(),
+            }
+            .compact()
+        });
     let mut lines: Vec<String> = of_urls.into_iter().chain(of_resources).collect();
     lines.sort();
     lines.dedup();
@@ -144,7 +189,9 @@ fn any(known: &[String], wanted: &str) -> bool {
 /// `*`, the resource itself, or `*/status` for `pods/status`.
 fn covers_resource(known: &[String], wanted: &str) -> bool {
     let part = wanted.split_once('/').map(|(_, part)| part);
-    known.iter().any(|known| known == "*" || known == wanted || (part.is_some() && known.strip_prefix("*/") == part))
+    known.iter().any(|known| {
+        known == "*" || known == wanted || (part.is_some() && known.strip_prefix("*/") == part)
+    })
 }
 
 fn url_covers(url: &str, path: &str) -> bool {
@@ -163,7 +210,10 @@ mod tests {
     fn wanted(text: &str) -> Attributes {
         let words: Vec<&str> = text.split(' ').collect();
         if let [verb, path] = words[..] {
-            return Attributes { verb: verb.to_owned(), object: Wanted::Path(path.to_owned()) };
+            return Attributes {
+                verb: verb.to_owned(),
+                object: Wanted::Path(path.to_owned()),
+            };
         }
         let (resource, subresource) = words[2].split_once('/').unwrap_or((words[2], ""));
         Attributes::resource(
@@ -203,7 +253,11 @@ mod tests {
             ("get url /api", "post /api", false),
         ];
         for (text, request, allowed) in cases {
-            assert_eq!(rule(text).allows(&wanted(request)), allowed, "{text}: {request}");
+            assert_eq!(
+                rule(text).allows(&wanted(request)),
+                allowed,
+                "{text}: {request}"
+            );
         }
     }
 
@@ -211,8 +265,16 @@ mod tests {
     fn rights_that_are_missing_are_told_by_resource() {
         // (held, wanted, missing)
         let cases: [(&[&str], &[&str], &[&str]); 7] = [
-            (&["get,list core pods"], &["get core pods", "list core pods p"], &[]),
-            (&["* * *"], &["get core pods", "get apps deployments/scale"], &[]),
+            (
+                &["get,list core pods"],
+                &["get core pods", "list core pods p"],
+                &[],
+            ),
+            (
+                &["* * *"],
+                &["get core pods", "get apps deployments/scale"],
+                &[],
+            ),
             (&["get core */scale"], &["get core foos/scale"], &[]),
             (
                 &["get core pods"],
@@ -230,12 +292,24 @@ mod tests {
                     r#"{APIGroups:[""], Resources:["pods"], Verbs:["get"]}"#,
                 ],
             ),
-            (&["get url /api/*"], &["get url /api/v1,/metrics"], &[r#"{NonResourceURLs:["/metrics"], Verbs:["get"]}"#]),
-            (&["* * *"], &["* url *"], &[r#"{NonResourceURLs:["*"], Verbs:["*"]}"#]),
+            (
+                &["get url /api/*"],
+                &["get url /api/v1,/metrics"],
+                &[r#"{NonResourceURLs:["/metrics"], Verbs:["get"]}"#],
+            ),
+            (
+                &["* * *"],
+                &["* url *"],
+                &[r#"{NonResourceURLs:["*"], Verbs:["*"]}"#],
+            ),
         ];
         for (held, wanted, expected) in cases {
             let rules = |texts: &[&str]| texts.iter().map(|text| rule(text)).collect::<Vec<_>>();
-            assert_eq!(missing(&rules(held), &rules(wanted)), expected, "{held:?} {wanted:?}");
+            assert_eq!(
+                missing(&rules(held), &rules(wanted)),
+                expected,
+                "{held:?} {wanted:?}"
+            );
         }
     }
 }

@@ -13,20 +13,32 @@ const GROUP: &str = "certificates.k8s.io";
 const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client";
 
 impl Server {
-    /// Writes into a new request who asks; 403 where `user` may not approve or sign what `old` asks for, or where a request would make
-    /// whoever has the certificate a master.
-    pub(super) fn check_signing(&self, user: &User, target: &Target, old: Option<&Value>, new: &mut Value) -> Result<(), Status> {
+    /// Writes into a new request who asks; 403 where `user` may not approve or sign what `old` asks
+    /// for, or where a request would make whoever has the certificate a master.
+    pub(super) fn check_signing(
+        &self,
+        user: &User,
+        target: &Target,
+        old: Option<&Value>,
+        new: &mut Value,
+    ) -> Result<(), Status> {
         if target.resource().group != GROUP {
             return Ok(());
         }
-        let refused = |why: String| Status::forbidden(target.resource().named(), &target.name, &why);
+        let refused =
+            |why: String| Status::forbidden(target.resource().named(), &target.name, &why);
         let Some(old) = old else {
             ask_as(user, new);
             let is_for_clients = new["spec"]["signerName"] == CLIENT_SIGNER;
-            let groups = if is_for_clients { validate::organizations(new).unwrap_or_default() } else { Vec::new() };
+            let groups = if is_for_clients {
+                validate::organizations(new).unwrap_or_default()
+            } else {
+                Vec::new()
+            };
             if groups.iter().any(|group| group == MASTERS) {
                 let name = new["metadata"]["name"].as_str().unwrap_or_default();
-                let why = format!("use of {CLIENT_SIGNER} signer with {MASTERS} group is not allowed");
+                let why =
+                    format!("use of {CLIENT_SIGNER} signer with {MASTERS} group is not allowed");
                 return Err(Status::forbidden(target.resource().named(), name, &why));
             }
             return Ok(());
@@ -35,11 +47,16 @@ impl Server {
         let part = target.subresource.map(|part| part.name);
         let changes = |field: &str| old["status"].get(field) != new["status"].get(field);
         match part {
-            Some("approval") if !self.may_sign(user, "approve", signer) => {
-                Err(refused(format!("user not permitted to approve requests with signerName {signer:?}")))
-            }
-            Some("status") if (changes("certificate") || changes("conditions")) && !self.may_sign(user, "sign", signer) => {
-                Err(refused(format!("user not permitted to sign requests with signerName {signer:?}")))
+            Some("approval") if !self.may_sign(user, "approve", signer) => Err(refused(format!(
+                "user not permitted to approve requests with signerName {signer:?}"
+            ))),
+            Some("status")
+                if (changes("certificate") || changes("conditions"))
+                    && !self.may_sign(user, "sign", signer) =>
+            {
+                Err(refused(format!(
+                    "user not permitted to sign requests with signerName {signer:?}"
+                )))
             }
             _ => Ok(()),
         }
@@ -48,16 +65,28 @@ impl Server {
     /// Whether `user` has the verb on the signer, or on all of its domain.
     fn may_sign(&self, user: &User, verb: &str, signer: &str) -> bool {
         let domain = signer.split('/').next().unwrap_or_default();
-        [signer.to_owned(), format!("{domain}/*")].into_iter().any(|name| {
-            let signers = ResourceRequest { group: GROUP.to_owned(), resource: "signers".to_owned(), name, ..Default::default() };
-            user.is_master() || self.decide(user, &Attributes::resource(verb, signers)).allowed
-        })
+        [signer.to_owned(), format!("{domain}/*")]
+            .into_iter()
+            .any(|name| {
+                let signers = ResourceRequest {
+                    group: GROUP.to_owned(),
+                    resource: "signers".to_owned(),
+                    name,
+                    ..Default::default()
+                };
+                user.is_master()
+                    || self
+                        .decide(user, &Attributes::resource(verb, signers))
+                        .allowed
+            })
     }
 }
 
 /// What a client says about who asks is of no matter.
 fn ask_as(user: &User, request: &mut Value) {
-    let Some(spec) = request["spec"].as_object_mut() else { return };
+    let Some(spec) = request["spec"].as_object_mut() else {
+        return;
+    };
     for field in ["username", "uid", "groups", "extra"] {
         spec.remove(field);
     }

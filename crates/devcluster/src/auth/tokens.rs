@@ -21,7 +21,8 @@ pub(super) const CREDENTIAL: &str = "authentication.kubernetes.io/credential-id"
 pub(crate) struct Claims<'a> {
     /// Name and UID of the ServiceAccount.
     pub(crate) account: &'a Object,
-    /// What must exist as long as the token is to be valid, with the key that claims have it under (`pod`).
+    /// What must exist as long as the token is to be valid, with the key that claims have it under
+    /// (`pod`).
     pub(crate) bound: Option<(&'static str, &'a Object)>,
     /// Name and UID of the node that a bound pod is on.
     pub(crate) node: Option<(String, String)>,
@@ -33,15 +34,24 @@ pub(crate) struct Claims<'a> {
 
 impl Server {
     /// A token that says `claims`, valid from `now` on.
-    pub(crate) fn issue(&self, claims: &Claims<'_>, now: Timestamp) -> Result<String, ring::error::Unspecified> {
+    pub(crate) fn issue(
+        &self,
+        claims: &Claims<'_>,
+        now: Timestamp,
+    ) -> Result<String, ring::error::Unspecified> {
         let (namespace, name) = (claims.account.namespace(), claims.account.name());
         let reference = |object: &Object| json!({"name": object.name(), "uid": &*object.uid});
-        let mut private = json!({"namespace": namespace, "serviceaccount": reference(claims.account)});
+        let mut private =
+            json!({"namespace": namespace, "serviceaccount": reference(claims.account)});
         if let Some((key, object)) = claims.bound {
             private[key] = reference(object);
         }
         if let Some((name, uid)) = &claims.node {
-            private["node"] = if uid.is_empty() { json!({"name": name}) } else { json!({"name": name, "uid": uid}) };
+            private["node"] = if uid.is_empty() {
+                json!({"name": name})
+            } else {
+                json!({"name": name, "uid": uid})
+            };
         }
         if let Some(delay) = claims.warn_after {
             private["warnafter"] = json!((now + delay).as_second());
@@ -60,25 +70,49 @@ impl Server {
     }
 
     /// The ServiceAccount that a token for one of `audiences` is of, or what is wrong with it.
-    pub(super) fn account_of_token(&self, token: &str, audiences: &[&str]) -> Result<KnownToken, String> {
-        let claims = self.users.signer().verify(token, AUDIENCE).map_err(|error| match error {
-            NotOurs::Foreign => INVALID_TOKEN.to_owned(),
-            NotOurs::Signature => "invalid signature".to_owned(),
-        })?;
+    pub(super) fn account_of_token(
+        &self,
+        token: &str,
+        audiences: &[&str],
+    ) -> Result<KnownToken, String> {
+        let claims = self
+            .users
+            .signer()
+            .verify(token, AUDIENCE)
+            .map_err(|error| match error {
+                NotOurs::Foreign => INVALID_TOKEN.to_owned(),
+                NotOurs::Signature => "invalid signature".to_owned(),
+            })?;
         let own: Vec<String> = texts(&claims["aud"]);
-        let common: Vec<String> = own.iter().filter(|audience| audiences.contains(&audience.as_str())).cloned().collect();
+        let common: Vec<String> = own
+            .iter()
+            .filter(|audience| audiences.contains(&audience.as_str()))
+            .cloned()
+            .collect();
         if common.is_empty() {
-            let asked: Vec<String> = audiences.iter().map(|audience| (*audience).to_owned()).collect();
+            let asked: Vec<String> = audiences
+                .iter()
+                .map(|audience| (*audience).to_owned())
+                .collect();
             let (own, asked) = (quoted(&own), quoted(&asked));
-            return Err(format!("token audiences {own} is invalid for the target audiences {asked}"));
+            return Err(format!(
+                "token audiences {own} is invalid for the target audiences {asked}"
+            ));
         }
         self.check_times(&claims)?;
-        Ok(KnownToken { user: Arc::new(self.bearer(&claims)?), audiences: common })
+        Ok(KnownToken {
+            user: Arc::new(self.bearer(&claims)?),
+            audiences: common,
+        })
     }
 
     fn check_times(&self, claims: &Value) -> Result<(), String> {
         let now = self.clock.now();
-        let at = |claim: &str| claims[claim].as_i64().and_then(|seconds| Timestamp::from_second(seconds).ok());
+        let at = |claim: &str| {
+            claims[claim]
+                .as_i64()
+                .and_then(|seconds| Timestamp::from_second(seconds).ok())
+        };
         if at("exp").is_none_or(|expiry| now - LEEWAY > expiry) {
             return Err("service account token has expired".to_owned());
         }
@@ -88,7 +122,8 @@ impl Server {
         Ok(())
     }
 
-    /// The user of a token, if its account and what it is bound to are still those that it was made for.
+    /// The user of a token, if its account and what it is bound to are still those that it was made
+    /// for.
     fn bearer(&self, claims: &Value) -> Result<User, String> {
         let private = &claims["kubernetes.io"];
         let text = |of: &Value, field: &str| of[field].as_str().unwrap_or_default().to_owned();
@@ -97,7 +132,10 @@ impl Server {
         let found = self.find_object("serviceaccounts", &format!("{namespace}/{name}"));
         let found = found.ok_or_else(|| format!("serviceaccounts {name:?} not found"))?;
         if *found.uid != *uid {
-            return Err(format!("service account UID ({}) does not match claim ({uid})", found.uid));
+            return Err(format!(
+                "service account UID ({}) does not match claim ({uid})",
+                found.uid
+            ));
         }
         let mut user = User::service_account(&namespace, &name).with_uid(uid);
         let mut tell = |key: &str, value: String| user.extra.insert(key.to_owned(), vec![value]);
@@ -110,12 +148,20 @@ impl Server {
             let (name, uid) = (text(bound, "name"), text(bound, "uid"));
             // The node of a bound pod is only told.
             if kind != "node" || private["pod"].is_null() {
-                let key = if kind == "node" { name.clone() } else { format!("{namespace}/{name}") };
-                let found = self.find_object(plural, &key).ok_or("service account token has been invalidated")?;
+                let key = if kind == "node" {
+                    name.clone()
+                } else {
+                    format!("{namespace}/{name}")
+                };
+                let found = self
+                    .find_object(plural, &key)
+                    .ok_or("service account token has been invalidated")?;
                 if *found.uid != *uid {
                     let shown = if kind == "secret" { "Secret" } else { kind };
                     let found = &found.uid;
-                    return Err(format!("{shown} UID ({found}) does not match service account {kind} ref claim ({uid})"));
+                    return Err(format!(
+                        "{shown} UID ({found}) does not match service account {kind} ref claim ({uid})"
+                    ));
                 }
             }
             if kind != "secret" {
@@ -133,5 +179,10 @@ impl Server {
 }
 
 fn texts(list: &Value) -> Vec<String> {
-    list.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
+    list.as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .map(str::to_owned)
+        .collect()
 }

@@ -30,8 +30,15 @@ pub struct User {
 
 impl User {
     /// A user of these groups, and of `system:authenticated`.
-    pub fn new<G: Into<String>>(name: impl Into<String>, groups: impl IntoIterator<Item = G>) -> Self {
-        let mut user = Self { name: name.into(), groups: groups.into_iter().map(Into::into).collect(), ..Self::default() };
+    pub fn new<G: Into<String>>(
+        name: impl Into<String>,
+        groups: impl IntoIterator<Item = G>,
+    ) -> Self {
+        let mut user = Self {
+            name: name.into(),
+            groups: groups.into_iter().map(Into::into).collect(),
+            ..Self::default()
+        };
         if !user.is_in(AUTHENTICATED) {
             user.groups.push(AUTHENTICATED.to_owned());
         }
@@ -45,12 +52,19 @@ impl User {
 
     /// Whoever shows no credentials.
     pub fn anonymous() -> Self {
-        Self { name: ANONYMOUS.to_owned(), groups: vec![UNAUTHENTICATED.to_owned()], ..Self::default() }
+        Self {
+            name: ANONYMOUS.to_owned(),
+            groups: vec![UNAUTHENTICATED.to_owned()],
+            ..Self::default()
+        }
     }
 
     /// The user that a ServiceAccount is.
     pub fn service_account(namespace: &str, name: &str) -> Self {
-        Self::new(service_account_name(namespace, name), service_account_groups(namespace))
+        Self::new(
+            service_account_name(namespace, name),
+            service_account_groups(namespace),
+        )
     }
 
     /// The same with a UID.
@@ -97,7 +111,10 @@ pub(crate) fn service_account_name(namespace: &str, name: &str) -> String {
 
 /// Groups of every ServiceAccount of a namespace.
 pub(crate) fn service_account_groups(namespace: &str) -> [String; 2] {
-    ["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{namespace}")]
+    [
+        "system:serviceaccounts".to_owned(),
+        format!("system:serviceaccounts:{namespace}"),
+    ]
 }
 
 /// Namespace and name of the ServiceAccount that a user name is of.

@@ -24,16 +24,28 @@ fn pod(name: &str, spec: Value) -> Value {
 
 async fn namespaces_must_be_there(world: &World) -> Outcome {
     let map = json!({"metadata": {"name": "a"}});
-    let nowhere = world.post("/api/v1/namespaces/conformance-nowhere/configmaps", &map).await?;
-    nowhere.refuses(404, "NotFound", "namespaces \"conformance-nowhere\" not found")?;
-    let empty = world.get("/api/v1/namespaces/conformance-nowhere/configmaps").await?;
+    let nowhere = world
+        .post("/api/v1/namespaces/conformance-nowhere/configmaps", &map)
+        .await?;
+    nowhere.refuses(
+        404,
+        "NotFound",
+        "namespaces \"conformance-nowhere\" not found",
+    )?;
+    let empty = world
+        .get("/api/v1/namespaces/conformance-nowhere/configmaps")
+        .await?;
     at(empty.ok()?, "/items", json!([]))
 }
 
 async fn namespaces_of_the_system_stay(world: &World) -> Outcome {
     for name in ["default", "kube-system", "kube-public"] {
         let refused = world.delete(&format!("/api/v1/namespaces/{name}")).await?;
-        refused.refuses(403, "Forbidden", &format!("namespaces \"{name}\" is forbidden: this namespace may not be deleted"))?;
+        refused.refuses(
+            403,
+            "Forbidden",
+            &format!("namespaces \"{name}\" is forbidden: this namespace may not be deleted"),
+        )?;
     }
     Ok(())
 }
@@ -46,9 +58,18 @@ async fn namespaces_go_in_two_steps(world: &World) -> Outcome {
     world.keeps(&path);
     let going = world.delete(&path).await?;
     at(going.ok()?, "/status/phase", json!("Terminating"))?;
-    holds("it is being deleted", going.body["metadata"]["deletionTimestamp"].is_string())?;
-    let late = world.post(&format!("{path}/configmaps"), &json!({"metadata": {"name": "a"}})).await?;
-    let why = format!("unable to create new content in namespace {name} because it is being terminated");
+    holds(
+        "it is being deleted",
+        going.body["metadata"]["deletionTimestamp"].is_string(),
+    )?;
+    let late = world
+        .post(
+            &format!("{path}/configmaps"),
+            &json!({"metadata": {"name": "a"}}),
+        )
+        .await?;
+    let why =
+        format!("unable to create new content in namespace {name} because it is being terminated");
     late.refuses(403, "Forbidden", &why)?;
     let cause = json!({
         "reason": "NamespaceTerminating", "message": format!("namespace {name} is being terminated"), "field": "metadata.namespace",
@@ -58,46 +79,85 @@ async fn namespaces_go_in_two_steps(world: &World) -> Outcome {
 
 async fn objects_are_counted_against_quotas(world: &World) -> Outcome {
     let quota = json!({"metadata": {"name": "none"}, "spec": {"hard": {"secrets": "0"}}});
-    world.post(&world.core("resourcequotas"), &quota).await?.created()?;
+    world
+        .post(&world.core("resourcequotas"), &quota)
+        .await?
+        .created()?;
     // As a controller counts, where there is one.
     let counted = json!({"status": {"hard": {"secrets": "0"}, "used": {"secrets": "0"}}});
-    world.merge(&world.core("resourcequotas/none/status"), &counted).await?.ok()?;
+    world
+        .merge(&world.core("resourcequotas/none/status"), &counted)
+        .await?
+        .ok()?;
     let secret = json!({"metadata": {"name": "a"}});
     // Until the cache has that, it allows everything.
-    let refused = world.until(403, async || world.post(&world.core("secrets?dryRun=All"), &secret).await).await?;
+    let refused = world
+        .until(403, async || {
+            world.post(&world.core("secrets?dryRun=All"), &secret).await
+        })
+        .await?;
     refused.refuses(403, "Forbidden", "secrets \"a\" is forbidden: ")?;
-    let exceeded = "exceeded quota: none, requested: secrets=1, used: secrets=0, limited: secrets=0";
+    let exceeded =
+        "exceeded quota: none, requested: secrets=1, used: secrets=0, limited: secrets=0";
     refused.refuses(403, "Forbidden", exceeded)
 }
 
 async fn containers_get_the_limits_of_their_namespace(world: &World) -> Outcome {
-    let limit = json!({"type": "Container", "default": {"cpu": "200m"}, "defaultRequest": {"cpu": "100m"}});
+    let limit =
+        json!({"type": "Container", "default": {"cpu": "200m"}, "defaultRequest": {"cpu": "100m"}});
     let range = json!({"metadata": {"name": "a"}, "spec": {"limits": [limit]}});
-    world.post(&world.core("limitranges"), &range).await?.created()?;
+    world
+        .post(&world.core("limitranges"), &range)
+        .await?
+        .created()?;
     let expected = json!({"limits": {"cpu": "200m"}, "requests": {"cpu": "100m"}});
     let pod = pod("a", json!({}));
     // Until the cache has it, containers get nothing.
-    let limited = |answer: &Answer| answer.code == 201 && answer.body["spec"]["containers"][0]["resources"] != json!({});
-    let made = world.until_so("limits", limited, async || world.post(&world.core("pods?dryRun=All"), &pod).await).await?;
+    let limited = |answer: &Answer| {
+        answer.code == 201 && answer.body["spec"]["containers"][0]["resources"] != json!({})
+    };
+    let made = world
+        .until_so("limits", limited, async || {
+            world.post(&world.core("pods?dryRun=All"), &pod).await
+        })
+        .await?;
     at(&made.body, "/spec/containers/0/resources", expected)
 }
 
 async fn containers_keep_to_the_limits_of_their_namespace(world: &World) -> Outcome {
     let range = json!({"metadata": {"name": "a"}, "spec": {"limits": [{"type": "Container", "max": {"cpu": "1"}}]}});
-    world.post(&world.core("limitranges"), &range).await?.created()?;
+    world
+        .post(&world.core("limitranges"), &range)
+        .await?
+        .created()?;
     let container = json!({"name": "c", "image": "i", "resources": {"limits": {"cpu": "2"}}});
     let pod = pod("a", json!({"containers": [container]}));
-    let refused = world.until(403, async || world.post_pod(&world.core("pods?dryRun=All"), &pod).await).await?;
-    refused.refuses(403, "Forbidden", "maximum cpu usage per Container is 1, but limit is 2")
+    let refused = world
+        .until(403, async || {
+            world.post_pod(&world.core("pods?dryRun=All"), &pod).await
+        })
+        .await?;
+    refused.refuses(
+        403,
+        "Forbidden",
+        "maximum cpu usage per Container is 1, but limit is 2",
+    )
 }
 
 async fn pods_have_a_priority(world: &World) -> Outcome {
     let plain = world.pod("a", json!({})).await?;
     at(&plain, "/spec/priority", json!(0))?;
-    at(&plain, "/spec/preemptionPolicy", json!("PreemptLowerPriority"))?;
+    at(
+        &plain,
+        "/spec/preemptionPolicy",
+        json!("PreemptLowerPriority"),
+    )?;
     let pod = pod("b", json!({"priorityClassName": "conformance-none"}));
     let why = "no PriorityClass with name conformance-none was found";
-    world.post(&world.core("pods?dryRun=All"), &pod).await?.refuses(403, "Forbidden", why)
+    world
+        .post(&world.core("pods?dryRun=All"), &pod)
+        .await?
+        .refuses(403, "Forbidden", why)
 }
 
 /// Servers without the plugin, such as those of envtest, leave pods alone.
@@ -109,13 +169,28 @@ async fn pods_have_an_account_with_its_token(world: &World) -> Outcome {
     }
     equal("the account", &json!(account), &json!("default"))?;
     at(&pod, "/spec/serviceAccount", json!("default"))?;
-    let mounts = pod["spec"]["containers"][0]["volumeMounts"].as_array().cloned().unwrap_or_default();
-    let token = mounts.iter().find(|mount| mount["mountPath"] == "/var/run/secrets/kubernetes.io/serviceaccount");
+    let mounts = pod["spec"]["containers"][0]["volumeMounts"]
+        .as_array()
+        .cloned()
+        .unwrap_or_default();
+    let token = mounts
+        .iter()
+        .find(|mount| mount["mountPath"] == "/var/run/secrets/kubernetes.io/serviceaccount");
     let token = token.cloned().unwrap_or_default();
     at(&token, "/readOnly", json!(true))?;
-    let volumes = pod["spec"]["volumes"].as_array().cloned().unwrap_or_default();
-    let volume = volumes.iter().find(|volume| volume["name"] == token["name"]).cloned().unwrap_or_default();
-    holds("the token is projected", volume["projected"]["sources"][0]["serviceAccountToken"].is_object())?;
+    let volumes = pod["spec"]["volumes"]
+        .as_array()
+        .cloned()
+        .unwrap_or_default();
+    let volume = volumes
+        .iter()
+        .find(|volume| volume["name"] == token["name"])
+        .cloned()
+        .unwrap_or_default();
+    holds(
+        "the token is projected",
+        volume["projected"]["sources"][0]["serviceAccountToken"].is_object(),
+    )?;
     let without = json!({"automountServiceAccountToken": false});
     let bare = world.pod_of("b", json!({}), without).await?;
     at(&bare, "/spec/containers/0/volumeMounts", Value::Null)

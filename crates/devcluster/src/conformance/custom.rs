@@ -4,7 +4,9 @@ use serde_json::{Value, json};
 
 use super::Broken;
 use super::promises;
-use super::world::{APPLY, MERGE, Outcome, STRATEGIC, TABLE, World, at, equal, escaped, holds, names, text};
+use super::world::{
+    APPLY, MERGE, Outcome, STRATEGIC, TABLE, World, at, equal, escaped, holds, names, text,
+};
 
 promises! { "custom":
     custom_resources_are_served_as_defined,
@@ -19,7 +21,8 @@ promises! { "custom":
     lists_of_custom_resources_merge_as_their_schema_says,
 }
 
-/// Where widgets are, after they were defined. The group is unique in the cluster, because several runs may be under way.
+/// Where widgets are, after they were defined. The group is unique in the cluster, because several
+/// runs may be under way.
 struct Widgets {
     path: String,
     group: String,
@@ -29,8 +32,7 @@ impl Widgets {
     async fn defined(world: &World) -> Result<Self, Broken> {
         let group = format!("{}.example.com", world.namespace);
         let part = json!({"type": "object", "required": ["name"], "properties": {"name": {"type": "string"}, "weight": {"type": "integer"}}});
-        let parts =
-            json!({"type": "array", "items": part, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]});
+        let parts = json!({"type": "array", "items": part, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]});
         let size = json!({"type": "integer", "minimum": 1, "default": 3});
         let spec = json!({"type": "object", "properties": {"size": size, "colour": {"type": "string"}, "parts": parts}});
         let status = json!({"type": "object", "properties": {"size": {"type": "integer"}, "selector": {"type": "string"}}});
@@ -56,10 +58,19 @@ impl Widgets {
         world.post(definitions, &definition).await?.created()?;
         let path = world.group(&format!("{group}/v1"), "widgets");
         let widgets = Self { path, group };
-        world.until(200, async || world.get(&widgets.path).await).await?;
+        world
+            .until(200, async || world.get(&widgets.path).await)
+            .await?;
         // Of several servers one may not serve it yet.
         world
-            .until(201, async || world.post(&format!("{}?dryRun=All", widgets.path), &widgets.widget("a", json!({}))).await)
+            .until(201, async || {
+                world
+                    .post(
+                        &format!("{}?dryRun=All", widgets.path),
+                        &widgets.widget("a", json!({})),
+                    )
+                    .await
+            })
             .await?;
         Ok(widgets)
     }
@@ -69,7 +80,11 @@ impl Widgets {
     }
 
     async fn made(&self, world: &World, name: &str, spec: Value) -> Result<Value, Broken> {
-        world.post(&self.path, &self.widget(name, spec)).await?.created().cloned()
+        world
+            .post(&self.path, &self.widget(name, spec))
+            .await?
+            .created()
+            .cloned()
     }
 }
 
@@ -82,25 +97,44 @@ async fn custom_resources_are_served_as_defined(world: &World) -> Outcome {
     at(list.ok()?, "/kind", json!("WidgetList"))?;
     at(&list.body, "/items/0/kind", json!("Widget"))?;
     let discovered = world.get(&format!("/apis/{}/v1", widgets.group)).await?;
-    let resources = discovered.ok()?["resources"].as_array().cloned().unwrap_or_default();
+    let resources = discovered.ok()?["resources"]
+        .as_array()
+        .cloned()
+        .unwrap_or_default();
     let found: Vec<&str> = resources.iter().map(|one| text(one, "/name")).collect();
-    equal("resources", &json!(found), &json!(["widgets", "widgets/status", "widgets/scale"]))
+    equal(
+        "resources",
+        &json!(found),
+        &json!(["widgets", "widgets/status", "widgets/scale"]),
+    )
 }
 
 async fn custom_resources_are_checked_by_their_schema(world: &World) -> Outcome {
     let widgets = Widgets::defined(world).await?;
-    let small = world.post(&widgets.path, &widgets.widget("b", json!({"size": 0}))).await?;
+    let small = world
+        .post(&widgets.path, &widgets.widget("b", json!({"size": 0})))
+        .await?;
     small.invalid("spec.size in body should be greater than or equal to 1")?;
-    let wrong = world.post(&widgets.path, &widgets.widget("b", json!({"size": "many"}))).await?;
+    let wrong = world
+        .post(&widgets.path, &widgets.widget("b", json!({"size": "many"})))
+        .await?;
     wrong.invalid("spec.size")?;
     let strict = format!("{}?fieldValidation=Strict", widgets.path);
-    let unknown = world.post(&strict, &widgets.widget("b", json!({"unknown": "red"}))).await?;
-    unknown.refuses(400, "BadRequest", "strict decoding error: unknown field \"spec.unknown\"")
+    let unknown = world
+        .post(&strict, &widgets.widget("b", json!({"unknown": "red"})))
+        .await?;
+    unknown.refuses(
+        400,
+        "BadRequest",
+        "strict decoding error: unknown field \"spec.unknown\"",
+    )
 }
 
 async fn custom_resources_say_what_they_are(world: &World) -> Outcome {
     let widgets = Widgets::defined(world).await?;
-    let kindless = world.post(&widgets.path, &json!({"metadata": {"name": "b"}})).await?;
+    let kindless = world
+        .post(&widgets.path, &json!({"metadata": {"name": "b"}}))
+        .await?;
     kindless.refuses(400, "BadRequest", "Object 'Kind' is missing")
 }
 
@@ -112,8 +146,17 @@ async fn custom_resources_are_patched_but_not_strategically(world: &World) -> Ou
     let accepted = "the body of the request was in an unknown format - accepted media types include: application/json-patch+json, \
                     application/merge-patch+json, application/apply-patch+yaml";
     strategic.refuses(415, "UnsupportedMediaType", accepted)?;
-    at(world.merge(&path, &json!({"spec": {"size": 5}})).await?.ok()?, "/metadata/generation", json!(2))?;
-    let labelled = world.merge(&path, &json!({"metadata": {"labels": {"x": "y"}}})).await?;
+    at(
+        world
+            .merge(&path, &json!({"spec": {"size": 5}}))
+            .await?
+            .ok()?,
+        "/metadata/generation",
+        json!(2),
+    )?;
+    let labelled = world
+        .merge(&path, &json!({"metadata": {"labels": {"x": "y"}}}))
+        .await?;
     at(labelled.ok()?, "/metadata/generation", json!(2))
 }
 
@@ -124,9 +167,10 @@ async fn custom_resources_have_a_status_of_their_own(world: &World) -> Outcome {
     let made = world.post(&widgets.path, &new).await?;
     at(made.created()?, "/status", Value::Null)?;
     let path = format!("{}/a", widgets.path);
-    let change =
-        json!({"metadata": {"labels": {"x": "y"}, "annotations": {"x": "y"}}, "spec": {"size": 7}, "status": {"size": 2}});
-    let changed = world.patch(&format!("{path}/status"), MERGE, &change).await?;
+    let change = json!({"metadata": {"labels": {"x": "y"}, "annotations": {"x": "y"}}, "spec": {"size": 7}, "status": {"size": 2}});
+    let changed = world
+        .patch(&format!("{path}/status"), MERGE, &change)
+        .await?;
     at(changed.ok()?, "/status/size", json!(2))?;
     at(&changed.body, "/spec/size", json!(4))?;
     at(&changed.body, "/metadata/labels", Value::Null)?;
@@ -141,12 +185,22 @@ async fn custom_resources_are_scaled_where_they_say(world: &World) -> Outcome {
     widgets.made(world, "a", json!({})).await?;
     let path = format!("{}/a", widgets.path);
     let status = json!({"status": {"size": 2, "selector": "app=a"}});
-    world.merge(&format!("{path}/status"), &status).await?.ok()?;
+    world
+        .merge(&format!("{path}/status"), &status)
+        .await?
+        .ok()?;
     let scale = world.get(&format!("{path}/scale")).await?;
     at(scale.ok()?, "/kind", json!("Scale"))?;
     at(&scale.body, "/spec", json!({"replicas": 3}))?;
-    at(&scale.body, "/status", json!({"replicas": 2, "selector": "app=a"}))?;
-    world.merge(&format!("{path}/scale"), &json!({"spec": {"replicas": 5}})).await?.ok()?;
+    at(
+        &scale.body,
+        "/status",
+        json!({"replicas": 2, "selector": "app=a"}),
+    )?;
+    world
+        .merge(&format!("{path}/scale"), &json!({"spec": {"replicas": 5}}))
+        .await?
+        .ok()?;
     at(world.get(&path).await?.ok()?, "/spec/size", json!(5))
 }
 
@@ -154,8 +208,11 @@ async fn custom_resources_are_updated_with_a_version(world: &World) -> Outcome {
     let widgets = Widgets::defined(world).await?;
     let made = widgets.made(world, "a", json!({})).await?;
     let path = format!("{}/a", widgets.path);
-    let without = world.put(&path, &widgets.widget("a", json!({"size": 4}))).await?;
-    without.invalid("metadata.resourceVersion: Invalid value: 0: must be specified for an update")?;
+    let without = world
+        .put(&path, &widgets.widget("a", json!({"size": 4})))
+        .await?;
+    without
+        .invalid("metadata.resourceVersion: Invalid value: 0: must be specified for an update")?;
     world.put(&path, &made).await?.ok().map(|_| ())
 }
 
@@ -164,19 +221,51 @@ async fn custom_resources_are_selected_by_their_fields(world: &World) -> Outcome
     for (name, colour) in [("a", "red"), ("b", "blue")] {
         widgets.made(world, name, json!({"colour": colour})).await?;
     }
-    let select = async |selector: &str| world.get(&format!("{}?fieldSelector={}", widgets.path, escaped(selector))).await;
-    equal("the red ones", &json!(names(select("spec.colour=red").await?.ok()?)), &json!(["a"]))?;
-    equal("by name", &json!(names(select("metadata.name=b").await?.ok()?)), &json!(["b"]))?;
-    select("spec.size=3").await?.refuses(400, "BadRequest", "field label not supported: spec.size")
+    let select = async |selector: &str| {
+        world
+            .get(&format!(
+                "{}?fieldSelector={}",
+                widgets.path,
+                escaped(selector)
+            ))
+            .await
+    };
+    equal(
+        "the red ones",
+        &json!(names(select("spec.colour=red").await?.ok()?)),
+        &json!(["a"]),
+    )?;
+    equal(
+        "by name",
+        &json!(names(select("metadata.name=b").await?.ok()?)),
+        &json!(["b"]),
+    )?;
+    select("spec.size=3")
+        .await?
+        .refuses(400, "BadRequest", "field label not supported: spec.size")
 }
 
 async fn custom_resources_have_their_columns(world: &World) -> Outcome {
     let widgets = Widgets::defined(world).await?;
     widgets.made(world, "a", json!({"colour": "red"})).await?;
     let table = world.get_as(&format!("{}/a", widgets.path), TABLE).await?;
-    let columns = table.ok()?["columnDefinitions"].as_array().cloned().unwrap_or_default();
-    let shown: Vec<Value> = columns.iter().map(|one| json!([one["name"], one["type"], one["priority"]])).collect();
-    equal("columns", &json!(shown), &json!([["Name", "string", 0], ["Size", "integer", 0], ["Colour", "string", 1]]))?;
+    let columns = table.ok()?["columnDefinitions"]
+        .as_array()
+        .cloned()
+        .unwrap_or_default();
+    let shown: Vec<Value> = columns
+        .iter()
+        .map(|one| json!([one["name"], one["type"], one["priority"]]))
+        .collect();
+    equal(
+        "columns",
+        &json!(shown),
+        &json!([
+            ["Name", "string", 0],
+            ["Size", "integer", 0],
+            ["Colour", "string", 1]
+        ]),
+    )?;
     at(&table.body, "/rows/0/cells", json!(["a", 3, "red"]))
 }
 
@@ -184,9 +273,13 @@ async fn lists_of_custom_resources_merge_as_their_schema_says(world: &World) -> 
     let widgets = Widgets::defined(world).await?;
     let apply = async |manager: &str, parts: Value| {
         let path = format!("{}/a?fieldManager={manager}", widgets.path);
-        world.patch(&path, APPLY, &widgets.widget("a", json!({"parts": parts}))).await
+        world
+            .patch(&path, APPLY, &widgets.widget("a", json!({"parts": parts})))
+            .await
     };
-    apply("one", json!([{"name": "x", "weight": 1}])).await?.created()?;
+    apply("one", json!([{"name": "x", "weight": 1}]))
+        .await?
+        .created()?;
     let both = apply("two", json!([{"name": "y", "weight": 2}])).await?;
     let parts = both.ok()?["spec"]["parts"].as_array().map_or(0, Vec::len);
     equal("parts of both", &json!(parts), &json!(2))?;

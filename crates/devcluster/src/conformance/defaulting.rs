@@ -1,4 +1,5 @@
-//! What objects are completed with when nobody says otherwise. Nothing of it is stored: dry runs are completed, too.
+//! What objects are completed with when nobody says otherwise. Nothing of it is stored: dry runs
+//! are completed, too.
 
 use serde_json::{Value, json};
 
@@ -31,7 +32,11 @@ async fn completed(world: &World, path: &str, object: &Value) -> Result<Value, B
     if object["metadata"]["name"].is_null() {
         object["metadata"]["name"] = json!("a");
     }
-    world.post_pod(&format!("{path}?dryRun=All"), &object).await?.created().cloned()
+    world
+        .post_pod(&format!("{path}?dryRun=All"), &object)
+        .await?
+        .created()
+        .cloned()
 }
 
 async fn pod(world: &World, spec: Value) -> Result<Value, Broken> {
@@ -91,9 +96,22 @@ async fn containers_and_probes_are_completed(world: &World) -> Outcome {
 }
 
 async fn images_are_pulled_by_their_tags(world: &World) -> Outcome {
-    for (image, policy) in [("i", "Always"), ("i:latest", "Always"), ("i:1", "IfNotPresent"), ("r.io:5000/i", "Always")] {
-        let made = pod(world, json!({"containers": [{"name": "c", "image": image}]})).await?;
-        equal(image, &made["spec"]["containers"][0]["imagePullPolicy"], &json!(policy))?;
+    for (image, policy) in [
+        ("i", "Always"),
+        ("i:latest", "Always"),
+        ("i:1", "IfNotPresent"),
+        ("r.io:5000/i", "Always"),
+    ] {
+        let made = pod(
+            world,
+            json!({"containers": [{"name": "c", "image": image}]}),
+        )
+        .await?;
+        equal(
+            image,
+            &made["spec"]["containers"][0]["imagePullPolicy"],
+            &json!(policy),
+        )?;
     }
     Ok(())
 }
@@ -101,8 +119,14 @@ async fn images_are_pulled_by_their_tags(world: &World) -> Outcome {
 async fn volumes_are_completed(world: &World) -> Outcome {
     let cases = [
         (json!({}), json!({"emptyDir": {}})),
-        (json!({"secret": {"secretName": "s"}}), json!({"secret": {"defaultMode": 420}})),
-        (json!({"configMap": {"name": "m"}}), json!({"configMap": {"defaultMode": 420}})),
+        (
+            json!({"secret": {"secretName": "s"}}),
+            json!({"secret": {"defaultMode": 420}}),
+        ),
+        (
+            json!({"configMap": {"name": "m"}}),
+            json!({"configMap": {"defaultMode": 420}}),
+        ),
         (
             json!({"downwardAPI": {"items": [{"path": "p", "fieldRef": {"fieldPath": "metadata.name"}}]}}),
             json!({"downwardAPI": {"defaultMode": 420, "items": [{"fieldRef": {"apiVersion": "v1"}}]}}),
@@ -111,11 +135,18 @@ async fn volumes_are_completed(world: &World) -> Outcome {
             json!({"projected": {"sources": [{"serviceAccountToken": {"path": "p"}}]}}),
             json!({"projected": {"defaultMode": 420, "sources": [{"serviceAccountToken": {"expirationSeconds": 3600}}]}}),
         ),
-        (json!({"hostPath": {"path": "/p"}}), json!({"hostPath": {"type": ""}})),
+        (
+            json!({"hostPath": {"path": "/p"}}),
+            json!({"hostPath": {"type": ""}}),
+        ),
     ];
     for (mut volume, expected) in cases {
         volume["name"] = json!("v");
-        let made = pod(world, json!({"volumes": [volume], "serviceAccountName": "default"})).await?;
+        let made = pod(
+            world,
+            json!({"volumes": [volume], "serviceAccountName": "default"}),
+        )
+        .await?;
         includes("volume", &made["spec"]["volumes"][0], &expected)?;
     }
     Ok(())
@@ -127,32 +158,62 @@ async fn pods_have_a_quality_of_service(world: &World) -> Outcome {
         (json!({}), "BestEffort"),
         (json!({"requests": {"cpu": "1"}}), "Burstable"),
         (json!({"limits": all}), "Guaranteed"),
-        (json!({"limits": all, "requests": {"cpu": "500m"}}), "Burstable"),
+        (
+            json!({"limits": all, "requests": {"cpu": "500m"}}),
+            "Burstable",
+        ),
     ];
     for (resources, class) in cases {
-        let made = pod(world, json!({"containers": [{"name": "c", "image": "i", "resources": resources}]})).await?;
-        equal(&resources.to_string(), &made["status"]["qosClass"], &json!(class))?;
+        let made = pod(
+            world,
+            json!({"containers": [{"name": "c", "image": "i", "resources": resources}]}),
+        )
+        .await?;
+        equal(
+            &resources.to_string(),
+            &made["status"]["qosClass"],
+            &json!(class),
+        )?;
     }
     Ok(())
 }
 
 async fn deployments_are_completed(world: &World) -> Outcome {
-    let made = completed(world, &world.apps("deployments"), &json!({"spec": workload()})).await?;
+    let made = completed(
+        world,
+        &world.apps("deployments"),
+        &json!({"spec": workload()}),
+    )
+    .await?;
     let rolling = json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "25%", "maxUnavailable": "25%"}});
     let expected = json!({"replicas": 1, "strategy": rolling, "revisionHistoryLimit": 10, "progressDeadlineSeconds": 600});
     includes("spec", &made["spec"], &expected)?;
-    includes("template", &made["spec"]["template"]["spec"], &completed_spec())?;
+    includes(
+        "template",
+        &made["spec"]["template"]["spec"],
+        &completed_spec(),
+    )?;
     at(&made, "/spec/template/spec/enableServiceLinks", Value::Null)?;
     at(&made, "/spec/template/spec/tolerations", Value::Null)?;
     at(&made, "/status", json!({}))
 }
 
 async fn replica_sets_and_controllers_are_completed(world: &World) -> Outcome {
-    let set = completed(world, &world.apps("replicasets"), &json!({"spec": workload()})).await?;
+    let set = completed(
+        world,
+        &world.apps("replicasets"),
+        &json!({"spec": workload()}),
+    )
+    .await?;
     at(&set, "/spec/replicas", json!(1))?;
     at(&set, "/metadata/labels", Value::Null)?;
     at(&set, "/status", json!({"replicas": 0}))?;
-    let controller = completed(world, &world.core("replicationcontrollers"), &json!({"spec": {"template": template()}})).await?;
+    let controller = completed(
+        world,
+        &world.core("replicationcontrollers"),
+        &json!({"spec": {"template": template()}}),
+    )
+    .await?;
     at(&controller, "/spec/replicas", json!(1))?;
     at(&controller, "/spec/selector", json!({"app": "a"}))?;
     at(&controller, "/metadata/labels", json!({"app": "a"}))?;
@@ -160,15 +221,30 @@ async fn replica_sets_and_controllers_are_completed(world: &World) -> Outcome {
 }
 
 async fn daemon_sets_are_completed(world: &World) -> Outcome {
-    let made = completed(world, &world.apps("daemonsets"), &json!({"spec": workload()})).await?;
-    let rolling = json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}});
-    includes("spec", &made["spec"], &json!({"updateStrategy": rolling, "revisionHistoryLimit": 10}))?;
+    let made = completed(
+        world,
+        &world.apps("daemonsets"),
+        &json!({"spec": workload()}),
+    )
+    .await?;
+    let rolling =
+        json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}});
+    includes(
+        "spec",
+        &made["spec"],
+        &json!({"updateStrategy": rolling, "revisionHistoryLimit": 10}),
+    )?;
     let status = json!({"currentNumberScheduled": 0, "desiredNumberScheduled": 0, "numberMisscheduled": 0, "numberReady": 0});
     at(&made, "/status", status)
 }
 
 async fn stateful_sets_are_completed(world: &World) -> Outcome {
-    let made = completed(world, &world.apps("statefulsets"), &json!({"spec": workload()})).await?;
+    let made = completed(
+        world,
+        &world.apps("statefulsets"),
+        &json!({"spec": workload()}),
+    )
+    .await?;
     let expected = json!({
         "replicas": 1, "podManagementPolicy": "OrderedReady", "revisionHistoryLimit": 10, "serviceName": "",
         "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}},
@@ -180,41 +256,74 @@ async fn stateful_sets_are_completed(world: &World) -> Outcome {
 async fn jobs_are_completed(world: &World) -> Outcome {
     let mut template = template();
     template["spec"]["restartPolicy"] = json!("Never");
-    let made = completed(world, &world.group("batch/v1", "jobs"), &json!({"spec": {"template": template}})).await?;
+    let made = completed(
+        world,
+        &world.group("batch/v1", "jobs"),
+        &json!({"spec": {"template": template}}),
+    )
+    .await?;
     let expected = json!({
         "parallelism": 1, "completions": 1, "backoffLimit": 6, "completionMode": "NonIndexed", "suspend": false,
         "podReplacementPolicy": "TerminatingOrFailed", "manualSelector": false,
     });
     includes("spec", &made["spec"], &expected)?;
     let uid = &made["metadata"]["uid"];
-    at(&made, "/spec/selector", json!({"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}))?;
+    at(
+        &made,
+        "/spec/selector",
+        json!({"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}),
+    )?;
     let labels = json!({
         "app": "a", "batch.kubernetes.io/controller-uid": uid, "batch.kubernetes.io/job-name": "a", "controller-uid": uid,
         "job-name": "a",
     });
     at(&made, "/spec/template/metadata/labels", labels)?;
-    let many =
-        completed(world, &world.group("batch/v1", "jobs"), &json!({"spec": {"parallelism": 3, "template": template}})).await?;
+    let many = completed(
+        world,
+        &world.group("batch/v1", "jobs"),
+        &json!({"spec": {"parallelism": 3, "template": template}}),
+    )
+    .await?;
     at(&many, "/spec/completions", Value::Null)
 }
 
 async fn services_are_completed(world: &World) -> Outcome {
     let services = world.core("services");
     let ports = json!([{"port": 80}]);
-    let made = completed(world, &services, &json!({"spec": {"ports": ports, "selector": {"a": "b"}}})).await?;
+    let made = completed(
+        world,
+        &services,
+        &json!({"spec": {"ports": ports, "selector": {"a": "b"}}}),
+    )
+    .await?;
     let expected = json!({
         "type": "ClusterIP", "sessionAffinity": "None", "internalTrafficPolicy": "Cluster",
         "ports": [{"port": 80, "protocol": "TCP", "targetPort": 80}],
     });
     includes("spec", &made["spec"], &expected)?;
     let address = text(&made, "/spec/clusterIP");
-    holds(&format!("{address:?} is an address"), address.parse::<std::net::IpAddr>().is_ok())?;
+    holds(
+        &format!("{address:?} is an address"),
+        address.parse::<std::net::IpAddr>().is_ok(),
+    )?;
     at(&made, "/spec/clusterIPs/0", json!(address))?;
     at(&made, "/spec/ipFamilyPolicy", json!("SingleStack"))?;
-    holds("it has one family", made["spec"]["ipFamilies"].as_array().is_some_and(|families| families.len() == 1))?;
+    holds(
+        "it has one family",
+        made["spec"]["ipFamilies"]
+            .as_array()
+            .is_some_and(|families| families.len() == 1),
+    )?;
     at(&made, "/status", json!({"loadBalancer": {}}))?;
-    let port = completed(world, &services, &json!({"spec": {"type": "NodePort", "ports": ports}})).await?;
-    let number = port["spec"]["ports"][0]["nodePort"].as_i64().unwrap_or_default();
+    let port = completed(
+        world,
+        &services,
+        &json!({"spec": {"type": "NodePort", "ports": ports}}),
+    )
+    .await?;
+    let number = port["spec"]["ports"][0]["nodePort"]
+        .as_i64()
+        .unwrap_or_default();
     // Nothing is taken in a dry run: the number is one that no service gets.
     equal("the port", &json!(number), &json!(32_769))?;
     at(&port, "/spec/externalTrafficPolicy", json!("Cluster"))
@@ -227,7 +336,12 @@ async fn services_without_an_address_are_completed(world: &World) -> Outcome {
     let made = completed(world, &services, &selected).await?;
     at(&made, "/spec/clusterIPs", json!(["None"]))?;
     at(&made, "/spec/ipFamilyPolicy", json!("SingleStack"))?;
-    let made = completed(world, &services, &json!({"spec": {"clusterIP": "None", "ports": ports}})).await?;
+    let made = completed(
+        world,
+        &services,
+        &json!({"spec": {"clusterIP": "None", "ports": ports}}),
+    )
+    .await?;
     at(&made, "/spec/ipFamilyPolicy", json!("RequireDualStack"))?;
     let families = made["spec"]["ipFamilies"].as_array().map_or(0, Vec::len);
     equal("families", &json!(families), &json!(2))
@@ -235,8 +349,17 @@ async fn services_without_an_address_are_completed(world: &World) -> Outcome {
 
 async fn namespaces_are_completed(world: &World) -> Outcome {
     let name = format!("{}-other", world.namespace);
-    let made = completed(world, "/api/v1/namespaces", &json!({"metadata": {"name": name}})).await?;
-    at(&made, "/metadata/labels", json!({"kubernetes.io/metadata.name": name}))?;
+    let made = completed(
+        world,
+        "/api/v1/namespaces",
+        &json!({"metadata": {"name": name}}),
+    )
+    .await?;
+    at(
+        &made,
+        "/metadata/labels",
+        json!({"kubernetes.io/metadata.name": name}),
+    )?;
     at(&made, "/spec/finalizers", json!(["kubernetes"]))?;
     at(&made, "/status/phase", json!("Active"))
 }
@@ -250,18 +373,45 @@ async fn secrets_are_completed(world: &World) -> Outcome {
 }
 
 async fn nodes_are_completed(world: &World) -> Outcome {
-    let node = completed(world, "/api/v1/nodes", &json!({"metadata": {"name": world.namespace}})).await?;
-    at(&node, "/status/daemonEndpoints", json!({"kubeletEndpoint": {"Port": 0}}))?;
+    let node = completed(
+        world,
+        "/api/v1/nodes",
+        &json!({"metadata": {"name": world.namespace}}),
+    )
+    .await?;
+    at(
+        &node,
+        "/status/daemonEndpoints",
+        json!({"kubeletEndpoint": {"Port": 0}}),
+    )?;
     at(&node, "/status/nodeInfo/kubeletVersion", json!(""))
 }
 
 async fn some_kinds_are_stored_as_they_come(world: &World) -> Outcome {
-    let lease = completed(world, &world.group("coordination.k8s.io/v1", "leases"), &json!({})).await?;
+    let lease = completed(
+        world,
+        &world.group("coordination.k8s.io/v1", "leases"),
+        &json!({}),
+    )
+    .await?;
     at(&lease, "/spec", json!({}))?;
     let spec = json!({"minAvailable": 1, "selector": {"matchLabels": {"a": "b"}}});
-    let budget = completed(world, &world.group("policy/v1", "poddisruptionbudgets"), &json!({"spec": spec})).await?;
+    let budget = completed(
+        world,
+        &world.group("policy/v1", "poddisruptionbudgets"),
+        &json!({"spec": spec}),
+    )
+    .await?;
     at(&budget, "/spec", spec)?;
     let about = json!({"kind": "Pod", "namespace": world.namespace});
-    let event = completed(world, &world.core("events"), &json!({"involvedObject": about})).await?;
-    holds("times nobody told are null", event.get("firstTimestamp") == Some(&Value::Null))
+    let event = completed(
+        world,
+        &world.core("events"),
+        &json!({"involvedObject": about}),
+    )
+    .await?;
+    holds(
+        "times nobody told are null",
+        event.get("firstTimestamp") == Some(&Value::Null),
+    )
 }

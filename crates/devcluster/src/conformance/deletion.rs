@@ -36,19 +36,42 @@ async fn what_is_deleted_is_answered_and_gone(world: &World) -> Outcome {
     equal("the answer", gone.ok()?, &expected)?;
     world.get(&path).await?.is(404, "NotFound")?;
     let next = world.map("a", json!({}), json!({})).await?;
-    holds("a new object has a new uid", next["metadata"]["uid"] != made["metadata"]["uid"])?;
+    holds(
+        "a new object has a new uid",
+        next["metadata"]["uid"] != made["metadata"]["uid"],
+    )?;
     world.deployment("a").await?;
-    world.delete(&world.apps("deployments/a")).await?.has("/details/group", json!("apps"))
+    world
+        .delete(&world.apps("deployments/a"))
+        .await?
+        .has("/details/group", json!("apps"))
 }
 
 async fn some_kinds_are_answered_with_their_last_state(world: &World) -> Outcome {
-    let claim = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}});
+    let claim =
+        json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}});
     let cases = [
-        ("services", json!({"spec": {"ports": [{"port": 80}]}}), "Service"),
+        (
+            "services",
+            json!({"spec": {"ports": [{"port": 80}]}}),
+            "Service",
+        ),
         ("serviceaccounts", json!({}), "ServiceAccount"),
-        ("podtemplates", json!({"template": super::world::pod_template(json!({}))}), "PodTemplate"),
-        ("resourcequotas", json!({"spec": {"hard": {"pods": "1000"}}}), "ResourceQuota"),
-        ("persistentvolumeclaims", json!({"spec": claim}), "PersistentVolumeClaim"),
+        (
+            "podtemplates",
+            json!({"template": super::world::pod_template(json!({}))}),
+            "PodTemplate",
+        ),
+        (
+            "resourcequotas",
+            json!({"spec": {"hard": {"pods": "1000"}}}),
+            "ResourceQuota",
+        ),
+        (
+            "persistentvolumeclaims",
+            json!({"spec": claim}),
+            "PersistentVolumeClaim",
+        ),
     ];
     // Servers protect claims that are in use, and without a controller nothing ends that.
     world.keeps(world.core("persistentvolumeclaims/a"));
@@ -61,11 +84,16 @@ async fn some_kinds_are_answered_with_their_last_state(world: &World) -> Outcome
         at(&gone.body, "/metadata/name", json!("a"))?;
     }
     world.pod("a", json!({})).await?;
-    world.delete(&world.core("pods/a")).await?.has("/kind", json!("Pod"))
+    world
+        .delete(&world.core("pods/a"))
+        .await?
+        .has("/kind", json!("Pod"))
 }
 
 async fn finalizers_keep_an_object_until_they_are_gone(world: &World) -> Outcome {
-    world.map("a", json!({"finalizers": [KEEP]}), json!({})).await?;
+    world
+        .map("a", json!({"finalizers": [KEEP]}), json!({}))
+        .await?;
     let path = world.core("configmaps/a");
     let kept = world.delete(&path).await?;
     at(kept.ok()?, "/kind", json!("ConfigMap"))?;
@@ -74,13 +102,17 @@ async fn finalizers_keep_an_object_until_they_are_gone(world: &World) -> Outcome
     at(&kept.body, "/metadata/deletionGracePeriodSeconds", json!(0))?;
     let again = world.delete(&path).await?;
     at(again.ok()?, "/metadata/deletionTimestamp", json!(since))?;
-    let last = world.merge(&path, &json!({"metadata": {"finalizers": null}})).await?;
+    let last = world
+        .merge(&path, &json!({"metadata": {"finalizers": null}}))
+        .await?;
     at(last.ok()?, "/metadata/name", json!("a"))?;
     world.get(&path).await?.is(404, "NotFound").map(|_| ())
 }
 
 async fn nothing_new_keeps_what_is_being_deleted(world: &World) -> Outcome {
-    world.map("a", json!({"finalizers": [KEEP]}), json!({})).await?;
+    world
+        .map("a", json!({"finalizers": [KEEP]}), json!({}))
+        .await?;
     let path = world.core("configmaps/a");
     world.delete(&path).await?.ok()?;
     let more = json!({"metadata": {"finalizers": [KEEP, "d.e/f"]}});
@@ -92,22 +124,32 @@ async fn preconditions_are_kept(world: &World) -> Outcome {
     let made = world.map("a", json!({}), json!({})).await?;
     let path = world.core("configmaps/a");
     let with = |preconditions: Value| json!({"preconditions": preconditions});
-    let other = world.delete_with(&path, &with(json!({"uid": "other"}))).await?;
-    let why =
-        "Operation cannot be fulfilled on ConfigMap \"a\": the UID in the precondition (other) does not match the UID in record";
+    let other = world
+        .delete_with(&path, &with(json!({"uid": "other"})))
+        .await?;
+    let why = "Operation cannot be fulfilled on ConfigMap \"a\": the UID in the precondition (other) does not match the UID in record";
     other.refuses(409, "Conflict", why)?;
     other.has("/details/kind", json!("ConfigMap"))?;
-    let old = world.delete_with(&path, &with(json!({"resourceVersion": "1"}))).await?;
-    old.refuses(409, "Conflict", "the ResourceVersion in the precondition (1) does not match the ResourceVersion in record")?;
+    let old = world
+        .delete_with(&path, &with(json!({"resourceVersion": "1"})))
+        .await?;
+    old.refuses(
+        409,
+        "Conflict",
+        "the ResourceVersion in the precondition (1) does not match the ResourceVersion in record",
+    )?;
     old.refuses(409, "Conflict", "The object might have been modified")?;
     let metadata = &made["metadata"];
-    let both = with(json!({"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}));
+    let both =
+        with(json!({"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}));
     world.delete_with(&path, &both).await?.ok().map(|_| ())
 }
 
 async fn preconditions_of_namespaces_are_told_in_other_words(world: &World) -> Outcome {
     let path = format!("/api/v1/namespaces/{}", world.namespace);
-    let refused = world.delete_with(&path, &json!({"preconditions": {"uid": "other"}})).await?;
+    let refused = world
+        .delete_with(&path, &json!({"preconditions": {"uid": "other"}}))
+        .await?;
     let why = format!(
         "Operation cannot be fulfilled on namespaces \"{}\": Precondition failed: UID in precondition: other, UID in object meta: ",
         world.namespace
@@ -118,19 +160,34 @@ async fn preconditions_of_namespaces_are_told_in_other_words(world: &World) -> O
 async fn policies_become_finalizers(world: &World) -> Outcome {
     let path = world.core("configmaps/a");
     let cases = [
-        (json!({"propagationPolicy": "Foreground"}), Some("foregroundDeletion")),
+        (
+            json!({"propagationPolicy": "Foreground"}),
+            Some("foregroundDeletion"),
+        ),
         (json!({"propagationPolicy": "Orphan"}), Some("orphan")),
         (json!({"orphanDependents": true}), Some("orphan")),
         (json!({"propagationPolicy": "Background"}), None),
     ];
     for (options, finalizer) in cases {
-        world.map("a", json!({"finalizers": [KEEP]}), json!({})).await?;
+        world
+            .map("a", json!({"finalizers": [KEEP]}), json!({}))
+            .await?;
         let kept = world.delete_with(&path, &options).await?;
         // The garbage collector may have done its part by now, but not before the answer.
-        let finalizers = kept.ok()?["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
+        let finalizers = kept.ok()?["metadata"]["finalizers"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
         let policies: Vec<&Value> = finalizers.iter().filter(|one| **one != KEEP).collect();
-        equal(&options.to_string(), &json!(policies), &json!(finalizer.into_iter().collect::<Vec<_>>()))?;
-        world.merge(&path, &json!({"metadata": {"finalizers": null}})).await?.ok()?;
+        equal(
+            &options.to_string(),
+            &json!(policies),
+            &json!(finalizer.into_iter().collect::<Vec<_>>()),
+        )?;
+        world
+            .merge(&path, &json!({"metadata": {"finalizers": null}}))
+            .await?
+            .ok()?;
     }
     Ok(())
 }
@@ -140,8 +197,14 @@ async fn some_kinds_orphan_what_is_theirs_unless_told_otherwise(world: &World) -
     let mut never = template.clone();
     never["spec"]["restartPolicy"] = json!("Never");
     let cases = [
-        (world.core("replicationcontrollers"), json!({"replicas": 0, "template": template})),
-        (world.group("batch/v1", "jobs"), json!({"suspend": true, "template": never})),
+        (
+            world.core("replicationcontrollers"),
+            json!({"replicas": 0, "template": template}),
+        ),
+        (
+            world.group("batch/v1", "jobs"),
+            json!({"suspend": true, "template": never}),
+        ),
     ];
     for (path, spec) in cases {
         let object = json!({"metadata": {"name": "a", "finalizers": [KEEP]}, "spec": spec});
@@ -149,28 +212,58 @@ async fn some_kinds_orphan_what_is_theirs_unless_told_otherwise(world: &World) -
         world.keeps(&one);
         world.post(&path, &object).await?.created()?;
         let kept = world.delete(&one).await?;
-        let finalizers = kept.ok()?["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
-        holds(&format!("{path} orphans"), finalizers.contains(&json!("orphan")))?;
+        let finalizers = kept.ok()?["metadata"]["finalizers"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
+        holds(
+            &format!("{path} orphans"),
+            finalizers.contains(&json!("orphan")),
+        )?;
     }
     Ok(())
 }
 
 /// The code tells what older clients have to know: it is not gone yet.
 async fn a_deletion_that_takes_its_dependents_along_is_accepted(world: &World) -> Outcome {
-    world.map("a", json!({"finalizers": [KEEP]}), json!({})).await?;
-    let kept = world.delete_with(&world.core("configmaps/a"), &json!({"orphanDependents": false})).await?;
+    world
+        .map("a", json!({"finalizers": [KEEP]}), json!({}))
+        .await?;
+    let kept = world
+        .delete_with(
+            &world.core("configmaps/a"),
+            &json!({"orphanDependents": false}),
+        )
+        .await?;
     at(kept.is(202, "")?, "/kind", json!("ConfigMap"))
 }
 
 async fn policies_may_be_in_the_query(world: &World) -> Outcome {
-    world.map("a", json!({"finalizers": [KEEP]}), json!({})).await?;
-    let kept = world.delete(&world.core("configmaps/a?propagationPolicy=Orphan")).await?;
-    let finalizers = kept.ok()?["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
-    holds("the policy counts", finalizers.iter().any(|one| one == "orphan"))?;
+    world
+        .map("a", json!({"finalizers": [KEEP]}), json!({}))
+        .await?;
+    let kept = world
+        .delete(&world.core("configmaps/a?propagationPolicy=Orphan"))
+        .await?;
+    let finalizers = kept.ok()?["metadata"]["finalizers"]
+        .as_array()
+        .cloned()
+        .unwrap_or_default();
+    holds(
+        "the policy counts",
+        finalizers.iter().any(|one| one == "orphan"),
+    )?;
     world.pod("a", json!({})).await?;
     world.bind("a").await?;
-    world.delete(&world.core("pods/a?gracePeriodSeconds=0")).await?.ok()?;
-    world.get(&world.core("pods/a")).await?.is(404, "NotFound").map(|_| ())
+    world
+        .delete(&world.core("pods/a?gracePeriodSeconds=0"))
+        .await?
+        .ok()?;
+    world
+        .get(&world.core("pods/a"))
+        .await?
+        .is(404, "NotFound")
+        .map(|_| ())
 }
 
 async fn options_that_make_no_sense_are_refused(world: &World) -> Outcome {
@@ -187,19 +280,31 @@ async fn options_that_make_no_sense_are_refused(world: &World) -> Outcome {
         (json!({"dryRun": ["Some"]}), "dryRun"),
     ];
     for (options, why) in cases {
-        let refused = world.delete_with(&world.core("configmaps/a"), &options).await?;
+        let refused = world
+            .delete_with(&world.core("configmaps/a"), &options)
+            .await?;
         refused.invalid(why)?;
         refused.has("/details/kind", json!("DeleteOptions"))?;
         refused.has("/details/group", json!("meta.k8s.io"))?;
     }
-    world.get(&world.core("configmaps/a")).await?.ok().map(|_| ())
+    world
+        .get(&world.core("configmaps/a"))
+        .await?
+        .ok()
+        .map(|_| ())
 }
 
 async fn unscheduled_pods_go_at_once(world: &World) -> Outcome {
     for options in [json!({}), json!({"gracePeriodSeconds": 30})] {
         world.pod("a", json!({})).await?;
-        world.delete_with(&world.core("pods/a"), &options).await?.ok()?;
-        world.get(&world.core("pods/a")).await?.is(404, "NotFound")?;
+        world
+            .delete_with(&world.core("pods/a"), &options)
+            .await?
+            .ok()?;
+        world
+            .get(&world.core("pods/a"))
+            .await?
+            .is(404, "NotFound")?;
     }
     Ok(())
 }
@@ -208,14 +313,24 @@ async fn pods_that_ended_go_at_once(world: &World) -> Outcome {
     for phase in ["Succeeded", "Failed"] {
         world.pod("a", json!({})).await?;
         world.bind("a").await?;
-        world.merge(&world.core("pods/a/status"), &json!({"status": {"phase": phase}})).await?.ok()?;
+        world
+            .merge(
+                &world.core("pods/a/status"),
+                &json!({"status": {"phase": phase}}),
+            )
+            .await?
+            .ok()?;
         world.delete(&world.core("pods/a")).await?.ok()?;
-        world.get(&world.core("pods/a")).await?.is(404, "NotFound")?;
+        world
+            .get(&world.core("pods/a"))
+            .await?
+            .is(404, "NotFound")?;
     }
     Ok(())
 }
 
-/// A pod with a node. The finalizer keeps it from those who clean up after nodes that are not there.
+/// A pod with a node. The finalizer keeps it from those who clean up after nodes that are not
+/// there.
 async fn bound(world: &World, name: &str) -> Outcome {
     world.pod(name, json!({"finalizers": [KEEP]})).await?;
     world.bind(name).await
@@ -230,10 +345,19 @@ async fn pods_have_time_to_end(world: &World) -> Outcome {
     ];
     for (name, options, seconds) in cases {
         bound(world, name).await?;
-        let kept = world.delete_with(&world.core(&format!("pods/{name}")), &options).await?;
-        at(kept.ok()?, "/metadata/deletionGracePeriodSeconds", json!(seconds))?;
+        let kept = world
+            .delete_with(&world.core(&format!("pods/{name}")), &options)
+            .await?;
+        at(
+            kept.ok()?,
+            "/metadata/deletionGracePeriodSeconds",
+            json!(seconds),
+        )?;
         at(&kept.body, "/metadata/generation", json!(2))?;
-        holds("it is being deleted", !text(&kept.body, "/metadata/deletionTimestamp").is_empty())?;
+        holds(
+            "it is being deleted",
+            !text(&kept.body, "/metadata/deletionTimestamp").is_empty(),
+        )?;
     }
     Ok(())
 }
@@ -242,71 +366,140 @@ async fn times_to_end_are_only_shortened(world: &World) -> Outcome {
     bound(world, "a").await?;
     let path = world.core("pods/a");
     let grace = |object: &Value| object["metadata"]["deletionGracePeriodSeconds"].clone();
-    let first = world.delete_with(&path, &json!({"gracePeriodSeconds": 600})).await?.ok()?.clone();
+    let first = world
+        .delete_with(&path, &json!({"gracePeriodSeconds": 600}))
+        .await?
+        .ok()?
+        .clone();
     equal("the first time", &grace(&first), &json!(600))?;
-    for (asked, expected, earlier) in [(None, 600, 0), (Some(600), 600, 0), (Some(900), 600, 0), (Some(300), 300, 300)] {
+    for (asked, expected, earlier) in [
+        (None, 600, 0),
+        (Some(600), 600, 0),
+        (Some(900), 600, 0),
+        (Some(300), 300, 300),
+    ] {
         let options = asked.map_or(json!({}), |seconds| json!({"gracePeriodSeconds": seconds}));
         let again = world.delete_with(&path, &options).await?.ok()?.clone();
         equal(&options.to_string(), &grace(&again), &json!(expected))?;
-        let time = |object: &Value| text(object, "/metadata/deletionTimestamp").parse::<jiff::Timestamp>();
-        let apart = time(&first).and_then(|first| Ok(first - time(&again)?)).map_err(|error| Broken(error.to_string()))?;
-        equal("seconds saved", &json!(apart.get_seconds()), &json!(earlier))?;
+        let time =
+            |object: &Value| text(object, "/metadata/deletionTimestamp").parse::<jiff::Timestamp>();
+        let apart = time(&first)
+            .and_then(|first| Ok(first - time(&again)?))
+            .map_err(|error| Broken(error.to_string()))?;
+        equal(
+            "seconds saved",
+            &json!(apart.get_seconds()),
+            &json!(earlier),
+        )?;
         at(&again, "/metadata/generation", json!(2))?;
     }
-    let forced = world.delete_with(&path, &json!({"gracePeriodSeconds": 0})).await?;
+    let forced = world
+        .delete_with(&path, &json!({"gracePeriodSeconds": 0}))
+        .await?;
     equal("at last", &grace(forced.ok()?), &json!(0))
 }
 
 async fn collections_are_deleted_by_selector(world: &World) -> Outcome {
     for (name, tier) in [("a", "front"), ("b", "front"), ("c", "back")] {
-        world.map(name, json!({"labels": {"tier": tier}}), json!({})).await?;
+        world
+            .map(name, json!({"labels": {"tier": tier}}), json!({}))
+            .await?;
     }
-    let gone = world.delete(&world.core("configmaps?labelSelector=tier=front")).await?;
+    let gone = world
+        .delete(&world.core("configmaps?labelSelector=tier=front"))
+        .await?;
     at(gone.ok()?, "/kind", json!("ConfigMapList"))?;
     equal("the deleted", &json!(names(&gone.body)), &json!(["a", "b"]))?;
     holds("the list has a version", revision(&gone.body) > 0)?;
-    let left = world.get(&world.core("configmaps?labelSelector=tier")).await?;
+    let left = world
+        .get(&world.core("configmaps?labelSelector=tier"))
+        .await?;
     equal("the rest", &json!(names(left.ok()?)), &json!(["c"]))?;
-    let gone = world.delete(&world.core("configmaps?fieldSelector=metadata.name=c")).await?;
-    equal("the deleted by field", &json!(names(gone.ok()?)), &json!(["c"]))?;
-    let none = world.delete(&world.core("configmaps?labelSelector=tier")).await?;
+    let gone = world
+        .delete(&world.core("configmaps?fieldSelector=metadata.name=c"))
+        .await?;
+    equal(
+        "the deleted by field",
+        &json!(names(gone.ok()?)),
+        &json!(["c"]),
+    )?;
+    let none = world
+        .delete(&world.core("configmaps?labelSelector=tier"))
+        .await?;
     at(none.ok()?, "/items", json!([]))?;
-    world.delete("/api/v1/namespaces").await?.refuses(405, "MethodNotAllowed", "the server does not allow this method")
+    world.delete("/api/v1/namespaces").await?.refuses(
+        405,
+        "MethodNotAllowed",
+        "the server does not allow this method",
+    )
 }
 
 async fn collections_are_deleted_with_the_options_of_each(world: &World) -> Outcome {
     for name in ["a", "b"] {
-        world.map(name, json!({"labels": {"x": "y"}, "finalizers": [KEEP]}), json!({})).await?;
+        world
+            .map(
+                name,
+                json!({"labels": {"x": "y"}, "finalizers": [KEEP]}),
+                json!({}),
+            )
+            .await?;
     }
     let maps = world.core("configmaps?labelSelector=x=y");
     world.delete(&format!("{maps}&dryRun=All")).await?.ok()?;
     let still = world.get(&world.core("configmaps/a")).await?;
     at(still.ok()?, "/metadata/deletionTimestamp", Value::Null)?;
-    let gone = world.delete_with(&maps, &json!({"propagationPolicy": "Foreground"})).await?;
-    equal("as they were before", &json!(names(gone.ok()?)), &json!(["a", "b"]))?;
-    at(&gone.body, "/items/0/metadata/deletionTimestamp", Value::Null)?;
+    let gone = world
+        .delete_with(&maps, &json!({"propagationPolicy": "Foreground"}))
+        .await?;
+    equal(
+        "as they were before",
+        &json!(names(gone.ok()?)),
+        &json!(["a", "b"]),
+    )?;
+    at(
+        &gone.body,
+        "/items/0/metadata/deletionTimestamp",
+        Value::Null,
+    )?;
     for name in ["a", "b"] {
-        let kept = world.get(&world.core(&format!("configmaps/{name}"))).await?;
-        holds("it is being deleted", kept.ok()?["metadata"]["deletionTimestamp"].is_string())?;
+        let kept = world
+            .get(&world.core(&format!("configmaps/{name}")))
+            .await?;
+        holds(
+            "it is being deleted",
+            kept.ok()?["metadata"]["deletionTimestamp"].is_string(),
+        )?;
     }
     Ok(())
 }
 
 async fn owners_are_named_in_full(world: &World) -> Outcome {
-    let owner =
-        |name: &str, uid: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": uid, "controller": true});
+    let owner = |name: &str, uid: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": uid, "controller": true});
     let with = |owners: Value| json!({"metadata": {"name": "a", "ownerReferences": owners}});
     let maps = world.core("configmaps");
-    for (field, said) in [("name", "name"), ("kind", "kind"), ("apiVersion", "version"), ("uid", "uid")] {
+    for (field, said) in [
+        ("name", "name"),
+        ("kind", "kind"),
+        ("apiVersion", "version"),
+        ("uid", "uid"),
+    ] {
         let mut lacking = owner("o", "u");
         lacking[field] = json!("");
         let refused = world.post(&maps, &with(json!([lacking]))).await?;
         refused.invalid("must not be empty")?;
-        let causes = refused.body["details"]["causes"].as_array().cloned().unwrap_or_default();
+        let causes = refused.body["details"]["causes"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
         let named = |cause: &Value| text(cause, "/field").starts_with("metadata.ownerReferences");
-        holds(&format!("{said} is named"), !causes.is_empty() && causes.iter().all(named))?;
+        holds(
+            &format!("{said} is named"),
+            !causes.is_empty() && causes.iter().all(named),
+        )?;
     }
-    let two = world.post(&maps, &with(json!([owner("o", "u"), owner("p", "v")]))).await?;
+    let two = world
+        .post(&maps, &with(json!([owner("o", "u"), owner("p", "v")])))
+        .await?;
     two.invalid(
         "Only one reference can have Controller set to true. Found \"true\" in references for ConfigMap/o and ConfigMap/p",
     )

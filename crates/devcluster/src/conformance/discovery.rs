@@ -23,14 +23,22 @@ const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGrou
 
 /// The element of a list with that value.
 fn find(list: &Value, field: &str, value: &str) -> Value {
-    list.as_array().into_iter().flatten().find(|one| text(one, field) == value).cloned().unwrap_or_default()
+    list.as_array()
+        .into_iter()
+        .flatten()
+        .find(|one| text(one, field) == value)
+        .cloned()
+        .unwrap_or_default()
 }
 
 async fn groups_and_versions_are_told(world: &World) -> Outcome {
     let core = world.get("/api").await?;
     core.has("/kind", json!("APIVersions"))?;
     core.has("/versions", json!(["v1"]))?;
-    holds("it is told where", core.body["serverAddressByClientCIDRs"].is_array())?;
+    holds(
+        "it is told where",
+        core.body["serverAddressByClientCIDRs"].is_array(),
+    )?;
     let groups = world.get("/apis").await?;
     groups.has("/kind", json!("APIGroupList"))?;
     let apps = find(&groups.body["groups"], "/name", "apps");
@@ -53,13 +61,35 @@ async fn discovery_tells_every_resource(world: &World) -> Outcome {
     at(&deployments, "/namespaced", json!(true))?;
     at(&deployments, "/shortNames", json!(["deploy"]))?;
     at(&deployments, "/categories", json!(["all"]))?;
-    let verbs = json!(["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]);
+    let verbs = json!([
+        "create",
+        "delete",
+        "deletecollection",
+        "get",
+        "list",
+        "patch",
+        "update",
+        "watch"
+    ]);
     at(&deployments, "/verbs", verbs)?;
-    holds("it has a hash", !text(&deployments, "/storageVersionHash").is_empty())?;
+    holds(
+        "it has a hash",
+        !text(&deployments, "/storageVersionHash").is_empty(),
+    )?;
     let core = world.get("/api/v1").await?;
-    at(&find(&core.ok()?["resources"], "/name", "nodes"), "/namespaced", json!(false))?;
+    at(
+        &find(&core.ok()?["resources"], "/name", "nodes"),
+        "/namespaced",
+        json!(false),
+    )?;
     let namespaces = find(&core.body["resources"], "/name", "namespaces");
-    at(&namespaces, "/verbs", json!(["create", "delete", "get", "list", "patch", "update", "watch"]))
+    at(
+        &namespaces,
+        "/verbs",
+        json!([
+            "create", "delete", "get", "list", "patch", "update", "watch"
+        ]),
+    )
 }
 
 async fn parts_tell_the_group_they_are_of(world: &World) -> Outcome {
@@ -67,10 +97,18 @@ async fn parts_tell_the_group_they_are_of(world: &World) -> Outcome {
     let scale = find(&apps.ok()?["resources"], "/name", "deployments/scale");
     at(&scale, "/group", json!("autoscaling"))?;
     at(&scale, "/kind", json!("Scale"))?;
-    at(&find(&apps.body["resources"], "/name", "deployments/status"), "/verbs", json!(["get", "patch", "update"]))?;
+    at(
+        &find(&apps.body["resources"], "/name", "deployments/status"),
+        "/verbs",
+        json!(["get", "patch", "update"]),
+    )?;
     let core = world.get("/api/v1").await?;
     let eviction = find(&core.ok()?["resources"], "/name", "pods/eviction");
-    equal("eviction", &json!([eviction["group"], eviction["version"]]), &json!(["policy", "v1"]))
+    equal(
+        "eviction",
+        &json!([eviction["group"], eviction["version"]]),
+        &json!(["policy", "v1"]),
+    )
 }
 
 async fn discovery_is_aggregated_and_not_sent_twice(world: &World) -> Outcome {
@@ -78,11 +116,26 @@ async fn discovery_is_aggregated_and_not_sent_twice(world: &World) -> Outcome {
         let whole = world.get_as(path, AGGREGATED).await?;
         whole.has("/kind", json!("APIGroupDiscoveryList"))?;
         whole.has("/apiVersion", json!("apidiscovery.k8s.io/v2"))?;
-        equal("the type", &json!(whole.header("content-type")), &json!(AGGREGATED))?;
-        holds("caches may keep it", whole.header("cache-control").contains("public"))?;
-        holds("it depends on what was asked for", whole.header("vary").contains("Accept"))?;
-        let request = Request::get(path).header("accept", AGGREGATED).header("if-none-match", whole.header("etag"));
-        holds("what did not change is not sent again", world.send(request, Vec::new()).await?.code == 304)?;
+        equal(
+            "the type",
+            &json!(whole.header("content-type")),
+            &json!(AGGREGATED),
+        )?;
+        holds(
+            "caches may keep it",
+            whole.header("cache-control").contains("public"),
+        )?;
+        holds(
+            "it depends on what was asked for",
+            whole.header("vary").contains("Accept"),
+        )?;
+        let request = Request::get(path)
+            .header("accept", AGGREGATED)
+            .header("if-none-match", whole.header("etag"));
+        holds(
+            "what did not change is not sent again",
+            world.send(request, Vec::new()).await?.code == 304,
+        )?;
     }
     Ok(())
 }
@@ -92,23 +145,41 @@ async fn aggregated_discovery_tells_parts_and_scopes(world: &World) -> Outcome {
     let apps = find(&whole.ok()?["items"], "/metadata/name", "apps");
     at(&apps, "/versions/0/version", json!("v1"))?;
     at(&apps, "/versions/0/freshness", json!("Current"))?;
-    let deployments = find(&apps["versions"][0]["resources"], "/resource", "deployments");
+    let deployments = find(
+        &apps["versions"][0]["resources"],
+        "/resource",
+        "deployments",
+    );
     at(&deployments, "/scope", json!("Namespaced"))?;
     at(&deployments, "/singularResource", json!("deployment"))?;
     at(&deployments, "/responseKind/kind", json!("Deployment"))?;
     let scale = find(&deployments["subresources"], "/subresource", "scale");
-    at(&scale, "/responseKind", json!({"group": "autoscaling", "version": "v1", "kind": "Scale"}))?;
+    at(
+        &scale,
+        "/responseKind",
+        json!({"group": "autoscaling", "version": "v1", "kind": "Scale"}),
+    )?;
     let core = world.get_as("/api", AGGREGATED).await?;
     let group = &core.ok()?["items"][0];
-    holds("the core group has no name", text(group, "/metadata/name").is_empty())?;
-    at(&find(&group["versions"][0]["resources"], "/resource", "nodes"), "/scope", json!("Cluster"))
+    holds(
+        "the core group has no name",
+        text(group, "/metadata/name").is_empty(),
+    )?;
+    at(
+        &find(&group["versions"][0]["resources"], "/resource", "nodes"),
+        "/scope",
+        json!("Cluster"),
+    )
 }
 
 /// The document of a group and version.
 async fn document(world: &World, group_version: &str) -> Result<Value, super::Broken> {
     let index = world.get("/openapi/v3").await?;
     let path = text(&index.ok()?["paths"][group_version], "/serverRelativeURL").to_owned();
-    holds("the document has a hash in its path", path.contains("?hash="))?;
+    holds(
+        "the document has a hash in its path",
+        path.contains("?hash="),
+    )?;
     world.get(&path).await?.ok().cloned()
 }
 
@@ -139,9 +210,15 @@ async fn openapi_explains_fields(world: &World) -> Outcome {
     let spec = &document["components"]["schemas"]["io.k8s.api.apps.v1.DeploymentSpec"];
     let replicas = &spec["properties"]["replicas"];
     at(replicas, "/type", json!("integer"))?;
-    holds("with words", text(replicas, "/description").contains("pods"))?;
+    holds(
+        "with words",
+        text(replicas, "/description").contains("pods"),
+    )?;
     let required = spec["required"].as_array().cloned().unwrap_or_default();
-    holds("and what is required", required.contains(&json!("selector")) && required.contains(&json!("template")))
+    holds(
+        "and what is required",
+        required.contains(&json!("selector")) && required.contains(&json!("template")),
+    )
 }
 
 async fn openapi_comes_in_the_older_form_too(world: &World) -> Outcome {
@@ -149,17 +226,34 @@ async fn openapi_comes_in_the_older_form_too(world: &World) -> Outcome {
     older.has("/swagger", json!("2.0"))?;
     let definitions = &older.body["definitions"];
     let kinds = &definitions["io.k8s.api.apps.v1.Deployment"]["x-kubernetes-group-version-kind"];
-    equal("kinds", kinds, &json!([{"group": "apps", "kind": "Deployment", "version": "v1"}]))?;
+    equal(
+        "kinds",
+        kinds,
+        &json!([{"group": "apps", "kind": "Deployment", "version": "v1"}]),
+    )?;
     let containers = &definitions["io.k8s.api.core.v1.PodSpec"]["properties"]["containers"];
     at(containers, "/x-kubernetes-patch-merge-key", json!("name"))?;
-    at(containers, "/items/$ref", json!("#/definitions/io.k8s.api.core.v1.Container"))?;
-    let patch = &older.body["paths"]["/apis/apps/v1/namespaces/{namespace}/deployments/{name}"]["patch"];
-    at(&find(&patch["parameters"], "/name", "dryRun"), "/in", json!("query"))?;
+    at(
+        containers,
+        "/items/$ref",
+        json!("#/definitions/io.k8s.api.core.v1.Container"),
+    )?;
+    let patch =
+        &older.body["paths"]["/apis/apps/v1/namespaces/{namespace}/deployments/{name}"]["patch"];
+    at(
+        &find(&patch["parameters"], "/name", "dryRun"),
+        "/in",
+        json!("query"),
+    )?;
     // What client-go asks for.
     let accept = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
     let message = world.get_as("/openapi/v2", accept).await?;
     let kind = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
-    equal("the type", &json!(message.header("content-type")), &json!(kind))
+    equal(
+        "the type",
+        &json!(message.header("content-type")),
+        &json!(kind),
+    )
 }
 
 async fn the_version_is_told(world: &World) -> Outcome {
@@ -181,16 +275,25 @@ async fn the_version_is_told(world: &World) -> Outcome {
     ] {
         holds(&format!("{field} is told"), version.body[field].is_string())?;
     }
-    holds("versions begin with a letter", text(&version.body, "/gitVersion").starts_with("v1."))
+    holds(
+        "versions begin with a letter",
+        text(&version.body, "/gitVersion").starts_with("v1."),
+    )
 }
 
 async fn health_is_told(world: &World) -> Outcome {
     for path in ["/healthz", "/livez", "/readyz"] {
         equal(path, &json!(world.get(path).await?.text), &json!("ok"))?;
         let verbose = world.get(&format!("{path}?verbose")).await?;
-        holds("each check is told", verbose.code == 200 && verbose.text.contains("[+]ping ok"))?;
+        holds(
+            "each check is told",
+            verbose.code == 200 && verbose.text.contains("[+]ping ok"),
+        )?;
         let verdict = format!("{} check passed", path.trim_start_matches('/'));
-        holds("the endpoint gives its own name", verbose.text.trim_end().ends_with(&verdict))?;
+        holds(
+            "the endpoint gives its own name",
+            verbose.text.trim_end().ends_with(&verdict),
+        )?;
     }
     Ok(())
 }

@@ -4,7 +4,10 @@ use http::Request;
 use serde_json::{Value, json};
 
 use super::promises;
-use super::world::{JSON, KEEP, MERGE, Outcome, World, at, equal, holds, pod_template, revision, text, version, workload_spec};
+use super::world::{
+    JSON, KEEP, MERGE, Outcome, World, at, equal, holds, pod_template, revision, text, version,
+    workload_spec,
+};
 
 promises! { "metadata":
     creations_are_completed_by_the_server,
@@ -24,18 +27,33 @@ promises! { "metadata":
 }
 
 async fn creations_are_completed_by_the_server(world: &World) -> Outcome {
-    let metadata = json!({"uid": "mine", "creationTimestamp": "2001-01-01T00:00:00Z", "selfLink": "/x"});
+    let metadata =
+        json!({"uid": "mine", "creationTimestamp": "2001-01-01T00:00:00Z", "selfLink": "/x"});
     let made = world.map("a", metadata, json!({"k": "v"})).await?;
     at(&made, "/metadata/namespace", json!(world.namespace))?;
     at(&made, "/metadata/selfLink", Value::Null)?;
     let uid = uuid::Uuid::parse_str(text(&made, "/metadata/uid"));
-    holds("the uid is the server's, of version 4", uid.is_ok_and(|uid| uid.get_version_num() == 4))?;
+    holds(
+        "the uid is the server's, of version 4",
+        uid.is_ok_and(|uid| uid.get_version_num() == 4),
+    )?;
     let created = text(&made, "/metadata/creationTimestamp");
-    holds("the time is the server's, in seconds", !created.starts_with("2001") && created.len() == 20)?;
+    holds(
+        "the time is the server's, in seconds",
+        !created.starts_with("2001") && created.len() == 20,
+    )?;
     holds("the version is a number", revision(&made) > 0)?;
     let deployment = world.deployment("a").await?;
-    at(&deployment, "/spec/template/metadata/creationTimestamp", Value::Null)?;
-    equal("what is stored", world.get(&world.core("configmaps/a")).await?.ok()?, &made)
+    at(
+        &deployment,
+        "/spec/template/metadata/creationTimestamp",
+        Value::Null,
+    )?;
+    equal(
+        "what is stored",
+        world.get(&world.core("configmaps/a")).await?.ok()?,
+        &made,
+    )
 }
 
 async fn identity_and_times_stay(world: &World) -> Outcome {
@@ -46,15 +64,29 @@ async fn identity_and_times_stay(world: &World) -> Outcome {
     other["metadata"]["selfLink"] = json!("/x");
     other["data"] = json!({"k": "1"});
     let put = world.put(&path, &other).await?;
-    at(put.ok()?, "/metadata/creationTimestamp", made["metadata"]["creationTimestamp"].clone())?;
+    at(
+        put.ok()?,
+        "/metadata/creationTimestamp",
+        made["metadata"]["creationTimestamp"].clone(),
+    )?;
     at(&put.body, "/metadata/selfLink", Value::Null)?;
     at(&put.body, "/metadata/uid", made["metadata"]["uid"].clone())?;
-    let patched = world.merge(&path, &json!({"metadata": {"creationTimestamp": "2001-01-01T00:00:00Z"}})).await?;
-    at(patched.ok()?, "/metadata/creationTimestamp", made["metadata"]["creationTimestamp"].clone())
+    let patched = world
+        .merge(
+            &path,
+            &json!({"metadata": {"creationTimestamp": "2001-01-01T00:00:00Z"}}),
+        )
+        .await?;
+    at(
+        patched.ok()?,
+        "/metadata/creationTimestamp",
+        made["metadata"]["creationTimestamp"].clone(),
+    )
 }
 
 async fn a_deletion_is_not_written_by_hand(world: &World) -> Outcome {
-    let going = json!({"deletionTimestamp": "2001-01-01T00:00:00Z", "deletionGracePeriodSeconds": 5});
+    let going =
+        json!({"deletionTimestamp": "2001-01-01T00:00:00Z", "deletionGracePeriodSeconds": 5});
     let is_stays = |map: &Value| {
         at(map, "/metadata/deletionTimestamp", Value::Null)?;
         at(map, "/metadata/deletionGracePeriodSeconds", Value::Null)
@@ -62,74 +94,159 @@ async fn a_deletion_is_not_written_by_hand(world: &World) -> Outcome {
     is_stays(&world.map("a", going.clone(), json!({})).await?)?;
     for (field, value) in going.as_object().into_iter().flatten() {
         let why = format!("metadata.{field}: Invalid value: {value}: field is immutable");
-        world.merge(&world.core("configmaps/a"), &json!({"metadata": {field: value}})).await?.invalid(&why)?;
+        world
+            .merge(
+                &world.core("configmaps/a"),
+                &json!({"metadata": {field: value}}),
+            )
+            .await?
+            .invalid(&why)?;
     }
     is_stays(world.get(&world.core("configmaps/a")).await?.ok()?)?;
-    world.map("b", json!({"finalizers": [KEEP]}), json!({})).await?;
+    world
+        .map("b", json!({"finalizers": [KEEP]}), json!({}))
+        .await?;
     let path = world.core("configmaps/b");
     let gone = world.delete(&path).await?;
     let since = gone.ok()?["metadata"]["deletionTimestamp"].clone();
     let back = json!({"metadata": {"deletionTimestamp": null, "deletionGracePeriodSeconds": null}, "data": {"k": "1"}});
     let patched = world.merge(&path, &back).await?;
     at(patched.ok()?, "/metadata/deletionTimestamp", since)?;
-    at(&patched.body, "/metadata/deletionGracePeriodSeconds", json!(0))
+    at(
+        &patched.body,
+        "/metadata/deletionGracePeriodSeconds",
+        json!(0),
+    )
 }
 
 async fn versions_grow_over_all_types(world: &World) -> Outcome {
     let map = world.map("a", json!({}), json!({})).await?;
-    let secret = world.post(&world.core("secrets"), &json!({"metadata": {"name": "a"}})).await?.created()?.clone();
-    let changed = world.merge(&world.core("configmaps/a"), &json!({"data": {"k": "1"}})).await?.ok()?.clone();
+    let secret = world
+        .post(&world.core("secrets"), &json!({"metadata": {"name": "a"}}))
+        .await?
+        .created()?
+        .clone();
+    let changed = world
+        .merge(&world.core("configmaps/a"), &json!({"data": {"k": "1"}}))
+        .await?
+        .ok()?
+        .clone();
     world.delete(&world.core("secrets/a")).await?.ok()?;
     let list = world.get(&world.core("secrets")).await?.ok()?.clone();
     let versions = [&map, &secret, &changed, &list].map(revision);
-    holds(&format!("{versions:?} grow, also by a deletion"), versions.is_sorted_by(|one, next| one < next))
+    holds(
+        &format!("{versions:?} grow, also by a deletion"),
+        versions.is_sorted_by(|one, next| one < next),
+    )
 }
 
 async fn unchanged_updates_keep_the_version(world: &World) -> Outcome {
     let made = world.map("a", json!({}), json!({"k": "1"})).await?;
     let path = world.core("configmaps/a");
     let same = json!({"metadata": {"name": "a"}, "data": {"k": "1"}});
-    at(world.put(&path, &same).await?.ok()?, "/metadata/resourceVersion", json!(version(&made)))?;
-    at(world.merge(&path, &same).await?.ok()?, "/metadata/resourceVersion", json!(version(&made)))?;
-    let changed = world.put(&path, &json!({"metadata": {"name": "a"}, "data": {"k": "2"}})).await?;
+    at(
+        world.put(&path, &same).await?.ok()?,
+        "/metadata/resourceVersion",
+        json!(version(&made)),
+    )?;
+    at(
+        world.merge(&path, &same).await?.ok()?,
+        "/metadata/resourceVersion",
+        json!(version(&made)),
+    )?;
+    let changed = world
+        .put(
+            &path,
+            &json!({"metadata": {"name": "a"}, "data": {"k": "2"}}),
+        )
+        .await?;
     holds("versions grow", revision(changed.ok()?) > revision(&made))
 }
 
 async fn a_version_at_birth_is_refused(world: &World) -> Outcome {
     let map = json!({"metadata": {"name": "a", "resourceVersion": "1"}});
     let answer = world.post(&world.core("configmaps"), &map).await?;
-    answer.refuses(500, "", "resourceVersion should not be set on objects to be created")
+    answer.refuses(
+        500,
+        "",
+        "resourceVersion should not be set on objects to be created",
+    )
 }
 
 async fn names_and_namespaces_of_body_and_path_agree(world: &World) -> Outcome {
     world.map("a", json!({}), json!({})).await?;
     let (maps, map) = (world.core("configmaps"), world.core("configmaps/a"));
     let other = json!({"metadata": {"name": "a", "namespace": "kube-system"}});
-    let message = "the namespace of the provided object does not match the namespace sent on the request";
-    world.post(&maps, &other).await?.refuses(400, "BadRequest", message)?;
-    world.put(&map, &other).await?.refuses(400, "BadRequest", message)?;
+    let message =
+        "the namespace of the provided object does not match the namespace sent on the request";
+    world
+        .post(&maps, &other)
+        .await?
+        .refuses(400, "BadRequest", message)?;
+    world
+        .put(&map, &other)
+        .await?
+        .refuses(400, "BadRequest", message)?;
     let message = "the name of the object (b) does not match the name on the URL (a)";
-    world.put(&map, &json!({"metadata": {"name": "b"}})).await?.refuses(400, "BadRequest", message)?;
-    world.put(&map, &json!({"metadata": {}})).await?.refuses(400, "BadRequest", "name must be provided")
+    world
+        .put(&map, &json!({"metadata": {"name": "b"}}))
+        .await?
+        .refuses(400, "BadRequest", message)?;
+    world.put(&map, &json!({"metadata": {}})).await?.refuses(
+        400,
+        "BadRequest",
+        "name must be provided",
+    )
 }
 
 async fn writers_are_known_by_their_programs(world: &World) -> Outcome {
-    let request =
-        Request::post(world.core("configmaps")).header("content-type", JSON).header("user-agent", "some-program/1.0 (x)");
-    let made = world.send(request, b"{\"metadata\":{\"name\":\"a\"},\"data\":{\"k\":\"1\"}}".to_vec()).await?;
-    at(made.created()?, "/metadata/managedFields/0/manager", json!("some-program"))?;
+    let request = Request::post(world.core("configmaps"))
+        .header("content-type", JSON)
+        .header("user-agent", "some-program/1.0 (x)");
+    let made = world
+        .send(
+            request,
+            b"{\"metadata\":{\"name\":\"a\"},\"data\":{\"k\":\"1\"}}".to_vec(),
+        )
+        .await?;
+    at(
+        made.created()?,
+        "/metadata/managedFields/0/manager",
+        json!("some-program"),
+    )?;
     let path = world.core("configmaps/a?fieldManager=named");
-    let request = Request::patch(path).header("content-type", MERGE).header("user-agent", "some-program/1.0");
-    let patched = world.send(request, b"{\"data\":{\"l\":\"1\"}}".to_vec()).await?;
-    let managers = patched.ok()?["metadata"]["managedFields"].as_array().cloned().unwrap_or_default();
-    let entry = |name: &str| managers.iter().find(|entry| entry["manager"] == name).cloned().unwrap_or_default();
+    let request = Request::patch(path)
+        .header("content-type", MERGE)
+        .header("user-agent", "some-program/1.0");
+    let patched = world
+        .send(request, b"{\"data\":{\"l\":\"1\"}}".to_vec())
+        .await?;
+    let managers = patched.ok()?["metadata"]["managedFields"]
+        .as_array()
+        .cloned()
+        .unwrap_or_default();
+    let entry = |name: &str| {
+        managers
+            .iter()
+            .find(|entry| entry["manager"] == name)
+            .cloned()
+            .unwrap_or_default()
+    };
     let expected = json!({"operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1"});
-    super::world::includes("the entry of a name that was given", &entry("named"), &expected)?;
+    super::world::includes(
+        "the entry of a name that was given",
+        &entry("named"),
+        &expected,
+    )?;
     holds("it tells when", text(&entry("named"), "/time").len() == 20)
 }
 
 async fn generations_count_changes_of_the_spec(world: &World) -> Outcome {
-    at(&world.deployment("a").await?, "/metadata/generation", json!(1))?;
+    at(
+        &world.deployment("a").await?,
+        "/metadata/generation",
+        json!(1),
+    )?;
     let path = world.apps("deployments/a");
     // (patch, by how much it grows)
     let steps = [
@@ -138,13 +255,20 @@ async fn generations_count_changes_of_the_spec(world: &World) -> Outcome {
         (json!({"spec": {"paused": true}}), 1),
         (json!({"metadata": {"generation": 99}}), 0),
     ];
-    let number = |object: &Value| object["metadata"]["generation"].as_i64().unwrap_or_default();
+    let number = |object: &Value| {
+        object["metadata"]["generation"]
+            .as_i64()
+            .unwrap_or_default()
+    };
     for (patch, growth) in steps {
         // A controller may annotate it meanwhile, so that it is both read and changed again.
         let before = number(world.get(&path).await?.ok()?);
         let after = number(world.merge(&path, &patch).await?.ok()?);
         let grown = after - before;
-        holds(&format!("{patch} adds {growth}, not {grown}"), grown == growth || grown == growth + 1)?;
+        holds(
+            &format!("{patch} adds {growth}, not {grown}"),
+            grown == growth || grown == growth + 1,
+        )?;
     }
     Ok(())
 }
@@ -165,13 +289,29 @@ async fn generations_of_workloads_leave_out_metadata(world: &World) -> Outcome {
     let at_least = json!({"spec": {"minReadySeconds": 5}});
     // (path of the collection, spec, a change of it)
     let cases = [
-        (world.apps("replicasets"), workload_spec("r"), at_least.clone()),
+        (
+            world.apps("replicasets"),
+            workload_spec("r"),
+            at_least.clone(),
+        ),
         (world.apps("statefulsets"), set, at_least.clone()),
         (world.apps("daemonsets"), daemon, at_least.clone()),
         (world.core("replicationcontrollers"), controller, at_least),
-        (world.group("batch/v1", "jobs"), job, json!({"spec": {"activeDeadlineSeconds": 5}})),
-        (world.group("batch/v1", "cronjobs"), cron, json!({"spec": {"schedule": "0 0 2 1 *"}})),
-        (world.group("policy/v1", "poddisruptionbudgets"), budget, json!({"spec": {"minAvailable": 2}})),
+        (
+            world.group("batch/v1", "jobs"),
+            job,
+            json!({"spec": {"activeDeadlineSeconds": 5}}),
+        ),
+        (
+            world.group("batch/v1", "cronjobs"),
+            cron,
+            json!({"spec": {"schedule": "0 0 2 1 *"}}),
+        ),
+        (
+            world.group("policy/v1", "poddisruptionbudgets"),
+            budget,
+            json!({"spec": {"minAvailable": 2}}),
+        ),
         (
             world.group("networking.k8s.io/v1", "ingresses"),
             ingress,
@@ -179,10 +319,17 @@ async fn generations_of_workloads_leave_out_metadata(world: &World) -> Outcome {
         ),
     ];
     for (path, spec, change) in cases {
-        let made = world.post(&path, &json!({"metadata": {"name": "a"}, "spec": spec})).await?;
+        let made = world
+            .post(&path, &json!({"metadata": {"name": "a"}, "spec": spec}))
+            .await?;
         at(made.created()?, "/metadata/generation", json!(1))?;
         let path = format!("{path}/a");
-        let noted = world.merge(&path, &json!({"metadata": {"annotations": {"x": "y"}, "labels": {"x": "y"}}})).await?;
+        let noted = world
+            .merge(
+                &path,
+                &json!({"metadata": {"annotations": {"x": "y"}, "labels": {"x": "y"}}}),
+            )
+            .await?;
         noted.ok()?;
         noted.has("/metadata/generation", json!(1))?;
         let changed = world.merge(&path, &change).await?;
@@ -196,27 +343,68 @@ async fn generations_of_pods_count_the_begin_of_their_end(world: &World) -> Outc
     world.pod("a", json!({"finalizers": [KEEP]})).await?;
     world.bind("a").await?;
     let path = world.core("pods/a");
-    at(world.get(&path).await?.ok()?, "/metadata/generation", json!(1))?;
+    at(
+        world.get(&path).await?.ok()?,
+        "/metadata/generation",
+        json!(1),
+    )?;
     let image = json!([{"op": "replace", "path": "/spec/containers/0/image", "value": "registry.k8s.io/pause:3.9"}]);
-    at(world.patch(&path, super::world::JSON_PATCH, &image).await?.ok()?, "/metadata/generation", json!(2))?;
+    at(
+        world
+            .patch(&path, super::world::JSON_PATCH, &image)
+            .await?
+            .ok()?,
+        "/metadata/generation",
+        json!(2),
+    )?;
     let condition = json!({"status": {"message": "x"}});
-    at(world.merge(&format!("{path}/status"), &condition).await?.ok()?, "/metadata/generation", json!(2))?;
-    at(world.delete(&path).await?.ok()?, "/metadata/generation", json!(3))
+    at(
+        world
+            .merge(&format!("{path}/status"), &condition)
+            .await?
+            .ok()?,
+        "/metadata/generation",
+        json!(2),
+    )?;
+    at(
+        world.delete(&path).await?.ok()?,
+        "/metadata/generation",
+        json!(3),
+    )
 }
 
 async fn generations_count_the_begin_of_any_end_that_takes_time(world: &World) -> Outcome {
     let budgets = world.group("policy/v1", "poddisruptionbudgets");
     let spec = json!({"minAvailable": 1, "selector": {"matchLabels": {"a": "b"}}});
     world.keeps(format!("{budgets}/a"));
-    world.post(&budgets, &json!({"metadata": {"name": "a", "finalizers": [KEEP]}, "spec": spec})).await?.created()?;
-    at(world.delete(&format!("{budgets}/a")).await?.ok()?, "/metadata/generation", json!(2))?;
-    at(world.delete(&format!("{budgets}/a")).await?.ok()?, "/metadata/generation", json!(2))
+    world
+        .post(
+            &budgets,
+            &json!({"metadata": {"name": "a", "finalizers": [KEEP]}, "spec": spec}),
+        )
+        .await?
+        .created()?;
+    at(
+        world.delete(&format!("{budgets}/a")).await?.ok()?,
+        "/metadata/generation",
+        json!(2),
+    )?;
+    at(
+        world.delete(&format!("{budgets}/a")).await?.ok()?,
+        "/metadata/generation",
+        json!(2),
+    )
 }
 
 async fn generations_that_nobody_counts_are_stored_as_they_come(world: &World) -> Outcome {
     let made = world.map("a", json!({"generation": 7}), json!({})).await?;
     at(&made, "/metadata/generation", json!(7))?;
-    let changed = world.merge(&world.core("configmaps/a"), &json!({"metadata": {"generation": 9}, "data": {"k": "1"}})).await?;
+    let changed = world
+        .merge(
+            &world.core("configmaps/a"),
+            &json!({"metadata": {"generation": 9}, "data": {"k": "1"}}),
+        )
+        .await?;
     at(changed.ok()?, "/metadata/generation", json!(7))
 }
 
@@ -226,12 +414,27 @@ async fn templates_of_daemon_sets_are_counted(world: &World) -> Outcome {
         fields.remove("replicas");
     }
     spec["template"]["spec"]["nodeSelector"] = json!({"conformance.example.com/none": "such"});
-    let made = world.post(&world.apps("daemonsets"), &json!({"metadata": {"name": "a"}, "spec": spec})).await?;
-    let counted = |set: &Value| set["metadata"]["annotations"]["deprecated.daemonset.template.generation"].clone();
+    let made = world
+        .post(
+            &world.apps("daemonsets"),
+            &json!({"metadata": {"name": "a"}, "spec": spec}),
+        )
+        .await?;
+    let counted = |set: &Value| {
+        set["metadata"]["annotations"]["deprecated.daemonset.template.generation"].clone()
+    };
     equal("at first", &counted(made.created()?), &json!("1"))?;
     let path = world.apps("daemonsets/a");
     let other = json!({"spec": {"template": {"metadata": {"labels": {"x": "y"}}}}});
-    equal("with another template", &counted(world.merge(&path, &other).await?.ok()?), &json!("2"))?;
+    equal(
+        "with another template",
+        &counted(world.merge(&path, &other).await?.ok()?),
+        &json!("2"),
+    )?;
     let slower = json!({"spec": {"minReadySeconds": 5}});
-    equal("with the same template", &counted(world.merge(&path, &slower).await?.ok()?), &json!("2"))
+    equal(
+        "with the same template",
+        &counted(world.merge(&path, &slower).await?.ok()?),
+        &json!("2"),
+    )
 }

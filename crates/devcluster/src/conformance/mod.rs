@@ -1,8 +1,10 @@
-//! What clients of a Kubernetes API server rely on, as checks that any server can be asked to pass: this one and a real one.
+//! What clients of a Kubernetes API server rely on, as checks that any server can be asked to pass:
+//! this one and a real one.
 //!
-//! Every [`Check`] is one promise. It works in a namespace of its own, through the API alone, says what is not as promised, and leaves
-//! nothing behind. Checks need no order, may run at the same time, and mind neither controllers, schedulers and nodes nor admission
-//! plugins that a cluster may have. They need a client who may do everything.
+//! Every [`Check`] is one promise. It works in a namespace of its own, through the API alone, says
+//! what is not as promised, and leaves nothing behind. Checks need no order, may run at the same
+//! time, and mind neither controllers, schedulers and nodes nor admission plugins that a cluster
+//! may have. They need a client who may do everything.
 //!
 //! | part of the contract | where |
 //! |---|---|
@@ -28,8 +30,9 @@
 //! | services, autoscalers, requests for certificates | `kinds` |
 //! | custom resources, in all of this | `custom` |
 //!
-//! What kubectl makes of it is tested with kubectl itself (`tests/kubectl.rs` of the manager). Who shows wrong credentials cannot be
-//! tried through a client who has others; `tests/users.rs` of this crate does.
+//! What kubectl makes of it is tested with kubectl itself (`tests/kubectl.rs` of the manager). Who
+//! shows wrong credentials cannot be tried through a client who has others; `tests/users.rs` of
+//! this crate does.
 //!
 //! ```
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -125,7 +128,8 @@ pub fn checks() -> impl Iterator<Item = &'static Check> {
     areas.into_iter().flatten()
 }
 
-/// Tries one on the server of a client who may do everything. What it makes is deleted afterwards, whatever the outcome.
+/// Tries one on the server of a client who may do everything. What it makes is deleted afterwards,
+/// whatever the outcome.
 pub async fn run(check: &Check, client: &kube::Client) -> Result<(), Broken> {
     let world = World::begin(client).await?;
     let outcome = (check.run)(&world).await;

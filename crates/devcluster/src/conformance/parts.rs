@@ -3,7 +3,9 @@
 use serde_json::{Value, json};
 
 use super::promises;
-use super::world::{JSON_PATCH, KEEP, NO_NODE, Outcome, World, at, equal, holds, text, version, workload_spec};
+use super::world::{
+    JSON_PATCH, KEEP, NO_NODE, Outcome, World, at, equal, holds, text, version, workload_spec,
+};
 
 promises! { "parts":
     status_and_the_rest_are_written_apart,
@@ -24,7 +26,12 @@ async fn status_and_the_rest_are_written_apart(world: &World) -> Outcome {
     let budgets = world.group("policy/v1", "poddisruptionbudgets");
     let spec = json!({"minAvailable": 1, "selector": {"matchLabels": {"a": "b"}}});
     let status = json!({"observedGeneration": 9});
-    let made = world.post(&budgets, &json!({"metadata": {"name": "a"}, "spec": spec, "status": status})).await?;
+    let made = world
+        .post(
+            &budgets,
+            &json!({"metadata": {"name": "a"}, "spec": spec, "status": status}),
+        )
+        .await?;
     at(made.created()?, "/status/observedGeneration", Value::Null)?;
     let patch = json!({"spec": {"minAvailable": 2}, "status": {"expectedPods": 7}});
     let of_status = world.merge(&format!("{budgets}/a/status"), &patch).await?;
@@ -35,27 +42,45 @@ async fn status_and_the_rest_are_written_apart(world: &World) -> Outcome {
     let of_spec = world.merge(&format!("{budgets}/a"), &patch).await?;
     at(of_spec.ok()?, "/spec/minAvailable", json!(2))?;
     at(&of_spec.body, "/metadata/generation", json!(2))?;
-    holds("the status stays", of_spec.body["status"]["expectedPods"] != 99)?;
-    let mut whole = world.get(&format!("{budgets}/a/status")).await?.ok()?.clone();
+    holds(
+        "the status stays",
+        of_spec.body["status"]["expectedPods"] != 99,
+    )?;
+    let mut whole = world
+        .get(&format!("{budgets}/a/status"))
+        .await?
+        .ok()?
+        .clone();
     whole["spec"]["minAvailable"] = json!(3);
     // A controller may write it meanwhile.
     if let Some(metadata) = whole["metadata"].as_object_mut() {
         metadata.remove("managedFields");
     }
     let put = world.put(&format!("{budgets}/a/status"), &whole).await?;
-    holds("whole, too", put.code == 409 || put.body["spec"]["minAvailable"] == 2)
+    holds(
+        "whole, too",
+        put.code == 409 || put.body["spec"]["minAvailable"] == 2,
+    )
 }
 
 async fn status_brings_along_what_it_may_of_the_metadata(world: &World) -> Outcome {
     let owner = world.map("owner", json!({}), json!({})).await?;
     let owner = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner["metadata"]["uid"]});
-    let metadata = json!({"labels": {"new": "1"}, "annotations": {"new": "1"}, "ownerReferences": [owner]});
+    let metadata =
+        json!({"labels": {"new": "1"}, "annotations": {"new": "1"}, "ownerReferences": [owner]});
     world.deployment("a").await?;
-    let deployment = world.merge(&world.apps("deployments/a/status"), &json!({"metadata": metadata})).await?;
+    let deployment = world
+        .merge(
+            &world.apps("deployments/a/status"),
+            &json!({"metadata": metadata}),
+        )
+        .await?;
     at(deployment.ok()?, "/metadata/labels/new", Value::Null)?;
     at(&deployment.body, "/metadata/annotations/new", json!("1"))?;
     world.pod("a", json!({})).await?;
-    let pod = world.merge(&world.core("pods/a/status"), &json!({"metadata": metadata})).await?;
+    let pod = world
+        .merge(&world.core("pods/a/status"), &json!({"metadata": metadata}))
+        .await?;
     at(pod.ok()?, "/metadata/labels/new", json!("1"))?;
     at(&pod.body, "/metadata/annotations/new", json!("1"))?;
     at(&pod.body, "/metadata/ownerReferences", Value::Null)
@@ -70,25 +95,48 @@ async fn scale_is_a_view_of_the_replicas(world: &World) -> Outcome {
     at(&scale.body, "/spec", json!({}))?;
     at(&scale.body, "/status/selector", json!("app=a"))?;
     for field in ["name", "namespace", "uid", "creationTimestamp"] {
-        at(&scale.body, &format!("/metadata/{field}"), made["metadata"][field].clone())?;
+        at(
+            &scale.body,
+            &format!("/metadata/{field}"),
+            made["metadata"][field].clone(),
+        )?;
     }
-    let scaled = world.merge(&path, &json!({"spec": {"replicas": 2}})).await?;
+    let scaled = world
+        .merge(&path, &json!({"spec": {"replicas": 2}}))
+        .await?;
     at(scaled.ok()?, "/spec/replicas", json!(2))?;
     let deployment = world.get(&world.apps("deployments/a")).await?;
     at(deployment.ok()?, "/spec/replicas", json!(2))?;
-    holds("it is a change of the spec", deployment.body["metadata"]["generation"].as_i64() > Some(1))
+    holds(
+        "it is a change of the spec",
+        deployment.body["metadata"]["generation"].as_i64() > Some(1),
+    )
 }
 
 async fn scale_is_written_under_conditions(world: &World) -> Outcome {
     let sets = world.apps("replicasets");
-    world.post(&sets, &json!({"metadata": {"name": "a"}, "spec": workload_spec("a")})).await?.created()?;
+    world
+        .post(
+            &sets,
+            &json!({"metadata": {"name": "a"}, "spec": workload_spec("a")}),
+        )
+        .await?
+        .created()?;
     let path = format!("{sets}/a/scale");
-    let negative = world.merge(&path, &json!({"spec": {"replicas": -1}})).await?;
+    let negative = world
+        .merge(&path, &json!({"spec": {"replicas": -1}}))
+        .await?;
     negative
         .invalid("Scale.autoscaling \"a\" is invalid: spec.replicas: Invalid value: -1: must be greater than or equal to 0")?;
     let scale = world.get(&path).await?.ok()?.clone();
     // A new version; of a status, so that no pods are made.
-    world.merge(&format!("{sets}/a"), &json!({"metadata": {"labels": {"x": "y"}}})).await?.ok()?;
+    world
+        .merge(
+            &format!("{sets}/a"),
+            &json!({"metadata": {"labels": {"x": "y"}}}),
+        )
+        .await?
+        .ok()?;
     let stale = world.put(&path, &scale).await?;
     stale.refuses(
         409,
@@ -109,7 +157,10 @@ async fn every_workload_has_a_scale(world: &World) -> Outcome {
         (world.core("replicationcontrollers"), controller),
     ];
     for (path, spec) in cases {
-        world.post(&path, &json!({"metadata": {"name": "a"}, "spec": spec})).await?.created()?;
+        world
+            .post(&path, &json!({"metadata": {"name": "a"}, "spec": spec}))
+            .await?
+            .created()?;
         let scale = world.get(&format!("{path}/a/scale")).await?;
         at(scale.ok()?, "/kind", json!("Scale"))?;
         at(&scale.body, "/status/selector", json!("app=a"))?;
@@ -130,11 +181,22 @@ async fn a_pod_is_bound_once(world: &World) -> Outcome {
     let pod = world.get(&world.core("pods/a")).await?;
     at(pod.ok()?, "/spec/nodeName", json!(NO_NODE))?;
     at(&pod.body, "/metadata/generation", json!(1))?;
-    let conditions = pod.body["status"]["conditions"].as_array().cloned().unwrap_or_default();
-    let scheduled = |condition: &Value| condition["type"] == "PodScheduled" && condition["status"] == "True";
-    holds("it is told to be scheduled", conditions.iter().any(scheduled))?;
+    let conditions = pod.body["status"]["conditions"]
+        .as_array()
+        .cloned()
+        .unwrap_or_default();
+    let scheduled =
+        |condition: &Value| condition["type"] == "PodScheduled" && condition["status"] == "True";
+    holds(
+        "it is told to be scheduled",
+        conditions.iter().any(scheduled),
+    )?;
     let again = world.post(&path, &binding("another")).await?;
-    again.refuses(409, "Conflict", &format!("pod a is already assigned to node \"{NO_NODE}\""))?;
+    again.refuses(
+        409,
+        "Conflict",
+        &format!("pod a is already assigned to node \"{NO_NODE}\""),
+    )?;
     again.has("/details/kind", json!("pods/binding"))
 }
 
@@ -142,7 +204,10 @@ async fn bindings_bring_metadata_along(world: &World) -> Outcome {
     world.pod("a", json!({})).await?;
     let mut bound = binding(NO_NODE);
     bound["metadata"]["annotations"] = json!({"x": "1"});
-    world.post(&world.core("bindings"), &bound).await?.created()?;
+    world
+        .post(&world.core("bindings"), &bound)
+        .await?
+        .created()?;
     let pod = world.get(&world.core("pods/a")).await?;
     at(pod.ok()?, "/spec/nodeName", json!(NO_NODE))?;
     at(&pod.body, "/metadata/annotations/x", json!("1"))
@@ -151,56 +216,107 @@ async fn bindings_bring_metadata_along(world: &World) -> Outcome {
 async fn pods_that_are_going_are_not_bound(world: &World) -> Outcome {
     world.pod("a", json!({"finalizers": [KEEP]})).await?;
     world.delete(&world.core("pods/a")).await?.ok()?;
-    let refused = world.post(&world.core("pods/a/binding"), &binding(NO_NODE)).await?;
-    refused.refuses(409, "Conflict", "pod a is being deleted, cannot be assigned to a host")
+    let refused = world
+        .post(&world.core("pods/a/binding"), &binding(NO_NODE))
+        .await?;
+    refused.refuses(
+        409,
+        "Conflict",
+        "pod a is being deleted, cannot be assigned to a host",
+    )
 }
 
 async fn containers_are_added_for_a_while(world: &World) -> Outcome {
     world.pod("a", json!({})).await?;
     let add = json!({"spec": {"ephemeralContainers": [{"name": "e", "image": "i"}]}});
-    let patched = world.patch(&world.core("pods/a/ephemeralcontainers"), super::world::STRATEGIC, &add).await?;
-    at(patched.ok()?, "/spec/ephemeralContainers/0/name", json!("e"))?;
+    let patched = world
+        .patch(
+            &world.core("pods/a/ephemeralcontainers"),
+            super::world::STRATEGIC,
+            &add,
+        )
+        .await?;
+    at(
+        patched.ok()?,
+        "/spec/ephemeralContainers/0/name",
+        json!("e"),
+    )?;
     at(&patched.body, "/spec/containers/0/name", json!("c"))?;
     let other = json!({"spec": {"activeDeadlineSeconds": 5}});
-    let kept = world.merge(&world.core("pods/a/ephemeralcontainers"), &other).await?;
+    let kept = world
+        .merge(&world.core("pods/a/ephemeralcontainers"), &other)
+        .await?;
     at(kept.ok()?, "/spec/activeDeadlineSeconds", Value::Null)?;
     let remove = json!([{"op": "remove", "path": "/spec/ephemeralContainers"}]);
-    world.patch(&world.core("pods/a/ephemeralcontainers"), JSON_PATCH, &remove).await?.invalid("may not be removed")
+    world
+        .patch(
+            &world.core("pods/a/ephemeralcontainers"),
+            JSON_PATCH,
+            &remove,
+        )
+        .await?
+        .invalid("may not be removed")
 }
 
 async fn containers_are_resized_apart_from_the_rest(world: &World) -> Outcome {
-    let requests =
-        |cpu: &str| json!([{"name": "c", "image": "registry.k8s.io/pause:3.10", "resources": {"requests": {"cpu": cpu}}}]);
-    world.pod_of("a", json!({}), json!({"containers": requests("100m")})).await?;
+    let requests = |cpu: &str| json!([{"name": "c", "image": "registry.k8s.io/pause:3.10", "resources": {"requests": {"cpu": cpu}}}]);
+    world
+        .pod_of("a", json!({}), json!({"containers": requests("100m")}))
+        .await?;
     let larger = json!({"spec": {"containers": requests("200m")}});
-    world.merge(&world.core("pods/a"), &larger).await?.invalid("pod updates may not change fields other than")?;
+    world
+        .merge(&world.core("pods/a"), &larger)
+        .await?
+        .invalid("pod updates may not change fields other than")?;
     let resized = world.merge(&world.core("pods/a/resize"), &larger).await?;
-    at(resized.ok()?, "/spec/containers/0/resources/requests/cpu", json!("200m"))?;
+    at(
+        resized.ok()?,
+        "/spec/containers/0/resources/requests/cpu",
+        json!("200m"),
+    )?;
     at(&resized.body, "/metadata/generation", json!(2))
 }
 
 async fn namespaces_are_finalized_apart_from_the_rest(world: &World) -> Outcome {
     const OWN: &str = "conformance.example.com/own";
     let new = json!({"metadata": {"generateName": "conformance-"}, "spec": {"finalizers": [OWN]}});
-    let made = world.post("/api/v1/namespaces", &new).await?.created()?.clone();
+    let made = world
+        .post("/api/v1/namespaces", &new)
+        .await?
+        .created()?
+        .clone();
     let name = text(&made, "/metadata/name");
     let path = format!("/api/v1/namespaces/{name}");
     world.leaves_behind(&path);
     let finalizers = |object: &Value| object["spec"]["finalizers"].clone();
-    equal("it has both", &finalizers(&made), &json!([OWN, "kubernetes"]))?;
+    equal(
+        "it has both",
+        &finalizers(&made),
+        &json!([OWN, "kubernetes"]),
+    )?;
     let fewer = json!({"metadata": {"name": name}, "spec": {"finalizers": ["kubernetes"]}});
     let outside = world.put(&path, &fewer).await?;
     let kept = finalizers(outside.ok()?);
     let finalized = world.put(&format!("{path}/finalize"), &fewer).await?;
-    equal("it is finalized", &finalizers(finalized.ok()?), &json!(["kubernetes"]))?;
+    equal(
+        "it is finalized",
+        &finalizers(finalized.ok()?),
+        &json!(["kubernetes"]),
+    )?;
     equal("not by an update", &kept, &json!([OWN, "kubernetes"]))
 }
 
 async fn parts_there_are_not_are_not_found(world: &World) -> Outcome {
     let made = world.map("a", json!({}), json!({})).await?;
     for part in ["status", "scale", "soul"] {
-        let refused = world.get(&world.core(&format!("configmaps/a/{part}"))).await?;
-        refused.refuses(404, "NotFound", "the server could not find the requested resource")?;
+        let refused = world
+            .get(&world.core(&format!("configmaps/a/{part}")))
+            .await?;
+        refused.refuses(
+            404,
+            "NotFound",
+            "the server could not find the requested resource",
+        )?;
     }
     holds("the rest is there", !version(&made).is_empty())
 }

@@ -30,14 +30,18 @@ promises! { "reading":
 async fn three_maps(world: &World) -> Result<Value, Broken> {
     let mut last = Value::Null;
     for name in ["c", "a", "b"] {
-        last = world.map(name, json!({"labels": {"check": "yes"}}), json!({})).await?;
+        last = world
+            .map(name, json!({"labels": {"check": "yes"}}), json!({}))
+            .await?;
     }
     Ok(last)
 }
 
 /// The list of the maps above, with these parameters.
 async fn list(world: &World, query: &str) -> Result<Answer, Broken> {
-    world.get(&world.core(&format!("configmaps?labelSelector=check=yes&{query}"))).await
+    world
+        .get(&world.core(&format!("configmaps?labelSelector=check=yes&{query}")))
+        .await
 }
 
 fn has_names(what: &str, answer: &Answer, expected: &[&str]) -> Outcome {
@@ -49,12 +53,29 @@ async fn an_object_is_read_at_least_as_new_as_asked(world: &World) -> Outcome {
     let path = world.core("configmaps/a");
     for asked in ["0", "", version(&made)] {
         // From a cache that has not seen anything yet, "0" may find nothing.
-        let code = |answer: &Answer| if asked == "0" && answer.code == 404 { 404 } else { 200 };
-        let answer = world.get(&format!("{path}?resourceVersion={asked}")).await?;
-        holds(&format!("it is there for version {asked:?}"), answer.code == code(&answer))?;
+        let code = |answer: &Answer| {
+            if asked == "0" && answer.code == 404 {
+                404
+            } else {
+                200
+            }
+        };
+        let answer = world
+            .get(&format!("{path}?resourceVersion={asked}"))
+            .await?;
+        holds(
+            &format!("it is there for version {asked:?}"),
+            answer.code == code(&answer),
+        )?;
     }
-    let future = world.get(&format!("{path}?resourceVersion=1000000000000000")).await?;
-    future.refuses(504, "Timeout", "Too large resource version: 1000000000000000, current: ")
+    let future = world
+        .get(&format!("{path}?resourceVersion=1000000000000000"))
+        .await?;
+    future.refuses(
+        504,
+        "Timeout",
+        "Too large resource version: 1000000000000000, current: ",
+    )
 }
 
 async fn lists_are_in_the_order_of_namespace_and_name(world: &World) -> Outcome {
@@ -62,12 +83,23 @@ async fn lists_are_in_the_order_of_namespace_and_name(world: &World) -> Outcome 
     has_names("of a namespace", &list(world, "").await?, &["a", "b", "c"])?;
     let all = world.get("/api/v1/configmaps").await?;
     let items = all.ok()?["items"].as_array().cloned().unwrap_or_default();
-    let key = |item: &Value| format!("{}/{}", text(item, "/metadata/namespace"), text(item, "/metadata/name"));
-    holds("of all namespaces", items.len() >= 3 && items.iter().map(key).is_sorted())
+    let key = |item: &Value| {
+        format!(
+            "{}/{}",
+            text(item, "/metadata/namespace"),
+            text(item, "/metadata/name")
+        )
+    };
+    holds(
+        "of all namespaces",
+        items.len() >= 3 && items.iter().map(key).is_sorted(),
+    )
 }
 
 async fn an_empty_list_is_a_list(world: &World) -> Outcome {
-    let none = world.get(&world.core("configmaps?labelSelector=no=such")).await?;
+    let none = world
+        .get(&world.core("configmaps?labelSelector=no=such"))
+        .await?;
     at(none.ok()?, "/kind", json!("ConfigMapList"))?;
     at(&none.body, "/apiVersion", json!("v1"))?;
     at(&none.body, "/items", json!([]))?;
@@ -76,15 +108,25 @@ async fn an_empty_list_is_a_list(world: &World) -> Outcome {
 
 async fn pages_tell_what_is_left(world: &World) -> Outcome {
     three_maps(world).await?;
-    // Without a selector, so that it is told how many are left; what else is in the namespace comes after these.
+    // Without a selector, so that it is told how many are left; what else is in the namespace comes
+    // after these.
     let first = world.get(&world.core("configmaps?limit=2")).await?;
     has_names("first page", &first, &["a", "b"])?;
     first.has("/kind", json!("ConfigMapList"))?;
     first.has("/items/0/kind", json!(null))?;
-    holds("it is told how many are left", first.body["metadata"]["remainingItemCount"].as_i64() >= Some(1))?;
+    holds(
+        "it is told how many are left",
+        first.body["metadata"]["remainingItemCount"].as_i64() >= Some(1),
+    )?;
     let token = text(&first.body, "/metadata/continue");
-    let second = world.get(&world.core(&format!("configmaps?limit=500&continue={token}"))).await?;
-    equal("second page", &json!(names(second.ok()?).first()), &json!("c"))?;
+    let second = world
+        .get(&world.core(&format!("configmaps?limit=500&continue={token}")))
+        .await?;
+    equal(
+        "second page",
+        &json!(names(second.ok()?).first()),
+        &json!("c"),
+    )?;
     second.has("/metadata/resourceVersion", json!(version(&first.body)))?;
     second.has("/metadata/continue", json!(null))?;
     second.has("/metadata/remainingItemCount", json!(null))?;
@@ -97,12 +139,18 @@ async fn pages_show_one_state(world: &World) -> Outcome {
     three_maps(world).await?;
     let first = list(world, "limit=1").await?;
     let token = text(first.ok()?, "/metadata/continue").to_owned();
-    world.map("aa", json!({"labels": {"check": "yes"}}), json!({})).await?;
+    world
+        .map("aa", json!({"labels": {"check": "yes"}}), json!({}))
+        .await?;
     world.delete(&world.core("configmaps/b")).await?.ok()?;
     let second = list(world, &format!("limit=9&continue={token}")).await?;
     has_names("second page", &second, &["b", "c"])?;
     second.has("/metadata/resourceVersion", json!(version(&first.body)))?;
-    has_names("the same with version 0", &list(world, &format!("resourceVersion=0&continue={token}")).await?, &["b", "c"])
+    has_names(
+        "the same with version 0",
+        &list(world, &format!("resourceVersion=0&continue={token}")).await?,
+        &["b", "c"],
+    )
 }
 
 fn token_of(content: &Value) -> String {
@@ -112,30 +160,48 @@ fn token_of(content: &Value) -> String {
 async fn tokens_tell_where_a_page_begins(world: &World) -> Outcome {
     three_maps(world).await?;
     let first = list(world, "limit=2").await?;
-    let bytes = URL_SAFE_NO_PAD.decode(text(first.ok()?, "/metadata/continue")).map_err(|error| Broken(error.to_string()))?;
-    let content: Value = serde_json::from_slice(&bytes).map_err(|error| Broken(error.to_string()))?;
+    let bytes = URL_SAFE_NO_PAD
+        .decode(text(first.ok()?, "/metadata/continue"))
+        .map_err(|error| Broken(error.to_string()))?;
+    let content: Value =
+        serde_json::from_slice(&bytes).map_err(|error| Broken(error.to_string()))?;
     let expected = json!({"v": "meta.k8s.io/v1", "rv": revision(&first.body), "start": "/b\0"});
     equal("what the token says", &content, &expected)?;
     let other = json!({"v": "meta.k8s.io/v1", "rv": revision(&first.body), "start": "/a\0"});
-    has_names("another page", &list(world, &format!("continue={}", token_of(&other))).await?, &["b", "c"])
+    has_names(
+        "another page",
+        &list(world, &format!("continue={}", token_of(&other))).await?,
+        &["b", "c"],
+    )
 }
 
 async fn a_token_without_a_version_goes_on_with_what_there_is_now(world: &World) -> Outcome {
     let before = three_maps(world).await?;
     let token = token_of(&json!({"v": "meta.k8s.io/v1", "rv": -1, "start": "/a\0"}));
-    world.map("aa", json!({"labels": {"check": "yes"}}), json!({})).await?;
+    world
+        .map("aa", json!({"labels": {"check": "yes"}}), json!({}))
+        .await?;
     world.delete(&world.core("configmaps/b")).await?.ok()?;
     let rest = list(world, &format!("limit=1&continue={token}")).await?;
     has_names("first page", &rest, &["aa"])?;
-    holds("of a version of now", revision(&rest.body) > revision(&before))?;
+    holds(
+        "of a version of now",
+        revision(&rest.body) > revision(&before),
+    )?;
     let next = text(&rest.body, "/metadata/continue").to_owned();
-    has_names("and from there", &list(world, &format!("continue={next}")).await?, &["c"])
+    has_names(
+        "and from there",
+        &list(world, &format!("continue={next}")).await?,
+        &["c"],
+    )
 }
 
 async fn any_state_is_not_cut_into_pages(world: &World) -> Outcome {
     let last = three_maps(world).await?;
     // The cache of a real server may not have seen them yet.
-    list(world, &format!("resourceVersion={}", version(&last))).await?.ok()?;
+    list(world, &format!("resourceVersion={}", version(&last)))
+        .await?
+        .ok()?;
     let whole = list(world, "resourceVersion=0&limit=1").await?;
     has_names("all", &whole, &["a", "b", "c"])?;
     whole.has("/metadata/continue", json!(null))
@@ -144,40 +210,66 @@ async fn any_state_is_not_cut_into_pages(world: &World) -> Outcome {
 async fn no_limit_is_a_limit_below_one(world: &World) -> Outcome {
     three_maps(world).await?;
     for limit in ["0", "-1"] {
-        has_names(limit, &list(world, &format!("limit={limit}")).await?, &["a", "b", "c"])?;
+        has_names(
+            limit,
+            &list(world, &format!("limit={limit}")).await?,
+            &["a", "b", "c"],
+        )?;
     }
     Ok(())
 }
 
 async fn a_list_is_not_older_than_asked(world: &World) -> Outcome {
     let last = three_maps(world).await?;
-    for query in ["", "&resourceVersionMatch=NotOlderThan", "&resourceVersionMatch=NotOlderThan&limit=9"] {
+    for query in [
+        "",
+        "&resourceVersionMatch=NotOlderThan",
+        "&resourceVersionMatch=NotOlderThan&limit=9",
+    ] {
         let found = list(world, &format!("resourceVersion={}{query}", version(&last))).await?;
         has_names(query, &found, &["a", "b", "c"])?;
-        holds("its version is as new", revision(&found.body) >= revision(&last))?;
+        holds(
+            "its version is as new",
+            revision(&found.body) >= revision(&last),
+        )?;
     }
-    has_names("any state", &list(world, "resourceVersion=0&resourceVersionMatch=NotOlderThan").await?, &["a", "b", "c"])
+    has_names(
+        "any state",
+        &list(world, "resourceVersion=0&resourceVersionMatch=NotOlderThan").await?,
+        &["a", "b", "c"],
+    )
 }
 
 async fn a_list_can_show_the_past(world: &World) -> Outcome {
     three_maps(world).await?;
     let then = list(world, "").await?;
     world.delete(&world.core("configmaps/a")).await?.ok()?;
-    let exactly = format!("resourceVersionMatch=Exact&resourceVersion={}", version(then.ok()?));
+    let exactly = format!(
+        "resourceVersionMatch=Exact&resourceVersion={}",
+        version(then.ok()?)
+    );
     let past = list(world, &exactly).await?;
     has_names("then", &past, &["a", "b", "c"])?;
     past.has("/metadata/resourceVersion", json!(version(&then.body)))?;
     let page = list(world, &format!("{exactly}&limit=2")).await?;
     has_names("a page of then", &page, &["a", "b"])?;
     let token = text(&page.body, "/metadata/continue").to_owned();
-    has_names("the next page of then", &list(world, &format!("continue={token}")).await?, &["c"])
+    has_names(
+        "the next page of then",
+        &list(world, &format!("continue={token}")).await?,
+        &["c"],
+    )
 }
 
 async fn a_limited_list_of_a_version_is_of_that_version(world: &World) -> Outcome {
     three_maps(world).await?;
     let then = list(world, "").await?;
     world.delete(&world.core("configmaps/a")).await?.ok()?;
-    let past = list(world, &format!("limit=2&resourceVersion={}", version(then.ok()?))).await?;
+    let past = list(
+        world,
+        &format!("limit=2&resourceVersion={}", version(then.ok()?)),
+    )
+    .await?;
     has_names("then", &past, &["a", "b"])?;
     past.has("/metadata/resourceVersion", json!(version(&then.body)))
 }
@@ -187,63 +279,121 @@ async fn what_is_forgotten_is_told_as_expired(world: &World) -> Outcome {
     three_maps(world).await?;
     let exact = list(world, "resourceVersion=1&resourceVersionMatch=Exact").await?;
     if exact.code != 200 {
-        exact.refuses(410, "Expired", "The resourceVersion for the provided list is too old.")?;
+        exact.refuses(
+            410,
+            "Expired",
+            "The resourceVersion for the provided list is too old.",
+        )?;
     }
     let token = token_of(&json!({"v": "meta.k8s.io/v1", "rv": 1, "start": "/a\0"}));
     let expired = list(world, &format!("limit=2&continue={token}")).await?;
     if expired.code == 200 {
         return Ok(());
     }
-    expired.refuses(410, "Expired", "The provided continue parameter is too old to display a consistent list result.")?;
+    expired.refuses(
+        410,
+        "Expired",
+        "The provided continue parameter is too old to display a consistent list result.",
+    )?;
     let next = text(&expired.body, "/metadata/continue").to_owned();
-    has_names("what goes on without a version", &list(world, &format!("continue={next}")).await?, &["b", "c"])
+    has_names(
+        "what goes on without a version",
+        &list(world, &format!("continue={next}")).await?,
+        &["b", "c"],
+    )
 }
 
 async fn broken_tokens_and_versions_are_refused(world: &World) -> Outcome {
     three_maps(world).await?;
     for token in ["e30", "!!!", "abc"] {
-        list(world, &format!("continue={token}")).await?.refuses(400, "BadRequest", "invalid continue token")?;
+        list(world, &format!("continue={token}")).await?.refuses(
+            400,
+            "BadRequest",
+            "invalid continue token",
+        )?;
     }
     for version in ["x", "-1"] {
-        list(world, &format!("resourceVersion={version}")).await?.refuses(400, "BadRequest", "invalid resource version")?;
+        list(world, &format!("resourceVersion={version}"))
+            .await?
+            .refuses(400, "BadRequest", "invalid resource version")?;
     }
     let first = list(world, "limit=1").await?;
     let token = text(first.ok()?, "/metadata/continue");
     let both = list(world, &format!("resourceVersion=1&continue={token}")).await?;
-    both.refuses(400, "BadRequest", "specifying resource version is not allowed when using continue")
+    both.refuses(
+        400,
+        "BadRequest",
+        "specifying resource version is not allowed when using continue",
+    )
 }
 
 async fn versions_to_come_are_waited_for_in_vain(world: &World) -> Outcome {
-    for query in ["", "&resourceVersionMatch=NotOlderThan", "&resourceVersionMatch=Exact", "&limit=1"] {
+    for query in [
+        "",
+        "&resourceVersionMatch=NotOlderThan",
+        "&resourceVersionMatch=Exact",
+        "&limit=1",
+    ] {
         let answer = list(world, &format!("resourceVersion=1000000000000000{query}")).await?;
-        answer.refuses(504, "Timeout", "Too large resource version: 1000000000000000, current: ")?;
+        answer.refuses(
+            504,
+            "Timeout",
+            "Too large resource version: 1000000000000000, current: ",
+        )?;
         answer.has("/details/causes/0/reason", json!("ResourceVersionTooLarge"))?;
         answer.has("/details/retryAfterSeconds", json!(1))?;
-        equal("when to try again", &json!(answer.header("retry-after")), &json!("1"))?;
+        equal(
+            "when to try again",
+            &json!(answer.header("retry-after")),
+            &json!("1"),
+        )?;
     }
     Ok(())
 }
 
 async fn parameters_that_contradict_each_other_are_refused(world: &World) -> Outcome {
     let cases = [
-        ("resourceVersionMatch=Exact", "resourceVersionMatch is forbidden unless resourceVersion is provided"),
-        ("resourceVersion=0&resourceVersionMatch=Exact", "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\""),
-        ("resourceVersion=1&resourceVersionMatch=Roughly", "supported values: \"Exact\", \"NotOlderThan\", \"\""),
+        (
+            "resourceVersionMatch=Exact",
+            "resourceVersionMatch is forbidden unless resourceVersion is provided",
+        ),
+        (
+            "resourceVersion=0&resourceVersionMatch=Exact",
+            "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
+        ),
+        (
+            "resourceVersion=1&resourceVersionMatch=Roughly",
+            "supported values: \"Exact\", \"NotOlderThan\", \"\"",
+        ),
         (
             "resourceVersion=1&resourceVersionMatch=Exact&continue=e30",
             "resourceVersionMatch is forbidden when continue is provided",
         ),
-        ("resourceVersion=1&resourceVersionMatch=NotOlderThan&continue=e30", "forbidden when continue is provided"),
-        ("sendInitialEvents=true", "sendInitialEvents is forbidden for list"),
-        ("watch=1&sendInitialEvents=true", "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"),
-        ("watch=1&sendInitialEvents=true&resourceVersionMatch=Exact", "resourceVersionMatch"),
+        (
+            "resourceVersion=1&resourceVersionMatch=NotOlderThan&continue=e30",
+            "forbidden when continue is provided",
+        ),
+        (
+            "sendInitialEvents=true",
+            "sendInitialEvents is forbidden for list",
+        ),
+        (
+            "watch=1&sendInitialEvents=true",
+            "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+        ),
+        (
+            "watch=1&sendInitialEvents=true&resourceVersionMatch=Exact",
+            "resourceVersionMatch",
+        ),
         (
             "watch=1&resourceVersion=1&resourceVersionMatch=NotOlderThan",
             "forbidden for watch unless sendInitialEvents is provided",
         ),
     ];
     for (query, why) in cases {
-        let refused = world.get(&world.core(&format!("configmaps?{query}"))).await?;
+        let refused = world
+            .get(&world.core(&format!("configmaps?{query}")))
+            .await?;
         refused.invalid(why)?;
         refused.has("/details/kind", json!("ListOptions"))?;
         refused.has("/details/group", json!("meta.k8s.io"))?;

@@ -16,18 +16,39 @@ promises! { "selecting":
     fields_of_other_kinds_select,
 }
 
-async fn select(world: &World, plural: &str, parameter: &str, selector: &str) -> Result<Answer, Broken> {
-    world.get(&format!("{}?{parameter}={}", world.core(plural), escaped(selector))).await
+async fn select(
+    world: &World,
+    plural: &str,
+    parameter: &str,
+    selector: &str,
+) -> Result<Answer, Broken> {
+    world
+        .get(&format!(
+            "{}?{parameter}={}",
+            world.core(plural),
+            escaped(selector)
+        ))
+        .await
 }
 
 async fn by_fields(world: &World, plural: &str, selector: &str, expected: &[&str]) -> Outcome {
     let found = select(world, plural, "fieldSelector", selector).await?;
-    equal(&format!("{plural} with {selector}"), &json!(names(found.ok()?)), &json!(expected))
+    equal(
+        &format!("{plural} with {selector}"),
+        &json!(names(found.ok()?)),
+        &json!(expected),
+    )
 }
 
 async fn labels_select(world: &World) -> Outcome {
     for (name, tier) in [("c", "back"), ("a", "front"), ("b", "front")] {
-        world.map(name, json!({"labels": {"tier": tier, "check": "yes"}}), json!({})).await?;
+        world
+            .map(
+                name,
+                json!({"labels": {"tier": tier, "check": "yes"}}),
+                json!({}),
+            )
+            .await?;
     }
     let cases = [
         ("tier=front", vec!["a", "b"]),
@@ -48,8 +69,15 @@ async fn labels_select(world: &World) -> Outcome {
 
 async fn selectors_of_labels_that_are_none_are_refused(world: &World) -> Outcome {
     let requirement = "unable to parse requirement";
-    for (selector, why) in [("a in (", requirement), ("a b", requirement), ("-a=b", requirement), ("a=b=c", "found '='")] {
-        select(world, "configmaps", "labelSelector", selector).await?.refuses(400, "BadRequest", why)?;
+    for (selector, why) in [
+        ("a in (", requirement),
+        ("a b", requirement),
+        ("-a=b", requirement),
+        ("a=b=c", "found '='"),
+    ] {
+        select(world, "configmaps", "labelSelector", selector)
+            .await?
+            .refuses(400, "BadRequest", why)?;
     }
     Ok(())
 }
@@ -60,34 +88,69 @@ async fn fields_of_any_object_select(world: &World) -> Outcome {
     }
     by_fields(world, "configmaps", "metadata.name=b", &["b"]).await?;
     by_fields(world, "configmaps", "metadata.name==b", &["b"]).await?;
-    by_fields(world, "configmaps", "metadata.name!=kube-root-ca.crt,metadata.name!=b", &["a"]).await?;
-    by_fields(world, "configmaps", &format!("metadata.name=b,metadata.namespace={}", world.namespace), &["b"]).await?;
+    by_fields(
+        world,
+        "configmaps",
+        "metadata.name!=kube-root-ca.crt,metadata.name!=b",
+        &["a"],
+    )
+    .await?;
+    by_fields(
+        world,
+        "configmaps",
+        &format!("metadata.name=b,metadata.namespace={}", world.namespace),
+        &["b"],
+    )
+    .await?;
     by_fields(world, "configmaps", "metadata.namespace=other", &[]).await
 }
 
 async fn fields_there_are_not_are_refused(world: &World) -> Outcome {
-    let why = "\"spec.x\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\"";
-    select(world, "configmaps", "fieldSelector", "spec.x=y").await?.refuses(400, "BadRequest", why)?;
-    let deployments = world.get(&world.apps("deployments?fieldSelector=spec.x=y")).await?;
+    let why =
+        "\"spec.x\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\"";
+    select(world, "configmaps", "fieldSelector", "spec.x=y")
+        .await?
+        .refuses(400, "BadRequest", why)?;
+    let deployments = world
+        .get(&world.apps("deployments?fieldSelector=spec.x=y"))
+        .await?;
     deployments.refuses(400, "BadRequest", why)?;
     let why = "field label not supported: spec.x";
-    select(world, "pods", "fieldSelector", "spec.x=y").await?.refuses(400, "BadRequest", why)?;
+    select(world, "pods", "fieldSelector", "spec.x=y")
+        .await?
+        .refuses(400, "BadRequest", why)?;
     let refused = select(world, "configmaps", "fieldSelector", "metadata.name>b").await?;
     holds("there are no other operators", refused.code == 400)
 }
 
 async fn fields_of_pods_select(world: &World) -> Outcome {
-    let named = json!({"restartPolicy": "Never", "hostNetwork": true, "serviceAccountName": "robot"});
-    world.post(&world.core("serviceaccounts"), &json!({"metadata": {"name": "robot"}})).await?.created()?;
+    let named =
+        json!({"restartPolicy": "Never", "hostNetwork": true, "serviceAccountName": "robot"});
+    world
+        .post(
+            &world.core("serviceaccounts"),
+            &json!({"metadata": {"name": "robot"}}),
+        )
+        .await?
+        .created()?;
     world.pod_of("a", json!({}), named).await?;
     world.pod("b", json!({})).await?;
     let nominated = json!({"status": {"nominatedNodeName": "other"}});
-    world.merge(&world.core("pods/a/status"), &nominated).await?.ok()?;
+    world
+        .merge(&world.core("pods/a/status"), &nominated)
+        .await?
+        .ok()?;
     world.bind("b").await?;
     let why = "status.nominatedNodeName: Forbidden: may not be set on pods that are already bound to a node";
-    world.merge(&world.core("pods/b/status"), &nominated).await?.invalid(why)?;
+    world
+        .merge(&world.core("pods/b/status"), &nominated)
+        .await?
+        .invalid(why)?;
     let status = json!({"phase": "Running", "podIP": "10.1.2.3", "podIPs": [{"ip": "10.1.2.3"}]});
-    world.merge(&world.core("pods/b/status"), &json!({"status": status})).await?.ok()?;
+    world
+        .merge(&world.core("pods/b/status"), &json!({"status": status}))
+        .await?
+        .ok()?;
     let node = format!("spec.nodeName={}", super::world::NO_NODE);
     let cases: [(&str, &[&str]); 14] = [
         (&node, &["b"]),
@@ -139,27 +202,58 @@ async fn fields_of_events_select(world: &World) -> Outcome {
         // Controllers may have told something of the namespace.
         by_fields(world, "events", &format!("{field},metadata.name=a"), &["a"]).await?;
         let (label, _) = field.split_once('=').unwrap_or_default();
-        by_fields(world, "events", &format!("{label}=other,metadata.name=a"), &[]).await?;
+        by_fields(
+            world,
+            "events",
+            &format!("{label}=other,metadata.name=a"),
+            &[],
+        )
+        .await?;
     }
     Ok(())
 }
 
 async fn fields_of_other_kinds_select(world: &World) -> Outcome {
-    world.post(&world.core("secrets"), &json!({"metadata": {"name": "a"}, "type": "example.com/x"})).await?.created()?;
+    world
+        .post(
+            &world.core("secrets"),
+            &json!({"metadata": {"name": "a"}, "type": "example.com/x"}),
+        )
+        .await?
+        .created()?;
     by_fields(world, "secrets", "type=example.com/x", &["a"]).await?;
     by_fields(world, "secrets", "type=example.com/y", &[]).await?;
     let template = super::world::workload_spec("a")["template"].clone();
-    let controller = json!({"metadata": {"name": "a"}, "spec": {"replicas": 0, "template": template}});
-    world.post(&world.core("replicationcontrollers"), &controller).await?.created()?;
+    let controller =
+        json!({"metadata": {"name": "a"}, "spec": {"replicas": 0, "template": template}});
+    world
+        .post(&world.core("replicationcontrollers"), &controller)
+        .await?
+        .created()?;
     by_fields(world, "replicationcontrollers", "status.replicas=0", &["a"]).await?;
     by_fields(world, "replicationcontrollers", "status.replicas=7", &[]).await?;
-    let jobs = world.get(&world.group("batch/v1", "jobs?fieldSelector=status.successful=0")).await?;
+    let jobs = world
+        .get(&world.group("batch/v1", "jobs?fieldSelector=status.successful=0"))
+        .await?;
     equal("jobs", &jobs.ok()?["items"], &json!([]))?;
-    let namespaces =
-        world.get(&format!("/api/v1/namespaces?fieldSelector=status.phase=Active,metadata.name={}", world.namespace)).await?;
-    equal("namespaces", &json!(names(namespaces.ok()?)), &json!([world.namespace]))?;
+    let namespaces = world
+        .get(&format!(
+            "/api/v1/namespaces?fieldSelector=status.phase=Active,metadata.name={}",
+            world.namespace
+        ))
+        .await?;
+    equal(
+        "namespaces",
+        &json!(names(namespaces.ok()?)),
+        &json!([world.namespace]),
+    )?;
     let short = format!("/api/v1/namespaces?fieldSelector=name={}", world.namespace);
-    world.get(&short).await?.refuses(400, "BadRequest", "field label not supported: name")?;
-    let nodes = world.get("/api/v1/nodes?fieldSelector=spec.unschedulable=true,metadata.name=conformance-none").await?;
+    world
+        .get(&short)
+        .await?
+        .refuses(400, "BadRequest", "field label not supported: name")?;
+    let nodes = world
+        .get("/api/v1/nodes?fieldSelector=spec.unschedulable=true,metadata.name=conformance-none")
+        .await?;
     equal("nodes", &nodes.ok()?["items"], &Value::Array(Vec::new()))
 }

@@ -22,7 +22,13 @@ promises! { "strategic":
 
 /// A patch of the pod template of a Deployment.
 async fn of_template(world: &World, spec: Value) -> Result<Answer, Broken> {
-    world.patch(&world.apps("deployments/a"), STRATEGIC, &json!({"spec": {"template": {"spec": spec}}})).await
+    world
+        .patch(
+            &world.apps("deployments/a"),
+            STRATEGIC,
+            &json!({"spec": {"template": {"spec": spec}}}),
+        )
+        .await
 }
 
 fn template(answer: &Answer) -> Result<&Value, Broken> {
@@ -31,39 +37,77 @@ fn template(answer: &Answer) -> Result<&Value, Broken> {
 
 /// One field of each element.
 fn each<'a>(list: &'a Value, field: &str) -> Vec<&'a Value> {
-    list.as_array().into_iter().flatten().map(|element| &element[field]).collect()
+    list.as_array()
+        .into_iter()
+        .flatten()
+        .map(|element| &element[field])
+        .collect()
 }
 
 fn containers(answer: &Answer, expected: Value) -> Outcome {
-    equal("containers", &json!(each(&template(answer)?["containers"], "name")), &expected)
+    equal(
+        "containers",
+        &json!(each(&template(answer)?["containers"], "name")),
+        &expected,
+    )
 }
 
 async fn maps_merge_and_have_directives(world: &World) -> Outcome {
-    world.map("a", json!({"labels": {"x": "1", "y": "2"}}), json!({"k": "1", "l": "2"})).await?;
+    world
+        .map(
+            "a",
+            json!({"labels": {"x": "1", "y": "2"}}),
+            json!({"k": "1", "l": "2"}),
+        )
+        .await?;
     let path = world.core("configmaps/a");
     let patch = json!({"metadata": {"labels": {"x": null, "z": "3"}}, "data": {"$patch": "replace", "m": "3"}});
     let patched = world.patch(&path, STRATEGIC, &patch).await?;
-    at(patched.ok()?, "/metadata/labels", json!({"y": "2", "z": "3"}))?;
+    at(
+        patched.ok()?,
+        "/metadata/labels",
+        json!({"y": "2", "z": "3"}),
+    )?;
     at(&patched.body, "/data", json!({"m": "3"}))?;
-    let emptied = world.patch(&path, STRATEGIC, &json!({"data": {"$patch": "delete"}})).await?;
+    let emptied = world
+        .patch(&path, STRATEGIC, &json!({"data": {"$patch": "delete"}}))
+        .await?;
     at(emptied.ok()?, "/data", Value::Null)
 }
 
 async fn lists_merge_by_key_with_new_elements_first(world: &World) -> Outcome {
     world.deployment("a").await?;
-    let added = of_template(world, json!({"containers": [{"name": "new", "image": "i:1"}]})).await?;
+    let added = of_template(
+        world,
+        json!({"containers": [{"name": "new", "image": "i:1"}]}),
+    )
+    .await?;
     containers(&added, json!(["new", "c"]))?;
-    let changed = of_template(world, json!({"containers": [{"name": "c", "image": "i:2"}]})).await?;
+    let changed = of_template(
+        world,
+        json!({"containers": [{"name": "c", "image": "i:2"}]}),
+    )
+    .await?;
     containers(&changed, json!(["new", "c"]))?;
     at(template(&changed)?, "/containers/1/image", json!("i:2"))
 }
 
 async fn lists_have_directives(world: &World) -> Outcome {
     world.deployment("a").await?;
-    of_template(world, json!({"containers": [{"name": "d", "image": "i"}]})).await?.ok()?;
-    let gone = of_template(world, json!({"containers": [{"name": "d", "$patch": "delete"}]})).await?;
+    of_template(world, json!({"containers": [{"name": "d", "image": "i"}]}))
+        .await?
+        .ok()?;
+    let gone = of_template(
+        world,
+        json!({"containers": [{"name": "d", "$patch": "delete"}]}),
+    )
+    .await?;
     containers(&gone, json!(["c"]))?;
-    let replaced = of_template(world, json!({"containers": [{"name": "e", "image": "i"}, {"$patch": "replace"}]})).await?;
+    let replaced = of_template(
+        world,
+        json!({"containers": [{"name": "e", "image": "i"}, {"$patch": "replace"}]}),
+    )
+    .await?;
     containers(&replaced, json!(["e"]))
 }
 
@@ -80,22 +124,42 @@ async fn lists_have_an_order_that_is_asked_for(world: &World) -> Outcome {
 
 async fn lists_of_texts_are_united(world: &World) -> Outcome {
     let [a, b, c] = ["a", "b", "c"].map(|name| format!("conformance.example.com/{name}"));
-    world.map("a", json!({"finalizers": [a, b]}), json!({})).await?;
+    world
+        .map("a", json!({"finalizers": [a, b]}), json!({}))
+        .await?;
     let path = world.core("configmaps/a");
-    let more = world.patch(&path, STRATEGIC, &json!({"metadata": {"finalizers": [c]}})).await?;
+    let more = world
+        .patch(&path, STRATEGIC, &json!({"metadata": {"finalizers": [c]}}))
+        .await?;
     at(more.ok()?, "/metadata/finalizers", json!([c, a, b]))?;
     let less = json!({"metadata": {"$deleteFromPrimitiveList/finalizers": [a]}});
-    at(world.patch(&path, STRATEGIC, &less).await?.ok()?, "/metadata/finalizers", json!([c, b]))
+    at(
+        world.patch(&path, STRATEGIC, &less).await?.ok()?,
+        "/metadata/finalizers",
+        json!([c, b]),
+    )
 }
 
 async fn keys_that_are_retained_leave_no_others(world: &World) -> Outcome {
     world.deployment("a").await?;
     let path = world.apps("deployments/a");
-    let refused = world.patch(&path, STRATEGIC, &json!({"spec": {"strategy": {"type": "Recreate"}}})).await?;
+    let refused = world
+        .patch(
+            &path,
+            STRATEGIC,
+            &json!({"spec": {"strategy": {"type": "Recreate"}}}),
+        )
+        .await?;
     refused.invalid("spec.strategy.rollingUpdate: Forbidden: may not be specified when strategy `type` is 'Recreate'")?;
     let strategy = json!({"spec": {"strategy": {"$retainKeys": ["type"], "type": "Recreate"}}});
-    at(world.patch(&path, STRATEGIC, &strategy).await?.ok()?, "/spec/strategy", json!({"type": "Recreate"}))?;
-    of_template(world, json!({"volumes": [{"name": "v", "emptyDir": {}}]})).await?.ok()?;
+    at(
+        world.patch(&path, STRATEGIC, &strategy).await?.ok()?,
+        "/spec/strategy",
+        json!({"type": "Recreate"}),
+    )?;
+    of_template(world, json!({"volumes": [{"name": "v", "emptyDir": {}}]}))
+        .await?
+        .ok()?;
     let other = json!({"volumes": [{"$retainKeys": ["name", "configMap"], "name": "v", "configMap": {"name": "m"}}]});
     let volume = of_template(world, other).await?;
     let expected = json!([{"name": "v", "configMap": {"name": "m", "defaultMode": 420}}]);
@@ -108,11 +172,25 @@ async fn elements_need_their_keys(world: &World) -> Outcome {
     keyless.refuses(500, "", "does not contain declared merge key: name")
 }
 
-/// Patches a list of the template with its second half, after it had its first. What is there afterwards has to be `expected`.
-async fn merged(world: &World, pointer: &str, first: Value, second: Value, expected: &[usize]) -> Outcome {
+/// Patches a list of the template with its second half, after it had its first. What is there
+/// afterwards has to be `expected`.
+async fn merged(
+    world: &World,
+    pointer: &str,
+    first: Value,
+    second: Value,
+    expected: &[usize],
+) -> Outcome {
     let of = |element: &Value| {
-        let whole =
-            |field: Value| pointer.rsplit('/').fold(field, |inner, key| if key.is_empty() { inner } else { json!({key: inner}) });
+        let whole = |field: Value| {
+            pointer.rsplit('/').fold(field, |inner, key| {
+                if key.is_empty() {
+                    inner
+                } else {
+                    json!({key: inner})
+                }
+            })
+        };
         match pointer.strip_prefix("/containers/0/") {
             Some(field) => json!({"containers": [{"name": "c", field: [element]}]}),
             None => whole(json!([element])),
@@ -120,7 +198,10 @@ async fn merged(world: &World, pointer: &str, first: Value, second: Value, expec
     };
     of_template(world, of(&first)).await?.ok()?;
     let patched = of_template(world, of(&second)).await?;
-    let list = template(&patched)?.pointer(pointer).cloned().unwrap_or_default();
+    let list = template(&patched)?
+        .pointer(pointer)
+        .cloned()
+        .unwrap_or_default();
     let both = [first, second];
     let expected: Vec<&Value> = expected.iter().map(|&index| &both[index]).collect();
     includes(pointer, &list, &json!(expected))
@@ -132,17 +213,48 @@ const SECOND: &[usize] = &[1];
 
 async fn lists_of_pods_merge_by_their_keys(world: &World) -> Outcome {
     world.deployment("a").await?;
-    let spread = |key: &str| json!({"topologyKey": key, "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"});
+    let spread =
+        |key: &str| json!({"topologyKey": key, "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"});
     let tolerated = |key: &str| json!({"key": key, "operator": "Exists"});
     let cases = [
-        ("/initContainers", json!({"name": "x", "image": "i"}), json!({"name": "y", "image": "i"}), BOTH),
-        ("/volumes", json!({"name": "x", "emptyDir": {}}), json!({"name": "y", "emptyDir": {}}), BOTH),
-        ("/imagePullSecrets", json!({"name": "x"}), json!({"name": "y"}), BOTH),
-        ("/hostAliases", json!({"ip": "10.0.0.1", "hostnames": ["x"]}), json!({"ip": "10.0.0.2", "hostnames": ["y"]}), BOTH),
+        (
+            "/initContainers",
+            json!({"name": "x", "image": "i"}),
+            json!({"name": "y", "image": "i"}),
+            BOTH,
+        ),
+        (
+            "/volumes",
+            json!({"name": "x", "emptyDir": {}}),
+            json!({"name": "y", "emptyDir": {}}),
+            BOTH,
+        ),
+        (
+            "/imagePullSecrets",
+            json!({"name": "x"}),
+            json!({"name": "y"}),
+            BOTH,
+        ),
+        (
+            "/hostAliases",
+            json!({"ip": "10.0.0.1", "hostnames": ["x"]}),
+            json!({"ip": "10.0.0.2", "hostnames": ["y"]}),
+            BOTH,
+        ),
         ("/topologySpreadConstraints", spread("x"), spread("y"), BOTH),
-        ("/schedulingGates", json!({"name": "a.b/x"}), json!({"name": "a.b/y"}), BOTH),
+        (
+            "/schedulingGates",
+            json!({"name": "a.b/x"}),
+            json!({"name": "a.b/y"}),
+            BOTH,
+        ),
         ("/tolerations", tolerated("x"), tolerated("y"), SECOND),
-        ("/readinessGates", json!({"conditionType": "x"}), json!({"conditionType": "y"}), SECOND),
+        (
+            "/readinessGates",
+            json!({"conditionType": "x"}),
+            json!({"conditionType": "y"}),
+            SECOND,
+        ),
     ];
     for (pointer, first, second, expected) in cases {
         merged(world, pointer, first, second, expected).await?;
@@ -153,12 +265,24 @@ async fn lists_of_pods_merge_by_their_keys(world: &World) -> Outcome {
 async fn lists_of_containers_merge_by_their_keys(world: &World) -> Outcome {
     world.deployment("a").await?;
     let volumes = ["x", "y"].map(|name| json!({"name": name, "emptyDir": {}}));
-    of_template(world, json!({"volumes": volumes})).await?.ok()?;
+    of_template(world, json!({"volumes": volumes}))
+        .await?
+        .ok()?;
     let mount = |name: &str| json!({"name": name, "mountPath": format!("/{name}")});
     let from = |name: &str| json!({"configMapRef": {"name": name}});
     let cases = [
-        ("/containers/0/ports", json!({"containerPort": 1}), json!({"containerPort": 2}), BOTH),
-        ("/containers/0/env", json!({"name": "x", "value": "1"}), json!({"name": "y", "value": "2"}), BOTH),
+        (
+            "/containers/0/ports",
+            json!({"containerPort": 1}),
+            json!({"containerPort": 2}),
+            BOTH,
+        ),
+        (
+            "/containers/0/env",
+            json!({"name": "x", "value": "1"}),
+            json!({"name": "y", "value": "2"}),
+            BOTH,
+        ),
         ("/containers/0/volumeMounts", mount("x"), mount("y"), BOTH),
         ("/containers/0/command", json!("x"), json!("y"), SECOND),
         ("/containers/0/args", json!("x"), json!("y"), SECOND),
@@ -172,51 +296,112 @@ async fn lists_of_containers_merge_by_their_keys(world: &World) -> Outcome {
 
 async fn lists_of_other_kinds_merge_by_their_keys(world: &World) -> Outcome {
     let ports = json!([{"name": "x", "port": 80}]);
-    world.post(&world.core("services"), &json!({"metadata": {"name": "a"}, "spec": {"ports": ports}})).await?.created()?;
+    world
+        .post(
+            &world.core("services"),
+            &json!({"metadata": {"name": "a"}, "spec": {"ports": ports}}),
+        )
+        .await?
+        .created()?;
     let more = json!({"spec": {"ports": [{"name": "y", "port": 81}]}});
-    let service = world.patch(&world.core("services/a"), STRATEGIC, &more).await?;
-    equal("ports", &json!(each(&service.ok()?["spec"]["ports"], "port")), &json!([81, 80]))?;
+    let service = world
+        .patch(&world.core("services/a"), STRATEGIC, &more)
+        .await?;
+    equal(
+        "ports",
+        &json!(each(&service.ok()?["spec"]["ports"], "port")),
+        &json!([81, 80]),
+    )?;
     let account = json!({"metadata": {"name": "a"}, "secrets": [{"name": "x"}], "imagePullSecrets": [{"name": "x"}]});
-    world.post(&world.core("serviceaccounts"), &account).await?.created()?;
+    world
+        .post(&world.core("serviceaccounts"), &account)
+        .await?
+        .created()?;
     let more = json!({"secrets": [{"name": "y"}], "imagePullSecrets": [{"name": "y"}]});
-    let account = world.patch(&world.core("serviceaccounts/a"), STRATEGIC, &more).await?;
-    at(account.ok()?, "/secrets", json!([{"name": "y"}, {"name": "x"}]))?;
+    let account = world
+        .patch(&world.core("serviceaccounts/a"), STRATEGIC, &more)
+        .await?;
+    at(
+        account.ok()?,
+        "/secrets",
+        json!([{"name": "y"}, {"name": "x"}]),
+    )?;
     at(&account.body, "/imagePullSecrets", json!([{"name": "y"}]))?;
     // So that nobody collects it: the owner is there.
     let owner = world.map("owner", json!({}), json!({})).await?;
     let by = |owner: &Value| json!({"apiVersion": "v1", "kind": "ConfigMap", "name": text(owner, "/metadata/name"), "uid": owner["metadata"]["uid"]});
-    world.map("a", json!({"ownerReferences": [by(&owner)]}), json!({})).await?;
+    world
+        .map("a", json!({"ownerReferences": [by(&owner)]}), json!({}))
+        .await?;
     let other = world.map("other", json!({}), json!({})).await?;
     let more = json!({"metadata": {"ownerReferences": [by(&other)]}});
-    let owned = world.patch(&world.core("configmaps/a"), STRATEGIC, &more).await?;
-    equal("owners", &json!(each(&owned.ok()?["metadata"]["ownerReferences"], "name")), &json!(["other", "owner"]))?;
+    let owned = world
+        .patch(&world.core("configmaps/a"), STRATEGIC, &more)
+        .await?;
+    equal(
+        "owners",
+        &json!(each(&owned.ok()?["metadata"]["ownerReferences"], "name")),
+        &json!(["other", "owner"]),
+    )?;
     let budget = json!({"minAvailable": 1, "selector": {"matchLabels": {"x": "1"}}});
     let budgets = world.group("policy/v1", "poddisruptionbudgets");
-    world.post(&budgets, &json!({"metadata": {"name": "a"}, "spec": budget})).await?.created()?;
+    world
+        .post(
+            &budgets,
+            &json!({"metadata": {"name": "a"}, "spec": budget}),
+        )
+        .await?
+        .created()?;
     let other = json!({"spec": {"selector": {"matchLabels": {"y": "2"}}}});
-    let budget = world.patch(&format!("{budgets}/a"), STRATEGIC, &other).await?;
-    at(budget.ok()?, "/spec/selector", json!({"matchLabels": {"y": "2"}}))
+    let budget = world
+        .patch(&format!("{budgets}/a"), STRATEGIC, &other)
+        .await?;
+    at(
+        budget.ok()?,
+        "/spec/selector",
+        json!({"matchLabels": {"y": "2"}}),
+    )
 }
 
 async fn conditions_merge_by_type(world: &World) -> Outcome {
     world.pod("a", json!({})).await?;
     let path = world.core("pods/a/status");
     let condition = |name: &str, status: &str| json!({"status": {"conditions": [{"type": name, "status": status}]}});
-    for (name, status) in [("example.com/x", "True"), ("example.com/y", "True"), ("example.com/x", "False")] {
-        world.patch(&path, STRATEGIC, &condition(name, status)).await?.ok()?;
+    for (name, status) in [
+        ("example.com/x", "True"),
+        ("example.com/y", "True"),
+        ("example.com/x", "False"),
+    ] {
+        world
+            .patch(&path, STRATEGIC, &condition(name, status))
+            .await?
+            .ok()?;
     }
     let pod = world.get(&path).await?;
-    let conditions = pod.ok()?["status"]["conditions"].as_array().cloned().unwrap_or_default();
-    let status = |name: &str| conditions.iter().find(|one| one["type"] == name).map_or(Value::Null, |one| one["status"].clone());
+    let conditions = pod.ok()?["status"]["conditions"]
+        .as_array()
+        .cloned()
+        .unwrap_or_default();
+    let status = |name: &str| {
+        conditions
+            .iter()
+            .find(|one| one["type"] == name)
+            .map_or(Value::Null, |one| one["status"].clone())
+    };
     equal("the changed one", &status("example.com/x"), &json!("False"))?;
     equal("the other", &status("example.com/y"), &json!("True"))?;
     // So that lists of no key are seen to be replaced.
     let statuses = |name: &str| {
-        let of = json!({"name": name, "image": "i", "imageID": "", "ready": false, "restartCount": 0});
+        let of =
+            json!({"name": name, "image": "i", "imageID": "", "ready": false, "restartCount": 0});
         json!([{"op": "add", "path": "/status/containerStatuses", "value": [of]}])
     };
     world.patch(&path, JSON_PATCH, &statuses("x")).await?.ok()?;
     let other = json!({"status": {"containerStatuses": statuses("y")[0]["value"]}});
     let replaced = world.patch(&path, STRATEGIC, &other).await?;
-    equal("statuses of containers", &json!(each(&replaced.ok()?["status"]["containerStatuses"], "name")), &json!(["y"]))
+    equal(
+        "statuses of containers",
+        &json!(each(&replaced.ok()?["status"]["containerStatuses"], "name")),
+        &json!(["y"]),
+    )
 }

@@ -28,23 +28,50 @@ async fn answers_are_json_that_nobody_keeps(world: &World) -> Outcome {
         world.map("a", json!({}), json!({})).await.map(|_| None)?,
         Some(world.get(&maps).await?),
         Some(world.get(&format!("{maps}/none")).await?),
-        Some(world.get(&format!("{maps}?watch=1&timeoutSeconds=1")).await?),
+        Some(
+            world
+                .get(&format!("{maps}?watch=1&timeoutSeconds=1"))
+                .await?,
+        ),
     ];
     for answer in answers.iter().flatten() {
-        equal("the type", &json!(answer.header("content-type")), &json!(JSON))?;
-        equal("what caches may do", &json!(answer.header("cache-control")), &json!("no-cache, private"))?;
-        holds("it has a name in the audit log", !answer.header("audit-id").is_empty())?;
+        equal(
+            "the type",
+            &json!(answer.header("content-type")),
+            &json!(JSON),
+        )?;
+        equal(
+            "what caches may do",
+            &json!(answer.header("cache-control")),
+            &json!("no-cache, private"),
+        )?;
+        holds(
+            "it has a name in the audit log",
+            !answer.header("audit-id").is_empty(),
+        )?;
     }
     Ok(())
 }
 
 async fn bodies_may_be_yaml(world: &World) -> Outcome {
-    let request = Request::post(world.core("configmaps")).header("content-type", "application/yaml");
-    let answer = world.send(request, b"metadata: {name: a}\ndata: {k: v}\n".to_vec()).await?;
+    let request =
+        Request::post(world.core("configmaps")).header("content-type", "application/yaml");
+    let answer = world
+        .send(request, b"metadata: {name: a}\ndata: {k: v}\n".to_vec())
+        .await?;
     at(answer.created()?, "/data/k", json!("v"))?;
-    let yaml = world.get_as(&world.core("configmaps/a"), "application/yaml").await?;
-    equal("the type", &json!(yaml.header("content-type")), &json!("application/yaml"))?;
-    holds("YAML is answered where it is asked for", yaml.text.contains("k: v"))
+    let yaml = world
+        .get_as(&world.core("configmaps/a"), "application/yaml")
+        .await?;
+    equal(
+        "the type",
+        &json!(yaml.header("content-type")),
+        &json!("application/yaml"),
+    )?;
+    holds(
+        "YAML is answered where it is asked for",
+        yaml.text.contains("k: v"),
+    )
 }
 
 /// A field of a message: a text, or a message in it.
@@ -58,17 +85,32 @@ async fn bodies_may_be_protobuf(world: &World) -> Outcome {
     let map = [field(1, &field(1, b"a")), field(2, &entry)].concat();
     let kind = [field(1, b"v1"), field(2, b"ConfigMap")].concat();
     let body = [b"k8s\0".to_vec(), field(1, &kind), field(2, &map)].concat();
-    let request = Request::post(world.core("configmaps")).header("content-type", PROTOBUF).header("accept", JSON);
+    let request = Request::post(world.core("configmaps"))
+        .header("content-type", PROTOBUF)
+        .header("accept", JSON);
     let made = world.send(request, body).await?;
     at(made.created()?, "/metadata/name", json!("a"))?;
     at(&made.body, "/data", json!({"k": "v"}))
 }
 
 async fn who_would_take_json_too_is_answered(world: &World) -> Outcome {
-    let answer = world.get_as(&world.core("configmaps"), &format!("{PROTOBUF},{JSON}")).await?;
-    holds("in one of the two", answer.code == 200 && [PROTOBUF, JSON].contains(&answer.header("content-type")))?;
-    for accept in ["*/*", "text/html, */*;q=0.9", "application/*, application/json;q=0.9", "application/json;charset=utf-8"] {
-        world.get_as(&world.core("configmaps"), accept).await?.has("/kind", json!("ConfigMapList"))?;
+    let answer = world
+        .get_as(&world.core("configmaps"), &format!("{PROTOBUF},{JSON}"))
+        .await?;
+    holds(
+        "in one of the two",
+        answer.code == 200 && [PROTOBUF, JSON].contains(&answer.header("content-type")),
+    )?;
+    for accept in [
+        "*/*",
+        "text/html, */*;q=0.9",
+        "application/*, application/json;q=0.9",
+        "application/json;charset=utf-8",
+    ] {
+        world
+            .get_as(&world.core("configmaps"), accept)
+            .await?
+            .has("/kind", json!("ConfigMapList"))?;
     }
     Ok(())
 }
@@ -82,7 +124,10 @@ async fn media_types_there_are_not_are_refused(world: &World) -> Outcome {
     let accepted = "the body of the request was in an unknown format - accepted media types include: application/json, \
                     application/yaml, application/vnd.kubernetes.protobuf";
     for (method, path) in [("POST", maps.clone()), ("PUT", format!("{maps}/a"))] {
-        world.ask(method, &path, "text/plain", &json!({})).await?.refuses(415, "UnsupportedMediaType", accepted)?;
+        world
+            .ask(method, &path, "text/plain", &json!({}))
+            .await?
+            .refuses(415, "UnsupportedMediaType", accepted)?;
     }
     Ok(())
 }
@@ -90,12 +135,18 @@ async fn media_types_there_are_not_are_refused(world: &World) -> Outcome {
 async fn bodies_have_a_limit(world: &World) -> Outcome {
     let large = json!({"metadata": {"name": "a"}, "data": {"k": "x".repeat(3 << 20)}});
     let why = "Request entity too large: limit is 3145728";
-    world.post(&world.core("configmaps"), &large).await?.refuses(413, "RequestEntityTooLarge", why)
+    world
+        .post(&world.core("configmaps"), &large)
+        .await?
+        .refuses(413, "RequestEntityTooLarge", why)
 }
 
 async fn paths_there_are_not_are_told_apart(world: &World) -> Outcome {
     let page = world.get("/apis/nobody.example.com/v1/things").await?;
-    holds("an unknown group is no Status", page.code == 404 && page.text.trim() == "404 page not found")?;
+    holds(
+        "an unknown group is no Status",
+        page.code == 404 && page.text.trim() == "404 page not found",
+    )?;
     let unknown = "the server could not find the requested resource";
     for path in [&world.core("gadgets"), "/apis/apps/v9/deployments"] {
         let refused = world.get(path).await?;
@@ -108,29 +159,49 @@ async fn paths_there_are_not_are_told_apart(world: &World) -> Outcome {
 async fn methods_there_are_not_are_refused(world: &World) -> Outcome {
     world.map("a", json!({}), json!({})).await?;
     let (maps, map) = (world.core("configmaps"), world.core("configmaps/a"));
-    for (method, path) in [("PUT", &maps), ("PATCH", &maps), ("POST", &map), ("DELETE", &"/api/v1/namespaces".to_owned())] {
+    for (method, path) in [
+        ("PUT", &maps),
+        ("PATCH", &maps),
+        ("POST", &map),
+        ("DELETE", &"/api/v1/namespaces".to_owned()),
+    ] {
         let refused = world.ask(method, path, JSON, &json!({})).await?;
-        refused.refuses(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")?;
+        refused.refuses(
+            405,
+            "MethodNotAllowed",
+            "the server does not allow this method on the requested resource",
+        )?;
         refused.has("/details", json!({}))?;
     }
-    holds("heads are not answered alone", world.ask("HEAD", &map, JSON, &Value::Null).await?.code == 405)
+    holds(
+        "heads are not answered alone",
+        world.ask("HEAD", &map, JSON, &Value::Null).await?.code == 405,
+    )
 }
 
 async fn metadata_can_be_asked_for_alone(world: &World) -> Outcome {
-    world.map("a", json!({"labels": {"x": "y"}}), json!({"k": "v"})).await?;
+    world
+        .map("a", json!({"labels": {"x": "y"}}), json!({"k": "v"}))
+        .await?;
     let one = world.get_as(&world.core("configmaps/a"), METADATA).await?;
     one.has("/kind", json!("PartialObjectMetadata"))?;
     one.has("/apiVersion", json!("meta.k8s.io/v1"))?;
     one.has("/metadata/labels", json!({"x": "y"}))?;
     one.has("/data", json!(null))?;
     let list = METADATA.replace("Metadata;", "MetadataList;");
-    let list = world.get_as(&world.core("configmaps?labelSelector=x=y"), &list).await?;
+    let list = world
+        .get_as(&world.core("configmaps?labelSelector=x=y"), &list)
+        .await?;
     list.has("/kind", json!("PartialObjectMetadataList"))?;
     list.has("/items/0/kind", json!("PartialObjectMetadata"))?;
     list.has("/items/0/apiVersion", json!("meta.k8s.io/v1"))?;
     let watch = world.core("configmaps?watch=1&timeoutSeconds=1&labelSelector=x=y");
     let frames = world.get_as(&watch, METADATA).await?.frames()?;
-    at(&json!(frames), "/0/object/kind", json!("PartialObjectMetadata"))
+    at(
+        &json!(frames),
+        "/0/object/kind",
+        json!("PartialObjectMetadata"),
+    )
 }
 
 async fn metadata_can_be_asked_for_of_what_is_written(world: &World) -> Outcome {
@@ -140,11 +211,23 @@ async fn metadata_can_be_asked_for_of_what_is_written(world: &World) -> Outcome 
         ("POST", maps.clone(), JSON),
         ("PUT", format!("{maps}/a"), JSON),
         ("PATCH", format!("{maps}/a"), MERGE),
-        ("PATCH", format!("{maps}/a?fieldManager=m&force=true"), APPLY),
+        (
+            "PATCH",
+            format!("{maps}/a?fieldManager=m&force=true"),
+            APPLY,
+        ),
     ];
     for (method, path, content_type) in steps {
-        let request = Request::builder().method(method).uri(&path).header("content-type", content_type);
-        let answer = world.send(request.header("accept", METADATA), map.to_string().into_bytes()).await?;
+        let request = Request::builder()
+            .method(method)
+            .uri(&path)
+            .header("content-type", content_type);
+        let answer = world
+            .send(
+                request.header("accept", METADATA),
+                map.to_string().into_bytes(),
+            )
+            .await?;
         answer.has("/kind", json!("PartialObjectMetadata"))?;
         answer.has("/metadata/name", json!("a"))?;
         answer.has("/data", json!(null))?;

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use super::Broken;
 use super::promises;
 use super::world::{
-    APPLY, Answer, JSON, JSON_PATCH, MERGE, NO_NODE, Outcome, STRATEGIC, World, at, deployment, equal, holds, revision, text,
-    told, version,
+    APPLY, Answer, JSON, JSON_PATCH, MERGE, NO_NODE, Outcome, STRATEGIC, World, at, deployment,
+    equal, holds, revision, text, told, version,
 };
 
 promises! { "trying":
@@ -26,17 +26,41 @@ promises! { "trying":
 
 async fn a_dry_run_creates_nothing(world: &World) -> Outcome {
     let maps = world.core("configmaps?dryRun=All");
-    let tried = world.post(&maps, &json!({"metadata": {"generateName": "a-"}})).await?;
+    let tried = world
+        .post(&maps, &json!({"metadata": {"generateName": "a-"}}))
+        .await?;
     at(tried.created()?, "/metadata/resourceVersion", Value::Null)?;
-    holds("it has a uid", !text(&tried.body, "/metadata/uid").is_empty())?;
+    holds(
+        "it has a uid",
+        !text(&tried.body, "/metadata/uid").is_empty(),
+    )?;
     let name = text(&tried.body, "/metadata/name");
     holds("it has a name", name.starts_with("a-") && name.len() == 7)?;
-    world.get(&world.core(&format!("configmaps/{name}"))).await?.is(404, "NotFound")?;
+    world
+        .get(&world.core(&format!("configmaps/{name}")))
+        .await?
+        .is(404, "NotFound")?;
     let applied = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "b"}});
-    world.patch(&world.core("configmaps/b?dryRun=All&fieldManager=m"), APPLY, &applied).await?.created()?;
-    world.get(&world.core("configmaps/b")).await?.is(404, "NotFound")?;
+    world
+        .patch(
+            &world.core("configmaps/b?dryRun=All&fieldManager=m"),
+            APPLY,
+            &applied,
+        )
+        .await?
+        .created()?;
+    world
+        .get(&world.core("configmaps/b"))
+        .await?
+        .is(404, "NotFound")?;
     let lease = world.group("coordination.k8s.io/v1", "leases/a");
-    world.put(&format!("{lease}?dryRun=All"), &json!({"metadata": {"name": "a"}})).await?.created()?;
+    world
+        .put(
+            &format!("{lease}?dryRun=All"),
+            &json!({"metadata": {"name": "a"}}),
+        )
+        .await?
+        .created()?;
     world.get(&lease).await?.is(404, "NotFound").map(|_| ())
 }
 
@@ -53,18 +77,37 @@ async fn a_dry_run_changes_nothing(world: &World) -> Outcome {
         ("PATCH", "&fieldManager=m&force=true", APPLY, &change),
     ];
     for (method, query, content_type, body) in cases {
-        let tried = world.ask(method, &format!("{path}?dryRun=All{query}"), content_type, body).await?;
+        let tried = world
+            .ask(
+                method,
+                &format!("{path}?dryRun=All{query}"),
+                content_type,
+                body,
+            )
+            .await?;
         at(tried.ok()?, "/data/k", json!("2"))?;
     }
-    at(world.get(&path).await?.ok()?, "/metadata/resourceVersion", json!(version(&made)))
+    at(
+        world.get(&path).await?.ok()?,
+        "/metadata/resourceVersion",
+        json!(version(&made)),
+    )
 }
 
 async fn a_dry_run_deletes_nothing(world: &World) -> Outcome {
-    world.map("a", json!({"labels": {"x": "y"}}), json!({})).await?;
+    world
+        .map("a", json!({"labels": {"x": "y"}}), json!({}))
+        .await?;
     let path = world.core("configmaps/a");
     world.delete(&format!("{path}?dryRun=All")).await?.ok()?;
-    world.delete_with(&path, &json!({"dryRun": ["All"]})).await?.ok()?;
-    world.delete(&world.core("configmaps?dryRun=All&labelSelector=x=y")).await?.ok()?;
+    world
+        .delete_with(&path, &json!({"dryRun": ["All"]}))
+        .await?
+        .ok()?;
+    world
+        .delete(&world.core("configmaps?dryRun=All&labelSelector=x=y"))
+        .await?
+        .ok()?;
     let still = world.get(&path).await?;
     at(still.ok()?, "/metadata/deletionTimestamp", Value::Null)
 }
@@ -72,15 +115,40 @@ async fn a_dry_run_deletes_nothing(world: &World) -> Outcome {
 async fn a_dry_run_of_a_part_changes_nothing(world: &World) -> Outcome {
     world.deployment("a").await?;
     let scale = world.apps("deployments/a/scale");
-    let scaled = world.merge(&format!("{scale}?dryRun=All"), &json!({"spec": {"replicas": 5}})).await?;
+    let scaled = world
+        .merge(
+            &format!("{scale}?dryRun=All"),
+            &json!({"spec": {"replicas": 5}}),
+        )
+        .await?;
     at(scaled.ok()?, "/spec/replicas", json!(5))?;
-    at(world.get(&scale).await?.ok()?, "/spec/replicas", Value::Null)?;
+    at(
+        world.get(&scale).await?.ok()?,
+        "/spec/replicas",
+        Value::Null,
+    )?;
     world.pod("a", json!({})).await?;
     let status = world.core("pods/a/status?dryRun=All");
-    at(world.merge(&status, &json!({"status": {"message": "x"}})).await?.ok()?, "/status/message", json!("x"))?;
+    at(
+        world
+            .merge(&status, &json!({"status": {"message": "x"}}))
+            .await?
+            .ok()?,
+        "/status/message",
+        json!("x"),
+    )?;
     let binding = json!({"metadata": {"name": "a"}, "target": {"kind": "Node", "name": NO_NODE}});
-    world.post(&world.core("pods/a/binding?dryRun=All"), &binding).await?.created()?;
-    world.post(&world.core("pods/a/eviction?dryRun=All"), &json!({"metadata": {"name": "a"}})).await?.created()?;
+    world
+        .post(&world.core("pods/a/binding?dryRun=All"), &binding)
+        .await?
+        .created()?;
+    world
+        .post(
+            &world.core("pods/a/eviction?dryRun=All"),
+            &json!({"metadata": {"name": "a"}}),
+        )
+        .await?
+        .created()?;
     let pod = world.get(&world.core("pods/a")).await?;
     at(pod.ok()?, "/spec/nodeName", Value::Null)?;
     at(&pod.body, "/status/message", Value::Null)?;
@@ -88,48 +156,91 @@ async fn a_dry_run_of_a_part_changes_nothing(world: &World) -> Outcome {
 }
 
 async fn a_dry_run_is_not_watched(world: &World) -> Outcome {
-    let made = world.map("a", json!({"labels": {"x": "y"}}), json!({})).await?;
+    let made = world
+        .map("a", json!({"labels": {"x": "y"}}), json!({}))
+        .await?;
     let path = world.core("configmaps/a");
-    world.merge(&format!("{path}?dryRun=All"), &json!({"data": {"k": "1"}})).await?.ok()?;
+    world
+        .merge(&format!("{path}?dryRun=All"), &json!({"data": {"k": "1"}}))
+        .await?
+        .ok()?;
     world.delete(&format!("{path}?dryRun=All")).await?.ok()?;
     let new = json!({"metadata": {"name": "b", "labels": {"x": "y"}}});
-    world.post(&world.core("configmaps?dryRun=All"), &new).await?.created()?;
+    world
+        .post(&world.core("configmaps?dryRun=All"), &new)
+        .await?
+        .created()?;
     let query = format!("labelSelector=x=y&resourceVersion={}", version(&made));
-    equal("frames", &told(&world.frames(&world.core("configmaps"), &query).await?), &json!([]))
+    equal(
+        "frames",
+        &told(&world.frames(&world.core("configmaps"), &query).await?),
+        &json!([]),
+    )
 }
 
 async fn a_dry_run_is_refused_as_the_real_one(world: &World) -> Outcome {
     let made = world.map("a", json!({}), json!({"k": "1"})).await?;
     let maps = world.core("configmaps");
-    let exists = world.post(&format!("{maps}?dryRun=All"), &json!({"metadata": {"name": "a"}})).await?;
+    let exists = world
+        .post(
+            &format!("{maps}?dryRun=All"),
+            &json!({"metadata": {"name": "a"}}),
+        )
+        .await?;
     exists.refuses(409, "AlreadyExists", "configmaps \"a\" already exists")?;
     let mut wrong = deployment("a");
     wrong["spec"]["replicas"] = json!(-1);
-    world.post(&world.apps("deployments?dryRun=All"), &wrong).await?.invalid("spec.replicas")?;
-    let old = json!({"metadata": {"name": "a", "resourceVersion": (revision(&made) - 1).to_string()}});
-    world.put(&format!("{maps}/a?dryRun=All"), &old).await?.is(409, "Conflict")?;
-    world.delete(&format!("{maps}/b?dryRun=All")).await?.is(404, "NotFound").map(|_| ())
+    world
+        .post(&world.apps("deployments?dryRun=All"), &wrong)
+        .await?
+        .invalid("spec.replicas")?;
+    let old =
+        json!({"metadata": {"name": "a", "resourceVersion": (revision(&made) - 1).to_string()}});
+    world
+        .put(&format!("{maps}/a?dryRun=All"), &old)
+        .await?
+        .is(409, "Conflict")?;
+    world
+        .delete(&format!("{maps}/b?dryRun=All"))
+        .await?
+        .is(404, "NotFound")
+        .map(|_| ())
 }
 
 async fn a_dry_run_is_of_everything(world: &World) -> Outcome {
     world.map("a", json!({}), json!({})).await?;
-    let (maps, map) = (world.core("configmaps?dryRun=Some"), world.core("configmaps/a?dryRun=Some"));
+    let (maps, map) = (
+        world.core("configmaps?dryRun=Some"),
+        world.core("configmaps/a?dryRun=Some"),
+    );
     let body = json!({"metadata": {"name": "a"}});
-    let cases =
-        [("POST", &maps, JSON, "CreateOptions"), ("PUT", &map, JSON, "UpdateOptions"), ("PATCH", &map, MERGE, "PatchOptions")];
+    let cases = [
+        ("POST", &maps, JSON, "CreateOptions"),
+        ("PUT", &map, JSON, "UpdateOptions"),
+        ("PATCH", &map, MERGE, "PatchOptions"),
+    ];
     for (method, path, content_type, kind) in cases {
         let refused = world.ask(method, path, content_type, &body).await?;
         refused.invalid("dryRun: Unsupported value: ")?;
         refused.has("/details/kind", json!(kind))?;
     }
-    world.delete(&map).await?.invalid("dryRun: Unsupported value: ")
+    world
+        .delete(&map)
+        .await?
+        .invalid("dryRun: Unsupported value: ")
 }
 
 /// Creates something with these fields, validated like that.
 async fn create(world: &World, validation: &str, fields: &str) -> Result<Answer, Broken> {
     let request =
-        http::Request::post(world.core(&format!("configmaps?fieldValidation={validation}"))).header("content-type", JSON);
-    world.send(request, format!("{{\"metadata\":{{\"generateName\":\"a-\"}},{fields}}}").into_bytes()).await
+        http::Request::post(world.core(&format!("configmaps?fieldValidation={validation}")))
+            .header("content-type", JSON);
+    world
+        .send(
+            request,
+            format!("{{\"metadata\":{{\"generateName\":\"a-\"}},{fields}}}").into_bytes(),
+        )
+        .await
 }
 
 async fn unknown_fields_are_dropped_told_or_refused(world: &World) -> Outcome {
@@ -137,33 +248,61 @@ async fn unknown_fields_are_dropped_told_or_refused(world: &World) -> Outcome {
     for validation in ["", "Warn"] {
         let warned = create(world, validation, fields).await?;
         at(warned.created()?, "/dat", Value::Null)?;
-        equal("warnings", &json!(warned.warnings()), &json!(["unknown field \"dat\"", "unknown field \"binaryDat\""]))?;
+        equal(
+            "warnings",
+            &json!(warned.warnings()),
+            &json!(["unknown field \"dat\"", "unknown field \"binaryDat\""]),
+        )?;
     }
     let ignored = create(world, "Ignore", fields).await?;
     at(ignored.created()?, "/dat", Value::Null)?;
     equal("warnings", &json!(ignored.warnings()), &json!([]))?;
     let why = "ConfigMap in version \"v1\" cannot be handled as a ConfigMap: strict decoding error: unknown field \"dat\", unknown \
                field \"binaryDat\"";
-    create(world, "Strict", fields).await?.refuses(400, "BadRequest", why)
+    create(world, "Strict", fields)
+        .await?
+        .refuses(400, "BadRequest", why)
 }
 
 async fn fields_that_are_there_twice_are_told_or_refused(world: &World) -> Outcome {
     let fields = "\"data\":{\"a\":\"1\",\"a\":\"2\"}";
     let warned = create(world, "Warn", fields).await?;
     at(warned.created()?, "/data", json!({"a": "2"}))?;
-    equal("warnings", &json!(warned.warnings()), &json!(["duplicate field \"data.a\""]))?;
-    create(world, "Strict", fields).await?.refuses(400, "BadRequest", "strict decoding error: duplicate field \"data.a\"")
+    equal(
+        "warnings",
+        &json!(warned.warnings()),
+        &json!(["duplicate field \"data.a\""]),
+    )?;
+    create(world, "Strict", fields).await?.refuses(
+        400,
+        "BadRequest",
+        "strict decoding error: duplicate field \"data.a\"",
+    )
 }
 
 async fn unknown_fields_of_patches_are_told_or_refused(world: &World) -> Outcome {
     world.deployment("a").await?;
     let patch = json!({"spec": {"bogus": 1}});
     for content_type in [MERGE, STRATEGIC] {
-        let path = |validation: &str| world.apps(&format!("deployments/a?fieldValidation={validation}"));
+        let path =
+            |validation: &str| world.apps(&format!("deployments/a?fieldValidation={validation}"));
         let warned = world.patch(&path("Warn"), content_type, &patch).await?;
         at(warned.ok()?, "/spec/bogus", Value::Null)?;
-        equal("warnings", &json!(warned.warnings()), &json!(["unknown field \"spec.bogus\""]))?;
-        equal("warnings", &json!(world.patch(&path("Ignore"), content_type, &patch).await?.warnings()), &json!([]))?;
+        equal(
+            "warnings",
+            &json!(warned.warnings()),
+            &json!(["unknown field \"spec.bogus\""]),
+        )?;
+        equal(
+            "warnings",
+            &json!(
+                world
+                    .patch(&path("Ignore"), content_type, &patch)
+                    .await?
+                    .warnings()
+            ),
+            &json!([]),
+        )?;
         let refused = world.patch(&path("Strict"), content_type, &patch).await?;
         refused.invalid(" \"\" is invalid: patch: Invalid value: ")?;
         refused.invalid("strict decoding error: unknown field \"spec.bogus\"")?;
@@ -173,10 +312,16 @@ async fn unknown_fields_of_patches_are_told_or_refused(world: &World) -> Outcome
 
 async fn a_validation_there_is_not_is_refused(world: &World) -> Outcome {
     world.map("a", json!({}), json!({})).await?;
-    let (maps, map) = (world.core("configmaps?fieldValidation=Maybe"), world.core("configmaps/a?fieldValidation=Maybe"));
+    let (maps, map) = (
+        world.core("configmaps?fieldValidation=Maybe"),
+        world.core("configmaps/a?fieldValidation=Maybe"),
+    );
     let body = json!({"metadata": {"name": "a"}});
-    let cases =
-        [("POST", &maps, JSON, "CreateOptions"), ("PUT", &map, JSON, "UpdateOptions"), ("PATCH", &map, MERGE, "PatchOptions")];
+    let cases = [
+        ("POST", &maps, JSON, "CreateOptions"),
+        ("PUT", &map, JSON, "UpdateOptions"),
+        ("PATCH", &map, MERGE, "PatchOptions"),
+    ];
     for (method, path, content_type, kind) in cases {
         let refused = world.ask(method, path, content_type, &body).await?;
         refused.invalid("fieldValidation: Unsupported value: \"Maybe\": supported values: ")?;
@@ -192,7 +337,12 @@ async fn owners_named_twice_are_told_and_dropped(world: &World) -> Outcome {
     let made = world.post(&world.core("configmaps"), &map).await?;
     at(made.created()?, "/metadata/ownerReferences", json!([owner]))?;
     let told = ".metadata.ownerReferences contains duplicate entries";
-    holds("it is told", made.warnings().iter().any(|warning| warning.starts_with(told)))?;
+    holds(
+        "it is told",
+        made.warnings()
+            .iter()
+            .any(|warning| warning.starts_with(told)),
+    )?;
     let put = world.put(&world.core("configmaps/a"), &map).await?;
     at(put.ok()?, "/metadata/ownerReferences", json!([owner]))
 }

@@ -4,7 +4,9 @@ use serde_json::{Value, json};
 
 use super::Broken;
 use super::promises;
-use super::world::{JSON, KEEP, Outcome, TABLE, World, at, equal, holds, revision, text, told, version};
+use super::world::{
+    JSON, KEEP, Outcome, TABLE, World, at, equal, holds, revision, text, told, version,
+};
 
 promises! { "watching":
     watches_tell_every_change_in_order,
@@ -31,24 +33,51 @@ promises! { "watching":
 async fn watches_tell_every_change_in_order(world: &World) -> Outcome {
     let maps = world.core("configmaps");
     let begin = world.map("begin", json!({}), json!({})).await?;
-    world.map("a", json!({"labels": {"check": "yes"}}), json!({})).await?;
+    world
+        .map("a", json!({"labels": {"check": "yes"}}), json!({}))
+        .await?;
     let change = json!({"data": {"k": "1"}});
-    let changed = world.merge(&format!("{maps}/a"), &change).await?.ok()?.clone();
+    let changed = world
+        .merge(&format!("{maps}/a"), &change)
+        .await?
+        .ok()?
+        .clone();
     world.merge(&format!("{maps}/a"), &change).await?.ok()?;
     world.delete(&format!("{maps}/a")).await?.ok()?;
-    let query = format!("watch=1&timeoutSeconds=1&labelSelector=check=yes&resourceVersion={}", version(&begin));
+    let query = format!(
+        "watch=1&timeoutSeconds=1&labelSelector=check=yes&resourceVersion={}",
+        version(&begin)
+    );
     let answer = world.get(&format!("{maps}?{query}")).await?;
-    equal("the type", &json!(answer.header("content-type")), &json!(JSON))?;
+    equal(
+        "the type",
+        &json!(answer.header("content-type")),
+        &json!(JSON),
+    )?;
     let frames = answer.frames()?;
-    equal("frames", &told(&frames), &json!([["ADDED", "a"], ["MODIFIED", "a"], ["DELETED", "a"]]))?;
+    equal(
+        "frames",
+        &told(&frames),
+        &json!([["ADDED", "a"], ["MODIFIED", "a"], ["DELETED", "a"]]),
+    )?;
     for frame in &frames {
         at(frame, "/object/kind", json!("ConfigMap"))?;
         at(frame, "/object/apiVersion", json!("v1"))?;
     }
     at(&frames[2], "/object/data", json!({"k": "1"}))?;
-    let versions: Vec<u64> = frames.iter().map(|frame| revision(&frame["object"])).collect();
-    holds("versions grow, and the last is the deletion's", versions.is_sorted_by(|one, next| one < next))?;
-    equal("the second is the change's", &json!(versions[1]), &json!(revision(&changed)))
+    let versions: Vec<u64> = frames
+        .iter()
+        .map(|frame| revision(&frame["object"]))
+        .collect();
+    holds(
+        "versions grow, and the last is the deletion's",
+        versions.is_sorted_by(|one, next| one < next),
+    )?;
+    equal(
+        "the second is the change's",
+        &json!(versions[1]),
+        &json!(revision(&changed)),
+    )
 }
 
 async fn changes_made_at_once_are_told_once_each(world: &World) -> Outcome {
@@ -56,23 +85,56 @@ async fn changes_made_at_once_are_told_once_each(world: &World) -> Outcome {
     let begin = world.map("begin", json!({}), json!({})).await?;
     let writes = (0..WRITERS).map(|index| async move {
         let name = format!("m{index}");
-        world.map(&name, json!({"labels": {"check": "yes"}}), json!({})).await?;
-        world.merge(&world.core(&format!("configmaps/{name}")), &json!({"data": {"k": "1"}})).await?.ok().cloned()
+        world
+            .map(&name, json!({"labels": {"check": "yes"}}), json!({}))
+            .await?;
+        world
+            .merge(
+                &world.core(&format!("configmaps/{name}")),
+                &json!({"data": {"k": "1"}}),
+            )
+            .await?
+            .ok()
+            .cloned()
     });
-    let written: Result<Vec<Value>, Broken> = futures::future::join_all(writes).await.into_iter().collect();
+    let written: Result<Vec<Value>, Broken> = futures::future::join_all(writes)
+        .await
+        .into_iter()
+        .collect();
     written?;
-    let query = format!("labelSelector=check=yes&resourceVersion={}", version(&begin));
+    let query = format!(
+        "labelSelector=check=yes&resourceVersion={}",
+        version(&begin)
+    );
     let frames = world.frames(&world.core("configmaps"), &query).await?;
-    let versions: Vec<u64> = frames.iter().map(|frame| revision(&frame["object"])).collect();
-    holds("all of them, in order", frames.len() == 2 * WRITERS && versions.is_sorted_by(|one, next| one < next))
+    let versions: Vec<u64> = frames
+        .iter()
+        .map(|frame| revision(&frame["object"]))
+        .collect();
+    holds(
+        "all of them, in order",
+        frames.len() == 2 * WRITERS && versions.is_sorted_by(|one, next| one < next),
+    )
 }
 
 async fn watches_begin_with_what_there_is(world: &World) -> Outcome {
-    let made = world.map("a", json!({"labels": {"check": "yes"}}), json!({})).await?;
+    let made = world
+        .map("a", json!({"labels": {"check": "yes"}}), json!({}))
+        .await?;
     // So that the caches have it.
-    world.get(&world.core(&format!("configmaps?resourceVersion={}", version(&made)))).await?.ok()?;
-    for query in ["labelSelector=check=yes", "labelSelector=check=yes&resourceVersion=0"] {
-        equal(query, &told(&world.frames(&world.core("configmaps"), query).await?), &json!([["ADDED", "a"]]))?;
+    world
+        .get(&world.core(&format!("configmaps?resourceVersion={}", version(&made))))
+        .await?
+        .ok()?;
+    for query in [
+        "labelSelector=check=yes",
+        "labelSelector=check=yes&resourceVersion=0",
+    ] {
+        equal(
+            query,
+            &told(&world.frames(&world.core("configmaps"), query).await?),
+            &json!([["ADDED", "a"]]),
+        )?;
     }
     Ok(())
 }
@@ -83,7 +145,12 @@ async fn watches_begin_after_the_version_asked_for(world: &World) -> Outcome {
     let second = world.map("b", labels.clone(), json!({})).await?;
     let maps = world.core("configmaps");
     for (after, expected) in [(&first, json!([["ADDED", "b"]])), (&second, json!([]))] {
-        let frames = world.frames(&maps, &format!("labelSelector=check=yes&resourceVersion={}", version(after))).await?;
+        let frames = world
+            .frames(
+                &maps,
+                &format!("labelSelector=check=yes&resourceVersion={}", version(after)),
+            )
+            .await?;
         equal("frames", &told(&frames), &expected)?;
     }
     Ok(())
@@ -91,73 +158,151 @@ async fn watches_begin_after_the_version_asked_for(world: &World) -> Outcome {
 
 async fn watches_wait_for_versions_to_come(world: &World) -> Outcome {
     world.map("a", json!({}), json!({})).await?;
-    let frames = world.frames(&world.core("configmaps"), "resourceVersion=1000000000000000").await?;
+    let frames = world
+        .frames(
+            &world.core("configmaps"),
+            "resourceVersion=1000000000000000",
+        )
+        .await?;
     equal("frames", &told(&frames), &json!([]))
 }
 
 async fn versions_that_are_none_end_a_watch_before_it_begins(world: &World) -> Outcome {
-    let refused = world.get(&world.core("configmaps?watch=1&resourceVersion=x")).await?;
+    let refused = world
+        .get(&world.core("configmaps?watch=1&resourceVersion=x"))
+        .await?;
     refused.refuses(500, "", "invalid syntax")
 }
 
 /// How much a server remembers is its own choice, and so this may find everything remembered.
 async fn what_is_forgotten_cannot_be_watched(world: &World) -> Outcome {
-    let frames = world.frames(&world.core("configmaps"), "resourceVersion=1").await?;
+    let frames = world
+        .frames(&world.core("configmaps"), "resourceVersion=1")
+        .await?;
     if frames.first().is_none_or(|frame| frame["type"] != "ERROR") {
         return Ok(());
     }
     at(&frames[0], "/object/kind", json!("Status"))?;
     at(&frames[0], "/object/code", json!(410))?;
     at(&frames[0], "/object/reason", json!("Expired"))?;
-    holds("it says why", text(&frames[0], "/object/message").starts_with("too old resource version: 1 ("))?;
+    holds(
+        "it says why",
+        text(&frames[0], "/object/message").starts_with("too old resource version: 1 ("),
+    )?;
     holds("nothing comes after it", frames.len() == 1)
 }
 
 async fn what_a_selector_no_longer_selects_is_told_as_deleted(world: &World) -> Outcome {
     let map = world.core("configmaps/a");
-    let made = world.map("a", json!({"labels": {"check": "yes"}}), json!({})).await?;
+    let made = world
+        .map("a", json!({"labels": {"check": "yes"}}), json!({}))
+        .await?;
     let mut changes = Vec::new();
     for value in ["no", "still-no", "yes"] {
-        changes.push(world.merge(&map, &json!({"metadata": {"labels": {"check": value}}})).await?.ok()?.clone());
+        changes.push(
+            world
+                .merge(&map, &json!({"metadata": {"labels": {"check": value}}}))
+                .await?
+                .ok()?
+                .clone(),
+        );
     }
     let query = format!("labelSelector=check=yes&resourceVersion={}", version(&made));
     let frames = world.frames(&world.core("configmaps"), &query).await?;
-    equal("frames", &told(&frames), &json!([["DELETED", "a"], ["ADDED", "a"]]))?;
+    equal(
+        "frames",
+        &told(&frames),
+        &json!([["DELETED", "a"], ["ADDED", "a"]]),
+    )?;
     at(&frames[0], "/object/metadata/labels/check", json!("yes"))?;
-    at(&frames[0], "/object/metadata/resourceVersion", json!(version(&changes[0])))?;
-    at(&frames[1], "/object/metadata/resourceVersion", json!(version(&changes[2])))
+    at(
+        &frames[0],
+        "/object/metadata/resourceVersion",
+        json!(version(&changes[0])),
+    )?;
+    at(
+        &frames[1],
+        "/object/metadata/resourceVersion",
+        json!(version(&changes[2])),
+    )
 }
 
 async fn the_last_finalizer_is_no_change_but_the_end(world: &World) -> Outcome {
-    let made = world.map("a", json!({"labels": {"check": "yes"}, "finalizers": [KEEP]}), json!({})).await?;
+    let made = world
+        .map(
+            "a",
+            json!({"labels": {"check": "yes"}, "finalizers": [KEEP]}),
+            json!({}),
+        )
+        .await?;
     let map = world.core("configmaps/a");
     let going = world.delete(&map).await?.ok()?.clone();
-    world.merge(&map, &json!({"metadata": {"finalizers": null}})).await?.ok()?;
+    world
+        .merge(&map, &json!({"metadata": {"finalizers": null}}))
+        .await?
+        .ok()?;
     let query = format!("labelSelector=check=yes&resourceVersion={}", version(&made));
     let frames = world.frames(&world.core("configmaps"), &query).await?;
-    equal("frames", &told(&frames), &json!([["MODIFIED", "a"], ["DELETED", "a"]]))?;
-    at(&frames[1], "/object/metadata/deletionTimestamp", going["metadata"]["deletionTimestamp"].clone())?;
-    holds("the end is a version of its own", revision(&frames[1]["object"]) > revision(&going))
+    equal(
+        "frames",
+        &told(&frames),
+        &json!([["MODIFIED", "a"], ["DELETED", "a"]]),
+    )?;
+    at(
+        &frames[1],
+        "/object/metadata/deletionTimestamp",
+        going["metadata"]["deletionTimestamp"].clone(),
+    )?;
+    holds(
+        "the end is a version of its own",
+        revision(&frames[1]["object"]) > revision(&going),
+    )
 }
 
 async fn pods_that_are_ended_by_force_are_seen_with_no_grace(world: &World) -> Outcome {
     world.pod("a", json!({})).await?;
     world.bind("a").await?;
     let bound = world.get(&world.core("pods/a")).await?.ok()?.clone();
-    world.delete_with(&world.core("pods/a"), &json!({"gracePeriodSeconds": 0})).await?.ok()?;
-    let query = format!("fieldSelector=metadata.name=a&resourceVersion={}", version(&bound));
+    world
+        .delete_with(&world.core("pods/a"), &json!({"gracePeriodSeconds": 0}))
+        .await?
+        .ok()?;
+    let query = format!(
+        "fieldSelector=metadata.name=a&resourceVersion={}",
+        version(&bound)
+    );
     let frames = world.frames(&world.core("pods"), &query).await?;
     let last = frames.len().saturating_sub(2);
-    equal("frames", &told(&frames[last..]), &json!([["MODIFIED", "a"], ["DELETED", "a"]]))?;
-    at(&frames[last], "/object/metadata/deletionGracePeriodSeconds", json!(0))
+    equal(
+        "frames",
+        &told(&frames[last..]),
+        &json!([["MODIFIED", "a"], ["DELETED", "a"]]),
+    )?;
+    at(
+        &frames[last],
+        "/object/metadata/deletionGracePeriodSeconds",
+        json!(0),
+    )
 }
 
 async fn bookmarks_tell_how_far_a_watch_is(world: &World) -> Outcome {
     let made = world.map("a", json!({}), json!({})).await?;
-    let query = format!("watch=1&timeoutSeconds=5&allowWatchBookmarks=true&resourceVersion={}", version(&made));
-    let frames = world.get(&world.core(&format!("configmaps?labelSelector=no=such&{query}"))).await?.frames()?;
-    let marks: Vec<&Value> = frames.iter().filter(|frame| frame["type"] == "BOOKMARK").collect();
-    holds("one comes before the end", !marks.is_empty() && marks.len() == frames.len())?;
+    let query = format!(
+        "watch=1&timeoutSeconds=5&allowWatchBookmarks=true&resourceVersion={}",
+        version(&made)
+    );
+    let frames = world
+        .get(&world.core(&format!("configmaps?labelSelector=no=such&{query}")))
+        .await?
+        .frames()?;
+    let marks: Vec<&Value> = frames
+        .iter()
+        .filter(|frame| frame["type"] == "BOOKMARK")
+        .collect();
+    holds(
+        "one comes before the end",
+        !marks.is_empty() && marks.len() == frames.len(),
+    )?;
     let object = &marks[0]["object"];
     let metadata = json!({"resourceVersion": version(object)});
     let mut shown = object.clone();
@@ -165,57 +310,110 @@ async fn bookmarks_tell_how_far_a_watch_is(world: &World) -> Outcome {
     if let Some(fields) = shown["metadata"].as_object_mut() {
         fields.retain(|_, value| !value.is_null());
     }
-    equal("all that it says", &shown, &json!({"kind": "ConfigMap", "apiVersion": "v1", "metadata": metadata}))?;
-    holds("its version is reached", revision(object) >= revision(&made))
+    equal(
+        "all that it says",
+        &shown,
+        &json!({"kind": "ConfigMap", "apiVersion": "v1", "metadata": metadata}),
+    )?;
+    holds(
+        "its version is reached",
+        revision(object) >= revision(&made),
+    )
 }
 
 const STREAMED: &str = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan";
 
 async fn a_streamed_list_has_an_end(world: &World) -> Outcome {
-    let made = world.map("a", json!({"labels": {"check": "yes"}}), json!({})).await?;
-    for version in ["", "&resourceVersion=0", &format!("&resourceVersion={}", version(&made))] {
+    let made = world
+        .map("a", json!({"labels": {"check": "yes"}}), json!({}))
+        .await?;
+    for version in [
+        "",
+        "&resourceVersion=0",
+        &format!("&resourceVersion={}", version(&made)),
+    ] {
         let query = format!("labelSelector=check=yes&{STREAMED}&allowWatchBookmarks=true{version}");
         let frames = world.frames(&world.core("configmaps"), &query).await?;
-        let kinds: Vec<&str> = frames.iter().take(2).map(|frame| text(frame, "/type")).collect();
+        let kinds: Vec<&str> = frames
+            .iter()
+            .take(2)
+            .map(|frame| text(frame, "/type"))
+            .collect();
         equal("frames", &json!(kinds), &json!(["ADDED", "BOOKMARK"]))?;
-        at(&frames[1], "/object/metadata/annotations", json!({"k8s.io/initial-events-end": "true"}))?;
-        holds("the end is as new as what it ends", revision(&frames[1]["object"]) >= revision(&made))?;
+        at(
+            &frames[1],
+            "/object/metadata/annotations",
+            json!({"k8s.io/initial-events-end": "true"}),
+        )?;
+        holds(
+            "the end is as new as what it ends",
+            revision(&frames[1]["object"]) >= revision(&made),
+        )?;
     }
     Ok(())
 }
 
 async fn a_streamed_list_without_bookmarks_has_no_mark(world: &World) -> Outcome {
-    world.map("a", json!({"labels": {"check": "yes"}}), json!({})).await?;
-    let frames = world.frames(&world.core("configmaps"), &format!("labelSelector=check=yes&{STREAMED}")).await?;
+    world
+        .map("a", json!({"labels": {"check": "yes"}}), json!({}))
+        .await?;
+    let frames = world
+        .frames(
+            &world.core("configmaps"),
+            &format!("labelSelector=check=yes&{STREAMED}"),
+        )
+        .await?;
     equal("frames", &told(&frames), &json!([["ADDED", "a"]]))
 }
 
 async fn a_stream_may_begin_without_a_list(world: &World) -> Outcome {
-    world.map("a", json!({"labels": {"check": "yes"}}), json!({})).await?;
+    world
+        .map("a", json!({"labels": {"check": "yes"}}), json!({}))
+        .await?;
     let query = "labelSelector=check=yes&sendInitialEvents=false&resourceVersionMatch=NotOlderThan";
-    equal("frames", &told(&world.frames(&world.core("configmaps"), query).await?), &json!([]))
+    equal(
+        "frames",
+        &told(&world.frames(&world.core("configmaps"), query).await?),
+        &json!([]),
+    )
 }
 
 async fn a_streamed_list_of_a_version_to_come_ends_with_an_error(world: &World) -> Outcome {
     let query = format!("watch=1&timeoutSeconds=10&{STREAMED}&resourceVersion=1000000000000000");
-    let frames = world.get(&world.core(&format!("configmaps?{query}"))).await?.frames()?;
+    let frames = world
+        .get(&world.core(&format!("configmaps?{query}")))
+        .await?
+        .frames()?;
     equal("how many frames", &json!(frames.len()), &json!(1))?;
     at(&frames[0], "/type", json!("ERROR"))?;
     at(&frames[0], "/object/code", json!(504))?;
     at(&frames[0], "/object/reason", json!("Timeout"))?;
-    at(&frames[0], "/object/details/causes/0/reason", json!("ResourceVersionTooLarge"))
+    at(
+        &frames[0],
+        "/object/details/causes/0/reason",
+        json!("ResourceVersionTooLarge"),
+    )
 }
 
 async fn a_watch_of_one_object_is_a_watch_by_name(world: &World) -> Outcome {
     world.map("a", json!({}), json!({})).await?;
     world.map("b", json!({}), json!({})).await?;
-    let frames = world.frames(&world.core("configmaps"), "fieldSelector=metadata.name=b").await?;
+    let frames = world
+        .frames(&world.core("configmaps"), "fieldSelector=metadata.name=b")
+        .await?;
     equal("frames", &told(&frames), &json!([["ADDED", "b"]]))
 }
 
 async fn watches_have_paths_of_their_own(world: &World) -> Outcome {
-    world.map("a", json!({"labels": {"check": "yes"}}), json!({})).await?;
-    let path = |rest: &str| format!("/api/v1/watch/namespaces/{}/configmaps{rest}timeoutSeconds=1&timeout=1ms", world.namespace);
+    world
+        .map("a", json!({"labels": {"check": "yes"}}), json!({}))
+        .await?;
+    let path = |rest: &str| {
+        format!(
+            "/api/v1/watch/namespaces/{}/configmaps{rest}timeoutSeconds=1&timeout=1ms",
+            world.namespace
+        )
+    };
     for rest in ["?labelSelector=check=yes&", "/a?"] {
         let frames = world.get(&path(rest)).await?.frames()?;
         equal(rest, &told(&frames), &json!([["ADDED", "a"]]))?;
@@ -226,23 +424,39 @@ async fn watches_have_paths_of_their_own(world: &World) -> Outcome {
 /// The end is an end of the body, and no error: otherwise there would be no answer to look at.
 async fn watches_end_in_time(world: &World) -> Outcome {
     for query in ["watch=1", "watch=true", "watch=1&allowWatchBookmarks=true"] {
-        let answer = world.get(&world.core(&format!("configmaps?labelSelector=no=such&timeoutSeconds=1&{query}"))).await?;
+        let answer = world
+            .get(&world.core(&format!(
+                "configmaps?labelSelector=no=such&timeoutSeconds=1&{query}"
+            )))
+            .await?;
         let frames = answer.frames()?;
-        holds("nothing happened", frames.iter().all(|frame| frame["type"] == "BOOKMARK"))?;
+        holds(
+            "nothing happened",
+            frames.iter().all(|frame| frame["type"] == "BOOKMARK"),
+        )?;
     }
     Ok(())
 }
 
 async fn tables_are_watched_with_their_columns_told_once(world: &World) -> Outcome {
     for name in ["a", "b"] {
-        world.map(name, json!({"labels": {"check": "yes"}}), json!({})).await?;
+        world
+            .map(name, json!({"labels": {"check": "yes"}}), json!({}))
+            .await?;
     }
     let path = world.core("configmaps?watch=1&timeoutSeconds=1&labelSelector=check=yes");
     let frames = world.get_as(&path, TABLE).await?.frames()?;
     equal("how many frames", &json!(frames.len()), &json!(2))?;
     at(&frames[0], "/object/kind", json!("Table"))?;
-    at(&frames[0], "/object/columnDefinitions/0/name", json!("Name"))?;
+    at(
+        &frames[0],
+        "/object/columnDefinitions/0/name",
+        json!("Name"),
+    )?;
     at(&frames[1], "/object/columnDefinitions", Value::Null)?;
-    let names: Vec<&Value> = frames.iter().map(|frame| &frame["object"]["rows"][0]["cells"][0]).collect();
+    let names: Vec<&Value> = frames
+        .iter()
+        .map(|frame| &frame["object"]["rows"][0]["cells"][0])
+        .collect();
     equal("rows", &json!(names), &json!(["a", "b"]))
 }

@@ -1,4 +1,5 @@
-//! Where a check works: one namespace of its own, requests as they are, answers that say what is wrong with them.
+//! Where a check works: one namespace of its own, requests as they are, answers that say what is
+//! wrong with them.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -57,41 +58,76 @@ pub(super) struct Answer {
 impl World {
     /// With a new namespace.
     pub(super) async fn begin(client: &kube::Client) -> Result<Self, Broken> {
-        let mut world = Self { client: client.clone(), namespace: String::new(), left: Mutex::default() };
-        let made = world.post("/api/v1/namespaces", &json!({"metadata": {"generateName": "conformance-"}})).await?;
+        let mut world = Self {
+            client: client.clone(),
+            namespace: String::new(),
+            left: Mutex::default(),
+        };
+        let made = world
+            .post(
+                "/api/v1/namespaces",
+                &json!({"metadata": {"generateName": "conformance-"}}),
+            )
+            .await?;
         text(made.created()?, "/metadata/name").clone_into(&mut world.namespace);
         Ok(world)
     }
 
     /// Deletes everything that was made, as far as it goes; what did not go is told.
     pub(super) async fn end(self) -> Outcome {
-        let left = self.left.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let left = self
+            .left
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
         let mut ends = Vec::new();
         for one in left {
             ends.push(match one {
                 Left::Behind(path) => self.delete(&path).await,
-                Left::Kept(path) => self.merge(&path, &json!({"metadata": {"finalizers": null}})).await,
+                Left::Kept(path) => {
+                    self.merge(&path, &json!({"metadata": {"finalizers": null}}))
+                        .await
+                }
             });
         }
         // Some are bound to a node that is not there, and nobody else would end these soon.
-        ends.push(self.delete_with(&self.core("pods"), &json!({"gracePeriodSeconds": 0})).await);
-        ends.push(self.delete(&format!("/api/v1/namespaces/{}", self.namespace)).await);
+        ends.push(
+            self.delete_with(&self.core("pods"), &json!({"gracePeriodSeconds": 0}))
+                .await,
+        );
+        ends.push(
+            self.delete(&format!("/api/v1/namespaces/{}", self.namespace))
+                .await,
+        );
         ends.into_iter().try_for_each(|end| {
-            end.and_then(|end| if matches!(end.code, 200 | 404) { Ok(()) } else { Err(end.broken("200 or 404")) })
+            end.and_then(|end| {
+                if matches!(end.code, 200 | 404) {
+                    Ok(())
+                } else {
+                    Err(end.broken("200 or 404"))
+                }
+            })
         })
     }
 
     /// Has an object outside of the namespace deleted at the end.
     pub(super) fn leaves_behind(&self, path: impl Into<String>) {
-        self.left.lock().unwrap_or_else(PoisonError::into_inner).push(Left::Behind(path.into()));
+        self.left
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(Left::Behind(path.into()));
     }
 
     /// Has the finalizers of an object removed at the end.
     pub(super) fn keeps(&self, path: impl Into<String>) {
-        self.left.lock().unwrap_or_else(PoisonError::into_inner).push(Left::Kept(path.into()));
+        self.left
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(Left::Kept(path.into()));
     }
 
-    /// The collection of core resources of that name in the namespace, or an object in it (`pods/a`).
+    /// The collection of core resources of that name in the namespace, or an object in it
+    /// (`pods/a`).
     pub(super) fn core(&self, what: &str) -> String {
         format!("/api/v1/namespaces/{}/{what}", self.namespace)
     }
@@ -106,27 +142,67 @@ impl World {
         self.group("apps/v1", what)
     }
 
-    pub(super) async fn send(&self, request: http::request::Builder, body: Vec<u8>) -> Result<Answer, Broken> {
-        let request = request.body(kube::client::Body::from(body)).map_err(|error| Broken(error.to_string()))?;
+    pub(super) async fn send(
+        &self,
+        request: http::request::Builder,
+        body: Vec<u8>,
+    ) -> Result<Answer, Broken> {
+        let request = request
+            .body(kube::client::Body::from(body))
+            .map_err(|error| Broken(error.to_string()))?;
         let asked = format!("{} {}", request.method(), request.uri());
         let failed = |error: &dyn std::fmt::Display| Broken(format!("{asked}: {error}"));
-        let (head, body) = self.client.send(request).await.map_err(|error| failed(&error))?.into_parts();
-        let bytes = body.collect().await.map_err(|error| failed(&error))?.to_bytes();
+        let (head, body) = self
+            .client
+            .send(request)
+            .await
+            .map_err(|error| failed(&error))?
+            .into_parts();
+        let bytes = body
+            .collect()
+            .await
+            .map_err(|error| failed(&error))?
+            .to_bytes();
         let text = String::from_utf8_lossy(&bytes).into_owned();
         let body = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
-        Ok(Answer { asked, code: head.status.as_u16(), headers: head.headers, text, body })
+        Ok(Answer {
+            asked,
+            code: head.status.as_u16(),
+            headers: head.headers,
+            text,
+            body,
+        })
     }
 
-    pub(super) async fn ask(&self, method: &str, path: &str, content_type: &str, body: &Value) -> Result<Answer, Broken> {
-        let request = Request::builder().method(method).uri(path).header("content-type", content_type);
+    pub(super) async fn ask(
+        &self,
+        method: &str,
+        path: &str,
+        content_type: &str,
+        body: &Value,
+    ) -> Result<Answer, Broken> {
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("content-type", content_type);
         self.send(request, bytes_of(body)).await
     }
 
     /// As somebody else.
-    pub(super) async fn ask_as(&self, user: &str, method: &str, path: &str, body: &Value) -> Result<Answer, Broken> {
+    pub(super) async fn ask_as(
+        &self,
+        user: &str,
+        method: &str,
+        path: &str,
+        body: &Value,
+    ) -> Result<Answer, Broken> {
         let content_type = if method == "PATCH" { APPLY } else { JSON };
-        let request = Request::builder().method(method).uri(path).header("impersonate-user", user);
-        self.send(request.header("content-type", content_type), bytes_of(body)).await
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("impersonate-user", user);
+        self.send(request.header("content-type", content_type), bytes_of(body))
+            .await
     }
 
     pub(super) async fn get(&self, path: &str) -> Result<Answer, Broken> {
@@ -134,7 +210,11 @@ impl World {
     }
 
     pub(super) async fn get_as(&self, path: &str, accept: &str) -> Result<Answer, Broken> {
-        self.send(Request::builder().uri(path).header("accept", accept), Vec::new()).await
+        self.send(
+            Request::builder().uri(path).header("accept", accept),
+            Vec::new(),
+        )
+        .await
     }
 
     pub(super) async fn post(&self, path: &str, body: &Value) -> Result<Answer, Broken> {
@@ -145,7 +225,12 @@ impl World {
         self.ask("PUT", path, JSON, body).await
     }
 
-    pub(super) async fn patch(&self, path: &str, kind: &str, body: &Value) -> Result<Answer, Broken> {
+    pub(super) async fn patch(
+        &self,
+        path: &str,
+        kind: &str,
+        body: &Value,
+    ) -> Result<Answer, Broken> {
         self.ask("PATCH", path, kind, body).await
     }
 
@@ -162,8 +247,13 @@ impl World {
     }
 
     /// Asks again until the answer has that code: a real server's caches may be behind.
-    pub(super) async fn until(&self, code: u16, ask: impl AsyncFn() -> Result<Answer, Broken>) -> Result<Answer, Broken> {
-        self.until_so(&code.to_string(), |answer| answer.code == code, ask).await
+    pub(super) async fn until(
+        &self,
+        code: u16,
+        ask: impl AsyncFn() -> Result<Answer, Broken>,
+    ) -> Result<Answer, Broken> {
+        self.until_so(&code.to_string(), |answer| answer.code == code, ask)
+            .await
     }
 
     /// The same until the answer is as expected.
@@ -187,56 +277,93 @@ impl World {
     }
 
     /// A new ConfigMap.
-    pub(super) async fn map(&self, name: &str, metadata: Value, data: Value) -> Result<Value, Broken> {
+    pub(super) async fn map(
+        &self,
+        name: &str,
+        metadata: Value,
+        data: Value,
+    ) -> Result<Value, Broken> {
         let mut map = json!({"metadata": metadata, "data": data});
         map["metadata"]["name"] = json!(name);
         if map["metadata"].get("finalizers").is_some() {
             self.keeps(self.core(&format!("configmaps/{name}")));
         }
-        self.post(&self.core("configmaps"), &map).await?.created().cloned()
+        self.post(&self.core("configmaps"), &map)
+            .await?
+            .created()
+            .cloned()
     }
 
-    /// A new pod that nobody schedules. Its namespace may have to wait for the account that pods need.
+    /// A new pod that nobody schedules. Its namespace may have to wait for the account that pods
+    /// need.
     pub(super) async fn pod(&self, name: &str, metadata: Value) -> Result<Value, Broken> {
         self.pod_of(name, metadata, json!({})).await
     }
 
     /// The same, whose spec has these fields, too.
-    pub(super) async fn pod_of(&self, name: &str, metadata: Value, spec: Value) -> Result<Value, Broken> {
+    pub(super) async fn pod_of(
+        &self,
+        name: &str,
+        metadata: Value,
+        spec: Value,
+    ) -> Result<Value, Broken> {
         let mut pod = pod_template(metadata);
         pod["metadata"]["name"] = json!(name);
         json_patch::merge(&mut pod["spec"], &spec);
         if pod["metadata"].get("finalizers").is_some() {
             self.keeps(self.core(&format!("pods/{name}")));
         }
-        self.post_pod(&self.core("pods"), &pod).await?.created().cloned()
+        self.post_pod(&self.core("pods"), &pod)
+            .await?
+            .created()
+            .cloned()
     }
 
-    /// Posts something with pods in it, again while its namespace waits for the account that pods need.
+    /// Posts something with pods in it, again while its namespace waits for the account that pods
+    /// need.
     pub(super) async fn post_pod(&self, path: &str, body: &Value) -> Result<Answer, Broken> {
-        let waits = |answer: &Answer| answer.code == 403 && answer.message().contains("service account");
-        self.until_so("an account for pods", |answer| !waits(answer), async || self.post(path, body).await).await
+        let waits =
+            |answer: &Answer| answer.code == 403 && answer.message().contains("service account");
+        self.until_so(
+            "an account for pods",
+            |answer| !waits(answer),
+            async || self.post(path, body).await,
+        )
+        .await
     }
 
     /// Gives a pod of nobody a node that is not there.
     pub(super) async fn bind(&self, pod: &str) -> Outcome {
-        let binding = json!({"metadata": {"name": pod}, "target": {"kind": "Node", "name": NO_NODE}});
-        self.post(&self.core(&format!("pods/{pod}/binding")), &binding).await?.created().map(|_| ())
+        let binding =
+            json!({"metadata": {"name": pod}, "target": {"kind": "Node", "name": NO_NODE}});
+        self.post(&self.core(&format!("pods/{pod}/binding")), &binding)
+            .await?
+            .created()
+            .map(|_| ())
     }
 
     /// A new Deployment without pods.
     pub(super) async fn deployment(&self, name: &str) -> Result<Value, Broken> {
-        self.post(&self.apps("deployments"), &deployment(name)).await?.created().cloned()
+        self.post(&self.apps("deployments"), &deployment(name))
+            .await?
+            .created()
+            .cloned()
     }
 
     /// What a watch says that ends after a second.
     pub(super) async fn frames(&self, path: &str, query: &str) -> Result<Vec<Value>, Broken> {
-        self.get(&format!("{path}?watch=1&timeoutSeconds=1&{query}")).await?.frames()
+        self.get(&format!("{path}?watch=1&timeoutSeconds=1&{query}"))
+            .await?
+            .frames()
     }
 }
 
 fn bytes_of(body: &Value) -> Vec<u8> {
-    if body.is_null() { Vec::new() } else { body.to_string().into_bytes() }
+    if body.is_null() {
+        Vec::new()
+    } else {
+        body.to_string().into_bytes()
+    }
 }
 
 /// Of pods that no scheduler takes.
@@ -257,7 +384,10 @@ pub(super) fn workload_spec(app: &str) -> Value {
 
 impl Answer {
     pub(super) fn broken(&self, expected: &str) -> Broken {
-        Broken(format!("{}: expected {expected}, got {} {}", self.asked, self.code, self.text))
+        Broken(format!(
+            "{}: expected {expected}, got {} {}",
+            self.asked, self.code, self.text
+        ))
     }
 
     pub(super) fn message(&self) -> &str {
@@ -266,8 +396,16 @@ impl Answer {
 
     /// The body, if code and reason (none for a success) are these.
     pub(super) fn is(&self, code: u16, reason: &str) -> Result<&Value, Broken> {
-        let given = if self.body["kind"] == "Status" { text(&self.body, "/reason") } else { "" };
-        if (self.code, given) == (code, reason) { Ok(&self.body) } else { Err(self.broken(&format!("{code} {reason}"))) }
+        let given = if self.body["kind"] == "Status" {
+            text(&self.body, "/reason")
+        } else {
+            ""
+        };
+        if (self.code, given) == (code, reason) {
+            Ok(&self.body)
+        } else {
+            Err(self.broken(&format!("{code} {reason}")))
+        }
     }
 
     pub(super) fn ok(&self) -> Result<&Value, Broken> {
@@ -281,8 +419,15 @@ impl Answer {
     /// A refusal whose message has `part`.
     pub(super) fn refuses(&self, code: u16, reason: &str, part: &str) -> Outcome {
         let body = self.is(code, reason)?;
-        let whole = body["kind"] == "Status" && body["apiVersion"] == "v1" && body["status"] == "Failure" && body["code"] == code;
-        if whole && self.message().contains(part) { Ok(()) } else { Err(self.broken(&format!("a Status saying {part:?}"))) }
+        let whole = body["kind"] == "Status"
+            && body["apiVersion"] == "v1"
+            && body["status"] == "Failure"
+            && body["code"] == code;
+        if whole && self.message().contains(part) {
+            Ok(())
+        } else {
+            Err(self.broken(&format!("a Status saying {part:?}")))
+        }
     }
 
     /// A refusal of the object, or of the options, with `part` in its message.
@@ -296,14 +441,27 @@ impl Answer {
     }
 
     pub(super) fn header(&self, name: &str) -> &str {
-        self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+        self.headers
+            .get(name)
+            .and_then(|value| value.to_str().ok())
+            .unwrap_or_default()
     }
 
     /// The texts of its warnings.
     pub(super) fn warnings(&self) -> Vec<String> {
-        let texts = self.headers.get_all("warning").iter().filter_map(|value| std::str::from_utf8(value.as_bytes()).ok());
-        let text = |text: &str| text.strip_prefix("299 - \"")?.strip_suffix('"').map(|text| text.replace("\\\"", "\""));
-        texts.map(|given| text(given).unwrap_or_else(|| format!("of another form: {given}"))).collect()
+        let texts = self
+            .headers
+            .get_all("warning")
+            .iter()
+            .filter_map(|value| std::str::from_utf8(value.as_bytes()).ok());
+        let text = |text: &str| {
+            text.strip_prefix("299 - \"")?
+                .strip_suffix('"')
+                .map(|text| text.replace("\\\"", "\""))
+        };
+        texts
+            .map(|given| text(given).unwrap_or_else(|| format!("of another form: {given}")))
+            .collect()
     }
 
     /// What a watch said: one document per line.
@@ -312,9 +470,13 @@ impl Answer {
             return Err(self.broken("200"));
         }
         let frame = |line| {
-            let frame: Value =
-                serde_json::from_str(line).map_err(|error| Broken(format!("{}: {error} in {line}", self.asked)))?;
-            if frame["type"].is_string() { Ok(frame) } else { Err(self.broken("frames")) }
+            let frame: Value = serde_json::from_str(line)
+                .map_err(|error| Broken(format!("{}: {error} in {line}", self.asked)))?;
+            if frame["type"].is_string() {
+                Ok(frame)
+            } else {
+                Err(self.broken("frames"))
+            }
         };
         self.text.lines().map(frame).collect()
     }
@@ -322,7 +484,10 @@ impl Answer {
 
 /// Type and name of each frame.
 pub(super) fn told(frames: &[Value]) -> Value {
-    frames.iter().map(|frame| json!([frame["type"], frame["object"]["metadata"]["name"]])).collect()
+    frames
+        .iter()
+        .map(|frame| json!([frame["type"], frame["object"]["metadata"]["name"]]))
+        .collect()
 }
 
 /// The value at `pointer` is `expected`; null where there must be none.
@@ -332,28 +497,48 @@ pub(super) fn at(object: &Value, pointer: &str, expected: Value) -> Outcome {
 }
 
 pub(super) fn equal(what: &str, found: &Value, expected: &Value) -> Outcome {
-    if found == expected { Ok(()) } else { Err(Broken(format!("{what}: expected {expected}, found {found}"))) }
+    if found == expected {
+        Ok(())
+    } else {
+        Err(Broken(format!(
+            "{what}: expected {expected}, found {found}"
+        )))
+    }
 }
 
 pub(super) fn holds(what: &str, is_so: bool) -> Outcome {
-    if is_so { Ok(()) } else { Err(Broken(format!("not so: {what}"))) }
+    if is_so {
+        Ok(())
+    } else {
+        Err(Broken(format!("not so: {what}")))
+    }
 }
 
-/// Everything in `expected` is in `found`: fields of maps, and elements of lists of the same length.
+/// Everything in `expected` is in `found`: fields of maps, and elements of lists of the same
+/// length.
 pub(super) fn includes(what: &str, found: &Value, expected: &Value) -> Outcome {
     match expected {
-        Value::Object(fields) => {
-            fields.iter().try_for_each(|(key, value)| includes(&format!("{what}.{key}"), &found[key], value))
-        }
-        Value::Array(list) if found.as_array().is_some_and(|found| found.len() == list.len()) => {
-            list.iter().enumerate().try_for_each(|(index, value)| includes(&format!("{what}[{index}]"), &found[index], value))
+        Value::Object(fields) => fields
+            .iter()
+            .try_for_each(|(key, value)| includes(&format!("{what}.{key}"), &found[key], value)),
+        Value::Array(list)
+            if found
+                .as_array()
+                .is_some_and(|found| found.len() == list.len()) =>
+        {
+            list.iter().enumerate().try_for_each(|(index, value)| {
+                includes(&format!("{what}[{index}]"), &found[index], value)
+            })
         }
         _ => equal(what, found, expected),
     }
 }
 
 pub(super) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
-    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+    object
+        .pointer(pointer)
+        .and_then(Value::as_str)
+        .unwrap_or_default()
 }
 
 pub(super) fn version(object: &Value) -> &str {
@@ -367,7 +552,12 @@ pub(super) fn revision(object: &Value) -> u64 {
 
 /// Names of the items of a list.
 pub(super) fn names(list: &Value) -> Vec<&str> {
-    list["items"].as_array().into_iter().flatten().map(|item| text(item, "/metadata/name")).collect()
+    list["items"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|item| text(item, "/metadata/name"))
+        .collect()
 }
 
 /// For the value of a parameter.

@@ -29,45 +29,83 @@ async fn generated_names_are_new(world: &World) -> Outcome {
     let maps = world.core("configmaps");
     let mut names = Vec::new();
     for _ in 0..3 {
-        let made = world.post(&maps, &json!({"metadata": {"generateName": "some-"}})).await?;
+        let made = world
+            .post(&maps, &json!({"metadata": {"generateName": "some-"}}))
+            .await?;
         names.push(text(made.created()?, "/metadata/name").to_owned());
     }
-    let fits = |name: &String| name.len() == 10 && name[5..].bytes().all(|byte| b"bcdfghjklmnpqrstvwxz2456789".contains(&byte));
-    holds("a name is its prefix and five letters", names.iter().all(fits))?;
+    let fits = |name: &String| {
+        name.len() == 10
+            && name[5..]
+                .bytes()
+                .all(|byte| b"bcdfghjklmnpqrstvwxz2456789".contains(&byte))
+    };
+    holds(
+        "a name is its prefix and five letters",
+        names.iter().all(fits),
+    )?;
     names.sort();
     names.dedup();
     holds("names differ", names.len() == 3)
 }
 
 async fn generated_names_keep_what_fits_of_their_prefix(world: &World) -> Outcome {
-    let made = world.post(&world.core("configmaps"), &json!({"metadata": {"generateName": "a".repeat(70)}})).await?;
+    let made = world
+        .post(
+            &world.core("configmaps"),
+            &json!({"metadata": {"generateName": "a".repeat(70)}}),
+        )
+        .await?;
     let name = text(made.created()?, "/metadata/name");
-    holds(&format!("58 letters of it are in {name}"), name.len() == 63 && name.starts_with(&"a".repeat(58)))
+    holds(
+        &format!("58 letters of it are in {name}"),
+        name.len() == 63 && name.starts_with(&"a".repeat(58)),
+    )
 }
 
 async fn a_name_of_ones_own_comes_before_a_generated_one(world: &World) -> Outcome {
-    let made = world.map("a", json!({"generateName": "some-"}), json!({})).await?;
+    let made = world
+        .map("a", json!({"generateName": "some-"}), json!({}))
+        .await?;
     at(&made, "/metadata/name", json!("a"))?;
     at(&made, "/metadata/generateName", json!("some-"))
 }
 
 async fn an_object_needs_a_name(world: &World) -> Outcome {
-    let answer = world.post(&world.core("configmaps"), &json!({"metadata": {}})).await?;
+    let answer = world
+        .post(&world.core("configmaps"), &json!({"metadata": {}}))
+        .await?;
     answer.invalid("metadata.name: Required value: name or generateName is required")
 }
 
 async fn what_exists_is_not_created_again(world: &World) -> Outcome {
     world.map("a", json!({}), json!({})).await?;
-    let again = world.post(&world.core("configmaps"), &json!({"metadata": {"name": "a"}})).await?;
+    let again = world
+        .post(
+            &world.core("configmaps"),
+            &json!({"metadata": {"name": "a"}}),
+        )
+        .await?;
     again.refuses(409, "AlreadyExists", "configmaps \"a\" already exists")?;
     again.has("/details", json!({"name": "a", "kind": "configmaps"}))
 }
 
 async fn what_is_going_is_still_in_the_way(world: &World) -> Outcome {
-    world.map("a", json!({"finalizers": [KEEP]}), json!({})).await?;
+    world
+        .map("a", json!({"finalizers": [KEEP]}), json!({}))
+        .await?;
     world.delete(&world.core("configmaps/a")).await?.ok()?;
-    let exists = world.post(&world.core("configmaps"), &json!({"metadata": {"name": "a"}})).await?;
-    exists.refuses(409, "AlreadyExists", "object is being deleted: configmaps \"a\" already exists")
+    let exists = world
+        .post(
+            &world.core("configmaps"),
+            &json!({"metadata": {"name": "a"}}),
+        )
+        .await?;
+    exists.refuses(
+        409,
+        "AlreadyExists",
+        "object is being deleted: configmaps \"a\" already exists",
+    )
 }
 
 async fn what_controllers_report_is_not_created_by_others(world: &World) -> Outcome {
@@ -82,22 +120,40 @@ async fn what_controllers_report_is_not_created_by_others(world: &World) -> Outc
 async fn a_body_is_of_the_kind_of_its_path(world: &World) -> Outcome {
     let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"}});
     let why = "Secret in version \"v1\" cannot be handled as a ConfigMap";
-    world.post(&world.core("configmaps"), &secret).await?.refuses(400, "BadRequest", why)?;
+    world
+        .post(&world.core("configmaps"), &secret)
+        .await?
+        .refuses(400, "BadRequest", why)?;
     let wrong = json!({"metadata": {"name": "a"}, "data": 7});
     let why = "ConfigMap in version \"v1\" cannot be handled as a ConfigMap";
-    world.post(&world.core("configmaps"), &wrong).await?.refuses(400, "BadRequest", why)
+    world
+        .post(&world.core("configmaps"), &wrong)
+        .await?
+        .refuses(400, "BadRequest", why)
 }
 
 async fn kinds_may_be_left_out(world: &World) -> Outcome {
-    let made = world.post(&world.core("configmaps"), &json!({"metadata": {"name": "a"}})).await?;
+    let made = world
+        .post(
+            &world.core("configmaps"),
+            &json!({"metadata": {"name": "a"}}),
+        )
+        .await?;
     at(made.created()?, "/kind", json!("ConfigMap"))?;
     at(&made.body, "/apiVersion", json!("v1"))?;
     let named = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "b"}});
-    world.post(&world.core("configmaps"), &named).await?.created().map(|_| ())
+    world
+        .post(&world.core("configmaps"), &named)
+        .await?
+        .created()
+        .map(|_| ())
 }
 
 async fn stale_updates_conflict(world: &World) -> Outcome {
-    let (path, first) = (world.core("configmaps/a"), world.map("a", json!({}), json!({"k": "1"})).await?);
+    let (path, first) = (
+        world.core("configmaps/a"),
+        world.map("a", json!({}), json!({"k": "1"})).await?,
+    );
     let mut second = first.clone();
     second["data"]["k"] = json!("2");
     world.put(&path, &second).await?.ok()?;
@@ -112,17 +168,32 @@ async fn updates_of_another_object_conflict(world: &World) -> Outcome {
     world.map("a", json!({}), json!({})).await?;
     let other = json!({"metadata": {"name": "a", "uid": "00000000-0000-0000-0000-000000000000"}});
     let why = "Precondition failed: UID in precondition: 00000000-0000-0000-0000-000000000000, UID in object meta: ";
-    world.put(&world.core("configmaps/a"), &other).await?.refuses(409, "Conflict", why)
+    world
+        .put(&world.core("configmaps/a"), &other)
+        .await?
+        .refuses(409, "Conflict", why)
 }
 
 async fn what_is_missing_is_told_by_name(world: &World) -> Outcome {
     let missing = world.get(&world.apps("deployments/a")).await?;
     missing.refuses(404, "NotFound", "deployments.apps \"a\" not found")?;
-    missing.has("/details", json!({"name": "a", "group": "apps", "kind": "deployments"}))?;
-    let (map, update) = (world.core("configmaps/a"), json!({"metadata": {"name": "a"}}));
+    missing.has(
+        "/details",
+        json!({"name": "a", "group": "apps", "kind": "deployments"}),
+    )?;
+    let (map, update) = (
+        world.core("configmaps/a"),
+        json!({"metadata": {"name": "a"}}),
+    );
     let why = "configmaps \"a\" not found";
-    world.put(&map, &update).await?.refuses(404, "NotFound", why)?;
-    world.merge(&map, &update).await?.refuses(404, "NotFound", why)?;
+    world
+        .put(&map, &update)
+        .await?
+        .refuses(404, "NotFound", why)?;
+    world
+        .merge(&map, &update)
+        .await?
+        .refuses(404, "NotFound", why)?;
     world.delete(&map).await?.refuses(404, "NotFound", why)
 }
 
@@ -130,28 +201,59 @@ async fn updates_without_a_version_are_unconditional(world: &World) -> Outcome {
     const WRITERS: usize = 10;
     world.map("a", json!({}), json!({})).await?;
     let path = &world.core("configmaps/a");
-    let put = world.put(path, &json!({"metadata": {"name": "a"}, "data": {"k": "1"}})).await?;
+    let put = world
+        .put(
+            path,
+            &json!({"metadata": {"name": "a"}, "data": {"k": "1"}}),
+        )
+        .await?;
     at(put.ok()?, "/data", json!({"k": "1"}))?;
     // Whoever loses a race is tried again by the server.
-    let writes = (0..WRITERS)
-        .map(|index| async move { world.merge(path, &json!({"data": {format!("k{index}"): "1"}})).await?.ok().map(|_| ()) });
-    let written: Result<Vec<()>, Broken> = futures::future::join_all(writes).await.into_iter().collect();
+    let writes = (0..WRITERS).map(|index| async move {
+        world
+            .merge(path, &json!({"data": {format!("k{index}"): "1"}}))
+            .await?
+            .ok()
+            .map(|_| ())
+    });
+    let written: Result<Vec<()>, Broken> = futures::future::join_all(writes)
+        .await
+        .into_iter()
+        .collect();
     written?;
     let map = world.get(path).await?;
-    equal("keys", &json!(map.ok()?["data"].as_object().map_or(0, serde_json::Map::len)), &json!(WRITERS + 1))
+    equal(
+        "keys",
+        &json!(
+            map.ok()?["data"]
+                .as_object()
+                .map_or(0, serde_json::Map::len)
+        ),
+        &json!(WRITERS + 1),
+    )
 }
 
 async fn some_kinds_are_updated_with_a_version_only(world: &World) -> Outcome {
     let budget = json!({"minAvailable": 1, "selector": {"matchLabels": {"a": "b"}}});
     let cases = [
-        (world.group("coordination.k8s.io/v1", "leases"), json!({"holderIdentity": "me"}), "leases.coordination.k8s.io \"a\""),
-        (world.group("policy/v1", "poddisruptionbudgets"), budget, "poddisruptionbudgets.policy \"a\""),
+        (
+            world.group("coordination.k8s.io/v1", "leases"),
+            json!({"holderIdentity": "me"}),
+            "leases.coordination.k8s.io \"a\"",
+        ),
+        (
+            world.group("policy/v1", "poddisruptionbudgets"),
+            budget,
+            "poddisruptionbudgets.policy \"a\"",
+        ),
     ];
     for (path, spec, named) in cases {
         let object = json!({"metadata": {"name": "a"}, "spec": spec});
         let made = world.post(&path, &object).await?.created()?.clone();
         let path = format!("{path}/a");
-        let why = format!("{named} is invalid: metadata.resourceVersion: Invalid value: 0: must be specified for an update");
+        let why = format!(
+            "{named} is invalid: metadata.resourceVersion: Invalid value: 0: must be specified for an update"
+        );
         world.put(&path, &object).await?.invalid(&why)?;
         let mut named = object.clone();
         named["metadata"]["resourceVersion"] = made["metadata"]["resourceVersion"].clone();
@@ -163,9 +265,18 @@ async fn some_kinds_are_updated_with_a_version_only(world: &World) -> Outcome {
 /// Of the whole cluster; without handlers, hooks and rules they do nothing.
 async fn some_kinds_of_the_cluster_are_updated_with_a_version_only(world: &World) -> Outcome {
     let cases = [
-        ("/apis/node.k8s.io/v1/runtimeclasses", json!({"handler": "none"})),
-        ("/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations", json!({"webhooks": []})),
-        ("/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations", json!({"webhooks": []})),
+        (
+            "/apis/node.k8s.io/v1/runtimeclasses",
+            json!({"handler": "none"}),
+        ),
+        (
+            "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations",
+            json!({"webhooks": []}),
+        ),
+        (
+            "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations",
+            json!({"webhooks": []}),
+        ),
     ];
     for (path, object) in cases {
         let mut object = object;
@@ -173,7 +284,9 @@ async fn some_kinds_of_the_cluster_are_updated_with_a_version_only(world: &World
         let one = format!("{path}/{}", world.namespace);
         world.leaves_behind(&one);
         let made = world.post(path, &object).await?.created()?.clone();
-        world.put(&one, &object).await?.invalid("metadata.resourceVersion: Invalid value: 0: must be specified for an update")?;
+        world.put(&one, &object).await?.invalid(
+            "metadata.resourceVersion: Invalid value: 0: must be specified for an update",
+        )?;
         world.put(&one, &made).await?.ok()?;
     }
     Ok(())
@@ -184,13 +297,22 @@ async fn some_kinds_are_created_by_updates(world: &World) -> Outcome {
     let role = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "a"});
     let about = json!({"kind": "ConfigMap", "name": "x", "namespace": world.namespace});
     let cases = [
-        (world.group("coordination.k8s.io/v1", "leases"), json!({"spec": {"holderIdentity": "me"}})),
+        (
+            world.group("coordination.k8s.io/v1", "leases"),
+            json!({"spec": {"holderIdentity": "me"}}),
+        ),
         (world.core("endpoints"), json!({})),
         (world.core("limitranges"), json!({"spec": {"limits": []}})),
-        (world.core("services"), json!({"spec": {"ports": [{"port": 80}]}})),
+        (
+            world.core("services"),
+            json!({"spec": {"ports": [{"port": 80}]}}),
+        ),
         (world.core("events"), json!({"involvedObject": about})),
         (rbac("roles"), json!({"rules": []})),
-        (rbac("rolebindings"), json!({"roleRef": role, "subjects": []})),
+        (
+            rbac("rolebindings"),
+            json!({"roleRef": role, "subjects": []}),
+        ),
     ];
     for (path, object) in cases {
         let mut object = object;

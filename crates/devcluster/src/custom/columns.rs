@@ -19,7 +19,9 @@ impl Column {
     pub(super) fn of_version(version: &Value) -> Vec<Self> {
         match version["additionalPrinterColumns"].as_array() {
             Some(columns) if !columns.is_empty() => columns.iter().map(Self::parse).collect(),
-            _ => vec![Self::parse(&json!({"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}))],
+            _ => vec![Self::parse(
+                &json!({"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}),
+            )],
         }
     }
 
@@ -34,38 +36,59 @@ impl Column {
             "name": text("name"), "type": kind, "format": text("format"), "description": description,
             "priority": column["priority"].as_i64().unwrap_or(0),
         });
-        Self { kind: kind.to_owned(), path: JsonPath::parse(path), definition }
+        Self {
+            kind: kind.to_owned(),
+            path: JsonPath::parse(path),
+            definition,
+        }
     }
 
     fn cell(&self, object: &Value, now: Timestamp) -> Value {
-        let found = self.path.as_ref().and_then(|path| path.first(object)).unwrap_or(&Value::Null);
+        let found = self
+            .path
+            .as_ref()
+            .and_then(|path| path.first(object))
+            .unwrap_or(&Value::Null);
         match (self.kind.as_str(), found) {
             (_, Value::Null) => Value::Null,
             ("string", Value::String(_)) => found.clone(),
             ("string", other) => Value::from(other.to_string()),
-            ("integer", Value::Number(number)) => number.as_i64().map_or_else(|| truncated(number), Value::from),
+            ("integer", Value::Number(number)) => number
+                .as_i64()
+                .map_or_else(|| truncated(number), Value::from),
             ("number", Value::Number(_)) | ("boolean", Value::Bool(_)) => found.clone(),
-            ("date", Value::String(text)) if text.parse::<Timestamp>().is_err() => Value::from("<invalid>"),
+            ("date", Value::String(text)) if text.parse::<Timestamp>().is_err() => {
+                Value::from("<invalid>")
+            }
             ("date", Value::String(_)) => Value::from(age_since(Some(found), now)),
             _ => Value::Null,
         }
     }
 }
 
-#[allow(clippy::cast_possible_truncation, reason = "upstream cuts the fraction off, too")]
+#[allow(
+    clippy::cast_possible_truncation,
+    reason = "upstream cuts the fraction off, too"
+)]
 fn truncated(number: &serde_json::Number) -> Value {
-    number.as_f64().map_or(Value::Null, |number| Value::from(number as i64))
+    number
+        .as_f64()
+        .map_or(Value::Null, |number| Value::from(number as i64))
 }
 
 /// `columnDefinitions` of a Table.
 pub(super) fn definitions(columns: &[Column]) -> Vec<Value> {
-    std::iter::once(tables::name_column()).chain(columns.iter().map(|column| column.definition.clone())).collect()
+    std::iter::once(tables::name_column())
+        .chain(columns.iter().map(|column| column.definition.clone()))
+        .collect()
 }
 
 /// The cells of one object.
 pub(super) fn cells(columns: &[Column], object: &Value, now: Timestamp) -> Vec<Value> {
     let name = object["metadata"]["name"].clone();
-    std::iter::once(name).chain(columns.iter().map(|column| column.cell(object, now))).collect()
+    std::iter::once(name)
+        .chain(columns.iter().map(|column| column.cell(object, now)))
+        .collect()
 }
 
 #[cfg(test)]
@@ -74,8 +97,7 @@ mod tests {
 
     #[test]
     fn cells_fit_the_type_of_their_column() {
-        let object =
-            json!({"a": {"text": "x", "number": 3.7, "whole": 3, "list": ["y"], "truth": true, "time": "2024-01-01T00:00:00Z"}});
+        let object = json!({"a": {"text": "x", "number": 3.7, "whole": 3, "list": ["y"], "truth": true, "time": "2024-01-01T00:00:00Z"}});
         let now = "2024-01-01T00:01:05Z".parse().unwrap();
         let cases = [
             ("string", ".a.text", json!("x")),

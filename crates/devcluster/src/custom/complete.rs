@@ -8,7 +8,8 @@ use crate::schema::shape;
 /// The fields that every object has, whatever its schema says.
 const META_FIELDS: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
-/// Drops from a whole object what its schema does not know, and tells the paths (`spec.list[0].field`), sorted.
+/// Drops from a whole object what its schema does not know, and tells the paths
+/// (`spec.list[0].field`), sorted.
 pub(super) fn prune(schema: &Schema, object: &mut Value) -> Vec<String> {
     let mut unknown = Vec::new();
     prune_fields(schema, object, "", &mut unknown, true);
@@ -28,9 +29,12 @@ pub(super) fn prune_part(schema: &Schema, value: &mut Value) -> Vec<String> {
 
 fn prune_value(schema: Option<&Schema>, value: &mut Value, path: &str, unknown: &mut Vec<String>) {
     match (schema, &mut *value) {
-        (Some(schema), Value::Object(_)) => prune_fields(schema, value, path, unknown, schema.embedded_resource),
+        (Some(schema), Value::Object(_)) => {
+            prune_fields(schema, value, path, unknown, schema.embedded_resource)
+        }
         // Without a schema of the elements there is nothing to know about them.
-        (Some(schema), Value::Array(_)) if schema.item().is_none() && schema.preserves_unknown() => {}
+        (Some(schema), Value::Array(_))
+            if schema.item().is_none() && schema.preserves_unknown() => {}
         (Some(schema), Value::Array(items)) => {
             for (index, item) in items.iter_mut().enumerate() {
                 prune_value(schema.item(), item, &format!("{path}[{index}]"), unknown);
@@ -49,10 +53,22 @@ fn prune_value(schema: Option<&Schema>, value: &mut Value, path: &str, unknown: 
     }
 }
 
-fn prune_fields(schema: &Schema, object: &mut Value, path: &str, unknown: &mut Vec<String>, is_resource: bool) {
-    let Some(fields) = object.as_object_mut() else { return };
+fn prune_fields(
+    schema: &Schema,
+    object: &mut Value,
+    path: &str,
+    unknown: &mut Vec<String>,
+    is_resource: bool,
+) {
+    let Some(fields) = object.as_object_mut() else {
+        return;
+    };
     fields.retain(|name, value| {
-        let here = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+        let here = if path.is_empty() {
+            name.clone()
+        } else {
+            format!("{path}.{name}")
+        };
         if is_resource && META_FIELDS.contains(&name.as_str()) {
             if name == "metadata" && !path.is_empty() {
                 unknown.extend(shape::prune_metadata(value, &here));
@@ -86,7 +102,9 @@ fn fill(schema: &Schema, value: &mut Value) {
             drop_nulls(schema, fields);
             for (name, property) in &schema.properties {
                 if let Some(default) = &property.default
-                    && fields.get(name).is_none_or(|value| value.is_null() && !property.nullable)
+                    && fields
+                        .get(name)
+                        .is_none_or(|value| value.is_null() && !property.nullable)
                 {
                     fields.insert(name.clone(), default.clone());
                 }

@@ -11,7 +11,17 @@ use crate::validate::errors::{Errors, at, list, text};
 use crate::validate::formats::{dns_label, subdomain};
 
 const COLUMN_TYPES: [&str; 5] = ["boolean", "date", "integer", "number", "string"];
-const COLUMN_FORMATS: [&str; 9] = ["byte", "date", "date-time", "double", "float", "int32", "int64", "name", "password"];
+const COLUMN_FORMATS: [&str; 9] = [
+    "byte",
+    "date",
+    "date-time",
+    "double",
+    "float",
+    "int32",
+    "int64",
+    "name",
+    "password",
+];
 const MAX_SELECTABLE_FIELDS: usize = 8;
 const MAX_WARNING: usize = 256;
 
@@ -21,7 +31,11 @@ pub(crate) fn check(definition: &Value, errors: &mut Errors) {
     let name = text(definition, "metadata.name");
     let wanted = format!("{}.{}", text(spec, "names.plural"), text(spec, "group"));
     if name != wanted {
-        errors.invalid("metadata.name", name, "must be spec.names.plural+\".\"+spec.group");
+        errors.invalid(
+            "metadata.name",
+            name,
+            "must be spec.names.plural+\".\"+spec.group",
+        );
     }
     check_group(text(spec, "group"), errors);
     match text(spec, "scope") {
@@ -40,7 +54,11 @@ pub(crate) fn check(definition: &Value, errors: &mut Errors) {
         let why = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead";
         errors.invalid("spec.preserveUnknownFields", true, why);
     }
-    check_names("status.acceptedNames", at(definition, "status.acceptedNames"), errors);
+    check_names(
+        "status.acceptedNames",
+        at(definition, "status.acceptedNames"),
+        errors,
+    );
     check_stored_versions(definition, errors);
     check_approval(definition, errors);
 }
@@ -60,7 +78,11 @@ fn check_group(group: &str, errors: &mut Errors) {
     match group {
         "" => errors.required("spec.group", ""),
         _ if !complaints.is_empty() => errors.invalid("spec.group", group, complaints.join(",")),
-        _ if !group.contains('.') => errors.invalid("spec.group", group, "should be a domain with at least one dot"),
+        _ if !group.contains('.') => errors.invalid(
+            "spec.group",
+            group,
+            "should be a domain with at least one dot",
+        ),
         _ => {}
     }
 }
@@ -83,25 +105,61 @@ fn check_versions(spec: &Value, errors: &mut Errors) {
         let schema = at(version, "schema.openAPIV3Schema");
         if !schema.is_null() {
             let with_status = at(version, "subresources.status").is_object();
-            structural::check(schema, with_status, &field(index, "schema.openAPIV3Schema"), errors);
+            structural::check(
+                schema,
+                with_status,
+                &field(index, "schema.openAPIV3Schema"),
+                errors,
+            );
         }
-        check_scale(at(version, "subresources.scale"), &field(index, "subresources.scale"), errors);
+        check_scale(
+            at(version, "subresources.scale"),
+            &field(index, "subresources.scale"),
+            errors,
+        );
         for (number, column) in list(version, "additionalPrinterColumns").iter().enumerate() {
-            check_column(column, &field(index, &format!("additionalPrinterColumns[{number}]")), errors);
+            check_column(
+                column,
+                &field(index, &format!("additionalPrinterColumns[{number}]")),
+                errors,
+            );
         }
-        check_selectable(list(version, "selectableFields"), schema, &field(index, "selectableFields"), errors);
+        check_selectable(
+            list(version, "selectableFields"),
+            schema,
+            &field(index, "selectableFields"),
+            errors,
+        );
     }
-    let names: BTreeSet<&str> = versions.iter().map(|version| text(version, "name")).collect();
+    let names: BTreeSet<&str> = versions
+        .iter()
+        .map(|version| text(version, "name"))
+        .collect();
     if names.len() < versions.len() {
-        errors.invalid("spec.versions", json!(versions), "must contain unique version names");
+        errors.invalid(
+            "spec.versions",
+            json!(versions),
+            "must contain unique version names",
+        );
     }
-    if versions.iter().filter(|version| version["storage"] == true).count() != 1 {
-        errors.invalid("spec.versions", json!(versions), "must have exactly one version marked as storage version");
+    if versions
+        .iter()
+        .filter(|version| version["storage"] == true)
+        .count()
+        != 1
+    {
+        errors.invalid(
+            "spec.versions",
+            json!(versions),
+            "must have exactly one version marked as storage version",
+        );
     }
 }
 
 fn check_deprecation(version: &Value, field: &str, errors: &mut Errors) {
-    let Some(warning) = version["deprecationWarning"].as_str() else { return };
+    let Some(warning) = version["deprecationWarning"].as_str() else {
+        return;
+    };
     if version["deprecated"] != true {
         errors.invalid(field, warning, "can only be set for deprecated versions");
     }
@@ -111,8 +169,13 @@ fn check_deprecation(version: &Value, field: &str, errors: &mut Errors) {
     if warning.is_empty() {
         errors.invalid(field, warning, "must not be an empty string");
     }
-    if let Some((index, _)) = warning.char_indices().find(|(_, letter)| letter.is_control()) {
-        let why = format!("must only contain printable UTF-8 characters; non-printable character found at index {index}");
+    if let Some((index, _)) = warning
+        .char_indices()
+        .find(|(_, letter)| letter.is_control())
+    {
+        let why = format!(
+            "must only contain printable UTF-8 characters; non-printable character found at index {index}"
+        );
         errors.invalid(field, warning, why);
     }
 }
@@ -128,7 +191,11 @@ fn check_scale(scale: &Value, field: &str, errors: &mut Errors) {
             "" if name == "labelSelectorPath" => {}
             "" => errors.required(field, ""),
             path if names(path).is_none() => {
-                errors.invalid(field, path, "should be a json path in dot notation without arrays");
+                errors.invalid(
+                    field,
+                    path,
+                    "should be a json path in dot notation without arrays",
+                );
             }
             path if !parts.iter().any(|part| path.starts_with(part)) => {
                 let why = match parts {
@@ -152,7 +219,9 @@ fn check_column(column: &Value, field: &str, errors: &mut Errors) {
     let types = format!("must be one of {}", COLUMN_TYPES.join(","));
     match text(column, "type") {
         "" => errors.required(format!("{field}.type"), &types),
-        kind if !COLUMN_TYPES.contains(&kind) => errors.invalid(format!("{field}.type"), kind, types),
+        kind if !COLUMN_TYPES.contains(&kind) => {
+            errors.invalid(format!("{field}.type"), kind, types)
+        }
         _ => {}
     }
     let format = text(column, "format");
@@ -178,9 +247,17 @@ fn check_selectable(fields: &[Value], schema: &Value, field: &str, errors: &mut 
             errors.required(field, "");
             continue;
         }
-        let found = names(path).and_then(|names| names.iter().try_fold(schema, |at, name| at["properties"].get(*name)));
+        let found = names(path).and_then(|names| {
+            names
+                .iter()
+                .try_fold(schema, |at, name| at["properties"].get(*name))
+        });
         let Some(found) = found else {
-            errors.invalid(field, path, "is an invalid path: does not refer to a valid field");
+            errors.invalid(
+                field,
+                path,
+                "is an invalid path: does not refer to a valid field",
+            );
             continue;
         };
         if path.starts_with(".metadata") {
@@ -212,19 +289,33 @@ fn check_names(field: &str, names: &Value, errors: &mut Errors) {
         let value = text(names, name);
         let complaints = dns_label(&value.to_lowercase());
         if !value.is_empty() && !complaints.is_empty() {
-            let why = format!("may have mixed case, but should otherwise match: {}", complaints.join(","));
+            let why = format!(
+                "may have mixed case, but should otherwise match: {}",
+                complaints.join(",")
+            );
             errors.invalid(format!("{field}.{name}"), value, why);
         }
     }
     for entries in ["shortNames", "categories"] {
-        if entries == "categories" && !text(names, "kind").is_empty() && text(names, "kind") == text(names, "listKind") {
-            errors.invalid(format!("{field}.listKind"), text(names, "listKind"), "kind and listKind may not be the same");
+        if entries == "categories"
+            && !text(names, "kind").is_empty()
+            && text(names, "kind") == text(names, "listKind")
+        {
+            errors.invalid(
+                format!("{field}.listKind"),
+                text(names, "listKind"),
+                "kind and listKind may not be the same",
+            );
         }
         for (index, name) in list(names, entries).iter().enumerate() {
             let name = name.as_str().unwrap_or_default();
             let complaints = dns_label(name);
             if !complaints.is_empty() {
-                errors.invalid(format!("{field}.{entries}[{index}]"), name, complaints.join(","));
+                errors.invalid(
+                    format!("{field}.{entries}[{index}]"),
+                    name,
+                    complaints.join(","),
+                );
             }
         }
     }
@@ -235,10 +326,16 @@ fn check_conversion(conversion: &Value, errors: &mut Errors) {
     match text(conversion, "strategy") {
         "" => errors.required(field("strategy"), ""),
         "Webhook" if at(conversion, "webhook.clientConfig").is_null() => {
-            errors.required(field("webhookClientConfig"), "required when strategy is set to Webhook");
+            errors.required(
+                field("webhookClientConfig"),
+                "required when strategy is set to Webhook",
+            );
         }
         "None" if !at(conversion, "webhook").is_null() => {
-            errors.forbidden(field("webhookClientConfig"), "should not be set when strategy is not set to Webhook");
+            errors.forbidden(
+                field("webhookClientConfig"),
+                "should not be set when strategy is not set to Webhook",
+            );
         }
         strategy => errors.one_of(field("strategy"), strategy, &["None", "Webhook"]),
     }
@@ -248,11 +345,22 @@ fn check_stored_versions(definition: &Value, errors: &mut Errors) {
     const FIELD: &str = "status.storedVersions";
     let stored = list(definition, FIELD);
     if stored.is_empty() {
-        return errors.invalid(FIELD, json!(stored), "must have at least one stored version");
+        return errors.invalid(
+            FIELD,
+            json!(stored),
+            "must have at least one stored version",
+        );
     }
     let versions = list(definition, "spec.versions");
-    for version in versions.iter().filter(|version| version["storage"] == true && !stored.contains(&version["name"])) {
-        errors.invalid(FIELD, json!(stored), format!("must have the storage version {}", text(version, "name")));
+    for version in versions
+        .iter()
+        .filter(|version| version["storage"] == true && !stored.contains(&version["name"]))
+    {
+        errors.invalid(
+            FIELD,
+            json!(stored),
+            format!("must have the storage version {}", text(version, "name")),
+        );
     }
     for (index, name) in stored.iter().enumerate() {
         if !versions.iter().any(|version| version["name"] == *name) {
@@ -270,9 +378,12 @@ fn check_stored_versions(definition: &Value, errors: &mut Errors) {
 fn check_approval(definition: &Value, errors: &mut Errors) {
     const ANNOTATION: &str = "api-approved.kubernetes.io";
     let group = text(definition, "spec.group");
-    let protected = ["k8s.io", "kubernetes.io"]
-        .iter()
-        .any(|domain| group == *domain || group.strip_suffix(domain).is_some_and(|rest| rest.ends_with('.')));
+    let protected = ["k8s.io", "kubernetes.io"].iter().any(|domain| {
+        group == *domain
+            || group
+                .strip_suffix(domain)
+                .is_some_and(|rest| rest.ends_with('.'))
+    });
     let approval = definition["metadata"]["annotations"][ANNOTATION].as_str();
     let field = format!("metadata.annotations[{ANNOTATION}]");
     match approval {

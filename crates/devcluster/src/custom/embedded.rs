@@ -20,7 +20,11 @@ fn walk(schema: &Schema, value: &Value, path: &str, errors: &mut Vec<FieldError>
                 check(value, path, errors);
             }
             for (name, value) in fields {
-                let below = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+                let below = if path.is_empty() {
+                    name.clone()
+                } else {
+                    format!("{path}.{name}")
+                };
                 if let Some(child) = schema.child(name) {
                     walk(child, value, &below, errors);
                 }
@@ -38,20 +42,40 @@ fn walk(schema: &Schema, value: &Value, path: &str, errors: &mut Vec<FieldError>
 }
 
 fn check(resource: &Value, path: &str, errors: &mut Vec<FieldError>) {
-    let mut add = |field: &str, problem: Problem| errors.push(FieldError { field: format!("{path}.{field}"), problem });
+    let mut add = |field: &str, problem: Problem| {
+        errors.push(FieldError {
+            field: format!("{path}.{field}"),
+            problem,
+        })
+    };
     for field in ["apiVersion", "kind"] {
         let value = &resource[field];
         match value.as_str() {
             None if value.is_null() => add(field, Problem::Required(String::new())),
-            None => add(field, Problem::Invalid(value.clone(), "must be a string".to_owned())),
-            Some("") => add(field, Problem::Invalid(value.clone(), "must not be empty".to_owned())),
+            None => add(
+                field,
+                Problem::Invalid(value.clone(), "must be a string".to_owned()),
+            ),
+            Some("") => add(
+                field,
+                Problem::Invalid(value.clone(), "must not be empty".to_owned()),
+            ),
             Some(text) if field == "apiVersion" && text.matches('/').count() > 1 => {
-                add(field, Problem::Invalid(value.clone(), format!("unexpected GroupVersion string: {text}")));
+                add(
+                    field,
+                    Problem::Invalid(
+                        value.clone(),
+                        format!("unexpected GroupVersion string: {text}"),
+                    ),
+                );
             }
             Some(text) if field == "kind" => {
                 let complaints = formats::dns_label(&text.to_lowercase());
                 if !complaints.is_empty() {
-                    let why = format!("may have mixed case, but should otherwise match: {}", complaints.join(","));
+                    let why = format!(
+                        "may have mixed case, but should otherwise match: {}",
+                        complaints.join(",")
+                    );
                     add(field, Problem::Invalid(value.clone(), why));
                 }
             }
@@ -60,6 +84,9 @@ fn check(resource: &Value, path: &str, errors: &mut Vec<FieldError>) {
     }
     let metadata = &resource["metadata"];
     if !metadata.is_null() && !metadata.is_object() {
-        add("metadata", Problem::Invalid(metadata.clone(), "must be an object".to_owned()));
+        add(
+            "metadata",
+            Problem::Invalid(metadata.clone(), "must be an object".to_owned()),
+        );
     }
 }

@@ -6,13 +6,23 @@ use super::formats;
 use super::schema::{Additional, ListType, Schema};
 use crate::fielderror::{FieldError, Problem};
 
-/// What is wrong with `value`, which is at `path` (empty for a whole object). What an update leaves as it was in `old` is not asked
-/// about again.
-pub(super) fn check(schema: &Schema, value: &Value, old: Option<&Value>, path: &str) -> Vec<FieldError> {
+/// What is wrong with `value`, which is at `path` (empty for a whole object). What an update leaves
+/// as it was in `old` is not asked about again.
+pub(super) fn check(
+    schema: &Schema,
+    value: &Value,
+    old: Option<&Value>,
+    path: &str,
+) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    // Upstream has no path to name for errors of several schemas together but the one validation began with.
+    // Upstream has no path to name for errors of several schemas together but the one validation
+    // began with.
     let start = if path.is_empty() { "<nil>" } else { path };
-    Check { start, errors: &mut errors }.value(schema, value, old, path);
+    Check {
+        start,
+        errors: &mut errors,
+    }
+    .value(schema, value, old, path);
     errors
 }
 
@@ -23,11 +33,17 @@ struct Check<'a> {
 
 impl Check<'_> {
     fn add(&mut self, path: &str, problem: Problem) {
-        self.errors.push(FieldError { field: path.to_owned(), problem });
+        self.errors.push(FieldError {
+            field: path.to_owned(),
+            problem,
+        });
     }
 
     fn invalid(&mut self, path: &str, value: &Value, why: &str) {
-        self.add(path, Problem::Invalid(value.clone(), format!("{path} in body should {why}")));
+        self.add(
+            path,
+            Problem::Invalid(value.clone(), format!("{path} in body should {why}")),
+        );
     }
 
     fn value(&mut self, schema: &Schema, value: &Value, old: Option<&Value>, path: &str) {
@@ -44,11 +60,19 @@ impl Check<'_> {
                 _ => {}
             }
         }
-        let allowed = schema.allowed.is_empty() || schema.allowed.contains(value) || (value.is_null() && schema.nullable);
+        let allowed = schema.allowed.is_empty()
+            || schema.allowed.contains(value)
+            || (value.is_null() && schema.nullable);
         if !allowed {
-            let supported =
-                schema.allowed.iter().map(|allowed| allowed.as_str().map_or_else(|| allowed.to_string(), str::to_owned));
-            self.add(path, Problem::NotSupported(value.clone(), supported.collect()));
+            let supported = schema.allowed.iter().map(|allowed| {
+                allowed
+                    .as_str()
+                    .map_or_else(|| allowed.to_string(), str::to_owned)
+            });
+            self.add(
+                path,
+                Problem::NotSupported(value.clone(), supported.collect()),
+            );
         }
         if value.is_object() {
             self.object(schema, value, old, path);
@@ -56,10 +80,16 @@ impl Check<'_> {
     }
 
     fn kind(&mut self, schema: &Schema, value: &Value, path: &str) {
-        let expected = if schema.int_or_string { "integer,string" } else { &schema.kind };
+        let expected = if schema.int_or_string {
+            "integer,string"
+        } else {
+            &schema.kind
+        };
         let found = type_of(value);
         let fits = expected.is_empty()
-            || expected.split(',').any(|kind| kind == found || (kind == "number" && found == "integer"))
+            || expected
+                .split(',')
+                .any(|kind| kind == found || (kind == "number" && found == "integer"))
             || (value.is_null() && schema.nullable);
         if !fits {
             let why = format!("{path} in body must be of type {expected}: \"{found}\"");
@@ -88,10 +118,17 @@ impl Check<'_> {
         let exceeds = |limit: &Option<Number>, beyond: &dyn Fn(f64, f64) -> bool| {
             limit
                 .as_ref()
-                .filter(|limit| number.as_f64().zip(limit.as_f64()).is_some_and(|(found, limit)| beyond(found, limit)))
+                .filter(|limit| {
+                    number
+                        .as_f64()
+                        .zip(limit.as_f64())
+                        .is_some_and(|(found, limit)| beyond(found, limit))
+                })
                 .cloned()
         };
-        if let Some(factor) = exceeds(&schema.multiple_of, &|found, factor| (found / factor).fract() != 0.0) {
+        if let Some(factor) = exceeds(&schema.multiple_of, &|found, factor| {
+            (found / factor).fract() != 0.0
+        }) {
             self.invalid(path, value, &format!("be a multiple of {factor}"));
         }
         let or_equal = |exclusive: bool| if exclusive { "" } else { " or equal to" };
@@ -100,11 +137,15 @@ impl Check<'_> {
             false => format!("be {words}{} {}", or_equal(exclusive), shown(limit)),
         };
         let exclusive = schema.exclusive_maximum;
-        if let Some(max) = exceeds(&schema.maximum, &|found, max| found > max || (exclusive && found >= max)) {
+        if let Some(max) = exceeds(&schema.maximum, &|found, max| {
+            found > max || (exclusive && found >= max)
+        }) {
             self.invalid(path, value, &than(exclusive, "less than", &max));
         }
         let exclusive = schema.exclusive_minimum;
-        if let Some(min) = exceeds(&schema.minimum, &|found, min| found < min || (exclusive && found <= min)) {
+        if let Some(min) = exceeds(&schema.minimum, &|found, min| {
+            found < min || (exclusive && found <= min)
+        }) {
             self.invalid(path, value, &than(exclusive, "greater than", &min));
         }
     }
@@ -118,7 +159,11 @@ impl Check<'_> {
         }
         let count = items.len();
         if let Some(min) = schema.min_items.filter(|min| count < *min) {
-            self.invalid(path, &Value::from(count), &format!("have at least {min} items"));
+            self.invalid(
+                path,
+                &Value::from(count),
+                &format!("have at least {min} items"),
+            );
         }
         if let Some(max) = schema.max_items.filter(|max| count > *max) {
             self.add(path, Problem::TooMany(count, max));
@@ -126,19 +171,39 @@ impl Check<'_> {
     }
 
     fn object(&mut self, schema: &Schema, value: &Value, old: Option<&Value>, path: &str) {
-        let Some(fields) = value.as_object() else { return };
+        let Some(fields) = value.as_object() else {
+            return;
+        };
         let count = fields.len();
-        let below = |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
+        let below = |name: &str| {
+            if path.is_empty() {
+                name.to_owned()
+            } else {
+                format!("{path}.{name}")
+            }
+        };
         if let Some(min) = schema.min_properties.filter(|min| count < *min) {
-            self.invalid(path, &Value::from(count), &format!("have at least {min} properties"));
+            self.invalid(
+                path,
+                &Value::from(count),
+                &format!("have at least {min} properties"),
+            );
         }
         if let Some(max) = schema.max_properties.filter(|max| count > *max) {
             self.add(path, Problem::TooMany(count, max));
         }
         for (name, value) in fields {
-            let forbidden = matches!(schema.additional_properties, Some(Additional::Allowed(false)));
+            let forbidden = matches!(
+                schema.additional_properties,
+                Some(Additional::Allowed(false))
+            );
             match schema.child(name) {
-                Some(child) => self.value(child, value, old.and_then(|old| old.get(name)), &below(name)),
+                Some(child) => self.value(
+                    child,
+                    value,
+                    old.and_then(|old| old.get(name)),
+                    &below(name),
+                ),
                 None if forbidden => {
                     let why = format!("{} in body is a forbidden property", below(name));
                     self.add(path, Problem::Invalid(Value::from(""), why));
@@ -146,7 +211,11 @@ impl Check<'_> {
                 None => {}
             }
         }
-        for name in schema.required.iter().filter(|name| !fields.contains_key(*name)) {
+        for name in schema
+            .required
+            .iter()
+            .filter(|name| !fields.contains_key(*name))
+        {
             self.add(&below(name), Problem::Required(String::new()));
         }
     }
@@ -156,25 +225,42 @@ impl Check<'_> {
         let start = self.start;
         let errors_of = |schema: &Schema| {
             let mut errors = Vec::new();
-            Check { start, errors: &mut errors }.value(schema, value, None, path);
+            Check {
+                start,
+                errors: &mut errors,
+            }
+            .value(schema, value, None, path);
             errors
         };
-        let together = |why: String| FieldError { field: start.to_owned(), problem: Problem::Invalid(Value::from(""), why) };
+        let together = |why: String| FieldError {
+            field: start.to_owned(),
+            problem: Problem::Invalid(Value::from(""), why),
+        };
         if !schema.any_of.is_empty() {
             let failures: Vec<_> = schema.any_of.iter().map(errors_of).collect();
             if failures.iter().all(|errors| !errors.is_empty()) {
-                self.errors.push(together(format!("\"{path}\" must validate at least one schema (anyOf)")));
-                self.errors.extend(failures.into_iter().next().unwrap_or_default());
+                self.errors.push(together(format!(
+                    "\"{path}\" must validate at least one schema (anyOf)"
+                )));
+                self.errors
+                    .extend(failures.into_iter().next().unwrap_or_default());
             }
         }
         if !schema.one_of.is_empty() {
             let failures: Vec<_> = schema.one_of.iter().map(errors_of).collect();
             let valid = failures.iter().filter(|errors| errors.is_empty()).count();
             if valid != 1 {
-                let found = if valid == 0 { "Found none valid".to_owned() } else { format!("Found {valid} valid alternatives") };
-                self.errors.push(together(format!("\"{path}\" must validate one and only one schema (oneOf). {found}")));
+                let found = if valid == 0 {
+                    "Found none valid".to_owned()
+                } else {
+                    format!("Found {valid} valid alternatives")
+                };
+                self.errors.push(together(format!(
+                    "\"{path}\" must validate one and only one schema (oneOf). {found}"
+                )));
                 if valid == 0 {
-                    self.errors.extend(failures.into_iter().next().unwrap_or_default());
+                    self.errors
+                        .extend(failures.into_iter().next().unwrap_or_default());
                 }
             }
         }
@@ -184,13 +270,17 @@ impl Check<'_> {
             self.errors.extend(failures.into_iter().flatten());
             if valid != schema.all_of.len() {
                 let none = if valid == 0 { ". None validated" } else { "" };
-                self.errors.push(together(format!("\"{path}\" must validate all the schemas (allOf){none}")));
+                self.errors.push(together(format!(
+                    "\"{path}\" must validate all the schemas (allOf){none}"
+                )));
             }
         }
         if let Some(not) = &schema.not
             && errors_of(not).is_empty()
         {
-            self.errors.push(together(format!("\"{path}\" must not validate the schema (not)")));
+            self.errors.push(together(format!(
+                "\"{path}\" must not validate the schema (not)"
+            )));
         }
     }
 }
@@ -200,7 +290,11 @@ fn type_of(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "boolean",
-        Value::Number(number) if number.is_f64() && number.as_f64().is_some_and(|number| number.fract() != 0.0) => "number",
+        Value::Number(number)
+            if number.is_f64() && number.as_f64().is_some_and(|number| number.fract() != 0.0) =>
+        {
+            "number"
+        }
         Value::Number(_) => "integer",
         Value::String(_) => "string",
         Value::Array(_) => "array",
@@ -211,12 +305,15 @@ fn type_of(value: &Value) -> &'static str {
 /// A limit as Go prints it: `9`, not `9.0`.
 fn shown(number: &Number) -> String {
     match number.as_f64() {
-        Some(float) if number.is_f64() && float.fract() == 0.0 && float.abs() < 1e15 => format!("{float:.0}"),
+        Some(float) if number.is_f64() && float.fract() == 0.0 && float.abs() < 1e15 => {
+            format!("{float:.0}")
+        }
         _ => number.to_string(),
     }
 }
 
-/// The element of `old` that `value` is a new state of: lists of keyed elements have one, all others do not tell.
+/// The element of `old` that `value` is a new state of: lists of keyed elements have one, all
+/// others do not tell.
 fn same_element<'a>(schema: &Schema, old: &'a Value, value: &Value) -> Option<&'a Value> {
     let same = |old: &&Value| schema.list_keys().all(|key| old.get(key) == value.get(key));
     (schema.list_type == ListType::Map).then(|| old.as_array()?.iter().find(same))?
@@ -253,14 +350,24 @@ pub(super) fn duplicates(schema: &Schema, value: &Value, path: &str) -> Vec<Fiel
 fn duplicates_in(schema: &Schema, items: &[Value], path: &str, errors: &mut Vec<FieldError>) {
     let at = |index: usize| format!("{path}[{index}]");
     if schema.list_type == ListType::Map
-        && let Some((index, value)) = items.iter().enumerate().find(|(_, item)| !item.is_object() && !item.is_null())
+        && let Some((index, value)) = items
+            .iter()
+            .enumerate()
+            .find(|(_, item)| !item.is_object() && !item.is_null())
     {
         let why = "must be an object for an array of list-type map".to_owned();
-        return errors.push(FieldError { field: at(index), problem: Problem::Invalid(value.clone(), why) });
+        return errors.push(FieldError {
+            field: at(index),
+            problem: Problem::Invalid(value.clone(), why),
+        });
     }
     let name = |item: &Value| -> Value {
         let key = |key: &str| item.get(key).map(|value| (key.to_owned(), value.clone()));
-        schema.list_keys().filter_map(key).collect::<serde_json::Map<_, _>>().into()
+        schema
+            .list_keys()
+            .filter_map(key)
+            .collect::<serde_json::Map<_, _>>()
+            .into()
     };
     let names: Vec<Value> = match schema.list_type {
         ListType::Atomic => return,
@@ -269,8 +376,16 @@ fn duplicates_in(schema: &Schema, items: &[Value], path: &str, errors: &mut Vec<
     };
     for (index, name) in names.iter().enumerate() {
         // Of several the second one is told.
-        if names[..index].iter().filter(|earlier| *earlier == name).count() == 1 {
-            errors.push(FieldError { field: at(index), problem: Problem::Duplicate(name.clone()) });
+        if names[..index]
+            .iter()
+            .filter(|earlier| *earlier == name)
+            .count()
+            == 1
+        {
+            errors.push(FieldError {
+                field: at(index),
+                problem: Problem::Duplicate(name.clone()),
+            });
         }
     }
 }
@@ -318,9 +433,21 @@ mod tests {
                 json!(true),
                 "a: Invalid value: \"boolean\": a in body must be of type integer,string: \"boolean\"",
             ),
-            (text(json!({"maxLength": 2})), json!("abc"), "a: Too long: may not be more than 2 bytes"),
-            (text(json!({"minLength": 2})), json!("a"), "a: Invalid value: \"a\": a in body should be at least 2 chars long"),
-            (text(json!({"pattern": "^b$"})), json!("a"), "a: Invalid value: \"a\": a in body should match '^b$'"),
+            (
+                text(json!({"maxLength": 2})),
+                json!("abc"),
+                "a: Too long: may not be more than 2 bytes",
+            ),
+            (
+                text(json!({"minLength": 2})),
+                json!("a"),
+                "a: Invalid value: \"a\": a in body should be at least 2 chars long",
+            ),
+            (
+                text(json!({"pattern": "^b$"})),
+                json!("a"),
+                "a: Invalid value: \"a\": a in body should match '^b$'",
+            ),
             (
                 text(json!({"format": "date-time"})),
                 json!("now"),
@@ -336,18 +463,28 @@ mod tests {
                 json!(3),
                 "a: Invalid value: 3: a in body should be a multiple of 2",
             ),
-            (spec(json!({"type": "array", "maxItems": 1})), json!([1, 2]), "a: Too many: 2: must have at most 1 item"),
+            (
+                spec(json!({"type": "array", "maxItems": 1})),
+                json!([1, 2]),
+                "a: Too many: 2: must have at most 1 item",
+            ),
             (
                 spec(json!({"type": "object", "additionalProperties": {"type": "string"}})),
                 json!({"x": 1}),
                 "a.x: Invalid value: \"integer\": a.x in body must be of type string: \"integer\"",
             ),
             (
-                spec(json!({"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "integer"}})),
+                spec(
+                    json!({"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "integer"}}),
+                ),
                 json!([1, 2, 1, 1]),
                 "a[2]: Duplicate value: 1",
             ),
-            (spec(keyed), json!([{"k": "x"}, {"k": "y"}, {"k": "x"}]), "a[2]: Duplicate value: {\"k\":\"x\"}"),
+            (
+                spec(keyed),
+                json!([{"k": "x"}, {"k": "y"}, {"k": "x"}]),
+                "a[2]: Duplicate value: {\"k\":\"x\"}",
+            ),
             (
                 spec(json!({"type": "integer", "not": {"enum": [1]}})),
                 json!(1),
@@ -357,20 +494,31 @@ mod tests {
         for (schema, value, error) in cases {
             assert_eq!(told(schema, json!({"a": value})), [error]);
         }
-        let alternatives = spec(json!({"type": "integer", "oneOf": [{"minimum": 5}, {"maximum": 7}]}));
+        let alternatives =
+            spec(json!({"type": "integer", "oneOf": [{"minimum": 5}, {"maximum": 7}]}));
         let both = "<nil>: Invalid value: \"\": \"a\" must validate one and only one schema (oneOf). Found 2 valid alternatives";
         assert_eq!(told(alternatives.clone(), json!({"a": 6})), [both]);
         assert_eq!(told(alternatives, json!({"a": 8})), [""; 0]);
-        assert_eq!(told(spec(json!({"type": "string", "nullable": true, "enum": ["x"]})), json!({"a": null})), [""; 0]);
+        assert_eq!(
+            told(
+                spec(json!({"type": "string", "nullable": true, "enum": ["x"]})),
+                json!({"a": null})
+            ),
+            [""; 0]
+        );
     }
 
     #[test]
     fn an_update_may_leave_what_was_wrong_before() {
-        let schema =
-            spec(json!({"type": "object", "properties": {"n": {"type": "integer", "maximum": 1}, "m": {"type": "integer"}}}));
+        let schema = spec(
+            json!({"type": "object", "properties": {"n": {"type": "integer", "maximum": 1}, "m": {"type": "integer"}}}),
+        );
         let schema = Schema::parse(&schema).unwrap();
         let old = json!({"a": {"n": 5, "m": 1}});
         assert!(check(&schema, &json!({"a": {"n": 5, "m": 2}}), Some(&old), "").is_empty());
-        assert_eq!(check(&schema, &json!({"a": {"n": 6, "m": 1}}), Some(&old), "").len(), 1);
+        assert_eq!(
+            check(&schema, &json!({"a": {"n": 6, "m": 1}}), Some(&old), "").len(),
+            1
+        );
     }
 }

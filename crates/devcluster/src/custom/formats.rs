@@ -1,4 +1,5 @@
-//! The values of `format` that texts are held to; upstream accepts others without looking at the text.
+//! The values of `format` that texts are held to; upstream accepts others without looking at the
+//! text.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
@@ -18,7 +19,9 @@ pub(super) fn fits(format: &str, text: &str) -> bool {
         "date" => text.len() == 10 && text.parse::<Date>().is_ok(),
         "date-time" | "datetime" => text.parse::<Timestamp>().is_ok(),
         "duration" => is_duration(text),
-        "email" => text.split_once('@').is_some_and(|(user, host)| !user.is_empty() && !host.is_empty() && !host.contains('@')),
+        "email" => text.split_once('@').is_some_and(|(user, host)| {
+            !user.is_empty() && !host.is_empty() && !host.contains('@')
+        }),
         "hostname" => text.len() < 256 && is_subdomain(&text.to_lowercase()),
         "ipv4" => Ipv4Addr::from_str(text).is_ok(),
         "ipv6" => Ipv6Addr::from_str(text).is_ok(),
@@ -33,9 +36,12 @@ pub(super) fn fits(format: &str, text: &str) -> bool {
 }
 
 fn is_network(text: &str) -> bool {
-    let Some((address, bits)) = text.split_once('/') else { return false };
+    let Some((address, bits)) = text.split_once('/') else {
+        return false;
+    };
     let at_most = |max: u8| bits.parse::<u8>().is_ok_and(|bits| bits <= max);
-    (Ipv4Addr::from_str(address).is_ok() && at_most(32)) || (Ipv6Addr::from_str(address).is_ok() && at_most(128))
+    (Ipv4Addr::from_str(address).is_ok() && at_most(32))
+        || (Ipv6Addr::from_str(address).is_ok() && at_most(128))
 }
 
 /// As Go writes durations (`1h30m`), or a number and a word (`3 days`).
@@ -76,9 +82,14 @@ fn is_duration(text: &str) -> bool {
     let mut rest = text.trim().strip_prefix('-').unwrap_or(text.trim());
     let mut any = rest == "0";
     while !rest.is_empty() && rest != "0" {
-        let number = rest.bytes().take_while(|byte| byte.is_ascii_digit() || *byte == b'.').count();
+        let number = rest
+            .bytes()
+            .take_while(|byte| byte.is_ascii_digit() || *byte == b'.')
+            .count();
         let after = rest[number..].trim_start();
-        let unit = after.find(|letter: char| letter.is_ascii_digit() || letter == ' ').unwrap_or(after.len());
+        let unit = after
+            .find(|letter: char| letter.is_ascii_digit() || letter == ' ')
+            .unwrap_or(after.len());
         if number == 0 || !UNITS.contains(&&after[..unit]) {
             return false;
         }
@@ -91,11 +102,15 @@ fn is_duration(text: &str) -> bool {
 fn is_hardware_address(text: &str) -> bool {
     let parts: Vec<&str> = text.split([':', '-']).collect();
     matches!(parts.len(), 6 | 8 | 20)
-        && parts.iter().all(|part| part.len() == 2 && part.bytes().all(|byte| byte.is_ascii_hexdigit()))
+        && parts
+            .iter()
+            .all(|part| part.len() == 2 && part.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
 
 fn is_uuid(text: &str, version: Option<char>) -> bool {
-    text.len() == 36 && uuid::Uuid::try_parse(text).is_ok() && version.is_none_or(|version| text.chars().nth(14) == Some(version))
+    text.len() == 36
+        && uuid::Uuid::try_parse(text).is_ok()
+        && version.is_none_or(|version| text.chars().nth(14) == Some(version))
 }
 
 #[cfg(test)]
@@ -117,7 +132,11 @@ mod tests {
             ("ipv6", "::1", "10.0.0.1"),
             ("mac", "01:23:45:67:89:ab", "01:23"),
             ("uri", "https://example.com/a", "a b"),
-            ("uuid4", "8ad1e5f3-3b0e-4d3c-9f2e-0a1b2c3d4e5f", "8ad1e5f3-3b0e-5d3c-9f2e-0a1b2c3d4e5f"),
+            (
+                "uuid4",
+                "8ad1e5f3-3b0e-4d3c-9f2e-0a1b2c3d4e5f",
+                "8ad1e5f3-3b0e-5d3c-9f2e-0a1b2c3d4e5f",
+            ),
         ];
         for (format, good, bad) in cases {
             assert!(fits(format, good), "{good} is a {format}");

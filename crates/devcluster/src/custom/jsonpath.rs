@@ -1,4 +1,5 @@
-//! JSONPath as definitions use it: that of RFC 9535, but for the leading `$` and for `\.`, a dot that belongs to a name.
+//! JSONPath as definitions use it: that of RFC 9535, but for the leading `$` and for `\.`, a dot
+//! that belongs to a name.
 
 use jsonpath_rust::parser::model::JpQuery;
 use jsonpath_rust::parser::parse_json_path;
@@ -17,14 +18,23 @@ impl JsonPath {
 
     /// The first value that the path leads to.
     pub(super) fn first<'a>(&self, object: &'a Value) -> Option<&'a Value> {
-        js_path_process(&self.0, object).ok()?.into_iter().next().map(|found| found.val())
+        js_path_process(&self.0, object)
+            .ok()?
+            .into_iter()
+            .next()
+            .map(|found| found.val())
     }
 }
 
 /// The names of a path that has nothing but names, such as `.spec.replicas`.
 pub(super) fn names(text: &str) -> Option<Vec<&str>> {
     let names: Vec<&str> = text.strip_prefix('.')?.split('.').collect();
-    let plain = |name: &&str| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-$".contains(&byte));
+    let plain = |name: &&str| {
+        !name.is_empty()
+            && name
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || b"_-$".contains(&byte))
+    };
     names.iter().all(plain).then_some(names)
 }
 
@@ -109,19 +119,32 @@ mod tests {
             ("$.spec.size", json!(3)),
             (".spec.missing", json!(null)),
             (".metadata.labels.app\\.kubernetes\\.io/name", json!("web")),
-            (".metadata.labels['app\\.kubernetes\\.io/name']", json!("web")),
+            (
+                ".metadata.labels['app\\.kubernetes\\.io/name']",
+                json!("web"),
+            ),
             (".spec.ports[*].name", json!("a")),
             (".spec.ports[1].port", json!(2)),
             (".spec.ports[-1:].name", json!("b")),
             (".spec.ports[5].port", json!(null)),
-            (".status.conditions[?(@.type==\"Ready\")].status", json!("True")),
-            (".status.conditions[?(@.type == 'Synced')].status", json!("False")),
+            (
+                ".status.conditions[?(@.type==\"Ready\")].status",
+                json!("True"),
+            ),
+            (
+                ".status.conditions[?(@.type == 'Synced')].status",
+                json!("False"),
+            ),
             (".spec.ports[?(@.port>=2)].name", json!("b")),
             ("..port", json!(1)),
         ];
         for (path, expected) in cases {
             let path = JsonPath::parse(path).unwrap_or_else(|| panic!("{path} is a path"));
-            assert_eq!(path.first(&object).unwrap_or(&Value::Null), &expected, "{path:?}");
+            assert_eq!(
+                path.first(&object).unwrap_or(&Value::Null),
+                &expected,
+                "{path:?}"
+            );
         }
     }
 

@@ -1,7 +1,8 @@
 //! Custom kinds: what a CustomResourceDefinition makes of a kind.
 //!
-//! definition -> [`rows`] of the table of kinds, one per served version, each with its [`Custom`]: `schema` -> `complete` (pruning,
-//! defaults), `validate`, `columns`, `scale`. Which definitions are served is decided in `rest::definitions`.
+//! definition -> [`rows`] of the table of kinds, one per served version, each with its [`Custom`]:
+//! `schema` -> `complete` (pruning, defaults), `validate`, `columns`, `scale`. Which definitions
+//! are served is decided in `rest::definitions`.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -11,7 +12,9 @@ use serde_json::Value;
 
 use crate::fielderror::{FieldError, Problem};
 use crate::fields::Shape;
-use crate::kinds::{DeleteAnswer, Generation, Registered, Resource, SelectableField, Storage, Subresource};
+use crate::kinds::{
+    DeleteAnswer, Generation, Registered, Resource, SelectableField, Storage, Subresource,
+};
 use crate::store::TypeStore;
 use crate::validate;
 
@@ -32,11 +35,29 @@ pub(crate) use schema::{ListType, Schema};
 
 use columns::Column;
 
-const VERBS: &[&str] = &["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
+const VERBS: &[&str] = &[
+    "delete",
+    "deletecollection",
+    "get",
+    "list",
+    "patch",
+    "create",
+    "update",
+    "watch",
+];
 const READ_WRITE: &[&str] = &["get", "patch", "update"];
-const STATUS: Subresource = Subresource { name: "status", kind: "", group_version: None, verbs: READ_WRITE };
-const SCALE: Subresource =
-    Subresource { name: "scale", kind: "Scale", group_version: Some(("autoscaling", "v1")), verbs: READ_WRITE };
+const STATUS: Subresource = Subresource {
+    name: "status",
+    kind: "",
+    group_version: None,
+    verbs: READ_WRITE,
+};
+const SCALE: Subresource = Subresource {
+    name: "scale",
+    kind: "Scale",
+    group_version: Some(("autoscaling", "v1")),
+    verbs: READ_WRITE,
+};
 
 /// One version of a custom kind.
 #[derive(Debug)]
@@ -89,7 +110,13 @@ impl Custom {
         let spec = &definition["spec"];
         let deprecated = version["deprecated"] == true;
         let own_words = version["deprecationWarning"].as_str().map(str::to_owned);
-        let words = || format!("{}/{name} {} is deprecated", text(spec, "group"), text(&spec["names"], "kind"));
+        let words = || {
+            format!(
+                "{}/{name} {} is deprecated",
+                text(spec, "group"),
+                text(&spec["names"], "kind")
+            )
+        };
         Self {
             source: Source::of(definition),
             version: name.to_owned(),
@@ -116,7 +143,11 @@ impl Custom {
     }
 
     pub(crate) fn shape(&self) -> Shape<'_> {
-        if self.schema.kind.is_empty() && self.schema.preserve_unknown { Shape::Free } else { Shape::Custom(&self.schema) }
+        if self.schema.kind.is_empty() && self.schema.preserve_unknown {
+            Shape::Free
+        } else {
+            Shape::Custom(&self.schema)
+        }
     }
 
     pub(crate) fn prune(&self, object: &mut Value) -> Vec<String> {
@@ -149,14 +180,22 @@ impl Custom {
     }
 
     /// What is wrong with replacing `old` by `new`, as a whole or through `part`.
-    pub(crate) fn update_errors(&self, resource: &Resource, part: Option<&str>, new: &Value, old: &Value) -> Vec<FieldError> {
+    pub(crate) fn update_errors(
+        &self,
+        resource: &Resource,
+        part: Option<&str>,
+        new: &Value,
+        old: &Value,
+    ) -> Vec<FieldError> {
         let mut errors = kind_errors(resource, new);
         if !errors.is_empty() {
             return errors;
         }
         errors.extend(validate::metadata_update(new, old));
         if part == Some("status") {
-            if let (Some(schema), Some(status)) = (self.schema.property("status"), new.get("status")) {
+            if let (Some(schema), Some(status)) =
+                (self.schema.property("status"), new.get("status"))
+            {
                 errors.extend(fit::check(schema, status, old.get("status"), "status"));
                 errors.extend(fit::duplicates(schema, status, "status"));
             }
@@ -178,7 +217,11 @@ impl Custom {
         let field = |field: &Value| {
             let names = jsonpath::names(text(field, "jsonPath"))?;
             let pointer = Cow::Owned(format!("/{}", names.join("/")));
-            Some(SelectableField { label: Cow::Owned(names.join(".")), pointer, absent: "" })
+            Some(SelectableField {
+                label: Cow::Owned(names.join(".")),
+                pointer,
+                absent: "",
+            })
         };
         fields.filter_map(field).collect()
     }
@@ -186,18 +229,28 @@ impl Custom {
 
 /// The rows for the versions of a definition, the storage version's first.
 pub(crate) fn rows(definition: &Value, store: &Arc<TypeStore>) -> Vec<Registered> {
-    let versions = definition["spec"]["versions"].as_array().map_or(&[][..], Vec::as_slice);
-    let Some(stored) = versions.iter().find(|version| version["storage"] == true) else { return Vec::new() };
+    let versions = definition["spec"]["versions"]
+        .as_array()
+        .map_or(&[][..], Vec::as_slice);
+    let Some(stored) = versions.iter().find(|version| version["storage"] == true) else {
+        return Vec::new();
+    };
     let storage = Arc::new(Custom::parse(definition, stored, None));
-    let others = versions.iter().filter(|version| !std::ptr::eq(*version, stored)).map(|version| {
-        let custom = Custom::parse(definition, version, Some(storage.clone()));
-        (version, Arc::new(custom))
-    });
+    let others = versions
+        .iter()
+        .filter(|version| !std::ptr::eq(*version, stored))
+        .map(|version| {
+            let custom = Custom::parse(definition, version, Some(storage.clone()));
+            (version, Arc::new(custom))
+        });
     std::iter::once((stored, storage.clone()))
         .chain(others)
         .map(|(version, custom)| {
             let row = Registered::new(row(definition, version, custom), store.clone());
-            Registered { served: version["served"] == true, ..row }
+            Registered {
+                served: version["served"] == true,
+                ..row
+            }
         })
         .collect()
 }
@@ -206,7 +259,11 @@ pub(crate) fn rows(definition: &Value, store: &Arc<TypeStore>) -> Vec<Registered
 pub(crate) fn stored_row(definition: &Value) -> Option<Resource> {
     let versions = definition["spec"]["versions"].as_array()?;
     let stored = versions.iter().find(|version| version["storage"] == true)?;
-    Some(row(definition, stored, Arc::new(Custom::parse(definition, stored, None))))
+    Some(row(
+        definition,
+        stored,
+        Arc::new(Custom::parse(definition, stored, None)),
+    ))
 }
 
 fn row(definition: &Value, version: &Value, custom: Arc<Custom>) -> Resource {
@@ -215,7 +272,9 @@ fn row(definition: &Value, version: &Value, custom: Arc<Custom>) -> Resource {
     let owned = |value: &Value, field: &str| Cow::Owned(text(value, field).to_owned());
     let list = |field: &str| -> Vec<Cow<'static, str>> {
         let entries = names[field].as_array().into_iter().flatten();
-        entries.filter_map(|entry| entry.as_str().map(|entry| Cow::Owned(entry.to_owned()))).collect()
+        entries
+            .filter_map(|entry| entry.as_str().map(|entry| Cow::Owned(entry.to_owned())))
+            .collect()
     };
     let subresources: &'static [Subresource] = match (custom.has_status, custom.scale.is_some()) {
         (false, false) => &[],
@@ -234,7 +293,11 @@ fn row(definition: &Value, version: &Value, custom: Arc<Custom>) -> Resource {
         namespaced: text(spec, "scope") == "Namespaced",
         verbs: VERBS,
         subresources,
-        generation: if custom.has_status { Generation::Content } else { Generation::ContentAndStatus },
+        generation: if custom.has_status {
+            Generation::Content
+        } else {
+            Generation::ContentAndStatus
+        },
         fields: Cow::Owned(Custom::selectable(version)),
         own_field_labels: true,
         delete_answer: DeleteAnswer::Status,
@@ -242,7 +305,11 @@ fn row(definition: &Value, version: &Value, custom: Arc<Custom>) -> Resource {
         unconditional_update: false,
         orphans_by_default: false,
         garbage_collected: true,
-        storage: if custom.storage.is_some() { Storage::OtherVersion } else { Storage::Own },
+        storage: if custom.storage.is_some() {
+            Storage::OtherVersion
+        } else {
+            Storage::Own
+        },
         custom: Some(custom),
     }
 }
@@ -251,9 +318,18 @@ fn row(definition: &Value, version: &Value, custom: Arc<Custom>) -> Resource {
 fn kind_errors(resource: &Resource, object: &Value) -> Vec<FieldError> {
     let must_be = |field: &str, wanted: &str| {
         let problem = Problem::Invalid(object[field].clone(), format!("must be {wanted}"));
-        (object[field] != *wanted).then(|| FieldError { field: field.to_owned(), problem })
+        (object[field] != *wanted).then(|| FieldError {
+            field: field.to_owned(),
+            problem,
+        })
     };
-    [must_be("kind", &resource.kind), must_be("apiVersion", &resource.api_version())].into_iter().flatten().collect()
+    [
+        must_be("kind", &resource.kind),
+        must_be("apiVersion", &resource.api_version()),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 fn text<'a>(value: &'a Value, field: &str) -> &'a str {

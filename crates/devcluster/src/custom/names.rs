@@ -2,11 +2,13 @@
 
 use serde_json::{Value, json};
 
-/// `status.acceptedNames` of a definition, and its conditions NamesAccepted and Established. `group` are the definitions of its group,
-/// itself included; a name stays with the definition that got it first.
+/// `status.acceptedNames` of a definition, and its conditions NamesAccepted and Established.
+/// `group` are the definitions of its group, itself included; a name stays with the definition that
+/// got it first.
 pub(crate) fn decide(definition: &Value, group: &[&Value]) -> (Value, [Value; 2]) {
     let taken = |fields: &[&str], name: &str| {
-        let is_other = |other: &&&Value| other["metadata"]["name"] != definition["metadata"]["name"];
+        let is_other =
+            |other: &&&Value| other["metadata"]["name"] != definition["metadata"]["name"];
         group.iter().filter(is_other).any(|other| {
             let accepted = &other["status"]["acceptedNames"];
             fields.iter().any(|field| match &accepted[*field] {
@@ -39,8 +41,11 @@ pub(crate) fn decide(definition: &Value, group: &[&Value]) -> (Value, [Value; 2]
             Value::Array(list) => list.iter().any(|text| text == name),
             _ => false,
         };
-        let refused: Vec<String> =
-            names.iter().filter(|name| !ours(name) && taken(space, name)).map(|name| in_use(name)).collect();
+        let refused: Vec<String> = names
+            .iter()
+            .filter(|name| !ours(name) && taken(space, name))
+            .map(|name| in_use(name))
+            .collect();
         match refused.as_slice() {
             [] => set(&mut accepted, field, &wanted[field]),
             [one] => conflict = Some((reason, one.clone())),
@@ -48,16 +53,30 @@ pub(crate) fn decide(definition: &Value, group: &[&Value]) -> (Value, [Value; 2]
         }
     }
     set(&mut accepted, "categories", &wanted["categories"]);
-    let established = condition(definition, "Established").filter(|condition| condition["status"] == "True").cloned();
+    let established = condition(definition, "Established")
+        .filter(|condition| condition["status"] == "True")
+        .cloned();
     let conditions = match conflict {
         Some((reason, message)) => [
             new_condition("NamesAccepted", false, reason, &message),
-            established.unwrap_or_else(|| new_condition("Established", false, "NotAccepted", "not all names are accepted")),
+            established.unwrap_or_else(|| {
+                new_condition(
+                    "Established",
+                    false,
+                    "NotAccepted",
+                    "not all names are accepted",
+                )
+            }),
         ],
         None => [
             new_condition("NamesAccepted", true, "NoConflicts", "no conflicts found"),
             established.unwrap_or_else(|| {
-                new_condition("Established", true, "InitialNamesAccepted", "the initial names have been accepted")
+                new_condition(
+                    "Established",
+                    true,
+                    "InitialNamesAccepted",
+                    "the initial names have been accepted",
+                )
             }),
         ],
     };
@@ -80,7 +99,10 @@ fn new_condition(kind: &str, holds: bool, reason: &str, message: &str) -> Value 
 
 /// The condition of a type.
 pub(crate) fn condition<'a>(definition: &'a Value, kind: &str) -> Option<&'a Value> {
-    definition["status"]["conditions"].as_array()?.iter().find(|condition| condition["type"] == kind)
+    definition["status"]["conditions"]
+        .as_array()?
+        .iter()
+        .find(|condition| condition["type"] == kind)
 }
 
 /// Whether the resources of a definition are served.
@@ -103,13 +125,26 @@ mod tests {
         let mut first = definition("widgets", "Widget", "w");
         let (accepted, conditions) = decide(&first, &[]);
         assert_eq!(accepted, first["spec"]["names"]);
-        assert_eq!(conditions.map(|condition| condition["status"].clone()), [json!("True"), json!("True")]);
+        assert_eq!(
+            conditions.map(|condition| condition["status"].clone()),
+            [json!("True"), json!("True")]
+        );
         first["status"]["acceptedNames"] = accepted;
 
         // (why, definition, reason, message)
         let cases = [
-            ("another kind", definition("gadgets", "Widget", "g"), "ListKindConflict", "\"WidgetList\" is already in use"),
-            ("a short name", definition("gadgets", "Gadget", "w"), "ShortNamesConflict", "\"w\" is already in use"),
+            (
+                "another kind",
+                definition("gadgets", "Widget", "g"),
+                "ListKindConflict",
+                "\"WidgetList\" is already in use",
+            ),
+            (
+                "a short name",
+                definition("gadgets", "Gadget", "w"),
+                "ShortNamesConflict",
+                "\"w\" is already in use",
+            ),
             (
                 "a plural as short name",
                 definition("gadgets", "Gadget", "widgets"),
@@ -119,8 +154,16 @@ mod tests {
         ];
         for (why, definition, reason, message) in cases {
             let (_, [names, established]) = decide(&definition, &[&first]);
-            assert_eq!((&names["reason"], &names["message"]), (&json!(reason), &json!(message)), "{why}");
-            assert_eq!((&names["status"], &established["reason"]), (&json!("False"), &json!("NotAccepted")), "{why}");
+            assert_eq!(
+                (&names["reason"], &names["message"]),
+                (&json!(reason), &json!(message)),
+                "{why}"
+            );
+            assert_eq!(
+                (&names["status"], &established["reason"]),
+                (&json!("False"), &json!("NotAccepted")),
+                "{why}"
+            );
         }
     }
 }

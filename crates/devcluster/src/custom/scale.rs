@@ -1,4 +1,5 @@
-//! The `scale` subresource of a custom kind: where its definition says that replicas and selector are.
+//! The `scale` subresource of a custom kind: where its definition says that replicas and selector
+//! are.
 
 use serde_json::{Map, Value};
 
@@ -22,7 +23,10 @@ struct Path {
 impl Path {
     fn parse(text: &Value) -> Option<Self> {
         let text = text.as_str()?;
-        Some(Self { text: text.to_owned(), names: names(text)?.into_iter().map(str::to_owned).collect() })
+        Some(Self {
+            text: text.to_owned(),
+            names: names(text)?.into_iter().map(str::to_owned).collect(),
+        })
     }
 
     fn find<'a>(&self, object: &'a Value) -> Option<&'a Value> {
@@ -30,18 +34,25 @@ impl Path {
     }
 
     fn invalid(&self, value: &Value, why: &str) -> FieldError {
-        FieldError { field: self.text.clone(), problem: Problem::Invalid(value.clone(), why.to_owned()) }
+        FieldError {
+            field: self.text.clone(),
+            problem: Problem::Invalid(value.clone(), why.to_owned()),
+        }
     }
 
     /// What is wrong with a number of replicas.
     fn error(&self, object: &Value) -> Option<FieldError> {
         let value = self.find(object)?;
         match value.as_i64() {
-            None => Some(self.invalid(&Value::from(0), &format!("{} accessor error: {value} is no int64", self.text))),
+            None => Some(self.invalid(
+                &Value::from(0),
+                &format!("{} accessor error: {value} is no int64", self.text),
+            )),
             Some(..0) => Some(self.invalid(value, "should be a non-negative integer")),
-            Some(replicas) if replicas > i64::from(i32::MAX) => {
-                Some(self.invalid(value, &format!("should be less than or equal to {}", i32::MAX)))
-            }
+            Some(replicas) if replicas > i64::from(i32::MAX) => Some(self.invalid(
+                value,
+                &format!("should be less than or equal to {}", i32::MAX),
+            )),
             Some(_) => None,
         }
     }
@@ -56,12 +67,21 @@ impl Scale {
         })
     }
 
-    /// The replicas that are asked for, that there are, and their selector; the path that has no replicas is the error.
+    /// The replicas that are asked for, that there are, and their selector; the path that has no
+    /// replicas is the error.
     pub(crate) fn read(&self, object: &Value) -> Result<(i64, i64, String), String> {
         let number = |path: &Path| path.find(object).and_then(Value::as_i64);
         let wanted = number(&self.spec).ok_or_else(|| self.spec.text.clone())?;
-        let selector = self.selector.as_ref().and_then(|path| path.find(object)).and_then(Value::as_str);
-        Ok((wanted, number(&self.status).unwrap_or(0), selector.unwrap_or_default().to_owned()))
+        let selector = self
+            .selector
+            .as_ref()
+            .and_then(|path| path.find(object))
+            .and_then(Value::as_str);
+        Ok((
+            wanted,
+            number(&self.status).unwrap_or(0),
+            selector.unwrap_or_default().to_owned(),
+        ))
     }
 
     /// The names on the way to the replicas that are asked for.
@@ -82,14 +102,25 @@ impl Scale {
     }
 
     pub(super) fn errors(&self, object: &Value) -> Vec<FieldError> {
-        self.spec.error(object).into_iter().chain(self.status_errors(object)).collect()
+        self.spec
+            .error(object)
+            .into_iter()
+            .chain(self.status_errors(object))
+            .collect()
     }
 
     pub(super) fn status_errors(&self, object: &Value) -> Vec<FieldError> {
         let selector = self.selector.iter().filter_map(|path| {
             let value = path.find(object).filter(|value| !value.is_string())?;
-            Some(path.invalid(&Value::from(""), &format!("{} accessor error: {value} is no string", path.text)))
+            Some(path.invalid(
+                &Value::from(""),
+                &format!("{} accessor error: {value} is no string", path.text),
+            ))
         });
-        self.status.error(object).into_iter().chain(selector).collect()
+        self.status
+            .error(object)
+            .into_iter()
+            .chain(selector)
+            .collect()
     }
 }

@@ -7,7 +7,8 @@ use regex::Regex;
 use serde::Deserialize;
 use serde_json::{Number, Value};
 
-/// One node: what a value at this place may be. Which of the fields a place can have follows from upstream's structural schemas.
+/// One node: what a value at this place may be. Which of the fields a place can have follows from
+/// upstream's structural schemas.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Schema {
@@ -80,7 +81,10 @@ impl Schema {
 
     /// Whether values are objects with fields or keys.
     pub(crate) fn is_object(&self) -> bool {
-        self.kind == "object" && !(self.properties.is_empty() && self.additional_properties.is_none() && self.preserve_unknown)
+        self.kind == "object"
+            && !(self.properties.is_empty()
+                && self.additional_properties.is_none()
+                && self.preserve_unknown)
     }
 
     /// Whether an object has one owner as a whole.
@@ -90,7 +94,8 @@ impl Schema {
 
     /// Whether fields without a schema are kept.
     pub(crate) fn preserves_unknown(&self) -> bool {
-        self.preserve_unknown || matches!(self.additional_properties, Some(Additional::Allowed(true)))
+        self.preserve_unknown
+            || matches!(self.additional_properties, Some(Additional::Allowed(true)))
     }
 
     /// The schema of a named field.
@@ -129,6 +134,8 @@ impl Schema {
     /// Whether `text` matches the pattern; a pattern that is none matches everything.
     pub(super) fn matches(&self, text: &str) -> bool {
         let compiled = self.compiled.get_or_init(|| Regex::new(&self.pattern).ok());
-        compiled.as_ref().is_none_or(|pattern| pattern.is_match(text))
+        compiled
+            .as_ref()
+            .is_none_or(|pattern| pattern.is_match(text))
     }
 }

@@ -1,4 +1,5 @@
-//! Whether a schema is structural: says of every field what it is, so that objects can be pruned, defaulted and merged by it.
+//! Whether a schema is structural: says of every field what it is, so that objects can be pruned,
+//! defaulted and merged by it.
 
 use serde_json::{Value, json};
 
@@ -9,7 +10,8 @@ use crate::validate::errors::{Errors, at, list, text};
 
 const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
 
-/// Fields that an alternative of `allOf` and the like cannot have, whether their zero says nothing, and what they must be.
+/// Fields that an alternative of `allOf` and the like cannot have, whether their zero says nothing,
+/// and what they must be.
 const NOT_IN_ALTERNATIVES: [(&str, &str); 11] = [
     ("type", "must be empty to be structural"),
     ("additionalProperties", "must be undefined to be structural"),
@@ -17,15 +19,37 @@ const NOT_IN_ALTERNATIVES: [(&str, &str); 11] = [
     ("title", "must be empty to be structural"),
     ("description", "must be empty to be structural"),
     ("nullable", "must be false to be structural"),
-    ("x-kubernetes-preserve-unknown-fields", "must be false to be structural"),
-    ("x-kubernetes-embedded-resource", "must be false to be structural"),
-    ("x-kubernetes-int-or-string", "must be false to be structural"),
-    ("x-kubernetes-list-type", "must be undefined to be structural"),
-    ("x-kubernetes-map-type", "must be undefined to be structural"),
+    (
+        "x-kubernetes-preserve-unknown-fields",
+        "must be false to be structural",
+    ),
+    (
+        "x-kubernetes-embedded-resource",
+        "must be false to be structural",
+    ),
+    (
+        "x-kubernetes-int-or-string",
+        "must be false to be structural",
+    ),
+    (
+        "x-kubernetes-list-type",
+        "must be undefined to be structural",
+    ),
+    (
+        "x-kubernetes-map-type",
+        "must be undefined to be structural",
+    ),
 ];
 
 /// Fields of the schema language that upstream does not have.
-const NOT_SUPPORTED: [&str; 6] = ["$ref", "id", "definitions", "dependencies", "patternProperties", "additionalItems"];
+const NOT_SUPPORTED: [&str; 6] = [
+    "$ref",
+    "id",
+    "definitions",
+    "dependencies",
+    "patternProperties",
+    "additionalItems",
+];
 
 #[derive(Clone, Copy, PartialEq)]
 enum Level {
@@ -42,7 +66,10 @@ pub(super) fn check(schema: &Value, with_status: bool, field: &str, errors: &mut
         errors.invalid(format!("{field}.type"), text(schema, "type"), why);
     }
     if schema["nullable"] == true {
-        errors.forbidden(format!("{field}.nullable"), "nullable cannot be true at the root");
+        errors.forbidden(
+            format!("{field}.nullable"),
+            "nullable cannot be true at the root",
+        );
     }
     node(schema, Level::Root, field, errors);
     openapi(schema, field, errors);
@@ -59,7 +86,10 @@ pub(super) fn check(schema: &Value, with_status: bool, field: &str, errors: &mut
 fn node(schema: &Value, level: Level, field: &str, errors: &mut Errors) {
     let kind = text(schema, "type");
     let is_set = |name: &str| schema[name] == true;
-    let (free, int_or_string) = (is_set("x-kubernetes-preserve-unknown-fields"), is_set("x-kubernetes-int-or-string"));
+    let (free, int_or_string) = (
+        is_set("x-kubernetes-preserve-unknown-fields"),
+        is_set("x-kubernetes-int-or-string"),
+    );
     let embedded = is_set("x-kubernetes-embedded-resource");
     let below = |name: &str| format!("{field}.{name}");
     if kind == "array" && schema["items"].is_null() {
@@ -68,22 +98,45 @@ fn node(schema: &Value, level: Level, field: &str, errors: &mut Errors) {
     match &schema["items"] {
         items @ Value::Object(_) => node(items, Level::Item, &below("items"), errors),
         Value::Null => {}
-        _ => errors.forbidden(below("items"), "items must be a schema object and not an array"),
+        _ => errors.forbidden(
+            below("items"),
+            "items must be a schema object and not an array",
+        ),
     }
     for (name, property) in properties(schema) {
-        node(property, Level::Field, &format!("{field}.properties[{name}]"), errors);
+        node(
+            property,
+            Level::Field,
+            &format!("{field}.properties[{name}]"),
+            errors,
+        );
     }
     if !schema["additionalProperties"].is_null() {
         if level == Level::Root {
-            errors.forbidden(below("additionalProperties"), "must not be used at the root");
+            errors.forbidden(
+                below("additionalProperties"),
+                "must not be used at the root",
+            );
         }
         if schema["additionalProperties"].is_object() {
-            node(&schema["additionalProperties"], Level::Field, &below("additionalProperties"), errors);
+            node(
+                &schema["additionalProperties"],
+                Level::Field,
+                &below("additionalProperties"),
+                errors,
+            );
         }
     }
-    for (name, set) in [("preserve-unknown-fields", free), ("embedded-resource", embedded)] {
+    for (name, set) in [
+        ("preserve-unknown-fields", free),
+        ("embedded-resource", embedded),
+    ] {
         if int_or_string && set {
-            errors.invalid(below(&format!("x-kubernetes-{name}")), true, "must be false if x-kubernetes-int-or-string is true");
+            errors.invalid(
+                below(&format!("x-kubernetes-{name}")),
+                true,
+                "must be false if x-kubernetes-int-or-string is true",
+            );
         }
     }
     junctors(schema, field, errors);
@@ -92,9 +145,16 @@ fn node(schema: &Value, level: Level, field: &str, errors: &mut Errors) {
     }
     let place = below("type");
     match kind {
-        "" if embedded => errors.required(place, "must be object if x-kubernetes-embedded-resource is true"),
+        "" if embedded => errors.required(
+            place,
+            "must be object if x-kubernetes-embedded-resource is true",
+        ),
         kind if embedded && kind != "object" => {
-            errors.invalid(place, kind, "must be object if x-kubernetes-embedded-resource is true");
+            errors.invalid(
+                place,
+                kind,
+                "must be object if x-kubernetes-embedded-resource is true",
+            );
         }
         "" if !int_or_string && !free => {
             let why = match level {
@@ -120,22 +180,36 @@ fn resource_fields(schema: &Value, level: Level, embedded: bool, field: &str, er
     for name in ["kind", "apiVersion"] {
         let property = &schema["properties"][name];
         if !property.is_null() && property["type"] != "string" {
-            errors.invalid(format!("{field}.properties[{name}].type"), text(property, "type"), "must be string");
+            errors.invalid(
+                format!("{field}.properties[{name}].type"),
+                text(property, "type"),
+                "must be string",
+            );
         }
     }
     let metadata = &schema["properties"]["metadata"];
     let place = format!("{field}.properties[metadata]");
     if !metadata.is_null() && metadata["type"] != "object" {
-        errors.invalid(format!("{place}.type"), text(metadata, "type"), "must be object");
+        errors.invalid(
+            format!("{place}.type"),
+            text(metadata, "type"),
+            "must be object",
+        );
     }
     let allowed = |key: &str| matches!(key, "type" | "properties" | "description");
-    let restricted = metadata.as_object().is_some_and(|fields| fields.keys().any(|key| !allowed(key)));
-    let named = properties(metadata).any(|(name, _)| !matches!(name.as_str(), "name" | "generateName"));
+    let restricted = metadata
+        .as_object()
+        .is_some_and(|fields| fields.keys().any(|key| !allowed(key)));
+    let named =
+        properties(metadata).any(|(name, _)| !matches!(name.as_str(), "name" | "generateName"));
     if level == Level::Root && (restricted || named) {
         let why = "must not specify anything other than name and generateName, but metadata is implicitly specified";
         errors.forbidden(place, why);
     }
-    if embedded && schema["x-kubernetes-preserve-unknown-fields"] != true && properties(schema).next().is_none() {
+    if embedded
+        && schema["x-kubernetes-preserve-unknown-fields"] != true
+        && properties(schema).next().is_none()
+    {
         let why = "must not be empty if x-kubernetes-embedded-resource is true without x-kubernetes-preserve-unknown-fields";
         errors.required(format!("{field}.properties"), why);
     }
@@ -146,7 +220,10 @@ fn junctors(schema: &Value, field: &str, errors: &mut Errors) {
     let int_or_string = json!([{"type": "integer"}, {"type": "string"}]);
     for junctor in ["anyOf", "allOf", "oneOf"] {
         // The one place where types may be told: the two that an int-or-string has.
-        if junctor == "anyOf" && schema["anyOf"] == int_or_string && schema["x-kubernetes-int-or-string"] == true {
+        if junctor == "anyOf"
+            && schema["anyOf"] == int_or_string
+            && schema["x-kubernetes-int-or-string"] == true
+        {
             continue;
         }
         for (index, alternative) in list(schema, junctor).iter().enumerate() {
@@ -160,7 +237,10 @@ fn junctors(schema: &Value, field: &str, errors: &mut Errors) {
         nested(&schema["not"], &format!("{field}.not"), errors);
     }
     let pattern = text(schema, "pattern");
-    if let Some(error) = (!pattern.is_empty()).then(|| regex::Regex::new(pattern).err()).flatten() {
+    if let Some(error) = (!pattern.is_empty())
+        .then(|| regex::Regex::new(pattern).err())
+        .flatten()
+    {
         let why = format!("must be a valid regular expression, but isn't: {error}");
         errors.invalid(format!("{field}.pattern"), pattern, why);
     }
@@ -193,7 +273,13 @@ fn is_zero(value: &Value) -> bool {
 fn completeness(schema: &Value, node: &Value, field: &str, place: &str, errors: &mut Errors) {
     for junctor in ["allOf", "anyOf", "oneOf"] {
         for (index, alternative) in list(schema, junctor).iter().enumerate() {
-            counterpart(alternative, node, field, &format!("{place}.{junctor}[{index}]"), errors);
+            counterpart(
+                alternative,
+                node,
+                field,
+                &format!("{place}.{junctor}[{index}]"),
+                errors,
+            );
         }
     }
     if schema["not"].is_object() {
@@ -212,7 +298,10 @@ fn counterpart(schema: &Value, node: &Value, field: &str, place: &str, errors: &
         }
     }
     for (name, property) in properties(schema) {
-        let (field, place) = (format!("{field}.properties[{name}]"), format!("{place}.properties[{name}]"));
+        let (field, place) = (
+            format!("{field}.properties[{name}]"),
+            format!("{place}.properties[{name}]"),
+        );
         match node["properties"].get(name) {
             Some(own) => counterpart(property, own, &field, &place, errors),
             None => errors.required(field, &format!("because it is defined in {place}")),
@@ -233,23 +322,40 @@ fn openapi(schema: &Value, field: &str, errors: &mut Errors) {
         }
     }
     if schema["uniqueItems"] == true {
-        let why = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic";
+        let why =
+            "uniqueItems cannot be set to true since the runtime complexity becomes quadratic";
         errors.forbidden(below("uniqueItems"), why);
     }
     let additional = &schema["additionalProperties"];
     if properties(schema).next().is_some() && !additional.is_null() && additional != true {
-        errors.forbidden(below("additionalProperties"), "additionalProperties and properties are mutual exclusive");
+        errors.forbidden(
+            below("additionalProperties"),
+            "additionalProperties and properties are mutual exclusive",
+        );
     }
     if schema["x-kubernetes-preserve-unknown-fields"] == false {
-        errors.invalid(below("x-kubernetes-preserve-unknown-fields"), false, "must be true or undefined");
+        errors.invalid(
+            below("x-kubernetes-preserve-unknown-fields"),
+            false,
+            "must be true or undefined",
+        );
     }
     lists_and_maps(schema, kind, field, errors);
-    let children = properties(schema).map(|(name, property)| (format!("properties[{name}]"), property));
-    let single = ["items", "additionalProperties", "not"].map(|name| (name.to_owned(), &schema[name]));
+    let children =
+        properties(schema).map(|(name, property)| (format!("properties[{name}]"), property));
+    let single =
+        ["items", "additionalProperties", "not"].map(|name| (name.to_owned(), &schema[name]));
     let several = ["allOf", "anyOf", "oneOf"].into_iter().flat_map(|junctor| {
-        list(schema, junctor).iter().enumerate().map(move |(index, schema)| (format!("{junctor}[{index}]"), schema))
+        list(schema, junctor)
+            .iter()
+            .enumerate()
+            .map(move |(index, schema)| (format!("{junctor}[{index}]"), schema))
     });
-    for (name, child) in children.chain(single).chain(several).filter(|(_, child)| child.is_object()) {
+    for (name, child) in children
+        .chain(single)
+        .chain(several)
+        .filter(|(_, child)| child.is_object())
+    {
         openapi(child, &below(&name), errors);
     }
 }
@@ -258,36 +364,68 @@ fn lists_and_maps(schema: &Value, kind: &str, field: &str, errors: &mut Errors) 
     const LIST_TYPE: &str = "x-kubernetes-list-type";
     const KEYS: &str = "x-kubernetes-list-map-keys";
     let below = |name: &str| format!("{field}.{name}");
-    for (extension, wanted, supported) in
-        [("x-kubernetes-map-type", "object", &["atomic", "granular"][..]), (LIST_TYPE, "array", &["atomic", "set", "map"][..])]
-    {
-        let Some(value) = schema[extension].as_str() else { continue };
+    for (extension, wanted, supported) in [
+        (
+            "x-kubernetes-map-type",
+            "object",
+            &["atomic", "granular"][..],
+        ),
+        (LIST_TYPE, "array", &["atomic", "set", "map"][..]),
+    ] {
+        let Some(value) = schema[extension].as_str() else {
+            continue;
+        };
         match kind {
-            "" => errors.required(below("type"), &format!("must be {wanted} if {extension} is specified")),
-            kind if kind != wanted => {
-                errors.invalid(below("type"), kind, format!("must be {wanted} if {extension} is specified"))
-            }
+            "" => errors.required(
+                below("type"),
+                &format!("must be {wanted} if {extension} is specified"),
+            ),
+            kind if kind != wanted => errors.invalid(
+                below("type"),
+                kind,
+                format!("must be {wanted} if {extension} is specified"),
+            ),
             _ => {}
         }
         errors.one_of(below(extension), value, supported);
     }
     let list_type = text(schema, LIST_TYPE);
-    let keys: Vec<&str> = list(schema, KEYS).iter().filter_map(Value::as_str).collect();
+    let keys: Vec<&str> = list(schema, KEYS)
+        .iter()
+        .filter_map(Value::as_str)
+        .collect();
     let items = &schema["items"];
     match (list_type, keys.is_empty()) {
-        ("map", true) => errors.required(below(KEYS), "must not be empty if x-kubernetes-list-type is map"),
-        ("", false) => errors.required(below(LIST_TYPE), "must be map if x-kubernetes-list-map-keys is non-empty"),
+        ("map", true) => errors.required(
+            below(KEYS),
+            "must not be empty if x-kubernetes-list-type is map",
+        ),
+        ("", false) => errors.required(
+            below(LIST_TYPE),
+            "must be map if x-kubernetes-list-map-keys is non-empty",
+        ),
         ("map", false) => keyed_items(items, &keys, field, errors),
-        (other, false) => errors.invalid(below(LIST_TYPE), other, "must be map if x-kubernetes-list-map-keys is non-empty"),
+        (other, false) => errors.invalid(
+            below(LIST_TYPE),
+            other,
+            "must be map if x-kubernetes-list-map-keys is non-empty",
+        ),
         ("set", true) => {
             const WHY: &str = "must be atomic as item of a list with x-kubernetes-list-type=set";
             let (extension, granular) = match text(items, "type") {
                 "array" => (LIST_TYPE, !matches!(text(items, LIST_TYPE), "" | "atomic")),
-                "object" => ("x-kubernetes-map-type", text(items, "x-kubernetes-map-type") != "atomic"),
+                "object" => (
+                    "x-kubernetes-map-type",
+                    text(items, "x-kubernetes-map-type") != "atomic",
+                ),
                 _ => ("", false),
             };
             if granular {
-                errors.invalid(below(&format!("items.{extension}")), items[extension].clone(), WHY);
+                errors.invalid(
+                    below(&format!("items.{extension}")),
+                    items[extension].clone(),
+                    WHY,
+                );
             }
         }
         _ => {}
@@ -308,15 +446,25 @@ fn keyed_items(items: &Value, keys: &[&str], field: &str, errors: &mut Errors) {
         let property = &items["properties"][*key];
         let place = format!("{field}.items.properties[{key}]");
         if property.is_null() {
-            errors.invalid(format!("{field}.{KEYS}"), json!(keys), "entries must all be names of item properties");
+            errors.invalid(
+                format!("{field}.{KEYS}"),
+                json!(keys),
+                "entries must all be names of item properties",
+            );
         } else if matches!(text(property, "type"), "array" | "object") {
             let why = "must be a scalar type if parent array's x-kubernetes-list-type is map";
             errors.invalid(format!("{place}.type"), text(items, "type"), why);
         }
         if keys[..index].contains(key) {
-            errors.invalid(format!("{field}.{KEYS}"), json!(keys), "must not contain duplicate entries");
+            errors.invalid(
+                format!("{field}.{KEYS}"),
+                json!(keys),
+                "must not contain duplicate entries",
+            );
         }
-        let required = list(items, "required").iter().any(|required| required == key);
+        let required = list(items, "required")
+            .iter()
+            .any(|required| required == key);
         if !property.is_null() && !required && property["default"].is_null() {
             let why = "this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property";
             errors.required(format!("{place}.default"), why);

@@ -25,13 +25,18 @@ const STATUS_SUBRESOURCE: [&str; 16] = [
 ];
 
 /// Metadata a client cannot start with.
-const DISCARDED: [&str; 3] = ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"];
+const DISCARDED: [&str; 3] = [
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "selfLink",
+];
 
 /// The count of a DaemonSet's templates, which is a field no more and stands here.
 const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 
-/// What updates of `old` through the main endpoint add: tolerations of pods that lost theirs, the storage version of definitions, the
-/// count of a DaemonSet's templates. To be called after [`apply`], before validation.
+/// What updates of `old` through the main endpoint add: tolerations of pods that lost theirs, the
+/// storage version of definitions, the count of a DaemonSet's templates. To be called after
+/// [`apply`], before validation.
 pub fn on_update(kind: &str, object: &mut Value, old: &Value) {
     match kind {
         "DaemonSet" => next_template_generation(object, old),
@@ -41,11 +46,13 @@ pub fn on_update(kind: &str, object: &mut Value, old: &Value) {
     }
 }
 
-/// What create adds beyond [`apply`]: initial status, admission defaults of pods, and status dropped where it has a subresource.
+/// What create adds beyond [`apply`]: initial status, admission defaults of pods, and status
+/// dropped where it has a subresource.
 ///
 /// `defaulted` sees the object before what admission and the server itself add.
 ///
-/// Wants the name, the uid (selector of Jobs) and the creation time (conditions of pods) in the metadata already.
+/// Wants the name, the uid (selector of Jobs) and the creation time (conditions of pods) in the
+/// metadata already.
 pub fn on_create(kind: &str, object: &mut Value, defaulted: impl FnOnce(&mut Value)) {
     if STATUS_SUBRESOURCE.contains(&kind)
         && let Some(fields) = object.as_object_mut()
@@ -53,7 +60,9 @@ pub fn on_create(kind: &str, object: &mut Value, defaulted: impl FnOnce(&mut Val
         fields.remove("status");
     }
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
-        DISCARDED.iter().for_each(|name| drop(metadata.remove(*name)));
+        DISCARDED
+            .iter()
+            .for_each(|name| drop(metadata.remove(*name)));
     }
     apply(kind, object);
     defaulted(object);
@@ -73,8 +82,11 @@ pub fn on_create(kind: &str, object: &mut Value, defaulted: impl FnOnce(&mut Val
 /// From now on there may be objects in the storage version.
 fn stored_version(definition: &mut Value) {
     let versions = definition["spec"]["versions"].as_array();
-    let stored = versions.and_then(|versions| versions.iter().find(|version| version["storage"] == true));
-    let Some(name) = stored.map(|version| version["name"].clone()) else { return };
+    let stored =
+        versions.and_then(|versions| versions.iter().find(|version| version["storage"] == true));
+    let Some(name) = stored.map(|version| version["name"].clone()) else {
+        return;
+    };
     let status = object_at(definition, &["status"]);
     let known = status.entry("storedVersions").or_insert(Value::Null);
     if !known.is_array() {
@@ -103,7 +115,9 @@ fn phase(object: &mut Value, phase: &str) {
 
 fn namespace(object: &mut Value) {
     phase(object, "Active");
-    let finalizers = object_at(object, &["spec"]).entry("finalizers").or_insert_with(|| json!([]));
+    let finalizers = object_at(object, &["spec"])
+        .entry("finalizers")
+        .or_insert_with(|| json!([]));
     if let Some(finalizers) = finalizers.as_array_mut()
         && !finalizers.iter().any(|finalizer| finalizer == "kubernetes")
     {
@@ -115,9 +129,15 @@ fn pod(object: &mut Value) {
     tolerate_node_loss(object);
     phase(object, "Pending");
     object["status"]["qosClass"] = json!(qos_class(&object["spec"]));
-    let gated = object["spec"].get("schedulingGates").and_then(Value::as_array).is_some_and(|gates| !gates.is_empty());
+    let gated = object["spec"]
+        .get("schedulingGates")
+        .and_then(Value::as_array)
+        .is_some_and(|gates| !gates.is_empty());
     if gated {
-        let now = object["metadata"].get("creationTimestamp").cloned().unwrap_or(Value::Null);
+        let now = object["metadata"]
+            .get("creationTimestamp")
+            .cloned()
+            .unwrap_or(Value::Null);
         object["status"]["conditions"] = json!([{
             "type": "PodScheduled",
             "status": "False",
@@ -131,16 +151,23 @@ fn pod(object: &mut Value) {
 
 /// Five minutes on a lost node, unless the pod says otherwise.
 fn tolerate_node_loss(pod: &mut Value) {
-    let tolerations = object_at(pod, &["spec"]).entry("tolerations").or_insert_with(|| json!([]));
+    let tolerations = object_at(pod, &["spec"])
+        .entry("tolerations")
+        .or_insert_with(|| json!([]));
     let Some(tolerations) = tolerations.as_array_mut() else {
         return;
     };
-    for taint in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
+    for taint in [
+        "node.kubernetes.io/not-ready",
+        "node.kubernetes.io/unreachable",
+    ] {
         let says = |toleration: &Value, field: &str, wanted: &str| {
             let text = toleration.get(field).and_then(Value::as_str).unwrap_or("");
             text.is_empty() || text == wanted
         };
-        if !tolerations.iter().any(|toleration| says(toleration, "key", taint) && says(toleration, "effect", "NoExecute")) {
+        if !tolerations.iter().any(|toleration| {
+            says(toleration, "key", taint) && says(toleration, "effect", "NoExecute")
+        }) {
             tolerations.push(json!({"key": taint, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}));
         }
     }
@@ -151,24 +178,32 @@ fn job_identity(job: &mut Value) {
     if job["spec"]["manualSelector"] == json!(true) {
         return;
     }
-    let (uid, name) = (job["metadata"]["uid"].clone(), job["metadata"]["name"].clone());
+    let (uid, name) = (
+        job["metadata"]["uid"].clone(),
+        job["metadata"]["name"].clone(),
+    );
     let labels = object_at(job, &["spec", "template", "metadata", "labels"]);
     for (label, value) in [("controller-uid", &uid), ("job-name", &name)] {
         labels.insert(label.to_owned(), value.clone());
         labels.insert(format!("batch.kubernetes.io/{label}"), value.clone());
     }
-    object_at(job, &["spec", "selector", "matchLabels"]).insert("batch.kubernetes.io/controller-uid".to_owned(), uid);
+    object_at(job, &["spec", "selector", "matchLabels"])
+        .insert("batch.kubernetes.io/controller-uid".to_owned(), uid);
 }
 
 /// One more with every new template; what a client says is of no matter.
 fn next_template_generation(daemon_set: &mut Value, old: &Value) {
-    let before = old["metadata"]["annotations"][TEMPLATE_GENERATION].as_str().and_then(|count| count.parse().ok()).unwrap_or(0);
+    let before = old["metadata"]["annotations"][TEMPLATE_GENERATION]
+        .as_str()
+        .and_then(|count| count.parse().ok())
+        .unwrap_or(0);
     let is_new = daemon_set["spec"].get("template") != old["spec"].get("template");
     set_template_generation(daemon_set, before + i64::from(is_new));
 }
 
 fn set_template_generation(daemon_set: &mut Value, count: i64) {
-    object_at(daemon_set, &["metadata", "annotations"]).insert(TEMPLATE_GENERATION.to_owned(), json!(count.to_string()));
+    object_at(daemon_set, &["metadata", "annotations"])
+        .insert(TEMPLATE_GENERATION.to_owned(), json!(count.to_string()));
 }
 
 fn cluster_ips(service: &mut Value) {

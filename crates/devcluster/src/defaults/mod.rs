@@ -1,7 +1,8 @@
 //! What the API server fills in for the built-in kinds, as data where it can be.
 //!
-//! [`apply`]: normal form -> constants of each type (`constants.txt`) -> rules that look at other fields (`rules`).
-//! [`on_create`]: what creation adds on top (`creation`), with the same result whether [`apply`] ran before or not.
+//! [`apply`]: normal form -> constants of each type (`constants.txt`) -> rules that look at other
+//! fields (`rules`). [`on_create`]: what creation adds on top (`creation`), with the same result
+//! whether [`apply`] ran before or not.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -18,7 +19,8 @@ pub use creation::{on_create, on_update};
 pub use qos::qos_class;
 
 /// Constants by type name.
-static CONSTANTS: LazyLock<HashMap<&'static str, Vec<Constant>>> = LazyLock::new(|| parse(include_str!("constants.txt")));
+static CONSTANTS: LazyLock<HashMap<&'static str, Vec<Constant>>> =
+    LazyLock::new(|| parse(include_str!("constants.txt")));
 
 struct Constant {
     field: &'static str,
@@ -27,8 +29,9 @@ struct Constant {
     condition: Option<(&'static str, &'static str)>,
 }
 
-/// Completes `object` of built-in kind `kind` as upstream's defaulting does, and brings it into the form the server writes (see
-/// [`shape::normalize`]); idempotent. Kinds without a shape are left alone.
+/// Completes `object` of built-in kind `kind` as upstream's defaulting does, and brings it into the
+/// form the server writes (see [`shape::normalize`]); idempotent. Kinds without a shape are left
+/// alone.
 pub fn apply(kind: &str, object: &mut Value) {
     let Some(shape) = schema::of_object(kind, object) else {
         return;
@@ -55,8 +58,12 @@ fn fill(shape: &Struct, object: &mut Value) {
 
 fn fill_value(ty: &Type, value: &mut Value) {
     match (ty, value) {
-        (Type::List(item), Value::Array(items)) => items.iter_mut().for_each(|value| fill_value(item, value)),
-        (Type::Map(item), Value::Object(entries)) => entries.values_mut().for_each(|value| fill_value(item, value)),
+        (Type::List(item), Value::Array(items)) => {
+            items.iter_mut().for_each(|value| fill_value(item, value))
+        }
+        (Type::Map(item), Value::Object(entries)) => entries
+            .values_mut()
+            .for_each(|value| fill_value(item, value)),
         (Type::Struct(_), value) => {
             if let Some(shape) = ty.as_struct() {
                 fill(shape, value);
@@ -68,7 +75,9 @@ fn fill_value(ty: &Type, value: &mut Value) {
 
 impl Constant {
     fn fill(&self, fields: &mut Map<String, Value>) {
-        let applies = self.condition.is_none_or(|(other, text)| fields.get(other).and_then(Value::as_str) == Some(text));
+        let applies = self
+            .condition
+            .is_none_or(|(other, text)| fields.get(other).and_then(Value::as_str) == Some(text));
         if applies && is_unset(fields, self.field) {
             fields.insert(self.field.to_owned(), self.value.clone());
         }
@@ -77,14 +86,19 @@ impl Constant {
 
 /// Absent, or written with the zero of its type because that is how it is always written.
 fn is_unset(fields: &Map<String, Value>, name: &str) -> bool {
-    fields.get(name).is_none_or(|value| value.is_null() || value == "")
+    fields
+        .get(name)
+        .is_none_or(|value| value.is_null() || value == "")
 }
 
 /// Reads the constants; a broken table is a defect of this crate, so it panics.
 fn parse(text: &'static str) -> HashMap<&'static str, Vec<Constant>> {
     let mut constants: HashMap<&'static str, Vec<Constant>> = HashMap::new();
     let mut current = "";
-    for line in text.lines().filter(|line| !line.starts_with('#') && !line.is_empty()) {
+    for line in text
+        .lines()
+        .filter(|line| !line.starts_with('#') && !line.is_empty())
+    {
         let Some(entry) = line.strip_prefix(' ') else {
             current = line;
             continue;
@@ -95,7 +109,11 @@ fn parse(text: &'static str) -> HashMap<&'static str, Vec<Constant>> {
         };
         let (field, value) = entry.split_once(' ').expect("a field and its value");
         let value = serde_json::from_str(value).expect("values are JSON");
-        constants.entry(current).or_default().push(Constant { field, value, condition });
+        constants.entry(current).or_default().push(Constant {
+            field,
+            value,
+            condition,
+        });
     }
     constants
 }

@@ -4,24 +4,41 @@ use serde_json::Value;
 
 use crate::schema::quantity::Quantity;
 
-/// `Guaranteed` when every container limits cpu and memory to what it requests, `BestEffort` when none asks for either, else `Burstable`.
+/// `Guaranteed` when every container limits cpu and memory to what it requests, `BestEffort` when
+/// none asks for either, else `Burstable`.
 pub fn qos_class(spec: &Value) -> &'static str {
-    let list = |name: &str| spec.get(name).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let list = |name: &str| {
+        spec.get(name)
+            .and_then(Value::as_array)
+            .map(Vec::as_slice)
+            .unwrap_or_default()
+    };
     let containers = || list("containers").iter().chain(list("initContainers"));
     let amount = |container: &Value, side: &str, resource: &str| {
-        let text = container.get("resources")?.get(side)?.get(resource)?.as_str()?;
+        let text = container
+            .get("resources")?
+            .get(side)?
+            .get(resource)?
+            .as_str()?;
         Quantity::parse(text).filter(|quantity| !quantity.is_zero())
     };
     let resources = ["cpu", "memory"];
     let asks = |container: &Value| {
-        resources.iter().any(|r| amount(container, "requests", r).is_some() || amount(container, "limits", r).is_some())
+        resources.iter().any(|r| {
+            amount(container, "requests", r).is_some() || amount(container, "limits", r).is_some()
+        })
     };
     // A missing request stands for the limit.
     let is_bound = |container: &Value| {
-        resources.iter().all(|r| match (amount(container, "limits", r), amount(container, "requests", r)) {
-            (Some(limit), Some(request)) => limit == request,
-            (Some(_), None) => true,
-            (None, _) => false,
+        resources.iter().all(|r| {
+            match (
+                amount(container, "limits", r),
+                amount(container, "requests", r),
+            ) {
+                (Some(limit), Some(request)) => limit == request,
+                (Some(_), None) => true,
+                (None, _) => false,
+            }
         })
     };
     if !containers().any(asks) {
@@ -41,17 +58,44 @@ mod tests {
 
     #[test]
     fn the_class_follows_from_requests_and_limits() {
-        let full =
-            json!({"resources": {"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "1000m", "memory": "1024Mi"}}});
+        let full = json!({"resources": {"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "1000m", "memory": "1024Mi"}}});
         let cases = [
             ("nothing asked", json!({"containers": [{}]}), "BestEffort"),
-            ("zero asked", json!({"containers": [{"resources": {"requests": {"cpu": "0"}}}]}), "BestEffort"),
-            ("other resources do not count", json!({"containers": [{"resources": {"limits": {"x/y": "1"}}}]}), "BestEffort"),
-            ("limits equal requests", json!({"containers": [full]}), "Guaranteed"),
-            ("limits alone", json!({"containers": [{"resources": {"limits": {"cpu": "1", "memory": "1"}}}]}), "Guaranteed"),
-            ("one resource alone", json!({"containers": [{"resources": {"limits": {"cpu": "1"}}}]}), "Burstable"),
-            ("one container of two", json!({"containers": [full, {}]}), "Burstable"),
-            ("init containers count", json!({"containers": [full], "initContainers": [{}]}), "Burstable"),
+            (
+                "zero asked",
+                json!({"containers": [{"resources": {"requests": {"cpu": "0"}}}]}),
+                "BestEffort",
+            ),
+            (
+                "other resources do not count",
+                json!({"containers": [{"resources": {"limits": {"x/y": "1"}}}]}),
+                "BestEffort",
+            ),
+            (
+                "limits equal requests",
+                json!({"containers": [full]}),
+                "Guaranteed",
+            ),
+            (
+                "limits alone",
+                json!({"containers": [{"resources": {"limits": {"cpu": "1", "memory": "1"}}}]}),
+                "Guaranteed",
+            ),
+            (
+                "one resource alone",
+                json!({"containers": [{"resources": {"limits": {"cpu": "1"}}}]}),
+                "Burstable",
+            ),
+            (
+                "one container of two",
+                json!({"containers": [full, {}]}),
+                "Burstable",
+            ),
+            (
+                "init containers count",
+                json!({"containers": [full], "initContainers": [{}]}),
+                "Burstable",
+            ),
         ];
         for (why, spec, expected) in cases {
             assert_eq!(qos_class(&spec), expected, "{why}");

@@ -29,7 +29,10 @@ pub(super) fn apply(type_name: &str, fields: &mut Fields) {
         "core.ServiceSpec" => ip_families(fields),
         "core.Volume" => empty_volume(fields),
         "flowcontrol.FlowSchemaSpec" => not_zero(fields, &[("matchingPrecedence", 1000)]),
-        "flowcontrol.QueuingConfiguration" => not_zero(fields, &[("handSize", 8), ("queues", 64), ("queueLengthLimit", 50)]),
+        "flowcontrol.QueuingConfiguration" => not_zero(
+            fields,
+            &[("handSize", 8), ("queues", 64), ("queueLengthLimit", 50)],
+        ),
         "networking.NetworkPolicySpec" => policy_types(fields),
         _ => {}
     }
@@ -41,7 +44,11 @@ fn definition_names(fields: &mut Fields) {
     let Some(names) = fields.get_mut("names").and_then(Value::as_object_mut) else {
         return;
     };
-    let kind = names.get("kind").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let kind = names
+        .get("kind")
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+        .to_owned();
     if !kind.is_empty() {
         set_if_unset(names, "singular", json!(kind.to_lowercase()));
         set_if_unset(names, "listKind", json!(format!("{kind}List")));
@@ -57,20 +64,29 @@ fn set_if_unset(fields: &mut Fields, name: &str, value: Value) {
 /// Numbers that stand for others when they are zero.
 fn not_zero(fields: &mut Fields, defaults: &[(&str, i64)]) {
     for (name, value) in defaults {
-        if fields.get(*name).is_none_or(|now| now.is_null() || now == 0) {
+        if fields
+            .get(*name)
+            .is_none_or(|now| now.is_null() || now == 0)
+        {
             fields.insert((*name).to_owned(), json!(value));
         }
     }
 }
 
 fn has_entries(value: Option<&Value>) -> bool {
-    value.and_then(Value::as_object).is_some_and(|entries| !entries.is_empty())
+    value
+        .and_then(Value::as_object)
+        .is_some_and(|entries| !entries.is_empty())
 }
 
 /// `Always` for `latest`, said or implied.
 fn image_pull_policy(fields: &mut Fields) {
     let image = fields.get("image").and_then(Value::as_str).unwrap_or("");
-    let policy = if is_latest(image) { "Always" } else { "IfNotPresent" };
+    let policy = if is_latest(image) {
+        "Always"
+    } else {
+        "IfNotPresent"
+    };
     set_if_unset(fields, "imagePullPolicy", json!(policy));
 }
 
@@ -93,7 +109,12 @@ fn pod(fields: &mut Fields) {
     set_if_unset(spec, "enableServiceLinks", json!(true));
     let on_host = spec.get("hostNetwork") == Some(&Value::Bool(true));
     for list in ["initContainers", "containers"] {
-        for container in spec.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
+        for container in spec
+            .get_mut(list)
+            .and_then(Value::as_array_mut)
+            .into_iter()
+            .flatten()
+        {
             requests_from_limits(container);
             if on_host {
                 host_ports(container);
@@ -103,13 +124,20 @@ fn pod(fields: &mut Fields) {
 }
 
 fn requests_from_limits(container: &mut Value) {
-    let Some(resources) = container.get_mut("resources").and_then(Value::as_object_mut) else {
+    let Some(resources) = container
+        .get_mut("resources")
+        .and_then(Value::as_object_mut)
+    else {
         return;
     };
     let Some(limits) = resources.get("limits").and_then(Value::as_object).cloned() else {
         return;
     };
-    if let Some(requests) = resources.entry("requests").or_insert_with(|| json!({})).as_object_mut() {
+    if let Some(requests) = resources
+        .entry("requests")
+        .or_insert_with(|| json!({}))
+        .as_object_mut()
+    {
         for (resource, limit) in limits {
             requests.entry(resource).or_insert(limit);
         }
@@ -117,7 +145,12 @@ fn requests_from_limits(container: &mut Value) {
 }
 
 fn host_ports(container: &mut Value) {
-    for port in container.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten() {
+    for port in container
+        .get_mut("ports")
+        .and_then(Value::as_array_mut)
+        .into_iter()
+        .flatten()
+    {
         if let Some(port) = port.as_object_mut()
             && let Some(number) = port.get("containerPort").cloned()
         {
@@ -128,7 +161,10 @@ fn host_ports(container: &mut Value) {
 
 /// The deprecated name and the new one always hold the same.
 fn service_account_alias(fields: &mut Fields) {
-    for (from, to) in [("serviceAccountName", "serviceAccount"), ("serviceAccount", "serviceAccountName")] {
+    for (from, to) in [
+        ("serviceAccountName", "serviceAccount"),
+        ("serviceAccount", "serviceAccountName"),
+    ] {
         if let Some(name) = fields.get(from).cloned() {
             fields.insert(to.to_owned(), name);
         }
@@ -145,7 +181,11 @@ fn list_of_one(fields: &mut Fields, one: &str, list: &str, element: impl Fn(Valu
 /// The other way round for addresses, too.
 fn pod_ips(fields: &mut Fields) {
     list_of_one(fields, "podIP", "podIPs", |ip| json!({"ip": ip}));
-    if let Some(first) = fields.get("podIPs").and_then(|ips| ips.get(0)?.get("ip")).cloned() {
+    if let Some(first) = fields
+        .get("podIPs")
+        .and_then(|ips| ips.get(0)?.get("ip"))
+        .cloned()
+    {
         set_if_unset(fields, "podIP", first);
     }
 }
@@ -172,14 +212,23 @@ fn scaling_rules(fields: &mut Fields) {
     let down = json!({"selectPolicy": "Max", "policies": [policy("Percent", 100)]});
     for (name, defaults) in [("scaleUp", up), ("scaleDown", down)] {
         set_if_unset(fields, name, json!({}));
-        if let (Some(rules), Value::Object(defaults)) = (fields.get_mut(name).and_then(Value::as_object_mut), defaults) {
-            defaults.into_iter().for_each(|(field, value)| set_if_unset(rules, &field, value));
+        if let (Some(rules), Value::Object(defaults)) = (
+            fields.get_mut(name).and_then(Value::as_object_mut),
+            defaults,
+        ) {
+            defaults
+                .into_iter()
+                .for_each(|(field, value)| set_if_unset(rules, &field, value));
         }
     }
 }
 
 fn template_labels(fields: &Fields) -> Option<Value> {
-    let labels = fields.get("spec")?.get("template")?.get("metadata")?.get("labels")?;
+    let labels = fields
+        .get("spec")?
+        .get("template")?
+        .get("metadata")?
+        .get("labels")?;
     has_entries(Some(labels)).then(|| labels.clone())
 }
 
@@ -207,9 +256,17 @@ fn job_spec(fields: &mut Fields) {
         fields.insert("parallelism".to_owned(), json!(1));
         // An explicit parallelism without completions is a work queue and stays without.
     }
-    let limit = if is_unset(fields, "backoffLimitPerIndex") { 6 } else { i32::MAX };
+    let limit = if is_unset(fields, "backoffLimitPerIndex") {
+        6
+    } else {
+        i32::MAX
+    };
     set_if_unset(fields, "backoffLimit", json!(limit));
-    let replacement = if is_unset(fields, "podFailurePolicy") { "TerminatingOrFailed" } else { "Failed" };
+    let replacement = if is_unset(fields, "podFailurePolicy") {
+        "TerminatingOrFailed"
+    } else {
+        "Failed"
+    };
     set_if_unset(fields, "podReplacementPolicy", json!(replacement));
 }
 
@@ -219,7 +276,10 @@ fn namespace_label(fields: &mut Fields) {
         return;
     };
     if let Some(name) = metadata.get("name").cloned()
-        && let Some(labels) = metadata.entry("labels").or_insert_with(|| json!({})).as_object_mut()
+        && let Some(labels) = metadata
+            .entry("labels")
+            .or_insert_with(|| json!({}))
+            .as_object_mut()
     {
         labels.insert(NAME_LABEL.to_owned(), name);
     }
@@ -232,9 +292,14 @@ fn fold_string_data(fields: &mut Fields) {
     let Some(Value::Object(texts)) = fields.remove("stringData") else {
         return;
     };
-    if let Some(data) = fields.entry("data").or_insert_with(|| json!({})).as_object_mut() {
+    if let Some(data) = fields
+        .entry("data")
+        .or_insert_with(|| json!({}))
+        .as_object_mut()
+    {
         for (key, text) in texts {
-            let encoded = base64::engine::general_purpose::STANDARD.encode(text.as_str().unwrap_or(""));
+            let encoded =
+                base64::engine::general_purpose::STANDARD.encode(text.as_str().unwrap_or(""));
             data.insert(key, Value::String(encoded));
         }
     }
@@ -254,14 +319,21 @@ fn ip_families(fields: &mut Fields) {
     }
     let headless = fields.get("clusterIP").and_then(Value::as_str) == Some("None");
     let any_family = headless && !has_entries(fields.get("selector"));
-    let (families, policy) =
-        if any_family { (json!(["IPv4", "IPv6"]), "RequireDualStack") } else { (json!(["IPv4"]), "SingleStack") };
+    let (families, policy) = if any_family {
+        (json!(["IPv4", "IPv6"]), "RequireDualStack")
+    } else {
+        (json!(["IPv4"]), "SingleStack")
+    };
     set_if_unset(fields, "ipFamilyPolicy", json!(policy));
     set_if_unset(fields, "ipFamilies", families);
 }
 
 fn policy_types(fields: &mut Fields) {
-    let types = if fields.contains_key("egress") { json!(["Ingress", "Egress"]) } else { json!(["Ingress"]) };
+    let types = if fields.contains_key("egress") {
+        json!(["Ingress", "Egress"])
+    } else {
+        json!(["Ingress"])
+    };
     set_if_unset(fields, "policyTypes", types);
 }
 

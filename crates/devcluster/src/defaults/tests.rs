@@ -16,7 +16,10 @@ fn created(kind: &str, object: Value) -> Value {
     let mut defaulted_before = object;
     apply(kind, &mut defaulted_before);
     on_create(kind, &mut defaulted_before, |_| {});
-    assert_eq!(alone, defaulted_before, "defaulting before creation changes nothing");
+    assert_eq!(
+        alone, defaulted_before,
+        "defaulting before creation changes nothing"
+    );
     let mut after = alone.clone();
     apply(kind, &mut after);
     assert_eq!(after, alone, "a created object is complete");
@@ -27,9 +30,16 @@ fn created(kind: &str, object: Value) -> Value {
 fn every_constant_belongs_to_a_field_of_the_schema() {
     let known: Vec<(&str, &Struct)> = schema::all().map(|shape| (shape.name(), shape)).collect();
     for (name, constants) in CONSTANTS.iter() {
-        let (_, shape) = known.iter().find(|(known, _)| known == name).unwrap_or_else(|| panic!("no type {name}"));
+        let (_, shape) = known
+            .iter()
+            .find(|(known, _)| known == name)
+            .unwrap_or_else(|| panic!("no type {name}"));
         for constant in constants {
-            assert!(shape.field(constant.field).is_some(), "{name} has no field {}", constant.field);
+            assert!(
+                shape.field(constant.field).is_some(),
+                "{name} has no field {}",
+                constant.field
+            );
         }
     }
 }
@@ -56,33 +66,58 @@ fn a_deployment_is_completed() {
 
 #[test]
 fn recreate_has_no_rolling_update() {
-    let got = applied("Deployment", json!({"spec": {"strategy": {"type": "Recreate"}}}));
+    let got = applied(
+        "Deployment",
+        json!({"spec": {"strategy": {"type": "Recreate"}}}),
+    );
     assert_eq!(got["spec"]["strategy"], json!({"type": "Recreate"}));
 }
 
 #[test]
 fn a_pod_gets_more_than_the_pods_of_a_template() {
-    let pod = created("Pod", json!({"spec": {"containers": [{"name": "c", "resources": {"limits": {"cpu": "1"}}}]}}));
+    let pod = created(
+        "Pod",
+        json!({"spec": {"containers": [{"name": "c", "resources": {"limits": {"cpu": "1"}}}]}}),
+    );
     assert_eq!(pod["spec"]["enableServiceLinks"], true);
-    assert_eq!(pod["spec"]["containers"][0]["resources"]["requests"], json!({"cpu": "1"}));
+    assert_eq!(
+        pod["spec"]["containers"][0]["resources"]["requests"],
+        json!({"cpu": "1"})
+    );
     assert_eq!(pod["spec"]["tolerations"].as_array().unwrap().len(), 2);
-    assert_eq!(pod["status"], json!({"phase": "Pending", "qosClass": "Burstable"}));
+    assert_eq!(
+        pod["status"],
+        json!({"phase": "Pending", "qosClass": "Burstable"})
+    );
 }
 
 #[test]
 fn tolerations_of_the_author_are_respected() {
     // (given, keys in the end)
-    let (not_ready, unreachable) = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable");
+    let (not_ready, unreachable) = (
+        "node.kubernetes.io/not-ready",
+        "node.kubernetes.io/unreachable",
+    );
     let cases = [
         (json!([{"key": "k"}]), vec!["k", not_ready, unreachable]),
         (json!([{"operator": "Exists"}]), vec![""]),
-        (json!([{"key": not_ready, "effect": "NoExecute"}]), vec![not_ready, unreachable]),
-        (json!([{"key": not_ready, "effect": "NoSchedule"}]), vec![not_ready, not_ready, unreachable]),
+        (
+            json!([{"key": not_ready, "effect": "NoExecute"}]),
+            vec![not_ready, unreachable],
+        ),
+        (
+            json!([{"key": not_ready, "effect": "NoSchedule"}]),
+            vec![not_ready, not_ready, unreachable],
+        ),
     ];
     for (given, expected) in cases {
         let pod = created("Pod", json!({"spec": {"tolerations": given}}));
-        let keys: Vec<&str> =
-            pod["spec"]["tolerations"].as_array().unwrap().iter().map(|t| t["key"].as_str().unwrap_or("")).collect();
+        let keys: Vec<&str> = pod["spec"]["tolerations"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|t| t["key"].as_str().unwrap_or(""))
+            .collect();
         assert_eq!(keys, expected, "{given}");
     }
 }
@@ -116,7 +151,10 @@ fn volumes_probes_and_references_are_completed_wherever_they_are() {
             {"name": "h", "hostPath": {"path": "/", "type": ""}}])
     );
     let container = &spec["containers"][0];
-    assert_eq!(container["env"][0]["valueFrom"]["fieldRef"]["apiVersion"], "v1");
+    assert_eq!(
+        container["env"][0]["valueFrom"]["fieldRef"]["apiVersion"],
+        "v1"
+    );
     assert_eq!(container["ports"][0]["protocol"], "TCP");
     assert_eq!(
         container["livenessProbe"],
@@ -130,10 +168,22 @@ fn a_job_selects_by_its_uid() {
     let job = json!({"metadata": {"name": "j", "uid": "u"}, "spec": {"template": {"spec": {}}}});
     let mut got = job.clone();
     on_create("Job", &mut got, |_| {});
-    assert_eq!(got["spec"]["selector"], json!({"matchLabels": {"batch.kubernetes.io/controller-uid": "u"}}));
+    assert_eq!(
+        got["spec"]["selector"],
+        json!({"matchLabels": {"batch.kubernetes.io/controller-uid": "u"}})
+    );
     let labels = json!({"controller-uid": "u", "job-name": "j", "batch.kubernetes.io/controller-uid": "u", "batch.kubernetes.io/job-name": "j"});
-    assert_eq!((&got["spec"]["template"]["metadata"]["labels"], &got["metadata"]["labels"]), (&labels, &labels));
-    assert_eq!((&got["spec"]["parallelism"], &got["spec"]["completions"]), (&json!(1), &json!(1)));
+    assert_eq!(
+        (
+            &got["spec"]["template"]["metadata"]["labels"],
+            &got["metadata"]["labels"]
+        ),
+        (&labels, &labels)
+    );
+    assert_eq!(
+        (&got["spec"]["parallelism"], &got["spec"]["completions"]),
+        (&json!(1), &json!(1))
+    );
 
     let mut manual = job;
     manual["spec"]["manualSelector"] = json!(true);
@@ -158,14 +208,22 @@ fn the_small_kinds() {
             json!({"metadata": {"name": "s"}, "stringData": {"a": "b"}}),
             json!({"metadata": {"name": "s"}, "data": {"a": "Yg=="}, "type": "Opaque"}),
         ),
-        ("Lease", json!({"metadata": {"name": "l"}}), json!({"metadata": {"name": "l"}, "spec": {}})),
+        (
+            "Lease",
+            json!({"metadata": {"name": "l"}}),
+            json!({"metadata": {"name": "l"}, "spec": {}}),
+        ),
         (
             "PodDisruptionBudget",
             json!({"metadata": {"name": "b"}, "spec": {"minAvailable": 1}}),
             json!({"metadata": {"name": "b"}, "spec": {"minAvailable": 1},
                 "status": {"disruptionsAllowed": 0, "currentHealthy": 0, "desiredHealthy": 0, "expectedPods": 0}}),
         ),
-        ("Widget", json!({"metadata": {"name": "w", "x": null}}), json!({"metadata": {"name": "w", "x": null}})),
+        (
+            "Widget",
+            json!({"metadata": {"name": "w", "x": null}}),
+            json!({"metadata": {"name": "w", "x": null}}),
+        ),
     ];
     for (kind, object, expected) in cases {
         assert_eq!(created(kind, object), expected, "{kind}");
@@ -174,34 +232,71 @@ fn the_small_kinds() {
 
 #[test]
 fn a_replication_controller_takes_labels_and_selector_from_its_template() {
-    let got = created("ReplicationController", json!({"spec": {"template": {"metadata": {"labels": {"a": "b"}}}}}));
-    assert_eq!((&got["metadata"]["labels"], &got["spec"]["selector"]), (&json!({"a": "b"}), &json!({"a": "b"})));
+    let got = created(
+        "ReplicationController",
+        json!({"spec": {"template": {"metadata": {"labels": {"a": "b"}}}}}),
+    );
+    assert_eq!(
+        (&got["metadata"]["labels"], &got["spec"]["selector"]),
+        (&json!({"a": "b"}), &json!({"a": "b"}))
+    );
     assert_eq!(got["status"], json!({"replicas": 0}));
 }
 
 #[test]
 fn services_get_families_and_target_ports() {
-    let plain = created("Service", json!({"spec": {"selector": {"a": "b"}, "ports": [{"port": 80}]}}));
-    assert_eq!(plain["spec"]["ports"], json!([{"port": 80, "protocol": "TCP", "targetPort": 80}]));
-    assert_eq!((&plain["spec"]["ipFamilies"], &plain["spec"]["ipFamilyPolicy"]), (&json!(["IPv4"]), &json!("SingleStack")));
+    let plain = created(
+        "Service",
+        json!({"spec": {"selector": {"a": "b"}, "ports": [{"port": 80}]}}),
+    );
+    assert_eq!(
+        plain["spec"]["ports"],
+        json!([{"port": 80, "protocol": "TCP", "targetPort": 80}])
+    );
+    assert_eq!(
+        (
+            &plain["spec"]["ipFamilies"],
+            &plain["spec"]["ipFamilyPolicy"]
+        ),
+        (&json!(["IPv4"]), &json!("SingleStack"))
+    );
     let headless = created("Service", json!({"spec": {"clusterIP": "None"}}));
     assert_eq!(headless["spec"]["ipFamilies"], json!(["IPv4", "IPv6"]));
     assert_eq!(headless["spec"]["clusterIPs"], json!(["None"]));
-    let external = created("Service", json!({"spec": {"type": "ExternalName", "externalName": "x"}}));
-    assert_eq!(external["spec"], json!({"type": "ExternalName", "externalName": "x", "sessionAffinity": "None"}));
+    let external = created(
+        "Service",
+        json!({"spec": {"type": "ExternalName", "externalName": "x"}}),
+    );
+    assert_eq!(
+        external["spec"],
+        json!({"type": "ExternalName", "externalName": "x", "sessionAffinity": "None"})
+    );
 }
 
 #[test]
 fn the_templates_of_a_daemon_set_are_counted() {
-    let old = created("DaemonSet", json!({"spec": {"template": {"spec": {"hostNetwork": false}}}}));
-    let count = |set: &Value| set["metadata"]["annotations"]["deprecated.daemonset.template.generation"].clone();
+    let old = created(
+        "DaemonSet",
+        json!({"spec": {"template": {"spec": {"hostNetwork": false}}}}),
+    );
+    let count = |set: &Value| {
+        set["metadata"]["annotations"]["deprecated.daemonset.template.generation"].clone()
+    };
     assert_eq!(count(&old), "1");
     // (pointer, value, count)
     let cases = [
         ("/spec/minReadySeconds", json!(5), "1"),
         ("/metadata/annotations", json!({"a": "b"}), "1"),
-        ("/metadata/annotations", json!({"deprecated.daemonset.template.generation": "7"}), "1"),
-        ("/spec/template/metadata", json!({"labels": {"a": "b"}}), "2"),
+        (
+            "/metadata/annotations",
+            json!({"deprecated.daemonset.template.generation": "7"}),
+            "1",
+        ),
+        (
+            "/spec/template/metadata",
+            json!({"labels": {"a": "b"}}),
+            "2",
+        ),
     ];
     for (pointer, value, expected) in cases {
         let mut new = old.clone();
@@ -224,7 +319,12 @@ fn kinds_that_others_act_on_are_completed_too() {
                 "rules": [{"operations": ["CREATE"], "scope": "*"}], "failurePolicy": "Fail", "matchPolicy": "Equivalent",
                 "namespaceSelector": {}, "objectSelector": {}, "sideEffects": null, "timeoutSeconds": 10, "admissionReviewVersions": null}),
         ),
-        ("FlowSchema", json!({"spec": {}}), "/spec/matchingPrecedence", json!(1000)),
+        (
+            "FlowSchema",
+            json!({"spec": {}}),
+            "/spec/matchingPrecedence",
+            json!(1000),
+        ),
         (
             "PriorityLevelConfiguration",
             json!({"spec": {"type": "Limited", "limited": {"limitResponse": {"type": "Queue", "queuing": {"queues": 7}}}}}),
@@ -245,8 +345,18 @@ fn kinds_that_others_act_on_are_completed_too() {
             json!({"attachRequired": false, "podInfoOnMount": false, "volumeLifecycleModes": ["Persistent"], "storageCapacity": false,
                 "fsGroupPolicy": "ReadWriteOnceWithFSType", "requiresRepublish": false, "seLinuxMount": false}),
         ),
-        ("IngressClass", json!({"spec": {"parameters": {"kind": "K", "name": "n"}}}), "/spec/parameters/scope", json!("Cluster")),
-        ("APIService", json!({"spec": {"service": {"name": "s"}}}), "/spec/service/port", json!(443)),
+        (
+            "IngressClass",
+            json!({"spec": {"parameters": {"kind": "K", "name": "n"}}}),
+            "/spec/parameters/scope",
+            json!("Cluster"),
+        ),
+        (
+            "APIService",
+            json!({"spec": {"service": {"name": "s"}}}),
+            "/spec/service/port",
+            json!(443),
+        ),
         (
             "HorizontalPodAutoscaler",
             json!({"apiVersion": "autoscaling/v2", "spec": {"behavior": {"scaleUp": {"selectPolicy": "Min"}}}}),
@@ -259,6 +369,10 @@ fn kinds_that_others_act_on_are_completed_too() {
         ),
     ];
     for (kind, object, pointer, expected) in cases {
-        assert_eq!(applied(kind, object).pointer(pointer), Some(&expected), "{kind}");
+        assert_eq!(
+            applied(kind, object).pointer(pointer),
+            Some(&expected),
+            "{kind}"
+        );
     }
 }

@@ -4,7 +4,8 @@ use std::fmt;
 
 use crate::rest::{Target, Verb};
 
-/// Which requests a rule is about; `None` matches all. Of a watch, its events: resource, namespace and name are those of the object.
+/// Which requests a rule is about; `None` matches all. Of a watch, its events: resource, namespace
+/// and name are those of the object.
 #[derive(Debug, Clone, Default)]
 pub struct Matcher {
     /// Verb, such as `create`.
@@ -31,23 +32,34 @@ impl Matcher {
     /// Requests with this verb on this resource itself, not on its subresources.
     pub fn new(verb: &str, resource: &str) -> Self {
         let subresource = Some(String::new());
-        Self { verb: Some(verb.to_owned()), resource: Some(resource.to_owned()), subresource, ..Self::default() }
+        Self {
+            verb: Some(verb.to_owned()),
+            resource: Some(resource.to_owned()),
+            subresource,
+            ..Self::default()
+        }
     }
 
     /// Requests with this verb on every resource, subresources included.
     pub fn verb(verb: &str) -> Self {
-        Self { verb: Some(verb.to_owned()), ..Self::default() }
+        Self {
+            verb: Some(verb.to_owned()),
+            ..Self::default()
+        }
     }
 
-    /// Requests for discovery documents: `/api`, `/apis` and what is below them that names no objects. In rules and logs they are a `get`
-    /// of no resource, with the path as the name.
+    /// Requests for discovery documents: `/api`, `/apis` and what is below them that names no
+    /// objects. In rules and logs they are a `get` of no resource, with the path as the name.
     pub fn discovery() -> Self {
         Self::new("get", "")
     }
 
     /// Every request that changes something.
     pub fn writes() -> Self {
-        Self { writes_only: true, ..Self::default() }
+        Self {
+            writes_only: true,
+            ..Self::default()
+        }
     }
 
     /// The same, on one subresource.
@@ -87,13 +99,18 @@ impl Matcher {
     }
 
     pub(super) fn matches(&self, seen: &Seen<'_>) -> bool {
-        let is = |wanted: &Option<String>, found: &str| wanted.as_deref().is_none_or(|wanted| wanted == found);
+        let is = |wanted: &Option<String>, found: &str| {
+            wanted.as_deref().is_none_or(|wanted| wanted == found)
+        };
         is(&self.verb, seen.verb.as_str())
             && is(&self.resource, seen.resource)
             && is(&self.subresource, seen.subresource)
             && is(&self.namespace, seen.namespace)
             && is(&self.name, seen.name)
-            && self.client.as_deref().is_none_or(|client| seen.client.contains(client))
+            && self
+                .client
+                .as_deref()
+                .is_none_or(|client| seen.client.contains(client))
             && !(self.writes_only && matches!(seen.verb, Verb::Get | Verb::List | Verb::Watch))
             && !self.except.iter().any(|resource| resource == seen.resource)
     }
@@ -113,8 +130,15 @@ pub(crate) struct Seen<'a> {
 impl fmt::Display for Seen<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.verb.as_str())?;
-        let parts = [(" ", self.resource), ("/", self.subresource), (" ", self.name)];
-        parts.iter().filter(|(_, part)| !part.is_empty()).try_for_each(|(before, part)| write!(f, "{before}{part}"))
+        let parts = [
+            (" ", self.resource),
+            ("/", self.subresource),
+            (" ", self.name),
+        ];
+        parts
+            .iter()
+            .filter(|(_, part)| !part.is_empty())
+            .try_for_each(|(before, part)| write!(f, "{before}{part}"))
     }
 }
 
@@ -132,6 +156,13 @@ impl<'a> Seen<'a> {
 
     /// A request for a discovery document.
     pub(crate) fn discovery(path: &'a str, client: &'a str) -> Self {
-        Self { verb: Verb::Get, resource: "", subresource: "", namespace: "", name: path, client }
+        Self {
+            verb: Verb::Get,
+            resource: "",
+            subresource: "",
+            namespace: "",
+            name: path,
+            client,
+        }
     }
 }

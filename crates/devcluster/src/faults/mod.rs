@@ -1,7 +1,8 @@
-//! What goes wrong on purpose: refusals, delays, lost answers, groups that cannot be discovered, a cache that lags, and watches that
-//! fall silent, break, or leave events out.
+//! What goes wrong on purpose: refusals, delays, lost answers, groups that cannot be discovered, a
+//! cache that lags, and watches that fall silent, break, or leave events out.
 //!
-//! A rule applies to the requests, or watch events, that its [`Matcher`] matches, for the next `n` of them or until it is removed.
+//! A rule applies to the requests, or watch events, that its [`Matcher`] matches, for the next `n`
+//! of them or until it is removed.
 //!
 //! ```
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -101,7 +102,8 @@ use watches::View;
 /// In the place of a group: discovery does not answer at all.
 pub const EVERY_GROUP: &str = "*";
 
-/// What happens to a request. Of several rules that match, all delays count, and the first of the others.
+/// What happens to a request. Of several rules that match, all delays count, and the first of the
+/// others.
 #[derive(Debug, Clone)]
 pub enum RequestFault {
     /// It is answered with this, and not handled.
@@ -123,7 +125,11 @@ pub enum RequestFault {
 /// 409, as upon a write to a version that is no longer the latest.
 pub fn conflict() -> Status {
     let why = "the object has been modified; please apply your changes to the latest version and try again";
-    Status::new(409, "Conflict", format!("Operation cannot be fulfilled: {why}"))
+    Status::new(
+        409,
+        "Conflict",
+        format!("Operation cannot be fulfilled: {why}"),
+    )
 }
 
 /// 410, as for a revision that was compacted.
@@ -134,7 +140,11 @@ pub fn expired() -> Status {
 /// 429 with `Retry-After`.
 pub fn throttled(retry_after_seconds: u32) -> Status {
     let causes = serde_json::Value::Null;
-    Status::too_many_requests("too many requests, please try again later", Some(retry_after_seconds), causes)
+    Status::too_many_requests(
+        "too many requests, please try again later",
+        Some(retry_after_seconds),
+        causes,
+    )
 }
 
 /// 500, as when the database has no leader.
@@ -174,12 +184,17 @@ pub struct Faults {
 
 impl Faults {
     /// Does this to matching requests, the next `times` times, or until removed.
-    pub fn on_request(&self, matcher: Matcher, fault: RequestFault, times: Option<usize>) -> RuleId {
+    pub fn on_request(
+        &self,
+        matcher: Matcher,
+        fault: RequestFault,
+        times: Option<usize>,
+    ) -> RuleId {
         self.add(matcher, Effect::Request(fault), times)
     }
 
-    /// Does this to matching events of watches, also of those that are open already, the next `times` times, or until removed. The
-    /// state that a watch begins with is not meant.
+    /// Does this to matching events of watches, also of those that are open already, the next
+    /// `times` times, or until removed. The state that a watch begins with is not meant.
     pub fn on_event(&self, matcher: Matcher, fault: EventFault, times: Option<usize>) -> RuleId {
         self.add(matcher, Effect::Event(fault), times)
     }
@@ -189,7 +204,8 @@ impl Faults {
         self.on_request(matcher, RequestFault::Reject(status), times)
     }
 
-    /// Lets matching requests wait before they are handled, the next `times` times, or until removed.
+    /// Lets matching requests wait before they are handled, the next `times` times, or until
+    /// removed.
     pub fn delay(&self, matcher: Matcher, by: Duration, times: Option<usize>) -> RuleId {
         self.on_request(matcher, RequestFault::Delay(by), times)
     }
@@ -203,7 +219,8 @@ impl Faults {
     pub fn remove(&self, id: RuleId) {
         let mut rules = self.lock();
         rules.remove(id);
-        self.event_rules.store(rules.about_events(), Ordering::Relaxed);
+        self.event_rules
+            .store(rules.about_events(), Ordering::Relaxed);
         drop(rules);
         self.watches.send_modify(|watches| watches.release(id));
     }
@@ -229,9 +246,10 @@ impl Faults {
         }
     }
 
-    /// Shows matching requests nothing later than `revision` until [`Faults::remove`], as a server does whose cache lags behind the
-    /// database: lists and gets with `resourceVersion=0` answer with the state of then, and watches fall silent. Requests that ask for
-    /// the latest state get it, or, where only the cache can serve them, 504 after three seconds, as upstream's do.
+    /// Shows matching requests nothing later than `revision` until [`Faults::remove`], as a server
+    /// does whose cache lags behind the database: lists and gets with `resourceVersion=0` answer
+    /// with the state of then, and watches fall silent. Requests that ask for the latest state get
+    /// it, or, where only the cache can serve them, 504 after three seconds, as upstream's do.
     ///
     /// ```
     /// # use steersman_devcluster::DevCluster;
@@ -254,7 +272,8 @@ impl Faults {
         self.limit_view(matcher, View::At(revision))
     }
 
-    /// The same, but the cache moves on: it always lacks the latest so many `revisions`, which are changes to whatever objects.
+    /// The same, but the cache moves on: it always lacks the latest so many `revisions`, which are
+    /// changes to whatever objects.
     ///
     /// ```
     /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -278,12 +297,14 @@ impl Faults {
 
     fn limit_view(&self, matcher: Matcher, view: View) -> RuleId {
         let id = self.lock().issue();
-        self.watches.send_modify(|watches| watches.limit(id, matcher, view));
+        self.watches
+            .send_modify(|watches| watches.limit(id, matcher, view));
         id
     }
 
-    /// Discovery knows no more than the name of this group, as when the aggregated API server behind it is down; its objects are
-    /// still served (refuse them with [`Faults::reject`]). With [`EVERY_GROUP`] discovery answers nothing but 503.
+    /// Discovery knows no more than the name of this group, as when the aggregated API server
+    /// behind it is down; its objects are still served (refuse them with [`Faults::reject`]). With
+    /// [`EVERY_GROUP`] discovery answers nothing but 503.
     pub fn hide_from_discovery(&self, group: &str) {
         let mut hidden = self.hidden();
         if !hidden.iter().any(|known| known == group) {
@@ -301,10 +322,13 @@ impl Faults {
     }
 
     fn hidden(&self) -> std::sync::MutexGuard<'_, Vec<String>> {
-        self.undiscoverable.lock().expect("nothing panics while it holds the lock")
+        self.undiscoverable
+            .lock()
+            .expect("nothing panics while it holds the lock")
     }
 
-    /// Watches of this resource stay open and say nothing until [`Faults::resume_watches`]; then they send what they missed.
+    /// Watches of this resource stay open and say nothing until [`Faults::resume_watches`]; then
+    /// they send what they missed.
     pub fn stall_watches(&self, plural: &str) {
         self.watches.send_modify(|watches| watches.stall(plural));
     }
@@ -316,14 +340,16 @@ impl Faults {
 
     /// Closes the watches of this resource that are open now.
     pub fn break_watches(&self, plural: &str) {
-        self.watches.send_modify(|watches| watches.break_open(plural));
+        self.watches
+            .send_modify(|watches| watches.break_open(plural));
     }
 
     pub(crate) fn watch_faults(&self) -> watch::Receiver<WatchFaults> {
         self.watches.subscribe()
     }
 
-    /// The latest revision that the cache shows to this request, when it lags behind `current`, the server's.
+    /// The latest revision that the cache shows to this request, when it lags behind `current`, the
+    /// server's.
     pub(crate) fn view(&self, seen: &Seen<'_>, current: u64) -> Option<u64> {
         self.watches.borrow().view(seen, current)
     }
@@ -380,7 +406,8 @@ impl Faults {
     fn meet<T>(&self, seen: &Seen<'_>, select: impl Fn(&Effect) -> Option<T>) -> Vec<T> {
         let mut rules = self.lock();
         let effects = rules.meet(seen, select);
-        self.event_rules.store(rules.about_events(), Ordering::Relaxed);
+        self.event_rules
+            .store(rules.about_events(), Ordering::Relaxed);
         drop(rules);
         if !effects.is_empty() {
             self.met.notify_waiters();
@@ -391,12 +418,15 @@ impl Faults {
     fn add(&self, matcher: Matcher, effect: Effect, times: Option<usize>) -> RuleId {
         let mut rules = self.lock();
         let id = rules.add(matcher, effect, times);
-        self.event_rules.store(rules.about_events(), Ordering::Relaxed);
+        self.event_rules
+            .store(rules.about_events(), Ordering::Relaxed);
         id
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Rules> {
-        self.rules.lock().expect("nothing panics while it holds the lock")
+        self.rules
+            .lock()
+            .expect("nothing panics while it holds the lock")
     }
 }
 

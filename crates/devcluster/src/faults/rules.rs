@@ -39,7 +39,12 @@ pub(super) struct Rules {
 
 impl Default for Rules {
     fn default() -> Self {
-        Self { list: Vec::new(), issued: 0, hits: HashMap::new(), random: StdRng::seed_from_u64(0) }
+        Self {
+            list: Vec::new(),
+            issued: 0,
+            hits: HashMap::new(),
+            random: StdRng::seed_from_u64(0),
+        }
     }
 }
 
@@ -56,7 +61,12 @@ impl Rules {
     pub(super) fn add(&mut self, matcher: Matcher, effect: Effect, times: Option<usize>) -> RuleId {
         let id = self.issue();
         if times != Some(0) {
-            self.list.push(Rule { id, matcher, effect, left: times });
+            self.list.push(Rule {
+                id,
+                matcher,
+                effect,
+                left: times,
+            });
         }
         id
     }
@@ -74,15 +84,24 @@ impl Rules {
     }
 
     pub(super) fn about_events(&self) -> usize {
-        self.list.iter().filter(|rule| matches!(rule.effect, Effect::Event(_))).count()
+        self.list
+            .iter()
+            .filter(|rule| matches!(rule.effect, Effect::Event(_)))
+            .count()
     }
 
     /// What the rules that `select` picks do to what was seen.
-    pub(super) fn meet<T>(&mut self, seen: &Seen<'_>, select: impl Fn(&Effect) -> Option<T>) -> Vec<T> {
+    pub(super) fn meet<T>(
+        &mut self,
+        seen: &Seen<'_>,
+        select: impl Fn(&Effect) -> Option<T>,
+    ) -> Vec<T> {
         let mut effects = Vec::new();
         let hits = &mut self.hits;
         self.list.retain_mut(|rule| {
-            let Some(effect) = select(&rule.effect).filter(|_| rule.matcher.matches(seen)) else { return true };
+            let Some(effect) = select(&rule.effect).filter(|_| rule.matcher.matches(seen)) else {
+                return true;
+            };
             if rule.matcher.skip > 0 {
                 rule.matcher.skip -= 1;
                 return true;

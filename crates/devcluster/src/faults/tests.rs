@@ -16,7 +16,9 @@ const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const SECOND: Duration = Duration::from_secs(1);
 
 fn cluster() -> DevCluster {
-    DevCluster::new(Clock::runtime("2026-01-01T00:00:00Z".parse::<jiff::Timestamp>().unwrap()))
+    DevCluster::new(Clock::runtime(
+        "2026-01-01T00:00:00Z".parse::<jiff::Timestamp>().unwrap(),
+    ))
 }
 
 fn config_map(name: &str) -> Value {
@@ -30,26 +32,38 @@ async fn create(cluster: &DevCluster, names: &[&str]) {
 }
 
 async fn touch(cluster: &DevCluster, name: &str, value: &str) {
-    cluster.patch(&format!("{MAPS}/{name}"), json!({"data": {"value": value}})).await.unwrap();
+    cluster
+        .patch(&format!("{MAPS}/{name}"), json!({"data": {"value": value}}))
+        .await
+        .unwrap();
 }
 
 async fn delete(cluster: &DevCluster, name: &str) {
     cluster.delete(&format!("{MAPS}/{name}")).await.unwrap();
 }
 
-/// What a watch of the config maps of `default` sends, as `TYPE name`, `TYPE name=value` or `ERROR code`.
+/// What a watch of the config maps of `default` sends, as `TYPE name`, `TYPE name=value` or `ERROR
+/// code`.
 async fn watch(cluster: &DevCluster, options: &str) -> BoxStream<'static, String> {
-    let request = Request::get(format!("{MAPS}?watch=1&{options}")).body(Full::<bytes::Bytes>::default()).unwrap();
+    let request = Request::get(format!("{MAPS}?watch=1&{options}"))
+        .body(Full::<bytes::Bytes>::default())
+        .unwrap();
     let response = cluster.service().call(request).await.unwrap();
     let frames = BodyStream::new(response.into_body());
-    frames.map(|frame| serde_json::from_slice(&frame.unwrap().into_data().unwrap()).unwrap()).map(summary).boxed()
+    frames
+        .map(|frame| serde_json::from_slice(&frame.unwrap().into_data().unwrap()).unwrap())
+        .map(summary)
+        .boxed()
 }
 
 fn summary(frame: Value) -> String {
     let (kind, object) = (frame["type"].as_str().unwrap(), &frame["object"]);
     match (kind, object["data"]["value"].as_str()) {
         ("ERROR", _) => format!("ERROR {}", object["code"]),
-        (kind, Some(value)) => format!("{kind} {}={value}", object["metadata"]["name"].as_str().unwrap()),
+        (kind, Some(value)) => format!(
+            "{kind} {}={value}",
+            object["metadata"]["name"].as_str().unwrap()
+        ),
         (kind, None) => format!("{kind} {}", object["metadata"]["name"].as_str().unwrap()),
     }
 }
@@ -79,13 +93,24 @@ async fn a_request_that_gets_no_answer_was_handled_or_not_as_its_rule_says() {
     ];
     for (fault, applied, reset) in cases {
         let cluster = cluster();
-        let rule = cluster.faults().on_request(Matcher::new("create", "configmaps"), fault.clone(), Some(1));
+        let rule = cluster.faults().on_request(
+            Matcher::new("create", "configmaps"),
+            fault.clone(),
+            Some(1),
+        );
         let body = Full::from(config_map("a").to_string());
-        let request = Request::post(MAPS).header("content-type", "application/json").body(body).unwrap();
+        let request = Request::post(MAPS)
+            .header("content-type", "application/json")
+            .body(body)
+            .unwrap();
         let mut service = cluster.service();
         let answer = timeout(SECOND, service.call(request)).await;
         match answer {
-            Ok(outcome) => assert_eq!(outcome.unwrap_err().kind(), std::io::ErrorKind::ConnectionReset, "{fault:?}"),
+            Ok(outcome) => assert_eq!(
+                outcome.unwrap_err().kind(),
+                std::io::ErrorKind::ConnectionReset,
+                "{fault:?}"
+            ),
             Err(_) => assert!(!reset, "{fault:?}"),
         }
         assert_eq!(cluster.count("configmaps") == 1, applied, "{fault:?}");
@@ -98,9 +123,20 @@ async fn a_request_that_gets_no_answer_was_handled_or_not_as_its_rule_says() {
 async fn a_rule_counts_from_the_match_it_names_and_only_clients_it_names() {
     let cluster = cluster();
     let faults = cluster.faults();
-    let third = faults.reject(Matcher::writes().except("secrets").nth(3), internal_error(), Some(1));
-    let others = faults.reject(Matcher::writes().client("somebody-else"), internal_error(), None);
-    cluster.create(json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}})).await.unwrap();
+    let third = faults.reject(
+        Matcher::writes().except("secrets").nth(3),
+        internal_error(),
+        Some(1),
+    );
+    let others = faults.reject(
+        Matcher::writes().client("somebody-else"),
+        internal_error(),
+        None,
+    );
+    cluster
+        .create(json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}}))
+        .await
+        .unwrap();
     create(&cluster, &["a", "b"]).await;
     assert!(cluster.get(MAPS).await.is_ok());
     assert_eq!(faults.hits(third), 0);
@@ -114,12 +150,26 @@ async fn discovery_fails_like_other_requests() {
     let cluster = cluster();
     let faults = cluster.faults();
     let refused = faults.reject(Matcher::discovery().nth(2), internal_error(), Some(1));
-    let reset = faults.on_request(Matcher::discovery().name("/apis/apps/v1"), RequestFault::Reset, Some(1));
+    let reset = faults.on_request(
+        Matcher::discovery().name("/apis/apps/v1"),
+        RequestFault::Reset,
+        Some(1),
+    );
     assert!(cluster.get("/api/v1").await.is_ok());
     assert_eq!(cluster.get("/apis").await.unwrap_err().code, 500);
     assert!(cluster.get("/apis/apps/v1").await.is_err());
-    assert_eq!([refused, reset].map(|rule| faults.last_hit(rule).unwrap()), ["get /apis", "get /apis/apps/v1"]);
-    for fine in ["/api", "/apis", "/apis/apps", "/apis/apps/v1", "/version", MAPS] {
+    assert_eq!(
+        [refused, reset].map(|rule| faults.last_hit(rule).unwrap()),
+        ["get /apis", "get /apis/apps/v1"]
+    );
+    for fine in [
+        "/api",
+        "/apis",
+        "/apis/apps",
+        "/apis/apps/v1",
+        "/version",
+        MAPS,
+    ] {
         assert!(cluster.get(fine).await.is_ok(), "{fine}");
     }
     // What is about objects is no discovery, nor is what else the server says about itself.
@@ -130,14 +180,29 @@ async fn discovery_fails_like_other_requests() {
 
 #[tokio::test(start_paused = true)]
 async fn answers_are_the_ones_clients_know_how_to_treat() {
-    let cases = [(conflict(), 409, None), (expired(), 410, None), (throttled(7), 429, Some("7")), (internal_error(), 500, None)];
+    let cases = [
+        (conflict(), 409, None),
+        (expired(), 410, None),
+        (throttled(7), 429, Some("7")),
+        (internal_error(), 500, None),
+    ];
     for (status, code, retry_after) in cases {
         let cluster = cluster();
-        cluster.faults().reject(Matcher::new("list", "configmaps"), status, Some(1));
-        let request = Request::get(MAPS).body(Full::<bytes::Bytes>::default()).unwrap();
+        cluster
+            .faults()
+            .reject(Matcher::new("list", "configmaps"), status, Some(1));
+        let request = Request::get(MAPS)
+            .body(Full::<bytes::Bytes>::default())
+            .unwrap();
         let response = cluster.service().call(request).await.unwrap();
         assert_eq!(response.status(), code);
-        assert_eq!(response.headers().get("retry-after").map(|value| value.to_str().unwrap()), retry_after);
+        assert_eq!(
+            response
+                .headers()
+                .get("retry-after")
+                .map(|value| value.to_str().unwrap()),
+            retry_after
+        );
     }
 }
 
@@ -147,14 +212,21 @@ async fn random_delays_are_bounded_and_repeat_with_their_seed() {
     for seed in [1, 1, 2] {
         let cluster = cluster();
         cluster.faults().seed(seed);
-        cluster.faults().on_request(Matcher::default(), RequestFault::DelayUpTo(SECOND), None);
+        cluster
+            .faults()
+            .on_request(Matcher::default(), RequestFault::DelayUpTo(SECOND), None);
         let mut delays = Vec::new();
         for _ in 0..8 {
             let begun = Instant::now();
             cluster.get(MAPS).await.unwrap();
             delays.push(begun.elapsed());
         }
-        assert!(delays.iter().all(|delay| *delay <= SECOND + Duration::from_millis(1)), "{delays:?}");
+        assert!(
+            delays
+                .iter()
+                .all(|delay| *delay <= SECOND + Duration::from_millis(1)),
+            "{delays:?}"
+        );
         sequences.push(delays);
     }
     assert_eq!(sequences[0], sequences[1]);
@@ -165,21 +237,38 @@ async fn random_delays_are_bounded_and_repeat_with_their_seed() {
 async fn a_dropped_event_is_missing_until_the_watch_expires() {
     let cluster = cluster();
     let mut frames = watch(&cluster, "resourceVersion=1").await;
-    let fault = EventFault::Drop { repaired_after: 2 * SECOND };
-    cluster.faults().on_event(Matcher::new("watch", "configmaps").nth(2), fault, Some(1));
+    let fault = EventFault::Drop {
+        repaired_after: 2 * SECOND,
+    };
+    cluster
+        .faults()
+        .on_event(Matcher::new("watch", "configmaps").nth(2), fault, Some(1));
     create(&cluster, &["a", "b", "c"]).await;
     let begun = Instant::now();
-    assert_eq!(rest(&mut frames).await, ["ADDED a", "ADDED c", "ERROR 410", "end"]);
+    assert_eq!(
+        rest(&mut frames).await,
+        ["ADDED a", "ADDED c", "ERROR 410", "end"]
+    );
     assert!(begun.elapsed() < 3 * SECOND);
-    assert_eq!(rest(&mut watch(&cluster, "").await).await, ["ADDED a", "ADDED b", "ADDED c"]);
+    assert_eq!(
+        rest(&mut watch(&cluster, "").await).await,
+        ["ADDED a", "ADDED b", "ADDED c"]
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_watch_ends_at_an_event_and_goes_on_where_it_ended() {
-    for (fault, end) in [(EventFault::Close, vec!["ADDED a", "end"]), (EventFault::Expire, vec!["ADDED a", "ERROR 410", "end"])] {
+    for (fault, end) in [
+        (EventFault::Close, vec!["ADDED a", "end"]),
+        (EventFault::Expire, vec!["ADDED a", "ERROR 410", "end"]),
+    ] {
         let cluster = cluster();
         let mut frames = watch(&cluster, "resourceVersion=1").await;
-        cluster.faults().on_event(Matcher::new("watch", "configmaps").name("b"), fault, Some(1));
+        cluster.faults().on_event(
+            Matcher::new("watch", "configmaps").name("b"),
+            fault,
+            Some(1),
+        );
         create(&cluster, &["a", "b", "c"]).await;
         assert_eq!(rest(&mut frames).await, end);
         assert_eq!(rest(&mut watch(&cluster, "").await).await.len(), 3);
@@ -190,7 +279,11 @@ async fn a_watch_ends_at_an_event_and_goes_on_where_it_ended() {
 async fn a_late_event_holds_up_those_behind_it() {
     let cluster = cluster();
     let mut frames = watch(&cluster, "resourceVersion=1").await;
-    cluster.faults().on_event(Matcher::new("watch", "configmaps").name("b"), EventFault::Delay(5 * SECOND), Some(1));
+    cluster.faults().on_event(
+        Matcher::new("watch", "configmaps").name("b"),
+        EventFault::Delay(5 * SECOND),
+        Some(1),
+    );
     create(&cluster, &["a", "b", "c"]).await;
     assert_eq!(frames.next().await.unwrap(), "ADDED a");
     let begun = Instant::now();
@@ -204,7 +297,11 @@ async fn coalesced_events_are_the_last_state_of_each_object() {
     let cluster = cluster();
     create(&cluster, &["changed", "deleted", "recreated"]).await;
     let mut frames = watch(&cluster, &format!("resourceVersion={}", cluster.revision())).await;
-    cluster.faults().on_event(Matcher::new("watch", "configmaps"), EventFault::Coalesce(5 * SECOND), Some(1));
+    cluster.faults().on_event(
+        Matcher::new("watch", "configmaps"),
+        EventFault::Coalesce(5 * SECOND),
+        Some(1),
+    );
     let changes = async {
         for value in ["1", "2"] {
             touch(&cluster, "changed", value).await;
@@ -217,7 +314,13 @@ async fn coalesced_events_are_the_last_state_of_each_object() {
         create(&cluster, &["recreated"]).await;
     };
     let (seen, ()) = tokio::join!(rest(&mut frames), changes);
-    let expected = ["MODIFIED changed=2", "ADDED new=1", "DELETED deleted", "DELETED recreated", "ADDED recreated"];
+    let expected = [
+        "MODIFIED changed=2",
+        "ADDED new=1",
+        "DELETED deleted",
+        "DELETED recreated",
+        "ADDED recreated",
+    ];
     assert_eq!(seen, expected);
     touch(&cluster, "new", "2").await;
     assert_eq!(rest(&mut frames).await, ["MODIFIED new=2"]);
@@ -235,19 +338,38 @@ async fn a_held_view_lags_until_it_is_released() {
     touch(&cluster, "old", "new").await;
 
     let names = |list: Value| -> Vec<String> {
-        list["items"].as_array().unwrap().iter().map(|map| map["metadata"]["name"].as_str().unwrap().to_owned()).collect()
+        list["items"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|map| map["metadata"]["name"].as_str().unwrap().to_owned())
+            .collect()
     };
-    let cached = cluster.get(&format!("{MAPS}?resourceVersion=0")).await.unwrap();
+    let cached = cluster
+        .get(&format!("{MAPS}?resourceVersion=0"))
+        .await
+        .unwrap();
     assert_eq!(cached["metadata"]["resourceVersion"], revision.to_string());
     assert_eq!(names(cached), ["gone", "old"]);
-    assert_eq!(names(cluster.get(MAPS).await.unwrap()), ["new", "old"], "the database is asked");
-    let old = cluster.get(&format!("{MAPS}/old?resourceVersion=0")).await.unwrap();
+    assert_eq!(
+        names(cluster.get(MAPS).await.unwrap()),
+        ["new", "old"],
+        "the database is asked"
+    );
+    let old = cluster
+        .get(&format!("{MAPS}/old?resourceVersion=0"))
+        .await
+        .unwrap();
     assert_eq!(old.get("data"), None);
     let latest = format!("{MAPS}?resourceVersion={}", cluster.revision());
     assert_eq!(cluster.get(&latest).await.unwrap_err().code, 504);
     assert_eq!(rest(&mut following).await, [""; 0]);
-    let options = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
-    assert_eq!(rest(&mut watch(&cluster, options).await).await, ["ERROR 504", "end"]);
+    let options =
+        "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
+    assert_eq!(
+        rest(&mut watch(&cluster, options).await).await,
+        ["ERROR 504", "end"]
+    );
     let mut begun = watch(&cluster, "resourceVersion=0").await;
     assert_eq!(rest(&mut begun).await, ["ADDED gone", "ADDED old"]);
 
@@ -265,16 +387,29 @@ async fn a_view_that_lags_moves_on_with_every_change() {
     let view = cluster.faults().lag_view(Matcher::default(), 2);
     let mut following = watch(&cluster, &format!("resourceVersion={}", cluster.revision())).await;
     let cached = async |cluster: &DevCluster| {
-        let list = cluster.get(&format!("{MAPS}?resourceVersion=0")).await.unwrap();
-        let revision: u64 = list["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
-        (list["items"].as_array().unwrap().len(), cluster.revision() - revision)
+        let list = cluster
+            .get(&format!("{MAPS}?resourceVersion=0"))
+            .await
+            .unwrap();
+        let revision: u64 = list["metadata"]["resourceVersion"]
+            .as_str()
+            .unwrap()
+            .parse()
+            .unwrap();
+        (
+            list["items"].as_array().unwrap().len(),
+            cluster.revision() - revision,
+        )
     };
     assert_eq!(cached(&cluster).await, (0, 2));
     create(&cluster, &["b", "c"]).await;
     assert_eq!(cached(&cluster).await, (1, 2));
     assert_eq!(rest(&mut following).await, [""; 0]);
     // A change of whatever type moves it.
-    cluster.create(json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}})).await.unwrap();
+    cluster
+        .create(json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}}))
+        .await
+        .unwrap();
     assert_eq!(cached(&cluster).await, (2, 2));
     assert_eq!(rest(&mut following).await, ["ADDED b"]);
     let latest = format!("{MAPS}?resourceVersion={}", cluster.revision());

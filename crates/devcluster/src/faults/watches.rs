@@ -5,20 +5,23 @@ use std::time::Duration;
 use super::matcher::Seen;
 use super::{Matcher, RuleId};
 
-/// What a watch does when it comes to an event. Every rule counts the events of all the watches it matches.
+/// What a watch does when it comes to an event. Every rule counts the events of all the watches it
+/// matches.
 #[derive(Debug, Clone)]
 pub enum EventFault {
     /// The event, and what follows it on that watch, comes late.
     Delay(Duration),
     /// The same, by a random time up to this.
     DelayUpTo(Duration),
-    /// The event is never sent. So long afterwards the watch ends with 410, upon which clients list again.
+    /// The event is never sent. So long afterwards the watch ends with 410, upon which clients list
+    /// again.
     Drop {
         /// Until the watch ends.
         repaired_after: Duration,
     },
-    /// Everything from this event on is held back for so long. Of each object only the last state is sent then; nothing of an object
-    /// that was created and deleted meanwhile; a deletion and a creation of one created anew.
+    /// Everything from this event on is held back for so long. Of each object only the last state
+    /// is sent then; nothing of an object that was created and deleted meanwhile; a deletion and a
+    /// creation of one created anew.
     Coalesce(Duration),
     /// The watch closes before it sends the event.
     Close,
@@ -60,12 +63,19 @@ impl WatchFaults {
     }
 
     pub(crate) fn breaks(&self, plural: &str) -> u64 {
-        self.broken.iter().find(|(resource, _)| resource == plural).map_or(0, |(_, count)| *count)
+        self.broken
+            .iter()
+            .find(|(resource, _)| resource == plural)
+            .map_or(0, |(_, count)| *count)
     }
 
-    /// The latest revision that the cache shows to this request, when it lags behind `current`, the server's.
+    /// The latest revision that the cache shows to this request, when it lags behind `current`, the
+    /// server's.
     pub(crate) fn view(&self, seen: &Seen<'_>, current: u64) -> Option<u64> {
-        let views = self.views.iter().filter(|(_, matcher, _)| matcher.matches(seen));
+        let views = self
+            .views
+            .iter()
+            .filter(|(_, matcher, _)| matcher.matches(seen));
         views.map(|(_, _, view)| view.revision(current)).min()
     }
 
@@ -80,7 +90,11 @@ impl WatchFaults {
     }
 
     pub(super) fn break_open(&mut self, plural: &str) {
-        match self.broken.iter_mut().find(|(resource, _)| resource == plural) {
+        match self
+            .broken
+            .iter_mut()
+            .find(|(resource, _)| resource == plural)
+        {
             Some((_, count)) => *count += 1,
             None => self.broken.push((plural.to_owned(), 1)),
         }

@@ -38,7 +38,15 @@ pub(crate) struct Conflicts(Vec<(Author, FieldSet)>);
 impl Conflicts {
     /// The same as the endpoint of one field shows it, in its own version and under its own path.
     pub(crate) fn seen_as(self, api_version: &str, field: &FieldSet) -> Self {
-        let seen = |(author, _): (Author, FieldSet)| (Author { api_version: api_version.to_owned(), ..author }, field.clone());
+        let seen = |(author, _): (Author, FieldSet)| {
+            (
+                Author {
+                    api_version: api_version.to_owned(),
+                    ..author
+                },
+                field.clone(),
+            )
+        };
         Self(self.0.into_iter().map(seen).collect())
     }
 
@@ -46,7 +54,9 @@ impl Conflicts {
     pub(crate) fn causes(&self) -> Vec<(String, String)> {
         let paths = |(author, set): &(Author, FieldSet)| {
             let shown = author.shown();
-            set.paths().into_iter().map(move |path| (format!("conflict with {shown}"), path))
+            set.paths()
+                .into_iter()
+                .map(move |path| (format!("conflict with {shown}"), path))
         };
         self.0.iter().flat_map(paths).collect()
     }
@@ -61,12 +71,20 @@ impl Conflicts {
             lines.push(format!("conflicts with {}:", author.shown()));
             lines.extend(set.paths().into_iter().map(|path| format!("- {path}")));
         }
-        format!("Apply failed with {} conflicts: {}", causes.len(), lines.join("\n"))
+        format!(
+            "Apply failed with {} conflicts: {}",
+            causes.len(),
+            lines.join("\n")
+        )
     }
 }
 
 /// The object that `live` becomes, and its entries.
-pub(crate) fn apply(live: &Value, managed: &Managed, applied: &Applied<'_>) -> Result<(Value, Managed), Conflicts> {
+pub(crate) fn apply(
+    live: &Value,
+    managed: &Managed,
+    applied: &Applied<'_>,
+) -> Result<(Value, Managed), Conflicts> {
     let shape = applied.resource.shape(applied.config);
     let time = applied.author.time(applied.time.clone());
     let mut managed = managed.clone();
@@ -74,23 +92,45 @@ pub(crate) fn apply(live: &Value, managed: &Managed, applied: &Applied<'_>) -> R
         Some(part) => !entry.set.intersection(part).is_empty(),
         None => true,
     });
-    if !is_managed && live.get("metadata").and_then(|metadata| metadata.get("uid")).is_some() {
+    if !is_managed
+        && live
+            .get("metadata")
+            .and_then(|metadata| metadata.get("uid"))
+            .is_some()
+    {
         let mut before = compare(shape, &applied.resource.zero(live), live);
         if let Some(part) = &applied.part {
             before.touched = before.touched.intersection(part);
         }
-        let author =
-            Author { manager: BEFORE.to_owned(), operation: Operation::Update, subresource: "".into(), ..applied.author.clone() };
+        let author = Author {
+            manager: BEFORE.to_owned(),
+            operation: Operation::Update,
+            subresource: "".into(),
+            ..applied.author.clone()
+        };
         managed.update(author, &before, time.clone());
     }
 
     let mut object = merge(shape, live, applied.config);
-    let at = managed.0.iter().position(|entry| entry.author == applied.author);
+    let at = managed
+        .0
+        .iter()
+        .position(|entry| entry.author == applied.author);
     let last = at.map(|at| managed.0.remove(at));
-    let mut entry = Entry { author: applied.author.clone(), time, set: applied.set.clone() };
+    let mut entry = Entry {
+        author: applied.author.clone(),
+        time,
+        set: applied.set.clone(),
+    };
     if let Some(Entry { set: last, .. }) = &last {
         // What holds a part of an object holds more than that part.
-        let whole = |set: &FieldSet| if applied.part.is_none() { with_holders(shape, set) } else { set.clone() };
+        let whole = |set: &FieldSet| {
+            if applied.part.is_none() {
+                with_holders(shape, set)
+            } else {
+                set.clone()
+            }
+        };
         let mut dropped = whole(last);
         for entry in managed.0.iter().chain([&entry]) {
             dropped.subtract(&whole(&entry.set));
@@ -105,7 +145,8 @@ pub(crate) fn apply(live: &Value, managed: &Managed, applied: &Applied<'_>) -> R
     }
     managed.release(&changes);
     if changes.is_empty() {
-        // The time is that of the latest change, and there is none of an author who changed nothing yet.
+        // The time is that of the latest change, and there is none of an author who changed nothing
+        // yet.
         entry.time = last.and_then(|last| last.time);
     }
     managed.0.push(entry);
@@ -113,10 +154,18 @@ pub(crate) fn apply(live: &Value, managed: &Managed, applied: &Applied<'_>) -> R
     Ok((object, managed))
 }
 
-fn conflicts(managed: &Managed, changes: &Changes, live: &Value, applied: &Applied<'_>) -> Conflicts {
+fn conflicts(
+    managed: &Managed,
+    changes: &Changes,
+    live: &Value,
+    applied: &Applied<'_>,
+) -> Conflicts {
     // A part of an object does not show what was applied to the whole.
-    let allowed =
-        if applied.author.manager == KUBECTL && applied.part.is_none() { last_applied(applied.resource, live) } else { None };
+    let allowed = if applied.author.manager == KUBECTL && applied.part.is_none() {
+        last_applied(applied.resource, live)
+    } else {
+        None
+    };
     let mut conflicts = Vec::new();
     for entry in &managed.0 {
         let mut set = entry.set.intersection(&changes.touched);
@@ -133,7 +182,8 @@ fn conflicts(managed: &Managed, changes: &Changes, live: &Value, applied: &Appli
 
 /// Fields that client-side apply wrote and nobody changed since.
 fn last_applied(resource: &Resource, live: &Value) -> Option<FieldSet> {
-    let config: Value = serde_json::from_str(live["metadata"]["annotations"][LAST_APPLIED].as_str()?).ok()?;
+    let config: Value =
+        serde_json::from_str(live["metadata"]["annotations"][LAST_APPLIED].as_str()?).ok()?;
     let mut set = super::declared(resource.shape(&config), &config).ok()?;
     let changes = compare(resource.shape(&config), live, &config);
     set.subtract(&changes.touched);

@@ -6,8 +6,16 @@ use super::set::FieldSet;
 use super::shape::Shape;
 
 /// The server's own part of the metadata, which nobody manages.
-const UNMANAGED: &[&str] =
-    &["name", "namespace", "creationTimestamp", "selfLink", "uid", "generation", "managedFields", "resourceVersion"];
+const UNMANAGED: &[&str] = &[
+    "name",
+    "namespace",
+    "creationTimestamp",
+    "selfLink",
+    "uid",
+    "generation",
+    "managedFields",
+    "resourceVersion",
+];
 
 /// What a write did.
 #[derive(Debug, Default, PartialEq)]
@@ -32,7 +40,14 @@ impl Changes {
 /// What became of `old` in `new`, both whole objects of this shape.
 pub(crate) fn compare(shape: Shape<'_>, old: &Value, new: &Value) -> Changes {
     let mut changes = compare_maps(shape, old, new, &["kind", "apiVersion", "metadata"]);
-    let metadata = || compare_maps(Shape::metadata(), &old["metadata"], &new["metadata"], UNMANAGED);
+    let metadata = || {
+        compare_maps(
+            Shape::metadata(),
+            &old["metadata"],
+            &new["metadata"],
+            UNMANAGED,
+        )
+    };
     changes.put(|| "f:metadata".to_owned(), metadata());
     changes
 }
@@ -62,14 +77,23 @@ fn compare_values(shape: Shape<'_>, old: Option<&Value>, new: Option<&Value>) ->
         }
     }
     changes.unwrap_or_else(|| match new {
-        None => Changes { touched: FieldSet::default(), removed: FieldSet::here() },
-        Some(_) => Changes { touched: FieldSet::here(), removed: FieldSet::default() },
+        None => Changes {
+            touched: FieldSet::default(),
+            removed: FieldSet::here(),
+        },
+        Some(_) => Changes {
+            touched: FieldSet::here(),
+            removed: FieldSet::default(),
+        },
     })
 }
 
 /// An absent value is of the other one's form.
 fn is_map(shape: Shape<'_>, old: Option<&Value>, new: Option<&Value>) -> bool {
-    [old, new].into_iter().flatten().all(|value| shape.is_map(value))
+    [old, new]
+        .into_iter()
+        .flatten()
+        .all(|value| shape.is_map(value))
 }
 
 fn is_empty(value: &Value) -> bool {
@@ -83,11 +107,17 @@ fn is_empty(value: &Value) -> bool {
 
 fn compare_maps(shape: Shape<'_>, old: &Value, new: &Value, skip: &[&str]) -> Changes {
     let empty = Map::new();
-    let (old, new) = (old.as_object().unwrap_or(&empty), new.as_object().unwrap_or(&empty));
+    let (old, new) = (
+        old.as_object().unwrap_or(&empty),
+        new.as_object().unwrap_or(&empty),
+    );
     let mut changes = Changes::default();
     let mut add = |key: &String, before, after| {
         if !skip.contains(&key.as_str()) && before != after {
-            changes.put(|| format!("f:{key}"), compare_values(shape.child(key), before, after));
+            changes.put(
+                || format!("f:{key}"),
+                compare_values(shape.child(key), before, after),
+            );
         }
     };
     for (key, after) in new {
@@ -104,22 +134,49 @@ fn compare_lists(shape: Shape<'_>, old: &Value, new: &Value) -> Option<Changes> 
     let (old, new) = (shape.elements(old)?, shape.elements(new)?);
     let mut changes = Changes::default();
     for (name, after) in &new {
-        let before = old.iter().find(|(known, _)| known == name).map(|(_, value)| *value);
-        changes.put(|| name.clone(), compare_values(shape.item(), before, Some(after)));
+        let before = old
+            .iter()
+            .find(|(known, _)| known == name)
+            .map(|(_, value)| *value);
+        changes.put(
+            || name.clone(),
+            compare_values(shape.item(), before, Some(after)),
+        );
     }
-    for (name, before) in old.iter().filter(|(name, _)| !new.iter().any(|(known, _)| known == name)) {
-        changes.put(|| name.clone(), compare_values(shape.item(), Some(before), None));
+    for (name, before) in old
+        .iter()
+        .filter(|(name, _)| !new.iter().any(|(known, _)| known == name))
+    {
+        changes.put(
+            || name.clone(),
+            compare_values(shape.item(), Some(before), None),
+        );
     }
     Some(changes)
 }
 
-/// The fields that `config`, a whole object of this shape, says something about; or what in it no such object can have.
+/// The fields that `config`, a whole object of this shape, says something about; or what in it no
+/// such object can have.
 pub(crate) fn declared(shape: Shape<'_>, config: &Value) -> Result<FieldSet, String> {
     let mut errors = Vec::new();
     let mut set = FieldSet::default();
-    declare_map(shape, config, "", &["kind", "apiVersion", "metadata"], &mut set, &mut errors);
+    declare_map(
+        shape,
+        config,
+        "",
+        &["kind", "apiVersion", "metadata"],
+        &mut set,
+        &mut errors,
+    );
     let mut metadata = FieldSet::default();
-    declare_map(Shape::metadata(), &config["metadata"], ".metadata", UNMANAGED, &mut metadata, &mut errors);
+    declare_map(
+        Shape::metadata(),
+        &config["metadata"],
+        ".metadata",
+        UNMANAGED,
+        &mut metadata,
+        &mut errors,
+    );
     set.put(|| "f:metadata".to_owned(), metadata);
     match errors.len() {
         0 => Ok(set),
@@ -142,8 +199,20 @@ fn declare(shape: Shape<'_>, value: &Value, path: &str, errors: &mut Vec<String>
     set
 }
 
-fn declare_map(shape: Shape<'_>, value: &Value, path: &str, skip: &[&str], set: &mut FieldSet, errors: &mut Vec<String>) {
-    for (key, value) in value.as_object().into_iter().flatten().filter(|(key, _)| !skip.contains(&key.as_str())) {
+fn declare_map(
+    shape: Shape<'_>,
+    value: &Value,
+    path: &str,
+    skip: &[&str],
+    set: &mut FieldSet,
+    errors: &mut Vec<String>,
+) {
+    for (key, value) in value
+        .as_object()
+        .into_iter()
+        .flatten()
+        .filter(|(key, _)| !skip.contains(&key.as_str()))
+    {
         let path = format!("{path}.{key}");
         if !shape.knows(key) {
             errors.push(format!("{path}: field not declared in schema"));
@@ -157,7 +226,13 @@ fn declare_map(shape: Shape<'_>, value: &Value, path: &str, skip: &[&str], set: 
     }
 }
 
-fn declare_list(shape: Shape<'_>, list: &Value, path: &str, set: &mut FieldSet, errors: &mut Vec<String>) {
+fn declare_list(
+    shape: Shape<'_>,
+    list: &Value,
+    path: &str,
+    set: &mut FieldSet,
+    errors: &mut Vec<String>,
+) {
     for (index, item) in list.as_array().into_iter().flatten().enumerate() {
         let Some(name) = shape.element(item) else {
             let key = shape.missing_key(item);
@@ -168,10 +243,18 @@ fn declare_list(shape: Shape<'_>, list: &Value, path: &str, set: &mut FieldSet, 
             continue;
         };
         if set.child(&name).is_some() {
-            errors.push(format!("{path}: duplicate entries for key {}", super::set::shown(&name)));
+            errors.push(format!(
+                "{path}: duplicate entries for key {}",
+                super::set::shown(&name)
+            ));
             continue;
         }
-        let mut below = declare(shape.item(), item, &format!("{path}{}", super::set::shown(&name)), errors);
+        let mut below = declare(
+            shape.item(),
+            item,
+            &format!("{path}{}", super::set::shown(&name)),
+            errors,
+        );
         below.include_here();
         set.put(|| name, below);
     }

@@ -71,10 +71,15 @@ impl Author {
 }
 
 impl Managed {
-    /// Reads `metadata.managedFields`; nothing reads as no entries, `None` is something that nobody can have written.
+    /// Reads `metadata.managedFields`; nothing reads as no entries, `None` is something that nobody
+    /// can have written.
     pub(crate) fn parse(managed_fields: &Value) -> Option<Managed> {
         let entries = managed_fields.as_array().map_or(&[][..], Vec::as_slice);
-        entries.iter().map(Entry::parse).collect::<Option<Vec<Entry>>>().map(Managed)
+        entries
+            .iter()
+            .map(Entry::parse)
+            .collect::<Option<Vec<Entry>>>()
+            .map(Managed)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -97,7 +102,11 @@ impl Managed {
                     entry.set.union(&changes.touched);
                     entry.time = time;
                 }
-                None => self.0.push(Entry { author, time, set: changes.touched.clone() }),
+                None => self.0.push(Entry {
+                    author,
+                    time,
+                    set: changes.touched.clone(),
+                }),
             }
         }
         self.0.retain(|entry| !entry.set.is_empty());
@@ -118,7 +127,8 @@ impl Managed {
         if updates <= MAX_UPDATE_ENTRIES {
             return;
         }
-        let (mut updates, applied): (Vec<Entry>, Vec<Entry>) = std::mem::take(&mut self.0).into_iter().partition(is_update);
+        let (mut updates, applied): (Vec<Entry>, Vec<Entry>) =
+            std::mem::take(&mut self.0).into_iter().partition(is_update);
         updates.sort_by(|a, b| a.order().cmp(&b.order()));
         let kept = updates.split_off(updates.len() - (MAX_UPDATE_ENTRIES - 1));
         let joined = updates.into_iter().reduce(|mut joined, entry| {
@@ -137,13 +147,23 @@ impl Managed {
     /// Whether both say the same, apart from times.
     pub(crate) fn same_but_times(&self, other: &Managed) -> bool {
         let same = |a: &&Entry, b: &Entry| a.author == b.author && a.set == b.set;
-        self.0.len() == other.0.len() && self.0.iter().all(|entry| other.0.iter().any(|known| same(&entry, known)))
+        self.0.len() == other.0.len()
+            && self
+                .0
+                .iter()
+                .all(|entry| other.0.iter().any(|known| same(&entry, known)))
     }
 }
 
 impl Entry {
     fn parse(entry: &Value) -> Option<Entry> {
-        let text = |field: &str| entry.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let text = |field: &str| {
+            entry
+                .get(field)
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+                .to_owned()
+        };
         let operation = match entry.get("operation").and_then(Value::as_str)? {
             "Apply" => Operation::Apply,
             "Update" => Operation::Update,
@@ -162,11 +182,20 @@ impl Entry {
             api_version: text("apiVersion"),
             subresource: text("subresource").into(),
         };
-        Some(Entry { author, time: entry.get("time").and_then(Value::as_str).map(str::to_owned), set })
+        Some(Entry {
+            author,
+            time: entry.get("time").and_then(Value::as_str).map(str::to_owned),
+            set,
+        })
     }
 
     fn to_value(&self) -> Value {
-        let Author { manager, operation, api_version, subresource } = &self.author;
+        let Author {
+            manager,
+            operation,
+            api_version,
+            subresource,
+        } = &self.author;
         let operation = match operation {
             Operation::Apply => "Apply",
             Operation::Update => "Update",
@@ -188,6 +217,12 @@ impl Entry {
 
     fn order(&self) -> (Operation, Option<&str>, &str, &str, &str) {
         let author = &self.author;
-        (author.operation, self.time.as_deref(), &author.manager, &author.api_version, &author.subresource)
+        (
+            author.operation,
+            self.time.as_deref(),
+            &author.manager,
+            &author.api_version,
+            &author.subresource,
+        )
     }
 }

@@ -27,10 +27,20 @@ pub(super) fn merge(shape: Shape<'_>, live: &Value, config: &Value) -> Value {
     config.clone()
 }
 
-/// Elements of both lists are in the order of the configuration, those of the live list alone keep their place between them.
-fn merge_lists(shape: Shape<'_>, live: &[(String, &Value)], config: &[(String, &Value)]) -> Vec<Value> {
-    let find = |list: &[(String, &Value)], name: &str| list.iter().position(|(known, _)| known == name);
-    let mut shared = config.iter().filter(|(name, _)| find(live, name).is_some()).map(|(name, _)| name).peekable();
+/// Elements of both lists are in the order of the configuration, those of the live list alone keep
+/// their place between them.
+fn merge_lists(
+    shape: Shape<'_>,
+    live: &[(String, &Value)],
+    config: &[(String, &Value)],
+) -> Vec<Value> {
+    let find =
+        |list: &[(String, &Value)], name: &str| list.iter().position(|(known, _)| known == name);
+    let mut shared = config
+        .iter()
+        .filter(|(name, _)| find(live, name).is_some())
+        .map(|(name, _)| name)
+        .peekable();
     let mut merged = Vec::with_capacity(live.len().max(config.len()));
     let (mut at, mut next) = (0, 0);
     while at < live.len() || next < config.len() {
@@ -61,7 +71,9 @@ fn merge_lists(shape: Shape<'_>, live: &[(String, &Value)], config: &[(String, &
                 Some(_) => {}
             }
         }
-        let Some((new, applied)) = config.get(next) else { break };
+        let Some((new, applied)) = config.get(next) else {
+            break;
+        };
         let item = match find(live, new) {
             Some(place) => merge(shape.item(), live[place].1, applied),
             None => (*applied).clone(),
@@ -81,7 +93,11 @@ pub(super) fn remove(shape: Shape<'_>, value: &mut Value, set: &FieldSet) {
         Value::Object(fields) if !matches!(shape, Shape::Leaf) => {
             let old = std::mem::replace(fields, Map::new());
             for (key, mut value) in old {
-                if keep(shape.child(&key), &mut value, set.child(&format!("f:{key}"))) {
+                if keep(
+                    shape.child(&key),
+                    &mut value,
+                    set.child(&format!("f:{key}")),
+                ) {
                     fields.insert(key, value);
                 }
             }
@@ -119,7 +135,10 @@ pub(super) fn with_holders(shape: Shape<'_>, set: &FieldSet) -> FieldSet {
 fn add_holders(shape: Shape<'_>, set: &mut FieldSet) {
     for (element, child) in set.children_mut() {
         let below = shape.below(element);
-        if element.strip_prefix("f:").is_some_and(|key| shape.is_field(key)) {
+        if element
+            .strip_prefix("f:")
+            .is_some_and(|key| shape.is_field(key))
+        {
             child.include_here();
         }
         add_holders(below, child);

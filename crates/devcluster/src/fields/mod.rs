@@ -1,7 +1,8 @@
 //! Who manages which field: the model behind `metadata.managedFields` and server-side apply.
 //!
-//! [`set`]: sets of field paths; [`shape`]: what of a value can have an owner; [`compare`]: what a write touched; [`merge`]: an applied
-//! configuration laid over the live object; [`managed`]: the entries of an object, and what writes do to them.
+//! [`set`]: sets of field paths; [`shape`]: what of a value can have an owner; [`compare`]: what a
+//! write touched; [`merge`]: an applied configuration laid over the live object; [`managed`]: the
+//! entries of an object, and what writes do to them.
 
 mod apply;
 mod compare;

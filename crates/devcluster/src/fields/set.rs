@@ -5,7 +5,8 @@ use std::fmt::Write;
 
 use serde_json::{Map, Value};
 
-/// A set of paths, as a tree. Its elements are the steps of paths in the words of `FieldsV1`: `f:name`, `k:{"name":"c"}`, `v:"a"`.
+/// A set of paths, as a tree. Its elements are the steps of paths in the words of `FieldsV1`:
+/// `f:name`, `k:{"name":"c"}`, `v:"a"`.
 ///
 /// No child is empty.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -18,7 +19,10 @@ pub(crate) struct FieldSet {
 impl FieldSet {
     /// The path that leads here, and nothing below it.
     pub(super) fn here() -> Self {
-        Self { member: true, children: BTreeMap::new() }
+        Self {
+            member: true,
+            children: BTreeMap::new(),
+        }
     }
 
     /// The path of fields with these names.
@@ -55,13 +59,16 @@ impl FieldSet {
 
     /// Without the top fields that do not pass.
     pub(crate) fn limited(mut self, passes: impl Fn(&str) -> bool) -> Self {
-        self.children.retain(|element, _| element.strip_prefix("f:").is_none_or(&passes));
+        self.children
+            .retain(|element, _| element.strip_prefix("f:").is_none_or(&passes));
         self
     }
 
     /// Takes out the path of fields with these names, and all that is below it.
     pub(crate) fn forget(&mut self, names: &[&str]) {
-        let Some((name, rest)) = names.split_first() else { return };
+        let Some((name, rest)) = names.split_first() else {
+            return;
+        };
         let element = format!("f:{name}");
         let is_left = self.children.get_mut(&element).is_some_and(|child| {
             child.forget(rest);
@@ -73,7 +80,9 @@ impl FieldSet {
     }
 
     pub(super) fn children_mut(&mut self) -> impl Iterator<Item = (&str, &mut FieldSet)> {
-        self.children.iter_mut().map(|(element, child)| (element.as_str(), child))
+        self.children
+            .iter_mut()
+            .map(|(element, child)| (element.as_str(), child))
     }
 
     pub(crate) fn union(&mut self, other: &FieldSet) {
@@ -101,7 +110,10 @@ impl FieldSet {
     }
 
     pub(crate) fn intersection(&self, other: &FieldSet) -> FieldSet {
-        let mut common = FieldSet { member: self.member && other.member, children: BTreeMap::new() };
+        let mut common = FieldSet {
+            member: self.member && other.member,
+            children: BTreeMap::new(),
+        };
         for (element, child) in &self.children {
             if let Some(other) = other.children.get(element) {
                 common.put(|| element.clone(), child.intersection(other));
@@ -134,7 +146,10 @@ impl FieldSet {
                 set.member = true;
                 continue;
             }
-            if !["f:", "k:", "v:", "i:"].iter().any(|start| element.starts_with(start)) {
+            if !["f:", "k:", "v:", "i:"]
+                .iter()
+                .any(|start| element.starts_with(start))
+            {
                 return None;
             }
             let mut child = FieldSet::parse(below)?;
@@ -149,7 +164,11 @@ impl FieldSet {
         if self.member && !self.children.is_empty() {
             fields.insert(".".to_owned(), Value::Object(Map::new()));
         }
-        fields.extend(self.children.iter().map(|(element, child)| (element.clone(), child.to_value())));
+        fields.extend(
+            self.children
+                .iter()
+                .map(|(element, child)| (element.clone(), child.to_value())),
+        );
         Value::Object(fields)
     }
 }

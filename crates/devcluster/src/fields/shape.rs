@@ -1,4 +1,5 @@
-//! What of a value can have an owner of its own, after the types of the built-in kinds and the schemas of custom ones.
+//! What of a value can have an owner of its own, after the types of the built-in kinds and the
+//! schemas of custom ones.
 
 use serde_json::Value;
 
@@ -58,7 +59,10 @@ impl<'a> Shape<'a> {
     fn of_type(ty: &'static Type) -> Self {
         match ty {
             Type::Map(item) => Shape::Map(item),
-            _ => ty.as_struct().filter(|shape| !shape.atomic).map_or(Shape::Leaf, Shape::Struct),
+            _ => ty
+                .as_struct()
+                .filter(|shape| !shape.atomic)
+                .map_or(Shape::Leaf, Shape::Struct),
         }
     }
 
@@ -111,7 +115,9 @@ impl<'a> Shape<'a> {
     pub(super) fn is_map(self, value: &Value) -> bool {
         match self {
             Shape::Free => value.is_object(),
-            Shape::Struct(_) | Shape::Map(_) | Shape::Custom(_) => value.is_object() || value.is_null(),
+            Shape::Struct(_) | Shape::Map(_) | Shape::Custom(_) => {
+                value.is_object() || value.is_null()
+            }
             _ => false,
         }
     }
@@ -139,7 +145,11 @@ impl<'a> Shape<'a> {
         match self {
             // The only key of built-in kinds that has a default.
             Shape::Keyed(..) => (key == "protocol").then(|| "\"TCP\"".to_owned()),
-            Shape::CustomKeyed(list) => list.item()?.property(key)?.default_value().map(Value::to_string),
+            Shape::CustomKeyed(list) => list
+                .item()?
+                .property(key)?
+                .default_value()
+                .map(Value::to_string),
             _ => None,
         }
     }
@@ -176,6 +186,9 @@ impl<'a> Shape<'a> {
     /// The elements with their names; `None` when one has none.
     pub(super) fn elements(self, list: &Value) -> Option<Vec<(String, &Value)>> {
         let items = list.as_array().map_or(&[][..], Vec::as_slice);
-        items.iter().map(|item| Some((self.element(item)?, item))).collect()
+        items
+            .iter()
+            .map(|item| Some((self.element(item)?, item)))
+            .collect()
     }
 }

@@ -1,8 +1,9 @@
-//! The kinds the server knows, as data: one row per resource. What differs between kinds is a column here, not a branch in a handler.
+//! The kinds the server knows, as data: one row per resource. What differs between kinds is a
+//! column here, not a branch in a handler.
 
 //!
-//! Built-in kinds and custom ones are rows alike; what a row's kind means for its objects (shape, defaults, validation, columns) is asked
-//! of the row, in `rules`.
+//! Built-in kinds and custom ones are rows alike; what a row's kind means for its objects (shape,
+//! defaults, validation, columns) is asked of the row, in `rules`.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -132,12 +133,19 @@ pub struct Resource {
 impl Resource {
     /// `apps/v1`, or `v1` for core.
     pub fn api_version(&self) -> String {
-        if self.group.is_empty() { self.version.to_string() } else { format!("{}/{}", self.group, self.version) }
+        if self.group.is_empty() {
+            self.version.to_string()
+        } else {
+            format!("{}/{}", self.group, self.version)
+        }
     }
 
     /// Group and plural, as most messages name the resource.
     pub fn named(&self) -> Qualified<'_> {
-        Qualified { group: &self.group, name: &self.plural }
+        Qualified {
+            group: &self.group,
+            name: &self.plural,
+        }
     }
 
     /// Group and kind, as validation names it: those it is kept as.
@@ -146,7 +154,10 @@ impl Resource {
             Storage::Own | Storage::OtherVersion => &self.group,
             Storage::Converted(conversion) => conversion.group,
         };
-        Qualified { group, name: &self.kind }
+        Qualified {
+            group,
+            name: &self.kind,
+        }
     }
 
     /// The subresource of that name.
@@ -156,12 +167,19 @@ impl Resource {
 
     /// Kind of what is read and written at `part`.
     pub fn kind_at(&self, part: &Subresource) -> &str {
-        if part.kind.is_empty() { &self.kind } else { part.kind }
+        if part.kind.is_empty() {
+            &self.kind
+        } else {
+            part.kind
+        }
     }
 
     /// Kind of a list of objects.
     pub fn list_kind(&self) -> String {
-        self.custom.as_ref().map_or_else(|| format!("{}List", self.kind), |custom| custom.list_kind.clone())
+        self.custom.as_ref().map_or_else(
+            || format!("{}List", self.kind),
+            |custom| custom.list_kind.clone(),
+        )
     }
 
     /// Whether this is the built-in kind of that name: custom kinds may be named like one.
@@ -196,7 +214,12 @@ pub struct Registered {
 impl Registered {
     /// A row that is served, with its objects.
     pub fn new(resource: Resource, store: Arc<TypeStore>) -> Self {
-        Self { resource, store, served: true, retired: CancellationToken::new() }
+        Self {
+            resource,
+            store,
+            served: true,
+            retired: CancellationToken::new(),
+        }
     }
 }
 
@@ -224,7 +247,8 @@ struct Served {
 }
 
 impl Served {
-    /// Brings the groups up to date with the resources: those of built-in kinds stay where they are.
+    /// Brings the groups up to date with the resources: those of built-in kinds stay where they
+    /// are.
     fn regroup(&mut self) {
         let mut found: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for ((group, version, _), _) in self.resources.iter().filter(|(_, row)| row.served) {
@@ -233,19 +257,34 @@ impl Served {
                 versions.push(version);
             }
         }
-        let built_in =
-            |group: &str| self.resources.values().any(|row| row.resource.group == group && row.resource.custom.is_none());
-        let mut groups: Vec<Group> = self.groups.iter().filter(|group| built_in(&group.name)).cloned().collect();
+        let built_in = |group: &str| {
+            self.resources
+                .values()
+                .any(|row| row.resource.group == group && row.resource.custom.is_none())
+        };
+        let mut groups: Vec<Group> = self
+            .groups
+            .iter()
+            .filter(|group| built_in(&group.name))
+            .cloned()
+            .collect();
         for (name, mut versions) in found {
             versions.sort_by(|a, b| version::compare(a, b));
             let versions = versions.into_iter().map(str::to_owned);
             match groups.iter_mut().find(|group| group.name == name) {
                 Some(group) => {
-                    group.versions.retain(|known| versions.clone().any(|version| version == *known));
-                    let new: Vec<String> = versions.filter(|version| !group.versions.contains(version)).collect();
+                    group
+                        .versions
+                        .retain(|known| versions.clone().any(|version| version == *known));
+                    let new: Vec<String> = versions
+                        .filter(|version| !group.versions.contains(version))
+                        .collect();
                     group.versions.extend(new);
                 }
-                None => groups.push(Group { name: name.to_owned(), versions: versions.collect() }),
+                None => groups.push(Group {
+                    name: name.to_owned(),
+                    versions: versions.collect(),
+                }),
             }
         }
         self.groups = groups;
@@ -255,44 +294,73 @@ impl Served {
 impl Registry {
     /// All built-in kinds.
     pub fn built_in() -> Self {
-        let registry = Self { served: RwLock::default() };
+        let registry = Self {
+            served: RwLock::default(),
+        };
         for resource in table::rows() {
             registry.add(resource);
         }
         registry
     }
 
-    /// Serves one more resource; a row with [`Storage::Converted`] shares the objects of the version that is kept.
+    /// Serves one more resource; a row with [`Storage::Converted`] shares the objects of the
+    /// version that is kept.
     pub fn add(&self, resource: Resource) {
         let store = match resource.storage {
             Storage::Converted(kept) => {
                 let kept = self.find(kept.group, kept.version, &resource.plural);
-                kept.expect("the version that is kept precedes the other one in the table").store.clone()
+                kept.expect("the version that is kept precedes the other one in the table")
+                    .store
+                    .clone()
             }
             Storage::Own | Storage::OtherVersion => Arc::new(TypeStore::new(&resource)),
         };
         let mut served = self.write();
-        match served.groups.iter_mut().find(|group| group.name == resource.group) {
-            Some(group) if group.versions.iter().any(|version| *version == resource.version) => {}
+        match served
+            .groups
+            .iter_mut()
+            .find(|group| group.name == resource.group)
+        {
+            Some(group)
+                if group
+                    .versions
+                    .iter()
+                    .any(|version| *version == resource.version) => {}
             Some(group) => group.versions.push(resource.version.to_string()),
-            None => served.groups.push(Group { name: resource.group.to_string(), versions: vec![resource.version.to_string()] }),
+            None => served.groups.push(Group {
+                name: resource.group.to_string(),
+                versions: vec![resource.version.to_string()],
+            }),
         }
-        let key = (resource.group.to_string(), resource.version.to_string(), resource.plural.to_string());
-        served.resources.insert(key, Arc::new(Registered::new(resource, store)));
+        let key = (
+            resource.group.to_string(),
+            resource.version.to_string(),
+            resource.plural.to_string(),
+        );
+        served
+            .resources
+            .insert(key, Arc::new(Registered::new(resource, store)));
     }
 
-    /// Serves `rows` instead of the custom rows that `plural` of `group` has so far; without any, it is gone. Built-in rows stay.
+    /// Serves `rows` instead of the custom rows that `plural` of `group` has so far; without any,
+    /// it is gone. Built-in rows stay.
     pub(crate) fn replace_custom(&self, group: &str, plural: &str, rows: Vec<Registered>) {
         let mut served = self.write();
         served.resources.retain(|_, row| {
-            let replaced = row.resource.custom.is_some() && row.resource.group == group && row.resource.plural == plural;
+            let replaced = row.resource.custom.is_some()
+                && row.resource.group == group
+                && row.resource.plural == plural;
             if replaced {
                 row.retired.cancel();
             }
             !replaced
         });
         for row in rows {
-            let key = (row.resource.group.to_string(), row.resource.version.to_string(), row.resource.plural.to_string());
+            let key = (
+                row.resource.group.to_string(),
+                row.resource.version.to_string(),
+                row.resource.plural.to_string(),
+            );
             served.resources.entry(key).or_insert_with(|| Arc::new(row));
         }
         served.regroup();
@@ -300,29 +368,45 @@ impl Registry {
 
     /// The rows of custom kinds, served or not.
     pub(crate) fn custom(&self) -> Vec<Arc<Registered>> {
-        self.read(|served| served.resources.values().filter(|row| row.resource.custom.is_some()).cloned().collect())
+        self.read(|served| {
+            served
+                .resources
+                .values()
+                .filter(|row| row.resource.custom.is_some())
+                .cloned()
+                .collect()
+        })
     }
 
     /// The rows of one custom kind, one per served version.
     pub(crate) fn custom_of(&self, group: &str, plural: &str) -> Vec<Arc<Registered>> {
         let is_one = |row: &&Arc<Registered>| {
-            row.resource.custom.is_some() && row.resource.group == group && row.resource.plural == plural
+            row.resource.custom.is_some()
+                && row.resource.group == group
+                && row.resource.plural == plural
         };
         self.read(|served| served.resources.values().filter(is_one).cloned().collect())
     }
 
-    /// The same resources with the same objects, and from now on apart; all as they were at the revision in the answer.
+    /// The same resources with the same objects, and from now on apart; all as they were at the
+    /// revision in the answer.
     pub(crate) fn fork(&self, revisions: &Revisions) -> (Self, Revisions) {
         self.read(|served| {
             let mut frozen: Vec<(&Arc<TypeStore>, Frozen<'_>)> = Vec::new();
             for entry in served.resources.values() {
                 // Versions share a store, and one thread must not lock it twice.
-                if !frozen.iter().any(|(known, _)| Arc::ptr_eq(known, &entry.store)) {
+                if !frozen
+                    .iter()
+                    .any(|(known, _)| Arc::ptr_eq(known, &entry.store))
+                {
                     frozen.push((&entry.store, entry.store.freeze()));
                 }
             }
             let revision = revisions.current();
-            let copies: Vec<_> = frozen.iter().map(|(store, frozen)| (*store, Arc::new(frozen.copy(revision)))).collect();
+            let copies: Vec<_> = frozen
+                .iter()
+                .map(|(store, frozen)| (*store, Arc::new(frozen.copy(revision))))
+                .collect();
             drop(frozen);
             let copy_of = |store: &Arc<TypeStore>| {
                 let found = copies.iter().find(|(known, _)| Arc::ptr_eq(known, store));
@@ -330,19 +414,41 @@ impl Registry {
             };
             let resources = served.resources.iter().map(|(key, entry)| {
                 let row = Registered::new(entry.resource.clone(), copy_of(&entry.store));
-                (key.clone(), Arc::new(Registered { served: entry.served, ..row }))
+                (
+                    key.clone(),
+                    Arc::new(Registered {
+                        served: entry.served,
+                        ..row
+                    }),
+                )
             });
-            let served = Served { groups: served.groups.clone(), resources: resources.collect() };
-            (Self { served: RwLock::new(served) }, Revisions::starting_at(revision))
+            let served = Served {
+                groups: served.groups.clone(),
+                resources: resources.collect(),
+            };
+            (
+                Self {
+                    served: RwLock::new(served),
+                },
+                Revisions::starting_at(revision),
+            )
         })
     }
 
-    /// One resource per store: of a kind with several versions the first, of a built-in one that which is kept.
+    /// One resource per store: of a kind with several versions the first, of a built-in one that
+    /// which is kept.
     pub fn stored(&self) -> Vec<Arc<Registered>> {
         self.read(|served| {
             let mut found: Vec<Arc<Registered>> = Vec::new();
-            for entry in served.resources.values().filter(|entry| !entry.resource.is_converted()) {
-                if !found.iter().any(|known| Arc::ptr_eq(&known.store, &entry.store)) {
+            for entry in served
+                .resources
+                .values()
+                .filter(|entry| !entry.resource.is_converted())
+            {
+                if !found
+                    .iter()
+                    .any(|known| Arc::ptr_eq(&known.store, &entry.store))
+                {
                     found.push(entry.clone());
                 }
             }
@@ -353,28 +459,57 @@ impl Registry {
     /// The resource of that group, version and plural name.
     pub fn find(&self, group: &str, version: &str, plural: &str) -> Option<Arc<Registered>> {
         let key = (group.to_owned(), version.to_owned(), plural.to_owned());
-        self.read(|served| served.resources.get(&key).filter(|entry| entry.served).cloned())
-    }
-
-    /// The resource of that plural name in whatever group has it: built-in ones first, of these core first.
-    pub fn find_plural(&self, plural: &str) -> Option<Arc<Registered>> {
         self.read(|served| {
-            let named = served.resources.values().filter(|entry| entry.served && entry.resource.plural == plural);
-            named.min_by_key(|entry| (entry.resource.custom.is_some(), entry.resource.is_converted())).cloned()
+            served
+                .resources
+                .get(&key)
+                .filter(|entry| entry.served)
+                .cloned()
         })
     }
 
-    /// The resource of that group and plural name, in whatever version; of a built-in one in that which is kept.
+    /// The resource of that plural name in whatever group has it: built-in ones first, of these
+    /// core first.
+    pub fn find_plural(&self, plural: &str) -> Option<Arc<Registered>> {
+        self.read(|served| {
+            let named = served
+                .resources
+                .values()
+                .filter(|entry| entry.served && entry.resource.plural == plural);
+            named
+                .min_by_key(|entry| {
+                    (
+                        entry.resource.custom.is_some(),
+                        entry.resource.is_converted(),
+                    )
+                })
+                .cloned()
+        })
+    }
+
+    /// The resource of that group and plural name, in whatever version; of a built-in one in that
+    /// which is kept.
     pub fn find_in_group(&self, group: &str, plural: &str) -> Option<Arc<Registered>> {
-        let is_it = |entry: &&Arc<Registered>| entry.resource.group == group && entry.resource.plural == plural;
-        self.read(|served| served.resources.values().filter(is_it).min_by_key(|entry| entry.resource.is_converted()).cloned())
+        let is_it = |entry: &&Arc<Registered>| {
+            entry.resource.group == group && entry.resource.plural == plural
+        };
+        self.read(|served| {
+            served
+                .resources
+                .values()
+                .filter(is_it)
+                .min_by_key(|entry| entry.resource.is_converted())
+                .cloned()
+        })
     }
 
     /// The resource that serves objects of that `apiVersion` and kind.
     pub fn find_kind(&self, api_version: &str, kind: &str) -> Option<Arc<Registered>> {
         self.read(|served| {
             let is_it = |entry: &&Arc<Registered>| {
-                entry.served && entry.resource.kind == kind && entry.resource.api_version() == api_version
+                entry.served
+                    && entry.resource.kind == kind
+                    && entry.resource.api_version() == api_version
             };
             served.resources.values().find(is_it).cloned()
         })
@@ -396,17 +531,30 @@ impl Registry {
     /// Resources of one group version, by plural name.
     pub fn resources(&self, group: &str, version: &str) -> Vec<Arc<Registered>> {
         self.read(|served| {
-            let of_version =
-                |entry: &&Arc<Registered>| entry.served && entry.resource.group == group && entry.resource.version == version;
-            served.resources.values().filter(of_version).cloned().collect()
+            let of_version = |entry: &&Arc<Registered>| {
+                entry.served && entry.resource.group == group && entry.resource.version == version
+            };
+            served
+                .resources
+                .values()
+                .filter(of_version)
+                .cloned()
+                .collect()
         })
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, Served> {
-        self.served.write().expect("no writer panics while it holds the lock")
+        self.served
+            .write()
+            .expect("no writer panics while it holds the lock")
     }
 
     fn read<T>(&self, look: impl FnOnce(&Served) -> T) -> T {
-        look(&self.served.read().expect("no writer panics while it holds the lock"))
+        look(
+            &self
+                .served
+                .read()
+                .expect("no writer panics while it holds the lock"),
+        )
     }
 }

@@ -1,4 +1,5 @@
-//! What the server does with the objects of a row: by the tables of built-in kinds, or by the schema of a custom one.
+//! What the server does with the objects of a row: by the tables of built-in kinds, or by the
+//! schema of a custom one.
 
 use std::sync::Arc;
 
@@ -48,7 +49,8 @@ impl Resource {
         }
     }
 
-    /// Completes a new object; `manage` records who made it before the server adds what nobody asked for.
+    /// Completes a new object; `manage` records who made it before the server adds what nobody
+    /// asked for.
     pub(crate) fn complete_new(&self, object: &mut Value, manage: impl FnOnce(&mut Value)) {
         match self.custom() {
             Some(custom) => {
@@ -81,7 +83,12 @@ impl Resource {
     }
 
     /// What is wrong with replacing `old` by `new` through the main endpoint or `part`.
-    pub(crate) fn update_errors(&self, part: Option<&str>, new: &Value, old: &Value) -> Vec<FieldError> {
+    pub(crate) fn update_errors(
+        &self,
+        part: Option<&str>,
+        new: &Value,
+        old: &Value,
+    ) -> Vec<FieldError> {
         match self.custom() {
             Some(custom) => custom.update_errors(self, part, new, old),
             None => validate::update(&self.kind, part, new, old),
@@ -107,8 +114,15 @@ impl Resource {
 
     /// An object before anybody wrote anything into it.
     pub(crate) fn zero(&self, object: &Value) -> Value {
-        let built_in = if self.custom.is_none() { schema::of_object(&self.kind, object) } else { None };
-        built_in.map_or_else(|| Value::Object(serde_json::Map::new()), schema::Struct::zero)
+        let built_in = if self.custom.is_none() {
+            schema::of_object(&self.kind, object)
+        } else {
+            None
+        };
+        built_in.map_or_else(
+            || Value::Object(serde_json::Map::new()),
+            schema::Struct::zero,
+        )
     }
 
     /// `columnDefinitions` of a Table.
@@ -129,12 +143,21 @@ impl Resource {
 
     /// `conditions` of a row of a Table.
     pub(crate) fn row_conditions(&self, object: &Value) -> Option<Value> {
-        if self.custom.is_none() { tables::row_conditions(&self.kind, object) } else { None }
+        if self.custom.is_none() {
+            tables::row_conditions(&self.kind, object)
+        } else {
+            None
+        }
     }
 
-    /// A stored object as this version shows it, where both differ in nothing but the version's own schema.
+    /// A stored object as this version shows it, where both differ in nothing but the version's own
+    /// schema.
     pub(crate) fn shown(&self, object: Value) -> Value {
-        if matches!(self.storage, Storage::OtherVersion) { self.reread(object) } else { object }
+        if matches!(self.storage, Storage::OtherVersion) {
+            self.reread(object)
+        } else {
+            object
+        }
     }
 
     /// An object in the form in which it is worked with, as clients see it in this version.
@@ -153,7 +176,8 @@ impl Resource {
         }
     }
 
-    /// A stored object as its storage version reads it: pruned and completed by a schema that may be newer than the object.
+    /// A stored object as its storage version reads it: pruned and completed by a schema that may
+    /// be newer than the object.
     pub(crate) fn reread(&self, mut object: Value) -> Value {
         object["apiVersion"] = Value::from(self.api_version());
         self.drop_unknown(&mut object);

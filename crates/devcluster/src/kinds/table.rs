@@ -4,18 +4,42 @@ use std::borrow::Cow;
 
 use super::{DeleteAnswer, Generation, Resource, SelectableField, Storage, Subresource, convert};
 
-const ALL: &[&str] = &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
-const NO_COLLECTION: &[&str] = &["create", "delete", "get", "list", "patch", "update", "watch"];
+const ALL: &[&str] = &[
+    "create",
+    "delete",
+    "deletecollection",
+    "get",
+    "list",
+    "patch",
+    "update",
+    "watch",
+];
+const NO_COLLECTION: &[&str] = &[
+    "create", "delete", "get", "list", "patch", "update", "watch",
+];
 const CREATE: &[&str] = &["create"];
 const READ: &[&str] = &["get", "list"];
 const READ_WRITE: &[&str] = &["get", "patch", "update"];
 
-const fn sub(name: &'static str, kind: &'static str, verbs: &'static [&'static str]) -> Subresource {
-    Subresource { name, kind, group_version: None, verbs }
+const fn sub(
+    name: &'static str,
+    kind: &'static str,
+    verbs: &'static [&'static str],
+) -> Subresource {
+    Subresource {
+        name,
+        kind,
+        group_version: None,
+        verbs,
+    }
 }
 
-const SCALE: Subresource =
-    Subresource { name: "scale", kind: "Scale", group_version: Some(("autoscaling", "v1")), verbs: READ_WRITE };
+const SCALE: Subresource = Subresource {
+    name: "scale",
+    kind: "Scale",
+    group_version: Some(("autoscaling", "v1")),
+    verbs: READ_WRITE,
+};
 
 macro_rules! status_of {
     ($kind:literal) => {
@@ -33,7 +57,12 @@ const POD_PARTS: &[Subresource] = &[
     sub("attach", "PodAttachOptions", CONNECT),
     sub("binding", "Binding", CREATE),
     sub("ephemeralcontainers", "Pod", READ_WRITE),
-    Subresource { name: "eviction", kind: "Eviction", group_version: Some(("policy", "v1")), verbs: CREATE },
+    Subresource {
+        name: "eviction",
+        kind: "Eviction",
+        group_version: Some(("policy", "v1")),
+        verbs: CREATE,
+    },
     sub("exec", "PodExecOptions", CONNECT),
     sub("log", "Pod", &["get"]),
     sub("portforward", "PodPortForwardOptions", CONNECT),
@@ -42,20 +71,43 @@ const POD_PARTS: &[Subresource] = &[
     sub("status", "Pod", READ_WRITE),
 ];
 
-const ACCOUNT_PARTS: &[Subresource] =
-    &[Subresource { name: "token", kind: "TokenRequest", group_version: Some(("authentication.k8s.io", "v1")), verbs: CREATE }];
+const ACCOUNT_PARTS: &[Subresource] = &[Subresource {
+    name: "token",
+    kind: "TokenRequest",
+    group_version: Some(("authentication.k8s.io", "v1")),
+    verbs: CREATE,
+}];
 
-const NODE_PARTS: &[Subresource] = &[sub("proxy", "NodeProxyOptions", PROXY), sub("status", "Node", READ_WRITE)];
+const NODE_PARTS: &[Subresource] = &[
+    sub("proxy", "NodeProxyOptions", PROXY),
+    sub("status", "Node", READ_WRITE),
+];
 
-const SERVICE_PARTS: &[Subresource] = &[sub("proxy", "ServiceProxyOptions", PROXY), sub("status", "Service", READ_WRITE)];
+const SERVICE_PARTS: &[Subresource] = &[
+    sub("proxy", "ServiceProxyOptions", PROXY),
+    sub("status", "Service", READ_WRITE),
+];
 
-const REQUEST_PARTS: &[Subresource] =
-    &[sub("approval", "CertificateSigningRequest", READ_WRITE), sub("status", "CertificateSigningRequest", READ_WRITE)];
+const REQUEST_PARTS: &[Subresource] = &[
+    sub("approval", "CertificateSigningRequest", READ_WRITE),
+    sub("status", "CertificateSigningRequest", READ_WRITE),
+];
 
-const NAMESPACE_PARTS: &[Subresource] = &[sub("finalize", "Namespace", &["update"]), sub("status", "Namespace", READ_WRITE)];
+const NAMESPACE_PARTS: &[Subresource] = &[
+    sub("finalize", "Namespace", &["update"]),
+    sub("status", "Namespace", READ_WRITE),
+];
 
-const fn field(label: &'static str, pointer: &'static str, absent: &'static str) -> SelectableField {
-    SelectableField { label: Cow::Borrowed(label), pointer: Cow::Borrowed(pointer), absent }
+const fn field(
+    label: &'static str,
+    pointer: &'static str,
+    absent: &'static str,
+) -> SelectableField {
+    SelectableField {
+        label: Cow::Borrowed(label),
+        pointer: Cow::Borrowed(pointer),
+        absent,
+    }
 }
 
 const POD_FIELDS: &[SelectableField] = &[
@@ -76,8 +128,16 @@ const EVENT_FIELDS: &[SelectableField] = &[
     field("involvedObject.namespace", "/involvedObject/namespace", ""),
     field("involvedObject.name", "/involvedObject/name", ""),
     field("involvedObject.uid", "/involvedObject/uid", ""),
-    field("involvedObject.apiVersion", "/involvedObject/apiVersion", ""),
-    field("involvedObject.resourceVersion", "/involvedObject/resourceVersion", ""),
+    field(
+        "involvedObject.apiVersion",
+        "/involvedObject/apiVersion",
+        "",
+    ),
+    field(
+        "involvedObject.resourceVersion",
+        "/involvedObject/resourceVersion",
+        "",
+    ),
     field("involvedObject.fieldPath", "/involvedObject/fieldPath", ""),
     field("reason", "/reason", ""),
     field("reportingComponent", "/reportingComponent", ""),
@@ -88,13 +148,23 @@ const EVENT_FIELDS: &[SelectableField] = &[
     field("regarding.name", "/involvedObject/name", ""),
     field("regarding.uid", "/involvedObject/uid", ""),
     field("regarding.apiVersion", "/involvedObject/apiVersion", ""),
-    field("regarding.resourceVersion", "/involvedObject/resourceVersion", ""),
+    field(
+        "regarding.resourceVersion",
+        "/involvedObject/resourceVersion",
+        "",
+    ),
     field("regarding.fieldPath", "/involvedObject/fieldPath", ""),
     field("reportingController", "/reportingComponent", ""),
 ];
 
 /// A row with the usual columns: every verb, no subresource, no generation, a `Status` on deletion.
-fn row(group: &'static str, version: &'static str, kind: &'static str, plural: &'static str, namespaced: bool) -> Resource {
+fn row(
+    group: &'static str,
+    version: &'static str,
+    kind: &'static str,
+    plural: &'static str,
+    namespaced: bool,
+) -> Resource {
     Resource {
         group: group.into(),
         version: version.into(),
@@ -177,7 +247,8 @@ impl Resource {
     }
 }
 
-/// The groups in the order of upstream's discovery, which decides which of two kinds of one name a client means.
+/// The groups in the order of upstream's discovery, which decides which of two kinds of one name a
+/// client means.
 const GROUPS: [&str; 21] = [
     "",
     "apiregistration.k8s.io",
@@ -223,11 +294,26 @@ fn core() -> Vec<Resource> {
     bindings.verbs = CREATE;
     vec![
         bindings,
-        Resource { verbs: READ, ..cluster("ComponentStatus", "componentstatuses") }.short(&["cs"]),
+        Resource {
+            verbs: READ,
+            ..cluster("ComponentStatus", "componentstatuses")
+        }
+        .short(&["cs"]),
         core("ConfigMap", "configmaps").short(&["cm"]),
-        Resource { singular: "endpoints".into(), ..core("Endpoints", "endpoints") }.short(&["ep"]).create_on_update(),
-        core("Event", "events").short(&["ev"]).fields(EVENT_FIELDS).create_on_update().not_collected(),
-        core("LimitRange", "limitranges").short(&["limits"]).create_on_update(),
+        Resource {
+            singular: "endpoints".into(),
+            ..core("Endpoints", "endpoints")
+        }
+        .short(&["ep"])
+        .create_on_update(),
+        core("Event", "events")
+            .short(&["ev"])
+            .fields(EVENT_FIELDS)
+            .create_on_update()
+            .not_collected(),
+        core("LimitRange", "limitranges")
+            .short(&["limits"])
+            .create_on_update(),
         namespaces
             .short(&["ns"])
             .parts(NAMESPACE_PARTS)
@@ -241,9 +327,20 @@ fn core() -> Vec<Resource> {
             .short(&["pvc"])
             .parts(status_of!("PersistentVolumeClaim"))
             .answers_object(),
-        cluster("PersistentVolume", "persistentvolumes").short(&["pv"]).parts(status_of!("PersistentVolume")).answers_object(),
-        core("Pod", "pods").short(&["po"]).in_all().parts(POD_PARTS).generation(Spec).fields(POD_FIELDS).answers_object(),
-        core("PodTemplate", "podtemplates").generation(One).answers_object(),
+        cluster("PersistentVolume", "persistentvolumes")
+            .short(&["pv"])
+            .parts(status_of!("PersistentVolume"))
+            .answers_object(),
+        core("Pod", "pods")
+            .short(&["po"])
+            .in_all()
+            .parts(POD_PARTS)
+            .generation(Spec)
+            .fields(POD_FIELDS)
+            .answers_object(),
+        core("PodTemplate", "podtemplates")
+            .generation(One)
+            .answers_object(),
         core("ReplicationController", "replicationcontrollers")
             .short(&["rc"])
             .in_all()
@@ -251,14 +348,27 @@ fn core() -> Vec<Resource> {
             .generation(Spec)
             .fields(const { &[field("status.replicas", "/status/replicas", "0")] })
             .orphans_by_default(),
-        core("ResourceQuota", "resourcequotas").short(&["quota"]).parts(status_of!("ResourceQuota")).answers_object(),
+        core("ResourceQuota", "resourcequotas")
+            .short(&["quota"])
+            .parts(status_of!("ResourceQuota"))
+            .answers_object(),
         core("Secret", "secrets").fields(const { &[field("type", "/type", "")] }),
-        core("ServiceAccount", "serviceaccounts").short(&["sa"]).parts(ACCOUNT_PARTS).answers_object(),
+        core("ServiceAccount", "serviceaccounts")
+            .short(&["sa"])
+            .parts(ACCOUNT_PARTS)
+            .answers_object(),
         core("Service", "services")
             .short(&["svc"])
             .in_all()
             .parts(SERVICE_PARTS)
-            .fields(const { &[field("spec.clusterIP", "/spec/clusterIP", ""), field("spec.type", "/spec/type", "")] })
+            .fields(
+                const {
+                    &[
+                        field("spec.clusterIP", "/spec/clusterIP", ""),
+                        field("spec.type", "/spec/type", ""),
+                    ]
+                },
+            )
             .answers_object()
             .create_on_update(),
     ]
@@ -267,21 +377,41 @@ fn core() -> Vec<Resource> {
 fn workloads() -> Vec<Resource> {
     use Generation::{Spec, SpecAndAnnotations};
     let apps = |kind, plural| row("apps", "v1", kind, plural, true);
-    let batch = |kind, plural| row("batch", "v1", kind, plural, true).in_all().generation(Spec);
-    let mut event_view = row("events.k8s.io", "v1", "Event", "events", true).short(&["ev"]).fields(EVENT_FIELDS);
+    let batch = |kind, plural| {
+        row("batch", "v1", kind, plural, true)
+            .in_all()
+            .generation(Spec)
+    };
+    let mut event_view = row("events.k8s.io", "v1", "Event", "events", true)
+        .short(&["ev"])
+        .fields(EVENT_FIELDS);
     event_view.storage = Storage::Converted(&convert::EVENTS);
     vec![
         apps("ControllerRevision", "controllerrevisions"),
-        apps("DaemonSet", "daemonsets").short(&["ds"]).in_all().parts(status_of!("DaemonSet")).generation(Spec),
+        apps("DaemonSet", "daemonsets")
+            .short(&["ds"])
+            .in_all()
+            .parts(status_of!("DaemonSet"))
+            .generation(Spec),
         apps("Deployment", "deployments")
             .short(&["deploy"])
             .in_all()
             .parts(status_of!("Deployment", scale))
             .generation(SpecAndAnnotations),
-        apps("ReplicaSet", "replicasets").short(&["rs"]).in_all().parts(status_of!("ReplicaSet", scale)).generation(Spec),
-        apps("StatefulSet", "statefulsets").short(&["sts"]).in_all().parts(status_of!("StatefulSet", scale)).generation(Spec),
+        apps("ReplicaSet", "replicasets")
+            .short(&["rs"])
+            .in_all()
+            .parts(status_of!("ReplicaSet", scale))
+            .generation(Spec),
+        apps("StatefulSet", "statefulsets")
+            .short(&["sts"])
+            .in_all()
+            .parts(status_of!("StatefulSet", scale))
+            .generation(Spec),
         event_view.create_on_update().not_collected(),
-        batch("CronJob", "cronjobs").short(&["cj"]).parts(status_of!("CronJob")),
+        batch("CronJob", "cronjobs")
+            .short(&["cj"])
+            .parts(status_of!("CronJob")),
         batch("Job", "jobs")
             .parts(status_of!("Job"))
             .fields(const { &[field("status.successful", "/status/succeeded", "0")] })
@@ -291,40 +421,118 @@ fn workloads() -> Vec<Resource> {
 
 fn policies() -> Vec<Resource> {
     use Generation::Spec;
-    let rbac = |kind, plural, namespaced| row("rbac.authorization.k8s.io", "v1", kind, plural, namespaced).create_on_update();
-    let review = |group, kind, plural, namespaced| Resource { verbs: CREATE, ..row(group, "v1", kind, plural, namespaced) };
+    let rbac = |kind, plural, namespaced| {
+        row("rbac.authorization.k8s.io", "v1", kind, plural, namespaced).create_on_update()
+    };
+    let review = |group, kind, plural, namespaced| Resource {
+        verbs: CREATE,
+        ..row(group, "v1", kind, plural, namespaced)
+    };
     let autoscaler = |version| {
-        row("autoscaling", version, "HorizontalPodAutoscaler", "horizontalpodautoscalers", true)
-            .short(&["hpa"])
-            .in_all()
-            .parts(status_of!("HorizontalPodAutoscaler"))
+        row(
+            "autoscaling",
+            version,
+            "HorizontalPodAutoscaler",
+            "horizontalpodautoscalers",
+            true,
+        )
+        .short(&["hpa"])
+        .in_all()
+        .parts(status_of!("HorizontalPodAutoscaler"))
     };
     vec![
-        review("authentication.k8s.io", "SelfSubjectReview", "selfsubjectreviews", false),
-        review("authentication.k8s.io", "TokenReview", "tokenreviews", false),
-        review("authorization.k8s.io", "LocalSubjectAccessReview", "localsubjectaccessreviews", true),
-        review("authorization.k8s.io", "SelfSubjectAccessReview", "selfsubjectaccessreviews", false),
-        review("authorization.k8s.io", "SelfSubjectRulesReview", "selfsubjectrulesreviews", false),
-        review("authorization.k8s.io", "SubjectAccessReview", "subjectaccessreviews", false),
+        review(
+            "authentication.k8s.io",
+            "SelfSubjectReview",
+            "selfsubjectreviews",
+            false,
+        ),
+        review(
+            "authentication.k8s.io",
+            "TokenReview",
+            "tokenreviews",
+            false,
+        ),
+        review(
+            "authorization.k8s.io",
+            "LocalSubjectAccessReview",
+            "localsubjectaccessreviews",
+            true,
+        ),
+        review(
+            "authorization.k8s.io",
+            "SelfSubjectAccessReview",
+            "selfsubjectaccessreviews",
+            false,
+        ),
+        review(
+            "authorization.k8s.io",
+            "SelfSubjectRulesReview",
+            "selfsubjectrulesreviews",
+            false,
+        ),
+        review(
+            "authorization.k8s.io",
+            "SubjectAccessReview",
+            "subjectaccessreviews",
+            false,
+        ),
         autoscaler("v2"),
-        Resource { storage: Storage::Converted(&convert::AUTOSCALERS), ..autoscaler("v1") },
-        row("certificates.k8s.io", "v1", "CertificateSigningRequest", "certificatesigningrequests", false)
-            .short(&["csr"])
-            .parts(REQUEST_PARTS)
-            .fields(const { &[field("spec.signerName", "/spec/signerName", "")] }),
+        Resource {
+            storage: Storage::Converted(&convert::AUTOSCALERS),
+            ..autoscaler("v1")
+        },
+        row(
+            "certificates.k8s.io",
+            "v1",
+            "CertificateSigningRequest",
+            "certificatesigningrequests",
+            false,
+        )
+        .short(&["csr"])
+        .parts(REQUEST_PARTS)
+        .fields(const { &[field("spec.signerName", "/spec/signerName", "")] }),
         row("networking.k8s.io", "v1", "IPAddress", "ipaddresses", false).short(&["ip"]),
-        row("networking.k8s.io", "v1", "ServiceCIDR", "servicecidrs", false).parts(status_of!("ServiceCIDR")),
-        row("networking.k8s.io", "v1", "IngressClass", "ingressclasses", false).generation(Spec),
+        row(
+            "networking.k8s.io",
+            "v1",
+            "ServiceCIDR",
+            "servicecidrs",
+            false,
+        )
+        .parts(status_of!("ServiceCIDR")),
+        row(
+            "networking.k8s.io",
+            "v1",
+            "IngressClass",
+            "ingressclasses",
+            false,
+        )
+        .generation(Spec),
         row("networking.k8s.io", "v1", "Ingress", "ingresses", true)
             .short(&["ing"])
             .parts(status_of!("Ingress"))
             .generation(Spec),
-        row("networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies", true).short(&["netpol"]).generation(Spec),
-        row("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", true)
-            .short(&["pdb"])
-            .parts(status_of!("PodDisruptionBudget"))
-            .generation(Spec)
-            .needs_version(),
+        row(
+            "networking.k8s.io",
+            "v1",
+            "NetworkPolicy",
+            "networkpolicies",
+            true,
+        )
+        .short(&["netpol"])
+        .generation(Spec),
+        row(
+            "policy",
+            "v1",
+            "PodDisruptionBudget",
+            "poddisruptionbudgets",
+            true,
+        )
+        .short(&["pdb"])
+        .parts(status_of!("PodDisruptionBudget"))
+        .generation(Spec)
+        .needs_version(),
         rbac("ClusterRoleBinding", "clusterrolebindings", false),
         rbac("ClusterRole", "clusterroles", false),
         rbac("RoleBinding", "rolebindings", true),
@@ -336,51 +544,121 @@ fn the_rest() -> Vec<Resource> {
     use Generation::{Content, One, Spec};
     let storage = |kind, plural| row("storage.k8s.io", "v1", kind, plural, false).answers_object();
     let admission = |kind, plural| {
-        row("admissionregistration.k8s.io", "v1", kind, plural, false).in_category("api-extensions").needs_version()
+        row("admissionregistration.k8s.io", "v1", kind, plural, false)
+            .in_category("api-extensions")
+            .needs_version()
     };
     vec![
         storage("CSIDriver", "csidrivers").generation(One),
         storage("CSINode", "csinodes").needs_version(),
-        row("storage.k8s.io", "v1", "CSIStorageCapacity", "csistoragecapacities", true).needs_version(),
+        row(
+            "storage.k8s.io",
+            "v1",
+            "CSIStorageCapacity",
+            "csistoragecapacities",
+            true,
+        )
+        .needs_version(),
         storage("StorageClass", "storageclasses").short(&["sc"]),
         storage("VolumeAttributesClass", "volumeattributesclasses").short(&["vac"]),
-        storage("VolumeAttachment", "volumeattachments").parts(status_of!("VolumeAttachment")).needs_version(),
+        storage("VolumeAttachment", "volumeattachments")
+            .parts(status_of!("VolumeAttachment"))
+            .needs_version(),
         admission("MutatingAdmissionPolicy", "mutatingadmissionpolicies").generation(Spec),
-        admission("MutatingAdmissionPolicyBinding", "mutatingadmissionpolicybindings").generation(Spec),
+        admission(
+            "MutatingAdmissionPolicyBinding",
+            "mutatingadmissionpolicybindings",
+        )
+        .generation(Spec),
         admission("ValidatingAdmissionPolicy", "validatingadmissionpolicies")
             .parts(status_of!("ValidatingAdmissionPolicy"))
             .generation(Spec),
-        admission("ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings").generation(Spec),
-        admission("MutatingWebhookConfiguration", "mutatingwebhookconfigurations").generation(Content),
-        admission("ValidatingWebhookConfiguration", "validatingwebhookconfigurations").generation(Content),
-        row("apiregistration.k8s.io", "v1", "APIService", "apiservices", false)
-            .in_category("api-extensions")
-            .parts(status_of!("APIService")),
-        row("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", false).short(&["pc"]).generation(One),
-        row("node.k8s.io", "v1", "RuntimeClass", "runtimeclasses", false).create_on_update().needs_version(),
-        row("coordination.k8s.io", "v1", "Lease", "leases", true).create_on_update().needs_version(),
-        row("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices", true).generation(Content),
-        row("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", false)
-            .short(&["crd", "crds"])
-            .in_category("api-extensions")
-            .parts(status_of!("CustomResourceDefinition"))
-            .generation(Spec)
+        admission(
+            "ValidatingAdmissionPolicyBinding",
+            "validatingadmissionpolicybindings",
+        )
+        .generation(Spec),
+        admission(
+            "MutatingWebhookConfiguration",
+            "mutatingwebhookconfigurations",
+        )
+        .generation(Content),
+        admission(
+            "ValidatingWebhookConfiguration",
+            "validatingwebhookconfigurations",
+        )
+        .generation(Content),
+        row(
+            "apiregistration.k8s.io",
+            "v1",
+            "APIService",
+            "apiservices",
+            false,
+        )
+        .in_category("api-extensions")
+        .parts(status_of!("APIService")),
+        row(
+            "scheduling.k8s.io",
+            "v1",
+            "PriorityClass",
+            "priorityclasses",
+            false,
+        )
+        .short(&["pc"])
+        .generation(One),
+        row("node.k8s.io", "v1", "RuntimeClass", "runtimeclasses", false)
+            .create_on_update()
             .needs_version(),
+        row("coordination.k8s.io", "v1", "Lease", "leases", true)
+            .create_on_update()
+            .needs_version(),
+        row(
+            "discovery.k8s.io",
+            "v1",
+            "EndpointSlice",
+            "endpointslices",
+            true,
+        )
+        .generation(Content),
+        row(
+            "apiextensions.k8s.io",
+            "v1",
+            "CustomResourceDefinition",
+            "customresourcedefinitions",
+            false,
+        )
+        .short(&["crd", "crds"])
+        .in_category("api-extensions")
+        .parts(status_of!("CustomResourceDefinition"))
+        .generation(Spec)
+        .needs_version(),
     ]
 }
 
 fn devices_and_fairness() -> Vec<Resource> {
     use Generation::Spec;
-    let device = |kind, plural, namespaced| row("resource.k8s.io", "v1", kind, plural, namespaced).answers_object();
-    let fairness = |kind, plural| row("flowcontrol.apiserver.k8s.io", "v1", kind, plural, false).generation(Spec);
+    let device = |kind, plural, namespaced| {
+        row("resource.k8s.io", "v1", kind, plural, namespaced).answers_object()
+    };
+    let fairness = |kind, plural| {
+        row("flowcontrol.apiserver.k8s.io", "v1", kind, plural, false).generation(Spec)
+    };
     vec![
         device("DeviceClass", "deviceclasses", false).generation(Spec),
         device("ResourceClaim", "resourceclaims", true).parts(status_of!("ResourceClaim")),
         device("ResourceClaimTemplate", "resourceclaimtemplates", true),
         device("ResourceSlice", "resourceslices", false)
             .generation(Spec)
-            .fields(const { &[field("spec.nodeName", "/spec/nodeName", ""), field("spec.driver", "/spec/driver", "")] }),
+            .fields(
+                const {
+                    &[
+                        field("spec.nodeName", "/spec/nodeName", ""),
+                        field("spec.driver", "/spec/driver", ""),
+                    ]
+                },
+            ),
         fairness("FlowSchema", "flowschemas").parts(status_of!("FlowSchema")),
-        fairness("PriorityLevelConfiguration", "prioritylevelconfigurations").parts(status_of!("PriorityLevelConfiguration")),
+        fairness("PriorityLevelConfiguration", "prioritylevelconfigurations")
+            .parts(status_of!("PriorityLevelConfiguration")),
     ]
 }

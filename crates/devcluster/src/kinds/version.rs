@@ -1,4 +1,5 @@
-//! The order of versions in a group: `v2`, `v1`, `v1beta2`, `v1beta1`, `v1alpha1`, then all others by name.
+//! The order of versions in a group: `v2`, `v1`, `v1beta2`, `v1beta1`, `v1alpha1`, then all others
+//! by name.
 
 use std::cmp::{Ordering, Reverse};
 
@@ -14,7 +15,12 @@ pub(super) fn compare(a: &str, b: &str) -> Ordering {
 
 /// Stability (0 is stable), then the numbers, higher ones first.
 fn parse(version: &str) -> Option<(u8, Reverse<u32>, Reverse<u32>)> {
-    let number = |digits: &str| digits.parse().ok().filter(|_| !digits.starts_with(['0', '+']));
+    let number = |digits: &str| {
+        digits
+            .parse()
+            .ok()
+            .filter(|_| !digits.starts_with(['0', '+']))
+    };
     let rest = version.strip_prefix('v')?;
     for (stability, word) in [(1, "beta"), (2, "alpha")] {
         if let Some((major, minor)) = rest.split_once(word) {
@@ -30,9 +36,33 @@ mod tests {
 
     #[test]
     fn stable_versions_come_first_and_newer_before_older() {
-        let mut versions = ["foo10", "v1alpha1", "v10", "v1beta2", "v11alpha2", "foo1", "v3beta1", "v2", "v1", "v10beta3", "v01"];
+        let mut versions = [
+            "foo10",
+            "v1alpha1",
+            "v10",
+            "v1beta2",
+            "v11alpha2",
+            "foo1",
+            "v3beta1",
+            "v2",
+            "v1",
+            "v10beta3",
+            "v01",
+        ];
         versions.sort_by(|a, b| compare(a, b));
-        let expected = ["v10", "v2", "v1", "v10beta3", "v3beta1", "v1beta2", "v11alpha2", "v1alpha1", "foo1", "foo10", "v01"];
+        let expected = [
+            "v10",
+            "v2",
+            "v1",
+            "v10beta3",
+            "v3beta1",
+            "v1beta2",
+            "v11alpha2",
+            "v1alpha1",
+            "foo1",
+            "foo10",
+            "v01",
+        ];
         assert_eq!(versions, expected);
     }
 }

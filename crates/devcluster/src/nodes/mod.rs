@@ -1,9 +1,10 @@
-//! Simulated nodes: they schedule, start, probe and end pods as kubelets would, without running anything.
+//! Simulated nodes: they schedule, start, probe and end pods as kubelets would, without running
+//! anything.
 //!
 //! pods, nodes (informers) -> stage of each pod -> queue, after the stage's latency -> one write
 //!
-//! Works over any API server, through a client like everybody else's. What a pod does is decided by a table of [`Stages`], whose
-//! built-in rows go by the annotation [`BEHAVIOUR`].
+//! Works over any API server, through a client like everybody else's. What a pod does is decided by
+//! a table of [`Stages`], whose built-in rows go by the annotation [`BEHAVIOUR`].
 
 mod pod;
 mod register;
@@ -61,9 +62,11 @@ pub struct NodesConfig {
 /// Which pods the simulated nodes look after.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pods {
-    /// Those of all nodes there are: nobody else is there. Unscheduled pods are bound to any node that is ready.
+    /// Those of all nodes there are: nobody else is there. Unscheduled pods are bound to any node
+    /// that is ready.
     All,
-    /// Those that are bound to one of these nodes; others have a scheduler and kubelets of their own.
+    /// Those that are bound to one of these nodes; others have a scheduler and kubelets of their
+    /// own.
     OfOwnNodes,
     /// The same, and unscheduled pods are bound to these nodes: the cluster has no scheduler.
     OfOwnNodesAndUnscheduled,
@@ -72,7 +75,14 @@ pub enum Pods {
 impl Default for NodesConfig {
     fn default() -> Self {
         let (latency, stages) = (Latency::default(), Stages::default());
-        Self { count: 3, prefix: "node-".to_owned(), latency, stages, pods: Pods::All, seed: None }
+        Self {
+            count: 3,
+            prefix: "node-".to_owned(),
+            latency,
+            stages,
+            pods: Pods::All,
+            seed: None,
+        }
     }
 }
 
@@ -96,7 +106,8 @@ pub enum NodesError {
     Metrics(#[from] prometheus::Error),
 }
 
-/// Registers the nodes and runs them, as tasks of `tasks`, until `stop`. Returns once they are registered.
+/// Registers the nodes and runs them, as tasks of `tasks`, until `stop`. Returns once they are
+/// registered.
 pub async fn start(
     config: NodesConfig,
     client: ApiClient,
@@ -104,7 +115,9 @@ pub async fn start(
     tasks: &Tasks,
     stop: &CancellationToken,
 ) -> Result<(), NodesError> {
-    let names: Arc<[String]> = (0..config.count).map(|index| format!("{}{index}", config.prefix)).collect();
+    let names: Arc<[String]> = (0..config.count)
+        .map(|index| format!("{}{index}", config.prefix))
+        .collect();
     register::register_all(&client, &names, &clock).await?;
 
     let registry = Registry::new();
@@ -115,7 +128,9 @@ pub async fn start(
     let scheduler = scheduler::Scheduler::default();
     let ours = match config.pods {
         Pods::All => Ours::AllThereAre(nodes.store()),
-        Pods::OfOwnNodes | Pods::OfOwnNodesAndUnscheduled => Ours::Named(names.iter().map(|name| name.as_str().into()).collect()),
+        Pods::OfOwnNodes | Pods::OfOwnNodesAndUnscheduled => {
+            Ours::Named(names.iter().map(|name| name.as_str().into()).collect())
+        }
     };
     let duties = Arc::new(Duties {
         ours,
@@ -127,11 +142,30 @@ pub async fn start(
     enqueue_on_new_stages(&pods, &queue, &duties);
     act_on_new_nodes(&nodes, &pods.store(), &queue, &scheduler, &duties);
     let (pods, addresses) = (pods.store(), status::Addresses::default());
-    let kubelet = Kubelet { client: client.clone(), clock: clock.clone(), pods, scheduler, addresses, duties };
+    let kubelet = Kubelet {
+        client: client.clone(),
+        clock: clock.clone(),
+        pods,
+        scheduler,
+        addresses,
+        duties,
+    };
 
     informers.start(tasks, stop);
-    tasks.spawn("simulated nodes", run_workers("simulated-nodes", queue, WORKERS, Arc::new(kubelet), stop.clone()));
-    tasks.spawn("node leases", register::renew_leases(client, clock, names, stop.clone()));
+    tasks.spawn(
+        "simulated nodes",
+        run_workers(
+            "simulated-nodes",
+            queue,
+            WORKERS,
+            Arc::new(kubelet),
+            stop.clone(),
+        ),
+    );
+    tasks.spawn(
+        "node leases",
+        register::renew_leases(client, clock, names, stop.clone()),
+    );
     Ok(())
 }
 
@@ -140,7 +174,8 @@ pub async fn start(
 struct Due {
     key: ObjectKey,
     uid: Uid,
-    /// Position in the table. A pod that left the stage early is not acted on when the time of that stage is over.
+    /// Position in the table. A pod that left the stage early is not acted on when the time of that
+    /// stage is over.
     stage: usize,
 }
 
@@ -169,7 +204,8 @@ struct Duties {
 impl Duties {
     /// How long a pod stays in its stage.
     fn delay(&self, due: &Due) -> Duration {
-        self.stages.delay(due.stage, &self.latency, self.jitter.fraction())
+        self.stages
+            .delay(due.stage, &self.latency, self.jitter.fraction())
     }
 
     fn has_node(&self, name: &str) -> bool {
@@ -181,14 +217,26 @@ impl Duties {
 
     /// What `pod` is due for, if it is our business.
     fn due(&self, pod: &SimPod) -> Option<Due> {
-        let ours = pod.pod.node.as_deref().map_or(self.binds, |node| self.has_node(node));
+        let ours = pod
+            .pod
+            .node
+            .as_deref()
+            .map_or(self.binds, |node| self.has_node(node));
         let stage = if ours { self.stages.find(pod) } else { None }?;
-        Some(Due { key: pod.key(), uid: pod.meta().uid.clone(), stage })
+        Some(Due {
+            key: pod.key(),
+            uid: pod.meta().uid.clone(),
+            stage,
+        })
     }
 }
 
 /// A pod that entered a stage is due after that stage's time.
-fn enqueue_on_new_stages(pods: &SharedInformer<SimPod>, queue: &WorkQueue<Due>, duties: &Arc<Duties>) {
+fn enqueue_on_new_stages(
+    pods: &SharedInformer<SimPod>,
+    queue: &WorkQueue<Due>,
+    duties: &Arc<Duties>,
+) {
     let (queue, duties) = (queue.clone(), Arc::clone(duties));
     pods.add_handler(move |change| {
         let (pod, before) = match change {
@@ -206,7 +254,8 @@ fn enqueue_on_new_stages(pods: &SharedInformer<SimPod>, queue: &WorkQueue<Due>, 
     });
 }
 
-/// Keeps the scheduler's nodes. Wakes the pods that wait for a node when one can take them, and those of a node that comes after them.
+/// Keeps the scheduler's nodes. Wakes the pods that wait for a node when one can take them, and
+/// those of a node that comes after them.
 fn act_on_new_nodes(
     nodes: &SharedInformer<SimNode>,
     pods: &Store<SimPod>,
@@ -214,7 +263,12 @@ fn act_on_new_nodes(
     scheduler: &scheduler::Scheduler,
     duties: &Arc<Duties>,
 ) {
-    let (pods, queue, scheduler, duties) = (Store::clone(pods), queue.clone(), scheduler.clone(), Arc::clone(duties));
+    let (pods, queue, scheduler, duties) = (
+        Store::clone(pods),
+        queue.clone(),
+        scheduler.clone(),
+        Arc::clone(duties),
+    );
     nodes.add_handler(move |change| {
         let (node, usable, was_usable) = match change {
             Change::Added { object, .. } => (object, object.is_usable(), false),
@@ -231,7 +285,12 @@ fn act_on_new_nodes(
             scheduler.note(name, usable);
         }
         if takes_pods || is_new {
-            let waits = |pod: &&Arc<SimPod>| pod.pod.node.as_deref().map_or(takes_pods, |node| is_new && node == name);
+            let waits = |pod: &&Arc<SimPod>| {
+                pod.pod
+                    .node
+                    .as_deref()
+                    .map_or(takes_pods, |node| is_new && node == name)
+            };
             for pod in pods.list().iter().filter(waits) {
                 match duties.due(pod) {
                     Some(due) if pod.pod.node.is_none() => queue.add(due),
@@ -260,28 +319,72 @@ impl Syncer<Due> for Kubelet {
     type Error = ApiError;
 
     async fn sync(&self, due: &Due) -> Result<Requeue, ApiError> {
-        let Some(pod) = self.pods.get(&due.key).filter(|pod| self.duties.due(pod).as_ref() == Some(due)) else {
+        let Some(pod) = self
+            .pods
+            .get(&due.key)
+            .filter(|pod| self.duties.due(pod).as_ref() == Some(due))
+        else {
             return Ok(Requeue::Never);
         };
         let (namespace, name) = (Some(due.key.namespace.as_str()), Some(&*due.key.name));
-        let target = Target { resource: &PODS, namespace, name, subresource: None };
+        let target = Target {
+            resource: &PODS,
+            namespace,
+            name,
+            subresource: None,
+        };
         let stage = self.duties.stages.row(due.stage);
         let result = match stage.then {
             Action::Nothing => return Ok(Requeue::Never),
             Action::Bind => {
-                let Some(node) = self.scheduler.pick() else { return Ok(Requeue::Never) };
-                let at = Target { subresource: Some("binding"), ..target };
-                self.client.create(at, &scheduler::binding(&pod, &node)).await
+                let Some(node) = self.scheduler.pick() else {
+                    return Ok(Requeue::Never);
+                };
+                let at = Target {
+                    subresource: Some("binding"),
+                    ..target
+                };
+                self.client
+                    .create(at, &scheduler::binding(&pod, &node))
+                    .await
             }
             Action::Report(health) => {
-                let body = status::report(&pod, health, stage, &self.addresses, self.clock.now_seconds());
-                self.client.patch(Target { subresource: Some("status"), ..target }, PatchKind::Strategic, &body).await
+                let body = status::report(
+                    &pod,
+                    health,
+                    stage,
+                    &self.addresses,
+                    self.clock.now_seconds(),
+                );
+                self.client
+                    .patch(
+                        Target {
+                            subresource: Some("status"),
+                            ..target
+                        },
+                        PatchKind::Strategic,
+                        &body,
+                    )
+                    .await
             }
             Action::Debug => {
                 let body = status::ephemeral(&pod, stage, self.clock.now_seconds());
-                self.client.patch(Target { subresource: Some("status"), ..target }, PatchKind::Strategic, &body).await
+                self.client
+                    .patch(
+                        Target {
+                            subresource: Some("status"),
+                            ..target
+                        },
+                        PatchKind::Strategic,
+                        &body,
+                    )
+                    .await
             }
-            Action::Remove => self.client.delete(target, &stages::remove_options(&pod)).await,
+            Action::Remove => {
+                self.client
+                    .delete(target, &stages::remove_options(&pod))
+                    .await
+            }
         };
         match result {
             Ok(_) => Ok(Requeue::Never),

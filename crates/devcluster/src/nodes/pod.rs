@@ -25,7 +25,8 @@ pub(super) struct SimPod {
     pub(super) ephemeral_containers: Box<[Container]>,
     /// Whether ended containers start again.
     pub(super) restart_policy: Box<str>,
-    /// Whether it may be scheduled, and by the default scheduler, in whose place these nodes bind pods.
+    /// Whether it may be scheduled, and by the default scheduler, in whose place these nodes bind
+    /// pods.
     pub(super) schedulable: bool,
     /// Whether a container waits with a reason, as one that crash-loops or cannot be pulled.
     pub(super) waiting: bool,
@@ -64,7 +65,9 @@ impl Reported {
 }
 
 /// Nearly all containers never ended, which should not cost memory.
-fn unless_empty<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
+fn unless_empty<'de, D: serde::Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Value>, D::Error> {
     let value = Option::<Value>::deserialize(deserializer)?;
     Ok(value.filter(|value| value.as_object().is_some_and(|fields| !fields.is_empty())))
 }
@@ -126,12 +129,16 @@ struct RunningWire {
 impl SimPod {
     /// Whether a container was added that nobody has started yet.
     pub(super) fn is_debugged(&self) -> bool {
-        self.ephemeral_containers.iter().any(|container| self.reported_of(&container.name).is_none())
+        self.ephemeral_containers
+            .iter()
+            .any(|container| self.reported_of(&container.name).is_none())
     }
 
     /// What was reported of a container so far.
     pub(super) fn reported_of(&self, container: &str) -> Option<&Reported> {
-        self.reported.iter().find(|reported| *reported.name == *container)
+        self.reported
+            .iter()
+            .find(|reported| *reported.name == *container)
     }
 }
 
@@ -140,16 +147,27 @@ impl Object for SimPod {
 
     fn decode(json: &[u8]) -> Result<Self, DecodeError> {
         let pod = Pod::decode(json)?;
-        let mut wire: Wire = serde_json::from_slice(json).map_err(|source| DecodeError::Json { kind: "Pod", source })?;
+        let mut wire: Wire = serde_json::from_slice(json).map_err(|source| DecodeError::Json {
+            kind: "Pod",
+            source,
+        })?;
         Ok(Self {
             pod,
-            behaviour: wire.metadata.annotations.remove(BEHAVIOUR).unwrap_or_default(),
+            behaviour: wire
+                .metadata
+                .annotations
+                .remove(BEHAVIOUR)
+                .unwrap_or_default(),
             schedulable: wire.spec.schedulable(),
             containers: wire.spec.containers,
             init_containers: wire.spec.init_containers,
             ephemeral_containers: wire.spec.ephemeral_containers,
             restart_policy: wire.spec.restart_policy,
-            waiting: wire.status.container_statuses.iter().any(|status| status.state.waiting.is_some()),
+            waiting: wire
+                .status
+                .container_statuses
+                .iter()
+                .any(|status| status.state.waiting.is_some()),
             reported: {
                 let mut reported = wire.status.container_statuses;
                 reported.extend(wire.status.ephemeral_container_statuses);

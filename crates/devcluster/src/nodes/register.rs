@@ -53,8 +53,14 @@ impl Object for SimNode {
             #[serde(default)]
             unschedulable: bool,
         }
-        let wire: Wire = serde_json::from_slice(json).map_err(|source| DecodeError::Json { kind: "Node", source })?;
-        Ok(Self { node: Node::decode(json)?, unschedulable: wire.spec.unschedulable })
+        let wire: Wire = serde_json::from_slice(json).map_err(|source| DecodeError::Json {
+            kind: "Node",
+            source,
+        })?;
+        Ok(Self {
+            node: Node::decode(json)?,
+            unschedulable: wire.spec.unschedulable,
+        })
     }
 
     fn meta(&self) -> &Meta {
@@ -63,22 +69,50 @@ impl Object for SimNode {
 }
 
 fn node_target(name: Option<&str>) -> Target<'_> {
-    Target { resource: &NODES, namespace: None, name, subresource: None }
+    Target {
+        resource: &NODES,
+        namespace: None,
+        name,
+        subresource: None,
+    }
 }
 
 fn lease_target(name: Option<&str>) -> Target<'_> {
-    Target { resource: &LEASES, namespace: Some(LEASE_NAMESPACE), name, subresource: None }
+    Target {
+        resource: &LEASES,
+        namespace: Some(LEASE_NAMESPACE),
+        name,
+        subresource: None,
+    }
 }
 
 /// Registers nodes with these names.
-pub(super) async fn register_all(client: &ApiClient, names: &[String], clock: &Clock) -> Result<(), NodesError> {
-    let registered = names.iter().enumerate().map(|(index, name)| register(client, name, index, clock));
-    stream::iter(registered).buffer_unordered(AT_ONCE).try_collect().await
+pub(super) async fn register_all(
+    client: &ApiClient,
+    names: &[String],
+    clock: &Clock,
+) -> Result<(), NodesError> {
+    let registered = names
+        .iter()
+        .enumerate()
+        .map(|(index, name)| register(client, name, index, clock));
+    stream::iter(registered)
+        .buffer_unordered(AT_ONCE)
+        .try_collect()
+        .await
 }
 
 /// Creates the Node with its status and Lease; a simulated one that exists already is taken over.
-async fn register(client: &ApiClient, name: &str, index: usize, clock: &Clock) -> Result<(), NodesError> {
-    let failed = |source| NodesError::Register { node: name.to_owned(), source };
+async fn register(
+    client: &ApiClient,
+    name: &str,
+    index: usize,
+    clock: &Clock,
+) -> Result<(), NodesError> {
+    let failed = |source| NodesError::Register {
+        node: name.to_owned(),
+        source,
+    };
     match client.create(node_target(None), &node(name, index)).await {
         Err(error) if error.is_already_exists() => {
             let found = client.get(node_target(Some(name))).await.map_err(failed)?;
@@ -88,9 +122,22 @@ async fn register(client: &ApiClient, name: &str, index: usize, clock: &Clock) -
         }
         created => drop(created.map_err(failed)?),
     }
-    let status = Target { subresource: Some("status"), ..node_target(Some(name)) };
-    client.patch(status, PatchKind::Strategic, &node_status(name, index, clock.now_seconds())).await.map_err(failed)?;
-    match client.create(lease_target(None), &lease(name, clock.now())).await {
+    let status = Target {
+        subresource: Some("status"),
+        ..node_target(Some(name))
+    };
+    client
+        .patch(
+            status,
+            PatchKind::Strategic,
+            &node_status(name, index, clock.now_seconds()),
+        )
+        .await
+        .map_err(failed)?;
+    match client
+        .create(lease_target(None), &lease(name, clock.now()))
+        .await
+    {
         Err(error) if !error.is_already_exists() => Err(failed(error)),
         _ => Ok(()),
     }
@@ -106,12 +153,22 @@ fn is_simulated(node: &[u8]) -> bool {
         #[serde(default)]
         labels: HashMap<String, String>,
     }
-    serde_json::from_slice::<Wire>(node).is_ok_and(|node| node.metadata.labels.contains_key(SIMULATED))
+    serde_json::from_slice::<Wire>(node)
+        .is_ok_and(|node| node.metadata.labels.contains_key(SIMULATED))
 }
 
 /// Renews the Leases of these nodes until `stop`. The Lease of a node that is gone is left alone.
-pub(super) async fn renew_leases(client: ApiClient, clock: Clock, names: Arc<[String]>, stop: CancellationToken) {
-    while stop.run_until_cancelled(tokio::time::sleep(RENEW_EVERY)).await.is_some() {
+pub(super) async fn renew_leases(
+    client: ApiClient,
+    clock: Clock,
+    names: Arc<[String]>,
+    stop: CancellationToken,
+) {
+    while stop
+        .run_until_cancelled(tokio::time::sleep(RENEW_EVERY))
+        .await
+        .is_some()
+    {
         let renewals = stream::iter(names.iter()).for_each_concurrent(AT_ONCE, async |name| {
             let renewal = json!({ "spec": { "renewTime": micro_time(clock.now()) } });
             match client.patch(lease_target(Some(name)), PatchKind::Merge, &renewal).await {
@@ -149,7 +206,8 @@ fn node_status(name: &str, index: usize, now: Timestamp) -> Value {
             "lastHeartbeatTime": now, "lastTransitionTime": now
         })
     };
-    let resources = json!({ "cpu": "64", "memory": "256Gi", "ephemeral-storage": "1Ti", "pods": "10000" });
+    let resources =
+        json!({ "cpu": "64", "memory": "256Gi", "ephemeral-storage": "1Ti", "pods": "10000" });
     json!({ "status": {
         "capacity": resources,
         "allocatable": resources,

@@ -9,7 +9,8 @@ use steersman_runtime::object::Object;
 
 use super::pod::SimPod;
 
-/// Round robin over the usable nodes; resources and affinity do not count in a simulation. Clones share the nodes.
+/// Round robin over the usable nodes; resources and affinity do not count in a simulation. Clones
+/// share the nodes.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Scheduler(Arc<Mutex<Nodes>>);
 
@@ -34,8 +35,18 @@ impl Scheduler {
     /// Name of the node whose turn it is, in the order of their names.
     pub(super) fn pick(&self) -> Option<Arc<str>> {
         let mut nodes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let after = |last: &str| nodes.usable.range::<str, _>((Excluded(last), Unbounded)).next();
-        let picked = nodes.last.as_deref().and_then(after).or_else(|| nodes.usable.first()).cloned();
+        let after = |last: &str| {
+            nodes
+                .usable
+                .range::<str, _>((Excluded(last), Unbounded))
+                .next()
+        };
+        let picked = nodes
+            .last
+            .as_deref()
+            .and_then(after)
+            .or_else(|| nodes.usable.first())
+            .cloned();
         nodes.last.clone_from(&picked);
         picked
     }
@@ -63,7 +74,12 @@ mod tests {
         for node in ["b", "a", "c"] {
             scheduler.note(node, true);
         }
-        let picks = |count: usize| (0..count).filter_map(|_| scheduler.pick()).collect::<Vec<_>>().concat();
+        let picks = |count: usize| {
+            (0..count)
+                .filter_map(|_| scheduler.pick())
+                .collect::<Vec<_>>()
+                .concat()
+        };
         assert_eq!(picks(4), "abca");
         scheduler.note("b", false);
         assert_eq!(picks(3), "cac");

@@ -1,6 +1,8 @@
-//! The stages of a simulated pod's life, as a table: which pods a row is for, how long it takes, and what the node does then.
+//! The stages of a simulated pod's life, as a table: which pods a row is for, how long it takes,
+//! and what the node does then.
 //!
-//! unscheduled -bind-> pending -running-> running -ready-> ready; terminating -remove-> gone, from anywhere
+//! unscheduled -bind-> pending -running-> running -ready-> ready; terminating -remove-> gone, from
+//! anywhere
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,14 +31,25 @@ pub struct Latency {
 impl Default for Latency {
     fn default() -> Self {
         let moment = Duration::from_millis(300);
-        Self { schedule: Duration::ZERO, start: moment, ready: moment, terminate: moment }
+        Self {
+            schedule: Duration::ZERO,
+            start: moment,
+            ready: moment,
+            terminate: moment,
+        }
     }
 }
 
 impl Latency {
-    /// Everything takes this long together: half for starting, half for getting ready; ending takes as long.
+    /// Everything takes this long together: half for starting, half for getting ready; ending takes
+    /// as long.
     pub fn total(total: Duration) -> Self {
-        Self { schedule: Duration::ZERO, start: total / 2, ready: total / 2, terminate: total }
+        Self {
+            schedule: Duration::ZERO,
+            start: total / 2,
+            ready: total / 2,
+            terminate: total,
+        }
     }
 
     fn of(&self, state: State) -> Duration {
@@ -194,19 +207,36 @@ pub(super) struct Stage {
     pub(super) message: Option<String>,
 }
 
-fn duration<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+fn duration<'de, D: serde::Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Duration>, D::Error> {
     let text = String::deserialize(deserializer)?;
     let parsed: Result<SignedDuration, _> = text.parse();
-    let fits = parsed.ok().and_then(|duration| Duration::try_from(duration).ok());
-    fits.map(Some).ok_or_else(|| serde::de::Error::custom(format!("{text:?} is no duration such as 500ms or 1m30s")))
+    let fits = parsed
+        .ok()
+        .and_then(|duration| Duration::try_from(duration).ok());
+    fits.map(Some).ok_or_else(|| {
+        serde::de::Error::custom(format!("{text:?} is no duration such as 500ms or 1m30s"))
+    })
 }
 
 impl Stage {
     fn fits(&self, state: State, pod: &SimPod) -> bool {
         self.state == state
-            && self.behaviour.as_ref().is_none_or(|wanted| **wanted == *pod.behaviour)
-            && self.restart_policy.as_ref().is_none_or(|wanted| **wanted == *pod.restart_policy)
-            && self.selector.iter().all(|(key, value)| pod.meta().labels.get(key).is_some_and(|found| found.as_str() == value))
+            && self
+                .behaviour
+                .as_ref()
+                .is_none_or(|wanted| **wanted == *pod.behaviour)
+            && self
+                .restart_policy
+                .as_ref()
+                .is_none_or(|wanted| **wanted == *pod.restart_policy)
+            && self.selector.iter().all(|(key, value)| {
+                pod.meta()
+                    .labels
+                    .get(key)
+                    .is_some_and(|found| found.as_str() == value)
+            })
     }
 }
 
@@ -221,12 +251,15 @@ pub struct StagesError(String);
 
 impl Default for Stages {
     fn default() -> Self {
-        Self::parse(include_str!("stages.yaml")).map(|rows| Self(rows.into())).expect("the built-in table is tested")
+        Self::parse(include_str!("stages.yaml"))
+            .map(|rows| Self(rows.into()))
+            .expect("the built-in table is tested")
     }
 }
 
 impl Stages {
-    /// The rows of a YAML document, before the built-in ones. `docs/devcluster.md` describes the format.
+    /// The rows of a YAML document, before the built-in ones. `docs/devcluster.md` describes the
+    /// format.
     ///
     /// ```
     /// use steersman_devcluster::nodes::Stages;
@@ -247,15 +280,18 @@ impl Stages {
         struct Document {
             stages: Vec<Stage>,
         }
-        let document: Document =
-            serde_saphyr::from_str(yaml).map_err(|error| StagesError(error.without_snippet().to_string()))?;
+        let document: Document = serde_saphyr::from_str(yaml)
+            .map_err(|error| StagesError(error.without_snippet().to_string()))?;
         Ok(document.stages)
     }
 
     /// Position of the row that is for `pod` now, if any.
     pub(super) fn find(&self, pod: &SimPod) -> Option<usize> {
         let state = State::of(pod);
-        self.0.iter().position(|stage| stage.fits(state, pod)).filter(|&row| self.0[row].then != Action::Nothing)
+        self.0
+            .iter()
+            .position(|stage| stage.fits(state, pod))
+            .filter(|&row| self.0[row].then != Action::Nothing)
     }
 
     /// The row at a position.
@@ -266,7 +302,8 @@ impl Stages {
     /// How long the row at a position takes. `random` is from 0 up to 1.
     pub(super) fn delay(&self, position: usize, latency: &Latency, random: f64) -> Duration {
         let row = &self.0[position];
-        row.after.unwrap_or_else(|| latency.of(row.state)) + row.jitter.unwrap_or_default().mul_f64(random)
+        row.after.unwrap_or_else(|| latency.of(row.state))
+            + row.jitter.unwrap_or_default().mul_f64(random)
     }
 
     /// Names of the rows, in order.
@@ -301,7 +338,9 @@ mod tests {
     }
 
     fn next(stages: &Stages, pod: &SimPod) -> Action {
-        stages.find(pod).map_or(Action::Nothing, |row| stages.row(row).then)
+        stages
+            .find(pod)
+            .map_or(Action::Nothing, |row| stages.row(row).then)
     }
 
     #[test]
@@ -318,26 +357,135 @@ mod tests {
         let cases = [
             ("new", None, None, "Pending", none, Action::Bind),
             ("gated", None, None, "Pending", &gated, Action::Nothing),
-            ("another scheduler's", None, None, "Pending", &others, Action::Nothing),
-            ("the default scheduler's", None, None, "Pending", &ours, Action::Bind),
-            ("bound", None, n, "Pending", none, Action::Report(Health::Unready)),
-            ("running", None, n, "Running", none, Action::Report(Health::Ready)),
+            (
+                "another scheduler's",
+                None,
+                None,
+                "Pending",
+                &others,
+                Action::Nothing,
+            ),
+            (
+                "the default scheduler's",
+                None,
+                None,
+                "Pending",
+                &ours,
+                Action::Bind,
+            ),
+            (
+                "bound",
+                None,
+                n,
+                "Pending",
+                none,
+                Action::Report(Health::Unready),
+            ),
+            (
+                "running",
+                None,
+                n,
+                "Running",
+                none,
+                Action::Report(Health::Ready),
+            ),
             ("ready", None, n, "Running", &ready, Action::Nothing),
-            ("failing", Some("fail"), n, "Running", none, Action::Report(Health::CrashLooping)),
-            ("failing for good", Some("fail"), n, "Running", &never, Action::Report(Health::Failed)),
-            ("crash-looping", Some("fail"), n, "Running", &waiting, Action::Nothing),
-            ("hanging", Some("hang"), n, "Pending", none, Action::Report(Health::Creating)),
-            ("said to hang", Some("hang"), n, "Pending", &waiting, Action::Nothing),
-            ("no longer said to hang", None, n, "Pending", &waiting, Action::Report(Health::Unready)),
-            ("never ready", Some("never-ready"), n, "Running", none, Action::Nothing),
-            ("completing", Some("complete"), n, "Running", none, Action::Report(Health::Succeeded)),
-            ("complete", Some("complete"), n, "Succeeded", none, Action::Nothing),
+            (
+                "failing",
+                Some("fail"),
+                n,
+                "Running",
+                none,
+                Action::Report(Health::CrashLooping),
+            ),
+            (
+                "failing for good",
+                Some("fail"),
+                n,
+                "Running",
+                &never,
+                Action::Report(Health::Failed),
+            ),
+            (
+                "crash-looping",
+                Some("fail"),
+                n,
+                "Running",
+                &waiting,
+                Action::Nothing,
+            ),
+            (
+                "hanging",
+                Some("hang"),
+                n,
+                "Pending",
+                none,
+                Action::Report(Health::Creating),
+            ),
+            (
+                "said to hang",
+                Some("hang"),
+                n,
+                "Pending",
+                &waiting,
+                Action::Nothing,
+            ),
+            (
+                "no longer said to hang",
+                None,
+                n,
+                "Pending",
+                &waiting,
+                Action::Report(Health::Unready),
+            ),
+            (
+                "never ready",
+                Some("never-ready"),
+                n,
+                "Running",
+                none,
+                Action::Nothing,
+            ),
+            (
+                "completing",
+                Some("complete"),
+                n,
+                "Running",
+                none,
+                Action::Report(Health::Succeeded),
+            ),
+            (
+                "complete",
+                Some("complete"),
+                n,
+                "Succeeded",
+                none,
+                Action::Nothing,
+            ),
             ("going", None, n, "Running", &gone, Action::Remove),
-            ("going before it was bound", None, None, "Pending", &gone, Action::Nothing),
-            ("unknown behaviour", Some("dance"), n, "Running", none, Action::Report(Health::Ready)),
+            (
+                "going before it was bound",
+                None,
+                None,
+                "Pending",
+                &gone,
+                Action::Nothing,
+            ),
+            (
+                "unknown behaviour",
+                Some("dance"),
+                n,
+                "Running",
+                none,
+                Action::Report(Health::Ready),
+            ),
         ];
         for (why, annotation, node, phase, extra, expected) in cases {
-            assert_eq!(next(&Stages::default(), &pod(annotation, node, phase, extra)), expected, "{why}");
+            assert_eq!(
+                next(&Stages::default(), &pod(annotation, node, phase, extra)),
+                expected,
+                "{why}"
+            );
         }
     }
 
@@ -348,7 +496,10 @@ mod tests {
              - {name: hold, state: running, selector: {app: db}, then: nothing}\n",
         )
         .unwrap();
-        assert_eq!(stages.names().take(3).collect::<Vec<_>>(), ["slow", "hold", "hang"]);
+        assert_eq!(
+            stages.names().take(3).collect::<Vec<_>>(),
+            ["slow", "hold", "hang"]
+        );
         let other = json!({ "metadata": { "labels": { "app": "web" } } });
         // (annotation, extra, action)
         let cases = [
@@ -357,11 +508,17 @@ mod tests {
             (Some("slow"), &json!({}), Action::Report(Health::Ready)),
         ];
         for (annotation, extra, expected) in cases {
-            assert_eq!(next(&stages, &pod(annotation, Some("n"), "Running", extra)), expected, "{annotation:?} {extra}");
+            assert_eq!(
+                next(&stages, &pod(annotation, Some("n"), "Running", extra)),
+                expected,
+                "{annotation:?} {extra}"
+            );
         }
         let latency = Latency::default();
         assert_eq!(stages.delay(0, &latency, 0.5), Duration::from_secs(95));
-        let start = stages.find(&pod(None, Some("n"), "Pending", &other)).unwrap();
+        let start = stages
+            .find(&pod(None, Some("n"), "Pending", &other))
+            .unwrap();
         assert_eq!(stages.delay(start, &latency, 0.5), latency.start);
     }
 
@@ -369,12 +526,27 @@ mod tests {
     fn a_wrong_table_is_told_with_the_place() {
         // (table, what the error says)
         let cases = [
-            ("stages: [{name: a, state: asleep, then: ready}]", "unknown variant `asleep`"),
-            ("stages: [{name: a, state: ready, then: dance}]", "unknown variant `dance`"),
+            (
+                "stages: [{name: a, state: asleep, then: ready}]",
+                "unknown variant `asleep`",
+            ),
+            (
+                "stages: [{name: a, state: ready, then: dance}]",
+                "unknown variant `dance`",
+            ),
             ("stages: [{name: a, state: ready}]", "missing field `then`"),
-            ("stages: [{name: a, state: ready, then: ready, color: red}]", "unknown field `color`"),
-            ("stages: [{name: a, state: ready, then: ready, after: soon}]", "\"soon\" is no duration such as 500ms or 1m30s"),
-            ("stages: [{name: a, state: ready, then: ready, after: -1s}]", "\"-1s\" is no duration"),
+            (
+                "stages: [{name: a, state: ready, then: ready, color: red}]",
+                "unknown field `color`",
+            ),
+            (
+                "stages: [{name: a, state: ready, then: ready, after: soon}]",
+                "\"soon\" is no duration such as 500ms or 1m30s",
+            ),
+            (
+                "stages: [{name: a, state: ready, then: ready, after: -1s}]",
+                "\"-1s\" is no duration",
+            ),
             ("stages: [", "table of stages: "),
         ];
         for (table, expected) in cases {

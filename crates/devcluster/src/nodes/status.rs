@@ -22,20 +22,38 @@ impl Addresses {
     }
 }
 
-/// The body of a strategic merge PATCH of `pods/<name>/status` that reports `health`, in the words of `stage`.
-pub(super) fn report(pod: &SimPod, health: Health, stage: &Stage, addresses: &Addresses, now: Timestamp) -> Value {
+/// The body of a strategic merge PATCH of `pods/<name>/status` that reports `health`, in the words
+/// of `stage`.
+pub(super) fn report(
+    pod: &SimPod,
+    health: Health,
+    stage: &Stage,
+    addresses: &Addresses,
+    now: Timestamp,
+) -> Value {
     let meta = pod.meta();
     let started = health != Health::Creating;
     let mut status = Map::new();
     status.insert("observedGeneration".into(), meta.generation.into());
     status.insert("phase".into(), phase(health).into());
     status.insert("conditions".into(), conditions(pod, health, now));
-    let containers: Vec<Value> =
-        pod.containers.iter().map(|c| container(c, health, pod.reported_of(&c.name), stage, now)).collect();
+    let containers: Vec<Value> = pod
+        .containers
+        .iter()
+        .map(|c| container(c, health, pod.reported_of(&c.name), stage, now))
+        .collect();
     status.insert("containerStatuses".into(), containers.into());
     if !pod.init_containers.is_empty() {
-        let outcome = if started { Health::Succeeded } else { Health::Creating };
-        let containers: Vec<Value> = pod.init_containers.iter().map(|c| container(c, outcome, None, stage, now)).collect();
+        let outcome = if started {
+            Health::Succeeded
+        } else {
+            Health::Creating
+        };
+        let containers: Vec<Value> = pod
+            .init_containers
+            .iter()
+            .map(|c| container(c, outcome, None, stage, now))
+            .collect();
         status.insert("initContainerStatuses".into(), containers.into());
     }
     if matches!(health, Health::Creating | Health::Unready) {
@@ -56,8 +74,9 @@ pub(super) fn report(pod: &SimPod, health: Health, stage: &Stage, addresses: &Ad
 /// The body that reports that all ephemeral containers run. They are never ready.
 pub(super) fn ephemeral(pod: &SimPod, stage: &Stage, now: Timestamp) -> Value {
     let containers = pod.ephemeral_containers.iter();
-    let containers: Vec<Value> =
-        containers.map(|c| container(c, Health::Unready, pod.reported_of(&c.name), stage, now)).collect();
+    let containers: Vec<Value> = containers
+        .map(|c| container(c, Health::Unready, pod.reported_of(&c.name), stage, now))
+        .collect();
     json!({ "metadata": { "uid": pod.meta().uid.to_string() }, "status": { "ephemeralContainerStatuses": containers } })
 }
 
@@ -85,7 +104,8 @@ fn conditions(pod: &SimPod, health: Health, now: Timestamp) -> Value {
         if !is_true {
             fields["reason"] = not_ready.into();
             if not_ready == "ContainersNotReady" {
-                fields["message"] = format!("containers with unready status: [{}]", names.join(" ")).into();
+                fields["message"] =
+                    format!("containers with unready status: [{}]", names.join(" ")).into();
             }
         }
         fields
@@ -93,7 +113,10 @@ fn conditions(pod: &SimPod, health: Health, now: Timestamp) -> Value {
     let ready = health == Health::Ready;
     if health == Health::Ready || health == Health::CrashLooping {
         // The others were reported when the containers started; their times must not move.
-        return json!([condition("Ready", ready), condition("ContainersReady", ready)]);
+        return json!([
+            condition("Ready", ready),
+            condition("ContainersReady", ready)
+        ]);
     }
     json!([
         condition("PodReadyToStartContainers", health != Health::Creating),
@@ -103,14 +126,21 @@ fn conditions(pod: &SimPod, health: Health, now: Timestamp) -> Value {
     ])
 }
 
-fn container(container: &Container, health: Health, before: Option<&Reported>, stage: &Stage, now: Timestamp) -> Value {
+fn container(
+    container: &Container,
+    health: Health,
+    before: Option<&Reported>,
+    stage: &Stage,
+    now: Timestamp,
+) -> Value {
     let id = format!("simulated://{}", container.name);
     let in_words_of = |own: &Option<String>, usual: String| own.clone().unwrap_or(usual);
     let ended = |code: i32, reason: String| json!({ "terminated": { "exitCode": code, "reason": reason, "startedAt": now, "finishedAt": now, "containerID": id } });
     let failed = || ended(1, in_words_of(&stage.reason, "Error".to_owned()));
     let state = match health {
         Health::Creating => {
-            let mut waiting = json!({ "reason": in_words_of(&stage.reason, "ContainerCreating".to_owned()) });
+            let mut waiting =
+                json!({ "reason": in_words_of(&stage.reason, "ContainerCreating".to_owned()) });
             if let Some(message) = &stage.message {
                 waiting["message"] = message.as_str().into();
             }
@@ -141,9 +171,19 @@ fn container(container: &Container, health: Health, before: Option<&Reported>, s
     })
 }
 
-/// The address a node called like this was registered with; nodes of others get one of the same range.
+/// The address a node called like this was registered with; nodes of others get one of the same
+/// range.
 fn host_address(node: &str) -> String {
-    let digits: String = node.chars().rev().take_while(char::is_ascii_digit).collect();
-    let index: usize = digits.chars().rev().collect::<String>().parse().unwrap_or(0);
+    let digits: String = node
+        .chars()
+        .rev()
+        .take_while(char::is_ascii_digit)
+        .collect();
+    let index: usize = digits
+        .chars()
+        .rev()
+        .collect::<String>()
+        .parse()
+        .unwrap_or(0);
     super::register::node_address(index)
 }

@@ -12,7 +12,15 @@ const PATH: &str = "/api/v1/namespaces/default/pods/p";
 
 async fn cluster(table: &str) -> DevCluster {
     let stages = Stages::with(table).unwrap();
-    DevCluster::builder().simulated_nodes(NodesConfig { count: 1, stages, ..NodesConfig::default() }).start().await.unwrap()
+    DevCluster::builder()
+        .simulated_nodes(NodesConfig {
+            count: 1,
+            stages,
+            ..NodesConfig::default()
+        })
+        .start()
+        .await
+        .unwrap()
 }
 
 fn pod(app: &str) -> Value {
@@ -25,7 +33,12 @@ fn pod(app: &str) -> Value {
 /// Seconds from now until the pod is running, to the tenth.
 async fn seconds_until_running(cluster: &DevCluster) -> f64 {
     let began = Instant::now();
-    cluster.wait_for("pods", Duration::from_secs(600), |pods| pods[0]["status"]["phase"] == "Running").await.unwrap();
+    cluster
+        .wait_for("pods", Duration::from_secs(600), |pods| {
+            pods[0]["status"]["phase"] == "Running"
+        })
+        .await
+        .unwrap();
     began.elapsed().as_secs_f64().floor()
 }
 
@@ -37,20 +50,35 @@ async fn a_pod_that_left_its_stage_is_not_moved_when_the_time_of_that_stage_is_o
     )
     .await;
     // (what happens to the pod after 50 seconds, how long it takes to run from then on)
-    let cases = [("nothing", 10.0), ("other label", 100.0), ("made anew", 60.0)];
+    let cases = [
+        ("nothing", 10.0),
+        ("other label", 100.0),
+        ("made anew", 60.0),
+    ];
     for (event, expected) in cases {
         cluster.create(pod("a")).await.unwrap();
         sleep_until(Instant::now() + Duration::from_secs(50)).await;
         match event {
-            "other label" => drop(cluster.patch(PATH, json!({"metadata": {"labels": {"app": "b"}}})).await.unwrap()),
+            "other label" => drop(
+                cluster
+                    .patch(PATH, json!({"metadata": {"labels": {"app": "b"}}}))
+                    .await
+                    .unwrap(),
+            ),
             "made anew" => {
-                cluster.delete_with(PATH, json!({"gracePeriodSeconds": 0})).await.unwrap();
+                cluster
+                    .delete_with(PATH, json!({"gracePeriodSeconds": 0}))
+                    .await
+                    .unwrap();
                 cluster.create(pod("a")).await.unwrap();
             }
             _ => {}
         }
         assert_eq!(seconds_until_running(&cluster).await, expected, "{event}");
-        cluster.delete_with(PATH, json!({"gracePeriodSeconds": 0})).await.unwrap();
+        cluster
+            .delete_with(PATH, json!({"gracePeriodSeconds": 0}))
+            .await
+            .unwrap();
     }
 }
 
@@ -59,9 +87,15 @@ async fn the_readiness_of_a_container_does_not_move_its_start() {
     let cluster = cluster("stages: [{name: slow, state: running, after: 30s, then: ready}]").await;
     cluster.create(pod("a")).await.unwrap();
     let ready = |pods: &[Value]| pods[0]["status"]["containerStatuses"][0]["ready"] == true;
-    let pods = cluster.wait_for("pods", Duration::from_secs(600), ready).await.unwrap();
+    let pods = cluster
+        .wait_for("pods", Duration::from_secs(600), ready)
+        .await
+        .unwrap();
     let status = &pods[0]["status"];
-    assert_eq!(status["containerStatuses"][0]["state"]["running"]["startedAt"], status["startTime"]);
+    assert_eq!(
+        status["containerStatuses"][0]["state"]["running"]["startedAt"],
+        status["startTime"]
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -76,17 +110,35 @@ async fn pods_of_a_node_that_is_not_there_wait_for_it() {
     cluster.create(bound("p", "elsewhere")).await.unwrap();
     cluster.create(bound("q", "node-0")).await.unwrap();
     let phase = |pods: &[Value], name: &str| {
-        pods.iter().find(|pod| pod["metadata"]["name"] == name).map(|pod| pod["status"]["phase"].clone()).unwrap_or_default()
+        pods.iter()
+            .find(|pod| pod["metadata"]["name"] == name)
+            .map(|pod| pod["status"]["phase"].clone())
+            .unwrap_or_default()
     };
     let limit = Duration::from_secs(600);
-    let pods = cluster.wait_for("pods", limit, |pods| phase(pods, "q") == "Running").await.unwrap();
+    let pods = cluster
+        .wait_for("pods", limit, |pods| phase(pods, "q") == "Running")
+        .await
+        .unwrap();
     assert_eq!(phase(&pods, "p"), "Pending");
-    cluster.create(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "elsewhere"}})).await.unwrap();
-    cluster.wait_for("pods", limit, |pods| phase(pods, "p") == "Running").await.unwrap();
+    cluster
+        .create(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "elsewhere"}}))
+        .await
+        .unwrap();
+    cluster
+        .wait_for("pods", limit, |pods| phase(pods, "p") == "Running")
+        .await
+        .unwrap();
     cluster.delete("/api/v1/nodes/elsewhere").await.unwrap();
     cluster.delete(PATH).await.unwrap();
-    cluster.delete(&cluster.path("pods", "default", "q")).await.unwrap();
-    let pods = cluster.wait_for("pods", limit, |pods| phase(pods, "q").is_null()).await.unwrap();
+    cluster
+        .delete(&cluster.path("pods", "default", "q"))
+        .await
+        .unwrap();
+    let pods = cluster
+        .wait_for("pods", limit, |pods| phase(pods, "q").is_null())
+        .await
+        .unwrap();
     assert_eq!(phase(&pods, "p"), "Running", "nobody ends it: {pods:#?}");
 }
 
@@ -95,23 +147,40 @@ async fn a_container_for_debugging_starts_and_leaves_the_others_alone() {
     let cluster = cluster("stages: []").await;
     cluster.create(pod("a")).await.unwrap();
     let ready = |pods: &[Value]| pods[0]["status"]["containerStatuses"][0]["ready"] == true;
-    cluster.wait_for("pods", Duration::from_secs(600), ready).await.unwrap();
+    cluster
+        .wait_for("pods", Duration::from_secs(600), ready)
+        .await
+        .unwrap();
     let mut names = Vec::new();
     for name in ["first", "second"] {
         sleep_until(Instant::now() + Duration::from_secs(10)).await;
         names.push(json!({"name": name, "image": "i"}));
         let added = json!({"spec": {"ephemeralContainers": names}});
-        cluster.patch(&format!("{PATH}/ephemeralcontainers"), added).await.unwrap();
+        cluster
+            .patch(&format!("{PATH}/ephemeralcontainers"), added)
+            .await
+            .unwrap();
         let started = |pods: &[Value]| {
             let statuses = pods[0]["status"]["ephemeralContainerStatuses"].as_array();
             statuses.is_some_and(|statuses| {
-                statuses.len() == names.len() && statuses.iter().all(|one| one["state"]["running"].is_object())
+                statuses.len() == names.len()
+                    && statuses
+                        .iter()
+                        .all(|one| one["state"]["running"].is_object())
             })
         };
-        let pods = cluster.wait_for("pods", Duration::from_secs(600), started).await.unwrap();
+        let pods = cluster
+            .wait_for("pods", Duration::from_secs(600), started)
+            .await
+            .unwrap();
         assert!(ready(&pods), "{}", pods[0]["status"]);
     }
     let status = &cluster.objects("pods")[0]["status"];
-    let start = |index: usize| status["ephemeralContainerStatuses"][index]["state"]["running"]["startedAt"].clone();
-    assert!(start(0).as_str() < start(1).as_str() && start(0).is_string(), "{status}");
+    let start = |index: usize| {
+        status["ephemeralContainerStatuses"][index]["state"]["running"]["startedAt"].clone()
+    };
+    assert!(
+        start(0).as_str() < start(1).as_str() && start(0).is_string(),
+        "{status}"
+    );
 }

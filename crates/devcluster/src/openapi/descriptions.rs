@@ -30,7 +30,10 @@ impl Described {
 
     /// What a field is.
     pub(super) fn field(&self, name: &str) -> Option<String> {
-        self.fields.get(name).map(|(_, text)| unescaped(text)).filter(|text| !text.is_empty())
+        self.fields
+            .get(name)
+            .map(|(_, text)| unescaped(text))
+            .filter(|text| !text.is_empty())
     }
 
     /// Whether objects must have the field.
@@ -44,11 +47,20 @@ fn parse(text: &'static str) -> HashMap<&'static str, Described> {
     let mut current = "";
     for line in text.lines() {
         let mut words = line.splitn(3, ' ');
-        let (Some(name), Some(second)) = (words.next(), words.next()) else { continue };
+        let (Some(name), Some(second)) = (words.next(), words.next()) else {
+            continue;
+        };
         let text = words.next().unwrap_or_default();
         if let Some(name) = name.strip_prefix('=') {
             current = name;
-            types.insert(name, Described { definition: second, text, fields: HashMap::new() });
+            types.insert(
+                name,
+                Described {
+                    definition: second,
+                    text,
+                    fields: HashMap::new(),
+                },
+            );
         } else if let Some(holder) = types.get_mut(current) {
             holder.fields.insert(name, (second == "!", text));
         }
@@ -61,7 +73,11 @@ fn unescaped(text: &str) -> String {
     let mut letters = text.chars();
     while let Some(letter) = letters.next() {
         match letter {
-            '\\' => plain.push(if letters.next() == Some('n') { '\n' } else { '\\' }),
+            '\\' => plain.push(if letters.next() == Some('n') {
+                '\n'
+            } else {
+                '\\'
+            }),
             letter => plain.push(letter),
         }
     }
@@ -76,16 +92,29 @@ mod tests {
     fn types_and_fields_tell_what_they_are() {
         let deployment = of("apps.DeploymentSpec").expect("k8s-openapi has it");
         assert_eq!(deployment.definition, "io.k8s.api.apps.v1.DeploymentSpec");
-        assert!(deployment.field("minReadySeconds").unwrap().starts_with("Minimum number of seconds"));
+        assert!(
+            deployment
+                .field("minReadySeconds")
+                .unwrap()
+                .starts_with("Minimum number of seconds")
+        );
         assert!(deployment.requires("selector") && !deployment.requires("replicas"));
-        assert!(of("core.ContainerPort").unwrap().field("hostPort").unwrap().contains("0 < x < 65536"));
+        assert!(
+            of("core.ContainerPort")
+                .unwrap()
+                .field("hostPort")
+                .unwrap()
+                .contains("0 < x < 65536")
+        );
         assert!(of("resource.Quantity").unwrap().text().contains("\n"));
     }
 
     #[test]
     fn every_type_of_the_table_is_described() {
-        let missing: Vec<&str> =
-            crate::schema::all().map(crate::schema::Struct::name).filter(|name| of(name).is_none()).collect();
+        let missing: Vec<&str> = crate::schema::all()
+            .map(crate::schema::Struct::name)
+            .filter(|name| of(name).is_none())
+            .collect();
         assert_eq!(missing, [""; 0]);
     }
 }

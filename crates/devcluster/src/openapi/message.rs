@@ -1,4 +1,5 @@
-//! The older document as the protobuf message `openapi.v2.Document`, which is the only form that client-go asks for.
+//! The older document as the protobuf message `openapi.v2.Document`, which is the only form that
+//! client-go asks for.
 //!
 //! Fields are data: what they are called in JSON, their number, and what they hold.
 
@@ -42,9 +43,15 @@ static DOCUMENT: Message = Message {
     extensions: 16,
 };
 
-static INFO: Message = Message { fields: &[("title", 1, Text), ("version", 2, Text)], extensions: 7 };
+static INFO: Message = Message {
+    fields: &[("title", 1, Text), ("version", 2, Text)],
+    extensions: 7,
+};
 
-static PATH: Message = Message { fields: &[("patch", 8, One(&OPERATION))], extensions: 10 };
+static PATH: Message = Message {
+    fields: &[("patch", 8, One(&OPERATION))],
+    extensions: 10,
+};
 
 static OPERATION: Message = Message {
     fields: &[
@@ -57,16 +64,35 @@ static OPERATION: Message = Message {
 };
 
 /// All parameters are of the query: the fourth case of the second case of the first.
-static PARAMETER: Message = Message { fields: &[("", 1, Wrapped(2, &IN_QUERY))], extensions: 0 };
+static PARAMETER: Message = Message {
+    fields: &[("", 1, Wrapped(2, &IN_QUERY))],
+    extensions: 0,
+};
 
-static IN_QUERY: Message = Message { fields: &[("", 3, One(&QUERY))], extensions: 0 };
+static IN_QUERY: Message = Message {
+    fields: &[("", 3, One(&QUERY))],
+    extensions: 0,
+};
 
-static QUERY: Message =
-    Message { fields: &[("in", 2, Text), ("name", 4, Text), ("type", 6, Text), ("uniqueItems", 20, Flag)], extensions: 23 };
+static QUERY: Message = Message {
+    fields: &[
+        ("in", 2, Text),
+        ("name", 4, Text),
+        ("type", 6, Text),
+        ("uniqueItems", 20, Flag),
+    ],
+    extensions: 23,
+};
 
-static ANSWER: Message = Message { fields: &[("", 1, One(&RESPONSE))], extensions: 0 };
+static ANSWER: Message = Message {
+    fields: &[("", 1, One(&RESPONSE))],
+    extensions: 0,
+};
 
-static RESPONSE: Message = Message { fields: &[("description", 1, Text), ("schema", 2, Wrapped(1, &SCHEMA))], extensions: 5 };
+static RESPONSE: Message = Message {
+    fields: &[("description", 1, Text), ("schema", 2, Wrapped(1, &SCHEMA))],
+    extensions: 5,
+};
 
 static SCHEMA: Message = Message {
     fields: &[
@@ -108,13 +134,20 @@ impl Message {
         let mut out = Vec::new();
         for (name, number, holds) in self.fields {
             // A message without names is a case around another one.
-            let value = if name.is_empty() { Some(value) } else { value.get(name) };
+            let value = if name.is_empty() {
+                Some(value)
+            } else {
+                value.get(name)
+            };
             if let Some(value) = value {
                 holds.write(*number, value, &mut out);
             }
         }
-        for (name, value) in
-            value.as_object().into_iter().flatten().filter(|(name, _)| name.starts_with("x-") && self.extensions > 0)
+        for (name, value) in value
+            .as_object()
+            .into_iter()
+            .flatten()
+            .filter(|(name, _)| name.starts_with("x-") && self.extensions > 0)
         {
             bytes(self.extensions, &entry(name, &any(value)), &mut out);
         }
@@ -128,7 +161,9 @@ impl Holds {
         let items = || value.as_array().map(Vec::as_slice).unwrap_or_default();
         match self {
             Text => bytes(number, text(value).as_bytes(), out),
-            Texts => items().iter().for_each(|value| bytes(number, text(value).as_bytes(), out)),
+            Texts => items()
+                .iter()
+                .for_each(|value| bytes(number, text(value).as_bytes(), out)),
             Flag => integer(number, u64::from(value == &Value::Bool(true)), out),
             Count => integer(number, value.as_u64().unwrap_or_default(), out),
             Number => {
@@ -136,12 +171,21 @@ impl Holds {
                 out.extend(value.as_f64().unwrap_or_default().to_le_bytes());
             }
             Any => bytes(number, &any(value), out),
-            Anys => items().iter().for_each(|value| bytes(number, &any(value), out)),
+            Anys => items()
+                .iter()
+                .for_each(|value| bytes(number, &any(value), out)),
             One(message) => bytes(number, &message.encoded(value), out),
-            Many(message) => items().iter().for_each(|value| bytes(number, &message.encoded(value), out)),
+            Many(message) => items()
+                .iter()
+                .for_each(|value| bytes(number, &message.encoded(value), out)),
             Named(inner, message) => {
                 let mut entries = Vec::new();
-                for (name, value) in value.as_object().into_iter().flatten().filter(|(name, _)| !name.starts_with("x-")) {
+                for (name, value) in value
+                    .as_object()
+                    .into_iter()
+                    .flatten()
+                    .filter(|(name, _)| !name.starts_with("x-"))
+                {
                     bytes(*inner, &entry(name, &message.encoded(value)), &mut entries);
                 }
                 bytes(number, &entries, out);
@@ -209,21 +253,23 @@ mod tests {
 
     #[test]
     fn a_document_is_written_field_by_field() {
-        let empty =
-            json!({"swagger": "2.0", "info": {"title": "Kubernetes", "version": "v1.36.2"}, "paths": {}, "definitions": {}});
-        assert_eq!(document(&empty), b"\x0a\x032.0\x12\x15\x0a\x0aKubernetes\x12\x07v1.36.2\x42\x00\x4a\x00");
+        let empty = json!({"swagger": "2.0", "info": {"title": "Kubernetes", "version": "v1.36.2"}, "paths": {}, "definitions": {}});
+        assert_eq!(
+            document(&empty),
+            b"\x0a\x032.0\x12\x15\x0a\x0aKubernetes\x12\x07v1.36.2\x42\x00\x4a\x00"
+        );
         let schema = json!({
             "type": "object", "properties": {"a": {"type": "array", "items": {"$ref": "#/b"}}}, "additionalProperties": false,
             "maximum": 1.5, "minLength": 300, "x-k": ["y"],
         });
         let expected = [
-            &b"\x39\0\0\0\0\0\0\xf8\x3f"[..],                            // maximum
-            b"\x60\xac\x02",                                             // minLength
-            b"\xaa\x01\x02\x10\0",                                       // additionalProperties
-            b"\xb2\x01\x08\x0a\x06object",                               // type
-            b"\xca\x01\x1b\x0a\x19\x0a\x01a\x12\x14",                    // properties, and of these the only one:
+            &b"\x39\0\0\0\0\0\0\xf8\x3f"[..],         // maximum
+            b"\x60\xac\x02",                          // minLength
+            b"\xaa\x01\x02\x10\0",                    // additionalProperties
+            b"\xb2\x01\x08\x0a\x06object",            // type
+            b"\xca\x01\x1b\x0a\x19\x0a\x01a\x12\x14", // properties, and of these the only one:
             b"\xb2\x01\x07\x0a\x05array\xba\x01\x07\x0a\x05\x0a\x03#/b", // type and items
-            b"\xfa\x01\x0e\x0a\x03x-k\x12\x07\x12\x05[\"y\"]",           // x-k
+            b"\xfa\x01\x0e\x0a\x03x-k\x12\x07\x12\x05[\"y\"]", // x-k
         ];
         assert_eq!(SCHEMA.encoded(&schema), expected.concat());
     }

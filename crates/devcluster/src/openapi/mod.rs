@@ -1,7 +1,8 @@
-//! `/openapi/v3` and `/openapi/v2`: what the server knows about its types, for `kubectl explain` and for clients that merge by it.
+//! `/openapi/v3` and `/openapi/v2`: what the server knows about its types, for `kubectl explain`
+//! and for clients that merge by it.
 //!
-//! table of types + descriptions -> `schemas`; custom kinds bring their own; rows of the table of kinds -> `paths`; the older form and its
-//! message are made of that.
+//! table of types + descriptions -> `schemas`; custom kinds bring their own; rows of the table of
+//! kinds -> `paths`; the older form and its message are made of that.
 
 use std::sync::LazyLock;
 
@@ -28,8 +29,16 @@ pub(crate) fn description(shape: &str, field: &str) -> Option<String> {
 }
 
 /// Whatever built-in documents are made of.
-static BUILT_IN: LazyLock<u64> =
-    LazyLock::new(|| fingerprint([descriptions::TEXT, crate::schema::TABLE, env!("CARGO_PKG_VERSION")].into_iter()));
+static BUILT_IN: LazyLock<u64> = LazyLock::new(|| {
+    fingerprint(
+        [
+            descriptions::TEXT,
+            crate::schema::TABLE,
+            env!("CARGO_PKG_VERSION"),
+        ]
+        .into_iter(),
+    )
+});
 
 /// The group versions that there are documents for, each with the address of its present state.
 pub(crate) fn index(registry: &Registry) -> Value {
@@ -37,7 +46,10 @@ pub(crate) fn index(registry: &Registry) -> Value {
     for group in registry.groups() {
         for version in &group.versions {
             let path = path_of(&group.name, version);
-            let url = format!("/openapi/v3/{path}?hash={}", hash(&registry.resources(&group.name, version)));
+            let url = format!(
+                "/openapi/v3/{path}?hash={}",
+                hash(&registry.resources(&group.name, version))
+            );
             paths.insert(path, json!({"serverRelativeURL": url}));
         }
     }
@@ -46,7 +58,11 @@ pub(crate) fn index(registry: &Registry) -> Value {
 
 /// Where a group version is served.
 fn path_of(group: &str, version: &str) -> String {
-    if group.is_empty() { format!("api/{version}") } else { format!("apis/{group}/{version}") }
+    if group.is_empty() {
+        format!("api/{version}")
+    } else {
+        format!("apis/{group}/{version}")
+    }
 }
 
 /// A document and the hash of its state.
@@ -78,13 +94,20 @@ pub(crate) fn document(registry: &Registry, path: &str) -> Option<Document> {
         "paths": paths,
         "components": {"schemas": schemas.into_value()},
     });
-    Some(Document { hash: hash(&entries), json })
+    Some(Document {
+        hash: hash(&entries),
+        json,
+    })
 }
 
 /// Changes whenever the document does.
 fn hash(entries: &[std::sync::Arc<Registered>]) -> String {
-    let custom = entries.iter().filter_map(|entry| Some((&entry.resource, entry.resource.custom.as_ref()?)));
-    let texts: Vec<String> = custom.map(|(resource, custom)| format!("{}{}", resource.kind, custom.document)).collect();
+    let custom = entries
+        .iter()
+        .filter_map(|entry| Some((&entry.resource, entry.resource.custom.as_ref()?)));
+    let texts: Vec<String> = custom
+        .map(|(resource, custom)| format!("{}{}", resource.kind, custom.document))
+        .collect();
     let own = fingerprint(texts.iter().map(String::as_str));
     format!("{:016X}{:016X}", *BUILT_IN ^ entries.len() as u64, own)
 }
@@ -93,5 +116,7 @@ fn hash(entries: &[std::sync::Arc<Registered>]) -> String {
 fn fingerprint<'a>(texts: impl Iterator<Item = &'a str>) -> u64 {
     texts
         .flat_map(str::bytes)
-        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3))
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+        })
 }

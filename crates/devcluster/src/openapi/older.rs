@@ -1,7 +1,9 @@
-//! `/openapi/v2`: all kinds in one document, in the form that came before. It is made of the newer form when somebody asks.
+//! `/openapi/v2`: all kinds in one document, in the form that came before. It is made of the newer
+//! form when somebody asks.
 //!
-//! kubectl explains and validates by its definitions where it is told to or is old, and so do Helm and others that use client-go; of the
-//! operations they look at patches, to see which parameters the server knows. No others are in it.
+//! kubectl explains and validates by its definitions where it is told to or is old, and so do Helm
+//! and others that use client-go; of the operations they look at patches, to see which parameters
+//! the server knows. No others are in it.
 
 use serde_json::{Map, Value, json};
 
@@ -19,7 +21,9 @@ pub(crate) fn document(registry: &Registry) -> Document {
             let entries = registry.resources(&group.name, version);
             for entry in &entries {
                 let definition = schemas.add_kind(&entry.resource);
-                for (path, item) in super::paths::of(&entry.resource, &prefix, &definition, &mut schemas) {
+                for (path, item) in
+                    super::paths::of(&entry.resource, &prefix, &definition, &mut schemas)
+                {
                     if let Some(patch) = item.get("patch") {
                         paths.insert(path, json!({"patch": operation(patch)}));
                     }
@@ -29,7 +33,10 @@ pub(crate) fn document(registry: &Registry) -> Document {
         }
     }
     let definitions: Map<String, Value> = match schemas.into_value() {
-        Value::Object(schemas) => schemas.into_iter().map(|(name, schema)| (name, definition(schema))).collect(),
+        Value::Object(schemas) => schemas
+            .into_iter()
+            .map(|(name, schema)| (name, definition(schema)))
+            .collect(),
         _ => Map::new(),
     };
     let json = json!({
@@ -38,15 +45,22 @@ pub(crate) fn document(registry: &Registry) -> Document {
         "paths": paths,
         "definitions": definitions,
     });
-    Document { hash: super::hash(&all), json }
+    Document {
+        hash: super::hash(&all),
+        json,
+    }
 }
 
 fn operation(newer: &Value) -> Value {
     let parameters = newer["parameters"].as_array().into_iter().flatten().map(|parameter| {
         json!({"name": parameter["name"], "in": parameter["in"], "type": parameter["schema"]["type"], "uniqueItems": true})
     });
-    let consumes: Vec<&String> =
-        newer["requestBody"]["content"].as_object().into_iter().flatten().map(|(kind, _)| kind).collect();
+    let consumes: Vec<&String> = newer["requestBody"]["content"]
+        .as_object()
+        .into_iter()
+        .flatten()
+        .map(|(kind, _)| kind)
+        .collect();
     let answer = &newer["responses"]["200"]["content"]["application/json"]["schema"];
     json!({
         "consumes": consumes,
@@ -60,7 +74,9 @@ fn operation(newer: &Value) -> Value {
 
 /// A schema in the older form: without alternatives, defaults and null, which it does not have.
 fn definition(schema: Value) -> Value {
-    let Value::Object(fields) = schema else { return schema };
+    let Value::Object(fields) = schema else {
+        return schema;
+    };
     let is = |name: &str| fields.get(name) == Some(&Value::Bool(true));
     let is_untyped = is("nullable") || is("x-kubernetes-int-or-string");
     let is_open = is_untyped || is("x-kubernetes-preserve-unknown-fields");
@@ -68,7 +84,9 @@ fn definition(schema: Value) -> Value {
     let mut older = Map::new();
     for (name, value) in fields {
         let value = match name.as_str() {
-            "nullable" | "default" | "oneOf" | "anyOf" | "not" | "x-kubernetes-validations" => continue,
+            "nullable" | "default" | "oneOf" | "anyOf" | "not" | "x-kubernetes-validations" => {
+                continue;
+            }
             // Clients that know what is in an object refuse everything else in it.
             "items" | "properties" | "additionalProperties" if is_open => continue,
             "type" if is_untyped => continue,
@@ -82,9 +100,11 @@ fn definition(schema: Value) -> Value {
             "$ref" => moved(&value),
             "items" | "additionalProperties" => definition(value),
             "properties" => match value {
-                Value::Object(properties) => {
-                    properties.into_iter().map(|(name, schema)| (name, definition(schema))).collect::<Map<_, _>>().into()
-                }
+                Value::Object(properties) => properties
+                    .into_iter()
+                    .map(|(name, schema)| (name, definition(schema)))
+                    .collect::<Map<_, _>>()
+                    .into(),
                 other => other,
             },
             _ => value,
@@ -99,7 +119,11 @@ fn definition(schema: Value) -> Value {
 }
 
 fn moved(reference: &Value) -> Value {
-    Value::from(reference.as_str().unwrap_or_default().replacen("#/components/schemas/", "#/definitions/", 1))
+    Value::from(reference.as_str().unwrap_or_default().replacen(
+        "#/components/schemas/",
+        "#/definitions/",
+        1,
+    ))
 }
 
 #[cfg(test)]
@@ -114,8 +138,14 @@ mod tests {
                 json!({"allOf": [{"$ref": "#/components/schemas/a.B"}], "default": {}, "description": "d"}),
                 json!({"$ref": "#/definitions/a.B", "description": "d"}),
             ),
-            (json!({"oneOf": [{"type": "string"}, {"type": "number"}]}), json!({"type": "string"})),
-            (json!({"type": "array", "items": {"type": "string", "nullable": true}}), json!({"type": "array", "items": {}})),
+            (
+                json!({"oneOf": [{"type": "string"}, {"type": "number"}]}),
+                json!({"type": "string"}),
+            ),
+            (
+                json!({"type": "array", "items": {"type": "string", "nullable": true}}),
+                json!({"type": "array", "items": {}}),
+            ),
             (
                 json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true, "properties": {"a": {}}}),
                 json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true}),
@@ -151,12 +181,18 @@ mod tests {
         references(&document, &mut found);
         assert!(found.len() > 1000, "{}", found.len());
         for reference in found {
-            let name = reference.strip_prefix("#/definitions/").unwrap_or_else(|| panic!("{reference} is of the older form"));
+            let name = reference
+                .strip_prefix("#/definitions/")
+                .unwrap_or_else(|| panic!("{reference} is of the older form"));
             assert!(document["definitions"].get(name).is_some(), "{reference}");
         }
-        let containers = &document["definitions"]["io.k8s.api.core.v1.PodSpec"]["properties"]["containers"];
+        let containers =
+            &document["definitions"]["io.k8s.api.core.v1.PodSpec"]["properties"]["containers"];
         assert_eq!(
-            (&containers["x-kubernetes-patch-merge-key"], &containers["x-kubernetes-patch-strategy"]),
+            (
+                &containers["x-kubernetes-patch-merge-key"],
+                &containers["x-kubernetes-patch-strategy"]
+            ),
             (&json!("name"), &json!("merge"))
         );
     }

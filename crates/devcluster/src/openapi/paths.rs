@@ -6,27 +6,48 @@ use super::schemas::{self, Schemas};
 use crate::kinds::{Resource, Subresource};
 
 /// (verb, method, what the operation's name begins with)
-const OF_COLLECTIONS: [(&str, &str, &str); 3] =
-    [("list", "get", "list"), ("create", "post", "create"), ("deletecollection", "delete", "delete")];
-const OF_OBJECTS: [(&str, &str, &str); 4] =
-    [("get", "get", "read"), ("update", "put", "replace"), ("patch", "patch", "patch"), ("delete", "delete", "delete")];
+const OF_COLLECTIONS: [(&str, &str, &str); 3] = [
+    ("list", "get", "list"),
+    ("create", "post", "create"),
+    ("deletecollection", "delete", "delete"),
+];
+const OF_OBJECTS: [(&str, &str, &str); 4] = [
+    ("get", "get", "read"),
+    ("update", "put", "replace"),
+    ("patch", "patch", "patch"),
+    ("delete", "delete", "delete"),
+];
 /// Of parts that are made rather than changed.
 const OF_MADE_PARTS: [(&str, &str, &str); 1] = [("create", "post", "create")];
 
 const DELETE_OPTIONS: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions";
 const STATUS: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.Status";
 
-/// The paths of a resource below `prefix`, such as `apis/apps/v1`; the types that they need are added to `schemas`.
-pub(super) fn of(resource: &Resource, prefix: &str, definition: &str, schemas: &mut Schemas) -> Vec<(String, Value)> {
+/// The paths of a resource below `prefix`, such as `apis/apps/v1`; the types that they need are
+/// added to `schemas`.
+pub(super) fn of(
+    resource: &Resource,
+    prefix: &str,
+    definition: &str,
+    schemas: &mut Schemas,
+) -> Vec<(String, Value)> {
     let plural = &resource.plural;
-    let place = if resource.namespaced { "/namespaces/{namespace}" } else { "" };
+    let place = if resource.namespaced {
+        "/namespaces/{namespace}"
+    } else {
+        ""
+    };
     let own = Kind {
         group: resource.group.to_string(),
         version: resource.version.to_string(),
         kind: resource.kind.to_string(),
         definition: definition.to_owned(),
     };
-    let scope: &[&str] = if resource.namespaced { &["namespace"] } else { &[] };
+    let scope: &[&str] = if resource.namespaced {
+        &["namespace"]
+    } else {
+        &[]
+    };
     let object: Vec<&str> = ["name"].iter().chain(scope).copied().collect();
     let collection = format!("/{prefix}{place}/{plural}");
     let mut paths = Vec::new();
@@ -38,24 +59,66 @@ pub(super) fn of(resource: &Resource, prefix: &str, definition: &str, schemas: &
                    part: &str| {
         let operations = operations.iter().filter(|(verb, ..)| verbs.contains(verb));
         let mut item: Map<String, Value> = operations
-            .map(|operation| ((*operation.1).to_owned(), kind.operation(resource, *operation, part, schemas)))
+            .map(|operation| {
+                (
+                    (*operation.1).to_owned(),
+                    kind.operation(resource, *operation, part, schemas),
+                )
+            })
             .collect();
         if !item.is_empty() {
             let variable = |name: &&str| json!({"name": name, "in": "path", "required": true, "schema": {"type": "string", "uniqueItems": true}});
-            item.insert("parameters".to_owned(), variables.iter().map(variable).collect());
+            item.insert(
+                "parameters".to_owned(),
+                variables.iter().map(variable).collect(),
+            );
             paths.push((path, Value::from(item)));
         }
     };
     if resource.namespaced && resource.verbs.contains(&"list") {
-        add(format!("/{prefix}/{plural}"), &OF_COLLECTIONS[..1], resource.verbs, &own, &[], "ForAllNamespaces");
+        add(
+            format!("/{prefix}/{plural}"),
+            &OF_COLLECTIONS[..1],
+            resource.verbs,
+            &own,
+            &[],
+            "ForAllNamespaces",
+        );
     }
-    add(collection.clone(), &OF_COLLECTIONS, resource.verbs, &own, scope, "");
-    add(format!("{collection}/{{name}}"), &OF_OBJECTS, resource.verbs, &own, &object, "");
+    add(
+        collection.clone(),
+        &OF_COLLECTIONS,
+        resource.verbs,
+        &own,
+        scope,
+        "",
+    );
+    add(
+        format!("{collection}/{{name}}"),
+        &OF_OBJECTS,
+        resource.verbs,
+        &own,
+        &object,
+        "",
+    );
     for part in resource.subresources {
-        let Some(kind) = Kind::of_part(resource, part, &own) else { continue };
+        let Some(kind) = Kind::of_part(resource, part, &own) else {
+            continue;
+        };
         let path = format!("{collection}/{{name}}/{}", part.name);
-        let operations: &[_] = if part.verbs == ["create"] { &OF_MADE_PARTS } else { &OF_OBJECTS };
-        add(path, operations, part.verbs, &kind, &object, &capitalized(part.name));
+        let operations: &[_] = if part.verbs == ["create"] {
+            &OF_MADE_PARTS
+        } else {
+            &OF_OBJECTS
+        };
+        add(
+            path,
+            operations,
+            part.verbs,
+            &kind,
+            &object,
+            &capitalized(part.name),
+        );
     }
     paths
 }
@@ -71,11 +134,22 @@ struct Kind {
 impl Kind {
     /// Of a part; nothing for those that are no objects, such as logs.
     fn of_part(resource: &Resource, part: &Subresource, own: &Kind) -> Option<Self> {
-        let (group, version) = part.group_version.unwrap_or((&resource.group, &resource.version));
+        let (group, version) = part
+            .group_version
+            .unwrap_or((&resource.group, &resource.version));
         let kind = resource.kind_at(part);
-        let definition = if kind == own.kind { own.definition.clone() } else { schemas::definition(group, version, kind)? };
-        Some(Self { group: group.to_owned(), version: version.to_owned(), kind: kind.to_owned(), definition })
-            .filter(|_| part.name != "log")
+        let definition = if kind == own.kind {
+            own.definition.clone()
+        } else {
+            schemas::definition(group, version, kind)?
+        };
+        Some(Self {
+            group: group.to_owned(),
+            version: version.to_owned(),
+            kind: kind.to_owned(),
+            definition,
+        })
+        .filter(|_| part.name != "log")
     }
 
     fn operation(
@@ -108,7 +182,9 @@ impl Kind {
         let body = match method {
             "post" | "put" => Some(json!({"*/*": schema(&self.definition)})),
             "patch" => Some(patches(resource)),
-            "delete" => Some(json!({"*/*": schema(&schemas.shape("meta.DeleteOptions", DELETE_OPTIONS))})),
+            "delete" => {
+                Some(json!({"*/*": schema(&schemas.shape("meta.DeleteOptions", DELETE_OPTIONS))}))
+            }
             _ => None,
         };
         if let Some(content) = body {
@@ -120,31 +196,57 @@ impl Kind {
         operation
     }
 
-    /// As programs that are generated from the document call it: `patchAppsV1NamespacedDeploymentScale`.
+    /// As programs that are generated from the document call it:
+    /// `patchAppsV1NamespacedDeploymentScale`.
     fn name(&self, resource: &Resource, word: &str, whole: bool, part: &str) -> String {
-        let group = match resource.group.strip_suffix(".k8s.io").unwrap_or(&resource.group) {
+        let group = match resource
+            .group
+            .strip_suffix(".k8s.io")
+            .unwrap_or(&resource.group)
+        {
             "" => "Core".to_owned(),
             group => group.split('.').map(capitalized).collect(),
         };
-        let scope = if resource.namespaced && part != "ForAllNamespaces" { "Namespaced" } else { "" };
+        let scope = if resource.namespaced && part != "ForAllNamespaces" {
+            "Namespaced"
+        } else {
+            ""
+        };
         let whole = if whole { "Collection" } else { "" };
-        format!("{word}{group}{}{whole}{scope}{}{part}", capitalized(&resource.version), resource.kind)
+        format!(
+            "{word}{group}{}{whole}{scope}{}{part}",
+            capitalized(&resource.version),
+            resource.kind
+        )
     }
 }
 
 fn patches(resource: &Resource) -> Value {
-    let mut kinds = vec!["application/apply-patch+yaml", "application/json-patch+json", "application/merge-patch+json"];
+    let mut kinds = vec![
+        "application/apply-patch+yaml",
+        "application/json-patch+json",
+        "application/merge-patch+json",
+    ];
     if resource.custom.is_none() {
         kinds.push("application/strategic-merge-patch+json");
     }
     let patch = json!({"schema": {"$ref": schemas::reference(schemas::PATCH)}});
-    Value::Object(kinds.into_iter().map(|kind| (kind.to_owned(), patch.clone())).collect())
+    Value::Object(
+        kinds
+            .into_iter()
+            .map(|kind| (kind.to_owned(), patch.clone()))
+            .collect(),
+    )
 }
 
 /// What may follow the path. kubectl looks for these to know whether the server validates fields.
 fn query_of(verb: &str) -> &'static [(&'static str, &'static str)] {
-    const WRITE: [(&str, &str); 4] =
-        [("dryRun", "string"), ("fieldManager", "string"), ("fieldValidation", "string"), ("force", "boolean")];
+    const WRITE: [(&str, &str); 4] = [
+        ("dryRun", "string"),
+        ("fieldManager", "string"),
+        ("fieldValidation", "string"),
+        ("force", "boolean"),
+    ];
     match verb {
         "list" => &[
             ("allowWatchBookmarks", "boolean"),
@@ -184,5 +286,7 @@ fn parameter(name: &str, kind: &str) -> Value {
 
 fn capitalized(word: &str) -> String {
     let mut letters = word.chars();
-    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+    letters.next().map_or_else(String::new, |first| {
+        first.to_uppercase().chain(letters).collect()
+    })
 }

@@ -26,7 +26,11 @@ fn refer(definition: &str) -> Value {
 
 /// A reference that nothing is said about needs no `allOf` around it.
 fn bare(schema: Value) -> Value {
-    schema.get("allOf").and_then(|all| all.get(0)).cloned().unwrap_or(schema)
+    schema
+        .get("allOf")
+        .and_then(|all| all.get(0))
+        .cloned()
+        .unwrap_or(schema)
 }
 
 /// The name of a built-in kind in OpenAPI.
@@ -35,11 +39,16 @@ pub(super) fn definition(group: &str, version: &str, kind: &str) -> Option<Strin
 }
 
 fn shape_of(group: &str, version: &str, kind: &str) -> Option<&'static Struct> {
-    let version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
+    let version = if group.is_empty() {
+        version.to_owned()
+    } else {
+        format!("{group}/{version}")
+    };
     schema::of_object(kind, &json!({"apiVersion": version}))
 }
 
-/// (type, field, value): what upstream's documents say that a field is where nobody sets it, other than the zero of its type.
+/// (type, field, value): what upstream's documents say that a field is where nobody sets it, other
+/// than the zero of its type.
 const DEFAULTS: [(&str, &str, &str); 21] = [
     ("core.AzureDiskVolumeSource", "cachingMode", "ReadWrite"),
     ("core.AzureDiskVolumeSource", "fsType", "ext4"),
@@ -47,9 +56,17 @@ const DEFAULTS: [(&str, &str, &str); 21] = [
     ("core.AzureDiskVolumeSource", "readOnly", "false"),
     ("core.ContainerPort", "protocol", "TCP"),
     ("core.FileKeySelector", "optional", "false"),
-    ("core.ISCSIPersistentVolumeSource", "iscsiInterface", "default"),
+    (
+        "core.ISCSIPersistentVolumeSource",
+        "iscsiInterface",
+        "default",
+    ),
     ("core.ISCSIVolumeSource", "iscsiInterface", "default"),
-    ("core.RBDPersistentVolumeSource", "keyring", "/etc/ceph/keyring"),
+    (
+        "core.RBDPersistentVolumeSource",
+        "keyring",
+        "/etc/ceph/keyring",
+    ),
     ("core.RBDPersistentVolumeSource", "pool", "rbd"),
     ("core.RBDPersistentVolumeSource", "user", "admin"),
     ("core.RBDVolumeSource", "keyring", "/etc/ceph/keyring"),
@@ -57,7 +74,11 @@ const DEFAULTS: [(&str, &str, &str); 21] = [
     ("core.RBDVolumeSource", "user", "admin"),
     ("core.ReplicationControllerSpec", "replicas", "1"),
     ("core.ScaleIOPersistentVolumeSource", "fsType", "xfs"),
-    ("core.ScaleIOPersistentVolumeSource", "storageMode", "ThinProvisioned"),
+    (
+        "core.ScaleIOPersistentVolumeSource",
+        "storageMode",
+        "ThinProvisioned",
+    ),
     ("core.ScaleIOVolumeSource", "fsType", "xfs"),
     ("core.ScaleIOVolumeSource", "storageMode", "ThinProvisioned"),
     ("core.ServicePort", "protocol", "TCP"),
@@ -66,10 +87,16 @@ const DEFAULTS: [(&str, &str, &str); 21] = [
 
 /// What a field is where nobody sets it: the zero of its type where it is always written.
 fn default_of(holder: &str, field: &Field) -> Option<Value> {
-    let published = DEFAULTS.iter().find(|(shape, name, _)| *shape == holder && *name == field.name);
+    let published = DEFAULTS
+        .iter()
+        .find(|(shape, name, _)| *shape == holder && *name == field.name);
     if let Some((.., text)) = published {
         let is_text = field.ty == Type::Text;
-        return Some(if is_text { json!(text) } else { serde_json::from_str(text).unwrap_or_default() });
+        return Some(if is_text {
+            json!(text)
+        } else {
+            serde_json::from_str(text).unwrap_or_default()
+        });
     }
     match field.ty {
         _ if !field.always || field.nullable => None,
@@ -93,7 +120,8 @@ impl Schemas {
 
     /// Adds the kind of a resource, and tells its name here.
     pub(super) fn add_kind(&mut self, resource: &Resource) -> String {
-        let kind = json!([{"group": resource.group, "kind": resource.kind, "version": resource.version}]);
+        let kind =
+            json!([{"group": resource.group, "kind": resource.kind, "version": resource.version}]);
         let (definition, mut schema) = match &resource.custom {
             Some(custom) => self.custom(resource, &custom.document),
             None => {
@@ -106,7 +134,10 @@ impl Schemas {
                     }
                     // A kind that the table of types does not have.
                     None => (
-                        format!("io.k8s.api.{}.{}.{}", resource.group, resource.version, resource.kind),
+                        format!(
+                            "io.k8s.api.{}.{}.{}",
+                            resource.group, resource.version, resource.kind
+                        ),
                         json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true}),
                     ),
                 }
@@ -117,11 +148,21 @@ impl Schemas {
         definition
     }
 
-    /// Adds a built-in kind that is called `definition` here, as something that is read and written on its own.
-    pub(super) fn kind(&mut self, group: &str, version: &str, kind: &str, definition: &str) -> String {
-        if let Some(shape) = shape_of(group, version, kind).filter(|_| !self.0.contains_key(definition)) {
+    /// Adds a built-in kind that is called `definition` here, as something that is read and written
+    /// on its own.
+    pub(super) fn kind(
+        &mut self,
+        group: &str,
+        version: &str,
+        kind: &str,
+        definition: &str,
+    ) -> String {
+        if let Some(shape) =
+            shape_of(group, version, kind).filter(|_| !self.0.contains_key(definition))
+        {
             self.add(shape);
-            self.0[definition]["x-kubernetes-group-version-kind"] = json!([{"group": group, "kind": kind, "version": version}]);
+            self.0[definition]["x-kubernetes-group-version-kind"] =
+                json!([{"group": group, "kind": kind, "version": version}]);
         }
         definition.to_owned()
     }
@@ -140,11 +181,14 @@ impl Schemas {
 
     /// Adds the kind of lists of a kind.
     pub(super) fn list_of(&mut self, definition: &str, resource: &Resource) -> String {
-        let list = definition
-            .strip_suffix(&*resource.kind)
-            .map_or_else(|| format!("{definition}List"), |prefix| format!("{prefix}{}", resource.list_kind()));
+        let list = definition.strip_suffix(&*resource.kind).map_or_else(
+            || format!("{definition}List"),
+            |prefix| format!("{prefix}{}", resource.list_kind()),
+        );
         let metadata = self.shape("meta.ListMeta", LIST_METADATA);
-        let common = |name: &str| descriptions::of("meta.DeleteOptions").and_then(|common| common.field(name));
+        let common = |name: &str| {
+            descriptions::of("meta.DeleteOptions").and_then(|common| common.field(name))
+        };
         let text = |name: &str| json!({"type": "string", "description": common(name)});
         let schema = json!({
             "type": "object",
@@ -177,7 +221,9 @@ impl Schemas {
             schema["properties"][name] = json!({"type": "string", "description": description});
         }
         let mut metadata = refer(METADATA);
-        if let Some(description) = descriptions::of("core.ConfigMap").and_then(|described| described.field("metadata")) {
+        if let Some(description) =
+            descriptions::of("core.ConfigMap").and_then(|described| described.field("metadata"))
+        {
             metadata["description"] = Value::from(description);
         }
         schema["properties"]["metadata"] = metadata;
@@ -196,10 +242,22 @@ impl Schemas {
         if let Some(described) = described {
             schema["description"] = Value::from(described.text());
         }
-        let properties: Map<String, Value> =
-            shape.fields().iter().map(|field| (field.name.to_owned(), self.property(shape, field, described))).collect();
-        let required: Vec<&str> =
-            shape.fields().iter().map(|field| field.name).filter(|name| requires(shape, described, name)).collect();
+        let properties: Map<String, Value> = shape
+            .fields()
+            .iter()
+            .map(|field| {
+                (
+                    field.name.to_owned(),
+                    self.property(shape, field, described),
+                )
+            })
+            .collect();
+        let required: Vec<&str> = shape
+            .fields()
+            .iter()
+            .map(|field| field.name)
+            .filter(|name| requires(shape, described, name))
+            .collect();
         if !properties.is_empty() {
             schema["properties"] = Value::from(properties);
         }
@@ -218,7 +276,8 @@ impl Schemas {
             schema["default"] = default;
         }
         let own = described.and_then(|described| described.field(field.name));
-        let common = || descriptions::of("meta.DeleteOptions").and_then(|common| common.field(field.name));
+        let common =
+            || descriptions::of("meta.DeleteOptions").and_then(|common| common.field(field.name));
         let is_common = matches!(field.name, "apiVersion" | "kind");
         if let Some(description) = own.or_else(|| if is_common { common() } else { None }) {
             schema["description"] = Value::from(description);
@@ -251,16 +310,27 @@ impl Schemas {
             Type::Float => json!({"type": "number", "format": "double"}),
             Type::Bool => json!({"type": "boolean"}),
             Type::Bytes => json!({"type": "string", "format": "byte"}),
-            Type::Time => self.scalar("meta.Time", json!({"type": "string", "format": "date-time"})),
-            Type::MicroTime => self.scalar("meta.MicroTime", json!({"type": "string", "format": "date-time"})),
-            Type::Quantity => self.scalar("resource.Quantity", json!({"oneOf": [{"type": "string"}, {"type": "number"}]})),
+            Type::Time => self.scalar(
+                "meta.Time",
+                json!({"type": "string", "format": "date-time"}),
+            ),
+            Type::MicroTime => self.scalar(
+                "meta.MicroTime",
+                json!({"type": "string", "format": "date-time"}),
+            ),
+            Type::Quantity => self.scalar(
+                "resource.Quantity",
+                json!({"oneOf": [{"type": "string"}, {"type": "number"}]}),
+            ),
             Type::IntOrString => {
                 let either = json!({"format": "int-or-string", "oneOf": [{"type": "integer"}, {"type": "string"}]});
                 self.scalar("intstr.IntOrString", either)
             }
             Type::Any => json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true}),
             Type::List(item) => json!({"type": "array", "items": bare(self.value(item))}),
-            Type::Map(item) => json!({"type": "object", "additionalProperties": bare(self.value(item))}),
+            Type::Map(item) => {
+                json!({"type": "object", "additionalProperties": bare(self.value(item))})
+            }
             Type::Struct(_) => ty.as_struct().map_or(Value::Null, |shape| {
                 self.add(shape);
                 refer(definition_of(shape))
@@ -270,7 +340,9 @@ impl Schemas {
 
     /// A type with a name but without fields.
     fn scalar(&mut self, name: &str, mut schema: Value) -> Value {
-        let Some(described) = descriptions::of(name) else { return schema };
+        let Some(described) = descriptions::of(name) else {
+            return schema;
+        };
         schema["description"] = Value::from(described.text());
         self.0.entry(described.definition).or_insert(schema);
         refer(described.definition)

@@ -12,7 +12,11 @@ pub const MAX_OPERATIONS: usize = 10_000;
 /// RFC 6902, all or nothing. A failing operation and an unknown one read the same to the client.
 pub fn json(object: &mut Value, patch: &Value) -> Result<(), PatchError> {
     let operations = operations(patch)?;
-    let rejected = || PatchError::Failed("the server rejected our request due to an error in our request".to_owned());
+    let rejected = || {
+        PatchError::Failed(
+            "the server rejected our request due to an error in our request".to_owned(),
+        )
+    };
     if operations.len() > MAX_OPERATIONS {
         let given = operations.len();
         return Err(PatchError::TooLarge(format!(
@@ -29,13 +33,21 @@ pub fn json(object: &mut Value, patch: &Value) -> Result<(), PatchError> {
     Ok(())
 }
 
-/// Upstream's library lets `replace` set a member that is missing, as long as the object that would hold it is there.
+/// Upstream's library lets `replace` set a member that is missing, as long as the object that would
+/// hold it is there.
 fn replace_or_add(object: &Value, operation: PatchOperation) -> PatchOperation {
-    let PatchOperation::Replace(replace) = operation else { return operation };
+    let PatchOperation::Replace(replace) = operation else {
+        return operation;
+    };
     let path = replace.path.as_str();
-    let holder = path.rsplit_once('/').and_then(|(holder, _)| object.pointer(holder));
+    let holder = path
+        .rsplit_once('/')
+        .and_then(|(holder, _)| object.pointer(holder));
     if holder.is_some_and(Value::is_object) && object.pointer(path).is_none() {
-        return PatchOperation::Add(AddOperation { path: replace.path, value: replace.value });
+        return PatchOperation::Add(AddOperation {
+            path: replace.path,
+            value: replace.value,
+        });
     }
     PatchOperation::Replace(replace)
 }
@@ -43,7 +55,9 @@ fn replace_or_add(object: &Value, operation: PatchOperation) -> PatchOperation {
 /// The list of operations, each known to be an object with texts for names.
 fn operations(patch: &Value) -> Result<&Vec<Value>, PatchError> {
     let malformed = |what: &str, target: &str| {
-        Err(PatchError::Malformed(format!("error decoding patch: json: cannot unmarshal {what} into Go value of type {target}")))
+        Err(PatchError::Malformed(format!(
+            "error decoding patch: json: cannot unmarshal {what} into Go value of type {target}"
+        )))
     };
     let Value::Array(operations) = patch else {
         return malformed(json_type(patch), "[]handlers.jsonPatchOp");
@@ -74,7 +88,10 @@ mod tests {
             {"op": "replace", "path": "/a/new", "value": 1},
         ]);
         super::json(&mut object, &patch).unwrap();
-        assert_eq!(object, json!({"a": {"y/z": "q", "new": 1}, "list": [2, 3], "b": 2, "c": 2}));
+        assert_eq!(
+            object,
+            json!({"a": {"y/z": "q", "new": 1}, "list": [2, 3], "b": 2, "c": 2})
+        );
     }
 
     #[test]
@@ -92,7 +109,10 @@ mod tests {
         ];
         for patch in cases {
             let mut object = original.clone();
-            assert!(matches!(super::json(&mut object, &patch), Err(PatchError::Failed(_))), "{patch}");
+            assert!(
+                matches!(super::json(&mut object, &patch), Err(PatchError::Failed(_))),
+                "{patch}"
+            );
             assert_eq!(object, original, "{patch}");
         }
     }
@@ -116,7 +136,13 @@ mod tests {
     #[test]
     fn a_patch_has_at_most_ten_thousand_operations() {
         let many = |n| Value::Array(vec![json!({"op": "test", "path": "/a", "value": 1}); n]);
-        assert_eq!(super::json(&mut json!({"a": 1}), &many(MAX_OPERATIONS)), Ok(()));
-        assert!(matches!(super::json(&mut json!({"a": 1}), &many(MAX_OPERATIONS + 1)), Err(PatchError::TooLarge(_))));
+        assert_eq!(
+            super::json(&mut json!({"a": 1}), &many(MAX_OPERATIONS)),
+            Ok(())
+        );
+        assert!(matches!(
+            super::json(&mut json!({"a": 1}), &many(MAX_OPERATIONS + 1)),
+            Err(PatchError::TooLarge(_))
+        ));
     }
 }

@@ -42,17 +42,24 @@ pub fn check_object(patch: &Value) -> Result<(), PatchError> {
     )))
 }
 
-/// `value` as Go prints it (`map[image:app:v1 name:m]`), which is how upstream quotes parts of patches.
+/// `value` as Go prints it (`map[image:app:v1 name:m]`), which is how upstream quotes parts of
+/// patches.
 pub fn go_print(value: &Value) -> String {
     match value {
         Value::Null => "<nil>".to_owned(),
         Value::String(text) => text.clone(),
         Value::Bool(_) | Value::Number(_) => value.to_string(),
-        Value::Array(items) => format!("[{}]", items.iter().map(go_print).collect::<Vec<_>>().join(" ")),
+        Value::Array(items) => format!(
+            "[{}]",
+            items.iter().map(go_print).collect::<Vec<_>>().join(" ")
+        ),
         Value::Object(entries) => {
             let mut entries: Vec<_> = entries.iter().collect();
             entries.sort_by_key(|(key, _)| *key);
-            let entries: Vec<String> = entries.into_iter().map(|(key, value)| format!("{key}:{}", go_print(value))).collect();
+            let entries: Vec<String> = entries
+                .into_iter()
+                .map(|(key, value)| format!("{key}:{}", go_print(value)))
+                .collect();
             format!("map[{}]", entries.join(" "))
         }
     }

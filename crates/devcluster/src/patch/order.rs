@@ -17,15 +17,23 @@ impl Identity {
     /// Where `list` holds the element that `element` stands for.
     pub(super) fn position(&self, list: &[Value], element: &Value) -> Option<usize> {
         let wanted = self.of(element)?;
-        list.iter().position(|candidate| self.of(candidate) == Some(wanted))
+        list.iter()
+            .position(|candidate| self.of(candidate) == Some(wanted))
     }
 }
 
-/// Orders `merged`: what `patch_order` names follows it, the rest follows `server_order`, and where the two meet an element of
-/// the rest goes first only if it preceded the other one on the server. Adding `new` to `[c]` thus yields `[new, c]`.
-pub(super) fn arrange(merged: Vec<Value>, patch_order: &[Value], server_order: &[Value], identity: Identity) -> Vec<Value> {
-    let (mut named, mut rest): (Vec<Value>, Vec<Value>) =
-        merged.into_iter().partition(|element| identity.position(patch_order, element).is_some());
+/// Orders `merged`: what `patch_order` names follows it, the rest follows `server_order`, and where
+/// the two meet an element of the rest goes first only if it preceded the other one on the server.
+/// Adding `new` to `[c]` thus yields `[new, c]`.
+pub(super) fn arrange(
+    merged: Vec<Value>,
+    patch_order: &[Value],
+    server_order: &[Value],
+    identity: Identity,
+) -> Vec<Value> {
+    let (mut named, mut rest): (Vec<Value>, Vec<Value>) = merged
+        .into_iter()
+        .partition(|element| identity.position(patch_order, element).is_some());
     named.sort_by_key(|element| identity.position(patch_order, element));
     rest.sort_by_key(|element| identity.position(server_order, element));
 
@@ -33,10 +41,14 @@ pub(super) fn arrange(merged: Vec<Value>, patch_order: &[Value], server_order: &
     let mut rest = rest.into_iter().peekable();
     for element in named {
         let place = identity.position(server_order, &element);
-        while let Some(earlier) = rest.next_if(|other| match (identity.position(server_order, other), place) {
-            (Some(other), Some(place)) => other < place,
-            _ => false,
-        }) {
+        while let Some(earlier) =
+            rest.next_if(
+                |other| match (identity.position(server_order, other), place) {
+                    (Some(other), Some(place)) => other < place,
+                    _ => false,
+                },
+            )
+        {
             arranged.push(earlier);
         }
         arranged.push(element);

@@ -1,7 +1,7 @@
 //! Strategic merge patch: a merge patch that knows which lists are sets, and by which key.
 //!
-//! Directives: `$patch: replace|delete` in maps and list elements, `$setElementOrder/<list>`, `$deleteFromPrimitiveList/<list>`,
-//! `$retainKeys`. Nothing of them is left in the result.
+//! Directives: `$patch: replace|delete` in maps and list elements, `$setElementOrder/<list>`,
+//! `$deleteFromPrimitiveList/<list>`, `$retainKeys`. Nothing of them is left in the result.
 
 use serde_json::{Map, Value};
 
@@ -14,19 +14,25 @@ const RETAIN_KEYS: &str = "$retainKeys";
 const SET_ELEMENT_ORDER: &str = "$setElementOrder/";
 const DELETE_FROM_PRIMITIVE_LIST: &str = "$deleteFromPrimitiveList/";
 
-/// Strategic merge, by the merge keys of built-in kind `kind` (`Deployment`); atomic lists for kinds without an entry.
-/// On an error `object` is left as it was.
+/// Strategic merge, by the merge keys of built-in kind `kind` (`Deployment`); atomic lists for
+/// kinds without an entry. On an error `object` is left as it was.
 pub fn strategic(kind: &str, object: &mut Value, patch: &Value) -> Result<(), PatchError> {
     *object = strategic_merged(kind, object.clone(), patch.clone())?;
     Ok(())
 }
 
 /// The same, of an object that nobody needs any more.
-pub(crate) fn strategic_merged(kind: &str, object: Value, patch: Value) -> Result<Value, PatchError> {
+pub(crate) fn strategic_merged(
+    kind: &str,
+    object: Value,
+    patch: Value,
+) -> Result<Value, PatchError> {
     check_object(&patch)?;
     let shape = schema::of_object(kind, &object);
     match (object, patch) {
-        (Value::Object(original), Value::Object(patch)) => merge_maps(original, patch, shape).map(Value::Object),
+        (Value::Object(original), Value::Object(patch)) => {
+            merge_maps(original, patch, shape).map(Value::Object)
+        }
         (_, patch) => Ok(patch),
     }
 }
@@ -69,9 +75,15 @@ fn merge_field(
     }
     let (meta, inner) = lookup(shape, &name);
     let merged = match (original.remove(&name), change) {
-        (Some(Value::Object(_)), Value::Object(patch)) if meta.replace => Some(Value::Object(patch)),
-        (Some(Value::Object(old)), Value::Object(patch)) => Some(Value::Object(merge_maps(old, patch, inner)?)),
-        (Some(Value::Array(old)), Value::Array(patch)) if meta.merge => Some(Value::Array(merge_lists(old, patch, meta, inner)?)),
+        (Some(Value::Object(_)), Value::Object(patch)) if meta.replace => {
+            Some(Value::Object(patch))
+        }
+        (Some(Value::Object(old)), Value::Object(patch)) => {
+            Some(Value::Object(merge_maps(old, patch, inner)?))
+        }
+        (Some(Value::Array(old)), Value::Array(patch)) if meta.merge => {
+            Some(Value::Array(merge_lists(old, patch, meta, inner)?))
+        }
         (Some(Value::Array(_)), Value::Array(patch)) => Some(Value::Array(patch)),
         (_, fresh) => without_directives(fresh),
     };
@@ -88,13 +100,21 @@ fn merge_lists(
     let Some(key) = meta.merge_key else {
         let mut merged = original.clone();
         merged.extend(patch.iter().cloned());
-        return Ok(arrange(deduplicated(merged), &patch, &original, Identity(None)));
+        return Ok(arrange(
+            deduplicated(merged),
+            &patch,
+            &original,
+            Identity(None),
+        ));
     };
     let identity = Identity(Some(key));
     let mut elements = Vec::with_capacity(patch.len());
     let mut replace = false;
     for element in patch {
-        match element.get(PATCH).map(|directive| (directive.as_str(), directive.clone())) {
+        match element
+            .get(PATCH)
+            .map(|directive| (directive.as_str(), directive.clone()))
+        {
             None => elements.push(element),
             Some((Some("delete"), _)) => {
                 let doomed = keyed(&identity, &element, key)?.clone();
@@ -102,9 +122,16 @@ fn merge_lists(
             }
             Some((Some("replace"), _)) => replace = true,
             Some((Some("merge"), _)) => {
-                return Err(PatchError::Internal("merging lists cannot yet be specified in the patch".to_owned()));
+                return Err(PatchError::Internal(
+                    "merging lists cannot yet be specified in the patch".to_owned(),
+                ));
             }
-            Some((_, directive)) => return Err(unknown_directive(&directive, element.as_object().cloned().unwrap_or_default())),
+            Some((_, directive)) => {
+                return Err(unknown_directive(
+                    &directive,
+                    element.as_object().cloned().unwrap_or_default(),
+                ));
+            }
         }
     }
     if replace {
@@ -128,7 +155,10 @@ fn merge_lists(
 }
 
 /// `$retainKeys`: of the old map only the listed keys stay; the patch may set no other.
-fn retain_keys(original: &mut Map<String, Value>, patch: &mut Map<String, Value>) -> Result<(), PatchError> {
+fn retain_keys(
+    original: &mut Map<String, Value>,
+    patch: &mut Map<String, Value>,
+) -> Result<(), PatchError> {
     let Some(listed) = patch.remove(RETAIN_KEYS) else {
         return Ok(());
     };
@@ -136,9 +166,15 @@ fn retain_keys(original: &mut Map<String, Value>, patch: &mut Map<String, Value>
     let listed = listed.as_array().ok_or_else(bad_format)?;
     let is_listed = |name: &str| listed.iter().any(|key| key == name);
     let is_set = |(name, value): (&String, &Value)| {
-        !value.is_null() && !name.starts_with(DELETE_FROM_PRIMITIVE_LIST) && !name.starts_with(SET_ELEMENT_ORDER)
+        !value.is_null()
+            && !name.starts_with(DELETE_FROM_PRIMITIVE_LIST)
+            && !name.starts_with(SET_ELEMENT_ORDER)
     };
-    if patch.iter().filter(|field| is_set(*field)).any(|(name, _)| !is_listed(name)) {
+    if patch
+        .iter()
+        .filter(|field| is_set(*field))
+        .any(|(name, _)| !is_listed(name))
+    {
         return Err(bad_format());
     }
     original.retain(|name, _| is_listed(name));
@@ -147,13 +183,21 @@ fn retain_keys(original: &mut Map<String, Value>, patch: &mut Map<String, Value>
 
 /// Takes the `$setElementOrder` directives out of `patch`, by the list they order.
 fn take_orders(patch: &mut Map<String, Value>) -> Result<Vec<(String, Vec<Value>)>, PatchError> {
-    let directives: Vec<String> = patch.keys().filter(|name| name.starts_with(SET_ELEMENT_ORDER)).cloned().collect();
+    let directives: Vec<String> = patch
+        .keys()
+        .filter(|name| name.starts_with(SET_ELEMENT_ORDER))
+        .cloned()
+        .collect();
     let mut orders = Vec::with_capacity(directives.len());
     for directive in directives {
         let list = directive.trim_start_matches(SET_ELEMENT_ORDER).to_owned();
         match patch.remove(&directive) {
             Some(Value::Array(order)) => orders.push((list, order)),
-            _ => return Err(PatchError::Malformed("invalid patch format of setElementOrder list".to_owned())),
+            _ => {
+                return Err(PatchError::Malformed(
+                    "invalid patch format of setElementOrder list".to_owned(),
+                ));
+            }
         }
     }
     Ok(orders)
@@ -172,7 +216,9 @@ fn merge_ordered(
     let list_of = |fields: &mut Map<String, Value>| match fields.remove(name) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::Array(list)) => Ok(Some(list)),
-        Some(_) => Err(PatchError::Internal("expected a []interface {}, but received another type".to_owned())),
+        Some(_) => Err(PatchError::Internal(
+            "expected a []interface {}, but received another type".to_owned(),
+        )),
     };
     let deletes = matches!(patch.get(name), Some(Value::Null));
     let (old, changes) = (list_of(original)?, list_of(patch)?);
@@ -201,12 +247,18 @@ fn check_order(changes: &[Value], order: &[Value], identity: Identity) -> Result
         return Ok(());
     }
     let mut places = order.iter();
-    for element in changes.iter().filter(|element| element.get(PATCH).is_none()) {
+    for element in changes
+        .iter()
+        .filter(|element| element.get(PATCH).is_none())
+    {
         if let Some(key) = identity.0 {
             keyed(&identity, element, key)?;
         }
         if !places.any(|place| identity.of(place) == identity.of(element)) {
-            let (changes, order) = (go_print(&Value::from(changes)), go_print(&Value::from(order)));
+            let (changes, order) = (
+                go_print(&Value::from(changes)),
+                go_print(&Value::from(order)),
+            );
             return Err(PatchError::Internal(format!(
                 "The order in patch list:\n{changes}\n doesn't match $setElementOrder list:\n{order}\n"
             )));
@@ -221,7 +273,8 @@ fn delete_scalars(original: &mut Map<String, Value>, list: &str, doomed: &Value)
     }
 }
 
-/// A value that is new on the server: nulls in it mean nothing, and directives have nothing to act on.
+/// A value that is new on the server: nulls in it mean nothing, and directives have nothing to act
+/// on.
 fn without_directives(value: Value) -> Option<Value> {
     match value {
         Value::Object(fields) if fields.contains_key(PATCH) => None,
@@ -232,13 +285,17 @@ fn without_directives(value: Value) -> Option<Value> {
                 .filter_map(|(name, value)| Some((name, without_directives(value)?)))
                 .collect(),
         )),
-        Value::Array(items) => Some(Value::Array(items.into_iter().filter_map(without_directives).collect())),
+        Value::Array(items) => Some(Value::Array(
+            items.into_iter().filter_map(without_directives).collect(),
+        )),
         scalar => Some(scalar),
     }
 }
 
 fn is_directive(name: &str) -> bool {
-    name == RETAIN_KEYS || name.starts_with(SET_ELEMENT_ORDER) || name.starts_with(DELETE_FROM_PRIMITIVE_LIST)
+    name == RETAIN_KEYS
+        || name.starts_with(SET_ELEMENT_ORDER)
+        || name.starts_with(DELETE_FROM_PRIMITIVE_LIST)
 }
 
 /// How the field is patched, and the type of it or of its elements.
@@ -254,14 +311,21 @@ fn lookup(shape: Option<&'static Struct>, name: &str) -> (PatchMeta, Option<&'st
 }
 
 fn keyed<'a>(identity: &Identity, element: &'a Value, key: &str) -> Result<&'a Value, PatchError> {
-    identity
-        .of(element)
-        .ok_or_else(|| PatchError::Internal(format!("map: {} does not contain declared merge key: {key}", go_print(element))))
+    identity.of(element).ok_or_else(|| {
+        PatchError::Internal(format!(
+            "map: {} does not contain declared merge key: {key}",
+            go_print(element)
+        ))
+    })
 }
 
 fn unknown_directive(directive: &Value, mut map: Map<String, Value>) -> PatchError {
     map.insert(PATCH.to_owned(), directive.clone());
-    PatchError::Internal(format!("unknown patch type: {} in map: {}", go_print(directive), go_print(&Value::Object(map))))
+    PatchError::Internal(format!(
+        "unknown patch type: {} in map: {}",
+        go_print(directive),
+        go_print(&Value::Object(map))
+    ))
 }
 
 fn deduplicated(values: Vec<Value>) -> Vec<Value> {

@@ -16,9 +16,15 @@ fn refused(kind: &str, object: Value, patch: Value) -> PatchError {
 
 /// Names of the containers after `patch` was applied to a pod with `containers`.
 fn containers(containers: Value, patch: Value) -> Vec<String> {
-    let pod = patched("Pod", json!({"spec": {"containers": containers}}), json!({"spec": patch}));
+    let pod = patched(
+        "Pod",
+        json!({"spec": {"containers": containers}}),
+        json!({"spec": patch}),
+    );
     let list = pod["spec"]["containers"].as_array().unwrap();
-    list.iter().map(|c| c["name"].as_str().unwrap().to_owned()).collect()
+    list.iter()
+        .map(|c| c["name"].as_str().unwrap().to_owned())
+        .collect()
 }
 
 #[test]
@@ -37,9 +43,14 @@ fn elements_merge_by_key_and_new_ones_go_first() {
 fn set_element_order_rules_the_named_elements() {
     let server = json!([{"name": "a"}, {"name": "b"}, {"name": "s"}]);
     let order = json!([{"name": "b"}, {"name": "a"}]);
-    assert_eq!(containers(server.clone(), json!({"$setElementOrder/containers": order})), ["b", "a", "s"]);
-    let patch =
-        json!({"$setElementOrder/containers": [{"name": "n"}, {"name": "b"}, {"name": "a"}], "containers": [{"name": "n"}]});
+    assert_eq!(
+        containers(
+            server.clone(),
+            json!({"$setElementOrder/containers": order})
+        ),
+        ["b", "a", "s"]
+    );
+    let patch = json!({"$setElementOrder/containers": [{"name": "n"}, {"name": "b"}, {"name": "a"}], "containers": [{"name": "n"}]});
     assert_eq!(containers(server.clone(), patch), ["n", "b", "a", "s"]);
     let patch = json!({"$setElementOrder/containers": [{"name": "b"}], "containers": [{"$patch": "delete", "name": "a"}]});
     assert_eq!(containers(server, patch), ["b", "s"]);
@@ -58,37 +69,72 @@ fn an_element_outside_the_given_order_is_refused() {
 
 #[test]
 fn a_replace_element_makes_the_others_the_whole_list() {
-    assert_eq!(containers(json!([{"name": "a"}]), json!({"containers": [{"name": "z"}, {"$patch": "replace"}]})), ["z"]);
+    assert_eq!(
+        containers(
+            json!([{"name": "a"}]),
+            json!({"containers": [{"name": "z"}, {"$patch": "replace"}]})
+        ),
+        ["z"]
+    );
 }
 
 #[test]
 fn maps_are_replaced_and_emptied_by_directive() {
     let object = json!({"metadata": {"annotations": {"a": "1", "b": "2"}}});
     let with = |patch: Value| {
-        patched("Pod", object.clone(), json!({"metadata": {"annotations": patch}}))["metadata"]["annotations"].clone()
+        patched(
+            "Pod",
+            object.clone(),
+            json!({"metadata": {"annotations": patch}}),
+        )["metadata"]["annotations"]
+            .clone()
     };
-    assert_eq!(with(json!({"$patch": "replace", "c": "3"})), json!({"c": "3"}));
+    assert_eq!(
+        with(json!({"$patch": "replace", "c": "3"})),
+        json!({"c": "3"})
+    );
     assert_eq!(with(json!({"$patch": "delete"})), json!({}));
-    assert_eq!(with(json!({"a": null, "none": null, "c": "3"})), json!({"b": "2", "c": "3"}));
-    let unknown = refused("Pod", object, json!({"metadata": {"annotations": {"$patch": "foo"}}}));
-    assert_eq!(unknown, PatchError::Internal("unknown patch type: foo in map: map[$patch:foo]".to_owned()));
+    assert_eq!(
+        with(json!({"a": null, "none": null, "c": "3"})),
+        json!({"b": "2", "c": "3"})
+    );
+    let unknown = refused(
+        "Pod",
+        object,
+        json!({"metadata": {"annotations": {"$patch": "foo"}}}),
+    );
+    assert_eq!(
+        unknown,
+        PatchError::Internal("unknown patch type: foo in map: map[$patch:foo]".to_owned())
+    );
 }
 
 #[test]
 fn directives_without_a_counterpart_vanish() {
     let patch = json!({"metadata": {"annotations": {"$patch": "foo"}, "labels": {"a": null, "b": "1"}},
         "spec": {"$setElementOrder/containers": [{"name": "x"}]}});
-    assert_eq!(patched("Pod", json!({"metadata": {}}), patch), json!({"metadata": {"labels": {"b": "1"}}, "spec": {}}));
+    assert_eq!(
+        patched("Pod", json!({"metadata": {}}), patch),
+        json!({"metadata": {"labels": {"b": "1"}}, "spec": {}})
+    );
 }
 
 #[test]
 fn lists_of_scalars_are_sets() {
     let object = json!({"metadata": {"finalizers": ["a"]}});
-    let with = |patch: Value| patched("Pod", object.clone(), json!({"metadata": patch}))["metadata"]["finalizers"].clone();
+    let with = |patch: Value| {
+        patched("Pod", object.clone(), json!({"metadata": patch}))["metadata"]["finalizers"].clone()
+    };
     assert_eq!(with(json!({"finalizers": ["d"]})), json!(["d", "a"]));
     assert_eq!(with(json!({"finalizers": ["a"]})), json!(["a"]));
-    assert_eq!(with(json!({"$deleteFromPrimitiveList/finalizers": ["a", "z"]})), json!([]));
-    assert_eq!(with(json!({"$setElementOrder/finalizers": ["a", "d"], "finalizers": ["d"]})), json!(["a", "d"]));
+    assert_eq!(
+        with(json!({"$deleteFromPrimitiveList/finalizers": ["a", "z"]})),
+        json!([])
+    );
+    assert_eq!(
+        with(json!({"$setElementOrder/finalizers": ["a", "d"], "finalizers": ["d"]})),
+        json!(["a", "d"])
+    );
     assert_eq!(with(json!({"finalizers": null})), Value::Null);
 }
 
@@ -99,32 +145,66 @@ fn lists_without_a_strategy_are_replaced() {
         patched("Pod", pod, json!({"spec": {"tolerations": [{"key": "b"}]}})),
         json!({"spec": {"tolerations": [{"key": "b"}]}})
     );
-    let unknown = patched("Widget", json!({"l": [{"name": "a"}], "m": {"x": 1}}), json!({"l": [{"name": "b"}], "m": {"y": 2}}));
-    assert_eq!(unknown, json!({"l": [{"name": "b"}], "m": {"x": 1, "y": 2}}));
+    let unknown = patched(
+        "Widget",
+        json!({"l": [{"name": "a"}], "m": {"x": 1}}),
+        json!({"l": [{"name": "b"}], "m": {"y": 2}}),
+    );
+    assert_eq!(
+        unknown,
+        json!({"l": [{"name": "b"}], "m": {"x": 1, "y": 2}})
+    );
 }
 
 #[test]
 fn a_selector_of_a_budget_is_replaced_whole() {
     let budget = json!({"spec": {"selector": {"matchLabels": {"a": "1"}}}});
-    let got = patched("PodDisruptionBudget", budget, json!({"spec": {"selector": {"matchLabels": {"b": "2"}}}}));
-    assert_eq!(got, json!({"spec": {"selector": {"matchLabels": {"b": "2"}}}}));
+    let got = patched(
+        "PodDisruptionBudget",
+        budget,
+        json!({"spec": {"selector": {"matchLabels": {"b": "2"}}}}),
+    );
+    assert_eq!(
+        got,
+        json!({"spec": {"selector": {"matchLabels": {"b": "2"}}}})
+    );
 }
 
 #[test]
 fn retain_keys_drops_what_is_not_listed() {
-    let deployment = json!({"spec": {"strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1}}}});
+    let deployment =
+        json!({"spec": {"strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1}}}});
     let with = |patch: Value| json!({"spec": {"strategy": patch}});
-    let got = patched("Deployment", deployment.clone(), with(json!({"$retainKeys": ["type"], "type": "Recreate"})));
+    let got = patched(
+        "Deployment",
+        deployment.clone(),
+        with(json!({"$retainKeys": ["type"], "type": "Recreate"})),
+    );
     assert_eq!(got, json!({"spec": {"strategy": {"type": "Recreate"}}}));
-    let error = refused("Deployment", deployment, with(json!({"$retainKeys": ["rollingUpdate"], "type": "Recreate"})));
-    assert_eq!(error, PatchError::Malformed("invalid patch format of retainKeys".to_owned()));
+    let error = refused(
+        "Deployment",
+        deployment,
+        with(json!({"$retainKeys": ["rollingUpdate"], "type": "Recreate"})),
+    );
+    assert_eq!(
+        error,
+        PatchError::Malformed("invalid patch format of retainKeys".to_owned())
+    );
 }
 
 #[test]
 fn an_element_without_its_key_is_refused() {
-    let error =
-        refused("Pod", json!({"spec": {"containers": [{"name": "c"}]}}), json!({"spec": {"containers": [{"image": "app:v1"}]}}));
-    assert_eq!(error, PatchError::Internal("map: map[image:app:v1] does not contain declared merge key: name".to_owned()));
+    let error = refused(
+        "Pod",
+        json!({"spec": {"containers": [{"name": "c"}]}}),
+        json!({"spec": {"containers": [{"image": "app:v1"}]}}),
+    );
+    assert_eq!(
+        error,
+        PatchError::Internal(
+            "map: map[image:app:v1] does not contain declared merge key: name".to_owned()
+        )
+    );
 }
 
 #[test]

@@ -34,9 +34,13 @@ const AVAILABLE: &[&str] = &[
 ];
 
 impl Form {
-    const JSON: Self = Self { view: View::Full, yaml: false };
+    const JSON: Self = Self {
+        view: View::Full,
+        yaml: false,
+    };
 
-    /// The best form that `accept` allows for what has an API version. Clients that list protobuf first get the JSON they list after it.
+    /// The best form that `accept` allows for what has an API version. Clients that list protobuf
+    /// first get the JSON they list after it.
     pub(super) fn negotiate(accept: &str) -> Result<Self, Status> {
         // The router in front of the handlers knows no ranges but the one of everything.
         let is_routed = |range: &str| {
@@ -54,18 +58,29 @@ impl Form {
         if accept.trim().is_empty() {
             return Ok(Self::JSON);
         }
-        let mut ranges: Vec<(f32, &str)> = accept.split(',').map(|range| (quality(range), range.trim())).collect();
+        let mut ranges: Vec<(f32, &str)> = accept
+            .split(',')
+            .map(|range| (quality(range), range.trim()))
+            .collect();
         // Stable, so that the client's order decides among equals.
         ranges.sort_by(|a, b| b.0.total_cmp(&a.0));
-        ranges.iter().find_map(|(_, range)| Self::of(range)).ok_or_else(|| {
-            let spoken = |range: &str| AVAILABLE[..2].iter().any(|kind| range.starts_with(kind));
-            if ranges.iter().any(|(_, range)| spoken(range)) {
-                // The media type is known, what it should show is not.
-                let list = AVAILABLE[..3].join(", ");
-                return Status::new(406, "NotAcceptable", format!("only the following media types are accepted: {list}"));
-            }
-            Status::not_acceptable(AVAILABLE)
-        })
+        ranges
+            .iter()
+            .find_map(|(_, range)| Self::of(range))
+            .ok_or_else(|| {
+                let spoken =
+                    |range: &str| AVAILABLE[..2].iter().any(|kind| range.starts_with(kind));
+                if ranges.iter().any(|(_, range)| spoken(range)) {
+                    // The media type is known, what it should show is not.
+                    let list = AVAILABLE[..3].join(", ");
+                    return Status::new(
+                        406,
+                        "NotAcceptable",
+                        format!("only the following media types are accepted: {list}"),
+                    );
+                }
+                Status::not_acceptable(AVAILABLE)
+            })
     }
 
     fn of(range: &str) -> Option<Self> {
@@ -86,7 +101,11 @@ impl Form {
         }
         let view = match (kind, group, version) {
             ("", ..) => View::Full,
-            ("PartialObjectMetadata" | "PartialObjectMetadataList", "meta.k8s.io", "v1" | "v1beta1") => View::Metadata,
+            (
+                "PartialObjectMetadata" | "PartialObjectMetadataList",
+                "meta.k8s.io",
+                "v1" | "v1beta1",
+            ) => View::Metadata,
             ("Table", "meta.k8s.io", "v1" | "v1beta1") => View::Table,
             ("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2") => View::Discovery,
             _ => return None,
@@ -96,7 +115,10 @@ impl Form {
 }
 
 fn quality(range: &str) -> f32 {
-    range.split(';').find_map(|part| part.trim().strip_prefix("q=")?.parse().ok()).unwrap_or(1.0)
+    range
+        .split(';')
+        .find_map(|part| part.trim().strip_prefix("q=")?.parse().ok())
+        .unwrap_or(1.0)
 }
 
 #[cfg(test)]
@@ -107,17 +129,33 @@ mod tests {
     fn the_first_form_we_speak_is_chosen() {
         let cases = [
             ("", Some(View::Full)),
-            ("application/vnd.kubernetes.protobuf,application/json", Some(View::Full)),
-            ("application/json;as=Table;v=v1;g=meta.k8s.io,application/json", Some(View::Table)),
-            ("application/json;as=Table;v=v9;g=meta.k8s.io,application/json", Some(View::Full)),
-            ("application/json;q=0.1,application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1", Some(View::Metadata)),
+            (
+                "application/vnd.kubernetes.protobuf,application/json",
+                Some(View::Full),
+            ),
+            (
+                "application/json;as=Table;v=v1;g=meta.k8s.io,application/json",
+                Some(View::Table),
+            ),
+            (
+                "application/json;as=Table;v=v9;g=meta.k8s.io,application/json",
+                Some(View::Full),
+            ),
+            (
+                "application/json;q=0.1,application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
+                Some(View::Metadata),
+            ),
             ("text/csv", None),
             ("text/html, */*;q=0.1", Some(View::Full)),
             ("text/html, application/*", None),
             ("application/*, application/json;q=0.1", Some(View::Full)),
         ];
         for (accept, expected) in cases {
-            assert_eq!(Form::negotiate(accept).ok().map(|form| form.view), expected, "{accept}");
+            assert_eq!(
+                Form::negotiate(accept).ok().map(|form| form.view),
+                expected,
+                "{accept}"
+            );
         }
         assert_eq!(Form::negotiate("text/csv").unwrap_err().code, 406);
         assert!(Form::negotiate_unversioned("application/*").is_ok());

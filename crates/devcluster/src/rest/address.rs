@@ -1,6 +1,7 @@
 //! Cluster addresses and node ports: which are held, and which come next.
 //!
-//! reservation (under the lock) -> commit -> held by the stored service; a reservation that leads to no commit lapses
+//! reservation (under the lock) -> commit -> held by the stored service; a reservation that leads
+//! to no commit lapses
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
@@ -13,7 +14,8 @@ pub(super) const ADDRESS_RANGE: &str = "10.96.0.0/16";
 const NETWORK: Ipv4Addr = Ipv4Addr::new(10, 96, 0, 0);
 /// The last one, which no service gets.
 const BROADCAST: Ipv4Addr = Ipv4Addr::new(10, 96, 255, 255);
-const ADDRESSES: RangeInclusive<u32> = u32::from_be_bytes([10, 96, 0, 1])..=u32::from_be_bytes([10, 96, 255, 254]);
+const ADDRESSES: RangeInclusive<u32> =
+    u32::from_be_bytes([10, 96, 0, 1])..=u32::from_be_bytes([10, 96, 255, 254]);
 /// The first address is the API server's own.
 const FIRST_ADDRESS: u32 = *ADDRESSES.start() + 1;
 /// Where node ports come from.
@@ -21,7 +23,8 @@ pub(super) const PORTS: RangeInclusive<u32> = 30_000..=32_767;
 /// The ports that upstream makes up in a dry run come after it.
 const NO_PORT: u32 = 32_768;
 
-/// What services hold. Numbers are handed out in order, starting over at the end: one that was freed rests as long as there are others.
+/// What services hold. Numbers are handed out in order, starting over at the end: one that was
+/// freed rests as long as there are others.
 #[derive(Debug)]
 pub(super) struct Addresses {
     pools: Mutex<Pools>,
@@ -55,8 +58,13 @@ pub(super) struct Full;
 
 impl Default for Addresses {
     fn default() -> Self {
-        let pools = Pools { addresses: Pool::new(ADDRESSES, FIRST_ADDRESS), ports: Pool::new(PORTS, *PORTS.start()) };
-        Self { pools: Mutex::new(pools) }
+        let pools = Pools {
+            addresses: Pool::new(ADDRESSES, FIRST_ADDRESS),
+            ports: Pool::new(PORTS, *PORTS.start()),
+        };
+        Self {
+            pools: Mutex::new(pools),
+        }
     }
 }
 
@@ -74,7 +82,11 @@ impl Addresses {
 
     /// Nothing is reserved yet.
     pub(super) fn reserve(&self, dry_run: bool) -> Reservation<'_> {
-        Reservation { of: self, holdings: Holdings::default(), guess: dry_run.then_some(NO_PORT) }
+        Reservation {
+            of: self,
+            holdings: Holdings::default(),
+            guess: dry_run.then_some(NO_PORT),
+        }
     }
 
     /// A service that held `old` now holds `new`.
@@ -90,7 +102,9 @@ impl Addresses {
     }
 
     fn lock(&self) -> MutexGuard<'_, Pools> {
-        self.pools.lock().expect("nothing panics while it holds the lock")
+        self.pools
+            .lock()
+            .expect("nothing panics while it holds the lock")
     }
 }
 
@@ -105,7 +119,8 @@ impl Pools {
     }
 }
 
-/// Numbers that nobody else gets until this is dropped; from its commit on the stored service holds them itself.
+/// Numbers that nobody else gets until this is dropped; from its commit on the stored service holds
+/// them itself.
 #[derive(Debug)]
 pub(super) struct Reservation<'a> {
     of: &'a Addresses,
@@ -167,19 +182,26 @@ impl Drop for Reservation<'_> {
 struct Pool {
     range: RangeInclusive<u32>,
     next: u32,
-    /// How often each is held: a reservation and the service it was for overlap, and services may be loaded that have the same.
+    /// How often each is held: a reservation and the service it was for overlap, and services may
+    /// be loaded that have the same.
     held: HashMap<u32, u32>,
 }
 
 impl Pool {
     fn new(range: RangeInclusive<u32>, next: u32) -> Self {
-        Self { range, next, held: HashMap::new() }
+        Self {
+            range,
+            next,
+            held: HashMap::new(),
+        }
     }
 
     fn take(&mut self) -> Result<u32, Full> {
         let (first, last) = (*self.range.start(), *self.range.end());
         let mut order = (self.next..=last).chain(first..self.next);
-        let found = order.find(|number| !self.held.contains_key(number)).ok_or(Full)?;
+        let found = order
+            .find(|number| !self.held.contains_key(number))
+            .ok_or(Full)?;
         self.next = if found == last { first } else { found + 1 };
         self.hold(found);
         Ok(found)
@@ -217,11 +239,17 @@ mod tests {
     #[test]
     fn a_freed_number_comes_again_after_all_others() {
         let mut pool = Pool::new(1..=3, 2);
-        assert_eq!((pool.take(), pool.take(), pool.take()), (Ok(2), Ok(3), Ok(1)));
+        assert_eq!(
+            (pool.take(), pool.take(), pool.take()),
+            (Ok(2), Ok(3), Ok(1))
+        );
         assert_eq!(pool.take(), Err(Full));
         pool.release(3);
         pool.release(1);
-        assert_eq!((pool.take(), pool.take(), pool.take()), (Ok(3), Ok(1), Err(Full)));
+        assert_eq!(
+            (pool.take(), pool.take(), pool.take()),
+            (Ok(3), Ok(1), Err(Full))
+        );
     }
 
     #[test]
@@ -242,16 +270,32 @@ mod tests {
         let addresses = Addresses::default();
         let wanted = Ipv4Addr::new(10, 96, 0, 9);
         let mut reservation = addresses.reserve(false);
-        assert_eq!((reservation.address(wanted), reservation.port(30_001), reservation.port(30_001)), (Ok(()), Ok(()), Ok(())));
-        assert_eq!(addresses.reserve(false).address(wanted), Err(Unavailable::Held));
+        assert_eq!(
+            (
+                reservation.address(wanted),
+                reservation.port(30_001),
+                reservation.port(30_001)
+            ),
+            (Ok(()), Ok(()), Ok(()))
+        );
+        assert_eq!(
+            addresses.reserve(false).address(wanted),
+            Err(Unavailable::Held)
+        );
         drop(reservation);
 
         let mut reservation = addresses.reserve(false);
         assert_eq!(reservation.address(wanted), Ok(()));
-        let holdings = Holdings { addresses: vec![wanted], ports: Vec::new() };
+        let holdings = Holdings {
+            addresses: vec![wanted],
+            ports: Vec::new(),
+        };
         addresses.change(&Holdings::default(), &holdings);
         drop(reservation);
-        assert_eq!(addresses.reserve(false).address(wanted), Err(Unavailable::Held));
+        assert_eq!(
+            addresses.reserve(false).address(wanted),
+            Err(Unavailable::Held)
+        );
         addresses.change(&holdings, &Holdings::default());
         assert_eq!(addresses.reserve(false).address(wanted), Ok(()));
     }
@@ -260,7 +304,10 @@ mod tests {
     fn a_dry_run_takes_nothing() {
         let addresses = Addresses::default();
         let mut tried = addresses.reserve(true);
-        assert_eq!((tried.next_address(), tried.next_port(), tried.next_port()), (Ok(NETWORK), Ok(32_769), Ok(32_770)));
+        assert_eq!(
+            (tried.next_address(), tried.next_port(), tried.next_port()),
+            (Ok(NETWORK), Ok(32_769), Ok(32_770))
+        );
         drop(tried);
         let first = (Ok(Ipv4Addr::from(FIRST_ADDRESS)), Ok(*PORTS.start()));
         let mut reservation = addresses.reserve(false);

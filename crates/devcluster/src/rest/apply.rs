@@ -23,20 +23,37 @@ pub(super) const MEDIA_TYPE: &str = "application/apply-patch+yaml";
 impl Server {
     pub(super) fn apply(&self, call: &Call<'_>) -> Result<Answer, Status> {
         let (target, resource) = (call.target, call.target.resource());
-        let Asked { dry_run, author, force } = Asked::of(call)?;
+        let Asked {
+            dry_run,
+            author,
+            force,
+        } = Asked::of(call)?;
         let config = parse(&resource.api_version(), &resource.kind, &call.body)?;
-        let set = fields::declared(resource.shape(&config), &config).map_err(|why| untyped(&config, &why))?;
+        let set = fields::declared(resource.shape(&config), &config)
+            .map_err(|why| untyped(&config, &why))?;
         let part = target.subresource.map(|part| part.name);
         let mut set = set.limited(|field| writable(resource, part, field));
         if let Some(field) = kept_with_status(resource).filter(|_| part == Some("status")) {
             set.forget(&["metadata", field]);
         }
-        let applied = Applied { resource, config: &config, set, part: None, author, force, time: self.time() };
+        let applied = Applied {
+            resource,
+            config: &config,
+            set,
+            part: None,
+            author,
+            force,
+            time: self.time(),
+        };
 
         let warnings = resource.warnings(&config);
         loop {
             if target.entry.store.get(&target.key()).is_some() {
-                let writing = Writing { dry_run, uid_is_precondition: false, tracking: Tracking::Decided };
+                let writing = Writing {
+                    dry_run,
+                    uid_is_precondition: false,
+                    tracking: Tracking::Decided,
+                };
                 let written = self.rewrite(target, writing, |_, old| {
                     let live = resource.converted(old.clone());
                     let mut object = completed(resource, apply_to(&live, &applied))?;
@@ -52,7 +69,9 @@ impl Server {
             }
             let uid = metadata::text(&config, "uid");
             if !uid.is_empty() {
-                let why = format!("uid mismatch: the provided object specified uid {uid}, and no existing object was found");
+                let why = format!(
+                    "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+                );
                 return Err(Status::conflict(resource.named(), &target.name, &why));
             }
             if !metadata::text(&config, "resourceVersion").is_empty() {
@@ -69,18 +88,25 @@ impl Server {
         }
     }
 
-    /// An apply to the scale of an object: of the object one field, under the name that it has there.
+    /// An apply to the scale of an object: of the object one field, under the name that it has
+    /// there.
     pub(super) fn apply_scale(&self, call: &Call<'_>) -> Result<Arc<Object>, Status> {
         let resource = call.target.resource();
-        let Asked { dry_run, author, force } = Asked::of(call)?;
+        let Asked {
+            dry_run,
+            author,
+            force,
+        } = Asked::of(call)?;
         let config = parse(scale::API_VERSION, scale::KIND, &call.body)?;
-        let declared = fields::declared(Shape::of_object(scale::KIND, &config), &config).map_err(|why| untyped(&config, &why))?;
+        let declared = fields::declared(Shape::of_object(scale::KIND, &config), &config)
+            .map_err(|why| untyped(&config, &why))?;
         schema::decode::decode_check(scale::KIND, &config).map_err(Status::bad_request)?;
         check_name(call.target, &config)?;
         let replicas = scale::replicas(&config)?;
 
         let part = scale::field_of(resource);
-        let mut object = json!({"apiVersion": resource.api_version(), "kind": &resource.kind, "metadata": {}});
+        let mut object =
+            json!({"apiVersion": resource.api_version(), "kind": &resource.kind, "metadata": {}});
         for field in ["uid", "resourceVersion"] {
             if let Some(value) = config["metadata"].get(field) {
                 object["metadata"][field] = value.clone();
@@ -91,13 +117,34 @@ impl Server {
             set = part.clone();
             scale::write(resource, &mut object, replicas);
         }
-        let applied = Applied { resource, config: &object, set, part: Some(part.clone()), author, force, time: self.time() };
-        let whole = Target { subresource: None, ..call.target.clone() };
-        let writing = Writing { dry_run, uid_is_precondition: true, tracking: Tracking::Decided };
+        let applied = Applied {
+            resource,
+            config: &object,
+            set,
+            part: Some(part.clone()),
+            author,
+            force,
+            time: self.time(),
+        };
+        let whole = Target {
+            subresource: None,
+            ..call.target.clone()
+        };
+        let writing = Writing {
+            dry_run,
+            uid_is_precondition: true,
+            tracking: Tracking::Decided,
+        };
         self.rewrite(&whole, writing, |_, old| {
-            let seen = |conflicts: Conflicts| refused(&conflicts.seen_as(scale::API_VERSION, &scale::field()));
+            let seen = |conflicts: Conflicts| {
+                refused(&conflicts.seen_as(scale::API_VERSION, &scale::field()))
+            };
             let mut new = apply_to(old, &applied).map_err(seen)?;
-            if fields::compare(resource.shape(&new), old, &new).removed.intersection(&part) == part {
+            if fields::compare(resource.shape(&new), old, &new)
+                .removed
+                .intersection(&part)
+                == part
+            {
                 // Nobody asks for any number any more.
                 scale::write(resource, &mut new, 0);
             }
@@ -120,23 +167,50 @@ impl Asked {
         Strictness::parse(call.query, OPTIONS)?;
         if call.query.text("fieldManager").is_empty() {
             let problem = Problem::Required("is required for apply patch".to_owned());
-            return Err(invalid_options(OPTIONS, &[FieldError { field: "fieldManager".to_owned(), problem }]));
+            return Err(invalid_options(
+                OPTIONS,
+                &[FieldError {
+                    field: "fieldManager".to_owned(),
+                    problem,
+                }],
+            ));
         }
-        let author = Author { operation: Operation::Apply, ..call.author(OPTIONS)? };
-        Ok(Self { dry_run, author, force: call.query.flag("force").unwrap_or(false) })
+        let author = Author {
+            operation: Operation::Apply,
+            ..call.author(OPTIONS)?
+        };
+        Ok(Self {
+            dry_run,
+            author,
+            force: call.query.flag("force").unwrap_or(false),
+        })
     }
 }
 
 /// The configuration of a request, which has to be of this kind.
 fn parse(wanted_version: &str, wanted_kind: &str, body: &[u8]) -> Result<Value, Status> {
-    let undecodable = |why: &dyn std::fmt::Display| Status::bad_request(format!("error decoding YAML: {why}"));
+    let undecodable =
+        |why: &dyn std::fmt::Display| Status::bad_request(format!("error decoding YAML: {why}"));
     let text = std::str::from_utf8(body).map_err(|error| undecodable(&error))?;
     let mut config: Value = serde_saphyr::from_str(text).map_err(|error| undecodable(&error))?;
-    let (api_version, kind) = (config["apiVersion"].as_str().unwrap_or_default(), config["kind"].as_str().unwrap_or_default());
+    let (api_version, kind) = (
+        config["apiVersion"].as_str().unwrap_or_default(),
+        config["kind"].as_str().unwrap_or_default(),
+    );
     if kind != wanted_kind || api_version != wanted_version {
-        let version = if api_version.is_empty() || api_version.contains('/') { "" } else { "/" };
-        let version = if api_version.is_empty() { "/".to_owned() } else { format!("{version}{api_version}") };
-        return Err(Status::bad_request(format!("invalid object type: {version}, Kind={kind}")));
+        let version = if api_version.is_empty() || api_version.contains('/') {
+            ""
+        } else {
+            "/"
+        };
+        let version = if api_version.is_empty() {
+            "/".to_owned()
+        } else {
+            format!("{version}{api_version}")
+        };
+        return Err(Status::bad_request(format!(
+            "invalid object type: {version}, Kind={kind}"
+        )));
     }
     let metadata = &mut config["metadata"];
     if metadata.is_null() {
@@ -145,15 +219,24 @@ fn parse(wanted_version: &str, wanted_kind: &str, body: &[u8]) -> Result<Value, 
     if !metadata.is_object() {
         return Err(Status::bad_request("metadata must be an object"));
     }
-    if metadata.get("managedFields").is_some_and(|entries| !entries.is_null()) {
+    if metadata
+        .get("managedFields")
+        .is_some_and(|entries| !entries.is_null())
+    {
         return Err(Status::bad_request("metadata.managedFields must be nil"));
     }
     Ok(config)
 }
 
 fn untyped(config: &Value, why: &str) -> Status {
-    let (namespace, name) = (metadata::text(config, "namespace"), metadata::text(config, "name"));
-    let (api_version, kind) = (config["apiVersion"].as_str().unwrap_or_default(), config["kind"].as_str().unwrap_or_default());
+    let (namespace, name) = (
+        metadata::text(config, "namespace"),
+        metadata::text(config, "name"),
+    );
+    let (api_version, kind) = (
+        config["apiVersion"].as_str().unwrap_or_default(),
+        config["kind"].as_str().unwrap_or_default(),
+    );
     let core = if api_version.contains('/') { "" } else { "/" };
     Status::unclassified(format!(
         "failed to create typed patch object ({namespace}/{name}; {core}{api_version}, Kind={kind}): {why}"
@@ -173,7 +256,10 @@ fn writable(resource: &Resource, part: Option<&str>, field: &str) -> bool {
 /// `live` with the configuration applied, and its entries.
 fn apply_to(live: &Value, applied: &Applied<'_>) -> Result<Value, Conflicts> {
     let mut live = live.clone();
-    let managed = managers::take(&mut live).as_ref().and_then(Managed::parse).unwrap_or_default();
+    let managed = managers::take(&mut live)
+        .as_ref()
+        .and_then(Managed::parse)
+        .unwrap_or_default();
     let (mut object, managed) = fields::apply(&live, &managed, applied)?;
     if let Some(managed_fields) = managed.to_value() {
         metadata::of(&mut object).insert("managedFields".to_owned(), managed_fields);

@@ -48,15 +48,18 @@ impl Body {
             Self::Whole(bytes) => Self::Whole(bytes),
             Self::Stream(mut pieces) => {
                 let mut stop = Box::pin(stop);
-                Self::stream(futures::stream::poll_fn(move |cx| match pieces.as_mut().poll_next(cx) {
-                    Poll::Pending => stop.as_mut().poll(cx).map(|()| None),
-                    ready => ready,
+                Self::stream(futures::stream::poll_fn(move |cx| {
+                    match pieces.as_mut().poll_next(cx) {
+                        Poll::Pending => stop.as_mut().poll(cx).map(|()| None),
+                        ready => ready,
+                    }
                 }))
             }
         }
     }
 
-    /// A list: `head`, the objects, which carry no kind and apiVersion in a `typed` one, and the closing brackets.
+    /// A list: `head`, the objects, which carry no kind and apiVersion in a `typed` one, and the
+    /// closing brackets.
     pub(super) fn list(head: String, objects: Vec<Arc<Object>>, typed: bool) -> Self {
         let mut objects = objects.into_iter();
         let mut head = Some(head);
@@ -95,10 +98,16 @@ impl http_body::Body for Body {
     type Data = Bytes;
     type Error = Infallible;
 
-    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         match self.get_mut() {
             Self::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
-            Self::Stream(pieces) => pieces.as_mut().poll_next(cx).map(|piece| piece.map(|bytes| Ok(Frame::data(bytes)))),
+            Self::Stream(pieces) => pieces
+                .as_mut()
+                .poll_next(cx)
+                .map(|piece| piece.map(|bytes| Ok(Frame::data(bytes)))),
         }
     }
 
@@ -108,7 +117,9 @@ impl http_body::Body for Body {
 
     fn size_hint(&self) -> SizeHint {
         match self {
-            Self::Whole(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
+            Self::Whole(bytes) => {
+                SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
+            }
             Self::Stream(_) => SizeHint::default(),
         }
     }

@@ -10,8 +10,8 @@ use crate::kinds::{Registered, Resource};
 use crate::store::{Change, Object, Raced};
 
 impl Server {
-    /// Replaces `expected` under `key`, and lets everything follow that upstream's controllers would do where this server stands in for
-    /// them.
+    /// Replaces `expected` under `key`, and lets everything follow that upstream's controllers
+    /// would do where this server stands in for them.
     pub(super) fn commit(
         &self,
         entry: &Registered,
@@ -21,18 +21,28 @@ impl Server {
     ) -> Result<Arc<Object>, Raced> {
         let resource = &entry.resource;
         let removed = matches!(change, Change::Remove);
-        let committed = entry.store.commit(resource, &self.revisions, key, expected, change)?;
-        self.hand_over(resource, expected.map(|old| &**old), (!removed).then_some(&committed));
+        let committed = entry
+            .store
+            .commit(resource, &self.revisions, key, expected, change)?;
+        self.hand_over(
+            resource,
+            expected.map(|old| &**old),
+            (!removed).then_some(&committed),
+        );
         if self.admission.service_accounts {
             match expected {
                 None if resource.is("Namespace") => self.furnish(key),
-                Some(_) if removed && is_furniture(resource, committed.name()) => self.furnish(committed.namespace()),
+                Some(_) if removed && is_furniture(resource, committed.name()) => {
+                    self.furnish(committed.namespace())
+                }
                 _ => {}
             }
         }
         let namespace = committed.namespace();
         if self.is_counted(resource, namespace)
-            && expected.is_none_or(|old| removed || matters(resource, &old.to_value(), &committed.to_value()))
+            && expected.is_none_or(|old| {
+                removed || matters(resource, &old.to_value(), &committed.to_value())
+            })
         {
             self.recount(namespace);
         }
@@ -41,8 +51,15 @@ impl Server {
 
     /// Gives a namespace, unless it is going, the account and the certificate that pods in it need.
     pub(super) fn furnish(&self, namespace: &str) {
-        let namespaces = self.registry.find("", "v1", "namespaces").expect("namespaces are built in");
-        if namespaces.store.get(namespace).is_none_or(|namespace| namespace.deleting) {
+        let namespaces = self
+            .registry
+            .find("", "v1", "namespaces")
+            .expect("namespaces are built in");
+        if namespaces
+            .store
+            .get(namespace)
+            .is_none_or(|namespace| namespace.deleting)
+        {
             return;
         }
         self.create_system_object(json!({
@@ -64,7 +81,8 @@ impl Server {
 }
 
 fn is_furniture(resource: &Resource, name: &str) -> bool {
-    (resource.is("ServiceAccount") && name == ACCOUNT) || (resource.is("ConfigMap") && name == CERTIFICATE)
+    (resource.is("ServiceAccount") && name == ACCOUNT)
+        || (resource.is("ConfigMap") && name == CERTIFICATE)
 }
 
 const ACCOUNT: &str = "default";

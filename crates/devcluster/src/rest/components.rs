@@ -1,7 +1,9 @@
-//! `componentstatuses`: what the server can tell about the programs of the control plane. They are made when somebody asks.
+//! `componentstatuses`: what the server can tell about the programs of the control plane. They are
+//! made when somebody asks.
 //!
-//! Upstream asks two ports of its own machine, where a control plane of kubeadm's has them. Here the store answers for itself, and for
-//! the others their Leases: a program without one is not listed.
+//! Upstream asks two ports of its own machine, where a control plane of kubeadm's has them. Here
+//! the store answers for itself, and for the others their Leases: a program without one is not
+//! listed.
 
 use std::sync::Arc;
 
@@ -15,24 +17,56 @@ use crate::status::{Qualified, Status};
 use crate::store::Object;
 
 /// Components, and the Lease in `kube-system` of those that have one.
-const COMPONENTS: [(&str, Option<&str>); 3] =
-    [("controller-manager", Some("kube-controller-manager")), ("etcd-0", None), ("scheduler", Some("kube-scheduler"))];
+const COMPONENTS: [(&str, Option<&str>); 3] = [
+    ("controller-manager", Some("kube-controller-manager")),
+    ("etcd-0", None),
+    ("scheduler", Some("kube-scheduler")),
+];
 
 impl Server {
     pub(super) fn components(&self, verb: Verb, call: &Call<'_>) -> Result<Answer, Status> {
         let resource = call.target.resource();
-        let object =
-            |status: Value| Arc::new(Object::unstored(resource, status["metadata"]["name"].as_str().unwrap_or(""), &status));
-        let mut known = COMPONENTS.iter().filter_map(|(name, lease)| self.component(name, *lease)).map(object);
+        let object = |status: Value| {
+            Arc::new(Object::unstored(
+                resource,
+                status["metadata"]["name"].as_str().unwrap_or(""),
+                &status,
+            ))
+        };
+        let mut known = COMPONENTS
+            .iter()
+            .filter_map(|(name, lease)| self.component(name, *lease))
+            .map(object);
         match verb {
             Verb::Get => {
                 let found = known.find(|component| component.name() == call.target.name);
-                let missing = || Status::not_found(Qualified { group: "", name: "componentstatus" }, &call.target.name);
-                found.map(|component| Answer::object(200, component)).ok_or_else(missing)
+                let missing = || {
+                    Status::not_found(
+                        Qualified {
+                            group: "",
+                            name: "componentstatus",
+                        },
+                        &call.target.name,
+                    )
+                };
+                found
+                    .map(|component| Answer::object(200, component))
+                    .ok_or_else(missing)
             }
             Verb::List => {
-                let selection = Selection::parse(resource, call.query.text("labelSelector"), call.query.text("fieldSelector"))?;
-                self.show_page(call, Page::unstored(known.filter(|component| selection.matches(component)).collect()))
+                let selection = Selection::parse(
+                    resource,
+                    call.query.text("labelSelector"),
+                    call.query.text("fieldSelector"),
+                )?;
+                self.show_page(
+                    call,
+                    Page::unstored(
+                        known
+                            .filter(|component| selection.matches(component))
+                            .collect(),
+                    ),
+                )
             }
             _ => Err(Status::method_not_allowed()),
         }
@@ -42,8 +76,14 @@ impl Server {
         let late = match lease {
             None => None,
             Some(lease) => {
-                let leases = self.registry.find("coordination.k8s.io", "v1", "leases").expect("leases are built in");
-                let lease = leases.store.get(&format!("kube-system/{lease}"))?.to_value();
+                let leases = self
+                    .registry
+                    .find("coordination.k8s.io", "v1", "leases")
+                    .expect("leases are built in");
+                let lease = leases
+                    .store
+                    .get(&format!("kube-system/{lease}"))?
+                    .to_value();
                 overdue(&lease["spec"], self.clock.now())
             }
         };
@@ -51,17 +91,24 @@ impl Server {
             None => json!({"type": "Healthy", "status": "True", "message": "ok"}),
             Some(error) => json!({"type": "Healthy", "status": "False", "error": error}),
         };
-        Some(json!({"kind": "ComponentStatus", "apiVersion": "v1", "metadata": {"name": name}, "conditions": [condition]}))
+        Some(
+            json!({"kind": "ComponentStatus", "apiVersion": "v1", "metadata": {"name": name}, "conditions": [condition]}),
+        )
     }
 }
 
 /// What is wrong with a Lease that should be held.
 fn overdue(lease: &Value, now: Timestamp) -> Option<String> {
-    if lease["holderIdentity"].as_str().unwrap_or_default().is_empty() {
+    if lease["holderIdentity"]
+        .as_str()
+        .unwrap_or_default()
+        .is_empty()
+    {
         return Some("nobody holds the lease".to_owned());
     }
     let renewed: Timestamp = lease["renewTime"].as_str()?.parse().ok()?;
-    let end = renewed + SignedDuration::from_secs(lease["leaseDurationSeconds"].as_i64().unwrap_or(0));
+    let end =
+        renewed + SignedDuration::from_secs(lease["leaseDurationSeconds"].as_i64().unwrap_or(0));
     (end < now).then(|| format!("the lease ran out at {end}"))
 }
 
@@ -73,10 +120,19 @@ mod tests {
     fn a_component_is_well_while_its_lease_is_held() {
         let now = "2026-01-01T00:01:00Z".parse().unwrap();
         let lease = |holder: &str, renewed: &str| {
-            overdue(&json!({"holderIdentity": holder, "renewTime": renewed, "leaseDurationSeconds": 15}), now)
+            overdue(
+                &json!({"holderIdentity": holder, "renewTime": renewed, "leaseDurationSeconds": 15}),
+                now,
+            )
         };
         assert_eq!(lease("a", "2026-01-01T00:00:50.000000Z"), None);
-        assert_eq!(lease("", "2026-01-01T00:00:50.000000Z").unwrap(), "nobody holds the lease");
-        assert_eq!(lease("a", "2026-01-01T00:00:30.000000Z").unwrap(), "the lease ran out at 2026-01-01T00:00:45Z");
+        assert_eq!(
+            lease("", "2026-01-01T00:00:50.000000Z").unwrap(),
+            "nobody holds the lease"
+        );
+        assert_eq!(
+            lease("a", "2026-01-01T00:00:30.000000Z").unwrap(),
+            "the lease ran out at 2026-01-01T00:00:45Z"
+        );
     }
 }

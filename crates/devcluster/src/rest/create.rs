@@ -22,12 +22,15 @@ impl Server {
         let dry_run = call.query.dry_run("CreateOptions")?;
         let strictness = Strictness::parse(call.query, "CreateOptions")?;
         let author = call.author("CreateOptions")?;
-        let (mut object, mut warnings) = decode::object(resource, call.content_type, &call.body, strictness)?;
+        let (mut object, mut warnings) =
+            decode::object(resource, call.content_type, &call.body, strictness)?;
         if resource.plural == "bindings" {
             return self.bind_any(call);
         }
         if resource.verbs == ["create"] {
-            return self.review(call, object, &author).map(|review| Answer::value(201, review));
+            return self
+                .review(call, object, &author)
+                .map(|review| Answer::value(201, review));
         }
         self.check_author(call.user, target, None, &mut object)?;
         warnings.extend(owners::dedup(&mut object, owners::SENT));
@@ -52,9 +55,16 @@ impl Server {
         let mut attempts = if generated { NAME_ATTEMPTS } else { 1 };
         loop {
             attempts -= 1;
-            let mut candidate = if attempts == 0 { std::mem::take(&mut object) } else { object.clone() };
+            let mut candidate = if attempts == 0 {
+                std::mem::take(&mut object)
+            } else {
+                object.clone()
+            };
             if generated {
-                metadata::of(&mut candidate).insert("name".to_owned(), Value::from(self.random.identities.name(&prefix)));
+                metadata::of(&mut candidate).insert(
+                    "name".to_owned(),
+                    Value::from(self.random.identities.name(&prefix)),
+                );
             }
             let name = metadata::text(&candidate, "name").to_owned();
             self.admit_creation(target, &name)?;
@@ -88,7 +98,12 @@ impl Server {
             return Status::no_unique_name(resource, name);
         }
         let mut status = Status::already_exists(resource, name);
-        if target.entry.store.get(&target.key_of(name)).is_some_and(|object| object.deleting) {
+        if target
+            .entry
+            .store
+            .get(&target.key_of(name))
+            .is_some_and(|object| object.deleting)
+        {
             status.message = format!("object is being deleted: {}", status.message);
         }
         status
@@ -99,18 +114,27 @@ impl Server {
         if !target.resource().namespaced {
             return Ok(());
         }
-        let namespaces = self.registry.find("", "v1", "namespaces").expect("namespaces are built in");
+        let namespaces = self
+            .registry
+            .find("", "v1", "namespaces")
+            .expect("namespaces are built in");
         match namespaces.store.get(&target.namespace) {
-            None => Err(Status::not_found(namespaces.resource.named(), &target.namespace)),
-            Some(namespace) if namespace.deleting => {
-                Err(Status::namespace_terminating(target.resource().named(), name, &target.namespace))
-            }
+            None => Err(Status::not_found(
+                namespaces.resource.named(),
+                &target.namespace,
+            )),
+            Some(namespace) if namespace.deleting => Err(Status::namespace_terminating(
+                target.resource().named(),
+                name,
+                &target.namespace,
+            )),
             Some(_) => Ok(()),
         }
     }
 
-    /// Everything between decoding and storing. `name` is what refusals before validation call the object. What a service gets of the
-    /// cluster's addresses is reserved until the answer is dropped.
+    /// Everything between decoding and storing. `name` is what refusals before validation call the
+    /// object. What a service gets of the cluster's addresses is reserved until the answer is
+    /// dropped.
     fn prepare(
         &self,
         target: &Target,
@@ -122,7 +146,12 @@ impl Server {
         let resource = target.resource();
         let given = managers::take(object);
         let versioned = !metadata::text(object, "resourceVersion").is_empty();
-        metadata::begin(resource, object, self.random.identities.uid(), self.clock.now());
+        metadata::begin(
+            resource,
+            object,
+            self.random.identities.uid(),
+            self.clock.now(),
+        );
         if resource.has_status()
             && let Some(fields) = object.as_object_mut()
         {
@@ -137,13 +166,22 @@ impl Server {
             admitted = self.admit(target, name, object);
         });
         admitted?;
-        let reserved = resource.is("Service").then(|| self.reserve(object, None, dry_run)).transpose()?;
+        let reserved = resource
+            .is("Service")
+            .then(|| self.reserve(object, None, dry_run))
+            .transpose()?;
         let errors = resource.errors(object);
         if !errors.is_empty() {
-            return Err(Status::invalid(resource.named_kind(), metadata::text(object, "name"), &errors));
+            return Err(Status::invalid(
+                resource.named_kind(),
+                metadata::text(object, "name"),
+                &errors,
+            ));
         }
         if versioned {
-            return Err(Status::unclassified("resourceVersion should not be set on objects to be created"));
+            return Err(Status::unclassified(
+                "resourceVersion should not be set on objects to be created",
+            ));
         }
         self.permit(target, object)?;
         Ok(reserved)
@@ -153,7 +191,9 @@ impl Server {
 /// The label that selects a namespace by name.
 pub(super) fn label_namespace(namespace: &mut Value) {
     let name = metadata::text(namespace, "name").to_owned();
-    let labels = metadata::of(namespace).entry("labels").or_insert_with(|| Value::Object(Map::new()));
+    let labels = metadata::of(namespace)
+        .entry("labels")
+        .or_insert_with(|| Value::Object(Map::new()));
     if let Some(labels) = labels.as_object_mut() {
         labels.insert("kubernetes.io/metadata.name".to_owned(), Value::from(name));
     }
@@ -167,8 +207,13 @@ pub(super) fn place(target: &Target, object: &mut Value) -> Result<(), Status> {
         return Ok(());
     }
     if !given.is_empty() && given != target.namespace {
-        return Err(Status::bad_request("the namespace of the provided object does not match the namespace sent on the request"));
+        return Err(Status::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ));
     }
-    metadata::of(object).insert("namespace".to_owned(), Value::from(target.namespace.as_str()));
+    metadata::of(object).insert(
+        "namespace".to_owned(),
+        Value::from(target.namespace.as_str()),
+    );
     Ok(())
 }

@@ -27,21 +27,38 @@ pub(super) fn media_type(content_type: &str) -> &str {
     content_type.split(';').next().unwrap_or_default().trim()
 }
 
-/// A body that is no object of its own, but one of these requests; 400 when something in it has the wrong type.
+/// A body that is no object of its own, but one of these requests; 400 when something in it has the
+/// wrong type.
 pub(super) fn parse(kind: &str, content_type: &str, body: &[u8]) -> Result<Value, Status> {
     let (value, _) = parse_twice(kind, content_type, body)?;
-    let is_other = value["kind"].as_str().is_some_and(|named| !named.is_empty() && named != kind);
+    let is_other = value["kind"]
+        .as_str()
+        .is_some_and(|named| !named.is_empty() && named != kind);
     if !is_other {
         schema::decode::decode_check(kind, &value).map_err(Status::bad_request)?;
     }
     Ok(value)
 }
 
-/// The same for what is written to a part of an object: 400 when it is of another kind than `kind` of `group`.
-pub(super) fn part(group: &str, kind: &str, content_type: &str, body: &[u8]) -> Result<Value, Status> {
+/// The same for what is written to a part of an object: 400 when it is of another kind than `kind`
+/// of `group`.
+pub(super) fn part(
+    group: &str,
+    kind: &str,
+    content_type: &str,
+    body: &[u8],
+) -> Result<Value, Status> {
     let value = parse(kind, content_type, body)?;
-    match value["kind"].as_str().filter(|given| !given.is_empty() && *given != kind) {
-        Some(given) => Err(no_conversion(given, value["apiVersion"].as_str().unwrap_or_default(), group, kind)),
+    match value["kind"]
+        .as_str()
+        .filter(|given| !given.is_empty() && *given != kind)
+    {
+        Some(given) => Err(no_conversion(
+            given,
+            value["apiVersion"].as_str().unwrap_or_default(),
+            group,
+            kind,
+        )),
         None => Ok(value),
     }
 }
@@ -54,9 +71,17 @@ fn no_conversion(given: &str, api_version: &str, group: &str, kind: &str) -> Sta
 }
 
 /// The same, and the paths of fields that are in it twice (in YAML a second one is an error).
-fn parse_twice(kind: &str, content_type: &str, body: &[u8]) -> Result<(Value, Vec<String>), Status> {
+fn parse_twice(
+    kind: &str,
+    content_type: &str,
+    body: &[u8],
+) -> Result<(Value, Vec<String>), Status> {
     let unrecognized = |error: &dyn std::fmt::Display| {
-        let shown = if body.is_empty() { "<empty>".into() } else { String::from_utf8_lossy(body) };
+        let shown = if body.is_empty() {
+            "<empty>".into()
+        } else {
+            String::from_utf8_lossy(body)
+        };
         Status::bad_request(format!(
             "the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; \
              json parse error: {error} ({shown})"
@@ -91,7 +116,11 @@ pub(super) fn object(
         None => check_kind(resource, &value)?,
     }
     let unknown = complete(resource, &mut value)?;
-    let complaints = unknown.iter().map(unknown_field).chain(twice.iter().map(duplicate_field)).collect();
+    let complaints = unknown
+        .iter()
+        .map(unknown_field)
+        .chain(twice.iter().map(duplicate_field))
+        .collect();
     let warnings = strictness.judge(complaints, |errors| {
         let (kind, version) = (&resource.kind, &resource.version);
         Status::bad_request(format!(
@@ -119,13 +148,24 @@ impl Strictness {
             other => {
                 let known = ["", "Ignore", "Strict", "Warn"].map(str::to_owned).to_vec();
                 let problem = Problem::NotSupported(other.into(), known);
-                Err(invalid_options(options, &[FieldError { field: "fieldValidation".to_owned(), problem }]))
+                Err(invalid_options(
+                    options,
+                    &[FieldError {
+                        field: "fieldValidation".to_owned(),
+                        problem,
+                    }],
+                ))
             }
         }
     }
 
-    /// The complaints as warnings, or the refusal made of them; no more than upstream's decoder collects.
-    pub(super) fn judge(self, mut complaints: Vec<String>, refuse: impl FnOnce(&str) -> Status) -> Result<Vec<String>, Status> {
+    /// The complaints as warnings, or the refusal made of them; no more than upstream's decoder
+    /// collects.
+    pub(super) fn judge(
+        self,
+        mut complaints: Vec<String>,
+        refuse: impl FnOnce(&str) -> Status,
+    ) -> Result<Vec<String>, Status> {
         complaints.truncate(MAX_COMPLAINTS);
         match self {
             Self::Strict if !complaints.is_empty() => Err(refuse(&complaints.join(", "))),
@@ -143,19 +183,23 @@ pub(super) fn duplicate_field(path: &String) -> String {
     format!("duplicate field \"{path}\"")
 }
 
-/// Makes `value` an object of `resource` with `metadata`; 400 when something in it has the wrong type. Fields the kind does not know
-/// are dropped and told.
+/// Makes `value` an object of `resource` with `metadata`; 400 when something in it has the wrong
+/// type. Fields the kind does not know are dropped and told.
 pub(super) fn complete(resource: &Resource, value: &mut Value) -> Result<Vec<String>, Status> {
     let cannot = |what: &str| {
         let (kind, version) = (&resource.kind, &resource.version);
-        Status::bad_request(format!("{kind} in version \"{version}\" cannot be handled as a {kind}: {what}"))
+        Status::bad_request(format!(
+            "{kind} in version \"{version}\" cannot be handled as a {kind}: {what}"
+        ))
     };
     if !value.is_object() {
         return Err(cannot("json: cannot unmarshal the document into an object"));
     }
     arrange(resource, value);
     if !value["metadata"].is_object() {
-        return Err(cannot("json: cannot unmarshal metadata into Go value of type v1.ObjectMeta"));
+        return Err(cannot(
+            "json: cannot unmarshal metadata into Go value of type v1.ObjectMeta",
+        ));
     }
     resource.decode_check(value).map_err(Status::bad_request)?;
     Ok(drop_unknown(resource, value))
@@ -191,7 +235,11 @@ fn check_kind(resource: &Resource, value: &Value) -> Result<(), Status> {
     let expected = resource.api_version();
     let (own, version) = (&resource.kind, &resource.version);
     if !kind.is_empty() && kind != own {
-        let group = if resource.group.is_empty() { "core" } else { resource.group.split('.').next().unwrap_or_default() };
+        let group = if resource.group.is_empty() {
+            "core"
+        } else {
+            resource.group.split('.').next().unwrap_or_default()
+        };
         return Err(no_conversion(kind, api_version, group, own));
     }
     if !api_version.is_empty() && api_version != expected {
@@ -223,8 +271,15 @@ fn check_custom_kind(resource: &Resource, value: &Value, body: &[u8]) -> Result<
     }
     if kind != resource.kind {
         let problem = Problem::Invalid(kind.into(), format!("must be {}", resource.kind));
-        let error = FieldError { field: "kind".to_owned(), problem };
-        return Err(Status::invalid(resource.named_kind(), metadata::text(value, "name"), &[error]));
+        let error = FieldError {
+            field: "kind".to_owned(),
+            problem,
+        };
+        return Err(Status::invalid(
+            resource.named_kind(),
+            metadata::text(value, "name"),
+            &[error],
+        ));
     }
     Ok(())
 }
@@ -239,10 +294,24 @@ mod tests {
     fn unknown_fields_are_dropped_told_or_refused() {
         let pods = Registry::built_in().find("", "v1", "pods").unwrap();
         let body = json!({"metadata": {"name": "p", "selfLink": "/p"}, "spec": {"nodeNme": "x"}});
-        let decode = |strictness| object(&pods.resource, "application/json", body.to_string().as_bytes(), strictness);
-        let expected = json!({"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "p"}, "spec": {}});
-        assert_eq!(decode(Strictness::Ignore).unwrap(), (expected.clone(), vec![]));
-        assert_eq!(decode(Strictness::Warn).unwrap(), (expected, vec!["unknown field \"spec.nodeNme\"".to_owned()]));
+        let decode = |strictness| {
+            object(
+                &pods.resource,
+                "application/json",
+                body.to_string().as_bytes(),
+                strictness,
+            )
+        };
+        let expected =
+            json!({"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "p"}, "spec": {}});
+        assert_eq!(
+            decode(Strictness::Ignore).unwrap(),
+            (expected.clone(), vec![])
+        );
+        assert_eq!(
+            decode(Strictness::Warn).unwrap(),
+            (expected, vec!["unknown field \"spec.nodeNme\"".to_owned()])
+        );
         let refusal = decode(Strictness::Strict).unwrap_err();
         let text = "Pod in version \"v1\" cannot be handled as a Pod: strict decoding error: unknown field \"spec.nodeNme\"";
         assert_eq!((refusal.code, refusal.message.as_str()), (400, text));
@@ -252,16 +321,34 @@ mod tests {
     fn a_body_of_another_kind_or_type_is_refused() {
         let pods = Registry::built_in().find("", "v1", "pods").unwrap();
         let cases = [
-            ("application/json", r#"{"kind":"Secret","apiVersion":"v1"}"#, 400),
-            ("application/json", r#"{"kind":"Pod","apiVersion":"v2"}"#, 400),
+            (
+                "application/json",
+                r#"{"kind":"Secret","apiVersion":"v1"}"#,
+                400,
+            ),
+            (
+                "application/json",
+                r#"{"kind":"Pod","apiVersion":"v2"}"#,
+                400,
+            ),
             ("application/json", r#"{"kind":"#, 400),
             ("application/json", "[]", 400),
-            ("application/json", r#"{"metadata":{"labels":{"a":1}}}"#, 400),
+            (
+                "application/json",
+                r#"{"metadata":{"labels":{"a":1}}}"#,
+                400,
+            ),
             ("application/vnd.kubernetes.protobuf", "k8s\0\x12\x05", 400),
             ("application/cbor", "", 415),
         ];
         for (content_type, body, code) in cases {
-            let refusal = object(&pods.resource, content_type, body.as_bytes(), Strictness::Warn).unwrap_err();
+            let refusal = object(
+                &pods.resource,
+                content_type,
+                body.as_bytes(),
+                Strictness::Warn,
+            )
+            .unwrap_err();
             assert_eq!(refusal.code, code, "{body}");
         }
         let body = b"metadata:\n  name: p\n";

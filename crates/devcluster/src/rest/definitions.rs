@@ -1,7 +1,8 @@
 //! CustomResourceDefinitions: which of them are served, what their status tells, and how they go.
 //!
-//! After each write that can matter, [`Server::settle_definitions`] brings everything in line with what is stored: names -> conditions
-//! -> rows of the table of kinds; for a definition that goes: its objects -> finalizer -> rows.
+//! After each write that can matter, [`Server::settle_definitions`] brings everything in line with
+//! what is stored: names -> conditions -> rows of the table of kinds; for a definition that goes:
+//! its objects -> finalizer -> rows.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -32,28 +33,40 @@ pub(super) type Definitions = BTreeMap<String, (u64, Arc<Value>)>;
 impl Resource {
     /// Whether a write to an object of the resource can change what is served.
     fn concerns_definitions(&self) -> bool {
-        self.is("CustomResourceDefinition") || self.custom.as_ref().is_some_and(|custom| custom.terminating)
+        self.is("CustomResourceDefinition")
+            || self
+                .custom
+                .as_ref()
+                .is_some_and(|custom| custom.terminating)
     }
 }
 
 impl Server {
     /// Settles definitions if a request to `target` can have changed what is served.
     pub(super) fn settle_after(&self, verb: Verb, target: &Target) {
-        if !matches!(verb, Verb::Get | Verb::List | Verb::Watch) && target.resource().concerns_definitions() {
+        if !matches!(verb, Verb::Get | Verb::List | Verb::Watch)
+            && target.resource().concerns_definitions()
+        {
             self.settle_definitions();
         }
     }
 
-    /// Brings what is served in line with the stored definitions. Nothing changes when it is already.
+    /// Brings what is served in line with the stored definitions. Nothing changes when it is
+    /// already.
     pub(crate) fn settle_definitions(&self) {
         let mut known = self.settling.lock().expect("settling does not panic");
         loop {
             let definitions = self.definitions(&mut known);
             let mut groups: HashMap<&str, Vec<&Value>> = HashMap::new();
             for definition in &definitions {
-                groups.entry(text(&definition["spec"], "group")).or_default().push(definition);
+                groups
+                    .entry(text(&definition["spec"], "group"))
+                    .or_default()
+                    .push(definition);
             }
-            let settled = |definition: &&Arc<Value>| self.settle(definition, &groups[text(&definition["spec"], "group")]);
+            let settled = |definition: &&Arc<Value>| {
+                self.settle(definition, &groups[text(&definition["spec"], "group")])
+            };
             let written = definitions.iter().filter(settled).count();
             if written == 0 {
                 self.withdraw_all_but(&definitions);
@@ -63,33 +76,47 @@ impl Server {
     }
 
     fn definition_kind(&self) -> Arc<Registered> {
-        let found = self.registry.find("apiextensions.k8s.io", "v1", "customresourcedefinitions");
+        let found = self
+            .registry
+            .find("apiextensions.k8s.io", "v1", "customresourcedefinitions");
         found.expect("definitions are built in")
     }
 
-    /// The stored definitions. Those that have not changed since the last call are the same values, because each creation of a
-    /// definition looks at all of them.
+    /// The stored definitions. Those that have not changed since the last call are the same values,
+    /// because each creation of a definition looks at all of them.
     fn definitions(&self, known: &mut Definitions) -> Vec<Arc<Value>> {
         let stored = self.definition_kind().store.list(&self.revisions, "");
         let read = |object: &Arc<Object>| match known.get(object.name()) {
-            Some((revision, value)) if *revision == object.revision => (*revision, Arc::clone(value)),
+            Some((revision, value)) if *revision == object.revision => {
+                (*revision, Arc::clone(value))
+            }
             _ => (object.revision, Arc::new(object.to_value())),
         };
-        let now: Definitions = stored.objects.iter().map(|object| (object.name().to_owned(), read(object))).collect();
+        let now: Definitions = stored
+            .objects
+            .iter()
+            .map(|object| (object.name().to_owned(), read(object)))
+            .collect();
         *known = now;
         known.values().map(|(_, value)| Arc::clone(value)).collect()
     }
 
-    /// One step for one definition; true when it wrote something that other definitions of its `group` have to know.
+    /// One step for one definition; true when it wrote something that other definitions of its
+    /// `group` have to know.
     fn settle(&self, definition: &Value, group: &[&Value]) -> bool {
         if is_terminating(definition) {
             self.serve(definition);
-            return metadata::finalizers(definition).contains(&CLEANUP) && self.clean_up(definition);
+            return metadata::finalizers(definition).contains(&CLEANUP)
+                && self.clean_up(definition);
         }
         let (accepted, conditions) = names::decide(definition, group);
         let known = |condition: &Value| {
             let kind = condition["type"].as_str().unwrap_or_default();
-            let same = |found: &Value| ["status", "reason", "message"].iter().all(|field| found[*field] == condition[*field]);
+            let same = |found: &Value| {
+                ["status", "reason", "message"]
+                    .iter()
+                    .all(|field| found[*field] == condition[*field])
+            };
             names::condition(definition, kind).is_some_and(same)
         };
         if definition["status"]["acceptedNames"] == accepted && conditions.iter().all(known) {
@@ -106,21 +133,36 @@ impl Server {
 
     /// Serves the versions of an established definition, unless it is served like that already.
     fn serve(&self, definition: &Value) {
-        let (group, plural) = (text(&definition["spec"], "group"), text(&definition["spec"]["names"], "plural"));
+        let (group, plural) = (
+            text(&definition["spec"], "group"),
+            text(&definition["spec"]["names"], "plural"),
+        );
         if !names::is_established(definition) {
             return self.registry.replace_custom(group, plural, Vec::new());
         }
         let current = self.rows_of(group, plural);
         let uid = metadata::text(definition, "uid");
-        let same_definition =
-            current.first().filter(|row| row.resource.custom.as_ref().is_some_and(|custom| custom.source.uid == uid));
+        let same_definition = current.first().filter(|row| {
+            row.resource
+                .custom
+                .as_ref()
+                .is_some_and(|custom| custom.source.uid == uid)
+        });
         let store = match same_definition {
-            Some(row) if row.resource.custom.as_ref().is_some_and(|custom| custom.source == custom::Source::of(definition)) => {
+            Some(row)
+                if row
+                    .resource
+                    .custom
+                    .as_ref()
+                    .is_some_and(|custom| custom.source == custom::Source::of(definition)) =>
+            {
                 return;
             }
             Some(row) => row.store.clone(),
             None => {
-                let Some(row) = custom::stored_row(definition) else { return };
+                let Some(row) = custom::stored_row(definition) else {
+                    return;
+                };
                 let store = TypeStore::new(&row);
                 // There is nothing to tell of the time before.
                 store.compact(&self.revisions);
@@ -137,13 +179,21 @@ impl Server {
     /// The rows of a definition, that of the storage version first.
     fn rows_of(&self, group: &str, plural: &str) -> Vec<Arc<Registered>> {
         let mut rows = self.registry.custom_of(group, plural);
-        rows.sort_by_key(|row| row.resource.custom.as_ref().is_some_and(|custom| custom.storage.is_some()));
+        rows.sort_by_key(|row| {
+            row.resource
+                .custom
+                .as_ref()
+                .is_some_and(|custom| custom.storage.is_some())
+        });
         rows
     }
 
     /// Serves nothing that no definition asks for.
     fn withdraw_all_but(&self, definitions: &[Arc<Value>]) {
-        let names: HashSet<&str> = definitions.iter().map(|definition| metadata::text(definition, "name")).collect();
+        let names: HashSet<&str> = definitions
+            .iter()
+            .map(|definition| metadata::text(definition, "name"))
+            .collect();
         for row in self.registry.custom() {
             let (group, plural) = (&*row.resource.group, &*row.resource.plural);
             if !names.contains(&*format!("{plural}.{group}")) {
@@ -154,18 +204,35 @@ impl Server {
 
     /// Deletes the objects of a terminating definition, and lets go of it when there are none left.
     fn clean_up(&self, definition: &Value) -> bool {
-        let (group, plural) = (text(&definition["spec"], "group"), text(&definition["spec"]["names"], "plural"));
+        let (group, plural) = (
+            text(&definition["spec"], "group"),
+            text(&definition["spec"]["names"], "plural"),
+        );
         let rows = self.rows_of(group, plural);
         let Some(row) = rows.first() else {
-            return self.let_go(definition, "NeverEstablished", "resource was never established");
+            return self.let_go(
+                definition,
+                "NeverEstablished",
+                "resource was never established",
+            );
         };
         let in_progress = names::condition(definition, "Terminating")
             .is_some_and(|condition| condition["reason"] == "InstanceDeletionInProgress");
         if !in_progress {
-            let condition = terminating("True", "InstanceDeletionInProgress", "CustomResource deletion is in progress");
+            let condition = terminating(
+                "True",
+                "InstanceDeletionInProgress",
+                "CustomResource deletion is in progress",
+            );
             return self.write_status(definition, |new| self.put_condition(new, condition.clone()));
         }
-        for object in row.store.list(&self.revisions, "").objects.iter().filter(|object| !object.deleting) {
+        for object in row
+            .store
+            .list(&self.revisions, "")
+            .objects
+            .iter()
+            .filter(|object| !object.deleting)
+        {
             let target = Target {
                 entry: row.clone(),
                 namespace: object.namespace().to_owned(),
@@ -179,13 +246,22 @@ impl Server {
                 tracing::warn!(object = %object.key, resource = plural, error = %status.message, "deleting a custom resource");
             }
         }
-        row.store.is_empty() && self.let_go(definition, "InstanceDeletionCompleted", "removed all instances")
+        row.store.is_empty()
+            && self.let_go(
+                definition,
+                "InstanceDeletionCompleted",
+                "removed all instances",
+            )
     }
 
     fn let_go(&self, definition: &Value, reason: &str, message: &str) -> bool {
         self.write_status(definition, |new| {
             self.put_condition(new, terminating("False", reason, message));
-            let kept = metadata::finalizers(new).into_iter().filter(|name| *name != CLEANUP).map(str::to_owned).collect();
+            let kept = metadata::finalizers(new)
+                .into_iter()
+                .filter(|name| *name != CLEANUP)
+                .map(str::to_owned)
+                .collect();
             metadata::set_finalizers(new, kept);
         })
     }
@@ -211,7 +287,11 @@ impl Server {
             legacy_watch: false,
             entry,
         };
-        let writing = Writing { dry_run: false, uid_is_precondition: true, tracking: Tracking::Update(&author) };
+        let writing = Writing {
+            dry_run: false,
+            uid_is_precondition: true,
+            tracking: Tracking::Update(&author),
+        };
         let written = self.rewrite(&target, writing, |_, old| {
             let mut new = old.clone();
             change(&mut new);
@@ -235,22 +315,40 @@ impl Server {
         let mut new = old.clone();
         let now = metadata::time(self.clock.now());
         metadata::of(&mut new).insert("deletionTimestamp".to_owned(), now);
-        let mut finalizers: Vec<String> = metadata::finalizers(&old).into_iter().map(str::to_owned).collect();
+        let mut finalizers: Vec<String> = metadata::finalizers(&old)
+            .into_iter()
+            .map(str::to_owned)
+            .collect();
         if !finalizers.iter().any(|name| name == CLEANUP) {
             finalizers.push(CLEANUP.to_owned());
         }
         metadata::set_finalizers(&mut new, finalizers);
-        let message = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon";
-        self.put_condition(&mut new, terminating("True", "InstanceDeletionPending", message));
+        let message =
+            "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon";
+        self.put_condition(
+            &mut new,
+            terminating("True", "InstanceDeletionPending", message),
+        );
         let object = self.store_deletion(target, current, &old, new, options.dry_run)?;
-        Ok(Deleted { object, gone: false })
+        Ok(Deleted {
+            object,
+            gone: false,
+        })
     }
 
     /// 405 for a new object of a kind that goes.
     pub(super) fn admit_kind(resource: &Resource) -> Result<(), Status> {
-        if resource.custom.as_ref().is_some_and(|custom| custom.terminating) {
-            let message = "create not allowed while custom resource definition is terminating".to_owned();
-            return Err(Status { message, ..Status::method_not_allowed() });
+        if resource
+            .custom
+            .as_ref()
+            .is_some_and(|custom| custom.terminating)
+        {
+            let message =
+                "create not allowed while custom resource definition is terminating".to_owned();
+            return Err(Status {
+                message,
+                ..Status::method_not_allowed()
+            });
         }
         Ok(())
     }

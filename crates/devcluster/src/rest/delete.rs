@@ -35,7 +35,11 @@ impl DeleteOptions {
     /// From the body, or from the query if there is none.
     fn parse(call: &Call<'_>) -> Result<Self, Status> {
         let mut options = if call.body.is_empty() {
-            let text = |key: &str| Some(call.query.text(key)).filter(|text| !text.is_empty()).map(str::to_owned);
+            let text = |key: &str| {
+                Some(call.query.text(key))
+                    .filter(|text| !text.is_empty())
+                    .map(str::to_owned)
+            };
             Self {
                 grace: call.query.number("gracePeriodSeconds")?,
                 policy: text("propagationPolicy"),
@@ -44,7 +48,10 @@ impl DeleteOptions {
             }
         } else {
             let body = decode::parse("DeleteOptions", call.content_type, &call.body)?;
-            if let Some(kind) = body["kind"].as_str().filter(|kind| *kind != "DeleteOptions") {
+            if let Some(kind) = body["kind"]
+                .as_str()
+                .filter(|kind| *kind != "DeleteOptions")
+            {
                 let version = body["apiVersion"].as_str().unwrap_or_default();
                 return Err(Status::bad_request(format!(
                     "no kind \"{kind}\" is registered for version \"{version}\" in scheme of options"
@@ -58,10 +65,19 @@ impl DeleteOptions {
     }
 
     pub(super) fn from_value(value: &Value) -> Result<Self, Status> {
-        let text = |value: &Value| value.as_str().filter(|text| !text.is_empty()).map(str::to_owned);
-        let dry_run: Vec<&str> =
-            value["dryRun"].as_array().map(|list| list.iter().filter_map(Value::as_str).collect()).unwrap_or_default();
-        let query = form_urlencoded::Serializer::new(String::new()).extend_pairs(dry_run.iter().map(|v| ("dryRun", v))).finish();
+        let text = |value: &Value| {
+            value
+                .as_str()
+                .filter(|text| !text.is_empty())
+                .map(str::to_owned)
+        };
+        let dry_run: Vec<&str> = value["dryRun"]
+            .as_array()
+            .map(|list| list.iter().filter_map(Value::as_str).collect())
+            .unwrap_or_default();
+        let query = form_urlencoded::Serializer::new(String::new())
+            .extend_pairs(dry_run.iter().map(|v| ("dryRun", v)))
+            .finish();
         Ok(Self {
             grace: value["gracePeriodSeconds"].as_i64(),
             policy: text(&value["propagationPolicy"]),
@@ -75,23 +91,30 @@ impl DeleteOptions {
     pub(super) fn check(&self) -> Result<(), Status> {
         let field = "propagationPolicy".to_owned();
         let problem = match (self.policy.as_deref(), self.orphan_dependents) {
-            (Some(policy), Some(_)) => {
-                Problem::Invalid(policy.into(), "orphanDependents and deletionPropagation cannot be both set".to_owned())
-            }
+            (Some(policy), Some(_)) => Problem::Invalid(
+                policy.into(),
+                "orphanDependents and deletionPropagation cannot be both set".to_owned(),
+            ),
             (Some(policy), None) if !matches!(policy, "Foreground" | "Background" | "Orphan") => {
                 let known = ["Foreground", "Background", "Orphan", "nil"].map(str::to_owned);
                 Problem::NotSupported(policy.into(), known.to_vec())
             }
             _ => return Ok(()),
         };
-        Err(invalid_options("DeleteOptions", &[FieldError { field, problem }]))
+        Err(invalid_options(
+            "DeleteOptions",
+            &[FieldError { field, problem }],
+        ))
     }
 
     /// The finalizers that this deletion leaves on `object`: the garbage collector's own one last.
     fn finalizers(&self, resource: &Resource, object: &Value) -> Vec<String> {
         let before = metadata::finalizers(object);
-        let mut finalizers: Vec<String> =
-            before.iter().filter(|name| !matches!(**name, ORPHAN | FOREGROUND)).map(|&name| name.to_owned()).collect();
+        let mut finalizers: Vec<String> = before
+            .iter()
+            .filter(|name| !matches!(**name, ORPHAN | FOREGROUND))
+            .map(|&name| name.to_owned())
+            .collect();
         let chosen = match (self.orphan_dependents, self.policy.as_deref()) {
             _ if !resource.garbage_collected => None,
             (Some(true), _) | (None, Some("Orphan")) => Some(ORPHAN),
@@ -131,7 +154,10 @@ impl Server {
         let options = DeleteOptions::parse(call)?;
         let deleted = self.delete_object(target, &options)?;
         let mut answer = if deleted.gone && resource.delete_answer == DeleteAnswer::Status {
-            Answer::value(200, status::deleted(resource.named(), &target.name, &deleted.object.uid))
+            Answer::value(
+                200,
+                status::deleted(resource.named(), &target.name, &deleted.object.uid),
+            )
         } else {
             let accepted = !deleted.gone && options.orphan_dependents == Some(false);
             Answer::object(if accepted { 202 } else { 200 }, deleted.object)
@@ -149,11 +175,19 @@ impl Server {
     pub(super) fn delete_collection(&self, call: &Call<'_>) -> Result<Answer, Status> {
         let options = DeleteOptions::parse(call)?;
         let list = ListOptions::parse(call.query, false)?;
-        let selection = Selection::parse(call.target.resource(), &list.label_selector, &list.field_selector)?;
+        let selection = Selection::parse(
+            call.target.resource(),
+            &list.label_selector,
+            &list.field_selector,
+        )?;
         parse_revision(&list.resource_version).map_err(Status::bad_request)?;
         let page = self.whole(call, &selection);
         for object in &page.objects {
-            let one = Target { name: object.name().to_owned(), namespace: object.namespace().to_owned(), ..call.target.clone() };
+            let one = Target {
+                name: object.name().to_owned(),
+                namespace: object.namespace().to_owned(),
+                ..call.target.clone()
+            };
             match self.delete_object(&one, &options) {
                 Ok(_) => {}
                 Err(status) if status.code == 404 => {}
@@ -164,7 +198,11 @@ impl Server {
     }
 
     /// Deletes one object, or starts to.
-    pub(super) fn delete_object(&self, target: &Target, options: &DeleteOptions) -> Result<Deleted, Status> {
+    pub(super) fn delete_object(
+        &self,
+        target: &Target,
+        options: &DeleteOptions,
+    ) -> Result<Deleted, Status> {
         let resource = target.resource();
         loop {
             let Some(current) = target.entry.store.get(&target.key()) else {
@@ -187,14 +225,26 @@ impl Server {
         }
     }
 
-    fn delete_version(&self, target: &Target, current: &Arc<Object>, options: &DeleteOptions) -> Result<Deleted, NotWritten> {
+    fn delete_version(
+        &self,
+        target: &Target,
+        current: &Arc<Object>,
+        options: &DeleteOptions,
+    ) -> Result<Deleted, NotWritten> {
         let resource = target.resource();
         let old = current.to_value();
         let mut new = old.clone();
         let now = self.clock.now_seconds();
-        let grace = if resource.is("Pod") { pod_grace(&old, options) } else { Grace::None };
+        let grace = if resource.is("Pod") {
+            pod_grace(&old, options)
+        } else {
+            Grace::None
+        };
         if let Grace::Pending = grace {
-            return Ok(Deleted { object: current.clone(), gone: false });
+            return Ok(Deleted {
+                object: current.clone(),
+                gone: false,
+            });
         }
         let finalizers = options.finalizers(resource, &old);
         let kept = !finalizers.is_empty();
@@ -205,14 +255,20 @@ impl Server {
                 // Even a pod that goes at once is first seen with its grace period of 0.
                 let marked = self.store_deletion(target, current, &old, new, options.dry_run)?;
                 if kept || seconds > 0 {
-                    return Ok(Deleted { object: marked, gone: false });
+                    return Ok(Deleted {
+                        object: marked,
+                        gone: false,
+                    });
                 }
                 self.remove(target, &marked, options.dry_run)
             }
             Grace::None if kept => {
                 mark(&mut new, now);
                 let object = self.store_deletion(target, current, &old, new, options.dry_run)?;
-                Ok(Deleted { object, gone: false })
+                Ok(Deleted {
+                    object,
+                    gone: false,
+                })
             }
             Grace::None | Grace::Pending => self.remove(target, current, options.dry_run),
         }
@@ -239,58 +295,107 @@ impl Server {
         committed.map_err(|Raced| NotWritten::Raced)
     }
 
-    fn remove(&self, target: &Target, current: &Arc<Object>, dry_run: bool) -> Result<Deleted, NotWritten> {
+    fn remove(
+        &self,
+        target: &Target,
+        current: &Arc<Object>,
+        dry_run: bool,
+    ) -> Result<Deleted, NotWritten> {
         if dry_run {
-            return Ok(Deleted { object: current.clone(), gone: true });
+            return Ok(Deleted {
+                object: current.clone(),
+                gone: true,
+            });
         }
         let last = self.commit(&target.entry, &current.key, Some(current), Change::Remove);
-        last.map(|object| Deleted { object, gone: true }).map_err(|Raced| NotWritten::Raced)
+        last.map(|object| Deleted { object, gone: true })
+            .map_err(|Raced| NotWritten::Raced)
     }
 
     /// A namespace first becomes Terminating; it goes when its content and its finalizers are gone.
-    fn delete_namespace(&self, target: &Target, current: &Arc<Object>, options: &DeleteOptions) -> Result<Deleted, NotWritten> {
+    fn delete_namespace(
+        &self,
+        target: &Target,
+        current: &Arc<Object>,
+        options: &DeleteOptions,
+    ) -> Result<Deleted, NotWritten> {
         if PROTECTED_NAMESPACES.contains(&&*target.name) {
-            return Err(Status::forbidden(target.resource().named(), &target.name, "this namespace may not be deleted").into());
+            return Err(Status::forbidden(
+                target.resource().named(),
+                &target.name,
+                "this namespace may not be deleted",
+            )
+            .into());
         }
         check_plural_preconditions(target, current, options)?;
         let old = current.to_value();
         if current.deleting {
-            if old["spec"]["finalizers"].as_array().is_some_and(|list| !list.is_empty()) {
-                return Ok(Deleted { object: current.clone(), gone: false });
+            if old["spec"]["finalizers"]
+                .as_array()
+                .is_some_and(|list| !list.is_empty())
+            {
+                return Ok(Deleted {
+                    object: current.clone(),
+                    gone: false,
+                });
             }
             return self.delete_version(target, current, options);
         }
         let mut new = old.clone();
-        metadata::of(&mut new).insert("deletionTimestamp".to_owned(), metadata::time(self.clock.now()));
+        metadata::of(&mut new).insert(
+            "deletionTimestamp".to_owned(),
+            metadata::time(self.clock.now()),
+        );
         new["status"]["phase"] = json!("Terminating");
         let mut wanted = options.clone();
         if wanted.orphan_dependents == Some(false) {
             // Only here the old flag means foreground rather than background.
-            wanted = DeleteOptions { orphan_dependents: None, policy: Some("Foreground".to_owned()), ..wanted };
+            wanted = DeleteOptions {
+                orphan_dependents: None,
+                policy: Some("Foreground".to_owned()),
+                ..wanted
+            };
         }
         metadata::set_finalizers(&mut new, wanted.finalizers(target.resource(), &old));
         let object = self.store_deletion(target, current, &old, new, options.dry_run)?;
-        Ok(Deleted { object, gone: false })
+        Ok(Deleted {
+            object,
+            gone: false,
+        })
     }
 }
 
 /// The preconditions of kinds that upstream checks by hand, and words otherwise.
-pub(super) fn check_plural_preconditions(target: &Target, current: &Object, options: &DeleteOptions) -> Result<(), Status> {
+pub(super) fn check_plural_preconditions(
+    target: &Target,
+    current: &Object,
+    options: &DeleteOptions,
+) -> Result<(), Status> {
     let differs = |what: &str, wanted: &str, found: &str| {
-        let why = format!("Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}");
+        let why = format!(
+            "Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}"
+        );
         Status::conflict(target.resource().named(), &target.name, &why)
     };
     if let Some(uid) = options.uid.as_deref().filter(|uid| *uid != &*current.uid) {
         return Err(differs("UID", uid, &current.uid));
     }
     let found = current.revision.to_string();
-    if let Some(revision) = options.revision.as_deref().filter(|revision| *revision != found) {
+    if let Some(revision) = options
+        .revision
+        .as_deref()
+        .filter(|revision| *revision != found)
+    {
         return Err(differs("ResourceVersion", revision, &found));
     }
     Ok(())
 }
 
-pub(super) fn check_preconditions(target: &Target, current: &Object, options: &DeleteOptions) -> Result<(), Status> {
+pub(super) fn check_preconditions(
+    target: &Target,
+    current: &Object,
+    options: &DeleteOptions,
+) -> Result<(), Status> {
     // Upstream names the kind here, where everything else names the resource.
     let kind = target.resource().named_kind();
     if let Some(uid) = options.uid.as_deref().filter(|uid| *uid != &*current.uid) {
@@ -302,7 +407,11 @@ pub(super) fn check_preconditions(target: &Target, current: &Object, options: &D
         return Err(Status::conflict(kind, &target.name, &why));
     }
     let found = current.revision.to_string();
-    if let Some(revision) = options.revision.as_deref().filter(|revision| *revision != found) {
+    if let Some(revision) = options
+        .revision
+        .as_deref()
+        .filter(|revision| *revision != found)
+    {
         let why = format!(
             "the ResourceVersion in the precondition ({revision}) does not match the ResourceVersion in record ({found}). The object \
              might have been modified"
@@ -315,7 +424,9 @@ pub(super) fn check_preconditions(target: &Target, current: &Object, options: &D
 fn pod_grace(pod: &Value, options: &DeleteOptions) -> Grace {
     let metadata = &pod["metadata"];
     if metadata.get("deletionTimestamp").is_some() {
-        let Some(running) = metadata["deletionGracePeriodSeconds"].as_i64() else { return Grace::None };
+        let Some(running) = metadata["deletionGracePeriodSeconds"].as_i64() else {
+            return Grace::None;
+        };
         // Later requests can only shorten the period.
         return match options.grace.map(at_least_one) {
             Some(seconds) if seconds < running => Grace::Set(seconds),
@@ -324,11 +435,19 @@ fn pod_grace(pod: &Value, options: &DeleteOptions) -> Grace {
     }
     let spec = &pod["spec"];
     let unassigned = spec["nodeName"].as_str().unwrap_or_default().is_empty();
-    let finished = matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
+    let finished = matches!(
+        pod["status"]["phase"].as_str(),
+        Some("Succeeded" | "Failed")
+    );
     if unassigned || finished {
         return Grace::Set(0);
     }
-    Grace::Set(at_least_one(options.grace.or_else(|| spec["terminationGracePeriodSeconds"].as_i64()).unwrap_or(0)))
+    Grace::Set(at_least_one(
+        options
+            .grace
+            .or_else(|| spec["terminationGracePeriodSeconds"].as_i64())
+            .unwrap_or(0),
+    ))
 }
 
 /// Negative periods mean one second.
@@ -350,7 +469,10 @@ fn set_grace(object: &mut Value, seconds: i64, now: Timestamp) {
     }
     let metadata = metadata::of(object);
     metadata.insert("deletionTimestamp".to_owned(), metadata::time(new_end));
-    metadata.insert("deletionGracePeriodSeconds".to_owned(), Value::from(seconds));
+    metadata.insert(
+        "deletionGracePeriodSeconds".to_owned(),
+        Value::from(seconds),
+    );
 }
 
 /// Marks an object that waits for its finalizers.

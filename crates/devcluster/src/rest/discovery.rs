@@ -13,8 +13,10 @@ use crate::kinds::{Group, Registered, Storage, Subresource};
 use crate::openapi;
 use crate::status::Status;
 
-/// Media type of the aggregated form; clients fall back to the other form when it is not echoed like this.
-pub(super) const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+/// Media type of the aggregated form; clients fall back to the other form when it is not echoed
+/// like this.
+pub(super) const AGGREGATED: &str =
+    "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
 /// `/version`.
 pub(super) fn version() -> Value {
@@ -67,8 +69,17 @@ impl Server {
         ];
         let mut paths: Vec<String> = FIXED.map(str::to_owned).into();
         for group in self.registry.groups() {
-            let place = if group.name.is_empty() { "/api".to_owned() } else { format!("/apis/{}", group.name) };
-            paths.extend(group.versions.iter().map(|version| format!("{place}/{version}")));
+            let place = if group.name.is_empty() {
+                "/api".to_owned()
+            } else {
+                format!("/apis/{}", group.name)
+            };
+            paths.extend(
+                group
+                    .versions
+                    .iter()
+                    .map(|version| format!("{place}/{version}")),
+            );
             paths.push(place);
         }
         paths.sort_unstable();
@@ -84,20 +95,33 @@ impl Server {
         }
         let groups = self.registry.groups();
         Ok(match route {
-            Route::CoreVersions if aggregated => self.aggregated(groups.iter().filter(|group| group.name.is_empty())),
-            Route::Groups if aggregated => self.aggregated(groups.iter().filter(|group| !group.name.is_empty())),
+            Route::CoreVersions if aggregated => {
+                self.aggregated(groups.iter().filter(|group| group.name.is_empty()))
+            }
+            Route::Groups if aggregated => {
+                self.aggregated(groups.iter().filter(|group| !group.name.is_empty()))
+            }
             Route::CoreVersions => json!({
                 "kind": "APIVersions",
                 "versions": ["v1"],
                 "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": "127.0.0.1:6443"}],
             }),
             Route::Groups => {
-                let groups: Vec<Value> = groups.iter().filter(|group| !group.name.is_empty()).map(group_entry).collect();
+                let groups: Vec<Value> = groups
+                    .iter()
+                    .filter(|group| !group.name.is_empty())
+                    .map(group_entry)
+                    .collect();
                 json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
             }
             Route::Group(name) => {
-                let group = groups.iter().find(|group| group.name == *name).ok_or_else(Status::no_such_resource)?;
-                let Value::Object(entry) = group_entry(group) else { return Err(Status::no_such_resource()) };
+                let group = groups
+                    .iter()
+                    .find(|group| group.name == *name)
+                    .ok_or_else(Status::no_such_resource)?;
+                let Value::Object(entry) = group_entry(group) else {
+                    return Err(Status::no_such_resource());
+                };
                 let mut document = Map::new();
                 document.insert("kind".to_owned(), Value::from("APIGroup"));
                 document.insert("apiVersion".to_owned(), Value::from("v1"));
@@ -116,7 +140,13 @@ impl Server {
         let mut resources = Vec::new();
         for entry in self.by_name(group, version) {
             resources.push(resource_entry(&entry));
-            resources.extend(entry.resource.subresources.iter().map(|part| part_entry(&entry, part)));
+            resources.extend(
+                entry
+                    .resource
+                    .subresources
+                    .iter()
+                    .map(|part| part_entry(&entry, part)),
+            );
         }
         let mut list = Map::new();
         list.insert("kind".to_owned(), Value::from("APIResourceList"));
@@ -124,7 +154,10 @@ impl Server {
             // Upstream's core list carries no apiVersion.
             list.insert("apiVersion".to_owned(), Value::from("v1"));
         }
-        list.insert("groupVersion".to_owned(), Value::from(group_version(group, version)));
+        list.insert(
+            "groupVersion".to_owned(),
+            Value::from(group_version(group, version)),
+        );
         list.insert("resources".to_owned(), Value::from(resources));
         Value::from(list)
     }
@@ -139,12 +172,19 @@ impl Server {
                         if self.faults.is_hidden(&group.name) {
                             return json!({"version": version, "freshness": "Stale"});
                         }
-                        let resources: Vec<Value> =
-                            self.by_name(&group.name, version).iter().map(|entry| aggregated_entry(entry)).collect();
+                        let resources: Vec<Value> = self
+                            .by_name(&group.name, version)
+                            .iter()
+                            .map(|entry| aggregated_entry(entry))
+                            .collect();
                         json!({"version": version, "resources": resources, "freshness": "Current"})
                     })
                     .collect();
-                let metadata = if group.name.is_empty() { json!({}) } else { json!({"name": group.name}) };
+                let metadata = if group.name.is_empty() {
+                    json!({})
+                } else {
+                    json!({"name": group.name})
+                };
                 json!({"metadata": metadata, "versions": versions})
             })
             .collect();
@@ -159,9 +199,15 @@ impl Server {
     pub(super) fn older_openapi(&self, parts: &Parts) -> Response<Body> {
         let document = openapi::older_document(&self.registry);
         let accepted = super::header(parts, &ACCEPT);
-        let wants_message =
-            accepted.split(',').map(super::decode::media_type).any(|kind| matches!(kind, MESSAGE | REQUESTED_MESSAGE));
-        let kind = if wants_message { MESSAGE } else { "application/json" };
+        let wants_message = accepted
+            .split(',')
+            .map(super::decode::media_type)
+            .any(|kind| matches!(kind, MESSAGE | REQUESTED_MESSAGE));
+        let kind = if wants_message {
+            MESSAGE
+        } else {
+            "application/json"
+        };
         let tag = format!("\"{}\"", document.hash);
         let mut response = if super::header(parts, &IF_NONE_MATCH) == tag {
             super::respond(304, kind, Body::Whole(None))
@@ -171,24 +217,43 @@ impl Server {
             super::respond(200, kind, Body::whole(document.json.to_string()))
         };
         let headers = response.headers_mut();
-        headers.insert(ETAG, HeaderValue::try_from(tag).expect("a quoted number is a header value"));
+        headers.insert(
+            ETAG,
+            HeaderValue::try_from(tag).expect("a quoted number is a header value"),
+        );
         headers.insert(VARY, HeaderValue::from_static("Accept"));
         response
     }
 
     /// The document of a group version. Who asks for the state that it has may keep it.
-    pub(super) fn openapi(&self, path: &str, parts: &Parts, query: &Query) -> Result<Response<Body>, Status> {
-        let document = openapi::document(&self.registry, path).ok_or_else(Status::no_such_resource)?;
+    pub(super) fn openapi(
+        &self,
+        path: &str,
+        parts: &Parts,
+        query: &Query,
+    ) -> Result<Response<Body>, Status> {
+        let document =
+            openapi::document(&self.registry, path).ok_or_else(Status::no_such_resource)?;
         let tag = format!("\"{}\"", document.hash);
         let mut response = if super::header(parts, &IF_NONE_MATCH) == tag {
             super::respond(304, "application/json", Body::Whole(None))
         } else {
-            super::respond(200, "application/json", Body::whole(document.json.to_string()))
+            super::respond(
+                200,
+                "application/json",
+                Body::whole(document.json.to_string()),
+            )
         };
         let headers = response.headers_mut();
-        headers.insert(ETAG, HeaderValue::try_from(tag).expect("a quoted number is a header value"));
+        headers.insert(
+            ETAG,
+            HeaderValue::try_from(tag).expect("a quoted number is a header value"),
+        );
         if query.text("hash") == document.hash {
-            headers.insert(CACHE_CONTROL, HeaderValue::from_static("public, immutable, max-age=31536000"));
+            headers.insert(
+                CACHE_CONTROL,
+                HeaderValue::from_static("public, immutable, max-age=31536000"),
+            );
         }
         Ok(response)
     }
@@ -196,11 +261,16 @@ impl Server {
 
 /// The media type of the message that client-go asks for.
 const MESSAGE: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
-/// What it asks for; but no media type may contain an @, and Go's parser refuses an answer that does.
+/// What it asks for; but no media type may contain an @, and Go's parser refuses an answer that
+/// does.
 const REQUESTED_MESSAGE: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
 
 fn group_version(group: &str, version: &str) -> String {
-    if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") }
+    if group.is_empty() {
+        version.to_owned()
+    } else {
+        format!("{group}/{version}")
+    }
 }
 
 fn group_entry(group: &Group) -> Value {
@@ -213,7 +283,10 @@ fn group_entry(group: &Group) -> Value {
 }
 
 fn put_names(entry: &Registered, into: &mut Map<String, Value>) {
-    for (key, names) in [("shortNames", &entry.resource.short_names), ("categories", &entry.resource.categories)] {
+    for (key, names) in [
+        ("shortNames", &entry.resource.short_names),
+        ("categories", &entry.resource.categories),
+    ] {
         if !names.is_empty() {
             into.insert(key.to_owned(), json!(names));
         }
@@ -235,7 +308,10 @@ fn resource_entry(entry: &Registered) -> Value {
             Storage::Own | Storage::OtherVersion => (&*resource.group, &*resource.version),
         };
         let hash = super::fingerprint(format!("{group}/{version}/{}", resource.kind).as_bytes());
-        let hash = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, hash.to_be_bytes());
+        let hash = base64::Engine::encode(
+            &base64::engine::general_purpose::STANDARD,
+            hash.to_be_bytes(),
+        );
         fields.insert("storageVersionHash".to_owned(), Value::from(hash));
     }
     Value::from(fields)
@@ -244,7 +320,10 @@ fn resource_entry(entry: &Registered) -> Value {
 fn part_entry(entry: &Registered, part: &Subresource) -> Value {
     let resource = &entry.resource;
     let mut fields = Map::new();
-    fields.insert("name".to_owned(), Value::from(format!("{}/{}", resource.plural, part.name)));
+    fields.insert(
+        "name".to_owned(),
+        Value::from(format!("{}/{}", resource.plural, part.name)),
+    );
     fields.insert("singularName".to_owned(), json!(""));
     fields.insert("namespaced".to_owned(), json!(resource.namespaced));
     if let Some((group, version)) = part.group_version {
@@ -261,8 +340,18 @@ fn aggregated_entry(entry: &Registered) -> Value {
     let mut fields = Map::new();
     fields.insert("resource".to_owned(), json!(resource.plural));
     // Empty group and version mean those of the resource.
-    fields.insert("responseKind".to_owned(), json!({"group": "", "version": "", "kind": resource.kind}));
-    fields.insert("scope".to_owned(), json!(if resource.namespaced { "Namespaced" } else { "Cluster" }));
+    fields.insert(
+        "responseKind".to_owned(),
+        json!({"group": "", "version": "", "kind": resource.kind}),
+    );
+    fields.insert(
+        "scope".to_owned(),
+        json!(if resource.namespaced {
+            "Namespaced"
+        } else {
+            "Cluster"
+        }),
+    );
     fields.insert("singularResource".to_owned(), json!(resource.singular));
     fields.insert("verbs".to_owned(), json!(resource.verbs));
     put_names(entry, &mut fields);

@@ -10,7 +10,12 @@ use serde_json::{Map, Number, Value};
 pub(super) fn parse(json: &str) -> Result<(Value, Vec<String>), serde_json::Error> {
     let again = RefCell::default();
     let mut deserializer = serde_json::Deserializer::from_str(json);
-    let value = Place { parent: None, step: Step::Top, again: &again }.deserialize(&mut deserializer)?;
+    let value = Place {
+        parent: None,
+        step: Step::Top,
+        again: &again,
+    }
+    .deserialize(&mut deserializer)?;
     deserializer.end()?;
     Ok((value, again.into_inner()))
 }
@@ -87,7 +92,11 @@ impl<'de> Visitor<'de> for Place<'_> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
         let mut list = Vec::new();
-        while let Some(item) = items.next_element_seed(Place { parent: Some(&self), step: Step::Index(list.len()), ..self })? {
+        while let Some(item) = items.next_element_seed(Place {
+            parent: Some(&self),
+            step: Step::Index(list.len()),
+            ..self
+        })? {
             list.push(item);
         }
         Ok(Value::Array(list))
@@ -96,7 +105,11 @@ impl<'de> Visitor<'de> for Place<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Value, A::Error> {
         let mut map = Map::new();
         while let Some(key) = fields.next_key::<String>()? {
-            let place = Place { parent: Some(&self), step: Step::Key(&key), ..self };
+            let place = Place {
+                parent: Some(&self),
+                step: Step::Key(&key),
+                ..self
+            };
             let value = fields.next_value_seed(place)?;
             if map.contains_key(&key) {
                 self.again.borrow_mut().push(place.path());
@@ -116,7 +129,10 @@ mod tests {
     fn keys_that_come_again_are_told_with_their_path() {
         let text = r#"{"a": {"b": 1, "b": 2}, "l": [{"x": null}, {"x": 1.5, "x": -3}], "a2": 1}"#;
         let (value, again) = parse(text).unwrap();
-        assert_eq!(value, json!({"a": {"b": 2}, "l": [{"x": null}, {"x": -3}], "a2": 1}));
+        assert_eq!(
+            value,
+            json!({"a": {"b": 2}, "l": [{"x": null}, {"x": -3}], "a2": 1})
+        );
         assert_eq!(again, ["a.b", "l[1].x"]);
         assert!(parse("{} x").is_err());
     }

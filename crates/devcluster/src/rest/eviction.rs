@@ -22,17 +22,27 @@ impl Server {
     pub(super) fn evict(&self, call: &Call<'_>) -> Result<Answer, Status> {
         let eviction = decode::part("policy", "Eviction", call.content_type, &call.body)?;
         if metadata::text(&eviction, "name") != call.target.name {
-            return Err(Status::bad_request("name in URL does not match name in Eviction object"));
+            return Err(Status::bad_request(
+                "name in URL does not match name in Eviction object",
+            ));
         }
         let mut options = DeleteOptions::from_value(&eviction["deleteOptions"])?;
-        // Upstream finds out about wrong options and preconditions only after it has written the condition.
+        // Upstream finds out about wrong options and preconditions only after it has written the
+        // condition.
         options.check()?;
         options.dry_run |= call.query.dry_run("CreateOptions")?;
-        let pod = Target { subresource: None, ..call.target.clone() };
+        let pod = Target {
+            subresource: None,
+            ..call.target.clone()
+        };
         let current = self.parent(call)?;
         check_preconditions(&pod, &current, &options)?;
         let value = current.to_value();
-        let unguarded = current.deleting || matches!(value["status"]["phase"].as_str(), Some("Pending" | "Succeeded" | "Failed"));
+        let unguarded = current.deleting
+            || matches!(
+                value["status"]["phase"].as_str(),
+                Some("Pending" | "Succeeded" | "Failed")
+            );
         if !unguarded {
             self.ask_budgets(&pod, &current, &value, options.dry_run)?;
         }
@@ -43,10 +53,20 @@ impl Server {
         Ok(Answer::value(201, status::created()))
     }
 
-    fn ask_budgets(&self, pod: &Target, current: &Object, value: &Value, dry_run: bool) -> Result<(), Status> {
-        let budgets = self.registry.find("policy", "v1", "poddisruptionbudgets").expect("budgets are built in");
+    fn ask_budgets(
+        &self,
+        pod: &Target,
+        current: &Object,
+        value: &Value,
+        dry_run: bool,
+    ) -> Result<(), Status> {
+        let budgets = self
+            .registry
+            .find("policy", "v1", "poddisruptionbudgets")
+            .expect("budgets are built in");
         loop {
-            let selecting = |budget: &Arc<Object>| selects(&budget.to_value()["spec"]["selector"], current);
+            let selecting =
+                |budget: &Arc<Object>| selects(&budget.to_value()["spec"]["selector"], current);
             let all = budgets.store.list(&self.revisions, &pod.prefix()).objects;
             let mut matching: Vec<Arc<Object>> = all.into_iter().filter(selecting).collect();
             if matching.len() > 1 {
@@ -54,7 +74,9 @@ impl Server {
                     "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
                 ));
             }
-            let Some(budget) = matching.pop() else { return Ok(()) };
+            let Some(budget) = matching.pop() else {
+                return Ok(());
+            };
             match self.take_disruption(pod, &budgets, &budget, value, dry_run) {
                 Ok(()) => return Ok(()),
                 Err(NotWritten::Refused(status)) => return Err(status),
@@ -88,12 +110,16 @@ impl Server {
         };
         let name = budget.name();
         if number("observedGeneration") < old["metadata"]["generation"].as_i64().unwrap_or(0) {
-            let cause = format!("The disruption budget {name} is still being processed by the server.");
+            let cause =
+                format!("The disruption budget {name} is still being processed by the server.");
             return Err(refused(cause, Some(BEHIND_RETRY_SECONDS)));
         }
         let allowed = number("disruptionsAllowed");
         if allowed <= 0 {
-            let cause = format!("The disruption budget {name} needs {} healthy pods and has {} currently", healthy.1, healthy.0);
+            let cause = format!(
+                "The disruption budget {name} needs {} healthy pods and has {} currently",
+                healthy.1, healthy.0
+            );
             return Err(refused(cause, None));
         }
         let mut new = old.clone();
@@ -106,7 +132,11 @@ impl Server {
             });
             set_condition(&mut new, condition);
         }
-        let target = Target { entry: budgets.clone(), name: name.to_owned(), ..pod.clone() };
+        let target = Target {
+            entry: budgets.clone(),
+            name: name.to_owned(),
+            ..pod.clone()
+        };
         self.store(&target, budget, &old, new, dry_run).map(|_| ())
     }
 
@@ -135,5 +165,8 @@ impl Server {
 
 fn is_ready(pod: &Value) -> bool {
     let conditions = pod["status"]["conditions"].as_array();
-    conditions.is_some_and(|list| list.iter().any(|condition| condition["type"] == "Ready" && condition["status"] == "True"))
+    conditions.is_some_and(|list| {
+        list.iter()
+            .any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
+    })
 }

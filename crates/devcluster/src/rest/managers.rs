@@ -22,7 +22,8 @@ pub(super) enum Tracking<'a> {
 }
 
 impl Call<'_> {
-    /// Who updates, after `fieldManager` or the user agent; `options` names what is invalid otherwise.
+    /// Who updates, after `fieldManager` or the user agent; `options` names what is invalid
+    /// otherwise.
     pub(super) fn author(&self, options: &str) -> Result<Author, Status> {
         let manager = match self.query.text("fieldManager") {
             "" => from_user_agent(self.user_agent),
@@ -32,35 +33,64 @@ impl Call<'_> {
             manager,
             operation: Operation::Update,
             api_version: self.target.resource().api_version(),
-            subresource: self.target.subresource.map_or_else(Default::default, |part| part.name.into()),
+            subresource: self
+                .target
+                .subresource
+                .map_or_else(Default::default, |part| part.name.into()),
         })
     }
 }
 
 /// The name of a manager, or 422 about the options it is in.
 pub(super) fn checked<'a>(manager: &'a str, options: &str) -> Result<&'a str, Status> {
-    let bad = manager.chars().enumerate().find(|(_, letter)| letter.is_control());
+    let bad = manager
+        .chars()
+        .enumerate()
+        .find(|(_, letter)| letter.is_control());
     let problem = if manager.len() > MAX_MANAGER {
         Problem::TooLong(MAX_MANAGER)
     } else if let Some((at, letter)) = bad {
-        let why = format!("invalid character U+{:04X} (at position {at})", u32::from(letter));
+        let why = format!(
+            "invalid character U+{:04X} (at position {at})",
+            u32::from(letter)
+        );
         Problem::Invalid(manager.into(), why)
     } else {
         return Ok(manager);
     };
-    Err(invalid_options(options, &[FieldError { field: "fieldManager".to_owned(), problem }]))
+    Err(invalid_options(
+        options,
+        &[FieldError {
+            field: "fieldManager".to_owned(),
+            problem,
+        }],
+    ))
 }
 
 /// What comes before the version: `kubectl` of `kubectl/v1.36.2 (linux/amd64)`.
 fn from_user_agent(user_agent: &str) -> String {
     let name = user_agent.split('/').next().unwrap_or_default();
-    let name: String = name.chars().filter(|letter| !letter.is_control()).take(MAX_MANAGER).collect();
-    if name.is_empty() { "unknown".to_owned() } else { name }
+    let name: String = name
+        .chars()
+        .filter(|letter| !letter.is_control())
+        .take(MAX_MANAGER)
+        .collect();
+    if name.is_empty() {
+        "unknown".to_owned()
+    } else {
+        name
+    }
 }
 
 impl Server {
     /// The entries of a new object. `given` is what the client says about them.
-    pub(super) fn manage_new(&self, resource: &Resource, object: &mut Value, given: Option<Value>, tracking: Tracking<'_>) {
+    pub(super) fn manage_new(
+        &self,
+        resource: &Resource,
+        object: &mut Value,
+        given: Option<Value>,
+        tracking: Tracking<'_>,
+    ) {
         let managed_fields = match tracking {
             Tracking::Decided => given,
             Tracking::Update(_) if given.as_ref().is_some_and(is_reset) => None,
@@ -76,7 +106,8 @@ impl Server {
         set(object, managed_fields);
     }
 
-    /// The entries of `new`, which replaces `old`. Nothing is recorded for an object without entries.
+    /// The entries of `new`, which replaces `old`. Nothing is recorded for an object without
+    /// entries.
     pub(super) fn manage_change(
         &self,
         resource: &Resource,
@@ -90,21 +121,39 @@ impl Server {
             Tracking::Decided => given,
             // The entries are no part of what a subresource shows.
             Tracking::Update(author) => {
-                let given = given.filter(|given| author.subresource.is_empty() && before != Some(given));
-                if given.as_ref().is_some_and(is_reset) { None } else { self.updated(resource, new, old, given.as_ref(), author) }
+                let given =
+                    given.filter(|given| author.subresource.is_empty() && before != Some(given));
+                if given.as_ref().is_some_and(is_reset) {
+                    None
+                } else {
+                    self.updated(resource, new, old, given.as_ref(), author)
+                }
             }
         };
         let managed_fields = match (managed_fields, before) {
             // What differs in nothing but times is no change.
-            (Some(now), Some(before)) if same_but_entries(new, old) && same_but_times(&now, before) => Some(before.clone()),
+            (Some(now), Some(before))
+                if same_but_entries(new, old) && same_but_times(&now, before) =>
+            {
+                Some(before.clone())
+            }
             (now, _) => now,
         };
         set(new, managed_fields);
     }
 
-    fn updated(&self, resource: &Resource, new: &Value, old: &Value, given: Option<&Value>, author: &Author) -> Option<Value> {
+    fn updated(
+        &self,
+        resource: &Resource,
+        new: &Value,
+        old: &Value,
+        given: Option<&Value>,
+        author: &Author,
+    ) -> Option<Value> {
         let before = old["metadata"].get("managedFields");
-        let given = given.and_then(Managed::parse).filter(|managed| !managed.is_empty());
+        let given = given
+            .and_then(Managed::parse)
+            .filter(|managed| !managed.is_empty());
         if given.is_none() && before.is_none() {
             return None;
         }
@@ -112,7 +161,9 @@ impl Server {
         if given.is_none() && changes.is_empty() {
             return before.cloned();
         }
-        let mut managed = given.or_else(|| Managed::parse(before?)).unwrap_or_default();
+        let mut managed = given
+            .or_else(|| Managed::parse(before?))
+            .unwrap_or_default();
         if managed.is_empty() {
             return None;
         }
@@ -124,7 +175,10 @@ impl Server {
 
     /// Now, as entries have it.
     pub(super) fn time(&self) -> String {
-        metadata::time(self.clock.now()).as_str().unwrap_or_default().to_owned()
+        metadata::time(self.clock.now())
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
     }
 }
 
@@ -150,11 +204,18 @@ fn same_but_times(now: &Value, before: &Value) -> bool {
 /// Whether `new`, which has no entries yet, is what `old` is without them and its version.
 fn same_but_entries(new: &Value, old: &Value) -> bool {
     let aside = |key: &str| matches!(key, "managedFields" | "resourceVersion");
-    let same = |new: &Value, old: &Value, aside: &dyn Fn(&str) -> bool| match (new.as_object(), old.as_object()) {
+    let same = |new: &Value, old: &Value, aside: &dyn Fn(&str) -> bool| match (
+        new.as_object(),
+        old.as_object(),
+    ) {
         (Some(new), Some(old)) => {
-            let counted = |map: &serde_json::Map<String, Value>| map.keys().filter(|key| !aside(key)).count();
+            let counted =
+                |map: &serde_json::Map<String, Value>| map.keys().filter(|key| !aside(key)).count();
             counted(new) == counted(old)
-                && new.iter().filter(|(key, _)| !aside(key)).all(|(key, value)| old.get(key) == Some(value))
+                && new
+                    .iter()
+                    .filter(|(key, _)| !aside(key))
+                    .all(|(key, value)| old.get(key) == Some(value))
         }
         _ => new == old,
     };

@@ -1,4 +1,5 @@
-//! The part of an object that is the server's own: identity, times, generation, finalizers of a terminating object.
+//! The part of an object that is the server's own: identity, times, generation, finalizers of a
+//! terminating object.
 
 use jiff::Timestamp;
 use serde_json::{Map, Value};
@@ -14,7 +15,9 @@ pub(super) fn of(object: &mut Value) -> &mut Map<String, Value> {
     if !object["metadata"].is_object() {
         object["metadata"] = Value::Object(Map::new());
     }
-    object["metadata"].as_object_mut().expect("it was made an object above")
+    object["metadata"]
+        .as_object_mut()
+        .expect("it was made an object above")
 }
 
 /// A text of `metadata`, or nothing.
@@ -30,7 +33,11 @@ pub(super) fn time(at: Timestamp) -> Value {
 /// Gives a new object its identity.
 pub(super) fn begin(resource: &Resource, object: &mut Value, uid: String, now: Timestamp) {
     let metadata = of(object);
-    for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "resourceVersion"] {
+    for field in [
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "resourceVersion",
+    ] {
         metadata.remove(field);
     }
     metadata.insert("uid".to_owned(), Value::from(uid));
@@ -50,7 +57,8 @@ pub(super) fn carry_over(new: &mut Value, old: &Value) {
             None => metadata.remove(*field),
         };
     }
-    // A deletion that has begun cannot be taken back; validation refuses one that is written by hand.
+    // A deletion that has begun cannot be taken back; validation refuses one that is written by
+    // hand.
     if let Some(since) = before.get("deletionTimestamp") {
         metadata.insert("deletionTimestamp".to_owned(), since.clone());
     }
@@ -70,14 +78,21 @@ pub(super) fn generation_grows(resource: &Resource, new: &Value, old: &Value) ->
         Generation::Unmanaged | Generation::One => false,
         Generation::Spec => new.get("spec") != old.get("spec"),
         Generation::SpecAndAnnotations => {
-            new.get("spec") != old.get("spec") || new["metadata"].get("annotations") != old["metadata"].get("annotations")
+            new.get("spec") != old.get("spec")
+                || new["metadata"].get("annotations") != old["metadata"].get("annotations")
         }
         Generation::Content | Generation::ContentAndStatus => {
             let with_status = resource.generation == Generation::ContentAndStatus;
             let content = |value: &Value| -> Map<String, Value> {
-                let aside = |key: &str| matches!(key, "kind" | "apiVersion" | "metadata") || (key == "status" && !with_status);
+                let aside = |key: &str| {
+                    matches!(key, "kind" | "apiVersion" | "metadata")
+                        || (key == "status" && !with_status)
+                };
                 let fields = value.as_object().into_iter().flatten();
-                fields.filter(|(key, _)| !aside(key)).map(|(key, value)| (key.clone(), value.clone())).collect()
+                fields
+                    .filter(|(key, _)| !aside(key))
+                    .map(|(key, value)| (key.clone(), value.clone()))
+                    .collect()
             };
             content(new) != content(old)
         }
@@ -87,14 +102,21 @@ pub(super) fn generation_grows(resource: &Resource, new: &Value, old: &Value) ->
 /// One more than before, for objects that have a generation.
 pub(super) fn grow_generation(object: &mut Value) {
     let metadata = of(object);
-    if let Some(generation) = metadata.get("generation").and_then(Value::as_i64).filter(|generation| *generation > 0) {
+    if let Some(generation) = metadata
+        .get("generation")
+        .and_then(Value::as_i64)
+        .filter(|generation| *generation > 0)
+    {
         metadata.insert("generation".to_owned(), Value::from(generation + 1));
     }
 }
 
 /// The finalizers of an object.
 pub(super) fn finalizers(object: &Value) -> Vec<&str> {
-    object["metadata"]["finalizers"].as_array().map(|list| list.iter().filter_map(Value::as_str).collect()).unwrap_or_default()
+    object["metadata"]["finalizers"]
+        .as_array()
+        .map(|list| list.iter().filter_map(Value::as_str).collect())
+        .unwrap_or_default()
 }
 
 /// Sets the finalizers; none means no field.
@@ -111,8 +133,11 @@ pub(super) fn set_finalizers(object: &mut Value, finalizers: Vec<String>) {
 pub(super) fn new_finalizers_while_deleting(new: &Value, old: &Value) -> Option<FieldError> {
     old["metadata"].get("deletionTimestamp")?;
     let known = finalizers(old);
-    let added: Vec<String> =
-        finalizers(new).iter().filter(|name| !known.contains(name)).map(|name| format!("{name:?}")).collect();
+    let added: Vec<String> = finalizers(new)
+        .iter()
+        .filter(|name| !known.contains(name))
+        .map(|name| format!("{name:?}"))
+        .collect();
     if added.is_empty() {
         return None;
     }
@@ -120,7 +145,10 @@ pub(super) fn new_finalizers_while_deleting(new: &Value, old: &Value) -> Option<
         "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
         added.join(", ")
     );
-    Some(FieldError { field: "metadata.finalizers".to_owned(), problem: Problem::Forbidden(why) })
+    Some(FieldError {
+        field: "metadata.finalizers".to_owned(),
+        problem: Problem::Forbidden(why),
+    })
 }
 
 /// Whether an update has left nothing that keeps a terminating object.
@@ -131,7 +159,9 @@ pub(super) fn is_finished(object: &Value) -> bool {
         && finalizers(object).is_empty()
         && (object["kind"] != "Namespace"
             || object["apiVersion"] != "v1"
-            || object["spec"]["finalizers"].as_array().is_none_or(Vec::is_empty))
+            || object["spec"]["finalizers"]
+                .as_array()
+                .is_none_or(Vec::is_empty))
 }
 
 #[cfg(test)]
@@ -159,11 +189,20 @@ mod tests {
             ("apps", "replicasets", "/status/y", false),
             ("", "configmaps", "/spec/x", false),
             ("discovery.k8s.io", "endpointslices", "/spec/x", true),
-            ("discovery.k8s.io", "endpointslices", "/metadata/labels/a", false),
+            (
+                "discovery.k8s.io",
+                "endpointslices",
+                "/metadata/labels/a",
+                false,
+            ),
         ];
         for (group, plural, pointer, grows) in cases {
             let resource = &registry.find(group, "v1", plural).unwrap().resource;
-            assert_eq!(generation_grows(resource, &with(pointer), &base), grows, "{plural} {pointer}");
+            assert_eq!(
+                generation_grows(resource, &with(pointer), &base),
+                grows,
+                "{plural} {pointer}"
+            );
         }
     }
 }

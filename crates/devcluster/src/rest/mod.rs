@@ -1,12 +1,14 @@
 //! The API: requests in, answers out, for both doors of the server.
 //!
-//! user -> route -> fault rules -> verb -> (decode -> admission -> defaults -> validation -> store) -> view -> response
+//! user -> route -> fault rules -> verb -> (decode -> admission -> defaults -> validation -> store)
+//! -> view -> response
 
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use http::header::{
-    ACCEPT, CACHE_CONTROL, CONTENT_TYPE, ETAG, HOST, HeaderValue, IF_NONE_MATCH, RETRY_AFTER, USER_AGENT, VARY, WARNING,
+    ACCEPT, CACHE_CONTROL, CONTENT_TYPE, ETAG, HOST, HeaderValue, IF_NONE_MATCH, RETRY_AFTER,
+    USER_AGENT, VARY, WARNING,
 };
 use http::request::Parts;
 use http::{Request, Response};
@@ -89,7 +91,8 @@ pub struct Server {
     /// Held while quotas are checked and used up.
     pub(crate) quota_lock: Mutex<()>,
     addresses: Addresses,
-    /// Held while what is served is brought in line with the stored definitions: those that were found last.
+    /// Held while what is served is brought in line with the stored definitions: those that were
+    /// found last.
     settling: Mutex<definitions::Definitions>,
     /// Whether entries of managed fields begin with creation, rather than with the first apply.
     pub(crate) tracks_creations: bool,
@@ -141,7 +144,11 @@ enum Content {
 
 impl Answer {
     fn object(code: u16, object: Arc<Object>) -> Self {
-        Self { code, content: Content::Object(object), warnings: Vec::new() }
+        Self {
+            code,
+            content: Content::Object(object),
+            warnings: Vec::new(),
+        }
     }
 
     fn warn(mut self, warnings: Vec<String>) -> Self {
@@ -150,17 +157,26 @@ impl Answer {
     }
 
     fn value(code: u16, value: Value) -> Self {
-        Self { code, content: Content::Value(value), warnings: Vec::new() }
+        Self {
+            code,
+            content: Content::Value(value),
+            warnings: Vec::new(),
+        }
     }
 
     fn body(body: Body) -> Self {
-        Self { code: 200, content: Content::Body(body), warnings: Vec::new() }
+        Self {
+            code: 200,
+            content: Content::Body(body),
+            warnings: Vec::new(),
+        }
     }
 }
 
 impl Server {
-    /// A server with the built-in kinds and the namespaces every cluster has. Who manages which field is recorded from creation on when
-    /// it `tracks_creations`, else from the first server-side apply on.
+    /// A server with the built-in kinds and the namespaces every cluster has. Who manages which
+    /// field is recorded from creation on when it `tracks_creations`, else from the first
+    /// server-side apply on.
     pub fn new(clock: Clock, tracks_creations: bool) -> Self {
         Self::seeded(clock, tracks_creations, None)
     }
@@ -185,12 +201,19 @@ impl Server {
         server
     }
 
-    /// A server of its own with the same objects, at the same revision. It has no history from before, no fault rules and no
-    /// requests.
+    /// A server of its own with the same objects, at the same revision. It has no history from
+    /// before, no fault rules and no requests.
     pub(crate) fn fork(&self) -> Self {
         let (registry, revisions) = self.registry.fork(&self.revisions);
-        let services = registry.find("", "v1", "services").expect("services are built in").store.list(&revisions, "").objects;
-        let addresses = self.addresses.fork(services.iter().map(|service| Holdings::of(service)));
+        let services = registry
+            .find("", "v1", "services")
+            .expect("services are built in")
+            .store
+            .list(&revisions, "")
+            .objects;
+        let addresses = self
+            .addresses
+            .fork(services.iter().map(|service| Holdings::of(service)));
         Self {
             registry,
             revisions,
@@ -211,17 +234,30 @@ impl Server {
     pub(crate) fn objects(&self, plural: &str) -> Vec<Value> {
         let found = self.registry.find_plural(plural);
         found.map_or_else(Vec::new, |entry| {
-            entry.store.list(&self.revisions, "").objects.iter().map(|object| object.to_value()).collect()
+            entry
+                .store
+                .list(&self.revisions, "")
+                .objects
+                .iter()
+                .map(|object| object.to_value())
+                .collect()
         })
     }
 
     /// Answers one request of a user, unless a fault rule wants it otherwise.
-    pub async fn handle(self: &Arc<Self>, request: Request<Bytes>, user: &Arc<User>) -> Result<Response<Body>, ConnectionReset> {
+    pub async fn handle(
+        self: &Arc<Self>,
+        request: Request<Bytes>,
+        user: &Arc<User>,
+    ) -> Result<Response<Body>, ConnectionReset> {
         let (parts, body) = request.into_parts();
         let mut record = RequestRecord {
             verb: parts.method.as_str().to_lowercase(),
             resource: String::new(),
-            path: parts.uri.path_and_query().map_or_else(String::new, ToString::to_string),
+            path: parts
+                .uri
+                .path_and_query()
+                .map_or_else(String::new, ToString::to_string),
             user_agent: header(&parts, &USER_AGENT).to_owned(),
             user: user.name.clone(),
             status: 0,
@@ -230,18 +266,30 @@ impl Server {
             content: None,
             revision: 0,
         };
-        let said = self.log.keeps_contents().then(|| (body.clone(), self.stored_at(parts.uri.path())));
+        let said = self
+            .log
+            .keeps_contents()
+            .then(|| (body.clone(), self.stored_at(parts.uri.path())));
         let mut fate = Fate::Answered;
-        let response =
-            self.answer(&parts, body, user, &mut record, &mut fate).await.unwrap_or_else(|status| Some(refusal(&status)));
-        record.status = response.as_ref().map_or(0, |response| response.status().as_u16());
+        let response = self
+            .answer(&parts, body, user, &mut record, &mut fate)
+            .await
+            .unwrap_or_else(|status| Some(refusal(&status)));
+        record.status = response
+            .as_ref()
+            .map_or(0, |response| response.status().as_u16());
         record.content = said.map(|(body, before)| {
             let content_type = header(&parts, &CONTENT_TYPE).to_owned();
             let answer = match response.as_ref().map(Response::body) {
                 Some(Body::Whole(Some(bytes))) => bytes.clone(),
                 _ => Bytes::new(),
             };
-            Arc::new(Said { content_type, body, before, answer })
+            Arc::new(Said {
+                content_type,
+                body,
+                before,
+                answer,
+            })
         });
         record.revision = self.revisions.current();
         self.log.add(record);
@@ -257,8 +305,14 @@ impl Server {
 
     /// The object that a path names.
     fn stored_at(&self, path: &str) -> Option<Value> {
-        let Route::Objects(target) = Route::parse(&self.registry, path) else { return None };
-        target.entry.store.get(&target.key()).map(|object| object.to_value())
+        let Route::Objects(target) = Route::parse(&self.registry, path) else {
+            return None;
+        };
+        target
+            .entry
+            .store
+            .get(&target.key())
+            .map(|object| object.to_value())
     }
 
     /// The answer, if the request is handled at all; `fate` is what becomes of its connection.
@@ -277,9 +331,13 @@ impl Server {
         let target = match Route::parse(&self.registry, parts.uri.path()) {
             Route::Objects(target) => target,
             Route::Nothing => return Ok(Some(text(404, "404 page not found\n"))),
-            Route::NoSuchPart(target) => return Err(Status::not_found(target.resource().named(), &target.name)),
+            Route::NoSuchPart(target) => {
+                return Err(Status::not_found(target.resource().named(), &target.name));
+            }
             Route::NoSuchResource => return Err(Status::no_such_resource()),
-            _ if !matches!(parts.method.as_str(), "GET" | "HEAD") => return Err(Status::method_not_allowed()),
+            _ if !matches!(parts.method.as_str(), "GET" | "HEAD") => {
+                return Err(Status::method_not_allowed());
+            }
             other => {
                 if other.is_discovery() {
                     let seen = Seen::discovery(parts.uri.path(), header(parts, &USER_AGENT));
@@ -298,13 +356,27 @@ impl Server {
             return Err(Status::body_too_large(MAX_BODY));
         }
         let user_agent = header(parts, &USER_AGENT);
-        if !self.lets_through(&Seen::request(verb, &target, user_agent), fate).await? {
+        if !self
+            .lets_through(&Seen::request(verb, &target, user_agent), fate)
+            .await?
+        {
             return Ok(None);
         }
         let content_type = header(parts, &CONTENT_TYPE);
-        let call = Call { target: &target, query: &query, content_type, user_agent, user, body, form };
-        let is_change = matches!(verb, Verb::Update | Verb::Patch) && target.resource().is("Namespace");
-        let before = is_change.then(|| target.entry.store.get(&target.key())).flatten();
+        let call = Call {
+            target: &target,
+            query: &query,
+            content_type,
+            user_agent,
+            user,
+            body,
+            form,
+        };
+        let is_change =
+            matches!(verb, Verb::Update | Verb::Patch) && target.resource().is("Namespace");
+        let before = is_change
+            .then(|| target.entry.store.get(&target.key()))
+            .flatten();
         let answer = self.dispatch(verb, &call).await;
         self.settle_after(verb, &target);
         let mut answer = answer?;
@@ -313,12 +385,21 @@ impl Server {
                 self.pod_security_warnings(verb, &target, written),
                 before.map(|before| self.tightening_warnings(&before, written)),
             );
-            answer.warnings.extend(about_it.into_iter().chain(about_pods.into_iter().flatten()));
+            answer
+                .warnings
+                .extend(about_it.into_iter().chain(about_pods.into_iter().flatten()));
         }
-        if let Some(warning) = target.resource().custom.as_ref().and_then(|custom| custom.deprecation()) {
+        if let Some(warning) = target
+            .resource()
+            .custom
+            .as_ref()
+            .and_then(|custom| custom.deprecation())
+        {
             answer.warnings.push(warning.to_owned());
         }
-        answer.warnings.extend(warnings::deprecation(target.resource()).map(str::to_owned));
+        answer
+            .warnings
+            .extend(warnings::deprecation(target.resource()).map(str::to_owned));
         Ok(Some(self.respond(&call, answer)))
     }
 
@@ -334,12 +415,23 @@ impl Server {
     }
 
     /// 403 unless the user may do what the request asks for.
-    fn authorize(&self, parts: &Parts, query: &Query, user: &User, record: &mut RequestRecord) -> Result<(), Status> {
+    fn authorize(
+        &self,
+        parts: &Parts,
+        query: &Query,
+        user: &User,
+        record: &mut RequestRecord,
+    ) -> Result<(), Status> {
         if user.is_master() {
             return Ok(());
         }
         let is_watch = query.flag("watch").unwrap_or(false);
-        let wanted = Attributes::of_request(&parts.method, parts.uri.path(), is_watch, query.selected_name());
+        let wanted = Attributes::of_request(
+            &parts.method,
+            parts.uri.path(),
+            is_watch,
+            query.selected_name(),
+        );
         let decision = self.decide(user, &wanted);
         if decision.allowed {
             return Ok(());
@@ -352,7 +444,8 @@ impl Server {
         Err(wanted.forbidden(user, &decision.reason))
     }
 
-    /// 403 unless the user may also create what the request would create although it is none that creates.
+    /// 403 unless the user may also create what the request would create although it is none that
+    /// creates.
     fn authorize_creation(&self, call: &Call<'_>) -> Result<(), Status> {
         let target = call.target;
         let wanted = Attributes::resource(
@@ -366,7 +459,11 @@ impl Server {
             },
         );
         let decision = self.decide(call.user, &wanted);
-        if decision.allowed { Ok(()) } else { Err(wanted.forbidden(call.user, &decision.reason)) }
+        if decision.allowed {
+            Ok(())
+        } else {
+            Err(wanted.forbidden(call.user, &decision.reason))
+        }
     }
 
     async fn dispatch(self: &Arc<Self>, verb: Verb, call: &Call<'_>) -> Result<Answer, Status> {
@@ -414,24 +511,52 @@ impl Server {
         response
     }
 
-    fn about_itself(&self, route: &Route, parts: &Parts, query: &Query) -> Result<Response<Body>, Status> {
+    fn about_itself(
+        &self,
+        route: &Route,
+        parts: &Parts,
+        query: &Query,
+    ) -> Result<Response<Body>, Status> {
         match route {
             Route::Health { probe, check: None } if query.flag("verbose").is_some() => {
                 Ok(text(200, format!("[+]ping ok\n{probe} check passed\n")))
             }
-            Route::Health { check, .. } if check.as_ref().is_none_or(|check| check == "ping") => Ok(text(200, "ok")),
+            Route::Health { check, .. } if check.as_ref().is_none_or(|check| check == "ping") => {
+                Ok(text(200, "ok"))
+            }
             Route::Health { .. } => Ok(text(404, "404 page not found\n")),
-            Route::Root => Ok(respond(200, "application/json", Body::whole(self.paths().to_string()))),
+            Route::Root => Ok(respond(
+                200,
+                "application/json",
+                Body::whole(self.paths().to_string()),
+            )),
             Route::Issuer => {
-                let host = parts.uri.authority().map_or_else(|| header(parts, &HOST), |authority| authority.as_str());
-                Ok(respond(200, "application/json", Body::whole(self.users.issuer(host).to_string())))
+                let host = parts
+                    .uri
+                    .authority()
+                    .map_or_else(|| header(parts, &HOST), |authority| authority.as_str());
+                Ok(respond(
+                    200,
+                    "application/json",
+                    Body::whole(self.users.issuer(host).to_string()),
+                ))
             }
-            Route::KeySet => Ok(respond(200, "application/jwk-set+json", Body::whole(self.users.key_set().to_string()))),
-            Route::Version => Ok(respond(200, "application/json", Body::whole(discovery::version().to_string()))),
+            Route::KeySet => Ok(respond(
+                200,
+                "application/jwk-set+json",
+                Body::whole(self.users.key_set().to_string()),
+            )),
+            Route::Version => Ok(respond(
+                200,
+                "application/json",
+                Body::whole(discovery::version().to_string()),
+            )),
             Route::OpenApiV2 => Ok(self.older_openapi(parts)),
-            Route::OpenApi(path) if path.is_empty() => {
-                Ok(respond(200, "application/json", Body::whole(openapi::index(&self.registry).to_string())))
-            }
+            Route::OpenApi(path) if path.is_empty() => Ok(respond(
+                200,
+                "application/json",
+                Body::whole(openapi::index(&self.registry).to_string()),
+            )),
             Route::OpenApi(path) => self.openapi(path, parts, query),
             _ => {
                 let accept = header(parts, &ACCEPT);
@@ -444,7 +569,11 @@ impl Server {
                 let document = self.discovery(route, aggregated)?.to_string();
                 let tag = format!("\"{:X}\"", fingerprint(document.as_bytes()));
                 let unchanged = header(parts, &IF_NONE_MATCH) == tag;
-                let kind = if aggregated { discovery::AGGREGATED } else { "application/json" };
+                let kind = if aggregated {
+                    discovery::AGGREGATED
+                } else {
+                    "application/json"
+                };
                 let mut response = if aggregated && unchanged {
                     respond(304, kind, Body::Whole(None))
                 } else {
@@ -452,7 +581,10 @@ impl Server {
                 };
                 if aggregated {
                     let headers = response.headers_mut();
-                    headers.insert(ETAG, HeaderValue::try_from(tag).expect("a quoted number is a header value"));
+                    headers.insert(
+                        ETAG,
+                        HeaderValue::try_from(tag).expect("a quoted number is a header value"),
+                    );
                     headers.insert(VARY, HeaderValue::from_static("Accept"));
                     headers.insert(CACHE_CONTROL, HeaderValue::from_static("public"));
                 }
@@ -469,16 +601,25 @@ fn to_yaml(json: &[u8]) -> Option<String> {
 
 /// FNV-1a, enough to tell one discovery document from another.
 fn fingerprint(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3))
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
 }
 
 fn header<'a>(parts: &'a Parts, name: &http::HeaderName) -> &'a str {
-    parts.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+    parts
+        .headers
+        .get(name)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default()
 }
 
 /// What a client calls its request, or a name of our own.
 fn audit_id(parts: &Parts) -> HeaderValue {
-    let given = parts.headers.get(&AUDIT_ID).filter(|given| !given.is_empty());
+    let given = parts
+        .headers
+        .get(&AUDIT_ID)
+        .filter(|given| !given.is_empty());
     let new = || {
         let id = uuid::Builder::from_random_bytes(rand::random()).into_uuid();
         HeaderValue::try_from(id.to_string()).expect("a UUID is a header value")
@@ -488,9 +629,14 @@ fn audit_id(parts: &Parts) -> HeaderValue {
 
 fn respond(code: u16, kind: &'static str, body: Body) -> Response<Body> {
     let mut response = Response::new(body);
-    *response.status_mut() = http::StatusCode::from_u16(code).expect("handlers answer with codes of HTTP");
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
-    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    *response.status_mut() =
+        http::StatusCode::from_u16(code).expect("handlers answer with codes of HTTP");
+    response
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    response
+        .headers_mut()
+        .insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
     response
 }
 
@@ -500,9 +646,15 @@ fn text(code: u16, text: impl Into<String>) -> Response<Body> {
 
 /// The response that carries `status`.
 pub(crate) fn refusal(status: &Status) -> Response<Body> {
-    let mut response = respond(status.code, "application/json", Body::whole(status.to_value().to_string()));
+    let mut response = respond(
+        status.code,
+        "application/json",
+        Body::whole(status.to_value().to_string()),
+    );
     if let Some(seconds) = status.retry_after() {
-        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+        response
+            .headers_mut()
+            .insert(RETRY_AFTER, HeaderValue::from(seconds));
     }
     response
 }

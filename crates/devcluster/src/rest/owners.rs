@@ -2,9 +2,12 @@
 
 use serde_json::Value;
 
-/// Drops references to owners that are there already, and words the warning about it. `when` they were found is part of that.
+/// Drops references to owners that are there already, and words the warning about it. `when` they
+/// were found is part of that.
 pub(super) fn dedup(object: &mut Value, when: &str) -> Option<String> {
-    let references = object["metadata"]["ownerReferences"].as_array_mut().filter(|references| references.len() > 1)?;
+    let references = object["metadata"]["ownerReferences"]
+        .as_array_mut()
+        .filter(|references| references.len() > 1)?;
     let mut seen: Vec<Value> = Vec::with_capacity(references.len());
     let mut twice = Vec::new();
     for reference in references.drain(..) {
@@ -38,13 +41,15 @@ mod tests {
     #[test]
     fn only_references_that_say_the_same_are_dropped() {
         let owner = |uid: &str, controller: bool| json!({"name": "o", "uid": uid, "controller": controller});
-        let mut object =
-            json!({"metadata": {"ownerReferences": [owner("u", false), owner("v", false), owner("u", false), owner("u", true)]}});
+        let mut object = json!({"metadata": {"ownerReferences": [owner("u", false), owner("v", false), owner("u", false), owner("u", true)]}});
         let warning = dedup(&mut object, PATCHED).unwrap();
         assert!(
             warning.starts_with(".metadata.ownerReferences contains duplicate entries after mutating admission happens; API")
         );
-        assert!(warning.ends_with("duplicate UID(s) observed: u"), "{warning}");
+        assert!(
+            warning.ends_with("duplicate UID(s) observed: u"),
+            "{warning}"
+        );
         let left = json!([owner("u", false), owner("v", false), owner("u", true)]);
         assert_eq!(object["metadata"]["ownerReferences"], left);
         assert_eq!(dedup(&mut object, SENT), None);

@@ -10,7 +10,11 @@ use crate::schema;
 use crate::status::{Qualified, Status};
 
 /// Kinds of patches for custom resources, whose merge keys strategic patches do not know.
-const CUSTOM_PATCHES: &[&str] = &["application/json-patch+json", "application/merge-patch+json", "application/apply-patch+yaml"];
+const CUSTOM_PATCHES: &[&str] = &[
+    "application/json-patch+json",
+    "application/merge-patch+json",
+    "application/apply-patch+yaml",
+];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
@@ -55,7 +59,11 @@ impl Patch {
                 Ok(())
             }
             Kind::Strategic => {
-                let merged = patch::strategic_merged(&resource.kind, std::mem::take(object), self.patch.clone());
+                let merged = patch::strategic_merged(
+                    &resource.kind,
+                    std::mem::take(object),
+                    self.patch.clone(),
+                );
                 merged.map(|merged| *object = merged)
             }
         };
@@ -64,15 +72,28 @@ impl Patch {
 
     /// Whether `result` is an object of `resource`.
     pub(super) fn check(&self, resource: &Resource, result: &Value) -> Result<(), Status> {
-        let (kind, version) = (result["kind"].as_str().unwrap_or_default(), result["apiVersion"].as_str().unwrap_or_default());
+        let (kind, version) = (
+            result["kind"].as_str().unwrap_or_default(),
+            result["apiVersion"].as_str().unwrap_or_default(),
+        );
         if kind != resource.kind || version != resource.api_version() {
             let from = version.rsplit('/').next().unwrap_or_default();
-            let group = if resource.group.is_empty() { "core" } else { &resource.group };
-            let why = format!("converting ({from}.{kind}) to ({group}.{}): unknown conversion", resource.kind);
+            let group = if resource.group.is_empty() {
+                "core"
+            } else {
+                &resource.group
+            };
+            let why = format!(
+                "converting ({from}.{kind}) to ({group}.{}): unknown conversion",
+                resource.kind
+            );
             return Err(self.invalid(result, &why));
         }
         if !result["metadata"].is_object() {
-            return Err(self.invalid(result, "json: cannot unmarshal metadata into Go value of type v1.ObjectMeta"));
+            return Err(self.invalid(
+                result,
+                "json: cannot unmarshal metadata into Go value of type v1.ObjectMeta",
+            ));
         }
         let error = match self.kind {
             Kind::Strategic => schema::decode::restore_error(&resource.kind, result),
@@ -92,8 +113,18 @@ impl Patch {
             Kind::Strategic => patch::go_print(&self.patch),
             Kind::Json | Kind::Merge => result.to_string(),
         };
-        let error = FieldError { field: "patch".to_owned(), problem: Problem::Invalid(shown.into(), why.to_owned()) };
-        Status::invalid(Qualified { group: "", name: "" }, "", &[error])
+        let error = FieldError {
+            field: "patch".to_owned(),
+            problem: Problem::Invalid(shown.into(), why.to_owned()),
+        };
+        Status::invalid(
+            Qualified {
+                group: "",
+                name: "",
+            },
+            "",
+            &[error],
+        )
     }
 }
 

@@ -11,7 +11,11 @@ impl Query {
     /// Decodes `a=b&c=d`.
     pub(super) fn parse(text: Option<&str>) -> Self {
         let pairs = form_urlencoded::parse(text.unwrap_or_default().as_bytes());
-        Self(pairs.map(|(key, value)| (key.into_owned(), value.into_owned())).collect())
+        Self(
+            pairs
+                .map(|(key, value)| (key.into_owned(), value.into_owned()))
+                .collect(),
+        )
     }
 
     /// The first value of `key`; empty when there is none.
@@ -20,32 +24,41 @@ impl Query {
     }
 
     fn find(&self, key: &str) -> Option<&str> {
-        self.0.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
+        self.0
+            .iter()
+            .find(|(name, _)| name == key)
+            .map(|(_, value)| value.as_str())
     }
 
     /// A flag: anything but `false` and `0` is true, as in upstream's query conversion.
     pub(super) fn flag(&self, key: &str) -> Option<bool> {
-        self.find(key).map(|value| !matches!(value, "false" | "False" | "FALSE" | "0"))
+        self.find(key)
+            .map(|value| !matches!(value, "false" | "False" | "FALSE" | "0"))
     }
 
     /// The name that the field selector asks for.
     pub(super) fn selected_name(&self) -> Option<&str> {
         let terms = self.text("fieldSelector").split(',');
-        terms.filter_map(|term| term.strip_prefix("metadata.name=")).map(|name| name.trim_start_matches('=')).next()
+        terms
+            .filter_map(|term| term.strip_prefix("metadata.name="))
+            .map(|name| name.trim_start_matches('='))
+            .next()
     }
 
     /// A number.
     pub(super) fn number(&self, key: &str) -> Result<Option<i64>, Status> {
         match self.find(key) {
             None | Some("") => Ok(None),
-            Some(text) => text
-                .parse()
-                .map(Some)
-                .map_err(|_| Status::bad_request(format!("strconv.ParseInt: parsing \"{text}\": invalid syntax"))),
+            Some(text) => text.parse().map(Some).map_err(|_| {
+                Status::bad_request(format!(
+                    "strconv.ParseInt: parsing \"{text}\": invalid syntax"
+                ))
+            }),
         }
     }
 
-    /// Whether nothing should be stored; anything but `All` is refused in the name of `options`, such as `CreateOptions`.
+    /// Whether nothing should be stored; anything but `All` is refused in the name of `options`,
+    /// such as `CreateOptions`.
     pub(super) fn dry_run(&self, options: &str) -> Result<bool, Status> {
         let values: Vec<&str> = self
             .0
@@ -59,13 +72,26 @@ impl Query {
         }
         let values = serde_json::Value::from(values);
         let problem = Problem::NotSupported(values, vec!["All".to_owned()]);
-        Err(invalid_options(options, &[FieldError { field: "dryRun".to_owned(), problem }]))
+        Err(invalid_options(
+            options,
+            &[FieldError {
+                field: "dryRun".to_owned(),
+                problem,
+            }],
+        ))
     }
 }
 
 /// 422 about the options of a request.
 pub(super) fn invalid_options(kind: &str, errors: &[FieldError]) -> Status {
-    Status::invalid(Qualified { group: "meta.k8s.io", name: kind }, "", errors)
+    Status::invalid(
+        Qualified {
+            group: "meta.k8s.io",
+            name: kind,
+        },
+        "",
+        errors,
+    )
 }
 
 /// Options of lists and watches.
@@ -89,37 +115,60 @@ impl ListOptions {
         let options = Self {
             label_selector: query.text("labelSelector").to_owned(),
             field_selector: query.text("fieldSelector").to_owned(),
-            limit: query.number("limit")?.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(0),
+            limit: query
+                .number("limit")?
+                .and_then(|limit| usize::try_from(limit).ok())
+                .unwrap_or(0),
             continue_token: query.text("continue").to_owned(),
             resource_version: query.text("resourceVersion").to_owned(),
             version_match: query.text("resourceVersionMatch").to_owned(),
             send_initial_events: query.flag("sendInitialEvents"),
             bookmarks: query.flag("allowWatchBookmarks").unwrap_or(false),
-            timeout_seconds: query.number("timeoutSeconds")?.and_then(|seconds| u64::try_from(seconds).ok()).filter(|s| *s > 0),
+            timeout_seconds: query
+                .number("timeoutSeconds")?
+                .and_then(|seconds| u64::try_from(seconds).ok())
+                .filter(|s| *s > 0),
         };
-        let errors = if watch { options.watch_errors() } else { options.list_errors() };
-        if errors.is_empty() { Ok(options) } else { Err(invalid_options("ListOptions", &errors)) }
+        let errors = if watch {
+            options.watch_errors()
+        } else {
+            options.list_errors()
+        };
+        if errors.is_empty() {
+            Ok(options)
+        } else {
+            Err(invalid_options("ListOptions", &errors))
+        }
     }
 
     fn list_errors(&self) -> Vec<FieldError> {
         let mut errors = Vec::new();
         if !self.version_match.is_empty() {
             if self.resource_version.is_empty() {
-                errors.push(of_match(forbidden("resourceVersionMatch is forbidden unless resourceVersion is provided")));
+                errors.push(of_match(forbidden(
+                    "resourceVersionMatch is forbidden unless resourceVersion is provided",
+                )));
             }
             if !self.continue_token.is_empty() {
-                errors.push(of_match(forbidden("resourceVersionMatch is forbidden when continue is provided")));
+                errors.push(of_match(forbidden(
+                    "resourceVersionMatch is forbidden when continue is provided",
+                )));
             }
             if !matches!(self.version_match.as_str(), "Exact" | "NotOlderThan") {
                 errors.push(of_match(self.unknown_match(&["Exact", "NotOlderThan", ""])));
             }
             if self.version_match == "Exact" && self.resource_version == "0" {
-                errors.push(of_match(forbidden("resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"")));
+                errors.push(of_match(forbidden(
+                    "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
+                )));
             }
         }
         if self.send_initial_events.is_some() {
             let problem = forbidden("sendInitialEvents is forbidden for list");
-            errors.push(FieldError { field: "sendInitialEvents".to_owned(), problem });
+            errors.push(FieldError {
+                field: "sendInitialEvents".to_owned(),
+                problem,
+            });
         }
         errors
     }
@@ -127,7 +176,9 @@ impl ListOptions {
     fn watch_errors(&self) -> Vec<FieldError> {
         let mut errors = Vec::new();
         if self.send_initial_events.is_some() && self.version_match != "NotOlderThan" {
-            errors.push(of_match(forbidden("sendInitialEvents requires setting resourceVersionMatch to NotOlderThan")));
+            errors.push(of_match(forbidden(
+                "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+            )));
         }
         if !self.version_match.is_empty() {
             if self.send_initial_events.is_none() {
@@ -140,18 +191,26 @@ impl ListOptions {
             }
         }
         if !self.continue_token.is_empty() {
-            errors.push(of_match(forbidden("resourceVersionMatch is forbidden when continue is provided")));
+            errors.push(of_match(forbidden(
+                "resourceVersionMatch is forbidden when continue is provided",
+            )));
         }
         errors
     }
 
     fn unknown_match(&self, known: &[&str]) -> Problem {
-        Problem::NotSupported(self.version_match.as_str().into(), known.iter().map(|&name| name.to_owned()).collect())
+        Problem::NotSupported(
+            self.version_match.as_str().into(),
+            known.iter().map(|&name| name.to_owned()).collect(),
+        )
     }
 }
 
 fn of_match(problem: Problem) -> FieldError {
-    FieldError { field: "resourceVersionMatch".to_owned(), problem }
+    FieldError {
+        field: "resourceVersionMatch".to_owned(),
+        problem,
+    }
 }
 
 fn forbidden(why: &str) -> Problem {
@@ -163,7 +222,10 @@ pub(super) fn parse_revision(text: &str) -> Result<Option<u64>, String> {
     if text.is_empty() {
         return Ok(None);
     }
-    let invalid =
-        |_| format!("resourceVersion: Invalid value: \"{text}\": strconv.ParseUint: parsing \"{text}\": invalid syntax");
+    let invalid = |_| {
+        format!(
+            "resourceVersion: Invalid value: \"{text}\": strconv.ParseUint: parsing \"{text}\": invalid syntax"
+        )
+    };
     text.parse().map(Some).map_err(invalid)
 }

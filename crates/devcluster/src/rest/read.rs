@@ -35,19 +35,36 @@ struct ContinueToken {
 impl ContinueToken {
     fn encode(revision: i64, last: &str) -> String {
         // The first key after `last`: keys hold no byte 0.
-        let token = Self { v: "meta.k8s.io/v1".to_owned(), rv: revision, start: format!("/{last}\0") };
-        URL_SAFE_NO_PAD.encode(serde_json::to_vec(&token).expect("a token of texts and numbers serialises"))
+        let token = Self {
+            v: "meta.k8s.io/v1".to_owned(),
+            rv: revision,
+            start: format!("/{last}\0"),
+        };
+        URL_SAFE_NO_PAD
+            .encode(serde_json::to_vec(&token).expect("a token of texts and numbers serialises"))
     }
 
     fn decode(text: &str) -> Result<Self, Status> {
-        let invalid = |why: String| Status::bad_request(format!("invalid continue token: continue key is not valid: {why}"));
-        let json = URL_SAFE_NO_PAD.decode(text.trim_end_matches('=')).map_err(|error| invalid(error.to_string()))?;
-        let token: Self = serde_json::from_slice(&json).map_err(|error| invalid(error.to_string()))?;
+        let invalid = |why: String| {
+            Status::bad_request(format!(
+                "invalid continue token: continue key is not valid: {why}"
+            ))
+        };
+        let json = URL_SAFE_NO_PAD
+            .decode(text.trim_end_matches('='))
+            .map_err(|error| invalid(error.to_string()))?;
+        let token: Self =
+            serde_json::from_slice(&json).map_err(|error| invalid(error.to_string()))?;
         if token.v != "meta.k8s.io/v1" {
-            return Err(invalid(format!("server does not recognize this encoded version {}", token.v)));
+            return Err(invalid(format!(
+                "server does not recognize this encoded version {}",
+                token.v
+            )));
         }
         if token.rv == 0 || !token.start.starts_with('/') {
-            return Err(invalid("incorrect encoded start resourceVersion (version meta.k8s.io/v1)".to_owned()));
+            return Err(invalid(
+                "incorrect encoded start resourceVersion (version meta.k8s.io/v1)".to_owned(),
+            ));
         }
         Ok(token)
     }
@@ -64,14 +81,22 @@ pub(super) struct Page {
 impl Page {
     /// Objects that are made to be shown, and have no revision.
     pub(super) fn unstored(objects: Vec<Arc<Object>>) -> Self {
-        Self { objects, revision: 0, continue_token: None, remaining: None }
+        Self {
+            objects,
+            revision: 0,
+            continue_token: None,
+            remaining: None,
+        }
     }
 
     /// `metadata` of the list.
     pub(super) fn metadata(&self) -> Value {
         let mut metadata = Map::new();
         if self.revision > 0 {
-            metadata.insert("resourceVersion".to_owned(), Value::from(self.revision.to_string()));
+            metadata.insert(
+                "resourceVersion".to_owned(),
+                Value::from(self.revision.to_string()),
+            );
         }
         if let Some(token) = &self.continue_token {
             metadata.insert("continue".to_owned(), Value::from(token.as_str()));
@@ -91,7 +116,11 @@ impl Server {
             let mut faults = self.faults.watch_faults();
             loop {
                 let current = self.revisions.current();
-                if faults.borrow_and_update().view(seen, current).is_none_or(|view| revision <= view) {
+                if faults
+                    .borrow_and_update()
+                    .view(seen, current)
+                    .is_none_or(|view| revision <= view)
+                {
                     return;
                 }
                 tokio::select! {
@@ -102,7 +131,12 @@ impl Server {
             }
         };
         let waited = tokio::time::timeout(FUTURE_WAIT, shown).await;
-        waited.map_err(|_| Status::too_large(revision, self.shown(seen).unwrap_or_else(|| self.revisions.current())))
+        waited.map_err(|_| {
+            Status::too_large(
+                revision,
+                self.shown(seen).unwrap_or_else(|| self.revisions.current()),
+            )
+        })
     }
 
     /// The latest revision that the cache shows to whom the call is from, when it lags.
@@ -112,14 +146,17 @@ impl Server {
 
     /// What the cache shows of the objects whose key starts with `prefix`.
     pub(super) fn cached(&self, entry: &Registered, seen: &Seen<'_>, prefix: &str) -> Snapshot {
-        let Some(revision) = self.shown(seen) else { return entry.store.list(&self.revisions, prefix) };
+        let Some(revision) = self.shown(seen) else {
+            return entry.store.list(&self.revisions, prefix);
+        };
         let oldest = |Compacted { oldest }| entry.store.list_at(prefix, oldest);
         let snapshot = entry.store.list_at(prefix, revision).or_else(oldest);
         snapshot.unwrap_or_else(|_| entry.store.list(&self.revisions, prefix))
     }
 
     pub(super) async fn get(&self, call: &Call<'_>) -> Result<Answer, Status> {
-        let revision = parse_revision(call.query.text("resourceVersion")).map_err(Status::unclassified)?;
+        let revision =
+            parse_revision(call.query.text("resourceVersion")).map_err(Status::unclassified)?;
         let seen = call.seen(Verb::Get);
         if let Some(revision) = revision {
             self.wait_for(&seen, revision).await?;
@@ -130,16 +167,25 @@ impl Server {
         let target = call.target;
         let key = target.key();
         let found = match revision.and_then(|_| self.shown(&seen)) {
-            Some(_) => self.cached(&target.entry, &seen, &key).objects.into_iter().find(|object| *object.key == *key),
+            Some(_) => self
+                .cached(&target.entry, &seen, &key)
+                .objects
+                .into_iter()
+                .find(|object| *object.key == *key),
             None => target.entry.store.get(&key),
         };
-        let object = found.ok_or_else(|| Status::not_found(target.resource().named(), &target.name))?;
+        let object =
+            found.ok_or_else(|| Status::not_found(target.resource().named(), &target.name))?;
         Ok(Answer::object(200, object))
     }
 
     pub(super) async fn list(&self, call: &Call<'_>) -> Result<Answer, Status> {
         let options = ListOptions::parse(call.query, false)?;
-        let selection = Selection::parse(call.target.resource(), &options.label_selector, &options.field_selector)?;
+        let selection = Selection::parse(
+            call.target.resource(),
+            &options.label_selector,
+            &options.field_selector,
+        )?;
         let page = self.page(call, &options, &selection).await?;
         self.show_page(call, page)
     }
@@ -151,18 +197,26 @@ impl Server {
         match call.form.view {
             View::Table => {
                 let include = RowObject::parse(call.query.text("includeObject"))?;
-                Ok(Answer::value(200, self.table(resource, metadata, &page.objects, include, true)))
+                Ok(Answer::value(
+                    200,
+                    self.table(resource, metadata, &page.objects, include, true),
+                ))
             }
             View::Metadata => {
                 let items: Vec<Value> = page
                     .objects
                     .iter()
                     .map(|object| {
-                        serde_json::from_slice(&view::metadata_only(object)).expect("metadata is cut from JSON that we wrote")
+                        serde_json::from_slice(&view::metadata_only(object))
+                            .expect("metadata is cut from JSON that we wrote")
                     })
                     .collect();
                 // Upstream's empty list of metadata is null, other than its empty typed lists.
-                let items = if items.is_empty() { Value::Null } else { Value::from(items) };
+                let items = if items.is_empty() {
+                    Value::Null
+                } else {
+                    Value::from(items)
+                };
                 let list = json!({
                     "kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "items": items,
                 });
@@ -175,12 +229,16 @@ impl Server {
                     // Upstream's lists without a type say that there is nothing to continue with.
                     metadata["continue"] = Value::from("");
                 }
-                let head = format!("{{\"kind\":\"{kind}\",\"apiVersion\":\"{version}\",\"metadata\":{metadata},\"items\":[");
+                let head = format!(
+                    "{{\"kind\":\"{kind}\",\"apiVersion\":\"{version}\",\"metadata\":{metadata},\"items\":["
+                );
                 let objects = match resource.storage {
                     Storage::Own => page.objects,
-                    Storage::Converted(_) | Storage::OtherVersion => {
-                        page.objects.iter().map(|object| in_view(call, object)).collect()
-                    }
+                    Storage::Converted(_) | Storage::OtherVersion => page
+                        .objects
+                        .iter()
+                        .map(|object| in_view(call, object))
+                        .collect(),
                 };
                 let typed = resource.custom.is_none();
                 Ok(Answer::body(Body::list(head, objects, typed)))
@@ -189,7 +247,12 @@ impl Server {
     }
 
     /// The objects a list is about.
-    pub(super) async fn page(&self, call: &Call<'_>, options: &ListOptions, selection: &Selection) -> Result<Page, Status> {
+    pub(super) async fn page(
+        &self,
+        call: &Call<'_>,
+        options: &ListOptions,
+        selection: &Selection,
+    ) -> Result<Page, Status> {
         let prefix = call.target.prefix();
         if !options.continue_token.is_empty() {
             return self.next_page(call, options, selection, &prefix);
@@ -206,10 +269,17 @@ impl Server {
             }
             Some(revision) => {
                 self.wait_for(&call.seen(Verb::List), revision).await?;
-                let exact = options.version_match == "Exact" || (options.version_match.is_empty() && limit > 0);
+                let exact = options.version_match == "Exact"
+                    || (options.version_match.is_empty() && limit > 0);
                 if exact {
-                    let too_old = |_| Status::expired("The resourceVersion for the provided list is too old.");
-                    call.target.entry.store.list_at(&prefix, revision).map_err(too_old)?
+                    let too_old = |_| {
+                        Status::expired("The resourceVersion for the provided list is too old.")
+                    };
+                    call.target
+                        .entry
+                        .store
+                        .list_at(&prefix, revision)
+                        .map_err(too_old)?
                 } else {
                     self.cached(&call.target.entry, &call.seen(Verb::List), &prefix)
                 }
@@ -227,9 +297,17 @@ impl Server {
         call.target.entry.store.list(&self.revisions, prefix)
     }
 
-    fn next_page(&self, call: &Call<'_>, options: &ListOptions, selection: &Selection, prefix: &str) -> Result<Page, Status> {
+    fn next_page(
+        &self,
+        call: &Call<'_>,
+        options: &ListOptions,
+        selection: &Selection,
+        prefix: &str,
+    ) -> Result<Page, Status> {
         if !options.resource_version.is_empty() && options.resource_version != "0" {
-            return Err(Status::bad_request("specifying resource version is not allowed when using continue"));
+            return Err(Status::bad_request(
+                "specifying resource version is not allowed when using continue",
+            ));
         }
         let token = ContinueToken::decode(&options.continue_token)?;
         let start = format!("{prefix}{}", &token.start[1..]);
@@ -248,7 +326,11 @@ impl Server {
             Err(_) => self.now(call, prefix),
         };
         // As for a list from "0", upstream pages no further then.
-        let limit = if options.resource_version == "0" { 0 } else { options.limit };
+        let limit = if options.resource_version == "0" {
+            0
+        } else {
+            options.limit
+        };
         Ok(cut(snapshot, prefix, &start, limit, selection))
     }
 }
@@ -262,12 +344,23 @@ fn cut(snapshot: Snapshot, prefix: &str, start: &str, limit: usize, selection: &
         objects.drain(..first);
     }
     objects.retain(|object| selection.matches(object));
-    let mut page = Page { objects, revision, continue_token: None, remaining: None };
+    let mut page = Page {
+        objects,
+        revision,
+        continue_token: None,
+        remaining: None,
+    };
     if limit > 0 && page.objects.len() > limit {
         let remaining = page.objects.len() - limit;
         page.objects.truncate(limit);
-        let last = page.objects.last().map_or("", |object| &object.key[prefix.len()..]);
-        page.continue_token = Some(ContinueToken::encode(i64::try_from(revision).unwrap_or(i64::MAX), last));
+        let last = page
+            .objects
+            .last()
+            .map_or("", |object| &object.key[prefix.len()..]);
+        page.continue_token = Some(ContinueToken::encode(
+            i64::try_from(revision).unwrap_or(i64::MAX),
+            last,
+        ));
         page.remaining = selection.is_everything().then_some(remaining);
     }
     page
@@ -275,6 +368,11 @@ fn cut(snapshot: Snapshot, prefix: &str, start: &str, limit: usize, selection: &
 
 /// The object as the resource of the request shows it.
 fn in_view(call: &Call<'_>, object: &Arc<Object>) -> Arc<Object> {
-    let value = serde_json::from_slice(&view::full(call.target.resource(), object)).expect("a view is JSON that we wrote");
-    Arc::new(Object::unstored(call.target.resource(), &object.key, &value))
+    let value = serde_json::from_slice(&view::full(call.target.resource(), object))
+        .expect("a view is JSON that we wrote");
+    Arc::new(Object::unstored(
+        call.target.resource(),
+        &object.key,
+        &value,
+    ))
 }

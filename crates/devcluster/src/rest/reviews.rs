@@ -1,4 +1,5 @@
-//! Questions about users, which are created but never stored: who somebody is, and what they may do.
+//! Questions about users, which are created but never stored: who somebody is, and what they may
+//! do.
 
 use serde_json::{Map, Value, json};
 
@@ -11,19 +12,29 @@ use crate::status::{Qualified, Status};
 
 impl Server {
     /// The review with its answer in `status`.
-    pub(super) fn review(&self, call: &Call<'_>, mut review: Value, author: &Author) -> Result<Value, Status> {
+    pub(super) fn review(
+        &self,
+        call: &Call<'_>,
+        mut review: Value,
+        author: &Author,
+    ) -> Result<Value, Status> {
         let resource = call.target.resource();
         let given = managers::take(&mut review);
         let status = match &*resource.kind {
             "TokenReview" => self.review_token(&review)?,
             "SelfSubjectReview" => {
-                metadata::of(&mut review).insert("creationTimestamp".to_owned(), metadata::time(self.clock.now()));
+                metadata::of(&mut review).insert(
+                    "creationTimestamp".to_owned(),
+                    metadata::time(self.clock.now()),
+                );
                 review["status"] = json!({"userInfo": call.user.to_value()});
                 return Ok(review);
             }
             "SelfSubjectRulesReview" => self.review_rules(call.user, &review)?,
             "SelfSubjectAccessReview" => self.review_access(call, &review, call.user)?,
-            "SubjectAccessReview" | "LocalSubjectAccessReview" => self.review_access(call, &review, &subject(&review["spec"]))?,
+            "SubjectAccessReview" | "LocalSubjectAccessReview" => {
+                self.review_access(call, &review, &subject(&review["spec"]))?
+            }
             _ => return Err(Status::no_such_resource()),
         };
         review["status"] = json!({});
@@ -35,12 +46,20 @@ impl Server {
     fn review_token(&self, review: &Value) -> Result<Value, Status> {
         let token = review["spec"]["token"].as_str().unwrap_or_default();
         if token.is_empty() {
-            return Err(Status::bad_request("token is required for TokenReview in authentication"));
+            return Err(Status::bad_request(
+                "token is required for TokenReview in authentication",
+            ));
         }
         let asked: Vec<&str> = texts(&review["spec"]["audiences"]).collect();
-        let audiences = if asked.is_empty() { vec![AUDIENCE] } else { asked };
+        let audiences = if asked.is_empty() {
+            vec![AUDIENCE]
+        } else {
+            asked
+        };
         Ok(match self.user_of_token(token, &audiences) {
-            Ok(known) => json!({"authenticated": true, "user": known.user.to_value(), "audiences": known.audiences}),
+            Ok(known) => {
+                json!({"authenticated": true, "user": known.user.to_value(), "audiences": known.audiences})
+            }
             Err(error) => json!({"user": {}, "error": error}),
         })
     }
@@ -51,7 +70,13 @@ impl Server {
             return Err(Status::bad_request("no namespace on request"));
         }
         let (rules, problem) = self.policy().rules_for(user, namespace);
-        let shown = |wanted: fn(&Rule) -> bool| rules.iter().filter(|rule| wanted(rule)).map(Rule::to_value).collect::<Vec<_>>();
+        let shown = |wanted: fn(&Rule) -> bool| {
+            rules
+                .iter()
+                .filter(|rule| wanted(rule))
+                .map(Rule::to_value)
+                .collect::<Vec<_>>()
+        };
         let mut status = json!({
             "resourceRules": shown(|rule| !rule.resources.is_empty()),
             "nonResourceRules": shown(|rule| !rule.urls.is_empty()),
@@ -66,11 +91,20 @@ impl Server {
     fn review_access(&self, call: &Call<'_>, review: &Value, user: &User) -> Result<Value, Status> {
         let errors = access_errors(&call.target.resource().kind, review);
         if !errors.is_empty() {
-            return Err(Status::invalid(Qualified { group: "authorization.k8s.io", name: "" }, "", &errors));
+            return Err(Status::invalid(
+                Qualified {
+                    group: "authorization.k8s.io",
+                    name: "",
+                },
+                "",
+                &errors,
+            ));
         }
         if metadata::text(review, "namespace") != call.target.namespace {
             let namespace = &call.target.namespace;
-            return Err(Status::bad_request(format!("spec.resourceAttributes.namespace must match namespace: {namespace}")));
+            return Err(Status::bad_request(format!(
+                "spec.resourceAttributes.namespace must match namespace: {namespace}"
+            )));
         }
         let decision = self.decide(user, &wanted(&review["spec"]));
         let mut status = json!({"allowed": decision.allowed});
@@ -82,7 +116,10 @@ impl Server {
 }
 
 fn texts(list: &Value) -> impl Iterator<Item = &str> {
-    list.as_array().into_iter().flatten().filter_map(Value::as_str)
+    list.as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
 }
 
 /// The user that a review is about.
@@ -92,7 +129,9 @@ fn subject(spec: &Value) -> User {
         name: spec["user"].as_str().unwrap_or_default().to_owned(),
         uid: spec["uid"].as_str().unwrap_or_default().to_owned(),
         groups: texts(&spec["groups"]).map(str::to_owned).collect(),
-        extra: extra.map(|(key, values)| (key.clone(), texts(values).map(str::to_owned).collect())).collect(),
+        extra: extra
+            .map(|(key, values)| (key.clone(), texts(values).map(str::to_owned).collect()))
+            .collect(),
     }
 }
 
@@ -101,7 +140,10 @@ fn wanted(spec: &Value) -> Attributes {
     let text = |of: &Value, field: &str| of[field].as_str().unwrap_or_default().to_owned();
     let (resource, path) = (&spec["resourceAttributes"], &spec["nonResourceAttributes"]);
     if !resource.is_object() {
-        return Attributes { verb: text(path, "verb"), object: Wanted::Path(text(path, "path")) };
+        return Attributes {
+            verb: text(path, "verb"),
+            object: Wanted::Path(text(path, "path")),
+        };
     }
     Attributes::resource(
         &text(resource, "verb"),
@@ -130,17 +172,26 @@ fn access_errors(kind: &str, review: &Value) -> Vec<FieldError> {
             errors.push(invalid("spec.nonResourceAttributes", shown(path), why));
         }
         (false, false) => {
-            let why = "exactly one of nonResourceAttributes or resourceAttributes must be specified";
+            let why =
+                "exactly one of nonResourceAttributes or resourceAttributes must be specified";
             errors.push(invalid("spec.resourceAttributes", Value::Null, why));
         }
         _ => {}
     }
-    let nobody = spec["user"].as_str().unwrap_or_default().is_empty() && texts(&spec["groups"]).next().is_none();
+    let nobody = spec["user"].as_str().unwrap_or_default().is_empty()
+        && texts(&spec["groups"]).next().is_none();
     if kind != "SelfSubjectAccessReview" && nobody {
-        errors.push(invalid("spec.user", Value::from(""), "at least one of user or group must be specified"));
+        errors.push(invalid(
+            "spec.user",
+            Value::from(""),
+            "at least one of user or group must be specified",
+        ));
     }
     for selector in ["fieldSelector", "labelSelector"] {
-        errors.extend(selector_error(&resource[selector], &format!("spec.resourceAttributes.{selector}")));
+        errors.extend(selector_error(
+            &resource[selector],
+            &format!("spec.resourceAttributes.{selector}"),
+        ));
     }
     let local = kind == "LocalSubjectAccessReview";
     let told: Map<String, Value> = review["metadata"]
@@ -151,23 +202,39 @@ fn access_errors(kind: &str, review: &Value) -> Vec<FieldError> {
         .map(|(key, value)| (key.clone(), value.clone()))
         .collect();
     if !told.is_empty() {
-        let why = if local { "must be empty except for namespace" } else { "must be empty" };
+        let why = if local {
+            "must be empty except for namespace"
+        } else {
+            "must be empty"
+        };
         errors.push(invalid("metadata", Value::from(told), why));
     }
-    if local && resource.is_object() && resource["namespace"].as_str().unwrap_or_default() != metadata::text(review, "namespace")
+    if local
+        && resource.is_object()
+        && resource["namespace"].as_str().unwrap_or_default() != metadata::text(review, "namespace")
     {
         let namespace = resource["namespace"].as_str().unwrap_or_default();
-        errors.push(invalid("spec.resourceAttributes.namespace", Value::from(namespace), "must match metadata.namespace"));
+        errors.push(invalid(
+            "spec.resourceAttributes.namespace",
+            Value::from(namespace),
+            "must match metadata.namespace",
+        ));
     }
     if local && path.is_object() {
-        errors.push(invalid("spec.nonResourceAttributes", shown(path), "disallowed on this kind of request"));
+        errors.push(invalid(
+            "spec.nonResourceAttributes",
+            shown(path),
+            "disallowed on this kind of request",
+        ));
     }
     errors
 }
 
 fn selector_error(selector: &Value, field: &str) -> Option<FieldError> {
     let raw = selector["rawSelector"].as_str().unwrap_or_default();
-    let some = selector["requirements"].as_array().is_some_and(|requirements| !requirements.is_empty());
+    let some = selector["requirements"]
+        .as_array()
+        .is_some_and(|requirements| !requirements.is_empty());
     let (part, problem) = match (raw, some) {
         _ if !selector.is_object() => return None,
         ("", false) => {
@@ -176,9 +243,16 @@ fn selector_error(selector: &Value, field: &str) -> Option<FieldError> {
         }
         ("", true) => return None,
         (_, false) => return None,
-        (raw, true) => {
-            ("rawSelector", Problem::Invalid(raw.into(), "may not specified at the same time as requirements".to_owned()))
-        }
+        (raw, true) => (
+            "rawSelector",
+            Problem::Invalid(
+                raw.into(),
+                "may not specified at the same time as requirements".to_owned(),
+            ),
+        ),
     };
-    Some(FieldError { field: format!("{field}.{part}"), problem })
+    Some(FieldError {
+        field: format!("{field}.{part}"),
+        problem,
+    })
 }

@@ -69,7 +69,10 @@ impl Target {
     /// `pods`, or `pods/status`.
     pub fn resource_name(&self) -> String {
         let plural = &self.resource().plural;
-        self.subresource.map_or_else(|| plural.to_string(), |part| format!("{plural}/{}", part.name))
+        self.subresource.map_or_else(
+            || plural.to_string(),
+            |part| format!("{plural}/{}", part.name),
+        )
     }
 
     /// Key of the object in the store.
@@ -79,12 +82,20 @@ impl Target {
 
     /// Key of another object in the same namespace.
     pub fn key_of(&self, name: &str) -> String {
-        if self.namespace.is_empty() { name.to_owned() } else { format!("{}/{name}", self.namespace) }
+        if self.namespace.is_empty() {
+            name.to_owned()
+        } else {
+            format!("{}/{name}", self.namespace)
+        }
     }
 
     /// What the keys of the collection start with.
     pub fn prefix(&self) -> String {
-        if self.namespace.is_empty() { String::new() } else { format!("{}/", self.namespace) }
+        if self.namespace.is_empty() {
+            String::new()
+        } else {
+            format!("{}/", self.namespace)
+        }
     }
 
     /// The verb of `method`, if this target has it.
@@ -106,7 +117,9 @@ impl Target {
         let resource = self.resource();
         let verbs = self.subresource.map_or(resource.verbs, |sub| sub.verbs);
         let everywhere = collection && resource.namespaced && self.namespace.is_empty();
-        if !verbs.contains(&verb.as_str()) || (everywhere && !matches!(verb, Verb::List | Verb::Watch)) {
+        if !verbs.contains(&verb.as_str())
+            || (everywhere && !matches!(verb, Verb::List | Verb::Watch))
+        {
             return Err(Status::method_not_allowed());
         }
         Ok(verb)
@@ -156,7 +169,10 @@ pub enum Route {
 impl Route {
     /// Whether it is about what the server serves: groups, versions, resources.
     pub(super) fn is_discovery(&self) -> bool {
-        matches!(self, Self::CoreVersions | Self::Groups | Self::Group(_) | Self::GroupVersion(..))
+        matches!(
+            self,
+            Self::CoreVersions | Self::Groups | Self::Group(_) | Self::GroupVersion(..)
+        )
     }
 
     /// Finds out what `path` is about.
@@ -169,7 +185,12 @@ impl Route {
             ["api"] => Self::CoreVersions,
             ["apis"] => Self::Groups,
             ["api", version, rest @ ..] => Self::below(registry, "", version, rest),
-            ["apis", group] if registry.groups().iter().any(|known| !group.is_empty() && known.name == *group) => {
+            ["apis", group]
+                if registry
+                    .groups()
+                    .iter()
+                    .any(|known| !group.is_empty() && known.name == *group) =>
+            {
                 Self::Group((*group).to_owned())
             }
             ["apis", group, version, rest @ ..] => Self::below(registry, group, version, rest),
@@ -178,7 +199,10 @@ impl Route {
             ["openid", "v1", "jwks"] => Self::KeySet,
             ["version"] => Self::Version,
             [probe @ ("healthz" | "livez" | "readyz"), check @ ..] if check.len() < 2 => {
-                Self::Health { probe: (*probe).to_owned(), check: check.first().map(|&check| check.to_owned()) }
+                Self::Health {
+                    probe: (*probe).to_owned(),
+                    check: check.first().map(|&check| check.to_owned()),
+                }
             }
             ["openapi", "v2"] => Self::OpenApiV2,
             ["openapi", "v3", rest @ ..] => Self::OpenApi(rest.join("/")),
@@ -204,13 +228,20 @@ impl Route {
 }
 
 /// What the path names, and the part of it that the resource does not have.
-fn target<'a>(registry: &Registry, group: &str, version: &str, rest: &[&'a str]) -> Option<(Target, &'a str)> {
+fn target<'a>(
+    registry: &Registry,
+    group: &str,
+    version: &str,
+    rest: &[&'a str],
+) -> Option<(Target, &'a str)> {
     let (legacy_watch, rest) = match rest {
         ["watch", rest @ ..] if !rest.is_empty() => (true, rest),
         rest => (false, rest),
     };
     let (namespace, plural, rest) = match rest {
-        ["namespaces", namespace, part] if group.is_empty() && matches!(*part, "status" | "finalize") => {
+        ["namespaces", namespace, part]
+            if group.is_empty() && matches!(*part, "status" | "finalize") =>
+        {
             ("", "namespaces", &[*namespace, *part][..])
         }
         ["namespaces", namespace, plural, rest @ ..] => (*namespace, *plural, rest),
@@ -227,12 +258,23 @@ fn target<'a>(registry: &Registry, group: &str, version: &str, rest: &[&'a str])
         _ => return None,
     };
     let namespaced = entry.resource.namespaced;
-    if (!namespaced && !namespace.is_empty()) || (namespaced && namespace.is_empty() && !name.is_empty()) {
+    if (!namespaced && !namespace.is_empty())
+        || (namespaced && namespace.is_empty() && !name.is_empty())
+    {
         return None;
     }
     let subresource = entry.resource.subresource(part);
     let unknown = if subresource.is_none() { part } else { "" };
-    Some((Target { namespace: percent_decode(namespace), name: percent_decode(name), subresource, legacy_watch, entry }, unknown))
+    Some((
+        Target {
+            namespace: percent_decode(namespace),
+            name: percent_decode(name),
+            subresource,
+            legacy_watch,
+            entry,
+        },
+        unknown,
+    ))
 }
 
 /// `text` without its escapes; what is no escape stays.
@@ -255,22 +297,43 @@ mod tests {
             ("/api/v1/namespaces/n/pods/p/status", "pods|n|p|status"),
             ("/api/v1/namespaces/n", "namespaces||n|"),
             ("/api/v1/namespaces/n/finalize", "namespaces||n|finalize"),
-            ("/apis/apps/v1/namespaces/n/deployments/d/scale", "deployments|n|d|scale"),
+            (
+                "/apis/apps/v1/namespaces/n/deployments/d/scale",
+                "deployments|n|d|scale",
+            ),
             ("/api/v1/watch/namespaces/n/pods/p", "pods|n|p|"),
-            ("/api/v1/namespaces/n/services/http:s:80/proxy/a/b", "services|n|http:s:80|proxy"),
-            ("/apis/rbac.authorization.k8s.io/v1/clusterroles/system%3Anode", "clusterroles||system:node|"),
+            (
+                "/api/v1/namespaces/n/services/http:s:80/proxy/a/b",
+                "services|n|http:s:80|proxy",
+            ),
+            (
+                "/apis/rbac.authorization.k8s.io/v1/clusterroles/system%3Anode",
+                "clusterroles||system:node|",
+            ),
         ];
         for (path, expected) in cases {
-            let Route::Objects(target) = Route::parse(&registry, path) else { panic!("{path} names objects") };
+            let Route::Objects(target) = Route::parse(&registry, path) else {
+                panic!("{path} names objects")
+            };
             let part = target.subresource.map_or("", |sub| sub.name);
-            let found = format!("{}|{}|{}|{part}", target.resource().plural, target.namespace, target.name);
+            let found = format!(
+                "{}|{}|{}|{part}",
+                target.resource().plural,
+                target.namespace,
+                target.name
+            );
             assert_eq!(found, expected, "{path}");
         }
     }
 
     #[test]
     fn only_two_hexadecimal_digits_make_an_escape() {
-        for (text, expected) in [("a%2Fb%2f", "a/b/"), ("%+f%-1%1", "%+f%-1%1"), ("100%", "100%"), ("%ff", "\u{fffd}")] {
+        for (text, expected) in [
+            ("a%2Fb%2f", "a/b/"),
+            ("%+f%-1%1", "%+f%-1%1"),
+            ("100%", "100%"),
+            ("%ff", "\u{fffd}"),
+        ] {
             assert_eq!(percent_decode(text), expected, "{text}");
         }
     }
@@ -278,11 +341,23 @@ mod tests {
     #[test]
     fn paths_that_name_nothing_say_so_in_two_ways() {
         let registry = Registry::built_in();
-        for path in ["/api/v1/foos", "/api/v1/namespaces/n/nodes", "/apis/apps/v9", "/api//v1", "/api/v1/pods/p"] {
-            assert!(matches!(Route::parse(&registry, path), Route::NoSuchResource), "{path}");
+        for path in [
+            "/api/v1/foos",
+            "/api/v1/namespaces/n/nodes",
+            "/apis/apps/v9",
+            "/api//v1",
+            "/api/v1/pods/p",
+        ] {
+            assert!(
+                matches!(Route::parse(&registry, path), Route::NoSuchResource),
+                "{path}"
+            );
         }
         for path in ["/foo", "/apis/nope", "/apis/nope/v1/foos"] {
-            assert!(matches!(Route::parse(&registry, path), Route::Nothing), "{path}");
+            assert!(
+                matches!(Route::parse(&registry, path), Route::Nothing),
+                "{path}"
+            );
         }
     }
 }

@@ -26,19 +26,26 @@ pub(super) fn field_of(resource: &Resource) -> FieldSet {
 
 /// The scale of an object of `resource`.
 pub(super) fn of(resource: &Resource, object: &Value) -> Result<Value, Status> {
-    let (replicas, found, selector) = match resource.custom.as_ref().and_then(|custom| custom.scale()) {
-        Some(scale) => {
-            scale.read(object).map_err(|path| Status::internal(format!("the spec replicas field {path:?} does not exist")))?
-        }
-        None => (
-            object["spec"]["replicas"].as_i64().unwrap_or(0),
-            object["status"]["replicas"].as_i64().unwrap_or(0),
-            selector_text(&object["spec"]["selector"]),
-        ),
-    };
+    let (replicas, found, selector) =
+        match resource.custom.as_ref().and_then(|custom| custom.scale()) {
+            Some(scale) => scale.read(object).map_err(|path| {
+                Status::internal(format!("the spec replicas field {path:?} does not exist"))
+            })?,
+            None => (
+                object["spec"]["replicas"].as_i64().unwrap_or(0),
+                object["status"]["replicas"].as_i64().unwrap_or(0),
+                selector_text(&object["spec"]["selector"]),
+            ),
+        };
     let source = &object["metadata"];
     let mut metadata = Map::new();
-    for field in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
+    for field in [
+        "name",
+        "namespace",
+        "uid",
+        "resourceVersion",
+        "creationTimestamp",
+    ] {
         if let Some(value) = source.get(field) {
             metadata.insert(field.to_owned(), value.clone());
         }
@@ -53,7 +60,9 @@ pub(super) fn of(resource: &Resource, object: &Value) -> Result<Value, Status> {
     if !selector.is_empty() {
         status.insert("selector".to_owned(), Value::from(selector));
     }
-    Ok(json!({"kind": KIND, "apiVersion": API_VERSION, "metadata": metadata, "spec": spec, "status": status}))
+    Ok(
+        json!({"kind": KIND, "apiVersion": API_VERSION, "metadata": metadata, "spec": spec, "status": status}),
+    )
 }
 
 /// Asks an object of `resource` for that many replicas.
@@ -70,22 +79,52 @@ pub(super) fn replicas(scale: &Value) -> Result<i64, Status> {
     if replicas >= 0 {
         return Ok(replicas);
     }
-    let problem = Problem::Invalid(replicas.into(), "must be greater than or equal to 0".to_owned());
-    let error = FieldError { field: "spec.replicas".to_owned(), problem };
-    Err(Status::invalid(Qualified { group: "autoscaling", name: "Scale" }, metadata::text(scale, "name"), &[error]))
+    let problem = Problem::Invalid(
+        replicas.into(),
+        "must be greater than or equal to 0".to_owned(),
+    );
+    let error = FieldError {
+        field: "spec.replicas".to_owned(),
+        problem,
+    };
+    Err(Status::invalid(
+        Qualified {
+            group: "autoscaling",
+            name: "Scale",
+        },
+        metadata::text(scale, "name"),
+        &[error],
+    ))
 }
 
 /// A label selector, or a map of labels, as upstream prints it: `a=b,c in (d,e),!f`.
 fn selector_text(selector: &Value) -> String {
-    let is_map = selector.get("matchLabels").is_none() && selector.get("matchExpressions").is_none();
-    let labels = if is_map { selector } else { &selector["matchLabels"] };
+    let is_map =
+        selector.get("matchLabels").is_none() && selector.get("matchExpressions").is_none();
+    let labels = if is_map {
+        selector
+    } else {
+        &selector["matchLabels"]
+    };
     let mut terms: Vec<(String, String)> = Vec::new();
     for (key, value) in labels.as_object().into_iter().flatten() {
-        terms.push((key.clone(), format!("{key}={}", value.as_str().unwrap_or_default())));
+        terms.push((
+            key.clone(),
+            format!("{key}={}", value.as_str().unwrap_or_default()),
+        ));
     }
-    for expression in selector["matchExpressions"].as_array().into_iter().flatten() {
+    for expression in selector["matchExpressions"]
+        .as_array()
+        .into_iter()
+        .flatten()
+    {
         let key = expression["key"].as_str().unwrap_or_default();
-        let mut values: Vec<&str> = expression["values"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        let mut values: Vec<&str> = expression["values"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .collect();
         values.sort_unstable();
         let values = values.join(",");
         let term = match expression["operator"].as_str() {
@@ -97,7 +136,11 @@ fn selector_text(selector: &Value) -> String {
         terms.push((key.to_owned(), term));
     }
     terms.sort();
-    terms.into_iter().map(|(_, term)| term).collect::<Vec<_>>().join(",")
+    terms
+        .into_iter()
+        .map(|(_, term)| term)
+        .collect::<Vec<_>>()
+        .join(",")
 }
 
 #[cfg(test)]

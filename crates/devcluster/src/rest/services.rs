@@ -1,4 +1,5 @@
-//! What is particular to Services: the addresses and ports they get, keep through updates, and give back.
+//! What is particular to Services: the addresses and ports they get, keep through updates, and give
+//! back.
 //!
 //! old and new spec -> what the update keeps -> reservation of what is new -> validation -> commit
 
@@ -15,8 +16,14 @@ use crate::status::{Qualified, Status};
 use crate::store::Object;
 
 impl Server {
-    /// Completes a service with what it gets of the cluster's addresses and ports, which are reserved until the answer is dropped.
-    pub(super) fn reserve(&self, object: &mut Value, old: Option<&Value>, dry_run: bool) -> Result<Reservation<'_>, Status> {
+    /// Completes a service with what it gets of the cluster's addresses and ports, which are
+    /// reserved until the answer is dropped.
+    pub(super) fn reserve(
+        &self,
+        object: &mut Value,
+        old: Option<&Value>,
+        dry_run: bool,
+    ) -> Result<Reservation<'_>, Status> {
         if let Some(old) = old {
             keep(object, old);
         }
@@ -27,17 +34,33 @@ impl Server {
         }
         reserved.map_err(|refusal| match refusal {
             Refusal::Wrong(field, value, why) => {
-                let error = FieldError { field, problem: Problem::Invalid(value, why) };
-                Status::invalid(Qualified { group: "", name: "Service" }, &name, &[error])
+                let error = FieldError {
+                    field,
+                    problem: Problem::Invalid(value, why),
+                };
+                Status::invalid(
+                    Qualified {
+                        group: "",
+                        name: "Service",
+                    },
+                    &name,
+                    &[error],
+                )
             }
             Refusal::Full(why) => Status::internal(why),
         })
     }
 
     /// Follows a change of a stored object.
-    pub(crate) fn hand_over(&self, resource: &Resource, old: Option<&Object>, new: Option<&Object>) {
+    pub(crate) fn hand_over(
+        &self,
+        resource: &Resource,
+        old: Option<&Object>,
+        new: Option<&Object>,
+    ) {
         if resource.is("Service") {
-            let holdings = |object: Option<&Object>| object.map_or_else(Holdings::default, Holdings::of);
+            let holdings =
+                |object: Option<&Object>| object.map_or_else(Holdings::default, Holdings::of);
             self.addresses.change(&holdings(old), &holdings(new));
         }
     }
@@ -50,9 +73,19 @@ impl Holdings {
     }
 
     fn of_spec(spec: &Value) -> Self {
-        let list = spec["clusterIPs"].as_array().map(Vec::as_slice).unwrap_or_default();
-        let listed = if list.is_empty() { std::slice::from_ref(&spec["clusterIP"]) } else { list };
-        let addresses = listed.iter().filter_map(|address| address.as_str()?.parse().ok()).collect();
+        let list = spec["clusterIPs"]
+            .as_array()
+            .map(Vec::as_slice)
+            .unwrap_or_default();
+        let listed = if list.is_empty() {
+            std::slice::from_ref(&spec["clusterIP"])
+        } else {
+            list
+        };
+        let addresses = listed
+            .iter()
+            .filter_map(|address| address.as_str()?.parse().ok())
+            .collect();
         let mut ports: Vec<u32> = node_ports(spec).collect();
         ports.extend(spec["healthCheckNodePort"].as_u64().and_then(number));
         ports.sort_unstable();
@@ -67,7 +100,11 @@ fn number(value: u64) -> Option<u32> {
 
 /// The node ports of a spec, without those that are still to be chosen.
 fn node_ports(spec: &Value) -> impl Iterator<Item = u32> {
-    spec["ports"].as_array().into_iter().flatten().filter_map(node_port)
+    spec["ports"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(node_port)
 }
 
 fn node_port(port: &Value) -> Option<u32> {
@@ -96,15 +133,35 @@ fn keep(service: &mut Value, old: &Value) {
     let (address, ports, health) = {
         let new = &service["spec"];
         let both = |has: fn(&Value) -> bool| has(old) && has(new);
-        (both(has_address), both(has_node_ports), both(has_health_port))
+        (
+            both(has_address),
+            both(has_node_ports),
+            both(has_health_port),
+        )
     };
-    let kept: Vec<u32> = node_ports(old).filter(|port| node_ports(&service["spec"]).any(|new| new == *port)).collect();
-    let Some(spec) = service["spec"].as_object_mut() else { return };
+    let kept: Vec<u32> = node_ports(old)
+        .filter(|port| node_ports(&service["spec"]).any(|new| new == *port))
+        .collect();
+    let Some(spec) = service["spec"].as_object_mut() else {
+        return;
+    };
     let mut missing: Vec<&str> = Vec::new();
-    if address && spec.get("clusterIP").and_then(Value::as_str).unwrap_or_default().is_empty() {
+    if address
+        && spec
+            .get("clusterIP")
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .is_empty()
+    {
         missing.extend(["clusterIP", "clusterIPs"]);
     }
-    if health && spec.get("healthCheckNodePort").and_then(Value::as_u64).unwrap_or_default() == 0 {
+    if health
+        && spec
+            .get("healthCheckNodePort")
+            .and_then(Value::as_u64)
+            .unwrap_or_default()
+            == 0
+    {
         missing.push("healthCheckNodePort");
     }
     for field in missing {
@@ -115,17 +172,28 @@ fn keep(service: &mut Value, old: &Value) {
     if !ports {
         return;
     }
-    for port in spec.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten().filter(|port| node_port(port).is_none())
+    for port in spec
+        .get_mut("ports")
+        .and_then(Value::as_array_mut)
+        .into_iter()
+        .flatten()
+        .filter(|port| node_port(port).is_none())
     {
         let same_name = |old: &&Value| old["name"] == port["name"];
-        let before = old["ports"].as_array().into_iter().flatten().rfind(same_name).and_then(node_port);
+        let before = old["ports"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .rfind(same_name)
+            .and_then(node_port);
         if let Some(number) = before.filter(|number| !kept.contains(number)) {
             port["nodePort"] = Value::from(number);
         }
     }
 }
 
-/// Fields that the old type had and the new one has not go, unless the client changed them, too (upstream's `dropTypeDependentFields`).
+/// Fields that the old type had and the new one has not go, unless the client changed them, too
+/// (upstream's `dropTypeDependentFields`).
 fn drop_what_the_type_has_not(service: &mut Value, old: &Value) {
     let (new, old) = (&service["spec"], &old["spec"]);
     let lost = |has: fn(&Value) -> bool| has(old) && !has(new);
@@ -135,13 +203,21 @@ fn drop_what_the_type_has_not(service: &mut Value, old: &Value) {
         if same("clusterIP") && same("clusterIPs") {
             gone.extend(["clusterIP", "clusterIPs"]);
         }
-        gone.extend(["ipFamilies", "ipFamilyPolicy"].into_iter().filter(|field| same(field)));
+        gone.extend(
+            ["ipFamilies", "ipFamilyPolicy"]
+                .into_iter()
+                .filter(|field| same(field)),
+        );
     }
     if lost(has_health_port) && same("healthCheckNodePort") {
         gone.push("healthCheckNodePort");
     }
     if lost(|spec| kind_of(spec) == "LoadBalancer") {
-        gone.extend(["allocateLoadBalancerNodePorts", "loadBalancerClass"].into_iter().filter(|field| same(field)));
+        gone.extend(
+            ["allocateLoadBalancerNodePorts", "loadBalancerClass"]
+                .into_iter()
+                .filter(|field| same(field)),
+        );
     }
     if lost(has_node_ports) && same("externalTrafficPolicy") {
         gone.push("externalTrafficPolicy");
@@ -152,8 +228,14 @@ fn drop_what_the_type_has_not(service: &mut Value, old: &Value) {
     if let Some(spec) = service["spec"].as_object_mut() {
         gone.into_iter().for_each(|field| drop(spec.remove(field)));
         if ports_go {
-            let ports = spec.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten();
-            ports.filter_map(Value::as_object_mut).for_each(|port| drop(port.remove("nodePort")));
+            let ports = spec
+                .get_mut("ports")
+                .and_then(Value::as_array_mut)
+                .into_iter()
+                .flatten();
+            ports
+                .filter_map(Value::as_object_mut)
+                .for_each(|port| drop(port.remove("nodePort")));
         }
     }
     if !is_balanced && service["status"].is_object() {
@@ -167,13 +249,23 @@ enum Refusal {
     Full(String),
 }
 
-fn reserve<'a>(mut reservation: Reservation<'a>, service: &mut Value, old: Option<&Value>) -> Result<Reservation<'a>, Refusal> {
+fn reserve<'a>(
+    mut reservation: Reservation<'a>,
+    service: &mut Value,
+    old: Option<&Value>,
+) -> Result<Reservation<'a>, Refusal> {
     let held = old.map_or_else(Holdings::default, |old| Holdings::of_spec(&old["spec"]));
-    let (wants_address, wants_ports) = (has_address(&service["spec"]), has_node_ports(&service["spec"]));
+    let (wants_address, wants_ports) = (
+        has_address(&service["spec"]),
+        has_node_ports(&service["spec"]),
+    );
     let wants_health_port = has_health_port(&service["spec"]);
     // A balancer may do without ports on the nodes; those that are named count all the same.
-    let chooses = kind_of(&service["spec"]) == "NodePort" || service["spec"]["allocateLoadBalancerNodePorts"] != false;
-    let Some(spec) = service["spec"].as_object_mut() else { return Ok(reservation) };
+    let chooses = kind_of(&service["spec"]) == "NodePort"
+        || service["spec"]["allocateLoadBalancerNodePorts"] != false;
+    let Some(spec) = service["spec"].as_object_mut() else {
+        return Ok(reservation);
+    };
     if wants_address {
         reserve_address(&mut reservation, spec, &held)?;
     }
@@ -186,26 +278,41 @@ fn reserve<'a>(mut reservation: Reservation<'a>, service: &mut Value, old: Optio
     Ok(reservation)
 }
 
-fn reserve_address(reservation: &mut Reservation<'_>, spec: &mut Map<String, Value>, held: &Holdings) -> Result<(), Refusal> {
+fn reserve_address(
+    reservation: &mut Reservation<'_>,
+    spec: &mut Map<String, Value>,
+    held: &Holdings,
+) -> Result<(), Refusal> {
     const FIELD: &str = "spec.clusterIPs";
-    let given = spec.get("clusterIP").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let given = spec
+        .get("clusterIP")
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+        .to_owned();
     let address = match given.as_str() {
         "None" => given,
         "" => {
-            let full = |Full| Refusal::Full("failed to allocate a serviceIP: range is full".to_owned());
+            let full =
+                |Full| Refusal::Full("failed to allocate a serviceIP: range is full".to_owned());
             reservation.next_address().map_err(full)?.to_string()
         }
         _ => {
             let parsed: IpAddr = given.parse().map_err(|_| {
                 let why = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
-                Refusal::Wrong(format!("{FIELD}[0]"), Value::from(given.as_str()), why.to_owned())
+                Refusal::Wrong(
+                    format!("{FIELD}[0]"),
+                    Value::from(given.as_str()),
+                    why.to_owned(),
+                )
             })?;
             let IpAddr::V4(wanted) = parsed else {
                 let why = "IPv6 is not configured on this cluster".to_owned();
                 return Err(Refusal::Wrong(format!("{FIELD}[0]"), json!([given]), why));
             };
             if !held.addresses.contains(&wanted) {
-                reservation.address(wanted).map_err(|why| refused_address(FIELD, wanted, &why))?;
+                reservation
+                    .address(wanted)
+                    .map_err(|why| refused_address(FIELD, wanted, &why))?;
             }
             given
         }
@@ -218,12 +325,20 @@ fn reserve_address(reservation: &mut Reservation<'_>, spec: &mut Map<String, Val
 fn refused_address(field: &str, wanted: Ipv4Addr, why: &Unavailable) -> Refusal {
     let why = match why {
         Unavailable::Held => "provided IP is already allocated".to_owned(),
-        Unavailable::Elsewhere => "the provided network does not match the current range".to_owned(),
+        Unavailable::Elsewhere => {
+            "the provided network does not match the current range".to_owned()
+        }
         Unavailable::OutOfRange => {
-            format!("the provided IP ({wanted}) is not in the valid range. The range of valid IPs is {ADDRESS_RANGE}")
+            format!(
+                "the provided IP ({wanted}) is not in the valid range. The range of valid IPs is {ADDRESS_RANGE}"
+            )
         }
     };
-    Refusal::Wrong(field.to_owned(), json!([wanted]), format!("failed to allocate IP {wanted}: {why}"))
+    Refusal::Wrong(
+        field.to_owned(),
+        json!([wanted]),
+        format!("failed to allocate IP {wanted}: {why}"),
+    )
 }
 
 /// A new service has one node port for the same port of several protocols.
@@ -236,7 +351,9 @@ fn reserve_ports(
 ) -> Result<(), Refusal> {
     let mut by_port: HashMap<Value, u32> = HashMap::new();
     for (index, port) in ports.iter().enumerate() {
-        let Some(wanted) = node_port(port) else { continue };
+        let Some(wanted) = node_port(port) else {
+            continue;
+        };
         if !held.ports.contains(&wanted) {
             reservation.port(wanted).map_err(|why| {
                 let why = match why {
@@ -251,23 +368,41 @@ fn reserve_ports(
         }
         by_port.entry(port["port"].clone()).or_insert(wanted);
     }
-    for port in ports.iter_mut().filter(|port| chooses && node_port(port).is_none()) {
+    for port in ports
+        .iter_mut()
+        .filter(|port| chooses && node_port(port).is_none())
+    {
         let shared = by_port.get(&port["port"]).copied().filter(|_| shares);
-        let chosen = shared.map_or_else(|| reservation.next_port().map_err(|Full| no_port_left()), Ok)?;
+        let chosen = shared.map_or_else(
+            || reservation.next_port().map_err(|Full| no_port_left()),
+            Ok,
+        )?;
         by_port.entry(port["port"].clone()).or_insert(chosen);
         port["nodePort"] = Value::from(chosen);
     }
     Ok(())
 }
 
-fn reserve_health_port(reservation: &mut Reservation<'_>, spec: &mut Map<String, Value>, held: &Holdings) -> Result<(), Refusal> {
-    match spec.get("healthCheckNodePort").and_then(Value::as_u64).and_then(number) {
+fn reserve_health_port(
+    reservation: &mut Reservation<'_>,
+    spec: &mut Map<String, Value>,
+    held: &Holdings,
+) -> Result<(), Refusal> {
+    match spec
+        .get("healthCheckNodePort")
+        .and_then(Value::as_u64)
+        .and_then(number)
+    {
         None => {
             let port = reservation.next_port().map_err(|Full| no_port_left())?;
             spec.insert("healthCheckNodePort".to_owned(), Value::from(port));
         }
         Some(wanted) if !held.ports.contains(&wanted) => {
-            let unavailable = |_| Refusal::Full(format!("failed to allocate requested HealthCheck NodePort {wanted}"));
+            let unavailable = |_| {
+                Refusal::Full(format!(
+                    "failed to allocate requested HealthCheck NodePort {wanted}"
+                ))
+            };
             reservation.port(wanted).map_err(unavailable)?;
         }
         Some(_) => {}
@@ -292,12 +427,16 @@ mod tests {
     fn updated(old: &Value, new: Value) -> Value {
         let addresses = Addresses::default();
         let mut old = service(old.clone());
-        let reserved = reserve(addresses.reserve(false), &mut old, None).ok().expect("an empty cluster has room");
+        let reserved = reserve(addresses.reserve(false), &mut old, None)
+            .ok()
+            .expect("an empty cluster has room");
         addresses.change(&Holdings::default(), &Holdings::of_spec(&old["spec"]));
         drop(reserved);
         let mut new = service(new);
         keep(&mut new, &old);
-        let _reserved = reserve(addresses.reserve(false), &mut new, Some(&old)).ok().expect("there is room for one more");
+        let _reserved = reserve(addresses.reserve(false), &mut new, Some(&old))
+            .ok()
+            .expect("there is room for one more");
         drop_what_the_type_has_not(&mut new, &old);
         new["spec"].take()
     }
@@ -309,23 +448,36 @@ mod tests {
         let first = json!({"clusterIP": "10.96.0.2", "clusterIPs": ["10.96.0.2"]});
         let with = |base: &Value, more: Value| {
             let mut spec = base.clone();
-            spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            spec.as_object_mut()
+                .unwrap()
+                .extend(more.as_object().unwrap().clone());
             spec
         };
         // (why, old, new, expected)
         let cases = [
-            ("the address stays", &plain, plain.clone(), with(&plain, first.clone())),
+            (
+                "the address stays",
+                &plain,
+                plain.clone(),
+                with(&plain, first.clone()),
+            ),
             (
                 "the node port stays",
                 &open,
                 open.clone(),
-                with(&with(&open, first.clone()), json!({"ports": [{"port": 80, "nodePort": 30000}]})),
+                with(
+                    &with(&open, first.clone()),
+                    json!({"ports": [{"port": 80, "nodePort": 30000}]}),
+                ),
             ),
             (
                 "a service is opened to the nodes",
                 &plain,
                 open.clone(),
-                with(&with(&open, first.clone()), json!({"ports": [{"port": 80, "nodePort": 30000}]})),
+                with(
+                    &with(&open, first.clone()),
+                    json!({"ports": [{"port": 80, "nodePort": 30000}]}),
+                ),
             ),
             (
                 "a service is closed again",
@@ -336,13 +488,19 @@ mod tests {
             (
                 "a name elsewhere has no address",
                 &plain,
-                with(&first, json!({"type": "ExternalName", "externalName": "x.test"})),
+                with(
+                    &first,
+                    json!({"type": "ExternalName", "externalName": "x.test"}),
+                ),
                 json!({"type": "ExternalName", "externalName": "x.test"}),
             ),
             (
                 "one port is added",
                 &open,
-                with(&open, json!({"ports": [{"name": "", "port": 80, "nodePort": 30000}, {"name": "b", "port": 81}]})),
+                with(
+                    &open,
+                    json!({"ports": [{"name": "", "port": 80, "nodePort": 30000}, {"name": "b", "port": 81}]}),
+                ),
                 with(
                     &with(&open, first.clone()),
                     json!({"ports": [{"name": "", "port": 80, "nodePort": 30000}, {"name": "b", "port": 81, "nodePort": 30001}]}),
@@ -357,10 +515,16 @@ mod tests {
     #[test]
     fn a_new_service_has_one_node_port_for_a_port_of_two_protocols() {
         let addresses = Addresses::default();
-        let dns = json!([{"port": 53, "protocol": "UDP"}, {"port": 53, "protocol": "TCP"}, {"port": 80}]);
+        let dns =
+            json!([{"port": 53, "protocol": "UDP"}, {"port": 53, "protocol": "TCP"}, {"port": 80}]);
         let mut service = service(json!({"type": "NodePort", "ports": dns}));
-        let _reserved = reserve(addresses.reserve(false), &mut service, None).ok().unwrap();
-        assert_eq!(node_ports(&service["spec"]).collect::<Vec<_>>(), [30000, 30000, 30001]);
+        let _reserved = reserve(addresses.reserve(false), &mut service, None)
+            .ok()
+            .unwrap();
+        assert_eq!(
+            node_ports(&service["spec"]).collect::<Vec<_>>(),
+            [30000, 30000, 30001]
+        );
         assert_eq!(Holdings::of_spec(&service["spec"]).ports, [30000, 30001]);
     }
 
@@ -370,7 +534,9 @@ mod tests {
         let spec = json!({"type": "LoadBalancer", "externalTrafficPolicy": "Local", "allocateLoadBalancerNodePorts": false,
             "ports": [{"port": 80}]});
         let mut service = service(spec);
-        let _reserved = reserve(addresses.reserve(false), &mut service, None).ok().unwrap();
+        let _reserved = reserve(addresses.reserve(false), &mut service, None)
+            .ok()
+            .unwrap();
         assert_eq!(Holdings::of_spec(&service["spec"]).ports, [30000]);
         assert!(service["spec"]["ports"][0].get("nodePort").is_none());
     }

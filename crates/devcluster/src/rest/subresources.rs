@@ -1,4 +1,5 @@
-//! Parts of objects with their own path: status, scale, binding, eviction, finalize, and what upstream passes on to kubelets and pods.
+//! Parts of objects with their own path: status, scale, binding, eviction, finalize, and what
+//! upstream passes on to kubelets and pods.
 
 use std::sync::Arc;
 
@@ -18,7 +19,12 @@ use crate::store::Object;
 use super::route::Verb;
 
 impl Server {
-    pub(super) fn subresource(&self, verb: Verb, part: &Subresource, call: &Call<'_>) -> Result<Answer, Status> {
+    pub(super) fn subresource(
+        &self,
+        verb: Verb,
+        part: &Subresource,
+        call: &Call<'_>,
+    ) -> Result<Answer, Status> {
         match (part.name, verb) {
             ("scale", Verb::Get) => self.show_scale(call, &*self.parent(call)?),
             ("log", _) => self.log(call),
@@ -53,14 +59,32 @@ impl Server {
             return self.show_scale(call, &*self.apply_scale(call)?);
         }
         let (input, options) = if put.ends_with("patch+json") {
-            (Input::Patch(Patch::parse(call.content_type, &call.body)?), "PatchOptions")
+            (
+                Input::Patch(Patch::parse(call.content_type, &call.body)?),
+                "PatchOptions",
+            )
         } else {
-            (Input::Scale(decode::part("autoscaling", "Scale", call.content_type, &call.body)?), "UpdateOptions")
+            (
+                Input::Scale(decode::part(
+                    "autoscaling",
+                    "Scale",
+                    call.content_type,
+                    &call.body,
+                )?),
+                "UpdateOptions",
+            )
         };
         let dry_run = call.query.dry_run(options)?;
         let author = call.author(options)?;
-        let whole = Target { subresource: None, ..target.clone() };
-        let writing = Writing { dry_run, uid_is_precondition: true, tracking: Tracking::Update(&author) };
+        let whole = Target {
+            subresource: None,
+            ..target.clone()
+        };
+        let writing = Writing {
+            dry_run,
+            uid_is_precondition: true,
+            tracking: Tracking::Update(&author),
+        };
         let object = self.rewrite(&whole, writing, |_, old| {
             let scale = match &input {
                 Input::Scale(scale) => scale.clone(),
@@ -97,8 +121,14 @@ impl Server {
     fn log(&self, call: &Call<'_>) -> Result<Answer, Status> {
         let pod = self.parent(call)?.to_value();
         match pod["spec"]["nodeName"].as_str() {
-            None | Some("") => Ok(Answer { code: 204, content: Content::Body(Body::Whole(None)), warnings: Vec::new() }),
-            Some(node) => Err(Status::internal(format!("node {node:?} is simulated and keeps no logs"))),
+            None | Some("") => Ok(Answer {
+                code: 204,
+                content: Content::Body(Body::Whole(None)),
+                warnings: Vec::new(),
+            }),
+            Some(node) => Err(Status::internal(format!(
+                "node {node:?} is simulated and keeps no logs"
+            ))),
         }
     }
 
@@ -106,8 +136,13 @@ impl Server {
     fn connect(&self, call: &Call<'_>) -> Result<Answer, Status> {
         let pod = self.parent(call)?.to_value();
         Err(match pod["spec"]["nodeName"].as_str() {
-            None | Some("") => Status::bad_request(format!("pod {} does not have a host assigned", call.target.name)),
-            Some(node) => Status::internal(format!("node {node:?} is simulated and runs no processes")),
+            None | Some("") => Status::bad_request(format!(
+                "pod {} does not have a host assigned",
+                call.target.name
+            )),
+            Some(node) => {
+                Status::internal(format!("node {node:?} is simulated and runs no processes"))
+            }
         })
     }
 
@@ -118,20 +153,29 @@ impl Server {
             [_, name, _] | [name, _] | [name] => name.to_owned(),
             _ => call.target.name.clone(),
         };
-        let target = Target { name, ..call.target.clone() };
+        let target = Target {
+            name,
+            ..call.target.clone()
+        };
         let resource = target.resource();
         if target.entry.store.get(&target.key()).is_none() {
             return Err(Status::not_found(resource.named(), &target.name));
         }
         let (kind, name) = (&resource.singular, &target.name);
-        Err(Status::new(503, "ServiceUnavailable", format!("error trying to reach {kind} {name:?}: what it runs is simulated")))
+        Err(Status::new(
+            503,
+            "ServiceUnavailable",
+            format!("error trying to reach {kind} {name:?}: what it runs is simulated"),
+        ))
     }
 
     /// Assigns a pod to a node.
     fn bind(&self, call: &Call<'_>) -> Result<Answer, Status> {
         let binding = decode::part("core", "Binding", call.content_type, &call.body)?;
         if metadata::text(&binding, "name") != call.target.name {
-            return Err(Status::bad_request("name in URL does not match name in Binding object"));
+            return Err(Status::bad_request(
+                "name in URL does not match name in Binding object",
+            ));
         }
         self.bind_pod(call, call.target, &binding)
     }
@@ -139,16 +183,33 @@ impl Server {
     /// A binding posted to its own collection names the pod itself.
     pub(super) fn bind_any(&self, call: &Call<'_>) -> Result<Answer, Status> {
         let binding = decode::part("core", "Binding", call.content_type, &call.body)?;
-        let pods = self.registry.find("", "v1", "pods").expect("pods are built in");
-        let pod = Target { entry: pods, name: metadata::text(&binding, "name").to_owned(), ..call.target.clone() };
+        let pods = self
+            .registry
+            .find("", "v1", "pods")
+            .expect("pods are built in");
+        let pod = Target {
+            entry: pods,
+            name: metadata::text(&binding, "name").to_owned(),
+            ..call.target.clone()
+        };
         self.bind_pod(call, &pod, &binding)
     }
 
-    fn bind_pod(&self, call: &Call<'_>, target: &Target, binding: &Value) -> Result<Answer, Status> {
+    fn bind_pod(
+        &self,
+        call: &Call<'_>,
+        target: &Target,
+        binding: &Value,
+    ) -> Result<Answer, Status> {
         let dry_run = call.query.dry_run("CreateOptions")?;
-        let (kind, node) = (&binding["target"]["kind"], binding["target"]["name"].as_str().unwrap_or_default());
+        let (kind, node) = (
+            &binding["target"]["kind"],
+            binding["target"]["name"].as_str().unwrap_or_default(),
+        );
         if let Some(kind) = kind.as_str().filter(|kind| !matches!(*kind, "" | "Node")) {
-            let message = format!("target.kind: Unsupported value: {kind:?}: supported values: \"Node\", \"<empty>\"");
+            let message = format!(
+                "target.kind: Unsupported value: {kind:?}: supported values: \"Node\", \"<empty>\""
+            );
             return Err(Status::unclassified(message));
         }
         if node.is_empty() {
@@ -160,12 +221,30 @@ impl Server {
                 return Err(Status::not_found(target.resource().named(), &target.name));
             };
             let old = current.to_value();
-            let refused = |why: &str| Status::conflict(Qualified { group: "", name: "pods/binding" }, &target.name, why);
+            let refused = |why: &str| {
+                Status::conflict(
+                    Qualified {
+                        group: "",
+                        name: "pods/binding",
+                    },
+                    &target.name,
+                    why,
+                )
+            };
             if current.deleting {
-                return Err(refused(&format!("pod {} is being deleted, cannot be assigned to a host", target.name)));
+                return Err(refused(&format!(
+                    "pod {} is being deleted, cannot be assigned to a host",
+                    target.name
+                )));
             }
-            if let Some(bound) = old["spec"]["nodeName"].as_str().filter(|bound| !bound.is_empty()) {
-                return Err(refused(&format!("pod {} is already assigned to node {bound:?}", target.name)));
+            if let Some(bound) = old["spec"]["nodeName"]
+                .as_str()
+                .filter(|bound| !bound.is_empty())
+            {
+                return Err(refused(&format!(
+                    "pod {} is already assigned to node {bound:?}",
+                    target.name
+                )));
             }
             let mut new = old.clone();
             new["spec"]["nodeName"] = Value::from(node);
@@ -174,7 +253,10 @@ impl Server {
                     new["metadata"][field][key] = value.clone();
                 }
             }
-            set_condition(&mut new, json!({"type": "PodScheduled", "status": "True", "lastTransitionTime": now}));
+            set_condition(
+                &mut new,
+                json!({"type": "PodScheduled", "status": "True", "lastTransitionTime": now}),
+            );
             defaults::apply(&target.resource().kind, &mut new);
             match self.store(target, &current, &old, new, dry_run) {
                 Ok(_) => return Ok(Answer::value(201, status::created())),
@@ -190,8 +272,13 @@ pub(super) fn set_condition(object: &mut Value, condition: Value) {
     if !object["status"]["conditions"].is_array() {
         object["status"]["conditions"] = json!([]);
     }
-    let Some(conditions) = object["status"]["conditions"].as_array_mut() else { return };
-    match conditions.iter_mut().find(|known| known["type"] == condition["type"]) {
+    let Some(conditions) = object["status"]["conditions"].as_array_mut() else {
+        return;
+    };
+    match conditions
+        .iter_mut()
+        .find(|known| known["type"] == condition["type"])
+    {
         Some(known) => {
             let mut condition = condition;
             if known["status"] == condition["status"] {

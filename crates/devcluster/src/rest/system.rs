@@ -26,10 +26,13 @@ impl Server {
             }));
         }
         system_classes().for_each(|object| self.create_system_object(object));
-        auth::bootstrap_objects().into_iter().for_each(|object| self.create_system_object(object));
+        auth::bootstrap_objects()
+            .into_iter()
+            .for_each(|object| self.create_system_object(object));
     }
 
-    /// Publishes that the server can be reached at `address`, and whom to believe, unless that has been published before.
+    /// Publishes that the server can be reached at `address`, and whom to believe, unless that has
+    /// been published before.
     pub(crate) fn publish(&self, address: SocketAddr) {
         self.create_system_object(self.trust());
         for object in self.service(address) {
@@ -94,22 +97,41 @@ impl Server {
     pub(crate) fn set_admission(&mut self, admission: Admission) {
         self.admission = admission;
         if admission.service_accounts {
-            let namespaces = self.registry.find("", "v1", "namespaces").expect("namespaces are built in");
+            let namespaces = self
+                .registry
+                .find("", "v1", "namespaces")
+                .expect("namespaces are built in");
             let present = namespaces.store.list(&self.revisions, "").objects;
-            present.iter().for_each(|namespace| self.furnish(namespace.name()));
+            present
+                .iter()
+                .for_each(|namespace| self.furnish(namespace.name()));
         }
     }
 
     pub(super) fn create_system_object(&self, mut object: Value) {
         let text = |field: &str| object[field].as_str().unwrap_or_default();
-        let entry = self.registry.find_kind(text("apiVersion"), text("kind")).expect("kinds of system objects are built in");
-        metadata::begin(&entry.resource, &mut object, self.random.identities.uid(), self.clock.now());
+        let entry = self
+            .registry
+            .find_kind(text("apiVersion"), text("kind"))
+            .expect("kinds of system objects are built in");
+        metadata::begin(
+            &entry.resource,
+            &mut object,
+            self.random.identities.uid(),
+            self.clock.now(),
+        );
         let key = match metadata::text(&object, "namespace") {
             "" => metadata::text(&object, "name").to_owned(),
             namespace => format!("{namespace}/{}", metadata::text(&object, "name")),
         };
         // Where there is one already, it stays.
-        if let Ok(created) = entry.store.commit(&entry.resource, &self.revisions, &key, None, Change::Put(object)) {
+        if let Ok(created) = entry.store.commit(
+            &entry.resource,
+            &self.revisions,
+            &key,
+            None,
+            Change::Put(object),
+        ) {
             self.hand_over(&entry.resource, None, Some(&created));
         }
     }

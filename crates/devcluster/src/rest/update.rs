@@ -46,20 +46,31 @@ impl Server {
         let strictness = Strictness::parse(call.query, "UpdateOptions")?;
         let author = call.author("UpdateOptions")?;
         let tracking = Tracking::Update(&author);
-        let (mut object, mut warnings) = decode::object(resource, call.content_type, &call.body, strictness)?;
+        let (mut object, mut warnings) =
+            decode::object(resource, call.content_type, &call.body, strictness)?;
         check_name(target, &object)?;
         place(target, &mut object)?;
         warnings.extend(owners::dedup(&mut object, owners::SENT));
-        if target.entry.store.get(&target.key()).is_none() && resource.create_on_update && target.subresource.is_none() {
+        if target.entry.store.get(&target.key()).is_none()
+            && resource.create_on_update
+            && target.subresource.is_none()
+        {
             self.authorize_creation(call)?;
             if !metadata::text(&object, "resourceVersion").is_empty() {
                 return Err(Status::modified(resource.named(), &target.name));
             }
             self.check_author(call.user, target, None, &mut object)?;
-            return Ok(Answer::object(201, self.create_object(target, object, dry_run, tracking)?).warn(warnings));
+            return Ok(
+                Answer::object(201, self.create_object(target, object, dry_run, tracking)?)
+                    .warn(warnings),
+            );
         }
         warnings.extend(resource.warnings(&object));
-        let writing = Writing { dry_run, uid_is_precondition: true, tracking };
+        let writing = Writing {
+            dry_run,
+            uid_is_precondition: true,
+            tracking,
+        };
         let written = self.rewrite(target, writing, |_, old| {
             let mut object = object.clone();
             self.check_author(call.user, target, Some(old), &mut object)?;
@@ -77,22 +88,43 @@ impl Server {
         let dry_run = call.query.dry_run("PatchOptions")?;
         if call.query.flag("force").is_some() {
             let problem = Problem::Forbidden("may not be specified for non-apply patch".to_owned());
-            return Err(invalid_options("PatchOptions", &[FieldError { field: "force".to_owned(), problem }]));
+            return Err(invalid_options(
+                "PatchOptions",
+                &[FieldError {
+                    field: "force".to_owned(),
+                    problem,
+                }],
+            ));
         }
         let strictness = Strictness::parse(call.query, "PatchOptions")?;
         let author = call.author("PatchOptions")?;
         let patch = Patch::parse(call.content_type, &call.body)?;
-        let writing = Writing { dry_run, uid_is_precondition: false, tracking: Tracking::Update(&author) };
+        let writing = Writing {
+            dry_run,
+            uid_is_precondition: false,
+            tracking: Tracking::Update(&author),
+        };
         let mut warnings = Vec::new();
         let written = self.rewrite(target, writing, |_, old| {
             let mut object = resource.converted(old.clone());
             patch.apply(resource, &mut object)?;
             patch.check(resource, &object)?;
-            let result = if patch.shows_result() { object.clone() } else { Value::Null };
+            let result = if patch.shows_result() {
+                object.clone()
+            } else {
+                Value::Null
+            };
             decode::arrange(resource, &mut object);
             let unknown = decode::drop_unknown(resource, &mut object);
-            let complaints = patch.twice.iter().map(duplicate_field).chain(unknown.iter().map(unknown_field)).collect();
-            warnings = strictness.judge(complaints, |why| patch.invalid(&result, &format!("strict decoding error: {why}")))?;
+            let complaints = patch
+                .twice
+                .iter()
+                .map(duplicate_field)
+                .chain(unknown.iter().map(unknown_field))
+                .collect();
+            warnings = strictness.judge(complaints, |why| {
+                patch.invalid(&result, &format!("strict decoding error: {why}"))
+            })?;
             let mut object = resource.to_kept(object);
             warnings.extend(owners::dedup(&mut object, owners::PATCHED));
             check_name(target, &object)?;
@@ -104,8 +136,8 @@ impl Server {
         Ok(Answer::object(200, object).warn(warnings))
     }
 
-    /// Replaces the object of `target` by what `make` turns it into, again if somebody else was faster. A client that named a version
-    /// gets its conflict from the second try.
+    /// Replaces the object of `target` by what `make` turns it into, again if somebody else was
+    /// faster. A client that named a version gets its conflict from the second try.
     pub(super) fn rewrite(
         &self,
         target: &Target,
@@ -156,7 +188,9 @@ impl Server {
             resource.complete_change(&mut new, old);
         }
         let is_service = part.is_none() && resource.is("Service");
-        let _reserved = is_service.then(|| self.reserve(&mut new, Some(old), writing.dry_run)).transpose()?;
+        let _reserved = is_service
+            .then(|| self.reserve(&mut new, Some(old), writing.dry_run))
+            .transpose()?;
         let mut errors = resource.update_errors(part, &new, old);
         if let Some(error) = metadata::new_finalizers_while_deleting(&new, old)
             && !errors.contains(&error)
@@ -189,7 +223,10 @@ impl Server {
         dry_run: bool,
     ) -> Result<Arc<Object>, NotWritten> {
         let resource = target.resource();
-        metadata::of(&mut new).insert("resourceVersion".to_owned(), Value::from(current.revision.to_string()));
+        metadata::of(&mut new).insert(
+            "resourceVersion".to_owned(),
+            Value::from(current.revision.to_string()),
+        );
         let commit = |change| {
             let committed = self.commit(&target.entry, &current.key, Some(current), change);
             committed.map_err(|Raced| NotWritten::Raced)
@@ -225,22 +262,34 @@ pub(super) fn check_name(target: &Target, object: &Value) -> Result<(), Status> 
     }
 }
 
-fn check_identity(target: &Target, new: &Value, old: &Value, writing: Writing<'_>) -> Result<(), Status> {
+fn check_identity(
+    target: &Target,
+    new: &Value,
+    old: &Value,
+    writing: Writing<'_>,
+) -> Result<(), Status> {
     let resource = target.resource();
     let (uid, stored) = (metadata::text(new, "uid"), metadata::text(old, "uid"));
     if writing.uid_is_precondition && !uid.is_empty() && uid != stored {
-        let why = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {stored}");
+        let why = format!(
+            "Precondition failed: UID in precondition: {uid}, UID in object meta: {stored}"
+        );
         return Err(Status::conflict(resource.named(), &target.name, &why));
     }
     let version = metadata::text(new, "resourceVersion");
     if version.is_empty() || version == "0" {
         if !resource.unconditional_update {
             let problem = Problem::Invalid(json!(0), "must be specified for an update".to_owned());
-            let error = FieldError { field: "metadata.resourceVersion".to_owned(), problem };
+            let error = FieldError {
+                field: "metadata.resourceVersion".to_owned(),
+                problem,
+            };
             return Err(Status::invalid(resource.named(), &target.name, &[error]));
         }
     } else if version.parse::<u64>().is_err() {
-        return Err(Status::unclassified(format!("strconv.ParseUint: parsing {version:?}: invalid syntax")));
+        return Err(Status::unclassified(format!(
+            "strconv.ParseUint: parsing {version:?}: invalid syntax"
+        )));
     } else if version != metadata::text(old, "resourceVersion") {
         return Err(Status::modified(resource.named(), &target.name));
     }
@@ -278,7 +327,9 @@ fn isolate(resource: &Resource, part: Option<&str>, new: &mut Value, old: &Value
             match conditions {
                 Some(conditions) => new["status"]["conditions"] = conditions,
                 None => {
-                    new["status"].as_object_mut().map(|status| status.remove("conditions"));
+                    new["status"]
+                        .as_object_mut()
+                        .map(|status| status.remove("conditions"));
                 }
             }
         }
@@ -302,7 +353,9 @@ pub(super) fn kept_with_status(resource: &Resource) -> Option<&'static str> {
 }
 
 fn keep(new: &mut Value, old: &Value, field: &str) {
-    let Some(fields) = new.as_object_mut() else { return };
+    let Some(fields) = new.as_object_mut() else {
+        return;
+    };
     match old.get(field) {
         Some(value) => fields.insert(field.to_owned(), value.clone()),
         None => fields.remove(field),
@@ -326,7 +379,9 @@ fn keep_metadata(new: &mut Value, old: &Value, field: &str) {
 }
 
 fn keep_in_spec(object: &mut Value, field: &str, value: Option<Value>) {
-    let Some(spec) = object["spec"].as_object_mut() else { return };
+    let Some(spec) = object["spec"].as_object_mut() else {
+        return;
+    };
     match value {
         Some(value) => spec.insert(field.to_owned(), value),
         None => spec.remove(field),
@@ -335,8 +390,13 @@ fn keep_in_spec(object: &mut Value, field: &str, value: Option<Value>) {
 
 fn removed_ephemeral_containers(new: &Value, old: &Value) -> Option<FieldError> {
     let names = |pod: &Value| -> Vec<String> {
-        let containers = pod["spec"]["ephemeralContainers"].as_array().into_iter().flatten();
-        containers.filter_map(|container| container["name"].as_str().map(str::to_owned)).collect()
+        let containers = pod["spec"]["ephemeralContainers"]
+            .as_array()
+            .into_iter()
+            .flatten();
+        containers
+            .filter_map(|container| container["name"].as_str().map(str::to_owned))
+            .collect()
     };
     let kept = names(new);
     let removed: String = names(old)
@@ -344,6 +404,9 @@ fn removed_ephemeral_containers(new: &Value, old: &Value) -> Option<FieldError> 
         .filter(|name| !kept.contains(name))
         .map(|name| format!("existing ephemeral containers {name:?} may not be removed\n"))
         .collect();
-    let error = || FieldError { field: "spec.ephemeralContainers".to_owned(), problem: Problem::Forbidden(removed.clone()) };
+    let error = || FieldError {
+        field: "spec.ephemeralContainers".to_owned(),
+        problem: Problem::Forbidden(removed.clone()),
+    };
     (!removed.is_empty()).then(error)
 }

@@ -29,9 +29,17 @@ impl RowObject {
             "None" => Ok(Self::None),
             "Object" => Ok(Self::Full),
             other => {
-                let problem = Problem::Invalid(other.into(), "must be 'Metadata', 'Object', 'None', or empty".to_owned());
-                let error = FieldError { field: "includeObject".to_owned(), problem };
-                Err(Status::bad_request(format!("Unable to convert to Table as requested: {error}")))
+                let problem = Problem::Invalid(
+                    other.into(),
+                    "must be 'Metadata', 'Object', 'None', or empty".to_owned(),
+                );
+                let error = FieldError {
+                    field: "includeObject".to_owned(),
+                    problem,
+                };
+                Err(Status::bad_request(format!(
+                    "Unable to convert to Table as requested: {error}"
+                )))
             }
         }
     }
@@ -41,7 +49,9 @@ impl RowObject {
 pub(super) fn full(resource: &Resource, object: &Object) -> Bytes {
     match resource.storage {
         Storage::Own => object.json(),
-        Storage::Converted(conversion) => Bytes::from((conversion.from_kept)(object.to_value()).to_string()),
+        Storage::Converted(conversion) => {
+            Bytes::from((conversion.from_kept)(object.to_value()).to_string())
+        }
         Storage::OtherVersion => Bytes::from(resource.shown(object.to_value()).to_string()),
     }
 }
@@ -63,16 +73,29 @@ impl Server {
             View::Full | View::Discovery => full(resource, object),
             View::Metadata => metadata_only(object),
             View::Table => {
-                let include = RowObject::parse(call.query.text("includeObject")).unwrap_or(RowObject::Metadata);
+                let include = RowObject::parse(call.query.text("includeObject"))
+                    .unwrap_or(RowObject::Metadata);
                 let metadata = json!({"resourceVersion": object.revision.to_string()});
-                let table = self.table(resource, metadata, std::slice::from_ref(object), include, true);
+                let table = self.table(
+                    resource,
+                    metadata,
+                    std::slice::from_ref(object),
+                    include,
+                    true,
+                );
                 Bytes::from(table.to_string())
             }
         }
     }
 
-    /// Something that is shown like an object of `kind` without being stored as one, in the form the client asked for.
-    pub(super) fn show_value(&self, call: &Call<'_>, kind: &str, value: Value) -> Result<Value, Status> {
+    /// Something that is shown like an object of `kind` without being stored as one, in the form
+    /// the client asked for.
+    pub(super) fn show_value(
+        &self,
+        call: &Call<'_>,
+        kind: &str,
+        value: Value,
+    ) -> Result<Value, Status> {
         Ok(match call.form.view {
             View::Full | View::Discovery => value,
             View::Metadata => partial(&value),
@@ -95,16 +118,29 @@ impl Server {
         include: RowObject,
         columns: bool,
     ) -> Value {
-        let rows = objects.iter().map(|object| self.row(resource, object.to_value(), include)).collect();
-        let columns = if columns { Value::from(resource.columns()) } else { Value::Null };
+        let rows = objects
+            .iter()
+            .map(|object| self.row(resource, object.to_value(), include))
+            .collect();
+        let columns = if columns {
+            Value::from(resource.columns())
+        } else {
+            Value::Null
+        };
         in_table(metadata, columns, rows)
     }
 
     fn row(&self, resource: &Resource, stored: Value, include: RowObject) -> Value {
         // Cells of built-in kinds are made of their stored form, whatever form they are shown in.
         let (cells, conditions) = match resource.storage {
-            Storage::Own | Storage::Converted(_) => (resource.cells(&stored, self.clock.now()), resource.row_conditions(&stored)),
-            Storage::OtherVersion => (resource.cells(&resource.shown(stored.clone()), self.clock.now()), None),
+            Storage::Own | Storage::Converted(_) => (
+                resource.cells(&stored, self.clock.now()),
+                resource.row_conditions(&stored),
+            ),
+            Storage::OtherVersion => (
+                resource.cells(&resource.shown(stored.clone()), self.clock.now()),
+                None,
+            ),
         };
         let shown = match (include, resource.storage) {
             (RowObject::Full, Storage::Converted(conversion)) => (conversion.from_kept)(stored),

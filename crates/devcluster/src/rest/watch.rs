@@ -76,7 +76,11 @@ impl Server {
     pub(super) async fn watch(self: &Arc<Self>, call: &Call<'_>) -> Result<Answer, Status> {
         let options = ListOptions::parse(call.query, true)?;
         let target = call.target;
-        let mut selection = Selection::parse(target.resource(), &options.label_selector, &options.field_selector)?;
+        let mut selection = Selection::parse(
+            target.resource(),
+            &options.label_selector,
+            &options.field_selector,
+        )?;
         if !target.name.is_empty() {
             selection = selection.and_name(&target.name);
         }
@@ -98,9 +102,10 @@ impl Server {
             (None, Some(0)) => Start::State { mark: true },
             (_, Some(revision)) => Start::After(revision),
         };
-        let ends = options
-            .timeout_seconds
-            .map_or_else(|| Duration::from_secs(self.random.lifetimes.within(1800..3600)), Duration::from_secs);
+        let ends = options.timeout_seconds.map_or_else(
+            || Duration::from_secs(self.random.lifetimes.within(1800..3600)),
+            Duration::from_secs,
+        );
         let faults = self.faults.watch_faults();
         let breaks = faults.borrow().breaks(&target.resource().plural);
         let now = Instant::now();
@@ -123,12 +128,19 @@ impl Server {
             merges: false,
             expires: None,
             ends: now + ends,
-            next_bookmark: now + BOOKMARK_EVERY.min(ends.saturating_sub(BOOKMARK_BEFORE_END).max(Duration::from_millis(1))),
+            next_bookmark: now
+                + BOOKMARK_EVERY.min(
+                    ends.saturating_sub(BOOKMARK_BEFORE_END)
+                        .max(Duration::from_millis(1)),
+                ),
             over: false,
         };
         watch.begin(start);
         Ok(Answer::body(Body::stream(
-            futures::stream::unfold(watch, |mut watch| async move { watch.next().await.map(|frame| (frame, watch)) }).fuse(),
+            futures::stream::unfold(watch, |mut watch| async move {
+                watch.next().await.map(|frame| (frame, watch))
+            })
+            .fuse(),
         )))
     }
 }
@@ -138,7 +150,9 @@ impl Watch {
         match start {
             Start::After(revision) => self.position = revision,
             Start::State { mark } => {
-                let snapshot = self.server.cached(&self.entry, &self.seen("", ""), &self.prefix);
+                let snapshot = self
+                    .server
+                    .cached(&self.entry, &self.seen("", ""), &self.prefix);
                 self.position = snapshot.revision;
                 for object in snapshot.objects {
                     if self.selection.matches(&object) {
@@ -170,7 +184,11 @@ impl Watch {
                 self.expire();
             }
             let current = self.server.revisions.current();
-            let lags = self.faults.borrow().view(&self.seen("", ""), current).is_some();
+            let lags = self
+                .faults
+                .borrow()
+                .view(&self.seen("", ""), current)
+                .is_some();
             let silent = stalled || self.paused_until.is_some();
             if !silent {
                 match self.ready.pop_front() {
@@ -214,20 +232,32 @@ impl Watch {
     fn schedule_bookmark(&mut self) {
         let now = Instant::now();
         let last = self.ends - BOOKMARK_BEFORE_END;
-        self.next_bookmark = if now < last { (now + BOOKMARK_EVERY).min(last) } else { self.ends + BOOKMARK_EVERY };
+        self.next_bookmark = if now < last {
+            (now + BOOKMARK_EVERY).min(last)
+        } else {
+            self.ends + BOOKMARK_EVERY
+        };
     }
 
     /// Moves the next events from the history to `ready`; false when there are none.
     fn take_events(&mut self) -> bool {
         let limit = if self.merges { usize::MAX } else { BATCH };
-        let (mut events, mut complete) = match self.entry.store.events_after(&self.server.revisions, self.position, limit) {
-            Ok(found) => found,
-            Err(compacted) => {
-                self.end_with(&Status::too_old(self.position, compacted.oldest));
-                return true;
-            }
-        };
-        let view = self.faults.borrow().view(&self.seen("", ""), self.server.revisions.current());
+        let (mut events, mut complete) =
+            match self
+                .entry
+                .store
+                .events_after(&self.server.revisions, self.position, limit)
+            {
+                Ok(found) => found,
+                Err(compacted) => {
+                    self.end_with(&Status::too_old(self.position, compacted.oldest));
+                    return true;
+                }
+            };
+        let view = self
+            .faults
+            .borrow()
+            .view(&self.seen("", ""), self.server.revisions.current());
         if let Some(view) = view.filter(|view| *view < complete) {
             events.retain(|event| event.revision <= view);
             complete = view.max(self.position);
@@ -245,14 +275,22 @@ impl Watch {
         !events.is_empty()
     }
 
-    /// Moves one event to `ready`, as the fault rules say. False when those after it must not be taken now.
+    /// Moves one event to `ready`, as the fault rules say. False when those after it must not be
+    /// taken now.
     fn take(&mut self, event: &Event) -> bool {
-        let Some(frame) = self.selects(event).then(|| self.frame_of(event)).flatten() else { return true };
+        let Some(frame) = self.selects(event).then(|| self.frame_of(event)).flatten() else {
+            return true;
+        };
         let object = event.object();
-        let faults = self.server.faults.on_watch(&self.seen(object.namespace(), object.name()));
+        let faults = self
+            .server
+            .faults
+            .on_watch(&self.seen(object.namespace(), object.name()));
         for fault in faults {
             match fault {
-                EventFault::Delay(delay) | EventFault::DelayUpTo(delay) => self.ready.push_back(Step::Wait(delay)),
+                EventFault::Delay(delay) | EventFault::DelayUpTo(delay) => {
+                    self.ready.push_back(Step::Wait(delay))
+                }
                 EventFault::Drop { repaired_after } => {
                     let at = Instant::now() + repaired_after;
                     self.expires = Some(self.expires.map_or(at, |earlier| earlier.min(at)));
@@ -283,21 +321,39 @@ impl Watch {
     fn merge(&mut self, events: &[Arc<Event>]) {
         let mut changes: HashMap<Arc<str>, Vec<&Arc<Event>>> = HashMap::new();
         for event in events.iter().filter(|event| self.selects(event)) {
-            changes.entry(event.object().key.clone()).or_default().push(event);
+            changes
+                .entry(event.object().key.clone())
+                .or_default()
+                .push(event);
         }
         let mut frames = BTreeMap::new();
         for changes in changes.into_values() {
-            let (Some(first), Some(last)) = (changes.first(), changes.last()) else { continue };
-            let after = Some(last.object()).filter(|object| last.kind != EventKind::Deleted && self.selection.matches(object));
-            let before = first.old.as_ref().filter(|object| self.selection.matches(object));
-            let same = before.zip(after).is_some_and(|(old, new)| old.uid == new.uid);
+            let (Some(first), Some(last)) = (changes.first(), changes.last()) else {
+                continue;
+            };
+            let after = Some(last.object())
+                .filter(|object| last.kind != EventKind::Deleted && self.selection.matches(object));
+            let before = first
+                .old
+                .as_ref()
+                .filter(|object| self.selection.matches(object));
+            let same = before
+                .zip(after)
+                .is_some_and(|(old, new)| old.uid == new.uid);
             if before.is_some() && !same {
                 // An object created anew was deleted before.
-                let gone = changes.iter().rfind(|event| event.kind == EventKind::Deleted).unwrap_or(last);
+                let gone = changes
+                    .iter()
+                    .rfind(|event| event.kind == EventKind::Deleted)
+                    .unwrap_or(last);
                 frames.insert(gone.revision, self.frame(EventKind::Deleted, gone.object()));
             }
             if let Some(object) = after {
-                let kind = if same { EventKind::Modified } else { EventKind::Added };
+                let kind = if same {
+                    EventKind::Modified
+                } else {
+                    EventKind::Added
+                };
                 frames.insert(last.revision, self.frame(kind, object));
             }
         }
@@ -323,22 +379,35 @@ impl Watch {
     /// What fault rules see of an event.
     fn seen<'a>(&'a self, namespace: &'a str, name: &'a str) -> Seen<'a> {
         let resource = &self.entry.resource.plural;
-        Seen { verb: Verb::Watch, resource, subresource: "", namespace, name, client: &self.client }
+        Seen {
+            verb: Verb::Watch,
+            resource,
+            subresource: "",
+            namespace,
+            name,
+            client: &self.client,
+        }
     }
 
     /// What a change means for the selection, by the states before and after it.
     fn frame_of(&mut self, event: &Event) -> Option<Bytes> {
-        let before = event.old.as_ref().is_some_and(|old| self.selection.matches(old));
+        let before = event
+            .old
+            .as_ref()
+            .is_some_and(|old| self.selection.matches(old));
         let after = event.kind != EventKind::Deleted && self.selection.matches(event.object());
         match (before, after) {
             (false, false) => None,
             (false, true) => Some(self.frame(EventKind::Added, event.object())),
             (true, true) => Some(self.frame(EventKind::Modified, event.object())),
-            (true, false) if event.kind == EventKind::Deleted => Some(self.frame(EventKind::Deleted, event.object())),
+            (true, false) if event.kind == EventKind::Deleted => {
+                Some(self.frame(EventKind::Deleted, event.object()))
+            }
             (true, false) => {
                 let old = event.old.as_ref()?;
                 let resource = &self.entry.resource;
-                let make = || Arc::new(old.at_revision(resource, event.revision, EventKind::Deleted));
+                let make =
+                    || Arc::new(old.at_revision(resource, event.revision, EventKind::Deleted));
                 if self.view == View::Full && matches!(resource.storage, Storage::Own) {
                     Some(event.left_frame(|| make().frame(EventKind::Deleted)))
                 } else {
@@ -352,13 +421,21 @@ impl Watch {
     fn frame(&mut self, kind: EventKind, object: &Arc<Object>) -> Bytes {
         let resource = &self.entry.resource;
         match self.view {
-            View::Full | View::Discovery if matches!(resource.storage, Storage::Own) => object.frame(kind),
+            View::Full | View::Discovery if matches!(resource.storage, Storage::Own) => {
+                object.frame(kind)
+            }
             View::Full | View::Discovery => framed(kind.as_str(), &view::full(resource, object)),
             View::Metadata => framed(kind.as_str(), &view::metadata_only(object)),
             View::Table => {
                 let metadata = json!({"resourceVersion": object.revision.to_string()});
                 let columns = !std::mem::replace(&mut self.columns_sent, true);
-                let table = self.server.table(resource, metadata, std::slice::from_ref(object), self.include, columns);
+                let table = self.server.table(
+                    resource,
+                    metadata,
+                    std::slice::from_ref(object),
+                    self.include,
+                    columns,
+                );
                 framed(kind.as_str(), table.to_string().as_bytes())
             }
         }
@@ -371,13 +448,16 @@ impl Watch {
             metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
         }
         let object: Value = match self.view {
-            View::Metadata => json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata}),
+            View::Metadata => {
+                json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata})
+            }
             View::Table => {
                 let bookmark = json!({"kind": resource.kind, "apiVersion": resource.api_version(), "metadata": metadata});
                 let object = Arc::new(Object::unstored(resource, "", &bookmark));
                 let list = json!({"resourceVersion": self.position.to_string()});
                 let columns = !std::mem::replace(&mut self.columns_sent, true);
-                self.server.table(resource, list, &[object], self.include, columns)
+                self.server
+                    .table(resource, list, &[object], self.include, columns)
             }
             View::Full | View::Discovery => {
                 json!({"kind": resource.kind, "apiVersion": resource.api_version(), "metadata": metadata})
@@ -388,7 +468,15 @@ impl Watch {
 }
 
 fn framed(kind: &str, object: &[u8]) -> Bytes {
-    [b"{\"type\":\"", kind.as_bytes(), b"\",\"object\":", object, b"}\n"].concat().into()
+    [
+        b"{\"type\":\"",
+        kind.as_bytes(),
+        b"\",\"object\":",
+        object,
+        b"}\n",
+    ]
+    .concat()
+    .into()
 }
 
 fn error_frame(status: &Status) -> Bytes {

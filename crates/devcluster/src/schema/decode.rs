@@ -6,24 +6,34 @@ use serde_json::{Number, Value};
 use super::quantity::{BAD_QUANTITY, Quantity};
 use super::{Struct, Type};
 
-/// The 400 text for a body of built-in kind `kind` whose JSON has a wrong type somewhere. Kinds without a shape always fit.
+/// The 400 text for a body of built-in kind `kind` whose JSON has a wrong type somewhere. Kinds
+/// without a shape always fit.
 pub fn decode_check(kind: &str, object: &Value) -> Result<(), String> {
     match decode_error(kind, object) {
         None => Ok(()),
         Some(error) => {
-            let version = object.get("apiVersion").and_then(Value::as_str).unwrap_or("v1");
+            let version = object
+                .get("apiVersion")
+                .and_then(Value::as_str)
+                .unwrap_or("v1");
             let version = version.rsplit('/').next().unwrap_or(version);
-            Err(format!("{kind} in version {version:?} cannot be handled as a {kind}: {error}"))
+            Err(format!(
+                "{kind} in version {version:?} cannot be handled as a {kind}: {error}"
+            ))
         }
     }
 }
 
-/// The first place where `object` does not fit `kind`, in the words of Go's decoder; patches wrap it differently than bodies.
+/// The first place where `object` does not fit `kind`, in the words of Go's decoder; patches wrap
+/// it differently than bodies.
 pub fn decode_error(kind: &str, object: &Value) -> Option<String> {
     let shape = super::of_object(kind, object)?;
     match object {
         Value::Object(_) => check_struct(shape, object, None),
-        other => Some(format!("json: cannot unmarshal {} into Go value of type v1.{kind}", json_type(other))),
+        other => Some(format!(
+            "json: cannot unmarshal {} into Go value of type v1.{kind}",
+            json_type(other)
+        )),
     }
 }
 
@@ -31,31 +41,48 @@ pub fn decode_error(kind: &str, object: &Value) -> Option<String> {
 pub(crate) fn metadata_check(kind: &str, object: &Value) -> Result<(), String> {
     let error = metadata_error(object);
     error.map_or(Ok(()), |why| {
-        let version = object.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
+        let version = object
+            .get("apiVersion")
+            .and_then(Value::as_str)
+            .unwrap_or_default();
         let version = version.rsplit('/').next().unwrap_or(version);
-        Err(format!("{kind} in version {version:?} cannot be handled as a {kind}: {why}"))
+        Err(format!(
+            "{kind} in version {version:?} cannot be handled as a {kind}: {why}"
+        ))
     })
 }
 
 /// What [`decode_error`] is for the metadata of any object.
 pub(crate) fn metadata_error(object: &Value) -> Option<String> {
     match &object["metadata"] {
-        metadata @ Value::Object(_) => {
-            check_struct(super::metadata(), metadata, Some(&Place { holder: "", above: None, name: "metadata" }))
-        }
-        other => Some(format!("json: cannot unmarshal {} into Go value of type v1.ObjectMeta", json_type(other))),
+        metadata @ Value::Object(_) => check_struct(
+            super::metadata(),
+            metadata,
+            Some(&Place {
+                holder: "",
+                above: None,
+                name: "metadata",
+            }),
+        ),
+        other => Some(format!(
+            "json: cannot unmarshal {} into Go value of type v1.ObjectMeta",
+            json_type(other)
+        )),
     }
 }
 
-/// What [`decode_error`] is for strategic merge patches, whose result upstream reads with another decoder: it has its own words for
-/// lists, maps and structs.
+/// What [`decode_error`] is for strategic merge patches, whose result upstream reads with another
+/// decoder: it has its own words for lists, maps and structs.
 pub fn restore_error(kind: &str, object: &Value) -> Option<String> {
     let shape = super::of_object(kind, object)?;
     restore_struct(shape, object).or_else(|| decode_error(kind, object))
 }
 
 fn restore_struct(shape: &Struct, object: &Value) -> Option<String> {
-    object.as_object()?.iter().find_map(|(name, value)| restore(&shape.field(name)?.ty, value))
+    object
+        .as_object()?
+        .iter()
+        .find_map(|(name, value)| restore(&shape.field(name)?.ty, value))
 }
 
 fn restore(ty: &Type, value: &Value) -> Option<String> {
@@ -70,8 +97,12 @@ fn restore(ty: &Type, value: &Value) -> Option<String> {
     };
     match (ty, value) {
         (Type::Struct(_), Value::Object(_)) => restore_struct(ty.as_struct()?, value),
-        (Type::List(item), Value::Array(items)) => items.iter().find_map(|value| restore(item, value)),
-        (Type::Map(item), Value::Object(entries)) => entries.values().find_map(|value| restore(item, value)),
+        (Type::List(item), Value::Array(items)) => {
+            items.iter().find_map(|value| restore(item, value))
+        }
+        (Type::Map(item), Value::Object(entries)) => {
+            entries.values().find_map(|value| restore(item, value))
+        }
         (Type::Struct(_), _) => Some(format!("cannot restore struct from: {go_kind}")),
         (Type::List(_), _) => Some(format!("cannot restore slice from {go_kind}")),
         (Type::Map(_), _) => Some(format!("cannot restore map from {go_kind}")),
@@ -84,7 +115,15 @@ fn check_struct(shape: &Struct, object: &Value, above: Option<&Place<'_>>) -> Op
     object.as_object()?.iter().find_map(|(name, value)| {
         let at = shape.position(name, next)?;
         next = at + 1;
-        check(&shape.fields()[at].ty, value, &Place { holder: shape.short_name(), above, name })
+        check(
+            &shape.fields()[at].ty,
+            value,
+            &Place {
+                holder: shape.short_name(),
+                above,
+                name,
+            },
+        )
     })
 }
 
@@ -97,34 +136,53 @@ struct Place<'a> {
 
 impl Place<'_> {
     fn path(&self) -> String {
-        self.above.map_or_else(|| self.name.to_owned(), |above| format!("{}.{}", above.path(), self.name))
+        self.above.map_or_else(
+            || self.name.to_owned(),
+            |above| format!("{}.{}", above.path(), self.name),
+        )
     }
 }
 
 fn check(ty: &Type, value: &Value, place: &Place<'_>) -> Option<String> {
     let mismatch = || {
         let (holder, path) = (place.holder, place.path());
-        Some(format!("json: cannot unmarshal {} into Go struct field {holder}.{path} of type {}", json_type(value), go_type(ty)))
+        Some(format!(
+            "json: cannot unmarshal {} into Go struct field {holder}.{path} of type {}",
+            json_type(value),
+            go_type(ty)
+        ))
     };
     match (ty, value) {
         (_, Value::Null) | (Type::Any, _) => None,
         (Type::Struct(_), Value::Object(_)) => check_struct(ty.as_struct()?, value, Some(place)),
-        (Type::List(item), Value::Array(items)) => items.iter().find_map(|value| check(item, value, place)),
-        (Type::Map(item), Value::Object(entries)) => entries.values().find_map(|value| check(item, value, place)),
-        (Type::Text | Type::Bytes | Type::IntOrString | Type::Duration, Value::String(_)) | (Type::Bool, Value::Bool(_)) => None,
-        (Type::Int32 | Type::IntOrString, Value::Number(number)) => {
-            number.as_i64().is_none_or(|n| i32::try_from(n).is_err()).then(|| bad_number(number, ty, place))
+        (Type::List(item), Value::Array(items)) => {
+            items.iter().find_map(|value| check(item, value, place))
         }
-        (Type::Int64, Value::Number(number)) => number.as_i64().is_none().then(|| bad_number(number, ty, place)),
+        (Type::Map(item), Value::Object(entries)) => {
+            entries.values().find_map(|value| check(item, value, place))
+        }
+        (Type::Text | Type::Bytes | Type::IntOrString | Type::Duration, Value::String(_))
+        | (Type::Bool, Value::Bool(_)) => None,
+        (Type::Int32 | Type::IntOrString, Value::Number(number)) => number
+            .as_i64()
+            .is_none_or(|n| i32::try_from(n).is_err())
+            .then(|| bad_number(number, ty, place)),
+        (Type::Int64, Value::Number(number)) => number
+            .as_i64()
+            .is_none()
+            .then(|| bad_number(number, ty, place)),
         (Type::Float, Value::Number(_)) => None,
-        (Type::Quantity, Value::String(text)) => Quantity::parse(text).is_none().then(|| BAD_QUANTITY.to_owned()),
-        (Type::Quantity, Value::Number(number)) => {
-            Quantity::parse(&number.to_string()).is_none().then(|| BAD_QUANTITY.to_owned())
-        }
+        (Type::Quantity, Value::String(text)) => Quantity::parse(text)
+            .is_none()
+            .then(|| BAD_QUANTITY.to_owned()),
+        (Type::Quantity, Value::Number(number)) => Quantity::parse(&number.to_string())
+            .is_none()
+            .then(|| BAD_QUANTITY.to_owned()),
         (Type::Quantity, _) => Some(BAD_QUANTITY.to_owned()),
-        (Type::Time, Value::String(text)) => {
-            text.parse::<Timestamp>().is_err().then(|| time_error(text, "2006-01-02T15:04:05Z07:00", "2006"))
-        }
+        (Type::Time, Value::String(text)) => text
+            .parse::<Timestamp>()
+            .is_err()
+            .then(|| time_error(text, "2006-01-02T15:04:05Z07:00", "2006")),
         (Type::MicroTime, Value::String(text)) => micro_time_error(text),
         _ => mismatch(),
     }
@@ -143,11 +201,15 @@ fn bad_number(number: &Number, ty: &Type, place: &Place<'_>) -> String {
 fn micro_time_error(text: &str) -> Option<String> {
     const LAYOUT: &str = "2006-01-02T15:04:05.000000Z07:00";
     let fraction = text.get(19..).unwrap_or("");
-    let digits = fraction.strip_prefix('.').map_or(0, |rest| rest.bytes().take_while(u8::is_ascii_digit).count());
+    let digits = fraction.strip_prefix('.').map_or(0, |rest| {
+        rest.bytes().take_while(u8::is_ascii_digit).count()
+    });
     if text.parse::<Timestamp>().is_err() {
         return Some(time_error(text, LAYOUT, "2006"));
     }
-    (digits != 6).then(|| format!("parsing time {text:?} as {LAYOUT:?}: cannot parse {fraction:?} as \".000000\""))
+    (digits != 6).then(|| {
+        format!("parsing time {text:?} as {LAYOUT:?}: cannot parse {fraction:?} as \".000000\"")
+    })
 }
 
 fn time_error(text: &str, layout: &str, part: &str) -> String {
@@ -168,7 +230,9 @@ pub(crate) fn json_type(value: &Value) -> &'static str {
 
 fn go_type(ty: &Type) -> String {
     match ty {
-        Type::Text | Type::Time | Type::MicroTime | Type::Duration | Type::Quantity | Type::Any => "string".to_owned(),
+        Type::Text | Type::Time | Type::MicroTime | Type::Duration | Type::Quantity | Type::Any => {
+            "string".to_owned()
+        }
         Type::Int32 | Type::IntOrString => "int32".to_owned(),
         Type::Int64 => "int64".to_owned(),
         Type::Float => "float64".to_owned(),
@@ -201,14 +265,23 @@ mod tests {
             ),
         ];
         for (object, expected) in cases {
-            assert_eq!(decode_check("Deployment", &object), Err(expected.to_owned()));
+            assert_eq!(
+                decode_check("Deployment", &object),
+                Err(expected.to_owned())
+            );
         }
         assert_eq!(
             decode_error("ConfigMap", &json!({"data": {"a": 1}})).as_deref(),
-            Some("json: cannot unmarshal number into Go struct field ConfigMap.data of type string")
+            Some(
+                "json: cannot unmarshal number into Go struct field ConfigMap.data of type string"
+            )
         );
         assert_eq!(
-            decode_error("Lease", &json!({"spec": {"renewTime": "2024-01-01T00:00:10.5Z"}})).as_deref(),
+            decode_error(
+                "Lease",
+                &json!({"spec": {"renewTime": "2024-01-01T00:00:10.5Z"}})
+            )
+            .as_deref(),
             Some(
                 "parsing time \"2024-01-01T00:00:10.5Z\" as \"2006-01-02T15:04:05.000000Z07:00\": cannot parse \".5Z\" as \".000000\""
             )
@@ -218,10 +291,22 @@ mod tests {
     #[test]
     fn results_of_strategic_patches_are_read_by_another_decoder() {
         let error = |spec: Value| restore_error("Pod", &json!({"spec": spec}));
-        assert_eq!(error(json!({"containers": "x"})).as_deref(), Some("cannot restore slice from string"));
-        assert_eq!(error(json!({"nodeSelector": 1})).as_deref(), Some("cannot restore map from int64"));
-        assert_eq!(error(json!({"containers": [true]})).as_deref(), Some("cannot restore struct from: bool"));
-        assert_eq!(error(json!({"priority": "x"})), decode_error("Pod", &json!({"spec": {"priority": "x"}})));
+        assert_eq!(
+            error(json!({"containers": "x"})).as_deref(),
+            Some("cannot restore slice from string")
+        );
+        assert_eq!(
+            error(json!({"nodeSelector": 1})).as_deref(),
+            Some("cannot restore map from int64")
+        );
+        assert_eq!(
+            error(json!({"containers": [true]})).as_deref(),
+            Some("cannot restore struct from: bool")
+        );
+        assert_eq!(
+            error(json!({"priority": "x"})),
+            decode_error("Pod", &json!({"spec": {"priority": "x"}}))
+        );
         assert_eq!(error(json!({"containers": []})), None);
     }
 

@@ -1,6 +1,8 @@
-//! Shapes of the built-in kinds: which fields a type has, which of them are written even when empty, how patches treat them.
+//! Shapes of the built-in kinds: which fields a type has, which of them are written even when
+//! empty, how patches treat them.
 //!
-//! The facts are data (`types.txt`); [`shape`] and [`decode`] and the patches walk objects along it.
+//! The facts are data (`types.txt`); [`shape`] and [`decode`] and the patches walk objects along
+//! it.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
@@ -69,10 +71,12 @@ pub(crate) struct Field {
     pub(crate) topology: Topology,
 }
 
-/// Where a field is in a protobuf message: its number, and the embedded message it is in, if it is in one. Zero is nowhere.
+/// Where a field is in a protobuf message: its number, and the embedded message it is in, if it is
+/// in one. Zero is nowhere.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct FieldNumber {
-    /// Numbers of the fields on the way, the outermost in the highest digits of base [`FieldNumber::BASE`].
+    /// Numbers of the fields on the way, the outermost in the highest digits of base
+    /// [`FieldNumber::BASE`].
     pub(crate) embedded_in: u32,
     pub(crate) own: u32,
 }
@@ -104,8 +108,14 @@ pub(crate) struct PatchMeta {
 impl PatchMeta {
     /// The strategies by their names.
     pub(crate) fn strategies(self) -> impl Iterator<Item = &'static str> {
-        let all = [(self.merge, "merge"), (self.replace, "replace"), (self.retain_keys, "retainKeys")];
-        all.into_iter().filter(|(set, _)| *set).map(|(_, name)| name)
+        let all = [
+            (self.merge, "merge"),
+            (self.replace, "replace"),
+            (self.retain_keys, "retainKeys"),
+        ];
+        all.into_iter()
+            .filter(|(set, _)| *set)
+            .map(|(_, name)| name)
     }
 }
 
@@ -116,18 +126,26 @@ pub(crate) fn of(kind: &str) -> Option<&'static Struct> {
 
 /// The type of `metadata`, which is the same for all kinds.
 pub(crate) fn metadata() -> &'static Struct {
-    static METADATA: LazyLock<Option<&'static Struct>> = LazyLock::new(|| of("ConfigMap")?.field("metadata")?.ty.as_struct());
+    static METADATA: LazyLock<Option<&'static Struct>> =
+        LazyLock::new(|| of("ConfigMap")?.field("metadata")?.ty.as_struct());
     METADATA.expect("the table has the metadata of a ConfigMap")
 }
 
-/// The type of `object` of `kind`: two groups have an `Event` and two versions a `HorizontalPodAutoscaler`, told apart by `apiVersion`.
+/// The type of `object` of `kind`: two groups have an `Event` and two versions a
+/// `HorizontalPodAutoscaler`, told apart by `apiVersion`.
 pub(crate) fn of_object(kind: &str, object: &Value) -> Option<&'static Struct> {
     if !SCHEMA.shared.contains(kind) {
         return of(kind);
     }
-    let version = object.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
+    let version = object
+        .get("apiVersion")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
     let own = || of(&format!("{version}/{kind}"));
-    version.split_once('/').and_then(|(group, _)| of(&format!("{group}/{kind}")).or_else(own)).or_else(|| of(kind))
+    version
+        .split_once('/')
+        .and_then(|(group, _)| of(&format!("{group}/{kind}")).or_else(own))
+        .or_else(|| of(kind))
 }
 
 /// The type of that name, such as `meta.ListMeta`.
@@ -155,16 +173,22 @@ impl Struct {
         &self.fields
     }
 
-    /// Position of a field. Objects that the server wrote have their fields in order: beginning the search at `next`, behind the field
-    /// before, finds most of them soon.
+    /// Position of a field. Objects that the server wrote have their fields in order: beginning the
+    /// search at `next`, behind the field before, finds most of them soon.
     pub(crate) fn position(&self, name: &str, next: usize) -> Option<usize> {
-        (next..self.fields.len()).chain(0..next).find(|&at| self.fields[at].name == name)
+        (next..self.fields.len())
+            .chain(0..next)
+            .find(|&at| self.fields[at].name == name)
     }
 
     /// An object of the type in which nothing is set.
     pub(crate) fn zero(&self) -> Value {
         let always = self.fields.iter().filter(|field| field.always);
-        Value::Object(always.map(|field| (field.name.to_owned(), field.zero())).collect())
+        Value::Object(
+            always
+                .map(|field| (field.name.to_owned(), field.zero()))
+                .collect(),
+        )
     }
 
     /// Name without its group, as Go's messages have it.
@@ -207,29 +231,53 @@ impl Type {
 
 impl Field {
     pub(crate) fn zero(&self) -> Value {
-        if self.nullable { Value::Null } else { self.ty.zero() }
+        if self.nullable {
+            Value::Null
+        } else {
+            self.ty.zero()
+        }
     }
 }
 
 impl Schema {
     /// Reads the table; a broken table is a defect of this crate, so it panics.
     fn parse(text: &'static str) -> Schema {
-        let lines = || text.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
+        let lines = || {
+            text.lines()
+                .filter(|line| !line.starts_with('#') && !line.is_empty())
+        };
         let is_type = |line: &&str| !line.starts_with(' ') && !line.starts_with("kind ");
         let name_of = |line: &'static str| line.split(' ').next().unwrap_or(line);
-        let index: HashMap<&'static str, usize> =
-            lines().filter(is_type).enumerate().map(|(i, line)| (name_of(line), i)).collect();
+        let index: HashMap<&'static str, usize> = lines()
+            .filter(is_type)
+            .enumerate()
+            .map(|(i, line)| (name_of(line), i))
+            .collect();
 
-        let mut schema = Schema { kinds: HashMap::new(), shared: HashSet::new(), types: Vec::new() };
+        let mut schema = Schema {
+            kinds: HashMap::new(),
+            shared: HashSet::new(),
+            types: Vec::new(),
+        };
         for line in lines() {
             let words: Vec<&'static str> = line.split_whitespace().collect();
             match words[..] {
                 ["kind", kind, name] if !line.starts_with(' ') => {
                     schema.kinds.insert(kind, index[name]);
-                    schema.shared.extend(kind.rsplit_once('/').map(|(_, shared)| shared));
+                    schema
+                        .shared
+                        .extend(kind.rsplit_once('/').map(|(_, shared)| shared));
                 }
-                [name] => schema.types.push(Struct { name, fields: Vec::new(), atomic: false }),
-                [name, "@atomic"] => schema.types.push(Struct { name, fields: Vec::new(), atomic: true }),
+                [name] => schema.types.push(Struct {
+                    name,
+                    fields: Vec::new(),
+                    atomic: false,
+                }),
+                [name, "@atomic"] => schema.types.push(Struct {
+                    name,
+                    fields: Vec::new(),
+                    atomic: true,
+                }),
                 [name, ty, ref more @ ..] => {
                     let holder = schema.types.last_mut().expect("a field follows its type");
                     holder.fields.push(Field::parse(name, ty, more, &index));
@@ -242,9 +290,17 @@ impl Schema {
 }
 
 impl Field {
-    fn parse(name: &'static str, ty: &'static str, more: &[&'static str], index: &HashMap<&'static str, usize>) -> Field {
+    fn parse(
+        name: &'static str,
+        ty: &'static str,
+        more: &[&'static str],
+        index: &HashMap<&'static str, usize>,
+    ) -> Field {
         let after = |mark| more.iter().find_map(|word| word.strip_prefix(mark));
-        let patch = more.iter().find(|word| !word.starts_with(['=', '@'])).copied();
+        let patch = more
+            .iter()
+            .find(|word| !word.starts_with(['=', '@']))
+            .copied();
         let (strategies, merge_key) = match patch.map(|p| p.split_once(':').ok_or(p)) {
             None => ("", None),
             Some(Ok((strategies, key))) => (strategies, Some(key)),
@@ -265,7 +321,12 @@ impl Field {
             nullable: ty.starts_with('*'),
             number: after('=').map_or_else(FieldNumber::default, FieldNumber::parse),
             ty: Type::parse(ty_text, index),
-            patch: PatchMeta { merge: has("merge"), replace: has("replace"), retain_keys: has("retainKeys"), merge_key },
+            patch: PatchMeta {
+                merge: has("merge"),
+                replace: has("replace"),
+                retain_keys: has("retainKeys"),
+                merge_key,
+            },
             topology,
         }
     }
@@ -277,17 +338,24 @@ impl FieldNumber {
 
     /// Whether the field is in the message at the end of `way`, or in one that is embedded there.
     pub(crate) fn is_within(self, way: u32) -> bool {
-        std::iter::successors(Some(self.embedded_in), |way| Some(way / Self::BASE)).take_while(|way| *way > 0).any(|at| at == way)
+        std::iter::successors(Some(self.embedded_in), |way| Some(way / Self::BASE))
+            .take_while(|way| *way > 0)
+            .any(|at| at == way)
     }
 
     fn parse(text: &str) -> FieldNumber {
         let parse = |digits: &str| digits.parse().expect("field numbers are numbers");
         match text.rsplit_once('.') {
             Some((way, own)) => FieldNumber {
-                embedded_in: way.split('.').fold(0, |way, number| way * Self::BASE + parse(number)),
+                embedded_in: way
+                    .split('.')
+                    .fold(0, |way, number| way * Self::BASE + parse(number)),
                 own: parse(own),
             },
-            None => FieldNumber { embedded_in: 0, own: parse(text) },
+            None => FieldNumber {
+                embedded_in: 0,
+                own: parse(text),
+            },
         }
     }
 }
@@ -326,7 +394,11 @@ mod tests {
     fn every_line_of_the_table_names_known_types() {
         for (kind, index) in &SCHEMA.kinds {
             let kind = kind.rsplit('/').next().unwrap();
-            assert!(SCHEMA.types[*index].name.ends_with(kind), "{kind} is {}", SCHEMA.types[*index].name);
+            assert!(
+                SCHEMA.types[*index].name.ends_with(kind),
+                "{kind} is {}",
+                SCHEMA.types[*index].name
+            );
         }
     }
 
@@ -343,11 +415,27 @@ mod tests {
             }
             at.field(last).unwrap().patch
         };
-        let merge = |key| PatchMeta { merge: true, merge_key: key, ..PatchMeta::default() };
-        assert_eq!(path("Deployment", &["spec", "template", "spec", "containers", "env"]), merge(Some("name")));
+        let merge = |key| PatchMeta {
+            merge: true,
+            merge_key: key,
+            ..PatchMeta::default()
+        };
         assert_eq!(
-            path("CronJob", &["spec", "jobTemplate", "spec", "template", "spec", "volumes"]),
-            PatchMeta { retain_keys: true, ..merge(Some("name")) }
+            path(
+                "Deployment",
+                &["spec", "template", "spec", "containers", "env"]
+            ),
+            merge(Some("name"))
+        );
+        assert_eq!(
+            path(
+                "CronJob",
+                &["spec", "jobTemplate", "spec", "template", "spec", "volumes"]
+            ),
+            PatchMeta {
+                retain_keys: true,
+                ..merge(Some("name"))
+            }
         );
         assert_eq!(path("Pod", &["metadata", "finalizers"]), merge(None));
         assert_eq!(path("Pod", &["spec", "tolerations"]), PatchMeta::default());

@@ -1,7 +1,8 @@
-//! Protobuf bodies as JSON: the envelope, then the message along the field numbers of the type table.
+//! Protobuf bodies as JSON: the envelope, then the message along the field numbers of the type
+//! table.
 //!
-//! Fields with unknown numbers are skipped, as upstream does. Nothing a client sends makes this panic: every length is checked, and how
-//! deep messages nest is bounded by the types.
+//! Fields with unknown numbers are skipped, as upstream does. Nothing a client sends makes this
+//! panic: every length is checked, and how deep messages nest is bounded by the types.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -17,7 +18,9 @@ const MAGIC: &[u8] = b"k8s\0";
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
     /// It does not start with the magic bytes.
-    #[error("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")]
+    #[error(
+        "provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]"
+    )]
     Prefix,
     /// It ends within a field.
     #[error("unexpected EOF")]
@@ -49,7 +52,8 @@ pub enum Malformed {
     Encoding(String),
 }
 
-/// The object in `body`, in the form [`shape::normalize`] gives it. `kind` is what it is when it does not say.
+/// The object in `body`, in the form [`shape::normalize`] gives it. `kind` is what it is when it
+/// does not say.
 pub fn object(kind: &str, body: &[u8]) -> Result<Value, Malformed> {
     let message = body.strip_prefix(MAGIC).ok_or(Malformed::Prefix)?;
     let (mut api_version, mut own_kind) = (String::new(), String::new());
@@ -87,15 +91,29 @@ pub fn object(kind: &str, body: &[u8]) -> Result<Value, Malformed> {
 }
 
 /// Reads a message of `shape`, or the message embedded at `embedded_in`, into `fields`.
-fn read_struct(shape: &Struct, embedded_in: u32, message: &[u8], fields: &mut Map<String, Value>) -> Result<(), Malformed> {
+fn read_struct(
+    shape: &Struct,
+    embedded_in: u32,
+    message: &[u8],
+    fields: &mut Map<String, Value>,
+) -> Result<(), Malformed> {
     each(message, |number, wire| {
-        let known = shape.fields().iter().find(|field| field.number.embedded_in == embedded_in && field.number.own == number);
+        let known = shape
+            .fields()
+            .iter()
+            .find(|field| field.number.embedded_in == embedded_in && field.number.own == number);
         if let Some(field) = known {
             let slot = fields.entry(field.name).or_insert(Value::Null);
             return read_into(&field.ty, wire, field.name, slot);
         }
-        let way = embedded_in.saturating_mul(FieldNumber::BASE).saturating_add(number);
-        if shape.fields().iter().any(|field| field.number.is_within(way)) {
+        let way = embedded_in
+            .saturating_mul(FieldNumber::BASE)
+            .saturating_add(number);
+        if shape
+            .fields()
+            .iter()
+            .any(|field| field.number.is_within(way))
+        {
             return read_struct(shape, way, wire.bytes("embedded message")?, fields);
         }
         Ok(())
@@ -137,7 +155,12 @@ fn read_into(ty: &Type, wire: Wire<'_>, name: &str, slot: &mut Value) -> Result<
 }
 
 /// One element of a list, or a packed run of numbers.
-fn read_item(item: &Type, wire: Wire<'_>, name: &str, items: &mut Vec<Value>) -> Result<(), Malformed> {
+fn read_item(
+    item: &Type,
+    wire: Wire<'_>,
+    name: &str,
+    items: &mut Vec<Value>,
+) -> Result<(), Malformed> {
     match (item, wire) {
         (Type::Int32 | Type::Int64 | Type::Bool, Wire::Bytes(mut packed)) => {
             while !packed.is_empty() {
@@ -174,16 +197,19 @@ fn read_entry(item: &Type, entry: &[u8], name: &str) -> Result<(String, Value), 
 }
 
 fn read_scalar(ty: &Type, wire: Wire<'_>, name: &str) -> Result<Value, Malformed> {
-    let invalid = |why| Malformed::Value { field: name.to_owned(), why };
+    let invalid = |why| Malformed::Value {
+        field: name.to_owned(),
+        why,
+    };
     Ok(match ty {
         Type::Text => Value::from(wire.text(name)?),
         Type::Int32 => Value::from(truncated(wire.varint(name)?)),
         Type::Int64 => Value::from(wire.varint(name)?.cast_signed()),
         Type::Bool => Value::from(wire.varint(name)? != 0),
         Type::Float => match wire {
-            Wire::Fixed64(bits) => {
-                Number::from_f64(f64::from_bits(bits)).map(Value::Number).ok_or_else(|| invalid("not a number"))?
-            }
+            Wire::Fixed64(bits) => Number::from_f64(f64::from_bits(bits))
+                .map(Value::Number)
+                .ok_or_else(|| invalid("not a number"))?,
             _ => return Err(wire.unfit(name)),
         },
         Type::Bytes => Value::from(STANDARD.encode(wire.bytes(name)?)),
@@ -193,12 +219,19 @@ fn read_scalar(ty: &Type, wire: Wire<'_>, name: &str) -> Result<Value, Malformed
                 return Ok(Value::Null);
             }
             let seconds = number_in(message, 1, name)?.cast_signed();
-            let nanos = if *ty == Type::MicroTime { truncated(number_in(message, 2, name)?) } else { 0 };
+            let nanos = if *ty == Type::MicroTime {
+                truncated(number_in(message, 2, name)?)
+            } else {
+                0
+            };
             let time = Timestamp::new(seconds, nanos).map_err(|_| invalid("time out of range"))?;
             Value::from(time.to_string())
         }
         // As the decoder of JSON reads it, too.
-        Type::Duration => Value::from(format!("{}ns", number_in(wire.bytes(name)?, 1, name)?.cast_signed())),
+        Type::Duration => Value::from(format!(
+            "{}ns",
+            number_in(wire.bytes(name)?, 1, name)?.cast_signed()
+        )),
         Type::Quantity => Value::from(text_in(wire.bytes(name)?, 1, name)?),
         Type::IntOrString => {
             let message = wire.bytes(name)?;
@@ -223,7 +256,10 @@ fn read_scalar(ty: &Type, wire: Wire<'_>, name: &str) -> Result<Value, Malformed
 }
 
 /// The low half, which is where protobuf keeps an int32.
-#[expect(clippy::cast_possible_truncation, reason = "the upper half of an int32 is its sign")]
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "the upper half of an int32 is its sign"
+)]
 fn truncated(number: u64) -> i32 {
     number as i32
 }
@@ -270,7 +306,10 @@ impl<'a> Wire<'a> {
 
     fn text(self, field: &str) -> Result<String, Malformed> {
         let text = std::str::from_utf8(self.bytes(field)?);
-        text.map(str::to_owned).map_err(|_| Malformed::Value { field: field.to_owned(), why: "invalid UTF-8" })
+        text.map(str::to_owned).map_err(|_| Malformed::Value {
+            field: field.to_owned(),
+            why: "invalid UTF-8",
+        })
     }
 
     fn varint(self, field: &str) -> Result<u64, Malformed> {
@@ -287,15 +326,24 @@ impl<'a> Wire<'a> {
             Wire::Bytes(_) => 2,
             Wire::Fixed32 => 5,
         };
-        Malformed::WireType { field: field.to_owned(), wire }
+        Malformed::WireType {
+            field: field.to_owned(),
+            wire,
+        }
     }
 }
 
 /// Calls `read` with number and value of each field of `message`.
-fn each<'a>(mut message: &'a [u8], mut read: impl FnMut(u32, Wire<'a>) -> Result<(), Malformed>) -> Result<(), Malformed> {
+fn each<'a>(
+    mut message: &'a [u8],
+    mut read: impl FnMut(u32, Wire<'a>) -> Result<(), Malformed>,
+) -> Result<(), Malformed> {
     while !message.is_empty() {
         let tag = varint(&mut message)?;
-        let number = u32::try_from(tag >> 3).ok().filter(|number| *number > 0).ok_or(Malformed::Tag(tag))?;
+        let number = u32::try_from(tag >> 3)
+            .ok()
+            .filter(|number| *number > 0)
+            .ok_or(Malformed::Tag(tag))?;
         let wire = match tag & 7 {
             0 => Wire::Varint(varint(&mut message)?),
             1 => {
@@ -304,13 +352,18 @@ fn each<'a>(mut message: &'a [u8], mut read: impl FnMut(u32, Wire<'a>) -> Result
                 Wire::Fixed64(u64::from_le_bytes(*bits))
             }
             2 => {
-                let length = usize::try_from(varint(&mut message)?).map_err(|_| Malformed::Overflow)?;
-                let (bytes, rest) = message.split_at_checked(length).ok_or(Malformed::Truncated)?;
+                let length =
+                    usize::try_from(varint(&mut message)?).map_err(|_| Malformed::Overflow)?;
+                let (bytes, rest) = message
+                    .split_at_checked(length)
+                    .ok_or(Malformed::Truncated)?;
                 message = rest;
                 Wire::Bytes(bytes)
             }
             5 => {
-                let (_, rest) = message.split_first_chunk::<4>().ok_or(Malformed::Truncated)?;
+                let (_, rest) = message
+                    .split_first_chunk::<4>()
+                    .ok_or(Malformed::Truncated)?;
                 message = rest;
                 Wire::Fixed32
             }

@@ -25,10 +25,18 @@ fn number(number: u8, value: u8) -> Vec<u8> {
 
 fn envelope(api_version: &str, kind: &str, raw: &[u8]) -> Vec<u8> {
     let meta = [field(1, api_version), field(2, kind)].concat();
-    [MAGIC.to_vec(), field(1, meta), field(2, raw), field(3, ""), field(4, "")].concat()
+    [
+        MAGIC.to_vec(),
+        field(1, meta),
+        field(2, raw),
+        field(3, ""),
+        field(4, ""),
+    ]
+    .concat()
 }
 
-/// As a Go client writes it: zero texts and times, a string port, a quantity, an embedded volume source.
+/// As a Go client writes it: zero texts and times, a string port, a quantity, an embedded volume
+/// source.
 fn pod() -> Vec<u8> {
     let metadata = [
         field(1, "p"),
@@ -39,7 +47,11 @@ fn pod() -> Vec<u8> {
         field(11, [field(1, "empty"), field(2, "")].concat()),
     ];
     let limits = field(1, [field(1, "cpu"), field(2, field(1, "1500m"))].concat());
-    let get = [field(1, "/"), field(2, [number(1, 1), number(2, 0), field(3, "http")].concat())].concat();
+    let get = [
+        field(1, "/"),
+        field(2, [number(1, 1), number(2, 0), field(3, "http")].concat()),
+    ]
+    .concat();
     let probe = [field(1, field(2, get)), number(2, 5)].concat();
     let container = [
         field(1, "c"),
@@ -51,29 +63,88 @@ fn pod() -> Vec<u8> {
         field(10, probe),
     ];
     let volume = [field(1, "v"), field(2, field(2, field(1, "Memory")))].concat();
-    let spec = [field(1, volume), field(2, container.concat()), number(4, 0), number(11, 0)].concat();
+    let spec = [
+        field(1, volume),
+        field(2, container.concat()),
+        number(4, 0),
+        number(11, 0),
+    ]
+    .concat();
     let status = [field(1, ""), field(3, "")].concat();
-    envelope("v1", "Pod", &[field(1, metadata.concat()), field(2, spec), field(3, status)].concat())
+    envelope(
+        "v1",
+        "Pod",
+        &[
+            field(1, metadata.concat()),
+            field(2, spec),
+            field(3, status),
+        ]
+        .concat(),
+    )
 }
 
 fn deployment() -> Vec<u8> {
     let selector = field(1, [field(1, "app"), field(2, "d")].concat());
     let surge = [number(1, 1), number(2, 0), field(3, "25%")].concat();
     let unavailable = [number(1, 0), number(2, 1), field(3, "")].concat();
-    let strategy = [field(1, "RollingUpdate"), field(2, [field(1, unavailable), field(2, surge)].concat())].concat();
-    let spec = [number(1, 0), field(2, &selector), field(4, strategy), number(9, 60)].concat();
-    envelope("apps/v1", "Deployment", &[field(1, field(1, "d")), field(2, spec)].concat())
+    let strategy = [
+        field(1, "RollingUpdate"),
+        field(2, [field(1, unavailable), field(2, surge)].concat()),
+    ]
+    .concat();
+    let spec = [
+        number(1, 0),
+        field(2, &selector),
+        field(4, strategy),
+        number(9, 60),
+    ]
+    .concat();
+    envelope(
+        "apps/v1",
+        "Deployment",
+        &[field(1, field(1, "d")), field(2, spec)].concat(),
+    )
 }
 
 #[test]
 fn messages_become_the_json_of_their_types() {
     let lease_time = [8, 0x80, 0x8c, 0xa3, 0xac, 0x06, 16, 0xf8, 0xc0, 0x07];
-    let lease = [field(1, field(1, "l")), field(2, [field(1, "me"), field(4, lease_time)].concat())].concat();
-    let secret = [field(1, field(1, "s")), field(2, [field(1, "k"), field(2, [0, 255])].concat()), field(3, "Opaque")].concat();
-    let extra = field(5, [field(1, "scopes"), field(2, [field(1, "a"), field(1, "b")].concat())].concat());
+    let lease = [
+        field(1, field(1, "l")),
+        field(2, [field(1, "me"), field(4, lease_time)].concat()),
+    ]
+    .concat();
+    let secret = [
+        field(1, field(1, "s")),
+        field(2, [field(1, "k"), field(2, [0, 255])].concat()),
+        field(3, "Opaque"),
+    ]
+    .concat();
+    let extra = field(
+        5,
+        [
+            field(1, "scopes"),
+            field(2, [field(1, "a"), field(1, "b")].concat()),
+        ]
+        .concat(),
+    );
     let review = [field(1, ""), field(2, [field(3, "u"), extra].concat())].concat();
-    let revision = [field(1, field(1, "r")), field(2, field(1, r#"{"spec":1}"#)), number(3, 7)].concat();
-    let index = [field(1, field(1, "j")), field(2, [vec![8, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1]].concat())];
+    let revision = [
+        field(1, field(1, "r")),
+        field(2, field(1, r#"{"spec":1}"#)),
+        number(3, 7),
+    ]
+    .concat();
+    let index = [
+        field(1, field(1, "j")),
+        field(
+            2,
+            [vec![
+                8, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1,
+            ]]
+            .concat(),
+        ),
+    ];
     let cases = [
         (
             pod(),
@@ -150,28 +221,62 @@ fn the_resource_says_the_kind_when_the_envelope_does_not() {
     let body = [MAGIC.to_vec(), field(2, field(1, field(1, "n")))].concat();
     let expected = json!({"metadata": {"name": "n"}, "spec": {}, "status": {}});
     assert_eq!(object("Namespace", &body).unwrap(), expected);
-    assert_eq!(object("Widget", &body).unwrap(), json!({}), "a kind without fields keeps none");
+    assert_eq!(
+        object("Widget", &body).unwrap(),
+        json!({}),
+        "a kind without fields keeps none"
+    );
 }
 
 #[test]
 fn what_is_no_message_is_told() {
     let with_raw = |raw: &[u8]| envelope("v1", "Pod", raw);
-    let wire = |field: &str, wire| Malformed::WireType { field: field.to_owned(), wire };
+    let wire = |field: &str, wire| Malformed::WireType {
+        field: field.to_owned(),
+        wire,
+    };
     let cases: Vec<(&str, Vec<u8>, Malformed)> = vec![
         ("JSON", b"{}".to_vec(), Malformed::Prefix),
-        ("a length that is not there", [MAGIC, &[18, 200]].concat(), Malformed::Truncated),
-        ("a length beyond memory", [MAGIC, &[18, 255, 255, 255, 255, 255, 255, 255, 255, 127]].concat(), Malformed::Truncated),
-        ("a number without end", with_raw(&[8, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 1]), Malformed::Overflow),
+        (
+            "a length that is not there",
+            [MAGIC, &[18, 200]].concat(),
+            Malformed::Truncated,
+        ),
+        (
+            "a length beyond memory",
+            [MAGIC, &[18, 255, 255, 255, 255, 255, 255, 255, 255, 127]].concat(),
+            Malformed::Truncated,
+        ),
+        (
+            "a number without end",
+            with_raw(&[8, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 1]),
+            Malformed::Overflow,
+        ),
         ("field 0", with_raw(&[2, 0]), Malformed::Tag(2)),
         ("a group", with_raw(&[11]), Malformed::Tag(11)),
-        ("a number for a message", with_raw(&number(1, 1)), wire("metadata", 0)),
-        ("a text for a number", with_raw(&field(2, field(4, "x"))), wire("terminationGracePeriodSeconds", 2)),
+        (
+            "a number for a message",
+            with_raw(&number(1, 1)),
+            wire("metadata", 0),
+        ),
+        (
+            "a text for a number",
+            with_raw(&field(2, field(4, "x"))),
+            wire("terminationGracePeriodSeconds", 2),
+        ),
         (
             "a text that is none",
             with_raw(&field(1, field(1, [0xff]))),
-            Malformed::Value { field: "name".to_owned(), why: "invalid UTF-8" },
+            Malformed::Value {
+                field: "name".to_owned(),
+                why: "invalid UTF-8",
+            },
         ),
-        ("zipped", [MAGIC.to_vec(), field(3, "gzip")].concat(), Malformed::Encoding("gzip".to_owned())),
+        (
+            "zipped",
+            [MAGIC.to_vec(), field(3, "gzip")].concat(),
+            Malformed::Encoding("gzip".to_owned()),
+        ),
     ];
     for (why, body, expected) in cases {
         assert_eq!(object("", &body), Err(expected), "{why}");
@@ -196,17 +301,29 @@ fn no_damage_to_a_valid_body_makes_it_panic() {
             refused += usize::from(object("Pod", &damaged).is_err());
         }
     }
-    assert!(refused > 10_000, "most damage is noticed, but only {refused} bodies were refused");
+    assert!(
+        refused > 10_000,
+        "most damage is noticed, but only {refused} bodies were refused"
+    );
 }
 
 #[test]
 fn every_field_but_kind_and_version_has_a_number_of_its_own() {
     for shape in crate::schema::all() {
         let mut seen = std::collections::HashSet::new();
-        for field in shape.fields().iter().filter(|field| !matches!(field.name, "kind" | "apiVersion") || field.number.own > 0) {
+        for field in shape
+            .fields()
+            .iter()
+            .filter(|field| !matches!(field.name, "kind" | "apiVersion") || field.number.own > 0)
+        {
             let crate::schema::FieldNumber { embedded_in, own } = field.number;
             assert!(own > 0, "{} {}", shape.name(), field.name);
-            assert!(seen.insert((embedded_in, own)), "{} {}", shape.name(), field.name);
+            assert!(
+                seen.insert((embedded_in, own)),
+                "{} {}",
+                shape.name(),
+                field.name
+            );
         }
     }
 }

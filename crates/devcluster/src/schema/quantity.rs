@@ -3,13 +3,24 @@
 use std::cmp::Ordering;
 
 /// The text of upstream's parse errors.
-pub const BAD_QUANTITY: &str = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
+pub const BAD_QUANTITY: &str =
+    "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
 
 /// Units of 10^-9 in one: quantities keep no smaller fraction.
 const NANOS: i128 = 1_000_000_000;
 
-const DECIMAL: [(&str, i32); 10] =
-    [("n", -9), ("u", -6), ("m", -3), ("", 0), ("k", 3), ("M", 6), ("G", 9), ("T", 12), ("P", 15), ("E", 18)];
+const DECIMAL: [(&str, i32); 10] = [
+    ("n", -9),
+    ("u", -6),
+    ("m", -3),
+    ("", 0),
+    ("k", 3),
+    ("M", 6),
+    ("G", 9),
+    ("T", 12),
+    ("P", 15),
+    ("E", 18),
+];
 const BINARY: [&str; 6] = ["Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
 
 /// How a quantity was written, which its canonical form keeps.
@@ -28,9 +39,15 @@ pub struct Quantity {
 }
 
 impl Quantity {
-    /// Reads `text`; `None` when it is no quantity. Fractions below 10^-9 are rounded away from zero.
+    /// Reads `text`; `None` when it is no quantity. Fractions below 10^-9 are rounded away from
+    /// zero.
     pub fn parse(text: &str) -> Option<Quantity> {
-        let Parts { negative, whole, fraction, suffix } = Parts::of(text)?;
+        let Parts {
+            negative,
+            whole,
+            fraction,
+            suffix,
+        } = Parts::of(text)?;
         let digits: i128 = format!("0{whole}{fraction}").parse().ok()?;
         let scale = i32::try_from(fraction.len()).ok()?;
         let (exponent, factor, format) = unit(suffix)?;
@@ -43,14 +60,27 @@ impl Quantity {
             }
         };
         // Upstream caps at the largest int64 what has a binary suffix, and nothing else.
-        let nanos = if format == Format::Binary { nanos.min(i128::from(i64::MAX) * NANOS) } else { nanos };
-        Some(Quantity { nanos: if negative { -nanos } else { nanos }, format })
+        let nanos = if format == Format::Binary {
+            nanos.min(i128::from(i64::MAX) * NANOS)
+        } else {
+            nanos
+        };
+        Some(Quantity {
+            nanos: if negative { -nanos } else { nanos },
+            format,
+        })
     }
 
-    /// The text that a server stores for `text`: this very text where upstream takes it for canonical, which it does not look at
-    /// closely (`1234.567`, `1E3` and `+1` stay), else the canonical one. `None` when it is no quantity.
+    /// The text that a server stores for `text`: this very text where upstream takes it for
+    /// canonical, which it does not look at closely (`1234.567`, `1E3` and `+1` stay), else the
+    /// canonical one. `None` when it is no quantity.
     pub fn stored(text: &str) -> Option<String> {
-        let Parts { whole, fraction, suffix, .. } = Parts::of(text)?;
+        let Parts {
+            whole,
+            fraction,
+            suffix,
+            ..
+        } = Parts::of(text)?;
         let (exponent, _, format) = unit(suffix)?;
         let places = exponent - i32::try_from(fraction.len()).ok()?;
         let digits = format!("{}{fraction}", if whole.is_empty() { "0" } else { whole });
@@ -60,23 +90,40 @@ impl Quantity {
             && places % 3 == 0
             && !digits.starts_with('0')
             && !digits.ends_with("000");
-        if is_kept { Some(text.to_owned()) } else { Some(Self::parse(text)?.canonical()) }
+        if is_kept {
+            Some(text.to_owned())
+        } else {
+            Some(Self::parse(text)?.canonical())
+        }
     }
 
     /// A number of things.
     pub fn whole(number: i64) -> Quantity {
-        Quantity { nanos: i128::from(number) * NANOS, format: Format::Decimal }
+        Quantity {
+            nanos: i128::from(number) * NANOS,
+            format: Format::Decimal,
+        }
     }
 
     /// The sum, written as `self` is unless that is nothing.
     pub fn plus(self, other: Quantity) -> Quantity {
-        let format = if self.is_zero() { other.format } else { self.format };
-        Quantity { nanos: self.nanos.saturating_add(other.nanos), format }
+        let format = if self.is_zero() {
+            other.format
+        } else {
+            self.format
+        };
+        Quantity {
+            nanos: self.nanos.saturating_add(other.nanos),
+            format,
+        }
     }
 
     /// What there is of this beyond `other`; nothing rather than less than nothing.
     pub fn beyond(self, other: Quantity) -> Quantity {
-        Quantity { nanos: self.nanos.saturating_sub(other.nanos).max(0), format: self.format }
+        Quantity {
+            nanos: self.nanos.saturating_sub(other.nanos).max(0),
+            format: self.format,
+        }
     }
 
     /// About as much.
@@ -104,7 +151,10 @@ impl Quantity {
                 e => format!("e{e}"),
             }),
             _ => decimal(self.nanos, |exponent| {
-                DECIMAL.iter().find(|(_, e)| *e == exponent).map_or_else(String::new, |(s, _)| (*s).to_owned())
+                DECIMAL
+                    .iter()
+                    .find(|(_, e)| *e == exponent)
+                    .map_or_else(String::new, |(s, _)| (*s).to_owned())
             }),
         }
     }
@@ -125,13 +175,20 @@ impl<'a> Parts<'a> {
             Some(rest) => (true, rest),
             None => (false, text.strip_prefix('+').unwrap_or(text)),
         };
-        let end = unsigned.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(unsigned.len());
+        let end = unsigned
+            .find(|c: char| !c.is_ascii_digit() && c != '.')
+            .unwrap_or(unsigned.len());
         let (number, suffix) = unsigned.split_at(end);
         let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
         if fraction.contains('.') || (whole.is_empty() && fraction.is_empty()) {
             return None;
         }
-        Some(Self { negative, whole: whole.trim_start_matches('0'), fraction, suffix })
+        Some(Self {
+            negative,
+            whole: whole.trim_start_matches('0'),
+            fraction,
+            suffix,
+        })
     }
 }
 
@@ -156,7 +213,9 @@ fn unit(suffix: &str) -> Option<(i32, i128, Format)> {
         return Some((0, 1_i128 << (10 * (power + 1)), Format::Binary));
     }
     let exponent: i32 = suffix.strip_prefix(['e', 'E'])?.parse().ok()?;
-    (-40..=40).contains(&exponent).then_some((exponent, 1, Format::Exponent))
+    (-40..=40)
+        .contains(&exponent)
+        .then_some((exponent, 1, Format::Exponent))
 }
 
 fn binary(mut value: i128) -> String {
@@ -213,25 +272,46 @@ mod tests {
             ("0.0000000001", "1n"),
         ];
         for (text, canonical) in cases {
-            assert_eq!(Quantity::parse(text).map(|q| q.canonical()).as_deref(), Some(canonical), "{text}");
+            assert_eq!(
+                Quantity::parse(text).map(|q| q.canonical()).as_deref(),
+                Some(canonical),
+                "{text}"
+            );
         }
     }
 
     #[test]
     fn what_upstream_takes_for_canonical_stays_as_it_is() {
-        let kept =
-            ["1234.567", "10E", "1E3", "+1", "007", "1500", "129e6", "100m", "9223372036854775808", "12345678901234567890"];
+        let kept = [
+            "1234.567",
+            "10E",
+            "1E3",
+            "+1",
+            "007",
+            "1500",
+            "129e6",
+            "100m",
+            "9223372036854775808",
+            "12345678901234567890",
+        ];
         for text in kept {
             assert_eq!(Quantity::stored(text).as_deref(), Some(text));
         }
-        for (text, stored) in [("0.5", "500m"), ("1000m", "1"), ("16Ei", "9223372036854775807"), ("12e5", "1200e3")] {
+        for (text, stored) in [
+            ("0.5", "500m"),
+            ("1000m", "1"),
+            ("16Ei", "9223372036854775807"),
+            ("12e5", "1200e3"),
+        ] {
             assert_eq!(Quantity::stored(text).as_deref(), Some(stored), "{text}");
         }
     }
 
     #[test]
     fn other_texts_are_no_quantities() {
-        for text in ["", "x", "1.2.3", "1x", "Mi", "1 Gi", "1gi", "-", "1e", "0x1"] {
+        for text in [
+            "", "x", "1.2.3", "1x", "Mi", "1 Gi", "1gi", "-", "1e", "0x1",
+        ] {
             assert!(Quantity::parse(text).is_none(), "{text}");
         }
     }

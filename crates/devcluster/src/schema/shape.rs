@@ -1,4 +1,5 @@
-//! Objects as a typed server writes them: no unknown fields, no empty optional ones, the mandatory ones there.
+//! Objects as a typed server writes them: no unknown fields, no empty optional ones, the mandatory
+//! ones there.
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -7,8 +8,8 @@ use serde_json::{Map, Value};
 use super::quantity::Quantity;
 use super::{Field, Struct, Type};
 
-/// Drops from `object` the fields that built-in kind `kind` does not have and returns their paths (`spec.containers[0].imagee`).
-/// Kinds without a shape are left alone.
+/// Drops from `object` the fields that built-in kind `kind` does not have and returns their paths
+/// (`spec.containers[0].imagee`). Kinds without a shape are left alone.
 pub fn prune_unknown(kind: &str, object: &mut Value) -> Vec<String> {
     let mut unknown = Vec::new();
     if let (Some(shape), Some(fields)) = (super::of_object(kind, object), object.as_object_mut()) {
@@ -21,7 +22,12 @@ pub fn prune_unknown(kind: &str, object: &mut Value) -> Vec<String> {
 pub(crate) fn prune_metadata(metadata: &mut Value, path: &str) -> Vec<String> {
     let mut unknown = Vec::new();
     if let Some(fields) = metadata.as_object_mut() {
-        prune_struct(super::metadata(), fields, &mut path.to_owned(), &mut unknown);
+        prune_struct(
+            super::metadata(),
+            fields,
+            &mut path.to_owned(),
+            &mut unknown,
+        );
     }
     unknown
 }
@@ -33,9 +39,10 @@ pub(crate) fn normalize_metadata(metadata: &mut Value) {
     }
 }
 
-/// Brings `object` of built-in kind `kind` into the form the server would write it in: nulls and empty optional fields go, fields that
-/// are always written appear with their zero value, quantities and times get their canonical text, fields their order. Values of the wrong type stay for
-/// [`super::decode::decode_check`] to report, unknown fields for [`prune_unknown`]. Idempotent.
+/// Brings `object` of built-in kind `kind` into the form the server would write it in: nulls and
+/// empty optional fields go, fields that are always written appear with their zero value,
+/// quantities and times get their canonical text, fields their order. Values of the wrong type stay
+/// for [`super::decode::decode_check`] to report, unknown fields for [`prune_unknown`]. Idempotent.
 pub fn normalize(kind: &str, object: &mut Value) {
     if let (Some(shape), Some(fields)) = (super::of_object(kind, object), object.as_object_mut()) {
         normalize_struct(shape, fields);
@@ -43,7 +50,12 @@ pub fn normalize(kind: &str, object: &mut Value) {
 }
 
 /// `path` is where the fields are; it is the same again afterwards.
-fn prune_struct(shape: &Struct, fields: &mut Map<String, Value>, path: &mut String, unknown: &mut Vec<String>) {
+fn prune_struct(
+    shape: &Struct,
+    fields: &mut Map<String, Value>,
+    path: &mut String,
+    unknown: &mut Vec<String>,
+) {
     let outer = path.len();
     let mut next = 0;
     fields.retain(|name, value| {
@@ -91,8 +103,8 @@ fn prune(ty: &Type, value: &mut Value, path: &mut String, unknown: &mut Vec<Stri
     }
 }
 
-/// Brings the fields into the form an encoder writes: in the order of the type, unknown ones behind them. Most objects have it
-/// already, and are only looked at.
+/// Brings the fields into the form an encoder writes: in the order of the type, unknown ones behind
+/// them. Most objects have it already, and are only looked at.
 fn normalize_struct(shape: &Struct, fields: &mut Map<String, Value>) {
     let mut next = 0;
     let mut is_normal = true;
@@ -117,7 +129,10 @@ fn normalize_struct(shape: &Struct, fields: &mut Map<String, Value>) {
 
 /// Whether one of the fields from `start` to `end` is always written.
 fn any_always(shape: &Struct, start: usize, end: usize) -> bool {
-    shape.fields().get(start..end).is_some_and(|fields| fields.iter().any(|field| field.always))
+    shape
+        .fields()
+        .get(start..end)
+        .is_some_and(|fields| fields.iter().any(|field| field.always))
 }
 
 /// Puts fields whose values are normal into their order, and drops and adds what an encoder would.
@@ -138,7 +153,9 @@ fn rebuild(shape: &Struct, fields: &mut Map<String, Value>) {
     *fields = Map::with_capacity(known.len() + unknown.len());
     let mut known = known.into_iter().peekable();
     for (at, field) in shape.fields().iter().enumerate() {
-        let given = known.next_if(|(position, ..)| *position == at).filter(|(_, _, value)| !value.is_null());
+        let given = known
+            .next_if(|(position, ..)| *position == at)
+            .filter(|(_, _, value)| !value.is_null());
         match given.filter(|(_, _, value)| !is_omitted(field, value)) {
             Some((_, name, value)) => drop(fields.insert(name, value)),
             None if field.always => drop(fields.insert(field.name.to_owned(), field.zero())),
@@ -169,10 +186,14 @@ fn normalize_value(ty: &Type, value: &mut Value) {
                 normalize_struct(shape, fields);
             }
         }
-        (Type::List(item), Value::Array(items)) => items.iter_mut().for_each(|value| normalize_item(item, value)),
+        (Type::List(item), Value::Array(items)) => items
+            .iter_mut()
+            .for_each(|value| normalize_item(item, value)),
         (Type::Map(item), Value::Object(entries)) => {
             entries.sort_keys();
-            entries.values_mut().for_each(|value| normalize_item(item, value));
+            entries
+                .values_mut()
+                .for_each(|value| normalize_item(item, value));
         }
         (Type::Quantity, Value::String(text)) => {
             if let Some(quantity) = Quantity::stored(text) {
@@ -249,8 +270,14 @@ mod tests {
             json!({"metadata": {"creationTimestamp": "2024-01-01T00:00:00Z"},
             "spec": {"renewTime": "2024-01-01T00:00:00.250000Z"}})
         );
-        let got = normalized("Pod", json!({"spec": {"containers": [{"name": "c", "resources": {"limits": {"cpu": 1.5}}}]}}));
-        assert_eq!(got["spec"]["containers"][0]["resources"]["limits"]["cpu"], "1500m");
+        let got = normalized(
+            "Pod",
+            json!({"spec": {"containers": [{"name": "c", "resources": {"limits": {"cpu": 1.5}}}]}}),
+        );
+        assert_eq!(
+            got["spec"]["containers"][0]["resources"]["limits"]["cpu"],
+            "1500m"
+        );
     }
 
     #[test]
@@ -259,7 +286,11 @@ mod tests {
             "spec": {"template": {"spec": {"containers": [{"imagee": "x"}]}}}});
         assert_eq!(
             prune_unknown("Deployment", &mut object),
-            ["dat", "metadata.bogus", "spec.template.spec.containers[0].imagee"]
+            [
+                "dat",
+                "metadata.bogus",
+                "spec.template.spec.containers[0].imagee"
+            ]
         );
         assert_eq!(
             object,

@@ -1,4 +1,5 @@
-//! Label selectors, in the grammar of upstream's `labels.Parse`: `a=b,c!=d,e in (f,g),h notin (i),j,!k,l>1`.
+//! Label selectors, in the grammar of upstream's `labels.Parse`: `a=b,c!=d,e in (f,g),h notin
+//! (i),j,!k,l>1`.
 
 /// Requirements that all must hold; none select everything.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -23,7 +24,12 @@ enum Test {
 impl LabelSelector {
     /// Parses a selector; the error is upstream's text.
     pub fn parse(text: &str) -> Result<Self, String> {
-        Parser { tokens: tokens(text), position: 0 }.parse().map(Self)
+        Parser {
+            tokens: tokens(text),
+            position: 0,
+        }
+        .parse()
+        .map(Self)
     }
 
     /// Whether it selects everything.
@@ -36,8 +42,12 @@ impl LabelSelector {
         self.0.iter().all(|requirement| {
             let value = label(&requirement.key);
             match &requirement.test {
-                Test::In(values) => value.is_some_and(|value| values.iter().any(|known| known == value)),
-                Test::NotIn(values) => value.is_none_or(|value| values.iter().all(|known| known != value)),
+                Test::In(values) => {
+                    value.is_some_and(|value| values.iter().any(|known| known == value))
+                }
+                Test::NotIn(values) => {
+                    value.is_none_or(|value| values.iter().all(|known| known != value))
+                }
                 Test::Exists => value.is_some(),
                 Test::DoesNotExist => value.is_none(),
                 Test::GreaterThan(bound) => number(value).is_some_and(|value| value > *bound),
@@ -80,7 +90,9 @@ fn tokens(text: &str) -> Vec<Token<'_>> {
         if bytes[at].is_ascii_whitespace() {
             at += 1;
         } else if is_symbol(bytes[at]) {
-            let two = text.get(at..at + 2).is_some_and(|symbol| matches!(symbol, "==" | "!="));
+            let two = text
+                .get(at..at + 2)
+                .is_some_and(|symbol| matches!(symbol, "==" | "!="));
             at += if two { 2 } else { 1 };
             tokens.push(Token::Symbol(&text[start..at]));
         } else {
@@ -100,7 +112,10 @@ struct Parser<'a> {
 
 impl<'a> Parser<'a> {
     fn peek(&self) -> Token<'a> {
-        self.tokens.get(self.position).copied().unwrap_or(Token::End)
+        self.tokens
+            .get(self.position)
+            .copied()
+            .unwrap_or(Token::End)
     }
 
     fn take(&mut self) -> Token<'a> {
@@ -115,16 +130,34 @@ impl<'a> Parser<'a> {
             match self.peek() {
                 Token::End => return Ok(requirements),
                 Token::Word(_) | Token::Symbol("!") => {}
-                other => return Err(format!("found '{}', expected: !, identifier, or 'end of string'", other.text())),
+                other => {
+                    return Err(format!(
+                        "found '{}', expected: !, identifier, or 'end of string'",
+                        other.text()
+                    ));
+                }
             }
-            requirements.push(self.requirement().map_err(|why| format!("unable to parse requirement: {why}"))?);
+            requirements.push(
+                self.requirement()
+                    .map_err(|why| format!("unable to parse requirement: {why}"))?,
+            );
             match self.take() {
                 Token::End => return Ok(requirements),
                 Token::Symbol(",") => match self.peek() {
                     Token::Word(_) | Token::Symbol("!") => {}
-                    other => return Err(format!("found '{}', expected: identifier after ','", other.text())),
+                    other => {
+                        return Err(format!(
+                            "found '{}', expected: identifier after ','",
+                            other.text()
+                        ));
+                    }
                 },
-                other => return Err(format!("found '{}', expected: ',' or 'end of string'", other.text())),
+                other => {
+                    return Err(format!(
+                        "found '{}', expected: ',' or 'end of string'",
+                        other.text()
+                    ));
+                }
             }
         }
     }
@@ -135,7 +168,10 @@ impl<'a> Parser<'a> {
             self.take();
         }
         let Token::Word(key) = self.peek() else {
-            return Err(format!("found '{}', expected: identifier", self.peek().text()));
+            return Err(format!(
+                "found '{}', expected: identifier",
+                self.peek().text()
+            ));
         };
         self.take();
         check_key(key)?;
@@ -144,7 +180,10 @@ impl<'a> Parser<'a> {
             (false, Token::End | Token::Symbol(",")) => Test::Exists,
             _ => self.test(key)?,
         };
-        Ok(Requirement { key: key.to_owned(), test })
+        Ok(Requirement {
+            key: key.to_owned(),
+            test,
+        })
     }
 
     fn test(&mut self, key: &str) -> Result<Test, String> {
@@ -155,7 +194,12 @@ impl<'a> Parser<'a> {
             Token::Symbol("!=") => Test::NotIn(checked(vec![self.value()?], key)?),
             Token::Symbol(">") => Test::GreaterThan(integer(&self.value()?)?),
             Token::Symbol("<") => Test::LessThan(integer(&self.value()?)?),
-            other => return Err(format!("found '{}', expected: in, notin, =, ==, !=, gt, lt", other.text())),
+            other => {
+                return Err(format!(
+                    "found '{}', expected: in, notin, =, ==, !=, gt, lt",
+                    other.text()
+                ));
+            }
         })
     }
 
@@ -181,7 +225,10 @@ impl<'a> Parser<'a> {
             return Ok(values);
         }
         if !matches!(self.peek(), Token::Word(_) | Token::Symbol(",")) {
-            return Err(format!("found '{}', expected: ',', ')' or identifier", self.peek().text()));
+            return Err(format!(
+                "found '{}', expected: ',', ')' or identifier",
+                self.peek().text()
+            ));
         }
         // An empty place between commas or parentheses is the empty value.
         loop {
@@ -191,7 +238,12 @@ impl<'a> Parser<'a> {
                     values.push(value.to_owned());
                 }
                 Token::Symbol("," | ")") => values.push(String::new()),
-                other => return Err(format!("found '{}', expected: ',', or identifier", other.text())),
+                other => {
+                    return Err(format!(
+                        "found '{}', expected: ',', or identifier",
+                        other.text()
+                    ));
+                }
             }
             match self.take() {
                 Token::Symbol(",") => {}
@@ -240,7 +292,9 @@ fn is_name(text: &str) -> bool {
     bytes.len() <= 63
         && ends(bytes.first())
         && ends(bytes.last())
-        && bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'))
+        && bytes
+            .iter()
+            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'))
 }
 
 #[cfg(test)]
@@ -272,18 +326,31 @@ mod tests {
         ];
         for (text, value, expected) in cases {
             let selector = LabelSelector::parse(text).unwrap();
-            assert_eq!(selector.matches(|key| value.filter(|_| key == "app")), expected, "{text} on {value:?}");
+            assert_eq!(
+                selector.matches(|key| value.filter(|_| key == "app")),
+                expected,
+                "{text} on {value:?}"
+            );
         }
     }
 
     #[test]
     fn errors_are_upstreams() {
         let cases = [
-            ("app===x", "unable to parse requirement: found '=', expected: identifier"),
-            ("app in x", "unable to parse requirement: found 'x' expected: '('"),
+            (
+                "app===x",
+                "unable to parse requirement: found '=', expected: identifier",
+            ),
+            (
+                "app in x",
+                "unable to parse requirement: found 'x' expected: '('",
+            ),
             ("app=not!ok", "found '!', expected: ',' or 'end of string'"),
             ("app=x,", "found '', expected: identifier after ','"),
-            ("app in (x", "unable to parse requirement: found '', expected: ',' or ')'"),
+            (
+                "app in (x",
+                "unable to parse requirement: found '', expected: ',' or ')'",
+            ),
             (
                 "app>abc",
                 "unable to parse requirement: values[0]: Invalid value: \"abc\": for 'Gt', 'Lt' operators, the value must be an integer",

@@ -1,4 +1,5 @@
-//! Label and field selectors of requests: parsed as upstream parses them, with its words for what is wrong.
+//! Label and field selectors of requests: parsed as upstream parses them, with its words for what
+//! is wrong.
 
 use serde_json::Value;
 
@@ -42,8 +43,15 @@ impl Selection {
 
     /// Selects one object by name.
     pub fn one(name: &str) -> Self {
-        let term = FieldTerm { field: Field::Name, equal: true, value: name.to_owned() };
-        Self { labels: LabelSelector::default(), fields: vec![term] }
+        let term = FieldTerm {
+            field: Field::Name,
+            equal: true,
+            value: name.to_owned(),
+        };
+        Self {
+            labels: LabelSelector::default(),
+            fields: vec![term],
+        }
     }
 
     /// Adds `metadata.name=name`.
@@ -77,14 +85,20 @@ fn parse_fields(resource: &Resource, text: &str) -> Result<Vec<FieldTerm>, Strin
         if term.is_empty() {
             continue;
         }
-        let (label, equal, value) =
-            split_term(term).ok_or_else(|| format!("invalid selector: '{text}'; can't understand '{term}'"))?;
+        let (label, equal, value) = split_term(term)
+            .ok_or_else(|| format!("invalid selector: '{text}'; can't understand '{term}'"))?;
         let field = match label {
             "metadata.name" => Field::Name,
             "metadata.namespace" => Field::Namespace,
-            _ => match resource.fields.iter().position(|field| field.label == label) {
+            _ => match resource
+                .fields
+                .iter()
+                .position(|field| field.label == label)
+            {
                 Some(position) => Field::Own(position),
-                None if resource.own_field_labels => return Err(format!("field label not supported: {label}")),
+                None if resource.own_field_labels => {
+                    return Err(format!("field label not supported: {label}"));
+                }
                 None => {
                     return Err(format!(
                         "\"{label}\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
@@ -92,7 +106,11 @@ fn parse_fields(resource: &Resource, text: &str) -> Result<Vec<FieldTerm>, Strin
                 }
             },
         };
-        terms.push(FieldTerm { field, equal, value: unescape(value) });
+        terms.push(FieldTerm {
+            field,
+            equal,
+            value: unescape(value),
+        });
     }
     Ok(terms)
 }
@@ -127,22 +145,36 @@ fn unescape(value: &str) -> String {
     let mut plain = String::with_capacity(value.len());
     let mut letters = value.chars();
     while let Some(letter) = letters.next() {
-        if letter == '\\' { plain.extend(letters.next()) } else { plain.push(letter) }
+        if letter == '\\' {
+            plain.extend(letters.next())
+        } else {
+            plain.push(letter)
+        }
     }
     plain
 }
 
-/// Whether a `LabelSelector` selects the object; an absent one selects nothing, an empty one everything.
+/// Whether a `LabelSelector` selects the object; an absent one selects nothing, an empty one
+/// everything.
 pub(crate) fn selects(selector: &Value, object: &Object) -> bool {
     if !selector.is_object() {
         return false;
     }
     let labels = selector["matchLabels"].as_object().into_iter().flatten();
-    let expressions = selector["matchExpressions"].as_array().into_iter().flatten();
-    labels.into_iter().all(|(key, value)| object.label(key) == value.as_str())
+    let expressions = selector["matchExpressions"]
+        .as_array()
+        .into_iter()
+        .flatten();
+    labels
+        .into_iter()
+        .all(|(key, value)| object.label(key) == value.as_str())
         && expressions.into_iter().all(|expression| {
             let label = object.label(expression["key"].as_str().unwrap_or_default());
-            let mut values = expression["values"].as_array().into_iter().flatten().filter_map(Value::as_str);
+            let mut values = expression["values"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .filter_map(Value::as_str);
             match expression["operator"].as_str() {
                 Some("In") => label.is_some_and(|label| values.any(|value| value == label)),
                 Some("NotIn") => label.is_none_or(|label| values.all(|value| value != label)),
@@ -185,8 +217,16 @@ mod tests {
         let registry = Registry::built_in();
         let cases = [
             ("pods", "foo=x", "field label not supported: foo"),
-            ("configmaps", "foo=x", "\"foo\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\""),
-            ("configmaps", "metadata.name", "invalid selector: 'metadata.name'; can't understand 'metadata.name'"),
+            (
+                "configmaps",
+                "foo=x",
+                "\"foo\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\"",
+            ),
+            (
+                "configmaps",
+                "metadata.name",
+                "invalid selector: 'metadata.name'; can't understand 'metadata.name'",
+            ),
         ];
         for (plural, text, message) in cases {
             let resource = registry.find("", "v1", plural).unwrap();

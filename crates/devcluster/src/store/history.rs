@@ -10,15 +10,16 @@ use super::{Compacted, Object};
 
 /// Kept however old they are.
 const MIN_EVENTS: usize = 100;
-/// As long as upstream's watch cache keeps events. Older ones serve nobody who is still there, and would be most of the memory of a
-/// server that runs for hours. Real time, as memory is: where the clock is paused, nothing ages.
+/// As long as upstream's watch cache keeps events. Older ones serve nobody who is still there, and
+/// would be most of the memory of a server that runs for hours. Real time, as memory is: where the
+/// clock is paused, nothing ages.
 const FRESH: Duration = Duration::from_secs(75);
 /// Kept however large they are, while they are fresh.
 const MIN_FRESH_EVENTS: usize = 1_000;
 /// Kept while they fit into [`MAX_BYTES`].
 const MAX_EVENTS: usize = 16_384;
-/// Ten thousand pods of 3 KB: at thousands of changes a second, a client that is held up for two seconds has not missed anything. What
-/// is still the state of its object is in memory anyway.
+/// Ten thousand pods of 3 KB: at thousands of changes a second, a client that is held up for two
+/// seconds has not missed anything. What is still the state of its object is in memory anyway.
 const MAX_BYTES: usize = 32 << 20;
 
 /// What happened to an object.
@@ -59,8 +60,20 @@ pub struct Event {
 }
 
 impl Event {
-    pub(super) fn new(revision: u64, kind: EventKind, old: Option<Arc<Object>>, new: Arc<Object>) -> Self {
-        Self { revision, kind, old, new, left: OnceLock::new(), since: Instant::now() }
+    pub(super) fn new(
+        revision: u64,
+        kind: EventKind,
+        old: Option<Arc<Object>>,
+        new: Arc<Object>,
+    ) -> Self {
+        Self {
+            revision,
+            kind,
+            old,
+            new,
+            left: OnceLock::new(),
+            since: Instant::now(),
+        }
     }
 
     /// The state after the change; for a deletion the last state at the deletion's revision.
@@ -68,7 +81,8 @@ impl Event {
         &self.new
     }
 
-    /// The `DELETED` frame of an object that left a selection, made by the first watch that needs it.
+    /// The `DELETED` frame of an object that left a selection, made by the first watch that needs
+    /// it.
     pub fn left_frame(&self, make: impl FnOnce() -> Bytes) -> Bytes {
         self.left.get_or_init(make).clone()
     }
@@ -100,7 +114,11 @@ impl History {
     }
 
     fn has_surplus(&self) -> bool {
-        let is_old = || self.events.front().is_some_and(|oldest| oldest.since.elapsed() > FRESH);
+        let is_old = || {
+            self.events
+                .front()
+                .is_some_and(|oldest| oldest.since.elapsed() > FRESH)
+        };
         match self.events.len() {
             count if count <= MIN_EVENTS => false,
             count if count <= MIN_FRESH_EVENTS => is_old(),
@@ -109,11 +127,18 @@ impl History {
     }
 
     /// Events after `revision`, oldest first.
-    pub(super) fn after(&self, revision: u64) -> Result<impl DoubleEndedIterator<Item = &Arc<Event>>, Compacted> {
+    pub(super) fn after(
+        &self,
+        revision: u64,
+    ) -> Result<impl DoubleEndedIterator<Item = &Arc<Event>>, Compacted> {
         if revision < self.forgotten {
-            return Err(Compacted { oldest: self.forgotten });
+            return Err(Compacted {
+                oldest: self.forgotten,
+            });
         }
-        let start = self.events.partition_point(|event| event.revision <= revision);
+        let start = self
+            .events
+            .partition_point(|event| event.revision <= revision);
         Ok(self.events.range(start..))
     }
 
@@ -154,11 +179,18 @@ mod tests {
         for revision in 1..=200 {
             let mut event = event(revision, 0);
             if revision <= 150 {
-                event.since = event.since.checked_sub(FRESH + Duration::from_secs(1)).unwrap();
+                event.since = event
+                    .since
+                    .checked_sub(FRESH + Duration::from_secs(1))
+                    .unwrap();
             }
             history.push(event);
         }
-        assert_eq!(history.after(100).unwrap().count(), 100, "as many as always stay");
+        assert_eq!(
+            history.after(100).unwrap().count(),
+            100,
+            "as many as always stay"
+        );
         assert_eq!(history.after(99).err(), Some(Compacted { oldest: 100 }));
         (201..=400).for_each(|revision| history.push(event(revision, 0)));
         assert_eq!(history.after(150).unwrap().count(), 250, "the fresh ones");

@@ -1,8 +1,11 @@
-//! Objects in memory: one sorted map and one bounded history per type, one revision counter over all types.
+//! Objects in memory: one sorted map and one bounded history per type, one revision counter over
+//! all types.
 //!
-//! read -> decide outside any lock -> commit, which fails when somebody else committed in between -> history -> watches
+//! read -> decide outside any lock -> commit, which fails when somebody else committed in between
+//! -> history -> watches
 //!
-//! Watches pull from the history, so a slow one costs no memory; when the history has moved past it, it is cut off.
+//! Watches pull from the history, so a slow one costs no memory; when the history has moved past
+//! it, it is cut off.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -31,7 +34,10 @@ pub struct Revisions {
 
 impl Default for Revisions {
     fn default() -> Self {
-        Self { last: AtomicU64::new(0), grown: Notify::new() }
+        Self {
+            last: AtomicU64::new(0),
+            grown: Notify::new(),
+        }
     }
 }
 
@@ -54,7 +60,10 @@ impl Revisions {
 
     /// Revisions of another server, which go on from `last`.
     pub(crate) fn starting_at(last: u64) -> Self {
-        Self { last: AtomicU64::new(last), grown: Notify::new() }
+        Self {
+            last: AtomicU64::new(last),
+            grown: Notify::new(),
+        }
     }
 
     fn next(&self) -> u64 {
@@ -112,7 +121,10 @@ impl Frozen<'_> {
         TypeStore {
             kind: self.store.kind.clone(),
             api_version: self.store.api_version.clone(),
-            inner: RwLock::new(Inner { objects: Arc::clone(&self.inner.objects), history }),
+            inner: RwLock::new(Inner {
+                objects: Arc::clone(&self.inner.objects),
+                history,
+            }),
             committed: watch::Sender::new(revision),
         }
     }
@@ -156,15 +168,19 @@ impl TypeStore {
     /// Objects whose key starts with `prefix`, now.
     pub fn list(&self, revisions: &Revisions, prefix: &str) -> Snapshot {
         let inner = self.read();
-        Snapshot { objects: with_prefix(&inner.objects, prefix).cloned().collect(), revision: revisions.current() }
+        Snapshot {
+            objects: with_prefix(&inner.objects, prefix).cloned().collect(),
+            revision: revisions.current(),
+        }
     }
 
     /// Objects whose key starts with `prefix`, as they were at `revision`.
     pub fn list_at(&self, prefix: &str, revision: u64) -> Result<Snapshot, Compacted> {
         let inner = self.read();
         let later = inner.history.after(revision)?;
-        let mut objects: BTreeMap<Arc<str>, Arc<Object>> =
-            with_prefix(&inner.objects, prefix).map(|object| (object.key.clone(), object.clone())).collect();
+        let mut objects: BTreeMap<Arc<str>, Arc<Object>> = with_prefix(&inner.objects, prefix)
+            .map(|object| (object.key.clone(), object.clone()))
+            .collect();
         // The oldest change is undone last, so what stays is the state before it.
         for event in later.rev() {
             match &event.old {
@@ -177,11 +193,14 @@ impl TypeStore {
                 }
             }
         }
-        Ok(Snapshot { objects: objects.into_values().collect(), revision })
+        Ok(Snapshot {
+            objects: objects.into_values().collect(),
+            revision,
+        })
     }
 
-    /// Replaces `expected` (nothing, for a creation) under `key`. The new object, or the last state when it is removed, carries the
-    /// revision of the change.
+    /// Replaces `expected` (nothing, for a creation) under `key`. The new object, or the last state
+    /// when it is removed, carries the revision of the change.
     pub fn commit(
         &self,
         resource: &Resource,
@@ -203,13 +222,27 @@ impl TypeStore {
         let revision = revisions.next();
         let (kind, new) = match change {
             Change::Put(value) => {
-                let kind = if old.is_some() { EventKind::Modified } else { EventKind::Added };
+                let kind = if old.is_some() {
+                    EventKind::Modified
+                } else {
+                    EventKind::Added
+                };
                 let new = Object::stored(resource, key, value, revision, kind);
-                (kind, Arc::new(if let Some(old) = &old { new.sharing(old) } else { new }))
+                (
+                    kind,
+                    Arc::new(if let Some(old) = &old {
+                        new.sharing(old)
+                    } else {
+                        new
+                    }),
+                )
             }
             Change::Remove => {
                 let Some(last) = &old else { return Err(Raced) };
-                (EventKind::Deleted, Arc::new(last.at_revision(resource, revision, EventKind::Deleted)))
+                (
+                    EventKind::Deleted,
+                    Arc::new(last.at_revision(resource, revision, EventKind::Deleted)),
+                )
             }
         };
         if kind == EventKind::Deleted {
@@ -217,7 +250,9 @@ impl TypeStore {
         } else {
             Arc::make_mut(&mut inner.objects).insert(new.key.clone(), new.clone());
         }
-        inner.history.push(Event::new(revision, kind, old, new.clone()));
+        inner
+            .history
+            .push(Event::new(revision, kind, old, new.clone()));
         // Under the lock, so that watches see revisions grow.
         self.committed.send_replace(revision);
         drop(inner);
@@ -225,8 +260,9 @@ impl TypeStore {
         Ok(new)
     }
 
-    /// Reads all objects anew, as the rules for `resource` are now. What changes by that keeps its revision, and nobody is told: it is
-    /// not a write, but how a newer schema reads what an older one stored.
+    /// Reads all objects anew, as the rules for `resource` are now. What changes by that keeps its
+    /// revision, and nobody is told: it is not a write, but how a newer schema reads what an older
+    /// one stored.
     pub(crate) fn reread(&self, resource: &Resource, read: impl Fn(Value) -> Value) {
         let mut inner = self.write();
         for object in Arc::make_mut(&mut inner.objects).values_mut() {
@@ -238,12 +274,25 @@ impl TypeStore {
         }
     }
 
-    /// Events after `revision`, at most `limit` of them, oldest first; and the revision up to which that is everything.
-    pub fn events_after(&self, revisions: &Revisions, revision: u64, limit: usize) -> Result<(Vec<Arc<Event>>, u64), Compacted> {
+    /// Events after `revision`, at most `limit` of them, oldest first; and the revision up to which
+    /// that is everything.
+    pub fn events_after(
+        &self,
+        revisions: &Revisions,
+        revision: u64,
+        limit: usize,
+    ) -> Result<(Vec<Arc<Event>>, u64), Compacted> {
         let inner = self.read();
-        let events: Vec<Arc<Event>> = inner.history.after(revision)?.take(limit).cloned().collect();
+        let events: Vec<Arc<Event>> = inner
+            .history
+            .after(revision)?
+            .take(limit)
+            .cloned()
+            .collect();
         // Commits of this type take their revision under the lock that is held here.
-        let complete = events.last().map_or_else(|| revisions.current().max(revision), |last| last.revision);
+        let complete = events
+            .last()
+            .map_or_else(|| revisions.current().max(revision), |last| last.revision);
         Ok((events, complete))
     }
 
@@ -264,7 +313,10 @@ impl TypeStore {
 
     /// Holds up commits until the answer is dropped.
     pub(crate) fn freeze(&self) -> Frozen<'_> {
-        Frozen { store: self, inner: self.read() }
+        Frozen {
+            store: self,
+            inner: self.read(),
+        }
     }
 
     /// Kind of the stored objects.
@@ -278,15 +330,22 @@ impl TypeStore {
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Inner> {
-        self.inner.read().expect("no writer panics while it holds the lock")
+        self.inner
+            .read()
+            .expect("no writer panics while it holds the lock")
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, Inner> {
-        self.inner.write().expect("no writer panics while it holds the lock")
+        self.inner
+            .write()
+            .expect("no writer panics while it holds the lock")
     }
 }
 
-fn with_prefix<'a>(objects: &'a BTreeMap<Arc<str>, Arc<Object>>, prefix: &'a str) -> impl Iterator<Item = &'a Arc<Object>> {
+fn with_prefix<'a>(
+    objects: &'a BTreeMap<Arc<str>, Arc<Object>>,
+    prefix: &'a str,
+) -> impl Iterator<Item = &'a Arc<Object>> {
     objects
         .range::<str, _>((Bound::Included(prefix), Bound::Unbounded))
         .take_while(move |(key, _)| key.starts_with(prefix))

@@ -17,8 +17,8 @@ const SCRATCH_LIMIT: usize = 64 << 10;
 
 /// An immutable version of an object.
 ///
-/// It is kept as the watch frame of the change that made it, so that every watch sends the same bytes. A `GET` answer and a list item
-/// are parts of that frame.
+/// It is kept as the watch frame of the change that made it, so that every watch sends the same
+/// bytes. A `GET` answer and a list item are parts of that frame.
 #[derive(Debug)]
 pub struct Object {
     /// `namespace/name`, or `name`.
@@ -41,17 +41,35 @@ pub struct Object {
 
 impl Object {
     /// The version of `value` that `revision` stores, with `metadata.resourceVersion` set to it.
-    pub fn stored(resource: &Resource, key: &str, mut value: Value, revision: u64, kind: EventKind) -> Self {
+    pub fn stored(
+        resource: &Resource,
+        key: &str,
+        mut value: Value,
+        revision: u64,
+        kind: EventKind,
+    ) -> Self {
         if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
-            metadata.insert("resourceVersion".to_owned(), Value::from(revision.to_string()));
+            metadata.insert(
+                "resourceVersion".to_owned(),
+                Value::from(revision.to_string()),
+            );
         }
         Self::build(resource, Arc::from(key), &value, revision, kind)
     }
 
     /// An object that is answered but not stored: a dry run, or the state that led to a removal.
     pub fn unstored(resource: &Resource, key: &str, value: &Value) -> Self {
-        let revision = value["metadata"]["resourceVersion"].as_str().and_then(|text| text.parse().ok()).unwrap_or(0);
-        Self::build(resource, Arc::from(key), value, revision, EventKind::Modified)
+        let revision = value["metadata"]["resourceVersion"]
+            .as_str()
+            .and_then(|text| text.parse().ok())
+            .unwrap_or(0);
+        Self::build(
+            resource,
+            Arc::from(key),
+            value,
+            revision,
+            EventKind::Modified,
+        )
     }
 
     /// The same state at another revision.
@@ -61,8 +79,9 @@ impl Object {
         Self::build(resource, self.key.clone(), &value, revision, kind).sharing(self)
     }
 
-    /// The same, with what is as it was in `older` kept once. The history holds thousands of versions, and each small allocation of
-    /// theirs is one that keeps the memory around it from being used again.
+    /// The same, with what is as it was in `older` kept once. The history holds thousands of
+    /// versions, and each small allocation of theirs is one that keeps the memory around it from
+    /// being used again.
     #[must_use]
     pub(super) fn sharing(mut self, older: &Self) -> Self {
         fn share<T: ?Sized + PartialEq>(new: &mut Arc<T>, old: &Arc<T>) {
@@ -77,11 +96,25 @@ impl Object {
         self
     }
 
-    fn build(resource: &Resource, key: Arc<str>, value: &Value, revision: u64, kind: EventKind) -> Self {
+    fn build(
+        resource: &Resource,
+        key: Arc<str>,
+        value: &Value,
+        revision: u64,
+        kind: EventKind,
+    ) -> Self {
         let (frame, start, tail) = framed(resource, value, kind);
         let metadata = &value["metadata"];
         let labels = metadata["labels"].as_object().map(|labels| {
-            labels.iter().map(|(key, value)| (key.as_str().into(), value.as_str().unwrap_or_default().into())).collect()
+            labels
+                .iter()
+                .map(|(key, value)| {
+                    (
+                        key.as_str().into(),
+                        value.as_str().unwrap_or_default().into(),
+                    )
+                })
+                .collect()
         });
         Self {
             key,
@@ -89,7 +122,11 @@ impl Object {
             revision,
             deleting: metadata.get("deletionTimestamp").is_some(),
             labels: labels.unwrap_or_default(),
-            fields: resource.fields.iter().map(|field| text_at(value, &field.pointer, field.absent)).collect(),
+            fields: resource
+                .fields
+                .iter()
+                .map(|field| text_at(value, &field.pointer, field.absent))
+                .collect(),
             frame,
             kind_of_frame: kind,
             start,
@@ -99,17 +136,24 @@ impl Object {
 
     /// `metadata.name`.
     pub fn name(&self) -> &str {
-        self.key.rsplit_once('/').map_or(&*self.key, |(_, name)| name)
+        self.key
+            .rsplit_once('/')
+            .map_or(&*self.key, |(_, name)| name)
     }
 
     /// `metadata.namespace`; empty for cluster objects.
     pub fn namespace(&self) -> &str {
-        self.key.rsplit_once('/').map_or("", |(namespace, _)| namespace)
+        self.key
+            .rsplit_once('/')
+            .map_or("", |(namespace, _)| namespace)
     }
 
     /// The value of a label.
     pub fn label(&self, key: &str) -> Option<&str> {
-        self.labels.iter().find(|(name, _)| &**name == key).map(|(_, value)| &**value)
+        self.labels
+            .iter()
+            .find(|(name, _)| &**name == key)
+            .map(|(_, value)| &**value)
     }
 
     /// The value of the selectable field with that position in the resource's row.
@@ -133,14 +177,16 @@ impl Object {
             return self.frame.clone();
         }
         let mut frame = Vec::with_capacity(self.frame.len() + 8);
-        write!(frame, "{{\"type\":\"{}\",\"object\":", kind.as_str()).expect("writing to a vector cannot fail");
+        write!(frame, "{{\"type\":\"{}\",\"object\":", kind.as_str())
+            .expect("writing to a vector cannot fail");
         frame.extend_from_slice(&self.frame[self.start..]);
         Bytes::from(frame)
     }
 
     /// The whole object, parsed.
     pub fn to_value(&self) -> Value {
-        serde_json::from_slice(&self.frame[self.start..self.frame.len() - 2]).expect("the frame holds JSON that we wrote")
+        serde_json::from_slice(&self.frame[self.start..self.frame.len() - 2])
+            .expect("the frame holds JSON that we wrote")
     }
 
     /// The text of `metadata`.
@@ -151,7 +197,8 @@ impl Object {
             metadata: &'a RawValue,
         }
         let parsed: OnlyMetadata<'_> =
-            serde_json::from_slice(&self.frame[self.start..self.frame.len() - 2]).expect("every stored object has metadata");
+            serde_json::from_slice(&self.frame[self.start..self.frame.len() - 2])
+                .expect("every stored object has metadata");
         parsed.metadata.get()
     }
 
@@ -161,7 +208,8 @@ impl Object {
     }
 }
 
-/// The watch frame of `value`, and where in it the object starts, and its fields after `kind` and `apiVersion`.
+/// The watch frame of `value`, and where in it the object starts, and its fields after `kind` and
+/// `apiVersion`.
 fn framed(resource: &Resource, value: &Value, kind: EventKind) -> (Bytes, usize, usize) {
     thread_local! {
         /// Grown once, so that what is kept is of the right size from the start.
@@ -169,12 +217,19 @@ fn framed(resource: &Resource, value: &Value, kind: EventKind) -> (Bytes, usize,
     }
     SCRATCH.with_borrow_mut(|frame| {
         frame.clear();
-        write!(frame, "{{\"type\":\"{}\",\"object\":", kind.as_str()).expect("writing to a vector cannot fail");
-        let start = frame.len();
-        write!(frame, "{{\"kind\":\"{}\",\"apiVersion\":\"{}\"", kind_of(value, resource), version_of(value, resource))
+        write!(frame, "{{\"type\":\"{}\",\"object\":", kind.as_str())
             .expect("writing to a vector cannot fail");
+        let start = frame.len();
+        write!(
+            frame,
+            "{{\"kind\":\"{}\",\"apiVersion\":\"{}\"",
+            kind_of(value, resource),
+            version_of(value, resource)
+        )
+        .expect("writing to a vector cannot fail");
         let tail = frame.len();
-        serde_json::to_writer(&mut *frame, &Tail(value)).expect("a JSON value with text keys serialises");
+        serde_json::to_writer(&mut *frame, &Tail(value))
+            .expect("a JSON value with text keys serialises");
         // The brace that opened the rest becomes the comma that joins it to kind and apiVersion.
         frame[tail] = b',';
         frame.extend_from_slice(b"}\n");
@@ -189,7 +244,9 @@ fn kind_of<'a>(value: &'a Value, resource: &'a Resource) -> &'a str {
 }
 
 fn version_of(value: &Value, resource: &Resource) -> String {
-    value["apiVersion"].as_str().map_or_else(|| resource.api_version(), str::to_owned)
+    value["apiVersion"]
+        .as_str()
+        .map_or_else(|| resource.api_version(), str::to_owned)
 }
 
 fn text_at(value: &Value, pointer: &str, absent: &str) -> Box<str> {
@@ -248,7 +305,10 @@ mod tests {
 
         let item = [b"{", pod.untyped_tail()].concat();
         let item: Value = serde_json::from_slice(&item).unwrap();
-        assert_eq!(item, json!({"metadata": object["metadata"], "spec": object["spec"]}));
+        assert_eq!(
+            item,
+            json!({"metadata": object["metadata"], "spec": object["spec"]})
+        );
     }
 
     #[test]
@@ -257,17 +317,29 @@ mod tests {
         let old = pod();
         let mut value = old.to_value();
         value["spec"]["nodeName"] = json!("another");
-        let new = Object::stored(&pods.resource, "n/p", value, 8, EventKind::Modified).sharing(&old);
-        assert!(Arc::ptr_eq(&new.key, &old.key) && Arc::ptr_eq(&new.uid, &old.uid) && Arc::ptr_eq(&new.labels, &old.labels));
+        let new =
+            Object::stored(&pods.resource, "n/p", value, 8, EventKind::Modified).sharing(&old);
+        assert!(
+            Arc::ptr_eq(&new.key, &old.key)
+                && Arc::ptr_eq(&new.uid, &old.uid)
+                && Arc::ptr_eq(&new.labels, &old.labels)
+        );
         assert_eq!((new.field(0), old.field(0)), ("another", "node"));
     }
 
     #[test]
     fn the_header_answers_selectors() {
         let pod = pod();
-        assert_eq!((pod.namespace(), pod.name(), &*pod.uid, pod.revision), ("n", "p", "u", 7));
+        assert_eq!(
+            (pod.namespace(), pod.name(), &*pod.uid, pod.revision),
+            ("n", "p", "u", 7)
+        );
         assert_eq!((pod.label("a"), pod.label("c")), (Some("b"), None));
-        assert_eq!(pod.field(0), "node", "spec.nodeName comes first in the row of pods");
+        assert_eq!(
+            pod.field(0),
+            "node",
+            "spec.nodeName comes first in the row of pods"
+        );
         assert!(!pod.deleting);
     }
 }

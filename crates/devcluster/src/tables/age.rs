@@ -5,7 +5,10 @@ use serde_json::Value;
 
 /// How long `time` (an RFC 3339 text) is ago; `<unknown>` when there is none.
 pub fn age_since(time: Option<&Value>, now: Timestamp) -> String {
-    match time.and_then(Value::as_str).and_then(|text| text.parse::<Timestamp>().ok()) {
+    match time
+        .and_then(Value::as_str)
+        .and_then(|text| text.parse::<Timestamp>().ok())
+    {
         Some(time) => human_age(now.duration_since(time)),
         None => "<unknown>".to_owned(),
     }
@@ -67,13 +70,20 @@ mod tests {
             (8 * 365 * DAY + DAY, "8y"),
         ];
         for (seconds, expected) in cases {
-            assert_eq!(human_age(SignedDuration::from_secs(seconds)), expected, "{seconds}");
+            assert_eq!(
+                human_age(SignedDuration::from_secs(seconds)),
+                expected,
+                "{seconds}"
+            );
         }
     }
 
     #[test]
     fn no_time_has_no_age() {
         assert_eq!(age_since(None, Timestamp::UNIX_EPOCH), "<unknown>");
-        assert_eq!(age_since(Some(&Value::Null), Timestamp::UNIX_EPOCH), "<unknown>");
+        assert_eq!(
+            age_since(Some(&Value::Null), Timestamp::UNIX_EPOCH),
+            "<unknown>"
+        );
     }
 }

@@ -24,8 +24,10 @@ mod workloads;
 pub use age::{age_since, human_age};
 pub use pod::status as pod_status;
 
-static COLUMNS: LazyLock<Columns> =
-    LazyLock::new(|| serde_json::from_str(include_str!("columns.json")).expect("the table of columns is JSON of this shape"));
+static COLUMNS: LazyLock<Columns> = LazyLock::new(|| {
+    serde_json::from_str(include_str!("columns.json"))
+        .expect("the table of columns is JSON of this shape")
+});
 
 /// Descriptions that many columns share, and the columns of each kind.
 #[derive(Deserialize)]
@@ -34,8 +36,8 @@ struct Columns {
     kinds: HashMap<String, Vec<Column>>,
 }
 
-/// Name, type, format, priority (1: only with `-o wide`), description. In its place may stand the key of a shared one, or after an `@`
-/// type and field whose description it is.
+/// Name, type, format, priority (1: only with `-o wide`), description. In its place may stand the
+/// key of a shared one, or after an `@` type and field whose description it is.
 #[derive(Deserialize)]
 struct Column(String, String, String, i32, String);
 
@@ -43,7 +45,12 @@ impl Column {
     fn definition(&self) -> Value {
         let Column(name, kind, format, priority, description) = self;
         let description = match description.strip_prefix('@') {
-            Some(field) => COLUMNS.shared.get(description).cloned().or_else(|| described(field)).unwrap_or_default(),
+            Some(field) => COLUMNS
+                .shared
+                .get(description)
+                .cloned()
+                .or_else(|| described(field))
+                .unwrap_or_default(),
             None => description.clone(),
         };
         json!({"name": name, "type": kind, "format": format, "description": description, "priority": priority})
@@ -63,9 +70,16 @@ pub fn columns(kind: &str) -> Vec<Value> {
     let text = |name: &str| COLUMNS.shared.get(name).cloned().unwrap_or_default();
     let (age_type, age_text) = match schema::of(kind) {
         Some(_) => ("string", text("@age")),
-        None => ("date", "Custom resource definition column (in JSONPath format): .metadata.creationTimestamp".to_owned()),
+        None => (
+            "date",
+            "Custom resource definition column (in JSONPath format): .metadata.creationTimestamp"
+                .to_owned(),
+        ),
     };
-    vec![name_column(), json!({"name": "Age", "type": age_type, "format": "", "description": age_text, "priority": 0})]
+    vec![
+        name_column(),
+        json!({"name": "Age", "type": age_type, "format": "", "description": age_text, "priority": 0}),
+    ]
 }
 
 /// The column with the name, which comes first for almost all kinds.
@@ -77,7 +91,10 @@ pub(crate) fn name_column() -> Value {
 pub fn cells(kind: &str, object: &Value, now: Timestamp) -> Vec<Value> {
     match kind {
         "ClusterRole" | "CustomResourceDefinition" | "LimitRange" | "Role" => {
-            vec![name(object), json!(text(object, "/metadata/creationTimestamp"))]
+            vec![
+                name(object),
+                json!(text(object, "/metadata/creationTimestamp")),
+            ]
         }
         "ClusterRoleBinding" | "RoleBinding" => access::binding(object, now),
         "ConfigMap" => objects::config_map(object, now),
@@ -93,7 +110,9 @@ pub fn cells(kind: &str, object: &Value, now: Timestamp) -> Vec<Value> {
         "IngressClass" => network::ingress_class(object, now),
         "Job" => workloads::job(object, now),
         "Lease" => objects::lease(object, now),
-        "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration" => access::webhooks(object, now),
+        "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration" => {
+            access::webhooks(object, now)
+        }
         "Namespace" => objects::namespace(object, now),
         "NetworkPolicy" => network::policy(object, now),
         "Node" => objects::node(object, now),
@@ -105,13 +124,18 @@ pub fn cells(kind: &str, object: &Value, now: Timestamp) -> Vec<Value> {
         "PriorityClass" => objects::priority_class(object, now),
         "ReplicaSet" | "ReplicationController" => workloads::replica_set(object, now),
         "ResourceQuota" => objects::quota(object, now),
-        "RuntimeClass" => vec![name(object), json!(text(object, "/handler")), age_cell(object, now)],
+        "RuntimeClass" => vec![
+            name(object),
+            json!(text(object, "/handler")),
+            age_cell(object, now),
+        ],
         "Scale" => workloads::scale(object, now),
         "Secret" => objects::secret(object, now),
         "Service" => objects::service(object, now),
         "StatefulSet" => workloads::stateful_set(object, now),
         "StorageClass" => volumes::class(object, now),
-        _ => plain::cells(kind, object, now).unwrap_or_else(|| vec![name(object), age_cell(object, now)]),
+        _ => plain::cells(kind, object, now)
+            .unwrap_or_else(|| vec![name(object), age_cell(object, now)]),
     }
 }
 
@@ -133,11 +157,17 @@ fn name(object: &Value) -> Value {
 }
 
 fn age_cell(object: &Value, now: Timestamp) -> Value {
-    json!(age_since(object.pointer("/metadata/creationTimestamp"), now))
+    json!(age_since(
+        object.pointer("/metadata/creationTimestamp"),
+        now
+    ))
 }
 
 fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
-    object.pointer(pointer).and_then(Value::as_str).unwrap_or("")
+    object
+        .pointer(pointer)
+        .and_then(Value::as_str)
+        .unwrap_or("")
 }
 
 fn number(object: &Value, pointer: &str) -> i64 {
@@ -145,7 +175,11 @@ fn number(object: &Value, pointer: &str) -> i64 {
 }
 
 fn list<'a>(object: &'a Value, pointer: &str) -> &'a [Value] {
-    object.pointer(pointer).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
+    object
+        .pointer(pointer)
+        .and_then(Value::as_array)
+        .map(Vec::as_slice)
+        .unwrap_or_default()
 }
 
 /// The first of several texts, and how many more there are.
@@ -159,7 +193,11 @@ fn shortened(texts: &[String], shown: usize, separator: &str) -> String {
 /// The name, and whether it is the one that is taken where none is named.
 fn name_of_class(object: &Value, default_mark: &str) -> Value {
     let is_default = object["metadata"]["annotations"][default_mark] == "true";
-    json!(format!("{}{}", text(object, "/metadata/name"), if is_default { " (default)" } else { "" }))
+    json!(format!(
+        "{}{}",
+        text(object, "/metadata/name"),
+        if is_default { " (default)" } else { "" }
+    ))
 }
 
 /// `text`, or `otherwise` when it is empty.
@@ -185,34 +223,79 @@ mod tests {
 
     #[test]
     fn every_kind_fills_all_its_columns() {
-        let kinds = COLUMNS.kinds.keys().map(String::as_str).chain(["Widget", "ServiceAccount"]);
+        let kinds = COLUMNS
+            .kinds
+            .keys()
+            .map(String::as_str)
+            .chain(["Widget", "ServiceAccount"]);
         for kind in kinds {
-            assert_eq!(columns(kind).len(), cells(kind, &json!({}), Timestamp::UNIX_EPOCH).len(), "{kind}");
+            assert_eq!(
+                columns(kind).len(),
+                cells(kind, &json!({}), Timestamp::UNIX_EPOCH).len(),
+                "{kind}"
+            );
         }
     }
 
     #[test]
     fn every_column_is_described() {
-        let undescribed =
-            |kind: &&String| kind.as_str() != "RuntimeClass" && columns(kind).iter().any(|column| column["description"] == "");
-        assert_eq!(COLUMNS.kinds.keys().filter(undescribed).collect::<Vec<_>>(), [""; 0]);
+        let undescribed = |kind: &&String| {
+            kind.as_str() != "RuntimeClass"
+                && columns(kind)
+                    .iter()
+                    .any(|column| column["description"] == "")
+        };
+        assert_eq!(
+            COLUMNS.kinds.keys().filter(undescribed).collect::<Vec<_>>(),
+            [""; 0]
+        );
         let schedule = &columns("CronJob")[1]["description"];
-        assert!(schedule.as_str().unwrap().starts_with("The schedule in Cron format"), "{schedule}");
+        assert!(
+            schedule
+                .as_str()
+                .unwrap()
+                .starts_with("The schedule in Cron format"),
+            "{schedule}"
+        );
     }
 
     #[test]
     fn other_kinds_show_name_and_age() {
-        let names = |kind: &str| columns(kind).iter().map(|c| (c["name"].clone(), c["type"].clone())).collect::<Vec<_>>();
-        assert_eq!(names("Widget"), [(json!("Name"), json!("string")), (json!("Age"), json!("date"))]);
+        let names = |kind: &str| {
+            columns(kind)
+                .iter()
+                .map(|c| (c["name"].clone(), c["type"].clone()))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            names("Widget"),
+            [
+                (json!("Name"), json!("string")),
+                (json!("Age"), json!("date"))
+            ]
+        );
         assert_eq!(names("Binding")[1], (json!("Age"), json!("string")));
-        let object = json!({"metadata": {"name": "w", "creationTimestamp": "2024-01-01T00:00:00Z"}});
-        assert_eq!(cells("Widget", &object, "2024-01-01T00:01:05Z".parse().unwrap()), [json!("w"), json!("65s")]);
+        let object =
+            json!({"metadata": {"name": "w", "creationTimestamp": "2024-01-01T00:00:00Z"}});
+        assert_eq!(
+            cells("Widget", &object, "2024-01-01T00:01:05Z".parse().unwrap()),
+            [json!("w"), json!("65s")]
+        );
     }
 
     #[test]
     fn finished_pods_are_marked() {
-        assert_eq!(row_conditions("Pod", &json!({"status": {"phase": "Failed"}})).unwrap()[0]["reason"], "Failed");
-        assert_eq!(row_conditions("Pod", &json!({"status": {"phase": "Running"}})), None);
-        assert_eq!(row_conditions("Job", &json!({"status": {"phase": "Failed"}})), None);
+        assert_eq!(
+            row_conditions("Pod", &json!({"status": {"phase": "Failed"}})).unwrap()[0]["reason"],
+            "Failed"
+        );
+        assert_eq!(
+            row_conditions("Pod", &json!({"status": {"phase": "Running"}})),
+            None
+        );
+        assert_eq!(
+            row_conditions("Job", &json!({"status": {"phase": "Failed"}})),
+            None
+        );
     }
 }

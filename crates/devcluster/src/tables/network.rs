@@ -13,12 +13,24 @@ const SHOWN: usize = 3;
 const DEFAULT_CLASS: &str = "ingressclass.kubernetes.io/is-default-class";
 
 pub(super) fn ingress(object: &Value, now: Timestamp) -> Vec<Value> {
-    let hosts = list(object, "/spec/rules").iter().map(|rule| text(rule, "/host")).filter(|host| !host.is_empty());
+    let hosts = list(object, "/spec/rules")
+        .iter()
+        .map(|rule| text(rule, "/host"))
+        .filter(|host| !host.is_empty());
     let hosts = shortened(&hosts.map(str::to_owned).collect::<Vec<_>>(), SHOWN, ",");
     let points = list(object, "/status/loadBalancer/ingress").iter();
-    let addresses: BTreeSet<&str> = points.map(|point| or(text(point, "/ip"), text(point, "/hostname"))).collect();
-    let addresses: Vec<&str> = addresses.into_iter().filter(|address| !address.is_empty()).collect();
-    let ports = if list(object, "/spec/tls").is_empty() { "80" } else { "80, 443" };
+    let addresses: BTreeSet<&str> = points
+        .map(|point| or(text(point, "/ip"), text(point, "/hostname")))
+        .collect();
+    let addresses: Vec<&str> = addresses
+        .into_iter()
+        .filter(|address| !address.is_empty())
+        .collect();
+    let ports = if list(object, "/spec/tls").is_empty() {
+        "80"
+    } else {
+        "80, 443"
+    };
     vec![
         name(object),
         json!(or(text(object, "/spec/ingressClassName"), NONE)),
@@ -30,19 +42,37 @@ pub(super) fn ingress(object: &Value, now: Timestamp) -> Vec<Value> {
 }
 
 pub(super) fn ingress_class(object: &Value, now: Timestamp) -> Vec<Value> {
-    let parameters = match object.pointer("/spec/parameters").filter(|parameters| parameters.is_object()) {
+    let parameters = match object
+        .pointer("/spec/parameters")
+        .filter(|parameters| parameters.is_object())
+    {
         None => NONE.to_owned(),
         Some(parameters) => {
-            let group = parameters["apiGroup"].as_str().map_or(String::new(), |group| format!(".{group}"));
-            format!("{}{group}/{}", text(parameters, "/kind"), text(parameters, "/name"))
+            let group = parameters["apiGroup"]
+                .as_str()
+                .map_or(String::new(), |group| format!(".{group}"));
+            format!(
+                "{}{group}/{}",
+                text(parameters, "/kind"),
+                text(parameters, "/name")
+            )
         }
     };
     let controller = json!(text(object, "/spec/controller"));
-    vec![name_of_class(object, DEFAULT_CLASS), controller, json!(parameters), age_cell(object, now)]
+    vec![
+        name_of_class(object, DEFAULT_CLASS),
+        controller,
+        json!(parameters),
+        age_cell(object, now),
+    ]
 }
 
 pub(super) fn policy(object: &Value, now: Timestamp) -> Vec<Value> {
-    vec![name(object), workloads::label_selector(object.pointer("/spec/podSelector")), age_cell(object, now)]
+    vec![
+        name(object),
+        workloads::label_selector(object.pointer("/spec/podSelector")),
+        age_cell(object, now),
+    ]
 }
 
 pub(super) fn endpoint_slice(object: &Value, now: Timestamp) -> Vec<Value> {
@@ -51,10 +81,21 @@ pub(super) fn endpoint_slice(object: &Value, now: Timestamp) -> Vec<Value> {
         None => port["name"].as_str().unwrap_or("*").to_owned(),
     };
     let ports: Vec<String> = list(object, "/ports").iter().map(port).collect();
-    let endpoints = list(object, "/endpoints").iter().flat_map(|endpoint| list(endpoint, "/addresses"));
-    let addresses: Vec<String> = endpoints.filter_map(Value::as_str).map(str::to_owned).collect();
+    let endpoints = list(object, "/endpoints")
+        .iter()
+        .flat_map(|endpoint| list(endpoint, "/addresses"));
+    let addresses: Vec<String> = endpoints
+        .filter_map(Value::as_str)
+        .map(str::to_owned)
+        .collect();
     let shown = |texts: &[String]| json!(or(&shortened(texts, SHOWN, ","), "<unset>"));
-    vec![name(object), json!(text(object, "/addressType")), shown(&ports), shown(&addresses), age_cell(object, now)]
+    vec![
+        name(object),
+        json!(text(object, "/addressType")),
+        shown(&ports),
+        shown(&addresses),
+        age_cell(object, now),
+    ]
 }
 
 #[cfg(test)]
@@ -63,7 +104,8 @@ mod tests {
 
     #[test]
     fn ingresses_show_hosts_addresses_and_ports() {
-        let hosts = |hosts: &[&str]| -> Value { hosts.iter().map(|host| json!({"host": host})).collect() };
+        let hosts =
+            |hosts: &[&str]| -> Value { hosts.iter().map(|host| json!({"host": host})).collect() };
         // (ingress, class, hosts, address, ports)
         let cases = [
             (json!({}), "<none>", "*", "", "80"),
@@ -98,7 +140,13 @@ mod tests {
             "endpoints": [{"addresses": ["1", "2"]}, {"addresses": ["3", "4"]}],
         });
         let cells = endpoint_slice(&object, Timestamp::UNIX_EPOCH);
-        assert_eq!(cells[1..4], ["IPv4", "80,x,*", "1,2,3 + 1 more..."].map(Value::from));
-        assert_eq!(endpoint_slice(&json!({}), Timestamp::UNIX_EPOCH)[2..4], ["<unset>", "<unset>"].map(Value::from));
+        assert_eq!(
+            cells[1..4],
+            ["IPv4", "80,x,*", "1,2,3 + 1 more..."].map(Value::from)
+        );
+        assert_eq!(
+            endpoint_slice(&json!({}), Timestamp::UNIX_EPOCH)[2..4],
+            ["<unset>", "<unset>"].map(Value::from)
+        );
     }
 }

@@ -11,39 +11,77 @@ pub(super) fn config_map(object: &Value, now: Timestamp) -> Vec<Value> {
 }
 
 pub(super) fn secret(object: &Value, now: Timestamp) -> Vec<Value> {
-    vec![name(object), json!(text(object, "/type")), json!(entries(object, "/data")), age_cell(object, now)]
+    vec![
+        name(object),
+        json!(text(object, "/type")),
+        json!(entries(object, "/data")),
+        age_cell(object, now),
+    ]
 }
 
 fn entries(object: &Value, pointer: &str) -> usize {
-    object.pointer(pointer).and_then(Value::as_object).map_or(0, |entries| entries.len())
+    object
+        .pointer(pointer)
+        .and_then(Value::as_object)
+        .map_or(0, |entries| entries.len())
 }
 
 pub(super) fn lease(object: &Value, now: Timestamp) -> Vec<Value> {
-    vec![name(object), json!(text(object, "/spec/holderIdentity")), age_cell(object, now)]
+    vec![
+        name(object),
+        json!(text(object, "/spec/holderIdentity")),
+        age_cell(object, now),
+    ]
 }
 
 pub(super) fn namespace(object: &Value, now: Timestamp) -> Vec<Value> {
-    vec![name(object), json!(text(object, "/status/phase")), age_cell(object, now)]
+    vec![
+        name(object),
+        json!(text(object, "/status/phase")),
+        age_cell(object, now),
+    ]
 }
 
 pub(super) fn priority_class(object: &Value, now: Timestamp) -> Vec<Value> {
     let is_default = object["globalDefault"] == true;
     let policy = json!(text(object, "/preemptionPolicy"));
-    vec![name(object), json!(number(object, "/value")), json!(is_default), age_cell(object, now), policy]
+    vec![
+        name(object),
+        json!(number(object, "/value")),
+        json!(is_default),
+        age_cell(object, now),
+        policy,
+    ]
 }
 
 /// What is used of what there is, apart for limits of containers.
 pub(super) fn quota(object: &Value, now: Timestamp) -> Vec<Value> {
-    let hard = object.pointer("/status/hard").and_then(Value::as_object).into_iter().flatten();
-    let mut hard: Vec<_> = hard.map(|(name, amount)| (name.as_str(), amount.as_str().unwrap_or("0"))).collect();
+    let hard = object
+        .pointer("/status/hard")
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten();
+    let mut hard: Vec<_> = hard
+        .map(|(name, amount)| (name.as_str(), amount.as_str().unwrap_or("0")))
+        .collect();
     hard.sort_unstable();
-    let (limits, requests): (Vec<_>, Vec<_>) = hard.into_iter().partition(|(name, _)| name.starts_with("limits."));
+    let (limits, requests): (Vec<_>, Vec<_>) = hard
+        .into_iter()
+        .partition(|(name, _)| name.starts_with("limits."));
     let shown = |part: Vec<(&str, &str)>| {
         let used = |name: &str| object["status"]["used"][name].as_str().unwrap_or("0");
-        let shown: Vec<String> = part.iter().map(|(name, hard)| format!("{name}: {}/{hard}", used(name))).collect();
+        let shown: Vec<String> = part
+            .iter()
+            .map(|(name, hard)| format!("{name}: {}/{hard}", used(name)))
+            .collect();
         json!(shown.join(", "))
     };
-    vec![name(object), shown(requests), shown(limits), age_cell(object, now)]
+    vec![
+        name(object),
+        shown(requests),
+        shown(limits),
+        age_cell(object, now),
+    ]
 }
 
 pub(super) fn disruption_budget(object: &Value, now: Timestamp) -> Vec<Value> {
@@ -53,15 +91,28 @@ pub(super) fn disruption_budget(object: &Value, now: Timestamp) -> Vec<Value> {
         Some(count) => json!(count.to_string()),
     };
     let (least, most) = (limit("/spec/minAvailable"), limit("/spec/maxUnavailable"));
-    vec![name(object), least, most, json!(number(object, "/status/disruptionsAllowed")), age_cell(object, now)]
+    vec![
+        name(object),
+        least,
+        most,
+        json!(number(object, "/status/disruptionsAllowed")),
+        age_cell(object, now),
+    ]
 }
 
 pub(super) fn node(object: &Value, now: Timestamp) -> Vec<Value> {
     let address = |kind: &str| {
-        let found = list(object, "/status/addresses").iter().find(|address| address["type"] == kind);
+        let found = list(object, "/status/addresses")
+            .iter()
+            .find(|address| address["type"] == kind);
         json!(found.map_or(NONE, |address| text(address, "/address")))
     };
-    let info = |field: &str| json!(or(text(object, &format!("/status/nodeInfo/{field}")), "<unknown>"));
+    let info = |field: &str| {
+        json!(or(
+            text(object, &format!("/status/nodeInfo/{field}")),
+            "<unknown>"
+        ))
+    };
     vec![
         name(object),
         json!(node_status(object)),
@@ -77,14 +128,20 @@ pub(super) fn node(object: &Value, now: Timestamp) -> Vec<Value> {
 }
 
 fn node_status(node: &Value) -> String {
-    let ready = list(node, "/status/conditions").iter().find(|condition| condition["type"] == "Ready");
+    let ready = list(node, "/status/conditions")
+        .iter()
+        .find(|condition| condition["type"] == "Ready");
     let status = match ready {
         Some(condition) if condition["status"] == "True" => "Ready",
         Some(_) => "NotReady",
         None => "Unknown",
     };
     let cordoned = node.pointer("/spec/unschedulable") == Some(&Value::Bool(true));
-    if cordoned { format!("{status},SchedulingDisabled") } else { status.to_owned() }
+    if cordoned {
+        format!("{status},SchedulingDisabled")
+    } else {
+        status.to_owned()
+    }
 }
 
 fn node_roles(node: &Value) -> String {
@@ -92,10 +149,12 @@ fn node_roles(node: &Value) -> String {
     let mut roles: Vec<&str> = labels
         .into_iter()
         .flatten()
-        .filter_map(|(key, value)| match key.strip_prefix("node-role.kubernetes.io/") {
-            None if key == "kubernetes.io/role" => value.as_str(),
-            role => role,
-        })
+        .filter_map(
+            |(key, value)| match key.strip_prefix("node-role.kubernetes.io/") {
+                None if key == "kubernetes.io/role" => value.as_str(),
+                role => role,
+            },
+        )
         .filter(|role| !role.is_empty())
         .collect();
     roles.sort_unstable();
@@ -105,7 +164,10 @@ fn node_roles(node: &Value) -> String {
 
 pub(super) fn event(object: &Value, now: Timestamp) -> Vec<Value> {
     let age = |pointers: &[&str]| {
-        let time = pointers.iter().filter_map(|pointer| object.pointer(pointer)).find(|time| !time.is_null());
+        let time = pointers
+            .iter()
+            .filter_map(|pointer| object.pointer(pointer))
+            .find(|time| !time.is_null());
         json!(age_since(time, now))
     };
     let series = object.get("series").filter(|series| !series.is_null());
@@ -120,7 +182,12 @@ pub(super) fn event(object: &Value, now: Timestamp) -> Vec<Value> {
         name => format!("{kind}/{name}"),
     };
     vec![
-        age(&["/series/lastObservedTime", "/lastTimestamp", "/firstTimestamp", "/eventTime"]),
+        age(&[
+            "/series/lastObservedTime",
+            "/lastTimestamp",
+            "/firstTimestamp",
+            "/eventTime",
+        ]),
         json!(text(object, "/type")),
         json!(text(object, "/reason")),
         json!(target),
@@ -135,8 +202,14 @@ pub(super) fn event(object: &Value, now: Timestamp) -> Vec<Value> {
 
 /// Who reported, and from where: the old fields first.
 fn event_source(event: &Value) -> String {
-    let component = or(text(event, "/source/component"), text(event, "/reportingComponent"));
-    match or(text(event, "/source/host"), text(event, "/reportingInstance")) {
+    let component = or(
+        text(event, "/source/component"),
+        text(event, "/reportingComponent"),
+    );
+    match or(
+        text(event, "/source/host"),
+        text(event, "/reportingInstance"),
+    ) {
         "" => component.to_owned(),
         instance => format!("{component}, {instance}"),
     }
@@ -147,7 +220,10 @@ pub(super) fn service(object: &Value, now: Timestamp) -> Vec<Value> {
     vec![
         name(object),
         json!(kind),
-        json!(or(text(object, "/spec/clusterIPs/0"), or(text(object, "/spec/clusterIP"), NONE))),
+        json!(or(
+            text(object, "/spec/clusterIPs/0"),
+            or(text(object, "/spec/clusterIP"), NONE)
+        )),
         json!(external_address(object, kind)),
         json!(service_ports(object)),
         age_cell(object, now),
@@ -157,13 +233,27 @@ pub(super) fn service(object: &Value, now: Timestamp) -> Vec<Value> {
 
 fn external_address(service: &Value, kind: &str) -> String {
     let join = |addresses: Vec<&str>| addresses.join(",");
-    let external = join(list(service, "/spec/externalIPs").iter().filter_map(Value::as_str).collect());
+    let external = join(
+        list(service, "/spec/externalIPs")
+            .iter()
+            .filter_map(Value::as_str)
+            .collect(),
+    );
     let balanced = list(service, "/status/loadBalancer/ingress").iter();
-    let balanced = join(balanced.map(|ingress| or(text(ingress, "/ip"), text(ingress, "/hostname"))).collect());
+    let balanced = join(
+        balanced
+            .map(|ingress| or(text(ingress, "/ip"), text(ingress, "/hostname")))
+            .collect(),
+    );
     match kind {
         "ExternalName" => text(service, "/spec/externalName").to_owned(),
         "LoadBalancer" if balanced.is_empty() && external.is_empty() => "<pending>".to_owned(),
-        "LoadBalancer" => join([balanced.as_str(), external.as_str()].into_iter().filter(|part| !part.is_empty()).collect()),
+        "LoadBalancer" => join(
+            [balanced.as_str(), external.as_str()]
+                .into_iter()
+                .filter(|part| !part.is_empty())
+                .collect(),
+        ),
         _ => or(&external, NONE).to_owned(),
     }
 }
@@ -190,7 +280,11 @@ pub(super) fn endpoints(object: &Value, now: Timestamp) -> Vec<Value> {
             if ports.is_empty() {
                 addresses.push(ip.to_owned());
             }
-            addresses.extend(ports.iter().map(|port| format!("{ip}:{}", number(port, "/port"))));
+            addresses.extend(
+                ports
+                    .iter()
+                    .map(|port| format!("{ip}:{}", number(port, "/port"))),
+            );
         }
     }
     let more = addresses.len().saturating_sub(SHOWN);
@@ -215,8 +309,16 @@ mod tests {
         let ready = json!({"conditions": [{"type": "Ready", "status": "True"}]});
         // (node, status, roles)
         let cases = [
-            (json!({"status": ready, "spec": {"unschedulable": true}}), "Ready,SchedulingDisabled", "<none>"),
-            (json!({"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}), "NotReady", "<none>"),
+            (
+                json!({"status": ready, "spec": {"unschedulable": true}}),
+                "Ready,SchedulingDisabled",
+                "<none>",
+            ),
+            (
+                json!({"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}),
+                "NotReady",
+                "<none>",
+            ),
             (
                 json!({"metadata": {"labels": {"node-role.kubernetes.io/worker": "", "node-role.kubernetes.io/a": "", "kubernetes.io/role": "z"}}}),
                 "Unknown",
@@ -225,7 +327,11 @@ mod tests {
         ];
         for (object, status, roles) in cases {
             let cells = node(&object, now());
-            assert_eq!((&cells[1], &cells[2]), (&json!(status), &json!(roles)), "{object}");
+            assert_eq!(
+                (&cells[1], &cells[2]),
+                (&json!(status), &json!(roles)),
+                "{object}"
+            );
         }
     }
 
@@ -233,19 +339,35 @@ mod tests {
     fn services_show_where_to_reach_them() {
         // (service, external address, ports)
         let cases = [
-            (json!({"type": "ClusterIP", "ports": [{"port": 80, "protocol": "TCP"}]}), "<none>", "80/TCP"),
+            (
+                json!({"type": "ClusterIP", "ports": [{"port": 80, "protocol": "TCP"}]}),
+                "<none>",
+                "80/TCP",
+            ),
             (
                 json!({"type": "NodePort", "ports": [{"port": 80, "nodePort": 30080, "protocol": "TCP"}]}),
                 "<none>",
                 "80:30080/TCP",
             ),
             (json!({"type": "LoadBalancer"}), "<pending>", "<none>"),
-            (json!({"type": "ExternalName", "externalName": "x.y"}), "x.y", "<none>"),
-            (json!({"type": "ClusterIP", "externalIPs": ["1.1.1.1", "2.2.2.2"]}), "1.1.1.1,2.2.2.2", "<none>"),
+            (
+                json!({"type": "ExternalName", "externalName": "x.y"}),
+                "x.y",
+                "<none>",
+            ),
+            (
+                json!({"type": "ClusterIP", "externalIPs": ["1.1.1.1", "2.2.2.2"]}),
+                "1.1.1.1,2.2.2.2",
+                "<none>",
+            ),
         ];
         for (spec, external, ports) in cases {
             let cells = service(&json!({"spec": spec}), now());
-            assert_eq!((&cells[3], &cells[4]), (&json!(external), &json!(ports)), "{spec}");
+            assert_eq!(
+                (&cells[3], &cells[4]),
+                (&json!(external), &json!(ports)),
+                "{spec}"
+            );
         }
     }
 
@@ -254,15 +376,29 @@ mod tests {
         let (early, late) = ("2024-01-01T00:00:00Z", "2024-01-01T00:59:00Z");
         // (event, last seen, first seen, count)
         let cases = [
-            (json!({"firstTimestamp": early, "lastTimestamp": late, "count": 3}), "60s", "60m", 3),
+            (
+                json!({"firstTimestamp": early, "lastTimestamp": late, "count": 3}),
+                "60s",
+                "60m",
+                3,
+            ),
             (json!({"firstTimestamp": early}), "60m", "60m", 1),
             (json!({"eventTime": late}), "60s", "60s", 1),
-            (json!({"eventTime": early, "series": {"count": 9, "lastObservedTime": late}}), "60s", "60m", 9),
+            (
+                json!({"eventTime": early, "series": {"count": 9, "lastObservedTime": late}}),
+                "60s",
+                "60m",
+                9,
+            ),
             (json!({"firstTimestamp": null}), "<unknown>", "<unknown>", 1),
         ];
         for (object, last, first, count) in cases {
             let cells = event(&object, now());
-            assert_eq!((&cells[0], &cells[7], &cells[8]), (&json!(last), &json!(first), &json!(count)), "{object}");
+            assert_eq!(
+                (&cells[0], &cells[7], &cells[8]),
+                (&json!(last), &json!(first), &json!(count)),
+                "{object}"
+            );
         }
     }
 
@@ -270,7 +406,10 @@ mod tests {
     fn quotas_show_limits_apart() {
         let hard = json!({"pods": "2", "limits.cpu": "4", "cpu": "1"});
         let object = json!({"status": {"hard": hard, "used": {"pods": "1", "cpu": "500m"}}});
-        assert_eq!(quota(&object, now())[1..3], [json!("cpu: 500m/1, pods: 1/2"), json!("limits.cpu: 0/4")]);
+        assert_eq!(
+            quota(&object, now())[1..3],
+            [json!("cpu: 500m/1, pods: 1/2"), json!("limits.cpu: 0/4")]
+        );
     }
 
     #[test]

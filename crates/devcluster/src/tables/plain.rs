@@ -27,10 +27,18 @@ use Cell::{Age, Count, Field, Flag, Joined, Of};
 fn cells_of(kind: &str) -> Option<&'static [Cell]> {
     Some(match kind {
         "APIService" => &[Of(api_service), Of(available), Age],
-        "CertificateSigningRequest" => {
-            &[Age, Field("/spec/signerName", NONE), Field("/spec/username", ""), Of(duration), Of(request_state)]
-        }
-        "ComponentStatus" => &[Of(health), Field("/conditions/0/message", ""), Field("/conditions/0/error", "")],
+        "CertificateSigningRequest" => &[
+            Age,
+            Field("/spec/signerName", NONE),
+            Field("/spec/username", ""),
+            Of(duration),
+            Of(request_state),
+        ],
+        "ComponentStatus" => &[
+            Of(health),
+            Field("/conditions/0/message", ""),
+            Field("/conditions/0/error", ""),
+        ],
         "CSIDriver" => &[
             Flag("/spec/attachRequired", true),
             Flag("/spec/podInfoOnMount", false),
@@ -63,7 +71,12 @@ fn cells_of(kind: &str) -> Option<&'static [Cell]> {
             Age,
         ],
         "ResourceClaim" => &[Of(claim_state), Age],
-        "ResourceSlice" => &[Field("/spec/nodeName", ""), Field("/spec/driver", ""), Field("/spec/pool/name", ""), Age],
+        "ResourceSlice" => &[
+            Field("/spec/nodeName", ""),
+            Field("/spec/driver", ""),
+            Field("/spec/pool/name", ""),
+            Age,
+        ],
         "ServiceCIDR" => &[Joined("/spec/cidrs", ""), Age],
         "ValidatingAdmissionPolicy" => &[Count("/spec/validations"), Of(parameter_kind), Age],
         "VolumeAttachment" => &[
@@ -85,10 +98,18 @@ pub(super) fn cells(kind: &str, object: &Value, now: Timestamp) -> Option<Vec<Va
             None | Some(Value::Null) => json!(none),
             Some(value) => value.clone(),
         },
-        Flag(pointer, default) => json!(object.pointer(pointer).and_then(Value::as_bool).unwrap_or(*default)),
+        Flag(pointer, default) => json!(
+            object
+                .pointer(pointer)
+                .and_then(Value::as_bool)
+                .unwrap_or(*default)
+        ),
         Count(pointer) => json!(list(object, pointer).len()),
         Joined(pointer, none) => {
-            let texts: Vec<&str> = list(object, pointer).iter().filter_map(Value::as_str).collect();
+            let texts: Vec<&str> = list(object, pointer)
+                .iter()
+                .filter_map(Value::as_str)
+                .collect();
             json!(or(&texts.join(","), none))
         }
         Of(look) => json!(look(object)),
@@ -99,20 +120,34 @@ pub(super) fn cells(kind: &str, object: &Value, now: Timestamp) -> Option<Vec<Va
 }
 
 fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
-    list(object, "/status/conditions").iter().find(|condition| condition["type"] == kind)
+    list(object, "/status/conditions")
+        .iter()
+        .find(|condition| condition["type"] == kind)
 }
 
 fn duration(object: &Value) -> String {
     object
         .pointer("/spec/expirationSeconds")
         .and_then(Value::as_i64)
-        .map_or_else(|| NONE.to_owned(), |seconds| human_age(SignedDuration::from_secs(seconds)))
+        .map_or_else(
+            || NONE.to_owned(),
+            |seconds| human_age(SignedDuration::from_secs(seconds)),
+        )
 }
 
 fn request_state(object: &Value) -> String {
-    let decision = ["Denied", "Approved"].into_iter().find(|kind| condition(object, kind).is_some());
-    let more = [(condition(object, "Failed").is_some(), ",Failed"), (!text(object, "/status/certificate").is_empty(), ",Issued")];
-    let more: String = more.iter().filter(|(is, _)| *is).map(|(_, word)| *word).collect();
+    let decision = ["Denied", "Approved"]
+        .into_iter()
+        .find(|kind| condition(object, kind).is_some());
+    let more = [
+        (condition(object, "Failed").is_some(), ",Failed"),
+        (!text(object, "/status/certificate").is_empty(), ",Issued"),
+    ];
+    let more: String = more
+        .iter()
+        .filter(|(is, _)| *is)
+        .map(|(_, word)| *word)
+        .collect();
     format!("{}{more}", decision.unwrap_or("Pending"))
 }
 
@@ -126,7 +161,10 @@ fn health(object: &Value) -> String {
 }
 
 fn api_service(object: &Value) -> String {
-    match object.pointer("/spec/service").filter(|service| service.is_object()) {
+    match object
+        .pointer("/spec/service")
+        .filter(|service| service.is_object())
+    {
         None => "Local".to_owned(),
         Some(service) => format!("{}/{}", text(service, "/namespace"), text(service, "/name")),
     }
@@ -136,49 +174,82 @@ fn available(object: &Value) -> String {
     match condition(object, "Available") {
         None => "Unknown".to_owned(),
         Some(condition) if condition["status"] == "True" => "True".to_owned(),
-        Some(condition) => format!("{} ({})", text(condition, "/status"), text(condition, "/reason")),
+        Some(condition) => format!(
+            "{} ({})",
+            text(condition, "/status"),
+            text(condition, "/reason")
+        ),
     }
 }
 
 fn audiences(object: &Value) -> String {
-    let requests = object.pointer("/spec/tokenRequests").and_then(Value::as_array);
+    let requests = object
+        .pointer("/spec/tokenRequests")
+        .and_then(Value::as_array);
     requests.map_or_else(
         || UNSET.to_owned(),
-        |requests| requests.iter().map(|request| text(request, "/audience")).collect::<Vec<_>>().join(","),
+        |requests| {
+            requests
+                .iter()
+                .map(|request| text(request, "/audience"))
+                .collect::<Vec<_>>()
+                .join(",")
+        },
     )
 }
 
 fn dangling(object: &Value) -> String {
-    condition(object, "Dangling").map_or("?", |condition| text(condition, "/status")).to_owned()
+    condition(object, "Dangling")
+        .map_or("?", |condition| text(condition, "/status"))
+        .to_owned()
 }
 
 fn parent(object: &Value) -> String {
-    let Some(parent) = object.pointer("/spec/parentRef").filter(|parent| parent.is_object()) else { return NONE.to_owned() };
+    let Some(parent) = object
+        .pointer("/spec/parentRef")
+        .filter(|parent| parent.is_object())
+    else {
+        return NONE.to_owned();
+    };
     let part = |field: &str, before: &str| match text(parent, field) {
         "" => String::new(),
         text => format!("{before}{text}"),
     };
     let resource = format!("{}{}", text(parent, "/resource"), part("/group", ".")).to_lowercase();
-    format!("{resource}{}/{}", part("/namespace", "/"), text(parent, "/name"))
+    format!(
+        "{resource}{}/{}",
+        part("/namespace", "/"),
+        text(parent, "/name")
+    )
 }
 
 fn parameter_kind(object: &Value) -> String {
-    match object.pointer("/spec/paramKind").filter(|kind| kind.is_object()) {
+    match object
+        .pointer("/spec/paramKind")
+        .filter(|kind| kind.is_object())
+    {
         None => UNSET.to_owned(),
         Some(kind) => format!("{}/{}", text(kind, "/apiVersion"), text(kind, "/kind")),
     }
 }
 
 fn parameter(object: &Value) -> String {
-    match (text(object, "/spec/paramRef/namespace"), text(object, "/spec/paramRef/name")) {
-        (_, "") => object.pointer("/spec/paramRef/selector").map_or_else(|| UNSET.to_owned(), ToString::to_string),
+    match (
+        text(object, "/spec/paramRef/namespace"),
+        text(object, "/spec/paramRef/name"),
+    ) {
+        (_, "") => object
+            .pointer("/spec/paramRef/selector")
+            .map_or_else(|| UNSET.to_owned(), ToString::to_string),
         (namespace, name) => format!("{}/{name}", or(namespace, "*")),
     }
 }
 
 fn claim_state(object: &Value) -> String {
     let is_deleted = object["metadata"].get("deletionTimestamp").is_some();
-    let is_allocated = object.pointer("/status/allocation").is_some_and(Value::is_object);
+    let is_allocated = object
+        .pointer("/status/allocation")
+        .is_some_and(Value::is_object);
     let is_reserved = is_allocated && !list(object, "/status/reservedFor").is_empty();
     let states = [
         (is_deleted, "deleted"),
@@ -186,7 +257,12 @@ fn claim_state(object: &Value) -> String {
         (is_allocated, "allocated"),
         (is_reserved, "reserved"),
     ];
-    states.iter().filter(|(is, _)| *is).map(|(_, state)| *state).collect::<Vec<_>>().join(",")
+    states
+        .iter()
+        .filter(|(is, _)| *is)
+        .map(|(_, state)| *state)
+        .collect::<Vec<_>>()
+        .join(",")
 }
 
 #[cfg(test)]
@@ -207,22 +283,50 @@ mod tests {
             ("ResourceClaim", reserved, vec![json!("allocated,reserved")]),
             ("ResourceClaim", json!({}), vec![json!("pending")]),
             ("IPAddress", parent, vec![json!("services/default/web")]),
-            ("APIService", json!({}), vec![json!("Local"), json!("Unknown")]),
-            ("APIService", down, vec![json!("n/s"), json!("False (MissingEndpoints)")]),
-            ("ValidatingAdmissionPolicyBinding", bound, vec![json!("p"), json!("*/x")]),
+            (
+                "APIService",
+                json!({}),
+                vec![json!("Local"), json!("Unknown")],
+            ),
+            (
+                "APIService",
+                down,
+                vec![json!("n/s"), json!("False (MissingEndpoints)")],
+            ),
+            (
+                "ValidatingAdmissionPolicyBinding",
+                bound,
+                vec![json!("p"), json!("*/x")],
+            ),
             (
                 "ComponentStatus",
                 json!({"conditions": [{"status": "True", "message": "ok"}]}),
                 vec![json!("Healthy"), json!("ok")],
             ),
-            ("CertificateSigningRequest", json!({}), ["<unknown>", "<none>", "", "<none>", "Pending"].map(Value::from).to_vec()),
+            (
+                "CertificateSigningRequest",
+                json!({}),
+                ["<unknown>", "<none>", "", "<none>", "Pending"]
+                    .map(Value::from)
+                    .to_vec(),
+            ),
             (
                 "CertificateSigningRequest",
                 request,
-                ["<unknown>", "a.b/c", "ann", "60m", "Approved,Issued"].map(Value::from).to_vec(),
+                ["<unknown>", "a.b/c", "ann", "60m", "Approved,Issued"]
+                    .map(Value::from)
+                    .to_vec(),
             ),
-            ("CSINode", json!({"spec": {"drivers": [{}, {}]}}), vec![json!(2)]),
-            ("ServiceCIDR", json!({"spec": {"cidrs": ["10.0.0.0/8", "fd00::/64"]}}), vec![json!("10.0.0.0/8,fd00::/64")]),
+            (
+                "CSINode",
+                json!({"spec": {"drivers": [{}, {}]}}),
+                vec![json!(2)],
+            ),
+            (
+                "ServiceCIDR",
+                json!({"spec": {"cidrs": ["10.0.0.0/8", "fd00::/64"]}}),
+                vec![json!("10.0.0.0/8,fd00::/64")],
+            ),
         ];
         for (kind, object, expected) in cases {
             let cells = cells(kind, &object, Timestamp::UNIX_EPOCH).unwrap();

@@ -11,7 +11,10 @@ const UNSET: &str = "<unset>";
 const DEFAULT_CLASS: &str = "storageclass.kubernetes.io/is-default-class";
 
 pub(super) fn volume(object: &Value, now: Timestamp) -> Vec<Value> {
-    let claim = match object.pointer("/spec/claimRef").filter(|claim| claim.is_object()) {
+    let claim = match object
+        .pointer("/spec/claimRef")
+        .filter(|claim| claim.is_object())
+    {
         None => String::new(),
         Some(claim) => format!("{}/{}", text(claim, "/namespace"), text(claim, "/name")),
     };
@@ -35,7 +38,10 @@ pub(super) fn claim(object: &Value, now: Timestamp) -> Vec<Value> {
     let (capacity, modes) = if volume.is_empty() {
         ("", String::new())
     } else {
-        (or(text(object, "/status/capacity/storage"), "0"), access_modes(object, "/status/accessModes"))
+        (
+            or(text(object, "/status/capacity/storage"), "0"),
+            access_modes(object, "/status/accessModes"),
+        )
     };
     vec![
         name(object),
@@ -62,23 +68,37 @@ pub(super) fn class(object: &Value, now: Timestamp) -> Vec<Value> {
 }
 
 fn phase(object: &Value) -> &str {
-    let is_deleted = object.pointer("/metadata/deletionTimestamp").is_some_and(|time| !time.is_null());
-    if is_deleted { "Terminating" } else { text(object, "/status/phase") }
+    let is_deleted = object
+        .pointer("/metadata/deletionTimestamp")
+        .is_some_and(|time| !time.is_null());
+    if is_deleted {
+        "Terminating"
+    } else {
+        text(object, "/status/phase")
+    }
 }
 
 /// The class by the annotation that came before the field, which still goes first.
 fn class_name(object: &Value) -> &str {
-    let annotation = object["metadata"]["annotations"]["volume.beta.kubernetes.io/storage-class"].as_str();
+    let annotation =
+        object["metadata"]["annotations"]["volume.beta.kubernetes.io/storage-class"].as_str();
     annotation.unwrap_or_else(|| text(object, "/spec/storageClassName"))
 }
 
 /// In short, and always in the same order.
 fn access_modes(object: &Value, pointer: &str) -> String {
-    const SHORT: [(&str, &str); 4] =
-        [("ReadWriteOnce", "RWO"), ("ReadOnlyMany", "ROX"), ("ReadWriteMany", "RWX"), ("ReadWriteOncePod", "RWOP")];
+    const SHORT: [(&str, &str); 4] = [
+        ("ReadWriteOnce", "RWO"),
+        ("ReadOnlyMany", "ROX"),
+        ("ReadWriteMany", "RWX"),
+        ("ReadWriteOncePod", "RWOP"),
+    ];
     let modes = list(object, pointer);
-    let short: Vec<&str> =
-        SHORT.iter().filter(|(mode, _)| modes.iter().any(|known| known == mode)).map(|(_, short)| *short).collect();
+    let short: Vec<&str> = SHORT
+        .iter()
+        .filter(|(mode, _)| modes.iter().any(|known| known == mode))
+        .map(|(_, short)| *short)
+        .collect();
     short.join(",")
 }
 
@@ -90,11 +110,31 @@ mod tests {
     fn a_claim_shows_what_it_got() {
         let pending = json!({"metadata": {"name": "c"}, "spec": {"storageClassName": "fast", "volumeMode": "Block"}, "status": {"phase": "Pending"}});
         let cells = claim(&pending, Timestamp::UNIX_EPOCH);
-        assert_eq!(cells, ["c", "Pending", "", "", "", "fast", "<unset>", "<unknown>", "Block"].map(Value::from));
+        assert_eq!(
+            cells,
+            [
+                "c",
+                "Pending",
+                "",
+                "",
+                "",
+                "fast",
+                "<unset>",
+                "<unknown>",
+                "Block"
+            ]
+            .map(Value::from)
+        );
         let bound = json!({"spec": {"volumeName": "v"}, "status": {
             "phase": "Bound", "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteMany", "ReadWriteOnce"]}});
-        assert_eq!(claim(&bound, Timestamp::UNIX_EPOCH)[1..5], ["Bound", "v", "1Gi", "RWO,RWX"].map(Value::from));
+        assert_eq!(
+            claim(&bound, Timestamp::UNIX_EPOCH)[1..5],
+            ["Bound", "v", "1Gi", "RWO,RWX"].map(Value::from)
+        );
         let going = json!({"metadata": {"deletionTimestamp": "2024-01-01T00:00:00Z"}, "spec": {"claimRef": {"namespace": "n", "name": "c"}}});
-        assert_eq!(volume(&going, Timestamp::UNIX_EPOCH)[4..6], ["Terminating", "n/c"].map(Value::from));
+        assert_eq!(
+            volume(&going, Timestamp::UNIX_EPOCH)[4..6],
+            ["Terminating", "n/c"].map(Value::from)
+        );
     }
 }

@@ -8,7 +8,11 @@ use super::{NONE, age_cell, age_since, human_age, labels, list, name, number, or
 pub(super) fn deployment(object: &Value, now: Timestamp) -> Vec<Value> {
     let mut cells = vec![
         name(object),
-        json!(format!("{}/{}", number(object, "/status/readyReplicas"), number(object, "/spec/replicas"))),
+        json!(format!(
+            "{}/{}",
+            number(object, "/status/readyReplicas"),
+            number(object, "/spec/replicas")
+        )),
         json!(number(object, "/status/updatedReplicas")),
         json!(number(object, "/status/availableReplicas")),
         age_cell(object, now),
@@ -32,11 +36,18 @@ pub(super) fn replica_set(object: &Value, now: Timestamp) -> Vec<Value> {
 }
 
 pub(super) fn daemon_set(object: &Value, now: Timestamp) -> Vec<Value> {
-    let counters =
-        ["desiredNumberScheduled", "currentNumberScheduled", "numberReady", "updatedNumberScheduled", "numberAvailable"];
+    let counters = [
+        "desiredNumberScheduled",
+        "currentNumberScheduled",
+        "numberReady",
+        "updatedNumberScheduled",
+        "numberAvailable",
+    ];
     let mut cells = vec![name(object)];
     cells.extend(counters.map(|counter| json!(number(object, &format!("/status/{counter}")))));
-    cells.push(json!(labels(object.pointer("/spec/template/spec/nodeSelector"))));
+    cells.push(json!(labels(
+        object.pointer("/spec/template/spec/nodeSelector")
+    )));
     cells.push(age_cell(object, now));
     cells.extend(template(object));
     cells.push(selector(object));
@@ -44,20 +55,35 @@ pub(super) fn daemon_set(object: &Value, now: Timestamp) -> Vec<Value> {
 }
 
 pub(super) fn stateful_set(object: &Value, now: Timestamp) -> Vec<Value> {
-    let ready = format!("{}/{}", number(object, "/status/readyReplicas"), number(object, "/spec/replicas"));
+    let ready = format!(
+        "{}/{}",
+        number(object, "/status/readyReplicas"),
+        number(object, "/spec/replicas")
+    );
     let mut cells = vec![name(object), json!(ready), age_cell(object, now)];
     cells.extend(template(object));
     cells
 }
 
 pub(super) fn scale(object: &Value, now: Timestamp) -> Vec<Value> {
-    let (desired, available) = (number(object, "/spec/replicas"), number(object, "/status/replicas"));
-    vec![name(object), json!(desired), json!(available), age_cell(object, now)]
+    let (desired, available) = (
+        number(object, "/spec/replicas"),
+        number(object, "/status/replicas"),
+    );
+    vec![
+        name(object),
+        json!(desired),
+        json!(available),
+        age_cell(object, now),
+    ]
 }
 
 pub(super) fn job(object: &Value, now: Timestamp) -> Vec<Value> {
     let succeeded = number(object, "/status/succeeded");
-    let completions = match (object.pointer("/spec/completions").and_then(Value::as_i64), number(object, "/spec/parallelism")) {
+    let completions = match (
+        object.pointer("/spec/completions").and_then(Value::as_i64),
+        number(object, "/spec/parallelism"),
+    ) {
         (Some(wanted), _) => format!("{succeeded}/{wanted}"),
         (None, parallelism @ 2..) => format!("{succeeded}/1 of {parallelism}"),
         (None, _) => format!("{succeeded}/1"),
@@ -75,8 +101,14 @@ pub(super) fn job(object: &Value, now: Timestamp) -> Vec<Value> {
 }
 
 fn job_status(job: &Value) -> &'static str {
-    let has = |kind: &str| list(job, "/status/conditions").iter().any(|c| c["type"] == kind && c["status"] == "True");
-    let is_deleted = job.pointer("/metadata/deletionTimestamp").is_some_and(|time| !time.is_null());
+    let has = |kind: &str| {
+        list(job, "/status/conditions")
+            .iter()
+            .any(|c| c["type"] == kind && c["status"] == "True")
+    };
+    let is_deleted = job
+        .pointer("/metadata/deletionTimestamp")
+        .is_some_and(|time| !time.is_null());
     match () {
         () if has("Complete") => "Complete",
         () if has("Failed") => "Failed",
@@ -99,7 +131,9 @@ fn job_duration(job: &Value, now: Timestamp) -> String {
 }
 
 pub(super) fn cron_job(object: &Value, now: Timestamp) -> Vec<Value> {
-    let last = object.pointer("/status/lastScheduleTime").filter(|time| !time.is_null());
+    let last = object
+        .pointer("/status/lastScheduleTime")
+        .filter(|time| !time.is_null());
     let suspend = match object.pointer("/spec/suspend").and_then(Value::as_bool) {
         Some(true) => "True",
         Some(false) => "False",
@@ -122,19 +156,37 @@ pub(super) fn cron_job(object: &Value, now: Timestamp) -> Vec<Value> {
 
 pub(super) fn pod_template(object: &Value) -> Vec<Value> {
     let [names, images] = containers(object, "/template/spec/containers");
-    vec![name(object), names, images, json!(labels(object.pointer("/template/metadata/labels")))]
+    vec![
+        name(object),
+        names,
+        images,
+        json!(labels(object.pointer("/template/metadata/labels"))),
+    ]
 }
 
 pub(super) fn controller_revision(object: &Value, now: Timestamp) -> Vec<Value> {
-    let controller = list(object, "/metadata/ownerReferences").iter().find(|owner| owner["controller"] == true);
+    let controller = list(object, "/metadata/ownerReferences")
+        .iter()
+        .find(|owner| owner["controller"] == true);
     let controller = controller.map_or_else(
         || NONE.to_owned(),
         |owner| {
-            let group = text(owner, "/apiVersion").split_once('/').map_or(String::new(), |(group, _)| format!(".{group}"));
-            format!("{}{group}/{}", text(owner, "/kind").to_lowercase(), text(owner, "/name"))
+            let group = text(owner, "/apiVersion")
+                .split_once('/')
+                .map_or(String::new(), |(group, _)| format!(".{group}"));
+            format!(
+                "{}{group}/{}",
+                text(owner, "/kind").to_lowercase(),
+                text(owner, "/name")
+            )
         },
     );
-    vec![name(object), json!(controller), json!(number(object, "/revision")), age_cell(object, now)]
+    vec![
+        name(object),
+        json!(controller),
+        json!(number(object, "/revision")),
+        age_cell(object, now),
+    ]
 }
 
 /// Names and images of the containers of the template.
@@ -144,7 +196,10 @@ fn template(object: &Value) -> [Value; 2] {
 
 fn containers(object: &Value, pointer: &str) -> [Value; 2] {
     ["/name", "/image"].map(|field| {
-        let values: Vec<&str> = list(object, pointer).iter().map(|c| text(c, field)).collect();
+        let values: Vec<&str> = list(object, pointer)
+            .iter()
+            .map(|c| text(c, field))
+            .collect();
         json!(values.join(","))
     })
 }
@@ -158,17 +213,26 @@ pub(super) fn label_selector(selector: Option<&Value>) -> Value {
     let Some(selector) = selector else {
         return json!(NONE);
     };
-    let is_label_selector =
-        selector.get("matchLabels").is_some_and(Value::is_object) || selector.get("matchExpressions").is_some();
+    let is_label_selector = selector.get("matchLabels").is_some_and(Value::is_object)
+        || selector.get("matchExpressions").is_some();
     if !is_label_selector {
         return json!(labels(Some(selector)));
     }
     let equals = selector["matchLabels"].as_object().into_iter().flatten();
-    let mut requirements: Vec<(&str, String)> =
-        equals.map(|(key, value)| (key.as_str(), format!("{key}={}", value.as_str().unwrap_or("")))).collect();
+    let mut requirements: Vec<(&str, String)> = equals
+        .map(|(key, value)| {
+            (
+                key.as_str(),
+                format!("{key}={}", value.as_str().unwrap_or("")),
+            )
+        })
+        .collect();
     for expression in list(selector, "/matchExpressions") {
         let key = text(expression, "/key");
-        let mut values: Vec<&str> = list(expression, "/values").iter().filter_map(Value::as_str).collect();
+        let mut values: Vec<&str> = list(expression, "/values")
+            .iter()
+            .filter_map(Value::as_str)
+            .collect();
         values.sort_unstable();
         let values = values.join(",");
         requirements.push((
@@ -203,7 +267,11 @@ mod tests {
             (json!({}), "<none>"),
         ];
         for (given, expected) in cases {
-            assert_eq!(selector(&json!({"spec": {"selector": given}})), expected, "{given}");
+            assert_eq!(
+                selector(&json!({"spec": {"selector": given}})),
+                expected,
+                "{given}"
+            );
         }
     }
 
@@ -216,18 +284,31 @@ mod tests {
                 json!({"spec": {"completions": 3}, "status": {"succeeded": 1, "startTime": "2024-01-01T00:58:30Z"}}),
                 ["Running", "1/3", "90s"],
             ),
-            (json!({"spec": {"parallelism": 2}}), ["Running", "0/1 of 2", ""]),
+            (
+                json!({"spec": {"parallelism": 2}}),
+                ["Running", "0/1 of 2", ""],
+            ),
             (
                 json!({"spec": {"parallelism": 1}, "status": {"startTime": "2024-01-01T00:00:00Z", "completionTime": "2024-01-01T00:00:07Z",
                     "succeeded": 1, "conditions": [{"type": "Complete", "status": "True"}]}}),
                 ["Complete", "1/1", "7s"],
             ),
-            (json!({"status": {"conditions": [{"type": "Suspended", "status": "True"}]}}), ["Suspended", "0/1", ""]),
-            (json!({"metadata": {"deletionTimestamp": "2024-01-01T00:00:00Z"}}), ["Terminating", "0/1", ""]),
+            (
+                json!({"status": {"conditions": [{"type": "Suspended", "status": "True"}]}}),
+                ["Suspended", "0/1", ""],
+            ),
+            (
+                json!({"metadata": {"deletionTimestamp": "2024-01-01T00:00:00Z"}}),
+                ["Terminating", "0/1", ""],
+            ),
         ];
         for (object, expected) in cases {
             let cells = job(&object, now);
-            assert_eq!([1, 2, 3].map(|column| cells[column].as_str().unwrap().to_owned()), expected, "{object}");
+            assert_eq!(
+                [1, 2, 3].map(|column| cells[column].as_str().unwrap().to_owned()),
+                expected,
+                "{object}"
+            );
         }
     }
 }

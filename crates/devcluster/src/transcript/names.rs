@@ -19,17 +19,23 @@ pub(super) struct Names {
 
 impl Names {
     pub(super) fn new(begin: Timestamp) -> Self {
-        Self { begin, stand_ins: BTreeMap::new() }
+        Self {
+            begin,
+            stand_ins: BTreeMap::new(),
+        }
     }
 
     /// Learns the name and UID that the server gave an object.
     pub(super) fn learn(&mut self, content: &Content) {
-        let Ok(object) = serde_json::from_slice::<Value>(&content.answer) else { return };
+        let Ok(object) = serde_json::from_slice::<Value>(&content.answer) else {
+            return;
+        };
         let metadata = &object["metadata"];
         let text = |field: &str| metadata[field].as_str().unwrap_or_default();
         let (name, prefix) = (text("name"), text("generateName"));
         if !prefix.is_empty() && name.starts_with(prefix) {
-            self.stand_ins.insert(name.to_owned(), format!("{prefix}xxxxx"));
+            self.stand_ins
+                .insert(name.to_owned(), format!("{prefix}xxxxx"));
         }
         if let (uid, Some(kind)) = (text("uid"), object["kind"].as_str())
             && !uid.is_empty()
@@ -49,7 +55,11 @@ impl Names {
         }
         let is_digit = |letter: char| letter.is_ascii_digit() || ('a'..='f').contains(&letter);
         match plain.rsplit_once('.') {
-            Some((name, digits)) if digits.len() == EVENT_SUFFIX && digits.chars().all(is_digit) => format!("{name}.<time>"),
+            Some((name, digits))
+                if digits.len() == EVENT_SUFFIX && digits.chars().all(is_digit) =>
+            {
+                format!("{name}.<time>")
+            }
             _ => plain,
         }
     }
@@ -57,7 +67,9 @@ impl Names {
     /// `value` with stand-ins in all its texts.
     pub(super) fn in_value(&self, value: &Value) -> Value {
         match value {
-            Value::String(text) => Value::String(self.time(text).unwrap_or_else(|| self.plain(text))),
+            Value::String(text) => {
+                Value::String(self.time(text).unwrap_or_else(|| self.plain(text)))
+            }
             Value::Array(items) => items.iter().map(|item| self.in_value(item)).collect(),
             Value::Object(fields) => {
                 let field = |(key, value): (&String, &Value)| match &**key {
@@ -73,7 +85,11 @@ impl Names {
     fn time(&self, text: &str) -> Option<String> {
         let time: Timestamp = text.parse().ok()?;
         let since = time.duration_since(self.begin);
-        let fraction = if since.subsec_nanos() == 0 { "" } else { " and a fraction" };
+        let fraction = if since.subsec_nanos() == 0 {
+            ""
+        } else {
+            " and a fraction"
+        };
         Some(format!("<{:+}s{fraction}>", since.as_secs()))
     }
 }

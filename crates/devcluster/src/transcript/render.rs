@@ -5,7 +5,8 @@ use serde_json::Value;
 /// A value that fits is written on one line.
 const WIDTH: usize = 200;
 
-/// `value` in as many lines as it needs, each after so many spaces and with a line break at its end.
+/// `value` in as many lines as it needs, each after so many spaces and with a line break at its
+/// end.
 pub(super) fn pretty(value: &Value, indent: usize) -> String {
     let mut text = String::new();
     write(&mut text, "", value, indent, "");
@@ -16,10 +17,19 @@ fn write(text: &mut String, key: &str, value: &Value, indent: usize, end: &str) 
     let space = " ".repeat(indent);
     let line = format!("{space}{key}{value}{end}\n");
     let (open, close, fields): (_, _, Vec<(String, &Value)>) = match value {
-        Value::Object(fields) if line.len() > WIDTH => {
-            ("{", "}", fields.iter().map(|(key, value)| (format!("{}: ", Value::from(&**key)), value)).collect())
-        }
-        Value::Array(items) if line.len() > WIDTH => ("[", "]", items.iter().map(|item| (String::new(), item)).collect()),
+        Value::Object(fields) if line.len() > WIDTH => (
+            "{",
+            "}",
+            fields
+                .iter()
+                .map(|(key, value)| (format!("{}: ", Value::from(&**key)), value))
+                .collect(),
+        ),
+        Value::Array(items) if line.len() > WIDTH => (
+            "[",
+            "]",
+            items.iter().map(|item| (String::new(), item)).collect(),
+        ),
         _ => return text.push_str(&line),
     };
     text.push_str(&format!("{space}{key}{open}\n"));
@@ -41,12 +51,22 @@ pub(super) struct Difference {
 impl Difference {
     pub(super) fn show(&self, indent: usize) -> String {
         let mut text = String::new();
-        let Self { path, before, after } = self;
+        let Self {
+            path,
+            before,
+            after,
+        } = self;
         match (before, after) {
             (Some(before), None) => write(&mut text, &format!("- {path}: "), before, indent, ""),
             (None, Some(after)) => write(&mut text, &format!("+ {path}: "), after, indent, ""),
             (Some(before), Some(after)) if is_scalar(before) && is_scalar(after) => {
-                write(&mut text, &format!("~ {path}: {before} -> "), after, indent, "");
+                write(
+                    &mut text,
+                    &format!("~ {path}: {before} -> "),
+                    after,
+                    indent,
+                    "",
+                );
             }
             (_, Some(after)) => write(&mut text, &format!("~ {path}: "), after, indent, ""),
             (None, None) => {}
@@ -80,7 +100,11 @@ fn compare(path: &str, before: Option<&Value>, after: Option<&Value>, found: &mu
             }
         }
         (before, after) if before != after => {
-            found.push(Difference { path: path.to_owned(), before: before.cloned(), after: after.cloned() });
+            found.push(Difference {
+                path: path.to_owned(),
+                before: before.cloned(),
+                after: after.cloned(),
+            });
         }
         _ => {}
     }

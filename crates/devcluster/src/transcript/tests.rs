@@ -8,7 +8,9 @@ const BEGIN: Timestamp = Timestamp::constant(1_700_000_000, 0);
 
 fn tell(cluster: &DevCluster) -> String {
     let mut transcript = Transcript::new("a test", BEGIN);
-    transcript.step("all there was", &cluster.requests(), |request| request.verb != "get");
+    transcript.step("all there was", &cluster.requests(), |request| {
+        request.verb != "get"
+    });
     transcript.text().to_owned()
 }
 
@@ -31,7 +33,10 @@ async fn what_the_server_makes_up_has_a_stand_in() {
         let path = cluster.path("pods", "default", name.as_str().unwrap());
         let pod = cluster.get(&path).await.unwrap();
         let owner = json!([{"apiVersion": "v1", "kind": "Pod", "name": name, "uid": pod["metadata"]["uid"]}]);
-        cluster.patch(&path, json!({"metadata": {"ownerReferences": owner}})).await.unwrap();
+        cluster
+            .patch(&path, json!({"metadata": {"ownerReferences": owner}}))
+            .await
+            .unwrap();
         texts.push(tell(&cluster));
     }
     assert_eq!(texts[0], texts[1]);
@@ -56,12 +61,14 @@ devcluster: PATCH /api/v1/namespaces/default/pods/web-xxxxx 200 (application/mer
 #[tokio::test(start_paused = true)]
 async fn a_put_is_told_by_what_it_changes() {
     let cluster = cluster();
-    let map =
-        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"x": "1", "y": "1", "z.z": "1"}});
+    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"x": "1", "y": "1", "z.z": "1"}});
     let mut stored = cluster.create(map).await.unwrap();
     cluster.clear_requests();
     stored["data"] = json!({"x": "2", "z.z": "1", "w.w": "2023-11-14T22:13:25Z"});
-    stored["metadata"].as_object_mut().unwrap().remove("managedFields");
+    stored["metadata"]
+        .as_object_mut()
+        .unwrap()
+        .remove("managedFields");
     cluster.replace(stored.clone()).await.unwrap();
     cluster.replace(stored).await.unwrap_err();
     let expected = r#"# a test
@@ -92,5 +99,10 @@ async fn the_sequence_of_pods_does_not_matter() {
     };
     let told = tell(["a", "b", "b"]).await;
     assert_eq!(told, tell(["b", "a", "b"]).await);
-    assert!(told.ends_with("pods/a 404\n\n2x devcluster: DELETE /api/v1/namespaces/default/pods/b 404\n"), "{told}");
+    assert!(
+        told.ends_with(
+            "pods/a 404\n\n2x devcluster: DELETE /api/v1/namespaces/default/pods/b 404\n"
+        ),
+        "{told}"
+    );
 }

@@ -18,15 +18,27 @@ pub(super) fn check(object: &Value, errors: &mut Errors) {
     let least = at(object, "spec.minReplicas").as_i64();
     let most = at(object, "spec.maxReplicas").as_i64().unwrap_or(0);
     if let Some(least) = least.filter(|least| *least < 1) {
-        errors.invalid("spec.minReplicas", least, "must be greater than or equal to 1");
+        errors.invalid(
+            "spec.minReplicas",
+            least,
+            "must be greater than or equal to 1",
+        );
     }
     match most {
         0 => errors.required("spec.maxReplicas", "must be set and greater than 0"),
-        ..0 => errors.invalid("spec.maxReplicas", most, "must be greater than or equal to 1"),
+        ..0 => errors.invalid(
+            "spec.maxReplicas",
+            most,
+            "must be greater than or equal to 1",
+        ),
         _ => {}
     }
     if least.is_some_and(|least| most < least) {
-        errors.invalid("spec.maxReplicas", most, "must be greater than or equal to `minReplicas`");
+        errors.invalid(
+            "spec.maxReplicas",
+            most,
+            "must be greater than or equal to `minReplicas`",
+        );
     }
     for field in ["kind", "name"] {
         let path = format!("spec.scaleTargetRef.{field}");
@@ -46,15 +58,28 @@ fn check_metric(path: &str, metric: &Value, errors: &mut Errors) {
     let Some((_, own)) = SOURCES.iter().find(|(known, _)| *known == kind) else {
         return match kind {
             "" => errors.required(format!("{path}.type"), "must specify a metric source type"),
-            _ => errors.not_supported(format!("{path}.type"), kind, &SOURCES.map(|(known, _)| known)),
+            _ => errors.not_supported(
+                format!("{path}.type"),
+                kind,
+                &SOURCES.map(|(known, _)| known),
+            ),
         };
     };
     let has = |field: &str| metric.get(field).is_some_and(Value::is_object);
     if !has(own) {
-        errors.required(format!("{path}.{own}"), "must populate information for the given metric source");
+        errors.required(
+            format!("{path}.{own}"),
+            "must populate information for the given metric source",
+        );
     }
-    for (_, field) in SOURCES.iter().filter(|(_, field)| field != own && has(field)) {
-        errors.forbidden(format!("{path}.{field}"), "must populate the given metric source only");
+    for (_, field) in SOURCES
+        .iter()
+        .filter(|(_, field)| field != own && has(field))
+    {
+        errors.forbidden(
+            format!("{path}.{field}"),
+            "must populate the given metric source only",
+        );
     }
 }
 
@@ -70,16 +95,48 @@ mod tests {
         // (changed field, its value, the errors)
         let cases: [(&str, Value, &[&str]); 8] = [
             ("maxReplicas", json!(3), &[]),
-            ("maxReplicas", json!(0), &["spec.maxReplicas: Required value: must be set and greater than 0", "`minReplicas`"]),
-            ("maxReplicas", json!(-1), &["must be greater than or equal to 1", "`minReplicas`"]),
-            ("minReplicas", json!(4), &["spec.maxReplicas: Invalid value: 3: must be greater than or equal to `minReplicas`"]),
-            ("minReplicas", json!(0), &["spec.minReplicas: Invalid value: 0: must be greater than or equal to 1"]),
-            ("scaleTargetRef", json!({"kind": "Deployment"}), &["spec.scaleTargetRef.name: Required value"]),
-            ("metrics", json!([{"type": "Mood"}]), &["spec.metrics[0].type: Unsupported value: \"Mood\""]),
+            (
+                "maxReplicas",
+                json!(0),
+                &[
+                    "spec.maxReplicas: Required value: must be set and greater than 0",
+                    "`minReplicas`",
+                ],
+            ),
+            (
+                "maxReplicas",
+                json!(-1),
+                &["must be greater than or equal to 1", "`minReplicas`"],
+            ),
+            (
+                "minReplicas",
+                json!(4),
+                &[
+                    "spec.maxReplicas: Invalid value: 3: must be greater than or equal to `minReplicas`",
+                ],
+            ),
+            (
+                "minReplicas",
+                json!(0),
+                &["spec.minReplicas: Invalid value: 0: must be greater than or equal to 1"],
+            ),
+            (
+                "scaleTargetRef",
+                json!({"kind": "Deployment"}),
+                &["spec.scaleTargetRef.name: Required value"],
+            ),
+            (
+                "metrics",
+                json!([{"type": "Mood"}]),
+                &["spec.metrics[0].type: Unsupported value: \"Mood\""],
+            ),
             (
                 "metrics",
                 json!([{"type": "Resource", "pods": {}}]),
-                &["spec.metrics[0].resource: Required value", "spec.metrics[0].pods: Forbidden"],
+                &[
+                    "spec.metrics[0].resource: Required value",
+                    "spec.metrics[0].pods: Forbidden",
+                ],
             ),
         ];
         for (field, value, expected) in cases {
@@ -89,7 +146,11 @@ mod tests {
             check(&json!({"spec": spec}), &mut errors);
             let found: Vec<String> = errors.into_list().iter().map(ToString::to_string).collect();
             assert!(
-                found.len() == expected.len() && found.iter().zip(expected).all(|(found, words)| found.contains(words)),
+                found.len() == expected.len()
+                    && found
+                        .iter()
+                        .zip(expected)
+                        .all(|(found, words)| found.contains(words)),
                 "{field} {value}: {found:?}"
             );
         }

@@ -60,19 +60,34 @@ pub(super) fn request(object: &Value, errors: &mut Errors) {
         errors.required("spec.usages", "");
     }
     for (index, usage) in usages.iter().enumerate() {
-        errors.one_of(format!("spec.usages[{index}]"), usage.as_str().unwrap_or_default(), &USAGES);
+        errors.one_of(
+            format!("spec.usages[{index}]"),
+            usage.as_str().unwrap_or_default(),
+            &USAGES,
+        );
     }
     let mut seen = HashSet::new();
-    for (index, usage) in usages.iter().enumerate().filter(|(_, usage)| !seen.insert(usage.as_str())) {
+    for (index, usage) in usages
+        .iter()
+        .enumerate()
+        .filter(|(_, usage)| !seen.insert(usage.as_str()))
+    {
         errors.duplicate(format!("spec.usages[{index}]"), usage.clone());
     }
     match text(object, "spec.signerName") {
         legacy @ "kubernetes.io/legacy-unknown" => {
-            errors.invalid("spec.signerName", legacy, "the legacy signerName is not allowed via this API version");
+            errors.invalid(
+                "spec.signerName",
+                legacy,
+                "the legacy signerName is not allowed via this API version",
+            );
         }
         name => signer_name("spec.signerName", name, errors),
     }
-    if let Some(seconds) = at(object, "spec.expirationSeconds").as_i64().filter(|seconds| *seconds < MIN_SECONDS) {
+    if let Some(seconds) = at(object, "spec.expirationSeconds")
+        .as_i64()
+        .filter(|seconds| *seconds < MIN_SECONDS)
+    {
         let why = "may not specify a duration less than 600 seconds (10 minutes)";
         errors.invalid("spec.expirationSeconds", seconds, why);
     }
@@ -86,29 +101,51 @@ pub(super) fn request(object: &Value, errors: &mut Errors) {
 pub(super) fn request_update(part: Option<&str>, new: &Value, old: &Value, errors: &mut Errors) {
     const CONDITIONS: &str = "status.conditions";
     let of = |object: &Value, kind: &str| -> Vec<Value> {
-        list(object, CONDITIONS).iter().filter(|condition| condition["type"] == kind).cloned().collect()
+        list(object, CONDITIONS)
+            .iter()
+            .filter(|condition| condition["type"] == kind)
+            .cloned()
+            .collect()
     };
     for kind in FINAL {
         if of(new, kind).len() < of(old, kind).len() {
-            errors.forbidden(CONDITIONS, format!("updates may not remove a condition of type {kind:?}"));
+            errors.forbidden(
+                CONDITIONS,
+                format!("updates may not remove a condition of type {kind:?}"),
+            );
         }
     }
     if part != Some("approval") {
         for kind in ["Approved", "Denied"] {
             let (before, after) = (of(old, kind), of(new, kind));
             if after.len() > before.len() {
-                errors.forbidden(CONDITIONS, format!("updates may not add a condition of type {kind:?}"));
+                errors.forbidden(
+                    CONDITIONS,
+                    format!("updates may not add a condition of type {kind:?}"),
+                );
             } else if after.len() == before.len() && after != before {
-                errors.forbidden(CONDITIONS, format!("updates may not modify a condition of type {kind:?}"));
+                errors.forbidden(
+                    CONDITIONS,
+                    format!("updates may not modify a condition of type {kind:?}"),
+                );
             }
         }
     }
-    let (before, after) = (text(old, "status.certificate"), text(new, "status.certificate"));
+    let (before, after) = (
+        text(old, "status.certificate"),
+        text(new, "status.certificate"),
+    );
     if before != after {
         if part != Some("status") {
-            errors.forbidden("status.certificate", "updates may not set certificate content");
+            errors.forbidden(
+                "status.certificate",
+                "updates may not set certificate content",
+            );
         } else if !before.is_empty() {
-            errors.forbidden("status.certificate", "updates may not modify existing certificate content");
+            errors.forbidden(
+                "status.certificate",
+                "updates may not modify existing certificate content",
+            );
         }
     }
 }
@@ -116,16 +153,22 @@ pub(super) fn request_update(part: Option<&str>, new: &Value, old: &Value, error
 /// The organizations (groups, for client certificates) that a request names, or why it is none.
 pub(crate) fn organizations(object: &Value) -> Result<Vec<String>, String> {
     let wrong_type = || "PEM block type must be CERTIFICATE REQUEST".to_owned();
-    let bytes = STANDARD.decode(text(object, "spec.request")).map_err(|error| error.to_string())?;
-    let pem = Pem::iter_from_buffer(&bytes).next().and_then(Result::ok).ok_or_else(wrong_type)?;
+    let bytes = STANDARD
+        .decode(text(object, "spec.request"))
+        .map_err(|error| error.to_string())?;
+    let pem = Pem::iter_from_buffer(&bytes)
+        .next()
+        .and_then(Result::ok)
+        .ok_or_else(wrong_type)?;
     if pem.label != "CERTIFICATE REQUEST" {
         return Err(wrong_type());
     }
     subject_organizations(&pem.contents).map_err(|error| error.to_string())
 }
 
-/// The same of DER, after a look at the signature. It comes from strangers, and the library's own reader of requests panics on times
-/// beyond all years in their attributes: those, which nobody needs here, are not read.
+/// The same of DER, after a look at the signature. It comes from strangers, and the library's own
+/// reader of requests panics on times beyond all years in their attributes: those, which nobody
+/// needs here, are not read.
 fn subject_organizations(der: &[u8]) -> Result<Vec<String>, nom::Err<X509Error>> {
     let (_, request) = Any::from_der(der).map_err(nom::Err::convert)?;
     let (rest, info) = Any::from_der(request.data).map_err(nom::Err::convert)?;
@@ -137,7 +180,10 @@ fn subject_organizations(der: &[u8]) -> Result<Vec<String>, nom::Err<X509Error>>
     let (_, key) = SubjectPublicKeyInfo::from_der(rest)?;
     verify_signature(&key, &algorithm, &signature, signed).map_err(nom::Err::Failure)?;
     let organizations = subject.iter_organization();
-    Ok(organizations.filter_map(|attribute| attribute.as_str().ok()).map(str::to_owned).collect())
+    Ok(organizations
+        .filter_map(|attribute| attribute.as_str().ok())
+        .map(str::to_owned)
+        .collect())
 }
 
 fn certificates(base64: &str) -> Result<(), String> {
@@ -149,12 +195,19 @@ fn certificates(base64: &str) -> Result<(), String> {
     for pem in Pem::iter_from_buffer(&bytes) {
         let Ok(pem) = pem else { break };
         if pem.label != "CERTIFICATE" {
-            return Err(format!("only CERTIFICATE PEM blocks are allowed, found {:?}", pem.label));
+            return Err(format!(
+                "only CERTIFICATE PEM blocks are allowed, found {:?}",
+                pem.label
+            ));
         }
         x509::Certificate::read(&pem.contents)?;
         blocks += 1;
     }
-    if blocks == 0 { Err("must contain at least one CERTIFICATE PEM block".to_owned()) } else { Ok(()) }
+    if blocks == 0 {
+        Err("must contain at least one CERTIFICATE PEM block".to_owned())
+    } else {
+        Ok(())
+    }
 }
 
 fn conditions(conditions: &[Value], errors: &mut Errors) {
@@ -165,7 +218,11 @@ fn conditions(conditions: &[Value], errors: &mut Errors) {
         if kind.is_empty() {
             errors.required(format!("{PATH}[{index}].type"), "");
         }
-        let known: &[&str] = if FINAL.contains(&kind) { &["True"] } else { &["False", "True", "Unknown"] };
+        let known: &[&str] = if FINAL.contains(&kind) {
+            &["True"]
+        } else {
+            &["False", "True", "Unknown"]
+        };
         match text(condition, "status") {
             "" => errors.required(format!("{PATH}[{index}].status"), ""),
             status => errors.one_of(format!("{PATH}[{index}].status"), status, known),
@@ -176,7 +233,11 @@ fn conditions(conditions: &[Value], errors: &mut Errors) {
             _ => "",
         };
         if seen.contains(excluded) {
-            errors.invalid(PATH, kind, "Approved and Denied conditions are mutually exclusive");
+            errors.invalid(
+                PATH,
+                kind,
+                "Approved and Denied conditions are mutually exclusive",
+            );
         }
         if !seen.insert(kind) {
             errors.duplicate(format!("{PATH}[{index}].type"), kind);
@@ -193,9 +254,19 @@ fn signer_name(field: &str, name: &str, errors: &mut Errors) {
         return errors.invalid(field, name, why);
     };
     let mut check = |whole: &str, format: fn(&str) -> Vec<String>| {
-        let bad = whole.split('.').map(|label| (label, format(label))).find(|(_, complaints)| !complaints.is_empty());
-        for complaint in bad.iter().flat_map(|(label, complaints)| complaints.iter().map(move |why| (label, why))) {
-            errors.invalid(field, whole, format!("validating label {:?}: {}", complaint.0, complaint.1));
+        let bad = whole
+            .split('.')
+            .map(|label| (label, format(label)))
+            .find(|(_, complaints)| !complaints.is_empty());
+        for complaint in bad
+            .iter()
+            .flat_map(|(label, complaints)| complaints.iter().map(move |why| (label, why)))
+        {
+            errors.invalid(
+                field,
+                whole,
+                format!("validating label {:?}: {}", complaint.0, complaint.1),
+            );
         }
     };
     check(domain, formats::label);
@@ -204,7 +275,11 @@ fn signer_name(field: &str, name: &str, errors: &mut Errors) {
         errors.too_long(field, MAX_SUBDOMAIN);
     }
     if !domain.contains('.') {
-        errors.invalid(field, domain, "should be a domain with at least two segments separated by dots");
+        errors.invalid(
+            field,
+            domain,
+            "should be a domain with at least two segments separated by dots",
+        );
     }
     if name.len() > MAX_SIGNER_NAME {
         errors.too_long(field, MAX_SIGNER_NAME);
@@ -220,7 +295,9 @@ mod tests {
     /// The parts of `spec` of a request that `rcgen` signed.
     fn request_of(organization: &str) -> String {
         let mut params = rcgen::CertificateParams::default();
-        params.distinguished_name.push(rcgen::DnType::OrganizationName, organization);
+        params
+            .distinguished_name
+            .push(rcgen::DnType::OrganizationName, organization);
         let key = rcgen::KeyPair::generate().unwrap();
         STANDARD.encode(params.serialize_request(&key).unwrap().pem().unwrap())
     }
@@ -246,39 +323,80 @@ mod tests {
         forged[middle] ^= 1;
         // (object, the only error)
         let cases = [
-            (with("request", json!("eA==")), "PEM block type must be CERTIFICATE REQUEST"),
+            (
+                with("request", json!("eA==")),
+                "PEM block type must be CERTIFICATE REQUEST",
+            ),
             (with("usages", json!([])), "spec.usages: Required value"),
-            (with("usages", json!(["flying"])), "spec.usages[0]: Unsupported value: \"flying\": supported values: \"any\""),
-            (with("usages", json!(["any", "any"])), "spec.usages[1]: Duplicate value: \"any\""),
-            (with("signerName", json!("")), "spec.signerName: Required value"),
-            (with("signerName", json!("x")), "must be a fully qualified domain and path of the form"),
-            (with("signerName", json!("x/y")), "should be a domain with at least two segments separated by dots"),
-            (with("signerName", json!("a.B/y")), "validating label \"B\": a lowercase RFC 1123 label must consist of"),
-            (with("signerName", json!("a.b/_")), "validating label \"_\": a lowercase RFC 1123 subdomain must consist of"),
+            (
+                with("usages", json!(["flying"])),
+                "spec.usages[0]: Unsupported value: \"flying\": supported values: \"any\"",
+            ),
+            (
+                with("usages", json!(["any", "any"])),
+                "spec.usages[1]: Duplicate value: \"any\"",
+            ),
+            (
+                with("signerName", json!("")),
+                "spec.signerName: Required value",
+            ),
+            (
+                with("signerName", json!("x")),
+                "must be a fully qualified domain and path of the form",
+            ),
+            (
+                with("signerName", json!("x/y")),
+                "should be a domain with at least two segments separated by dots",
+            ),
+            (
+                with("signerName", json!("a.B/y")),
+                "validating label \"B\": a lowercase RFC 1123 label must consist of",
+            ),
+            (
+                with("signerName", json!("a.b/_")),
+                "validating label \"_\": a lowercase RFC 1123 subdomain must consist of",
+            ),
             (
                 with("signerName", json!("kubernetes.io/legacy-unknown")),
                 "the legacy signerName is not allowed via this API version",
             ),
-            (with("expirationSeconds", json!(599)), "may not specify a duration less than 600 seconds (10 minutes)"),
+            (
+                with("expirationSeconds", json!(599)),
+                "may not specify a duration less than 600 seconds (10 minutes)",
+            ),
         ];
         for (object, expected) in cases {
             let found = found(&object);
-            assert!(found.len() == 1 && found[0].contains(expected), "{expected}: {found:?}");
+            assert!(
+                found.len() == 1 && found[0].contains(expected),
+                "{expected}: {found:?}"
+            );
         }
-        assert_eq!(found(&with("request", json!(STANDARD.encode(forged)))).len(), 1);
+        assert_eq!(
+            found(&with("request", json!(STANDARD.encode(forged)))).len(),
+            1
+        );
     }
 
     #[test]
     fn nothing_that_a_stranger_sends_makes_it_panic() {
         let pem = STANDARD.decode(request_of("team")).unwrap();
-        let der = Pem::iter_from_buffer(&pem).next().unwrap().unwrap().contents;
+        let der = Pem::iter_from_buffer(&pem)
+            .next()
+            .unwrap()
+            .unwrap()
+            .contents;
         assert_eq!(subject_organizations(&der).unwrap(), ["team"]);
         for at in 0..der.len() {
-            assert!(subject_organizations(&der[..at]).is_err(), "cut off at {at}");
+            assert!(
+                subject_organizations(&der[..at]).is_err(),
+                "cut off at {at}"
+            );
             for bit in 0..8 {
                 let mut damaged = der.clone();
                 damaged[at] ^= 1 << bit;
-                // Some bits are of no matter, such as those of the outer tag; all that counts is that there is an answer.
+                // Some bits are of no matter, such as those of the outer tag; all that counts is
+                // that there is an answer.
                 let _answer = subject_organizations(&damaged);
             }
         }
@@ -287,28 +405,60 @@ mod tests {
     #[test]
     fn an_approval_is_given_once_and_through_its_own_endpoint() {
         let with = |conditions: &[&str], certificate: &str| {
-            let conditions: Vec<Value> = conditions.iter().map(|kind| json!({"type": kind, "status": "True"})).collect();
+            let conditions: Vec<Value> = conditions
+                .iter()
+                .map(|kind| json!({"type": kind, "status": "True"}))
+                .collect();
             json!({"status": {"conditions": conditions, "certificate": certificate}})
         };
         // (endpoint, old, new, words of the only error, if there is any)
         let cases = [
             (Some("approval"), with(&[], ""), with(&["Approved"], ""), ""),
-            (Some("status"), with(&[], ""), with(&["Approved"], ""), "updates may not add a condition of type \"Approved\""),
+            (
+                Some("status"),
+                with(&[], ""),
+                with(&["Approved"], ""),
+                "updates may not add a condition of type \"Approved\"",
+            ),
             (Some("status"), with(&[], ""), with(&["Failed"], ""), ""),
-            (Some("approval"), with(&["Denied"], ""), with(&[], ""), "updates may not remove a condition of type \"Denied\""),
-            (Some("approval"), with(&[], ""), with(&[], "x"), "updates may not set certificate content"),
+            (
+                Some("approval"),
+                with(&["Denied"], ""),
+                with(&[], ""),
+                "updates may not remove a condition of type \"Denied\"",
+            ),
+            (
+                Some("approval"),
+                with(&[], ""),
+                with(&[], "x"),
+                "updates may not set certificate content",
+            ),
             (Some("status"), with(&[], ""), with(&[], "x"), ""),
-            (Some("status"), with(&[], "x"), with(&[], "y"), "updates may not modify existing certificate content"),
+            (
+                Some("status"),
+                with(&[], "x"),
+                with(&[], "y"),
+                "updates may not modify existing certificate content",
+            ),
         ];
         for (part, old, new, expected) in cases {
             let mut errors = Errors::default();
             request_update(part, &new, &old, &mut errors);
             let found: Vec<String> = errors.into_list().iter().map(ToString::to_string).collect();
-            let fits = if expected.is_empty() { found.is_empty() } else { found.len() == 1 && found[0].contains(expected) };
+            let fits = if expected.is_empty() {
+                found.is_empty()
+            } else {
+                found.len() == 1 && found[0].contains(expected)
+            };
             assert!(fits, "{part:?} {expected:?}: {found:?}");
         }
         let mut errors = Errors::default();
-        conditions(with(&["Approved", "Denied"], "")["status"]["conditions"].as_array().unwrap(), &mut errors);
+        conditions(
+            with(&["Approved", "Denied"], "")["status"]["conditions"]
+                .as_array()
+                .unwrap(),
+            &mut errors,
+        );
         assert_eq!(
             errors.into_list()[0].to_string(),
             "status.conditions: Invalid value: \"Denied\": Approved and Denied conditions are mutually exclusive"

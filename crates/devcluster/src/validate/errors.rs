@@ -11,7 +11,8 @@ pub(crate) struct Errors(Vec<FieldError>);
 /// The value at a dotted path; null when there is none.
 pub(crate) fn at<'a>(object: &'a Value, path: &str) -> &'a Value {
     const NONE: &Value = &Value::Null;
-    path.split('.').fold(object, |at, step| at.get(step).unwrap_or(NONE))
+    path.split('.')
+        .fold(object, |at, step| at.get(step).unwrap_or(NONE))
 }
 
 /// The text at a dotted path; empty when there is none.
@@ -21,7 +22,10 @@ pub(crate) fn text<'a>(object: &'a Value, path: &str) -> &'a str {
 
 /// The list at a dotted path; empty when there is none.
 pub(crate) fn list<'a>(object: &'a Value, path: &str) -> &'a [Value] {
-    at(object, path).as_array().map(Vec::as_slice).unwrap_or_default()
+    at(object, path)
+        .as_array()
+        .map(Vec::as_slice)
+        .unwrap_or_default()
 }
 
 impl Errors {
@@ -34,18 +38,31 @@ impl Errors {
     }
 
     fn add(&mut self, field: impl Into<String>, problem: Problem) {
-        self.0.push(FieldError { field: field.into(), problem });
+        self.0.push(FieldError {
+            field: field.into(),
+            problem,
+        });
     }
 
     pub(crate) fn required(&mut self, field: impl Into<String>, detail: &str) {
         self.add(field, Problem::Required(detail.to_owned()));
     }
 
-    pub(crate) fn invalid(&mut self, field: impl Into<String>, value: impl Into<Value>, detail: impl Into<String>) {
+    pub(crate) fn invalid(
+        &mut self,
+        field: impl Into<String>,
+        value: impl Into<Value>,
+        detail: impl Into<String>,
+    ) {
         self.add(field, Problem::Invalid(value.into(), detail.into()));
     }
 
-    pub(crate) fn not_supported(&mut self, field: impl Into<String>, value: impl Into<Value>, supported: &[&str]) {
+    pub(crate) fn not_supported(
+        &mut self,
+        field: impl Into<String>,
+        value: impl Into<Value>,
+        supported: &[&str],
+    ) {
         let supported = supported.iter().map(|&s| s.to_owned()).collect();
         self.add(field, Problem::NotSupported(value.into(), supported));
     }

@@ -17,7 +17,11 @@ fn is_framed(text: &str, letter: impl Fn(u8) -> bool, inner: &[u8]) -> bool {
     let bytes = text.as_bytes();
     match (bytes.first(), bytes.last()) {
         (Some(first), Some(last)) => {
-            letter(*first) && letter(*last) && bytes.iter().all(|byte| letter(*byte) || inner.contains(byte))
+            letter(*first)
+                && letter(*last)
+                && bytes
+                    .iter()
+                    .all(|byte| letter(*byte) || inner.contains(byte))
         }
         _ => false,
     }
@@ -42,7 +46,11 @@ pub(crate) fn label(text: &str) -> Vec<String> {
     }
     if !is_label(text) {
         // A valid subdomain that is no label has dots.
-        complaints.push(if is_subdomain(text) { "must not contain dots".to_owned() } else { LABEL_1123.to_owned() });
+        complaints.push(if is_subdomain(text) {
+            "must not contain dots".to_owned()
+        } else {
+            LABEL_1123.to_owned()
+        });
     }
     complaints
 }
@@ -75,7 +83,11 @@ pub(crate) fn path_segment(text: &str) -> Vec<String> {
     if text == "." || text == ".." {
         return vec![format!("may not be '{text}'")];
     }
-    ["/", "%"].iter().filter(|part| text.contains(**part)).map(|part| format!("may not contain '{part}'")).collect()
+    ["/", "%"]
+        .iter()
+        .filter(|part| text.contains(**part))
+        .map(|part| format!("may not contain '{part}'"))
+        .collect()
 }
 
 /// A name with an optional subdomain as prefix: label keys, annotation keys, taint keys.
@@ -88,7 +100,11 @@ pub(super) fn qualified_name(text: &str) -> Vec<String> {
             if prefix.is_empty() {
                 complaints.push("prefix part must be non-empty".to_owned());
             } else {
-                complaints.extend(subdomain(prefix).into_iter().map(|complaint| format!("prefix part {complaint}")));
+                complaints.extend(
+                    subdomain(prefix)
+                        .into_iter()
+                        .map(|complaint| format!("prefix part {complaint}")),
+                );
             }
             name
         }
@@ -145,17 +161,32 @@ pub(super) fn port_name(text: &str) -> Vec<String> {
             !text.bytes().all(|byte| is_lower(byte) || byte == b'-'),
             "must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)",
         ),
-        (!text.bytes().any(|byte| byte.is_ascii_lowercase()), "must contain at least one letter (a-z)"),
+        (
+            !text.bytes().any(|byte| byte.is_ascii_lowercase()),
+            "must contain at least one letter (a-z)",
+        ),
         (text.contains("--"), "must not contain consecutive hyphens"),
-        (text.starts_with('-') || text.ends_with('-'), "must not begin or end with a hyphen"),
+        (
+            text.starts_with('-') || text.ends_with('-'),
+            "must not begin or end with a hyphen",
+        ),
     ];
-    checks.into_iter().filter(|(wrong, _)| *wrong).map(|(_, complaint)| complaint.to_owned()).collect()
+    checks
+        .into_iter()
+        .filter(|(wrong, _)| *wrong)
+        .map(|(_, complaint)| complaint.to_owned())
+        .collect()
 }
 
 pub(super) fn percent(text: &str) -> Vec<String> {
-    let is_percent =
-        text.strip_suffix('%').is_some_and(|digits| !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()));
-    if is_percent { Vec::new() } else { vec![PERCENT.to_owned()] }
+    let is_percent = text.strip_suffix('%').is_some_and(|digits| {
+        !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
+    });
+    if is_percent {
+        Vec::new()
+    } else {
+        vec![PERCENT.to_owned()]
+    }
 }
 
 #[cfg(test)]

@@ -16,12 +16,17 @@ type Format = fn(&str) -> Vec<String>;
 fn name_format(kind: &str) -> Format {
     match kind {
         "Namespace" | "Service" | "StatefulSet" => formats::label,
-        "CertificateSigningRequest" | "ClusterRole" | "ClusterRoleBinding" | "Role" | "RoleBinding" => formats::path_segment,
+        "CertificateSigningRequest"
+        | "ClusterRole"
+        | "ClusterRoleBinding"
+        | "Role"
+        | "RoleBinding" => formats::path_segment,
         _ => formats::subdomain,
     }
 }
 
-/// Metadata of any object; `kind` is empty for custom ones, which may have the names of built-in ones.
+/// Metadata of any object; `kind` is empty for custom ones, which may have the names of built-in
+/// ones.
 pub(super) fn check(kind: &str, object: &Value, errors: &mut Errors) {
     let metadata = at(object, "metadata");
     let format = name_format(kind);
@@ -43,7 +48,12 @@ pub(super) fn check(kind: &str, object: &Value, errors: &mut Errors) {
     annotations("metadata.annotations", at(metadata, "annotations"), errors);
     owners(at(metadata, "ownerReferences"), errors);
     let with_domain = !matches!(kind, "" | "CustomResourceDefinition");
-    finalizers("metadata.finalizers", list(metadata, "finalizers"), with_domain, errors);
+    finalizers(
+        "metadata.finalizers",
+        list(metadata, "finalizers"),
+        with_domain,
+        errors,
+    );
 }
 
 /// A generated name may end in what a name may not.
@@ -61,9 +71,20 @@ pub(super) fn check_update(new: &Value, old: &Value, errors: &mut Errors) {
     }
     let generation = |object: &Value| at(object, "metadata.generation").as_i64().unwrap_or(0);
     if generation(new) < generation(old) {
-        errors.invalid("metadata.generation", generation(new), "must not be decremented");
+        errors.invalid(
+            "metadata.generation",
+            generation(new),
+            "must not be decremented",
+        );
     }
-    for field in ["name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"] {
+    for field in [
+        "name",
+        "namespace",
+        "uid",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+    ] {
         errors.immutable(new, old, &format!("metadata.{field}"));
     }
     let metadata = at(new, "metadata");
@@ -108,19 +129,36 @@ pub(super) fn annotations(field: &str, annotations: &Value, errors: &mut Errors)
 }
 
 /// `with_domain`: those that Kubernetes does not know must have a domain.
-pub(super) fn finalizers(field: &str, finalizers: &[Value], with_domain: bool, errors: &mut Errors) {
+pub(super) fn finalizers(
+    field: &str,
+    finalizers: &[Value],
+    with_domain: bool,
+    errors: &mut Errors,
+) {
     for (index, finalizer) in finalizers.iter().enumerate() {
         let finalizer = finalizer.as_str().unwrap_or("");
         let field = format!("{field}[{index}]");
         let complaints = formats::qualified_name(finalizer);
-        if with_domain && complaints.is_empty() && !finalizer.contains('/') && !STANDARD_FINALIZERS.contains(&finalizer) {
-            errors.invalid(&field, finalizer, "name is neither a standard finalizer name nor is it fully qualified");
+        if with_domain
+            && complaints.is_empty()
+            && !finalizer.contains('/')
+            && !STANDARD_FINALIZERS.contains(&finalizer)
+        {
+            errors.invalid(
+                &field,
+                finalizer,
+                "name is neither a standard finalizer name nor is it fully qualified",
+            );
         }
         errors.complaints(&field, finalizer, complaints);
     }
     let has = |wanted: &str| finalizers.iter().any(|finalizer| finalizer == wanted);
     if has("orphan") && has("foregroundDeletion") {
-        errors.invalid(field, finalizers.to_vec(), "finalizer orphan and foregroundDeletion cannot be both set");
+        errors.invalid(
+            field,
+            finalizers.to_vec(),
+            "finalizer orphan and foregroundDeletion cannot be both set",
+        );
     }
 }
 
@@ -130,7 +168,11 @@ fn owners(references: &Value, errors: &mut Errors) {
     for reference in references.as_array().into_iter().flatten() {
         let api_version = text(reference, "apiVersion");
         if api_version.rsplit('/').next().unwrap_or("").is_empty() {
-            errors.invalid(format!("{FIELD}.apiVersion"), api_version, "version must not be empty");
+            errors.invalid(
+                format!("{FIELD}.apiVersion"),
+                api_version,
+                "version must not be empty",
+            );
         }
         for field in ["kind", "name", "uid"] {
             if text(reference, field).is_empty() {
@@ -138,7 +180,11 @@ fn owners(references: &Value, errors: &mut Errors) {
             }
         }
         if api_version == "v1" && text(reference, "kind") == "Event" {
-            errors.invalid(FIELD, reference.clone(), "/v1, Kind=Event is disallowed from being an owner");
+            errors.invalid(
+                FIELD,
+                reference.clone(),
+                "/v1, Kind=Event is disallowed from being an owner",
+            );
         }
         if at(reference, "controller") == &Value::Bool(true) {
             let this = format!("{}/{}", text(reference, "kind"), text(reference, "name"));

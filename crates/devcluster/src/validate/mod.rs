@@ -1,7 +1,7 @@
 //! What the API server refuses, in upstream's words and order.
 //!
-//! Objects are expected in the form [`crate::defaults::apply`] gives them. The metadata checks run as often as upstream runs them,
-//! which is why one mistake may be reported twice.
+//! Objects are expected in the form [`crate::defaults::apply`] gives them. The metadata checks run
+//! as often as upstream runs them, which is why one mistake may be reported twice.
 
 use serde_json::Value;
 
@@ -33,8 +33,8 @@ pub fn create(kind: &str, object: &Value) -> Vec<FieldError> {
     errors.into_list()
 }
 
-/// Errors of replacing `old` by `new` through the main endpoint, or through `subresource` (`status`, `scale`, `finalize`). For `scale`
-/// both are the Scale objects, and `kind` is `Scale`.
+/// Errors of replacing `old` by `new` through the main endpoint, or through `subresource`
+/// (`status`, `scale`, `finalize`). For `scale` both are the Scale objects, and `kind` is `Scale`.
 pub fn update(kind: &str, subresource: Option<&str>, new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     meta::check(kind, new, &mut errors);
@@ -78,9 +78,15 @@ pub(crate) fn metadata_update(new: &Value, old: &Value) -> Vec<FieldError> {
 pub fn warnings(kind: &str, object: &Value) -> Vec<String> {
     match kind {
         "Pod" => pod_spec::warnings("spec", errors::at(object, "spec")),
-        "DaemonSet" | "Deployment" | "Job" | "ReplicaSet" | "ReplicationController" | "StatefulSet" => {
-            pod_spec::warnings("spec.template.spec", errors::at(object, "spec.template.spec"))
-        }
+        "DaemonSet"
+        | "Deployment"
+        | "Job"
+        | "ReplicaSet"
+        | "ReplicationController"
+        | "StatefulSet" => pod_spec::warnings(
+            "spec.template.spec",
+            errors::at(object, "spec.template.spec"),
+        ),
         _ => Vec::new(),
     }
 }

@@ -17,8 +17,16 @@ const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 /// A pod template at `field`.
 pub(super) fn template(field: &str, template: &Value, errors: &mut Errors) {
     // Upstream leaves `metadata` out of these two paths.
-    meta::labels(&format!("{field}.labels"), at(template, "metadata.labels"), errors);
-    meta::annotations(&format!("{field}.annotations"), at(template, "metadata.annotations"), errors);
+    meta::labels(
+        &format!("{field}.labels"),
+        at(template, "metadata.labels"),
+        errors,
+    );
+    meta::annotations(
+        &format!("{field}.annotations"),
+        at(template, "metadata.annotations"),
+        errors,
+    );
     spec(&format!("{field}.spec"), at(template, "spec"), errors);
 }
 
@@ -31,7 +39,10 @@ pub(super) fn spec(field: &str, spec: &Value, errors: &mut Errors) {
         errors.required(&regular, "");
     }
     let mut names = HashSet::new();
-    for (list_field, list_name) in [(regular, "containers"), (format!("{field}.initContainers"), "initContainers")] {
+    for (list_field, list_name) in [
+        (regular, "containers"),
+        (format!("{field}.initContainers"), "initContainers"),
+    ] {
         for (index, container) in list(spec, list_name).iter().enumerate() {
             let field = format!("{list_field}[{index}]");
             self::container(&field, container, &volumes, errors);
@@ -42,24 +53,40 @@ pub(super) fn spec(field: &str, spec: &Value, errors: &mut Errors) {
         }
     }
     let restart = text(spec, "restartPolicy");
-    errors.one_of(format!("{field}.restartPolicy"), restart, &["Always", "OnFailure", "Never"]);
+    errors.one_of(
+        format!("{field}.restartPolicy"),
+        restart,
+        &["Always", "OnFailure", "Never"],
+    );
     let dns = ["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"];
     errors.one_of(format!("{field}.dnsPolicy"), text(spec, "dnsPolicy"), &dns);
-    meta::labels(&format!("{field}.nodeSelector"), at(spec, "nodeSelector"), errors);
+    meta::labels(
+        &format!("{field}.nodeSelector"),
+        at(spec, "nodeSelector"),
+        errors,
+    );
     for name in ["serviceAccountName", "nodeName"] {
         let value = text(spec, name);
         if !value.is_empty() {
             errors.complaints(&format!("{field}.{name}"), value, formats::subdomain(value));
         }
     }
-    active_deadline(&format!("{field}.activeDeadlineSeconds"), at(spec, "activeDeadlineSeconds"), errors);
+    active_deadline(
+        &format!("{field}.activeDeadlineSeconds"),
+        at(spec, "activeDeadlineSeconds"),
+        errors,
+    );
     for name in ["hostname", "subdomain"] {
         let value = text(spec, name);
         if !value.is_empty() {
             errors.complaints(&format!("{field}.{name}"), value, formats::label(value));
         }
     }
-    tolerations(&format!("{field}.tolerations"), list(spec, "tolerations"), errors);
+    tolerations(
+        &format!("{field}.tolerations"),
+        list(spec, "tolerations"),
+        errors,
+    );
 }
 
 /// Duplicates in the containers of the spec at `field`.
@@ -71,16 +98,25 @@ pub(super) fn warnings(field: &str, spec: &Value) -> Vec<String> {
             let (variables, ports) = (list(container, "env"), list(container, "ports"));
             for (index, variable) in variables.iter().enumerate() {
                 let name = text(variable, "name");
-                if variables[..index].iter().any(|earlier| text(earlier, "name") == name) {
+                if variables[..index]
+                    .iter()
+                    .any(|earlier| text(earlier, "name") == name)
+                {
                     warnings.push(format!(
                         "{field}.env[{index}]: hides previous definition of {name:?}, which may be dropped when using apply"
                     ));
                 }
             }
-            let same =
-                |a: &Value, b: &Value| ["containerPort", "hostPort", "protocol", "hostIP"].iter().all(|f| at(a, f) == at(b, f));
+            let same = |a: &Value, b: &Value| {
+                ["containerPort", "hostPort", "protocol", "hostIP"]
+                    .iter()
+                    .all(|f| at(a, f) == at(b, f))
+            };
             for (index, port) in ports.iter().enumerate() {
-                if let Some(first) = ports[..index].iter().position(|earlier| same(earlier, port)) {
+                if let Some(first) = ports[..index]
+                    .iter()
+                    .position(|earlier| same(earlier, port))
+                {
                     warnings.push(format!("{field}.ports[{index}]: duplicate port definition with {field}.ports[{first}]"));
                 }
             }
@@ -90,8 +126,15 @@ pub(super) fn warnings(field: &str, spec: &Value) -> Vec<String> {
 }
 
 pub(super) fn active_deadline(field: &str, deadline: &Value, errors: &mut Errors) {
-    if let Some(seconds) = deadline.as_i64().filter(|seconds| !(1..=i64::from(i32::MAX)).contains(seconds)) {
-        errors.invalid(field, seconds, format!("must be between 1 and {}, inclusive", i32::MAX));
+    if let Some(seconds) = deadline
+        .as_i64()
+        .filter(|seconds| !(1..=i64::from(i32::MAX)).contains(seconds))
+    {
+        errors.invalid(
+            field,
+            seconds,
+            format!("must be between 1 and {}, inclusive", i32::MAX),
+        );
     }
 }
 
@@ -111,14 +154,29 @@ pub(super) fn account_tokens(volumes: &[Value]) -> impl Iterator<Item = (usize, 
 /// Where and for how long projected tokens are to be.
 fn check_account_tokens(field: &str, volumes: &[Value], errors: &mut Errors) {
     for (volume, source, token) in account_tokens(volumes) {
-        let seconds = at(token, "expirationSeconds").as_i64().unwrap_or(MIN_TOKEN_SECONDS);
-        let expiration = format!("{field}[{volume}].projected.sources[{source}].serviceAccountToken.expirationSeconds");
+        let seconds = at(token, "expirationSeconds")
+            .as_i64()
+            .unwrap_or(MIN_TOKEN_SECONDS);
+        let expiration = format!(
+            "{field}[{volume}].projected.sources[{source}].serviceAccountToken.expirationSeconds"
+        );
         if seconds < MIN_TOKEN_SECONDS {
-            errors.invalid(expiration, seconds, "may not specify a duration less than 10 minutes");
+            errors.invalid(
+                expiration,
+                seconds,
+                "may not specify a duration less than 10 minutes",
+            );
         } else if seconds > MAX_TOKEN_SECONDS {
-            errors.invalid(expiration, seconds, "may not specify a duration larger than 2^32 seconds");
+            errors.invalid(
+                expiration,
+                seconds,
+                "may not specify a duration larger than 2^32 seconds",
+            );
         }
-        let (field, path) = (format!("{field}[{volume}].projected.path"), text(token, "path"));
+        let (field, path) = (
+            format!("{field}[{volume}].projected.path"),
+            text(token, "path"),
+        );
         if path.is_empty() {
             errors.required(field, "");
         } else if path.starts_with('/') {
@@ -161,10 +219,23 @@ fn container(field: &str, container: &Value, volumes: &HashSet<&str>, errors: &m
             errors.required(format!("{field}.env[{index}].name"), "");
         }
     }
-    mounts(&format!("{field}.volumeMounts"), list(container, "volumeMounts"), volumes, errors);
+    mounts(
+        &format!("{field}.volumeMounts"),
+        list(container, "volumeMounts"),
+        volumes,
+        errors,
+    );
     let pull = ["Always", "IfNotPresent", "Never"];
-    errors.one_of(format!("{field}.imagePullPolicy"), text(container, "imagePullPolicy"), &pull);
-    resources(&format!("{field}.resources"), at(container, "resources"), errors);
+    errors.one_of(
+        format!("{field}.imagePullPolicy"),
+        text(container, "imagePullPolicy"),
+        &pull,
+    );
+    resources(
+        &format!("{field}.resources"),
+        at(container, "resources"),
+        errors,
+    );
 }
 
 fn ports(field: &str, ports: &[Value], errors: &mut Errors) {
@@ -186,7 +257,11 @@ fn ports(field: &str, ports: &[Value], errors: &mut Errors) {
         if let Some(number) = at(port, "hostPort").as_i64().filter(|number| *number != 0) {
             port_number(format!("{field}.hostPort"), number, errors);
         }
-        errors.one_of(format!("{field}.protocol"), text(port, "protocol"), &["SCTP", "TCP", "UDP"]);
+        errors.one_of(
+            format!("{field}.protocol"),
+            text(port, "protocol"),
+            &["SCTP", "TCP", "UDP"],
+        );
     }
 }
 
@@ -207,7 +282,9 @@ fn mounts(field: &str, mounts: &[Value], volumes: &HashSet<&str>, errors: &mut E
         }
         match text(mount, "mountPath") {
             "" => errors.required(format!("{field}.mountPath"), ""),
-            path if !paths.insert(path) => errors.invalid(format!("{field}.mountPath"), path, "must be unique"),
+            path if !paths.insert(path) => {
+                errors.invalid(format!("{field}.mountPath"), path, "must be unique")
+            }
             _ => {}
         }
     }
@@ -227,7 +304,11 @@ fn resources(field: &str, resources: &Value, errors: &mut Errors) {
     for (side, entries) in [("limits", &limits), ("requests", &amounts("requests"))] {
         for (name, value, quantity) in entries {
             if quantity.is_some_and(|quantity| quantity.is_negative()) {
-                errors.invalid(format!("{field}.{side}[{name}]"), value.as_str(), "must be greater than or equal to 0");
+                errors.invalid(
+                    format!("{field}.{side}[{name}]"),
+                    value.as_str(),
+                    "must be greater than or equal to 0",
+                );
             }
             let limit = limits.iter().find(|(limited, ..)| limited == name);
             if side == "requests"
@@ -244,7 +325,11 @@ fn resources(field: &str, resources: &Value, errors: &mut Errors) {
 fn tolerations(field: &str, tolerations: &[Value], errors: &mut Errors) {
     for (index, toleration) in tolerations.iter().enumerate() {
         let field = format!("{field}[{index}]");
-        let (key, operator, effect) = (text(toleration, "key"), text(toleration, "operator"), text(toleration, "effect"));
+        let (key, operator, effect) = (
+            text(toleration, "key"),
+            text(toleration, "operator"),
+            text(toleration, "effect"),
+        );
         if !key.is_empty() {
             errors.complaints(&format!("{field}.key"), key, formats::qualified_name(key));
         } else if operator != "Exists" {
@@ -252,12 +337,20 @@ fn tolerations(field: &str, tolerations: &[Value], errors: &mut Errors) {
             errors.invalid(format!("{field}.operator"), operator, detail);
         }
         if !at(toleration, "tolerationSeconds").is_null() && effect != "NoExecute" {
-            errors.invalid(format!("{field}.effect"), effect, "effect must be 'NoExecute' when `tolerationSeconds` is set");
+            errors.invalid(
+                format!("{field}.effect"),
+                effect,
+                "effect must be 'NoExecute' when `tolerationSeconds` is set",
+            );
         }
         match operator {
             "" | "Equal" => {
                 let value = text(toleration, "value");
-                errors.complaints(&format!("{field}.operator"), value, formats::label_value(value));
+                errors.complaints(
+                    &format!("{field}.operator"),
+                    value,
+                    formats::label_value(value),
+                );
             }
             "Exists" if !text(toleration, "value").is_empty() => {
                 errors.invalid(
@@ -283,7 +376,11 @@ pub(super) fn taints(field: &str, taints: &[Value], errors: &mut Errors) {
         let (key, effect) = (text(taint, "key"), text(taint, "effect"));
         errors.complaints(&format!("{field}.key"), key, formats::qualified_name(key));
         let value = text(taint, "value");
-        errors.complaints(&format!("{field}.value"), value, formats::label_value(value));
+        errors.complaints(
+            &format!("{field}.value"),
+            value,
+            formats::label_value(value),
+        );
         if effect.is_empty() {
             errors.required(format!("{field}.effect"), "");
         } else {

@@ -14,8 +14,15 @@ pub(super) fn pod_update(new: &Value, old: &Value, errors: &mut Errors) {
     for containers in ["containers", "initContainers"] {
         let field = format!("spec.{containers}");
         if list(new, &field).len() != list(old, &field).len() {
-            let detail = if containers == "containers" { "containers" } else { "init containers" };
-            errors.forbidden(&field, format!("pod updates may not add or remove {detail}"));
+            let detail = if containers == "containers" {
+                "containers"
+            } else {
+                "init containers"
+            };
+            errors.forbidden(
+                &field,
+                format!("pod updates may not add or remove {detail}"),
+            );
             return;
         }
         for (index, container) in list(new, &field).iter().enumerate() {
@@ -42,10 +49,20 @@ fn deadline_update(new: &Value, old: &Value, errors: &mut Errors) -> bool {
     let before = errors.len();
     match (at(new, FIELD).as_i64(), at(old, FIELD).as_i64()) {
         (Some(new), _) if !(0..=i64::from(i32::MAX)).contains(&new) => {
-            errors.invalid(FIELD, new, format!("must be between 0 and {}, inclusive", i32::MAX));
+            errors.invalid(
+                FIELD,
+                new,
+                format!("must be between 0 and {}, inclusive", i32::MAX),
+            );
         }
-        (Some(new), Some(old)) if new > old => errors.invalid(FIELD, new, "must be less than or equal to previous value"),
-        (None, Some(_)) => errors.invalid(FIELD, Value::Null, "must not update from a positive integer to nil value"),
+        (Some(new), Some(old)) if new > old => {
+            errors.invalid(FIELD, new, "must be less than or equal to previous value")
+        }
+        (None, Some(_)) => errors.invalid(
+            FIELD,
+            Value::Null,
+            "must not update from a positive integer to nil value",
+        ),
         _ => {}
     }
     errors.len() == before
@@ -56,7 +73,8 @@ fn scheduling_gates(new: &Value, old: &Value, errors: &mut Errors) {
     for (index, gate) in list(new, "spec.schedulingGates").iter().enumerate() {
         if !before.contains(gate) {
             let name = text(gate, "name");
-            let detail = format!("only deletion is allowed, but found new scheduling gate '{name}'");
+            let detail =
+                format!("only deletion is allowed, but found new scheduling gate '{name}'");
             errors.forbidden(format!("spec.schedulingGates[{index}].name"), detail);
         }
     }
@@ -69,9 +87,18 @@ fn tolerations(new: &Value, old: &Value, errors: &mut Errors) {
         fields.remove("tolerationSeconds");
         fields
     };
-    let kept: Vec<Map<String, Value>> = list(new, "spec.tolerations").iter().map(without_seconds).collect();
-    if list(old, "spec.tolerations").iter().any(|toleration| !kept.contains(&without_seconds(toleration))) {
-        errors.forbidden("spec.tolerations", "existing toleration can not be modified except its tolerationSeconds");
+    let kept: Vec<Map<String, Value>> = list(new, "spec.tolerations")
+        .iter()
+        .map(without_seconds)
+        .collect();
+    if list(old, "spec.tolerations")
+        .iter()
+        .any(|toleration| !kept.contains(&without_seconds(toleration)))
+    {
+        errors.forbidden(
+            "spec.tolerations",
+            "existing toleration can not be modified except its tolerationSeconds",
+        );
     }
 }
 
@@ -79,8 +106,16 @@ fn tolerations(new: &Value, old: &Value, errors: &mut Errors) {
 fn with_mutable_parts(new: &Value, old: &Value) -> Value {
     let (mut spec, stored) = (at(new, "spec").clone(), at(old, "spec"));
     for containers in ["containers", "initContainers"] {
-        let images = list(stored, containers).iter().map(|container| text(container, "image").to_owned());
-        for (container, image) in spec.get_mut(containers).and_then(Value::as_array_mut).into_iter().flatten().zip(images) {
+        let images = list(stored, containers)
+            .iter()
+            .map(|container| text(container, "image").to_owned());
+        for (container, image) in spec
+            .get_mut(containers)
+            .and_then(Value::as_array_mut)
+            .into_iter()
+            .flatten()
+            .zip(images)
+        {
             container["image"] = Value::String(image);
         }
     }
@@ -106,26 +141,48 @@ fn with_mutable_parts(new: &Value, old: &Value) -> Value {
 
 /// The fields that differ, shorter than upstream's diff of the whole.
 fn difference(old: &Value, new: &Value) -> String {
-    let names = |spec: &Value| spec.as_object().map(|fields| fields.keys().cloned().collect::<Vec<_>>()).unwrap_or_default();
+    let names = |spec: &Value| {
+        spec.as_object()
+            .map(|fields| fields.keys().cloned().collect::<Vec<_>>())
+            .unwrap_or_default()
+    };
     let mut all = names(old);
     all.extend(names(new));
     all.sort_unstable();
     all.dedup();
     let changed = all.iter().filter(|name| at(old, name) != at(new, name));
-    changed.map(|name| format!("- {name:?}: {}\n+ {name:?}: {}\n", at(old, name), at(new, name))).collect()
+    changed
+        .map(|name| {
+            format!(
+                "- {name:?}: {}\n+ {name:?}: {}\n",
+                at(old, name),
+                at(new, name)
+            )
+        })
+        .collect()
 }
 
 pub(super) fn pod_status(new: &Value, old: &Value, errors: &mut Errors) {
     const NOMINATED: &str = "status.nominatedNodeName";
     let nominated = text(new, NOMINATED);
-    if !nominated.is_empty() && nominated != text(old, NOMINATED) && !text(old, "spec.nodeName").is_empty() {
-        errors.forbidden(NOMINATED, "may not be set on pods that are already bound to a node");
+    if !nominated.is_empty()
+        && nominated != text(old, NOMINATED)
+        && !text(old, "spec.nodeName").is_empty()
+    {
+        errors.forbidden(
+            NOMINATED,
+            "may not be set on pods that are already bound to a node",
+        );
     }
     for (list_name, field) in [("podIPs", "status.podIPs"), ("hostIPs", "status.hostIPs")] {
         for (index, entry) in list(at(new, "status"), list_name).iter().enumerate() {
             let ip = text(entry, "ip");
             if ip.parse::<IpAddr>().is_err() {
-                errors.invalid(format!("{field}[{index}]"), ip, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)");
+                errors.invalid(
+                    format!("{field}[{index}]"),
+                    ip,
+                    "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)",
+                );
             }
         }
     }

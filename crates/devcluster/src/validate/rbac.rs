@@ -12,7 +12,9 @@ pub(super) fn role(kind: &str, object: &Value, errors: &mut Errors) {
     for (index, rule) in list(object, "rules").iter().enumerate() {
         self::rule(&format!("rules[{index}]"), rule, kind == "Role", errors);
     }
-    if at(object, "aggregationRule").is_object() && list(object, "aggregationRule.clusterRoleSelectors").is_empty() {
+    if at(object, "aggregationRule").is_object()
+        && list(object, "aggregationRule.clusterRoleSelectors").is_empty()
+    {
         let why = "at least one clusterRoleSelector required if aggregationRule is non-nil";
         errors.required("aggregationRule.clusterRoleSelectors", why);
     }
@@ -21,10 +23,19 @@ pub(super) fn role(kind: &str, object: &Value, errors: &mut Errors) {
 fn rule(path: &str, rule: &Value, namespaced: bool, errors: &mut Errors) {
     let has = |field: &str| !list(rule, field).is_empty();
     if !has("verbs") {
-        errors.required(format!("{path}.verbs"), "verbs must contain at least one value");
+        errors.required(
+            format!("{path}.verbs"),
+            "verbs must contain at least one value",
+        );
     }
     if has("nonResourceURLs") {
-        let mut invalid = |why: &str| errors.invalid(format!("{path}.nonResourceURLs"), at(rule, "nonResourceURLs").clone(), why);
+        let mut invalid = |why: &str| {
+            errors.invalid(
+                format!("{path}.nonResourceURLs"),
+                at(rule, "nonResourceURLs").clone(),
+                why,
+            )
+        };
         if namespaced {
             invalid("namespaced rules cannot apply to non-resource URLs");
         }
@@ -34,18 +45,32 @@ fn rule(path: &str, rule: &Value, namespaced: bool, errors: &mut Errors) {
         return;
     }
     if !has("apiGroups") {
-        errors.required(format!("{path}.apiGroups"), "resource rules must supply at least one api group");
+        errors.required(
+            format!("{path}.apiGroups"),
+            "resource rules must supply at least one api group",
+        );
     }
     if !has("resources") {
-        errors.required(format!("{path}.resources"), "resource rules must supply at least one resource");
+        errors.required(
+            format!("{path}.resources"),
+            "resource rules must supply at least one resource",
+        );
     }
 }
 
 /// A RoleBinding, or a ClusterRoleBinding.
 pub(super) fn binding(kind: &str, object: &Value, errors: &mut Errors) {
     let namespaced = kind == "RoleBinding";
-    errors.one_of("roleRef.apiGroup", text(object, "roleRef.apiGroup"), &[GROUP]);
-    let roles: &[&str] = if namespaced { &["Role", "ClusterRole"] } else { &["ClusterRole"] };
+    errors.one_of(
+        "roleRef.apiGroup",
+        text(object, "roleRef.apiGroup"),
+        &[GROUP],
+    );
+    let roles: &[&str] = if namespaced {
+        &["Role", "ClusterRole"]
+    } else {
+        &["ClusterRole"]
+    };
     errors.one_of("roleRef.kind", text(object, "roleRef.kind"), roles);
     match text(object, "roleRef.name") {
         "" => errors.required("roleRef.name", ""),
@@ -73,7 +98,11 @@ fn subject(path: &str, subject: &Value, namespaced: bool, errors: &mut Errors) {
             }
         }
         "User" | "Group" => errors.one_of(format!("{path}.apiGroup"), group, &[GROUP]),
-        kind => errors.not_supported(format!("{path}.kind"), kind, &["ServiceAccount", "User", "Group"]),
+        kind => errors.not_supported(
+            format!("{path}.kind"),
+            kind,
+            &["ServiceAccount", "User", "Group"],
+        ),
     }
 }
 
@@ -81,7 +110,8 @@ fn subject(path: &str, subject: &Value, namespaced: bool, errors: &mut Errors) {
 pub(super) fn role_unchanged(new: &Value, old: &Value, errors: &mut Errors) {
     if at(new, "roleRef") != at(old, "roleRef") {
         let part = |field: &str| text(new, &format!("roleRef.{field}"));
-        let shown = json!({"APIGroup": part("apiGroup"), "Kind": part("kind"), "Name": part("name")});
+        let shown =
+            json!({"APIGroup": part("apiGroup"), "Kind": part("kind"), "Name": part("name")});
         errors.invalid("roleRef", shown, "cannot change roleRef");
     }
 }

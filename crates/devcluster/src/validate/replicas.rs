@@ -11,7 +11,11 @@ fn count(object: &Value, field: &str) -> i64 {
 fn not_above(object: &Value, field: &str, limit: &str, limit_text: &str, errors: &mut Errors) {
     let value = count(object, field);
     if value > count(object, limit) {
-        errors.invalid(format!("status.{field}"), value, format!("cannot be greater than {limit_text}"));
+        errors.invalid(
+            format!("status.{field}"),
+            value,
+            format!("cannot be greater than {limit_text}"),
+        );
     }
 }
 
@@ -36,9 +40,19 @@ pub(super) fn deployment_status(new: &Value, old: &Value, errors: &mut Errors) {
     for part in ["updatedReplicas", "readyReplicas", "availableReplicas"] {
         not_above(new, part, "replicas", "status.replicas", errors);
     }
-    not_above(new, "availableReplicas", "readyReplicas", "readyReplicas", errors);
+    not_above(
+        new,
+        "availableReplicas",
+        "readyReplicas",
+        "readyReplicas",
+        errors,
+    );
     if count(new, "collisionCount") < count(old, "collisionCount") {
-        errors.invalid("status.collisionCount", count(new, "collisionCount"), "cannot be decremented");
+        errors.invalid(
+            "status.collisionCount",
+            count(new, "collisionCount"),
+            "cannot be decremented",
+        );
     }
 }
 
@@ -50,5 +64,11 @@ pub(super) fn replica_set_status(new: &Value, errors: &mut Errors) {
     for part in parts {
         not_above(new, part, "replicas", "status.replicas", errors);
     }
-    not_above(new, "availableReplicas", "readyReplicas", "readyReplicas", errors);
+    not_above(
+        new,
+        "availableReplicas",
+        "readyReplicas",
+        "readyReplicas",
+        errors,
+    );
 }

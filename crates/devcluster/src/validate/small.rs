@@ -1,4 +1,5 @@
-//! The kinds with few rules: ConfigMap, Secret, Lease, Namespace, Node, Event, Service, PodDisruptionBudget.
+//! The kinds with few rules: ConfigMap, Secret, Lease, Namespace, Node, Event, Service,
+//! PodDisruptionBudget.
 
 use std::collections::HashSet;
 
@@ -16,10 +17,25 @@ pub(super) fn config_map(object: &Value, errors: &mut Errors) {
     for field in ["data", "binaryData"] {
         for (key, value) in at(object, field).as_object().into_iter().flatten() {
             errors.complaints(&format!("{field}[{key}]"), key, formats::config_key(key));
-            if field == "data" && !at(object, "binaryData").get(key).unwrap_or(&Value::Null).is_null() {
-                errors.invalid(format!("data[{key}]"), key.as_str(), "duplicate of key present in binaryData");
+            if field == "data"
+                && !at(object, "binaryData")
+                    .get(key)
+                    .unwrap_or(&Value::Null)
+                    .is_null()
+            {
+                errors.invalid(
+                    format!("data[{key}]"),
+                    key.as_str(),
+                    "duplicate of key present in binaryData",
+                );
             }
-            bytes += value.as_str().map_or(0, |value| if field == "data" { value.len() } else { decoded_length(value) });
+            bytes += value.as_str().map_or(0, |value| {
+                if field == "data" {
+                    value.len()
+                } else {
+                    decoded_length(value)
+                }
+            });
         }
     }
     if bytes > MAX_DATA_BYTES {
@@ -61,21 +77,44 @@ pub(super) fn frozen_data(new: &Value, old: &Value, errors: &mut Errors) {
 }
 
 pub(super) fn lease(object: &Value, errors: &mut Errors) {
-    if let Some(seconds) = at(object, "spec.leaseDurationSeconds").as_i64().filter(|seconds| *seconds <= 0) {
-        errors.invalid("spec.leaseDurationSeconds", seconds, "must be greater than 0");
+    if let Some(seconds) = at(object, "spec.leaseDurationSeconds")
+        .as_i64()
+        .filter(|seconds| *seconds <= 0)
+    {
+        errors.invalid(
+            "spec.leaseDurationSeconds",
+            seconds,
+            "must be greater than 0",
+        );
     }
     errors.non_negative(object, "spec.leaseTransitions");
 }
 
 pub(super) fn namespace_update(subresource: Option<&str>, new: &Value, errors: &mut Errors) {
     match subresource {
-        Some("finalize") => meta::finalizers("spec.finalizers", list(new, "spec.finalizers"), true, errors),
+        Some("finalize") => meta::finalizers(
+            "spec.finalizers",
+            list(new, "spec.finalizers"),
+            true,
+            errors,
+        ),
         Some(_) => {
-            let (phase, terminating) = (text(new, "status.phase"), !at(new, "metadata.deletionTimestamp").is_null());
+            let (phase, terminating) = (
+                text(new, "status.phase"),
+                !at(new, "metadata.deletionTimestamp").is_null(),
+            );
             if terminating && phase != "Terminating" {
-                errors.invalid("status.Phase", phase, "may only be 'Terminating' if `deletionTimestamp` is not empty");
+                errors.invalid(
+                    "status.Phase",
+                    phase,
+                    "may only be 'Terminating' if `deletionTimestamp` is not empty",
+                );
             } else if !terminating && phase != "Active" {
-                errors.invalid("status.Phase", phase, "may only be 'Active' if `deletionTimestamp` is empty");
+                errors.invalid(
+                    "status.Phase",
+                    phase,
+                    "may only be 'Active' if `deletionTimestamp` is empty",
+                );
             }
         }
         None => {}
@@ -92,7 +131,10 @@ pub(super) fn node_update(new: &Value, old: &Value, errors: &mut Errors) {
         let path = format!("spec.{field}");
         let before = at(old, &path);
         if !before.is_null() && before != at(new, &path) {
-            errors.forbidden(path, format!("node updates may not change {name} except from \"\" to valid"));
+            errors.forbidden(
+                path,
+                format!("node updates may not change {name} except from \"\" to valid"),
+            );
         }
     }
 }
@@ -108,11 +150,22 @@ pub(super) fn event(object: &Value, errors: &mut Errors) {
         }
         return;
     }
-    let (own, involved) = (text(object, "metadata.namespace"), text(object, "involvedObject.namespace"));
+    let (own, involved) = (
+        text(object, "metadata.namespace"),
+        text(object, "involvedObject.namespace"),
+    );
     // Events about objects without a namespace live in the default one.
-    let agrees = if involved.is_empty() { own.is_empty() || own == "default" } else { involved == own };
+    let agrees = if involved.is_empty() {
+        own.is_empty() || own == "default"
+    } else {
+        involved == own
+    };
     if !agrees {
-        errors.invalid("involvedObject.namespace", involved, "does not match event.namespace");
+        errors.invalid(
+            "involvedObject.namespace",
+            involved,
+            "does not match event.namespace",
+        );
     }
 }
 
@@ -136,25 +189,56 @@ pub(super) fn service(object: &Value, errors: &mut Errors) {
                 }
             }
         }
-        pod_spec::port_number(format!("{field}.port"), at(port, "port").as_i64().unwrap_or(0), errors);
-        errors.one_of(format!("{field}.protocol"), text(port, "protocol"), &["SCTP", "TCP", "UDP"]);
+        pod_spec::port_number(
+            format!("{field}.port"),
+            at(port, "port").as_i64().unwrap_or(0),
+            errors,
+        );
+        errors.one_of(
+            format!("{field}.protocol"),
+            text(port, "protocol"),
+            &["SCTP", "TCP", "UDP"],
+        );
         match at(port, "targetPort") {
             Value::Number(number) => {
-                pod_spec::port_number(format!("{field}.targetPort"), number.as_i64().unwrap_or(0), errors);
+                pod_spec::port_number(
+                    format!("{field}.targetPort"),
+                    number.as_i64().unwrap_or(0),
+                    errors,
+                );
             }
-            Value::String(name) => errors.complaints(&format!("{field}.targetPort"), name, formats::port_name(name)),
+            Value::String(name) => errors.complaints(
+                &format!("{field}.targetPort"),
+                name,
+                formats::port_name(name),
+            ),
             _ => {}
         }
     }
     meta::labels("spec.selector", at(object, "spec.selector"), errors);
-    errors.one_of("spec.sessionAffinity", text(object, "spec.sessionAffinity"), &["ClientIP", "None"]);
-    errors.one_of("spec.type", kind, &["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"]);
+    errors.one_of(
+        "spec.sessionAffinity",
+        text(object, "spec.sessionAffinity"),
+        &["ClientIP", "None"],
+    );
+    errors.one_of(
+        "spec.type",
+        kind,
+        &["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"],
+    );
 }
 
 pub(super) fn cluster_ip_unchanged(new: &Value, old: &Value, errors: &mut Errors) {
     let before = text(old, "spec.clusterIP");
-    if !before.is_empty() && text(new, "spec.type") != "ExternalName" && before != text(new, "spec.clusterIP") {
-        errors.invalid("spec.clusterIPs[0]", at(new, "spec.clusterIPs").clone(), "may not change once set");
+    if !before.is_empty()
+        && text(new, "spec.type") != "ExternalName"
+        && before != text(new, "spec.clusterIP")
+    {
+        errors.invalid(
+            "spec.clusterIPs[0]",
+            at(new, "spec.clusterIPs").clone(),
+            "may not change once set",
+        );
     }
 }
 
@@ -165,7 +249,11 @@ pub(super) fn disruption_budget(object: &Value, errors: &mut Errors) {
         // Upstream reports its internal form of the whole spec.
         let internal = json!({"MinAvailable": least, "Selector": at(spec, "selector"), "MaxUnavailable": most,
             "UnhealthyPodEvictionPolicy": at(spec, "unhealthyPodEvictionPolicy")});
-        errors.invalid("spec", internal, "minAvailable and maxUnavailable cannot be both set");
+        errors.invalid(
+            "spec",
+            internal,
+            "minAvailable and maxUnavailable cannot be both set",
+        );
     }
     for (field, value) in [("spec.minAvailable", least), ("spec.maxUnavailable", most)] {
         int_or_percent(field, value, errors);
@@ -173,7 +261,11 @@ pub(super) fn disruption_budget(object: &Value, errors: &mut Errors) {
     }
     let policy = text(spec, "unhealthyPodEvictionPolicy");
     if !policy.is_empty() {
-        errors.one_of("spec.unhealthyPodEvictionPolicy", policy, &["AlwaysAllow", "IfHealthyBudget"]);
+        errors.one_of(
+            "spec.unhealthyPodEvictionPolicy",
+            policy,
+            &["AlwaysAllow", "IfHealthyBudget"],
+        );
     }
     selector::check("spec.selector", at(spec, "selector"), errors);
 }

@@ -9,17 +9,28 @@ fn created(kind: &str, mut object: Value) -> Vec<String> {
         object["metadata"] = json!({"name": "x", "namespace": "n"});
     }
     defaults::on_create(kind, &mut object, |_| {});
-    create(kind, &object).iter().map(ToString::to_string).collect()
+    create(kind, &object)
+        .iter()
+        .map(ToString::to_string)
+        .collect()
 }
 
 /// What is wrong with changing `old` as `change` does.
-fn updated(kind: &str, subresource: Option<&str>, mut old: Value, change: impl Fn(&mut Value)) -> Vec<String> {
+fn updated(
+    kind: &str,
+    subresource: Option<&str>,
+    mut old: Value,
+    change: impl Fn(&mut Value),
+) -> Vec<String> {
     old["metadata"]["name"] = json!("x");
     defaults::apply(kind, &mut old);
     let mut new = old.clone();
     change(&mut new);
     defaults::apply(kind, &mut new);
-    update(kind, subresource, &new, &old).iter().map(ToString::to_string).collect()
+    update(kind, subresource, &new, &old)
+        .iter()
+        .map(ToString::to_string)
+        .collect()
 }
 
 fn workload(spec: Value) -> Value {
@@ -40,7 +51,13 @@ fn valid_objects_pass() {
     for kind in ["Deployment", "ReplicaSet", "StatefulSet", "DaemonSet"] {
         assert!(created(kind, workload(json!({}))).is_empty(), "{kind}");
         assert!(
-            updated(kind, None, workload(json!({})), |new| new["metadata"]["labels"] = json!({"a": "b"})).is_empty(),
+            updated(
+                kind,
+                None,
+                workload(json!({})),
+                |new| new["metadata"]["labels"] = json!({"a": "b"})
+            )
+            .is_empty(),
             "{kind}"
         );
     }
@@ -53,14 +70,22 @@ fn valid_objects_pass() {
 
 #[test]
 fn names_follow_the_format_of_their_kind() {
-    let error = |kind: &str, name: &str| created(kind, json!({"metadata": {"name": name}})).into_iter().next();
+    let error = |kind: &str, name: &str| {
+        created(kind, json!({"metadata": {"name": name}}))
+            .into_iter()
+            .next()
+    };
     assert_eq!(error("ConfigMap", "a.b"), None);
     assert_eq!(error("ClusterRole", "system:A"), None);
     let dots = "metadata.name: Invalid value: \"a.b\": must not contain dots";
     assert_eq!(error("Namespace", "a.b").as_deref(), Some(dots));
     let missing = "metadata.name: Required value: name or generateName is required";
     assert_eq!(error("ConfigMap", "").as_deref(), Some(missing));
-    assert!(error("ConfigMap", "A").unwrap().contains("a lowercase RFC 1123 subdomain must consist of"));
+    assert!(
+        error("ConfigMap", "A")
+            .unwrap()
+            .contains("a lowercase RFC 1123 subdomain must consist of")
+    );
 }
 
 #[test]
@@ -108,16 +133,34 @@ fn selectors_of_workloads_do_not_change() {
             new["spec"]["selector"] = json!({"matchLabels": {"app": "z"}});
             new["spec"]["template"]["metadata"]["labels"] = json!({"app": "z"});
         });
-        assert_eq!(errors, ["spec.selector: Invalid value: {\"matchLabels\":{\"app\":\"z\"}}: field is immutable"], "{kind}");
+        assert_eq!(
+            errors,
+            ["spec.selector: Invalid value: {\"matchLabels\":{\"app\":\"z\"}}: field is immutable"],
+            "{kind}"
+        );
     }
-    let errors = updated("StatefulSet", None, workload(json!({})), |new| new["spec"]["serviceName"] = json!("z"));
-    assert!(errors[0].starts_with("spec: Forbidden: updates to statefulset spec for fields other than 'replicas'"), "{errors:?}");
+    let errors = updated("StatefulSet", None, workload(json!({})), |new| {
+        new["spec"]["serviceName"] = json!("z")
+    });
+    assert!(
+        errors[0].starts_with(
+            "spec: Forbidden: updates to statefulset spec for fields other than 'replicas'"
+        ),
+        "{errors:?}"
+    );
 }
 
 #[test]
 fn counters_in_a_status_fit_together() {
-    let status = |status: Value| updated("Deployment", Some("status"), workload(json!({})), |new| new["status"] = status.clone());
-    assert_eq!(status(json!({"replicas": 2, "readyReplicas": 1, "availableReplicas": 1})), [""; 0]);
+    let status = |status: Value| {
+        updated("Deployment", Some("status"), workload(json!({})), |new| {
+            new["status"] = status.clone()
+        })
+    };
+    assert_eq!(
+        status(json!({"replicas": 2, "readyReplicas": 1, "availableReplicas": 1})),
+        [""; 0]
+    );
     assert_eq!(
         status(json!({"replicas": 1, "updatedReplicas": 2, "availableReplicas": 1})),
         [
@@ -127,32 +170,65 @@ fn counters_in_a_status_fit_together() {
     );
     let mut collided = workload(json!({}));
     collided["status"] = json!({"collisionCount": 2});
-    let errors = updated("Deployment", Some("status"), collided, |new| new["status"] = json!({"collisionCount": 1}));
-    assert_eq!(errors, ["status.collisionCount: Invalid value: 1: cannot be decremented"]);
+    let errors = updated("Deployment", Some("status"), collided, |new| {
+        new["status"] = json!({"collisionCount": 1})
+    });
+    assert_eq!(
+        errors,
+        ["status.collisionCount: Invalid value: 1: cannot be decremented"]
+    );
 }
 
 #[test]
 fn little_may_change_in_a_pod() {
     let change = |change: fn(&mut Value)| updated("Pod", None, pod(), change).into_iter().next();
-    assert_eq!(change(|new| new["spec"]["containers"][0]["image"] = json!("b")), None);
-    assert_eq!(change(|new| new["spec"]["tolerations"] = json!([{"key": "k", "operator": "Exists"}])), None);
-    assert_eq!(change(|new| new["spec"]["activeDeadlineSeconds"] = json!(5)), None);
+    assert_eq!(
+        change(|new| new["spec"]["containers"][0]["image"] = json!("b")),
+        None
+    );
+    assert_eq!(
+        change(|new| new["spec"]["tolerations"] = json!([{"key": "k", "operator": "Exists"}])),
+        None
+    );
+    assert_eq!(
+        change(|new| new["spec"]["activeDeadlineSeconds"] = json!(5)),
+        None
+    );
     let fixed = change(|new| new["spec"]["restartPolicy"] = json!("Never")).unwrap();
     assert!(
         fixed.starts_with("spec: Forbidden: pod updates may not change fields other than `spec.containers[*].image`,"),
         "{fixed}"
     );
-    assert!(fixed.contains("- \"restartPolicy\": \"Always\"\n+ \"restartPolicy\": \"Never\"\n"), "{fixed}");
-    let added = change(|new| new["spec"]["containers"].as_array_mut().unwrap().push(json!({"name": "d"})));
-    assert_eq!(added.as_deref(), Some("spec.containers: Forbidden: pod updates may not add or remove containers"));
+    assert!(
+        fixed.contains("- \"restartPolicy\": \"Always\"\n+ \"restartPolicy\": \"Never\"\n"),
+        "{fixed}"
+    );
+    let added = change(|new| {
+        new["spec"]["containers"]
+            .as_array_mut()
+            .unwrap()
+            .push(json!({"name": "d"}))
+    });
+    assert_eq!(
+        added.as_deref(),
+        Some("spec.containers: Forbidden: pod updates may not add or remove containers")
+    );
 }
 
 #[test]
 fn metadata_is_fixed_where_it_must_be() {
-    let errors = updated("Lease", None, json!({"metadata": {"uid": "a"}}), |new| new["metadata"]["uid"] = json!("b"));
-    assert_eq!(errors, ["metadata.uid: Invalid value: \"b\": field is immutable"; 2]);
-    let dying = json!({"metadata": {"deletionTimestamp": "2024-01-01T00:00:00Z", "finalizers": ["a/b"]}});
-    let errors = updated("ConfigMap", None, dying, |new| new["metadata"]["finalizers"] = json!(["a/b", "c/d"]));
+    let errors = updated("Lease", None, json!({"metadata": {"uid": "a"}}), |new| {
+        new["metadata"]["uid"] = json!("b")
+    });
+    assert_eq!(
+        errors,
+        ["metadata.uid: Invalid value: \"b\": field is immutable"; 2]
+    );
+    let dying =
+        json!({"metadata": {"deletionTimestamp": "2024-01-01T00:00:00Z", "finalizers": ["a/b"]}});
+    let errors = updated("ConfigMap", None, dying, |new| {
+        new["metadata"]["finalizers"] = json!(["a/b", "c/d"])
+    });
     assert_eq!(
         errors[0],
         "metadata.finalizers: Forbidden: no new finalizers can be added if the object is being deleted, found new finalizers \
@@ -169,31 +245,62 @@ fn the_rules_of_small_kinds() {
             json!({"spec": {"leaseDurationSeconds": 0}}),
             "spec.leaseDurationSeconds: Invalid value: 0: must be greater than 0",
         ),
-        ("Service", json!({"spec": {"ports": []}}), "spec.ports: Required value"),
-        ("Service", json!({"spec": {"ports": [{"port": 1, "name": "a"}, {"port": 2}]}}), "spec.ports[1].name: Required value"),
-        ("Event", json!({}), "involvedObject.namespace: Invalid value: \"\": does not match event.namespace"),
+        (
+            "Service",
+            json!({"spec": {"ports": []}}),
+            "spec.ports: Required value",
+        ),
+        (
+            "Service",
+            json!({"spec": {"ports": [{"port": 1, "name": "a"}, {"port": 2}]}}),
+            "spec.ports[1].name: Required value",
+        ),
+        (
+            "Event",
+            json!({}),
+            "involvedObject.namespace: Invalid value: \"\": does not match event.namespace",
+        ),
         (
             "Node",
             json!({"spec": {"taints": [{"key": "k", "effect": "Foo"}]}}),
             "metadata.taints[0].effect: Unsupported value: \"Foo\": supported values: \"NoSchedule\", \"PreferNoSchedule\", \"NoExecute\"",
         ),
-        ("ConfigMap", json!({"data": {"..": "x"}}), "data[..]: Invalid value: \"..\": must not be '..'"),
+        (
+            "ConfigMap",
+            json!({"data": {"..": "x"}}),
+            "data[..]: Invalid value: \"..\": must not be '..'",
+        ),
     ];
     for (kind, object, expected) in cases {
         assert_eq!(created(kind, object), [expected], "{kind}");
     }
     let large = "x".repeat(1024 * 1024 + 1);
-    assert_eq!(created("ConfigMap", json!({"data": {"a": large}})), [": Too long: may not be more than 1048576 bytes"]);
+    assert_eq!(
+        created("ConfigMap", json!({"data": {"a": large}})),
+        [": Too long: may not be more than 1048576 bytes"]
+    );
 }
 
 #[test]
 fn immutable_data_stays() {
     let frozen = json!({"immutable": true, "data": {"k": "1"}});
-    let errors = updated("ConfigMap", None, frozen.clone(), |new| new["data"]["k"] = json!("2"));
-    assert_eq!(errors, ["data: Forbidden: field is immutable when `immutable` is set"]);
-    let errors = updated("Secret", None, frozen, |new| new["immutable"] = json!(false));
-    assert_eq!(errors, ["immutable: Forbidden: field is immutable when `immutable` is set"]);
-    let errors = updated("Secret", None, json!({"type": "a"}), |new| new["type"] = json!("b"));
+    let errors = updated("ConfigMap", None, frozen.clone(), |new| {
+        new["data"]["k"] = json!("2")
+    });
+    assert_eq!(
+        errors,
+        ["data: Forbidden: field is immutable when `immutable` is set"]
+    );
+    let errors = updated("Secret", None, frozen, |new| {
+        new["immutable"] = json!(false)
+    });
+    assert_eq!(
+        errors,
+        ["immutable: Forbidden: field is immutable when `immutable` is set"]
+    );
+    let errors = updated("Secret", None, json!({"type": "a"}), |new| {
+        new["type"] = json!("b")
+    });
     assert_eq!(errors, ["type: Invalid value: \"b\": field is immutable"]);
 }
 
@@ -203,10 +310,19 @@ fn duplicates_in_containers_are_warned_about() {
     let env = "env[1]: hides previous definition of \"A\", which may be dropped when using apply";
     for (kind, spec, path) in [
         ("Pod", json!({"containers": [container]}), "spec"),
-        ("Deployment", json!({"template": {"spec": {"containers": [container]}}}), "spec.template.spec"),
+        (
+            "Deployment",
+            json!({"template": {"spec": {"containers": [container]}}}),
+            "spec.template.spec",
+        ),
     ] {
-        let ports = format!("{path}.containers[0].ports[1]: duplicate port definition with {path}.containers[0].ports[0]");
-        assert_eq!(warnings(kind, &json!({"spec": spec})), [format!("{path}.containers[0].{env}"), ports]);
+        let ports = format!(
+            "{path}.containers[0].ports[1]: duplicate port definition with {path}.containers[0].ports[0]"
+        );
+        assert_eq!(
+            warnings(kind, &json!({"spec": spec})),
+            [format!("{path}.containers[0].{env}"), ports]
+        );
     }
     assert!(warnings("ConfigMap", &json!({})).is_empty());
 }
@@ -221,20 +337,60 @@ fn the_pods_of_a_suspended_job_may_be_directed() {
     type Change = fn(&mut Value);
     // (why, how the job is before, change of the template, whether it may be)
     let cases: [(&str, Change, Value, bool); 9] = [
-        ("nodes", |_| {}, json!({"spec": {"nodeSelector": {"a": "b"}}}), true),
-        ("gates", |_| {}, json!({"spec": {"schedulingGates": [{"name": "g"}]}}), true),
-        ("affinity to nodes", |_| {}, json!({"spec": {"affinity": affinity}}), true),
-        ("affinity to pods", |_| {}, json!({"spec": {"affinity": {"podAffinity": {}}}}), false),
-        ("labels", |_| {}, json!({"metadata": {"labels": {"a": "b"}}}), true),
+        (
+            "nodes",
+            |_| {},
+            json!({"spec": {"nodeSelector": {"a": "b"}}}),
+            true,
+        ),
+        (
+            "gates",
+            |_| {},
+            json!({"spec": {"schedulingGates": [{"name": "g"}]}}),
+            true,
+        ),
+        (
+            "affinity to nodes",
+            |_| {},
+            json!({"spec": {"affinity": affinity}}),
+            true,
+        ),
+        (
+            "affinity to pods",
+            |_| {},
+            json!({"spec": {"affinity": {"podAffinity": {}}}}),
+            false,
+        ),
+        (
+            "labels",
+            |_| {},
+            json!({"metadata": {"labels": {"a": "b"}}}),
+            true,
+        ),
         (
             "resources",
             |_| {},
             json!({"spec": {"containers": [{"name": "c", "image": "i", "resources": {"limits": {"cpu": "1"}}}]}}),
             true,
         ),
-        ("an image", |_| {}, json!({"spec": {"containers": [{"name": "c", "image": "j", "resources": {}}]}}), false),
-        ("of one that runs", |job| job["spec"]["suspend"] = json!(false), json!({"spec": {"nodeSelector": {"a": "b"}}}), false),
-        ("of one that ran", started, json!({"spec": {"nodeSelector": {"a": "b"}}}), false),
+        (
+            "an image",
+            |_| {},
+            json!({"spec": {"containers": [{"name": "c", "image": "j", "resources": {}}]}}),
+            false,
+        ),
+        (
+            "of one that runs",
+            |job| job["spec"]["suspend"] = json!(false),
+            json!({"spec": {"nodeSelector": {"a": "b"}}}),
+            false,
+        ),
+        (
+            "of one that ran",
+            started,
+            json!({"spec": {"nodeSelector": {"a": "b"}}}),
+            false,
+        ),
     ];
     for (why, before, change, may) in cases {
         let mut old = job.clone();

@@ -11,14 +11,22 @@ pub(super) fn deployment(object: &Value, errors: &mut Errors) {
     errors.non_negative(object, "spec.replicas");
     selector_and_template(object, "deployment", "ReplicaSet", errors);
     strategy(at(object, "spec.strategy"), errors);
-    for field in ["minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds"] {
+    for field in [
+        "minReadySeconds",
+        "revisionHistoryLimit",
+        "progressDeadlineSeconds",
+    ] {
         errors.non_negative(object, &format!("spec.{field}"));
     }
     let min_ready = at(object, "spec.minReadySeconds").as_i64().unwrap_or(0);
     if let Some(deadline) = at(object, "spec.progressDeadlineSeconds").as_i64()
         && deadline <= min_ready
     {
-        errors.invalid("spec.progressDeadlineSeconds", deadline, "must be greater than minReadySeconds");
+        errors.invalid(
+            "spec.progressDeadlineSeconds",
+            deadline,
+            "must be greater than minReadySeconds",
+        );
     }
 }
 
@@ -33,13 +41,25 @@ pub(super) fn daemon_set(object: &Value, errors: &mut Errors) {
     errors.non_negative(object, "spec.minReadySeconds");
     errors.non_negative(object, "spec.revisionHistoryLimit");
     let kind = text(object, "spec.updateStrategy.type");
-    errors.one_of("spec.updateStrategy.type", kind, &["RollingUpdate", "OnDelete"]);
+    errors.one_of(
+        "spec.updateStrategy.type",
+        kind,
+        &["RollingUpdate", "OnDelete"],
+    );
 }
 
 pub(super) fn stateful_set(object: &Value, errors: &mut Errors) {
-    errors.one_of("spec.podManagementPolicy", text(object, "spec.podManagementPolicy"), &["OrderedReady", "Parallel"]);
+    errors.one_of(
+        "spec.podManagementPolicy",
+        text(object, "spec.podManagementPolicy"),
+        &["OrderedReady", "Parallel"],
+    );
     let kind = text(object, "spec.updateStrategy.type");
-    errors.one_of("spec.updateStrategy.type", kind, &["RollingUpdate", "OnDelete"]);
+    errors.one_of(
+        "spec.updateStrategy.type",
+        kind,
+        &["RollingUpdate", "OnDelete"],
+    );
     errors.non_negative(object, "spec.replicas");
     errors.non_negative(object, "spec.minReadySeconds");
     selector_and_template(object, "statefulset", "StatefulSet", errors);
@@ -58,7 +78,10 @@ pub(super) fn stateful_set_update(new: &Value, old: &Value, errors: &mut Errors)
     stateful_set(new, errors);
     let frozen = |object: &Value| {
         let fields = at(object, "spec").as_object().cloned().unwrap_or_default();
-        fields.into_iter().filter(|(name, _)| !MUTABLE.contains(&name.as_str())).collect::<serde_json::Map<_, _>>()
+        fields
+            .into_iter()
+            .filter(|(name, _)| !MUTABLE.contains(&name.as_str()))
+            .collect::<serde_json::Map<_, _>>()
     };
     if frozen(new) != frozen(old) {
         errors.forbidden(
@@ -95,7 +118,11 @@ pub(super) fn job(object: &Value, errors: &mut Errors) {
     } else if selector::check("spec.selector", selector, errors) {
         let labels = at(object, "spec.template.metadata.labels");
         if !selector::matches(selector, labels) {
-            errors.invalid("spec.template.metadata.labels", labels.clone(), "`selector` does not match template `labels`");
+            errors.invalid(
+                "spec.template.metadata.labels",
+                labels.clone(),
+                "`selector` does not match template `labels`",
+            );
         }
     }
 }
@@ -105,7 +132,14 @@ pub(super) fn job_update(new: &Value, old: &Value, errors: &mut Errors) {
     if !indexed {
         errors.immutable(new, old, "spec.completions");
     }
-    for field in ["selector", "completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy"] {
+    for field in [
+        "selector",
+        "completionMode",
+        "podFailurePolicy",
+        "backoffLimitPerIndex",
+        "managedBy",
+        "successPolicy",
+    ] {
         errors.immutable(new, old, &format!("spec.{field}"));
     }
     if may_be_directed(old) {
@@ -118,12 +152,20 @@ pub(super) fn job_update(new: &Value, old: &Value, errors: &mut Errors) {
     }
 }
 
-/// Whether where and with what the pods of a job will run may still be changed: it is suspended and has none.
+/// Whether where and with what the pods of a job will run may still be changed: it is suspended and
+/// has none.
 fn may_be_directed(job: &Value) -> bool {
-    let conditions = at(job, "status.conditions").as_array().into_iter().flatten();
-    let is_suspended = |condition: &Value| text(condition, "type") == "Suspended" && text(condition, "status") == "True";
+    let conditions = at(job, "status.conditions")
+        .as_array()
+        .into_iter()
+        .flatten();
+    let is_suspended = |condition: &Value| {
+        text(condition, "type") == "Suspended" && text(condition, "status") == "True"
+    };
     let stopped = at(job, "status.startTime").is_null() || conditions.into_iter().any(is_suspended);
-    at(job, "spec.suspend") == &Value::Bool(true) && stopped && at(job, "status.active").as_i64().unwrap_or(0) == 0
+    at(job, "spec.suspend") == &Value::Bool(true)
+        && stopped
+        && at(job, "status.active").as_i64().unwrap_or(0) == 0
 }
 
 /// The spec of the pods as it was, but for what directs them, which is as in `new`.
@@ -135,13 +177,24 @@ fn directed(new: &Value, old: &Value) -> Value {
     let mut affinity = old.get("affinity").cloned().unwrap_or_else(|| json!({}));
     carry(at(new, "affinity"), &mut affinity, "nodeAffinity");
     let is_left = !at(new, "affinity").is_null() || affinity != json!({});
-    let kept = if is_left { json!({"affinity": affinity}) } else { Value::Null };
+    let kept = if is_left {
+        json!({"affinity": affinity})
+    } else {
+        Value::Null
+    };
     carry(&kept, &mut spec, "affinity");
     for containers in ["containers", "initContainers"] {
         let asked = list(new, containers);
-        let mine = spec.get_mut(containers).and_then(Value::as_array_mut).filter(|mine| mine.len() == asked.len());
+        let mine = spec
+            .get_mut(containers)
+            .and_then(Value::as_array_mut)
+            .filter(|mine| mine.len() == asked.len());
         let Some(mine) = mine else { continue };
-        for (container, asked) in mine.iter_mut().zip(asked).filter(|(container, asked)| container["name"] == asked["name"]) {
+        for (container, asked) in mine
+            .iter_mut()
+            .zip(asked)
+            .filter(|(container, asked)| container["name"] == asked["name"])
+        {
             carry(asked, container, "resources");
         }
     }
@@ -150,7 +203,9 @@ fn directed(new: &Value, old: &Value) -> Value {
 
 /// Gives `to` the field of `from`, or takes it away.
 fn carry(from: &Value, to: &mut Value, field: &str) {
-    let Some(fields) = to.as_object_mut() else { return };
+    let Some(fields) = to.as_object_mut() else {
+        return;
+    };
     match from.get(field) {
         Some(value) => fields.insert(field.to_owned(), value.clone()),
         None => fields.remove(field),
@@ -162,14 +217,24 @@ pub(super) fn cron_job(object: &Value, errors: &mut Errors) {
         errors.required("spec.schedule", "");
     }
     errors.non_negative(object, "spec.startingDeadlineSeconds");
-    errors.one_of("spec.concurrencyPolicy", text(object, "spec.concurrencyPolicy"), &["Allow", "Forbid", "Replace"]);
+    errors.one_of(
+        "spec.concurrencyPolicy",
+        text(object, "spec.concurrencyPolicy"),
+        &["Allow", "Forbid", "Replace"],
+    );
     errors.non_negative(object, "spec.successfulJobsHistoryLimit");
     errors.non_negative(object, "spec.failedJobsHistoryLimit");
     job_spec(object, "spec.jobTemplate.spec", errors);
 }
 
 fn job_spec(object: &Value, path: &str, errors: &mut Errors) {
-    for field in ["parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished"] {
+    for field in [
+        "parallelism",
+        "completions",
+        "activeDeadlineSeconds",
+        "backoffLimit",
+        "ttlSecondsAfterFinished",
+    ] {
         errors.non_negative(object, &format!("{path}.{field}"));
     }
     let template = format!("{path}.template");
@@ -191,7 +256,11 @@ fn selector_and_template(object: &Value, noun: &str, owner: &str, errors: &mut E
     } else {
         usable = selector::check(FIELD, selector, errors);
         if selector::is_empty(selector) {
-            errors.invalid(FIELD, selector.clone(), format!("empty selector is invalid for {noun}"));
+            errors.invalid(
+                FIELD,
+                selector.clone(),
+                format!("empty selector is invalid for {noun}"),
+            );
         }
     }
     if !usable {
@@ -208,7 +277,11 @@ fn matching_labels(selector: &Value, object: &Value, errors: &mut Errors) {
     let field = format!("{TEMPLATE}.metadata.labels");
     let labels = at(object, &field);
     if !selector::matches(selector, labels) {
-        errors.invalid(field, labels.clone(), "`selector` does not match template `labels`");
+        errors.invalid(
+            field,
+            labels.clone(),
+            "`selector` does not match template `labels`",
+        );
     }
 }
 
@@ -216,7 +289,11 @@ fn matching_labels(selector: &Value, object: &Value, errors: &mut Errors) {
 fn template(object: &Value, owner: &str, errors: &mut Errors) {
     let template = at(object, TEMPLATE);
     pod_spec::template(TEMPLATE, template, errors);
-    errors.one_of(format!("{TEMPLATE}.spec.restartPolicy"), text(template, "spec.restartPolicy"), &["Always"]);
+    errors.one_of(
+        format!("{TEMPLATE}.spec.restartPolicy"),
+        text(template, "spec.restartPolicy"),
+        &["Always"],
+    );
     if !at(template, "spec.activeDeadlineSeconds").is_null() {
         let detail = format!("activeDeadlineSeconds in {owner} is not Supported");
         errors.forbidden(format!("{TEMPLATE}.spec.activeDeadlineSeconds"), detail);
@@ -228,15 +305,25 @@ fn strategy(strategy: &Value, errors: &mut Errors) {
     let rolling = at(strategy, "rollingUpdate");
     match text(strategy, "type") {
         "Recreate" if !rolling.is_null() => {
-            errors.forbidden(format!("{FIELD}.rollingUpdate"), "may not be specified when strategy `type` is 'Recreate'");
+            errors.forbidden(
+                format!("{FIELD}.rollingUpdate"),
+                "may not be specified when strategy `type` is 'Recreate'",
+            );
         }
         "Recreate" => {}
         "RollingUpdate" if rolling.is_null() => {
-            errors.required(format!("{FIELD}.rollingUpdate"), "this should be defaulted and never be nil");
+            errors.required(
+                format!("{FIELD}.rollingUpdate"),
+                "this should be defaulted and never be nil",
+            );
         }
         "RollingUpdate" => rolling_update(rolling, errors),
         // Upstream reports its internal form of the whole strategy.
-        other => errors.not_supported(FIELD, json!({"Type": other, "RollingUpdate": rolling}), &["Recreate", "RollingUpdate"]),
+        other => errors.not_supported(
+            FIELD,
+            json!({"Type": other, "RollingUpdate": rolling}),
+            &["Recreate", "RollingUpdate"],
+        ),
     }
 }
 
@@ -244,10 +331,18 @@ fn rolling_update(rolling: &Value, errors: &mut Errors) {
     const FIELD: &str = "spec.strategy.rollingUpdate";
     let unavailable = format!("{FIELD}.maxUnavailable");
     int_or_percent(&unavailable, at(rolling, "maxUnavailable"), errors);
-    int_or_percent(&format!("{FIELD}.maxSurge"), at(rolling, "maxSurge"), errors);
+    int_or_percent(
+        &format!("{FIELD}.maxSurge"),
+        at(rolling, "maxSurge"),
+        errors,
+    );
     let value = at(rolling, "maxUnavailable");
     if magnitude(value) == 0 && magnitude(at(rolling, "maxSurge")) == 0 {
-        errors.invalid(&unavailable, value.clone(), "may not be 0 when `maxSurge` is 0");
+        errors.invalid(
+            &unavailable,
+            value.clone(),
+            "may not be 0 when `maxSurge` is 0",
+        );
     }
     at_most_all(&unavailable, value, errors);
 }

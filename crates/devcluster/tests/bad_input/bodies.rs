@@ -3,7 +3,8 @@
 use serde_json::json;
 
 use crate::cases::{
-    APPLY, DEPLOYMENT, JSON, JSON_PATCH, MAP, MAPS, MERGE, PROTOBUF, STRATEGIC, WIDGETS, YAML, case, cluster, refused,
+    APPLY, DEPLOYMENT, JSON, JSON_PATCH, MAP, MAPS, MERGE, PROTOBUF, STRATEGIC, WIDGETS, YAML,
+    case, cluster, refused,
 };
 use crate::support::{ask, both_doors};
 
@@ -15,73 +16,196 @@ fn nested(open: &str, close: &str, depth: usize) -> String {
 async fn bodies_that_are_no_objects() {
     let cluster = cluster().await;
     let create = ("POST", MAPS);
-    let large = |bytes: usize| json!({"metadata": {"name": "big"}, "data": {"k": "x".repeat(bytes)}}).to_string();
+    let large = |bytes: usize| {
+        json!({"metadata": {"name": "big"}, "data": {"k": "x".repeat(bytes)}}).to_string()
+    };
     let deep = nested("[", "]", 100_000);
-    let deep_labels =
-        format!("{{\"metadata\":{{\"name\":\"d\",\"labels\":{}}}}}", nested("{\"a\":", "}", 20_000).replace(":}", ":1}"));
+    let deep_labels = format!(
+        "{{\"metadata\":{{\"name\":\"d\",\"labels\":{}}}}}",
+        nested("{\"a\":", "}", 20_000).replace(":}", ":1}")
+    );
     let bad = (400, "BadRequest");
     let cases = [
         case("nothing", create, JSON, "").is(bad.0, bad.1, "unexpected end of JSON input"),
-        case("cut off", create, JSON, "{\"kind\":\"ConfigMap\",").is(bad.0, bad.1, "unexpected end of JSON input"),
-        case("no JSON", create, JSON, "kind: ConfigMap").is(bad.0, bad.1, "the object provided is unrecognized"),
-        case("two values", create, JSON, "{}{}").is(bad.0, bad.1, "the object provided is unrecognized"),
+        case("cut off", create, JSON, "{\"kind\":\"ConfigMap\",").is(
+            bad.0,
+            bad.1,
+            "unexpected end of JSON input",
+        ),
+        case("no JSON", create, JSON, "kind: ConfigMap").is(
+            bad.0,
+            bad.1,
+            "the object provided is unrecognized",
+        ),
+        case("two values", create, JSON, "{}{}").is(
+            bad.0,
+            bad.1,
+            "the object provided is unrecognized",
+        ),
         case("a list", create, JSON, "[]").is(bad.0, bad.1, ""),
         case("a text", create, JSON, "\"x\"").is(bad.0, bad.1, ""),
-        case("wrong type of field", create, JSON, "{\"metadata\":{\"name\":\"x\"},\"data\":7}").is(
+        case(
+            "wrong type of field",
+            create,
+            JSON,
+            "{\"metadata\":{\"name\":\"x\"},\"data\":7}",
+        )
+        .is(bad.0, bad.1, "cannot be handled as a ConfigMap"),
+        case("wrong type of metadata", create, JSON, "{\"metadata\":[]}").is(
             bad.0,
             bad.1,
             "cannot be handled as a ConfigMap",
         ),
-        case("wrong type of metadata", create, JSON, "{\"metadata\":[]}").is(bad.0, bad.1, "cannot be handled as a ConfigMap"),
-        case("another kind", create, JSON, "{\"kind\":\"Secret\",\"apiVersion\":\"v1\"}").is(
-            bad.0,
-            bad.1,
-            "cannot be handled as a ConfigMap",
-        ),
-        case("another version", create, JSON, "{\"kind\":\"ConfigMap\",\"apiVersion\":\"v7\"}").is(bad.0, bad.1, ""),
-        case("a custom resource without kind", ("POST", WIDGETS), JSON, "{\"metadata\":{\"name\":\"x\"}}").is(
-            bad.0,
-            bad.1,
-            "Object 'Kind' is missing",
-        ),
-        case("bytes that are no text, outside of texts", create, JSON, b"{\xff}").is(bad.0, bad.1, ""),
-        case("YAML that is no text", create, YAML, b"metadata: {name: \xff\xfe}").is(bad.0, bad.1, ""),
-        case("a merge patch that is no text, outside of texts", ("PATCH", MAP), MERGE, b"{\xff}").is(bad.0, bad.1, ""),
-        case("a JSON patch that is no text, outside of texts", ("PATCH", MAP), JSON_PATCH, b"[\xff]").is(bad.0, bad.1, ""),
-        case("an apply that is no text", ("PATCH", &format!("{MAP}?fieldManager=m")), APPLY, b"kind: \xff\xfe").is(
-            bad.0,
-            bad.1,
-            "error decoding YAML",
-        ),
-        case("an apply that is not well formed", ("PATCH", &format!("{MAP}?fieldManager=m")), APPLY, "kind: [").is(
-            bad.0,
-            bad.1,
-            "error decoding YAML",
-        ),
+        case(
+            "another kind",
+            create,
+            JSON,
+            "{\"kind\":\"Secret\",\"apiVersion\":\"v1\"}",
+        )
+        .is(bad.0, bad.1, "cannot be handled as a ConfigMap"),
+        case(
+            "another version",
+            create,
+            JSON,
+            "{\"kind\":\"ConfigMap\",\"apiVersion\":\"v7\"}",
+        )
+        .is(bad.0, bad.1, ""),
+        case(
+            "a custom resource without kind",
+            ("POST", WIDGETS),
+            JSON,
+            "{\"metadata\":{\"name\":\"x\"}}",
+        )
+        .is(bad.0, bad.1, "Object 'Kind' is missing"),
+        case(
+            "bytes that are no text, outside of texts",
+            create,
+            JSON,
+            b"{\xff}",
+        )
+        .is(bad.0, bad.1, ""),
+        case(
+            "YAML that is no text",
+            create,
+            YAML,
+            b"metadata: {name: \xff\xfe}",
+        )
+        .is(bad.0, bad.1, ""),
+        case(
+            "a merge patch that is no text, outside of texts",
+            ("PATCH", MAP),
+            MERGE,
+            b"{\xff}",
+        )
+        .is(bad.0, bad.1, ""),
+        case(
+            "a JSON patch that is no text, outside of texts",
+            ("PATCH", MAP),
+            JSON_PATCH,
+            b"[\xff]",
+        )
+        .is(bad.0, bad.1, ""),
+        case(
+            "an apply that is no text",
+            ("PATCH", &format!("{MAP}?fieldManager=m")),
+            APPLY,
+            b"kind: \xff\xfe",
+        )
+        .is(bad.0, bad.1, "error decoding YAML"),
+        case(
+            "an apply that is not well formed",
+            ("PATCH", &format!("{MAP}?fieldManager=m")),
+            APPLY,
+            "kind: [",
+        )
+        .is(bad.0, bad.1, "error decoding YAML"),
         case("options that are no objects", ("DELETE", MAP), JSON, "[]").is(bad.0, bad.1, ""),
-        case("options that are cut off", ("DELETE", MAP), JSON, "{\"propagationPolicy\":").is(bad.0, bad.1, ""),
-        case("YAML that is not well formed", create, YAML, "metadata: {name: [}").is(bad.0, bad.1, ""),
+        case(
+            "options that are cut off",
+            ("DELETE", MAP),
+            JSON,
+            "{\"propagationPolicy\":",
+        )
+        .is(bad.0, bad.1, ""),
+        case(
+            "YAML that is not well formed",
+            create,
+            YAML,
+            "metadata: {name: [}",
+        )
+        .is(bad.0, bad.1, ""),
         case("YAML that grows", create, YAML, bomb()).is(bad.0, bad.1, ""),
         case("protobuf cut off", create, PROTOBUF, b"k8s\0\x0a\x10\x0a").is(bad.0, bad.1, ""),
-        case("protobuf without the mark", create, PROTOBUF, b"\x0a\x02\x08\x01").is(bad.0, bad.1, ""),
-        case("protobuf with a length of everything", create, PROTOBUF, b"k8s\0\x12\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01")
-            .is(bad.0, bad.1, ""),
+        case(
+            "protobuf without the mark",
+            create,
+            PROTOBUF,
+            b"\x0a\x02\x08\x01",
+        )
+        .is(bad.0, bad.1, ""),
+        case(
+            "protobuf with a length of everything",
+            create,
+            PROTOBUF,
+            b"k8s\0\x12\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
+        )
+        .is(bad.0, bad.1, ""),
         case("deep JSON", create, JSON, deep.clone()).is(bad.0, bad.1, ""),
         case("deep JSON in a field", create, JSON, deep_labels.clone()).is(bad.0, bad.1, ""),
         case("deep YAML", create, YAML, deep.clone()).is(bad.0, bad.1, ""),
-        case("deep JSON for a custom resource", ("POST", WIDGETS), JSON, deep_labels.clone()).is(bad.0, bad.1, ""),
-        case("a deep merge patch", ("PATCH", MAP), MERGE, deep_labels.clone()).is(bad.0, bad.1, ""),
-        case("a deep strategic patch", ("PATCH", DEPLOYMENT), STRATEGIC, deep_labels.clone()).is(bad.0, bad.1, ""),
-        case("a deep JSON patch", ("PATCH", MAP), JSON_PATCH, deep.clone()).is(bad.0, bad.1, ""),
+        case(
+            "deep JSON for a custom resource",
+            ("POST", WIDGETS),
+            JSON,
+            deep_labels.clone(),
+        )
+        .is(bad.0, bad.1, ""),
+        case(
+            "a deep merge patch",
+            ("PATCH", MAP),
+            MERGE,
+            deep_labels.clone(),
+        )
+        .is(bad.0, bad.1, ""),
+        case(
+            "a deep strategic patch",
+            ("PATCH", DEPLOYMENT),
+            STRATEGIC,
+            deep_labels.clone(),
+        )
+        .is(bad.0, bad.1, ""),
+        case(
+            "a deep JSON patch",
+            ("PATCH", MAP),
+            JSON_PATCH,
+            deep.clone(),
+        )
+        .is(bad.0, bad.1, ""),
         case("deep options", ("DELETE", MAP), JSON, deep.clone()).is(bad.0, bad.1, ""),
-        case("too large", create, JSON, large(3 << 20)).is(413, "RequestEntityTooLarge", "limit is 3145728"),
-        case("far too large", create, JSON, large(9 << 20)).is(413, "RequestEntityTooLarge", "limit is 3145728"),
-        case("a patch that is too large", ("PATCH", MAP), MERGE, large(3 << 20)).is(
+        case("too large", create, JSON, large(3 << 20)).is(
             413,
             "RequestEntityTooLarge",
             "limit is 3145728",
         ),
-        case("more data than a ConfigMap holds", create, JSON, large(2 << 20)).is(422, "Invalid", "Too long"),
+        case("far too large", create, JSON, large(9 << 20)).is(
+            413,
+            "RequestEntityTooLarge",
+            "limit is 3145728",
+        ),
+        case(
+            "a patch that is too large",
+            ("PATCH", MAP),
+            MERGE,
+            large(3 << 20),
+        )
+        .is(413, "RequestEntityTooLarge", "limit is 3145728"),
+        case(
+            "more data than a ConfigMap holds",
+            create,
+            JSON,
+            large(2 << 20),
+        )
+        .is(422, "Invalid", "Too long"),
     ];
     refused(&cluster, &cases).await;
 }
@@ -102,9 +226,14 @@ async fn texts_that_are_no_utf_8_are_mended() {
     let cluster = cluster().await;
     let (doors, _open) = both_doors(&cluster).await;
     for (index, (door, client)) in doors.iter().enumerate() {
-        let mut body = format!("{{\"metadata\":{{\"name\":\"x-{index}\"}},\"data\":{{\"k\":\"a").into_bytes();
+        let mut body =
+            format!("{{\"metadata\":{{\"name\":\"x-{index}\"}},\"data\":{{\"k\":\"a").into_bytes();
         body.extend_from_slice(b"\xffb\"}}");
         let asked = ask(client, "POST", MAPS, JSON, &body).await;
-        assert_eq!((asked.code, &asked.body["data"]["k"]), (201, &json!("a\u{fffd}b")), "{door}");
+        assert_eq!(
+            (asked.code, &asked.body["data"]["k"]),
+            (201, &json!("a\u{fffd}b")),
+            "{door}"
+        );
     }
 }

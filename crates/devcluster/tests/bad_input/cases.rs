@@ -50,10 +50,16 @@ pub(crate) async fn cluster() -> DevCluster {
         }
         object
     };
-    let template = json!({"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}});
-    let claim = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}});
+    let template =
+        json!({"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}});
+    let claim =
+        json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}});
     let objects = [
-        of("v1", "ConfigMap", json!({"data": {"k": "v"}, "immutable": true})),
+        of(
+            "v1",
+            "ConfigMap",
+            json!({"data": {"k": "v"}, "immutable": true}),
+        ),
         of("v1", "Pod", pod()),
         of("apps/v1", "Deployment", deployment()),
         of("batch/v1", "Job", json!({"spec": {"template": template}})),
@@ -88,7 +94,16 @@ pub(crate) fn case(
     body: impl Into<Vec<u8>>,
 ) -> Case {
     let (method, path) = request;
-    Case { why, method, path: path.to_owned(), content_type, body: body.into(), code: 0, reason: "", says: "" }
+    Case {
+        why,
+        method,
+        path: path.to_owned(),
+        content_type,
+        body: body.into(),
+        code: 0,
+        reason: "",
+        says: "",
+    }
 }
 
 impl Case {
@@ -105,8 +120,18 @@ pub(crate) async fn refused(cluster: &DevCluster, cases: &[Case]) {
     for (door, client) in &doors {
         for case in cases {
             let before = cluster.revision();
-            let Asked { code, body, .. } = ask(client, case.method, &case.path, case.content_type, &case.body).await;
-            let (reason, message) = (body["reason"].as_str().unwrap_or(""), body["message"].as_str().unwrap_or(""));
+            let Asked { code, body, .. } = ask(
+                client,
+                case.method,
+                &case.path,
+                case.content_type,
+                &case.body,
+            )
+            .await;
+            let (reason, message) = (
+                body["reason"].as_str().unwrap_or(""),
+                body["message"].as_str().unwrap_or(""),
+            );
             if (code, reason) != (case.code, case.reason) || !message.contains(case.says) {
                 wrong.push(format!("{door}: {}: {code} {reason:?} {message}", case.why));
             }

@@ -2,7 +2,10 @@
 
 use serde_json::{Value, json};
 
-use crate::cases::{APPLY, DEPLOYMENT, JSON, JSON_PATCH, MAP, MERGE, POD, PODS, STRATEGIC, WIDGETS, case, cluster, refused};
+use crate::cases::{
+    APPLY, DEPLOYMENT, JSON, JSON_PATCH, MAP, MERGE, POD, PODS, STRATEGIC, WIDGETS, case, cluster,
+    refused,
+};
 
 #[tokio::test]
 async fn patches_that_do_not_apply() {
@@ -96,10 +99,23 @@ async fn changes_that_may_not_be() {
     let cluster = cluster().await;
     let at = |plural: &str| cluster.path(plural, "default", "a");
     let widget = format!("{WIDGETS}/a");
-    cluster.patch(&widget, json!({"metadata": {"finalizers": ["a.dev/keep"]}})).await.unwrap();
+    cluster
+        .patch(&widget, json!({"metadata": {"finalizers": ["a.dev/keep"]}}))
+        .await
+        .unwrap();
     cluster.delete(&widget).await.unwrap();
-    let bind = |node: &str| json!({"metadata": {"name": "a"}, "target": {"kind": "Node", "name": node}}).to_string();
-    cluster.call(http::Method::POST, &format!("{POD}/binding"), JSON, bind("n")).await.unwrap();
+    let bind = |node: &str| {
+        json!({"metadata": {"name": "a"}, "target": {"kind": "Node", "name": node}}).to_string()
+    };
+    cluster
+        .call(
+            http::Method::POST,
+            &format!("{POD}/binding"),
+            JSON,
+            bind("n"),
+        )
+        .await
+        .unwrap();
     let scale = json!({"metadata": {"name": "a"}, "spec": {"replicas": -1}}).to_string();
     let cases = [
         case(
@@ -249,7 +265,10 @@ async fn addresses_of_services_are_given_once() {
             json!({"clusterIP": "10.96.0.0", "ports": [{"port": 80}]}),
             "the provided IP (10.96.0.0) is not in the valid range. The range of valid IPs is 10.96.0.0/16",
         ),
-        (json!({"clusterIP": "ten", "ports": [{"port": 80}]}), "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"),
+        (
+            json!({"clusterIP": "ten", "ports": [{"port": 80}]}),
+            "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)",
+        ),
     ];
     for (spec, why) in refusals {
         let refused = cluster.create(service("c", spec)).await.unwrap_err();
@@ -258,9 +277,22 @@ async fn addresses_of_services_are_given_once() {
     }
     let mut given = std::collections::BTreeSet::new();
     for name in ["d", "e", "f"] {
-        let made = cluster.create(service(name, json!({"type": "NodePort", "ports": [{"port": 80}]}))).await.unwrap();
-        given.insert((made["spec"]["clusterIP"].to_string(), made["spec"]["ports"][0]["nodePort"].as_u64()));
-        assert!(made["spec"]["clusterIP"] != "10.96.0.4" && made["spec"]["ports"][0]["nodePort"] != 30_001, "{made}");
+        let made = cluster
+            .create(service(
+                name,
+                json!({"type": "NodePort", "ports": [{"port": 80}]}),
+            ))
+            .await
+            .unwrap();
+        given.insert((
+            made["spec"]["clusterIP"].to_string(),
+            made["spec"]["ports"][0]["nodePort"].as_u64(),
+        ));
+        assert!(
+            made["spec"]["clusterIP"] != "10.96.0.4"
+                && made["spec"]["ports"][0]["nodePort"] != 30_001,
+            "{made}"
+        );
     }
     assert_eq!(given.len(), 3);
 }

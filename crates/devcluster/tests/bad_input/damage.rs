@@ -4,10 +4,13 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serde_json::json;
 
-use crate::cases::{APPLY, DEPLOYMENT, JSON, JSON_PATCH, MAP, MERGE, PODS, STRATEGIC, cluster, deployment, pod};
+use crate::cases::{
+    APPLY, DEPLOYMENT, JSON, JSON_PATCH, MAP, MERGE, PODS, STRATEGIC, cluster, deployment, pod,
+};
 use crate::support::ask;
 
-/// Random damage to good requests: whatever the answer is, the server has it in its words, and a refusal changed nothing.
+/// Random damage to good requests: whatever the answer is, the server has it in its words, and a
+/// refusal changed nothing.
 #[tokio::test]
 async fn damaged_requests_are_refused_or_done() {
     let mut random = StdRng::seed_from_u64(7);
@@ -27,12 +30,27 @@ async fn damaged_requests_are_refused_or_done() {
     let options = json!({"propagationPolicy": "Orphan", "preconditions": {"uid": "u"}, "gracePeriodSeconds": 5});
     let requests = [
         ("POST", PODS, JSON, pod()),
-        ("POST", "/apis/apps/v1/namespaces/default/deployments", JSON, deployment()),
+        (
+            "POST",
+            "/apis/apps/v1/namespaces/default/deployments",
+            JSON,
+            deployment(),
+        ),
         ("PUT", DEPLOYMENT, JSON, deployment()),
-        ("PATCH", DEPLOYMENT, MERGE, json!({"metadata": {"labels": {"a": null}}, "spec": {"replicas": 3}})),
+        (
+            "PATCH",
+            DEPLOYMENT,
+            MERGE,
+            json!({"metadata": {"labels": {"a": null}}, "spec": {"replicas": 3}}),
+        ),
         ("PATCH", DEPLOYMENT, STRATEGIC, strategic),
         ("PATCH", DEPLOYMENT, JSON_PATCH, operations),
-        ("PATCH", "/apis/apps/v1/namespaces/default/deployments/a?fieldManager=m", APPLY, applied),
+        (
+            "PATCH",
+            "/apis/apps/v1/namespaces/default/deployments/a?fieldManager=m",
+            APPLY,
+            applied,
+        ),
         (
             "PUT",
             "/apis/apps/v1/namespaces/default/deployments/a/scale",
@@ -54,12 +72,24 @@ async fn damaged_requests_are_refused_or_done() {
             let before = cluster.revision();
             let asked = ask(&client, method, path, content_type, &damaged).await;
             let sent = String::from_utf8_lossy(&damaged);
-            assert!(asked.body.is_object(), "{method} {path} {sent}: {}", asked.code);
+            assert!(
+                asked.body.is_object(),
+                "{method} {path} {sent}: {}",
+                asked.code
+            );
             if asked.code >= 400 {
                 assert_eq!(asked.body["status"], "Failure", "{method} {path} {sent}");
                 assert_eq!(cluster.revision(), before, "{method} {path} {sent}");
-                // What upstream does not classify either: patches that lack a key, odd versions, applies of unknown fields.
-                let known = ["merge key", "typed patch", "ParseUint", "resourceVersion should not be set", "patch", "unable to"];
+                // What upstream does not classify either: patches that lack a key, odd versions,
+                // applies of unknown fields.
+                let known = [
+                    "merge key",
+                    "typed patch",
+                    "ParseUint",
+                    "resourceVersion should not be set",
+                    "patch",
+                    "unable to",
+                ];
                 let message = asked.body["message"].as_str().unwrap();
                 assert!(
                     asked.code < 500 || known.iter().any(|known| message.contains(known)),
@@ -70,9 +100,17 @@ async fn damaged_requests_are_refused_or_done() {
     }
     for plural in ["pods", "deployments", "configmaps"] {
         for object in cluster.objects(plural) {
-            let path = cluster.path(plural, "default", object["metadata"]["name"].as_str().unwrap());
+            let path = cluster.path(
+                plural,
+                "default",
+                object["metadata"]["name"].as_str().unwrap(),
+            );
             if object["metadata"]["namespace"] == "default" {
-                assert_eq!(cluster.replace(object.clone()).await.unwrap(), object, "{path} can be written back");
+                assert_eq!(
+                    cluster.replace(object.clone()).await.unwrap(),
+                    object,
+                    "{path} can be written back"
+                );
             }
         }
     }
@@ -80,8 +118,22 @@ async fn damaged_requests_are_refused_or_done() {
 
 /// Cut, doubled, exchanged or overwritten in one to three places.
 fn damage(good: &[u8], random: &mut StdRng) -> Vec<u8> {
-    const PIECES: [&str; 14] =
-        ["{", "}", "[", "]", "\"", ",", ":", "null", "true", "-1", "1e99", "\"x\"", "99999999999999999999", "\\u0000"];
+    const PIECES: [&str; 14] = [
+        "{",
+        "}",
+        "[",
+        "]",
+        "\"",
+        ",",
+        ":",
+        "null",
+        "true",
+        "-1",
+        "1e99",
+        "\"x\"",
+        "99999999999999999999",
+        "\\u0000",
+    ];
     let mut bytes = good.to_vec();
     for _ in 0..random.random_range(1..=3) {
         let at = random.random_range(0..bytes.len());
@@ -101,7 +153,10 @@ fn damage(good: &[u8], random: &mut StdRng) -> Vec<u8> {
                 let piece = PIECES[random.random_range(7..PIECES.len())];
                 if let Some(colon) = bytes[at..].iter().position(|byte| *byte == b':') {
                     let start = at + colon + 1;
-                    let end = bytes[start..].iter().position(|byte| b",}]".contains(byte)).map_or(bytes.len(), |end| start + end);
+                    let end = bytes[start..]
+                        .iter()
+                        .position(|byte| b",}]".contains(byte))
+                        .map_or(bytes.len(), |end| start + end);
                     bytes.splice(start..end, piece.bytes());
                 }
             }

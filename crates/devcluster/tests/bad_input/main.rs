@@ -1,4 +1,5 @@
-//! What no well-behaved client sends: each request gets upstream's answer, or its connection closed, and changes nothing.
+//! What no well-behaved client sends: each request gets upstream's answer, or its connection
+//! closed, and changes nothing.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 

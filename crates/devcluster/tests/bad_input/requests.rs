@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 
 use crate::cases::{
-    APPLY, Case, DEPLOYMENT, JSON, JSON_PATCH, MAP, MAPS, MERGE, POD, STRATEGIC, WIDGETS, case, cluster, refused,
+    APPLY, Case, DEPLOYMENT, JSON, JSON_PATCH, MAP, MAPS, MERGE, POD, STRATEGIC, WIDGETS, case,
+    cluster, refused,
 };
 use crate::support::{ask, both_doors};
 
@@ -17,27 +18,89 @@ async fn media_types_methods_and_paths_there_are_not() {
             unsupported.1,
             "accepted media types include: application/json",
         ),
-        case("a patch as an object", ("POST", MAPS), MERGE, "{}").is(unsupported.0, unsupported.1, ""),
-        case("an object as a patch", ("PATCH", MAP), JSON, "{}").is(unsupported.0, unsupported.1, ""),
-        case("no media type for a patch", ("PATCH", MAP), "", "{}").is(unsupported.0, unsupported.1, ""),
-        case("a strategic patch of a custom resource", ("PATCH", &format!("{WIDGETS}/a")), STRATEGIC, "{}").is(
+        case("a patch as an object", ("POST", MAPS), MERGE, "{}").is(
             unsupported.0,
             unsupported.1,
             "",
         ),
-        case("an object that is written to a list", ("PUT", MAPS), JSON, "{}").is(405, "MethodNotAllowed", ""),
+        case("an object as a patch", ("PATCH", MAP), JSON, "{}").is(
+            unsupported.0,
+            unsupported.1,
+            "",
+        ),
+        case("no media type for a patch", ("PATCH", MAP), "", "{}").is(
+            unsupported.0,
+            unsupported.1,
+            "",
+        ),
+        case(
+            "a strategic patch of a custom resource",
+            ("PATCH", &format!("{WIDGETS}/a")),
+            STRATEGIC,
+            "{}",
+        )
+        .is(unsupported.0, unsupported.1, ""),
+        case(
+            "an object that is written to a list",
+            ("PUT", MAPS),
+            JSON,
+            "{}",
+        )
+        .is(405, "MethodNotAllowed", ""),
         case("a creation in an object", ("POST", MAP), JSON, "{}").is(405, "MethodNotAllowed", ""),
         case("a patch of all", ("PATCH", MAPS), MERGE, "{}").is(405, "MethodNotAllowed", ""),
         case("another method", ("TRACE", MAP), "", "").is(405, "MethodNotAllowed", ""),
         case("another method of one's own", ("BREW", MAP), "", "").is(405, "MethodNotAllowed", ""),
-        case("the namespaces at once", ("DELETE", "/api/v1/namespaces"), "", "").is(405, "MethodNotAllowed", ""),
-        case("an unknown resource", ("GET", "/api/v1/namespaces/default/gadgets"), "", "").is(404, "NotFound", ""),
-        case("an unknown version", ("GET", "/apis/apps/v9/deployments"), "", "").is(404, "NotFound", ""),
-        case("an unknown group", ("GET", "/apis/nobody.dev/v1/things"), "", "").is(404, "", ""),
+        case(
+            "the namespaces at once",
+            ("DELETE", "/api/v1/namespaces"),
+            "",
+            "",
+        )
+        .is(405, "MethodNotAllowed", ""),
+        case(
+            "an unknown resource",
+            ("GET", "/api/v1/namespaces/default/gadgets"),
+            "",
+            "",
+        )
+        .is(404, "NotFound", ""),
+        case(
+            "an unknown version",
+            ("GET", "/apis/apps/v9/deployments"),
+            "",
+            "",
+        )
+        .is(404, "NotFound", ""),
+        case(
+            "an unknown group",
+            ("GET", "/apis/nobody.dev/v1/things"),
+            "",
+            "",
+        )
+        .is(404, "", ""),
         case("an unknown part", ("GET", &format!("{POD}/soul")), "", "").is(404, "NotFound", ""),
-        case("a name in broken percent signs", ("GET", &format!("{MAPS}/%zz")), "", "").is(404, "NotFound", ""),
-        case("a name with a zero", ("GET", &format!("{MAPS}/a%00b")), "", "").is(404, "NotFound", ""),
-        case("a name that is no text", ("GET", &format!("{MAPS}/%ff%fe")), "", "").is(404, "NotFound", ""),
+        case(
+            "a name in broken percent signs",
+            ("GET", &format!("{MAPS}/%zz")),
+            "",
+            "",
+        )
+        .is(404, "NotFound", ""),
+        case(
+            "a name with a zero",
+            ("GET", &format!("{MAPS}/a%00b")),
+            "",
+            "",
+        )
+        .is(404, "NotFound", ""),
+        case(
+            "a name that is no text",
+            ("GET", &format!("{MAPS}/%ff%fe")),
+            "",
+            "",
+        )
+        .is(404, "NotFound", ""),
         case(
             "a namespace that is not there",
             ("POST", "/api/v1/namespaces/nowhere/configmaps"),
@@ -54,18 +117,73 @@ async fn parameters_that_make_no_sense() {
     let cluster = cluster().await;
     // (query, code, reason, part of the message)
     let lists = [
-        ("labelSelector=a=b=c", 400, "BadRequest", "found '=', expected: ',' or 'end of string'"),
-        ("labelSelector=,,", 400, "BadRequest", "found ',', expected: !, identifier, or 'end of string'"),
-        ("labelSelector=a%20in%20(", 400, "BadRequest", "unable to parse requirement"),
-        ("labelSelector=%ff%fe", 400, "BadRequest", "unable to parse requirement"),
-        ("fieldSelector=spec.foo=x", 400, "BadRequest", "is not a known field selector"),
+        (
+            "labelSelector=a=b=c",
+            400,
+            "BadRequest",
+            "found '=', expected: ',' or 'end of string'",
+        ),
+        (
+            "labelSelector=,,",
+            400,
+            "BadRequest",
+            "found ',', expected: !, identifier, or 'end of string'",
+        ),
+        (
+            "labelSelector=a%20in%20(",
+            400,
+            "BadRequest",
+            "unable to parse requirement",
+        ),
+        (
+            "labelSelector=%ff%fe",
+            400,
+            "BadRequest",
+            "unable to parse requirement",
+        ),
+        (
+            "fieldSelector=spec.foo=x",
+            400,
+            "BadRequest",
+            "is not a known field selector",
+        ),
         ("fieldSelector=metadata.name%3Ex", 400, "BadRequest", ""),
-        ("resourceVersion=abc", 400, "BadRequest", "invalid resource version"),
-        ("resourceVersion=-1", 400, "BadRequest", "invalid resource version"),
-        ("resourceVersionMatch=Exact", 422, "Invalid", "resourceVersionMatch is forbidden unless resourceVersion is provided"),
-        ("resourceVersion=0&resourceVersionMatch=Exact", 422, "Invalid", ""),
-        ("resourceVersion=1&resourceVersionMatch=Roughly", 422, "Invalid", ""),
-        ("sendInitialEvents=true", 422, "Invalid", "sendInitialEvents is forbidden for list"),
+        (
+            "resourceVersion=abc",
+            400,
+            "BadRequest",
+            "invalid resource version",
+        ),
+        (
+            "resourceVersion=-1",
+            400,
+            "BadRequest",
+            "invalid resource version",
+        ),
+        (
+            "resourceVersionMatch=Exact",
+            422,
+            "Invalid",
+            "resourceVersionMatch is forbidden unless resourceVersion is provided",
+        ),
+        (
+            "resourceVersion=0&resourceVersionMatch=Exact",
+            422,
+            "Invalid",
+            "",
+        ),
+        (
+            "resourceVersion=1&resourceVersionMatch=Roughly",
+            422,
+            "Invalid",
+            "",
+        ),
+        (
+            "sendInitialEvents=true",
+            422,
+            "Invalid",
+            "sendInitialEvents is forbidden for list",
+        ),
         ("continue=%%%", 400, "BadRequest", "invalid continue token"),
         ("continue=e30", 400, "BadRequest", "invalid continue token"),
         ("limit=many", 400, "BadRequest", ""),
@@ -74,36 +192,54 @@ async fn parameters_that_make_no_sense() {
     ];
     let mut cases: Vec<Case> = lists
         .into_iter()
-        .map(|(query, code, reason, says)| case(query, ("GET", &format!("{MAPS}?{query}")), "", "").is(code, reason, says))
+        .map(|(query, code, reason, says)| {
+            case(query, ("GET", &format!("{MAPS}?{query}")), "", "").is(code, reason, says)
+        })
         .collect();
     let map = "{\"metadata\":{\"name\":\"x\"}}";
     cases.extend([
-        case("a partial dry run", ("POST", &format!("{MAPS}?dryRun=Some")), JSON, map).is(422, "Invalid", "dryRun"),
-        case("a field manager that cannot be printed", ("POST", &format!("{MAPS}?fieldManager=a%07")), JSON, map).is(
-            422,
-            "Invalid",
-            "fieldManager",
-        ),
-        case("a long field manager", ("POST", &format!("{MAPS}?fieldManager={}", "x".repeat(200))), JSON, map).is(
-            422,
-            "Invalid",
-            "fieldManager",
-        ),
-        case("a forced merge patch", ("PATCH", &format!("{MAP}?force=true")), MERGE, "{}").is(
-            422,
-            "Invalid",
-            "may not be specified for non-apply patch",
-        ),
-        case("an apply by nobody", ("PATCH", &format!("{MAPS}/x")), APPLY, "{\"apiVersion\":\"v1\",\"kind\":\"ConfigMap\"}").is(
-            422,
-            "Invalid",
-            "is required for apply patch",
-        ),
-        case("unknown validation", ("POST", &format!("{MAPS}?fieldValidation=Maybe")), JSON, map).is(
-            422,
-            "Invalid",
-            "Unsupported value: \"Maybe\"",
-        ),
+        case(
+            "a partial dry run",
+            ("POST", &format!("{MAPS}?dryRun=Some")),
+            JSON,
+            map,
+        )
+        .is(422, "Invalid", "dryRun"),
+        case(
+            "a field manager that cannot be printed",
+            ("POST", &format!("{MAPS}?fieldManager=a%07")),
+            JSON,
+            map,
+        )
+        .is(422, "Invalid", "fieldManager"),
+        case(
+            "a long field manager",
+            ("POST", &format!("{MAPS}?fieldManager={}", "x".repeat(200))),
+            JSON,
+            map,
+        )
+        .is(422, "Invalid", "fieldManager"),
+        case(
+            "a forced merge patch",
+            ("PATCH", &format!("{MAP}?force=true")),
+            MERGE,
+            "{}",
+        )
+        .is(422, "Invalid", "may not be specified for non-apply patch"),
+        case(
+            "an apply by nobody",
+            ("PATCH", &format!("{MAPS}/x")),
+            APPLY,
+            "{\"apiVersion\":\"v1\",\"kind\":\"ConfigMap\"}",
+        )
+        .is(422, "Invalid", "is required for apply patch"),
+        case(
+            "unknown validation",
+            ("POST", &format!("{MAPS}?fieldValidation=Maybe")),
+            JSON,
+            map,
+        )
+        .is(422, "Invalid", "Unsupported value: \"Maybe\""),
     ]);
     refused(&cluster, &cases).await;
 }
@@ -198,7 +334,8 @@ async fn names_that_break_the_rules() {
 #[tokio::test]
 async fn fields_that_nobody_knows() {
     let cluster = cluster().await;
-    let body = "{\"metadata\":{\"name\":\"x\",\"bogus\":1},\"dat\":{},\"data\":{\"a\":\"1\",\"a\":\"2\"}}";
+    let body =
+        "{\"metadata\":{\"name\":\"x\",\"bogus\":1},\"dat\":{},\"data\":{\"a\":\"1\",\"a\":\"2\"}}";
     let strict = |path: &str| format!("{path}?fieldValidation=Strict&fieldManager=m");
     let cases = [
         case("strict creation", ("POST", &strict(MAPS)), JSON, body).is(
@@ -248,9 +385,15 @@ async fn fields_that_nobody_knows() {
     let (doors, _open) = both_doors(&cluster).await;
     for (index, (door, client)) in doors.iter().enumerate() {
         // (fieldValidation, warnings)
-        let told = ["unknown field \"metadata.bogus\"", "unknown field \"dat\"", "duplicate field \"data.a\""];
+        let told = [
+            "unknown field \"metadata.bogus\"",
+            "unknown field \"dat\"",
+            "duplicate field \"data.a\"",
+        ];
         for (mode, warnings) in [("Warn", &told[..]), ("", &told[..]), ("Ignore", &[])] {
-            let name = format!("x-{index}-{}", mode.to_lowercase()).trim_end_matches('-').to_owned();
+            let name = format!("x-{index}-{}", mode.to_lowercase())
+                .trim_end_matches('-')
+                .to_owned();
             let body = body.replace("\"x\"", &format!("\"{name}\""));
             let path = format!("{MAPS}?fieldValidation={mode}");
             let asked = ask(client, "POST", &path, JSON, body.as_bytes()).await;
@@ -271,11 +414,29 @@ async fn no_number_of_unknown_fields_is_too_much_to_tell() {
     let fields: Vec<String> = (0..50_000).map(|i| format!("\"field-{i}\":0")).collect();
     let body = format!("{{\"metadata\":{{\"name\":\"x\"}},{}}}", fields.join(","));
     // Not over HTTP/1.1: the Rust client takes no more than 100 headers there.
-    let asked = ask(&cluster.client(), "POST", &format!("{MAPS}?dryRun=All"), JSON, body.as_bytes()).await;
+    let asked = ask(
+        &cluster.client(),
+        "POST",
+        &format!("{MAPS}?dryRun=All"),
+        JSON,
+        body.as_bytes(),
+    )
+    .await;
     assert_eq!((asked.code, asked.warnings.len()), (201, 100));
     for (door, client) in &doors {
-        let asked = ask(client, "POST", &format!("{MAPS}?fieldValidation=Strict"), JSON, body.as_bytes()).await;
+        let asked = ask(
+            client,
+            "POST",
+            &format!("{MAPS}?fieldValidation=Strict"),
+            JSON,
+            body.as_bytes(),
+        )
+        .await;
         let message = asked.body["message"].as_str().unwrap();
-        assert_eq!((asked.code, message.matches("unknown field").count()), (400, 100), "{door}");
+        assert_eq!(
+            (asked.code, message.matches("unknown field").count()),
+            (400, 100),
+            "{door}"
+        );
     }
 }

@@ -15,11 +15,24 @@ pub(crate) fn clock() -> Clock {
 
 /// The admin's clients of both doors by name, and the door that has to stay open for them.
 #[allow(dead_code, reason = "some tests need no network")]
-pub(crate) async fn both_doors(cluster: &DevCluster) -> ([(&'static str, kube::Client); 2], HttpsDoor) {
-    let door = cluster.serve_https("127.0.0.1:0".parse().unwrap()).await.unwrap();
+pub(crate) async fn both_doors(
+    cluster: &DevCluster,
+) -> ([(&'static str, kube::Client); 2], HttpsDoor) {
+    let door = cluster
+        .serve_https("127.0.0.1:0".parse().unwrap())
+        .await
+        .unwrap();
     let kubeconfig = Kubeconfig::from_yaml(&door.kubeconfig()).unwrap();
-    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
-    ([("in process", cluster.client()), ("HTTPS", kube::Client::try_from(config).unwrap())], door)
+    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+        .await
+        .unwrap();
+    (
+        [
+            ("in process", cluster.client()),
+            ("HTTPS", kube::Client::try_from(config).unwrap()),
+        ],
+        door,
+    )
 }
 
 /// An answer.
@@ -32,19 +45,41 @@ pub(crate) struct Asked {
 }
 
 /// Sends one request as it is.
-pub(crate) async fn ask(client: &kube::Client, method: &str, path: &str, content_type: &str, body: &[u8]) -> Asked {
+pub(crate) async fn ask(
+    client: &kube::Client,
+    method: &str,
+    path: &str,
+    content_type: &str,
+    body: &[u8],
+) -> Asked {
     let mut request = Request::builder().method(method).uri(path);
     if !content_type.is_empty() {
         request = request.header("content-type", content_type);
     }
-    let response =
-        client.send(request.body(body.to_vec().into()).unwrap()).await.unwrap_or_else(|error| panic!("{method} {path}: {error}"));
+    let response = client
+        .send(request.body(body.to_vec().into()).unwrap())
+        .await
+        .unwrap_or_else(|error| panic!("{method} {path}: {error}"));
     let code = response.status().as_u16();
     let warning = |value: &http::HeaderValue| {
-        let text = std::str::from_utf8(value.as_bytes()).unwrap().strip_prefix("299 - \"").unwrap().strip_suffix('"').unwrap();
+        let text = std::str::from_utf8(value.as_bytes())
+            .unwrap()
+            .strip_prefix("299 - \"")
+            .unwrap()
+            .strip_suffix('"')
+            .unwrap();
         text.replace("\\\"", "\"")
     };
-    let warnings = response.headers().get_all("warning").iter().map(warning).collect();
+    let warnings = response
+        .headers()
+        .get_all("warning")
+        .iter()
+        .map(warning)
+        .collect();
     let bytes = response.into_body().collect().await.unwrap().to_bytes();
-    Asked { code, warnings, body: serde_json::from_slice(&bytes).unwrap_or(Value::Null) }
+    Asked {
+        code,
+        warnings,
+        body: serde_json::from_slice(&bytes).unwrap_or(Value::Null),
+    }
 }

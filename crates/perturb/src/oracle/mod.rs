@@ -19,9 +19,13 @@ pub(crate) fn churn(scenario: &Scenario, expected: &Counts, found: &Counts) -> V
         let (expected, found) = (of(expected), of(found));
         let allowed = match scenario.churn {
             Churn::None => None,
-            Churn::Within(allowed) => allowed.iter().find(|(of, _)| of == resource).map(|(_, range)| range),
+            Churn::Within(allowed) => allowed
+                .iter()
+                .find(|(of, _)| of == resource)
+                .map(|(_, range)| range),
         };
-        let fits = |difference: i32| allowed.map_or(difference == 0, |range| range.contains(&difference));
+        let fits =
+            |difference: i32| allowed.map_or(difference == 0, |range| range.contains(&difference));
         if !fits(found.0 - expected.0) || !fits(found.1 - expected.1) {
             wrong.push(format!(
                 "churn: {resource} created {} times and deleted {} times, in the reference {} and {} times",
@@ -40,7 +44,10 @@ pub(crate) fn unsafe_instants(scenario: &Scenario, film: &Film) -> Vec<String> {
         state.apply(frame);
         for rule in scenario.rules {
             if let Err(why) = (rule.check)(&state, frame) {
-                wrong.push(format!("{} at revision {}: {why}", rule.name, frame.revision));
+                wrong.push(format!(
+                    "{} at revision {}: {why}",
+                    rule.name, frame.revision
+                ));
             }
         }
     }
@@ -52,7 +59,9 @@ pub(crate) fn two_leaders(requests: &[RequestRecord]) -> Vec<String> {
     let mut latest = 0;
     let mut wrong = Vec::new();
     let aside = |request: &RequestRecord| request.resource.starts_with("events");
-    for request in requests.iter().filter(|request| is_write(request) && !aside(request) && request.user_agent.contains(AGENT)) {
+    for request in requests.iter().filter(|request| {
+        is_write(request) && !aside(request) && request.user_agent.contains(AGENT)
+    }) {
         let instance = instance_of(&request.user_agent);
         if instance < latest {
             wrong.push(format!(
@@ -65,7 +74,8 @@ pub(crate) fn two_leaders(requests: &[RequestRecord]) -> Vec<String> {
     wrong
 }
 
-/// The one controller that may end the process, as upstream's does, and where: it finds no resources at its start.
+/// The one controller that may end the process, as upstream's does, and where: it finds no
+/// resources at its start.
 const NEEDS_RESOURCES: &str = "namespace-controller";
 
 /// How often a process starts while nothing can be discovered.
@@ -78,8 +88,10 @@ pub(crate) fn ended(plan: &Plan, hit: &[String], controllers: &[&str]) -> Option
         Plan::Hidden(group, _) if group.0 == EVERY_GROUP => STARTS,
         _ => 0,
     };
-    let is_expected = controllers.len() <= allowed && controllers.iter().all(|name| *name == NEEDS_RESOURCES);
-    (!is_expected && !controllers.is_empty()).then(|| format!("ended by themselves: {}", controllers.join(", ")))
+    let is_expected =
+        controllers.len() <= allowed && controllers.iter().all(|name| *name == NEEDS_RESOURCES);
+    (!is_expected && !controllers.is_empty())
+        .then(|| format!("ended by themselves: {}", controllers.join(", ")))
 }
 
 /// Whether a request is one for discovery.
@@ -88,15 +100,20 @@ pub(crate) fn is_look(hit: &str) -> bool {
 }
 
 fn instance_of(user_agent: &str) -> usize {
-    let number = user_agent.split_once(AGENT).and_then(|(_, rest)| rest.split_once(')'));
-    number.and_then(|(number, _)| number.parse().ok()).unwrap_or(0)
+    let number = user_agent
+        .split_once(AGENT)
+        .and_then(|(_, rest)| rest.split_once(')'));
+    number
+        .and_then(|(number, _)| number.parse().ok())
+        .unwrap_or(0)
 }
 
 /// Parts that an error line has, all of them, and how many such lines one fault explains.
 type Words = (&'static [&'static str], usize);
 
-/// What an answer is called in errors. Upstream logs a sync that meets one just so. The fault happens once, and is logged by whoever met
-/// it and by nobody later: a controller that goes on running into the same of its own making is not excused.
+/// What an answer is called in errors. Upstream logs a sync that meets one just so. The fault
+/// happens once, and is logged by whoever met it and by nobody later: a controller that goes on
+/// running into the same of its own making is not excused.
 fn words_of(answer: Answer) -> &'static [Words] {
     match answer {
         Answer::Conflict => &[(&["Operation cannot be fulfilled"], 1)],
@@ -104,49 +121,84 @@ fn words_of(answer: Answer) -> &'static [Words] {
         Answer::Throttled => &[(&["too many requests"], 1)],
         Answer::Internal => &[(&["etcdserver: leader changed"], 1)],
         Answer::Lost | Answer::Reset => &[(&["reset by a fault"], 1)],
-        // A list that is never answered holds up the first look of the garbage collector; upstream logs the second text, too.
-        Answer::Timeout | Answer::LateTimeout => {
-            &[(&["no answer within"], 1), (&["timed out waiting for dependency graph builder sync"], 1)]
-        }
+        // A list that is never answered holds up the first look of the garbage collector; upstream
+        // logs the second text, too.
+        Answer::Timeout | Answer::LateTimeout => &[
+            (&["no answer within"], 1),
+            (&["timed out waiting for dependency graph builder sync"], 1),
+        ],
     }
 }
 
-/// The last words of a process that may not write any more, of each of its tasks. One that crashes has them because its tasks end one
-/// after the other: whoever was about to go on does so once more, and is refused.
-const LAST_WORDS: &[Words] =
-    &[(&["not sent, leadership has ended"], usize::MAX), (&["leadership ended before the answer came"], usize::MAX)];
+/// The last words of a process that may not write any more, of each of its tasks. One that crashes
+/// has them because its tasks end one after the other: whoever was about to go on does so once
+/// more, and is refused.
+const LAST_WORDS: &[Words] = &[
+    (&["not sent, leadership has ended"], usize::MAX),
+    (&["leadership ended before the answer came"], usize::MAX),
+];
 
-/// A pod that an old view still shows is gone, and who removed it has no memory of that. Upstream's `gcTerminated` and its likes hand
-/// that to the error handler, too, and count it; all other controllers take it for success. No story has more than three such pods, and
-/// each is removed once.
+/// A pod that an old view still shows is gone, and who removed it has no memory of that. Upstream's
+/// `gcTerminated` and its likes hand that to the error handler, too, and count it; all other
+/// controllers take it for success. No story has more than three such pods, and each is removed
+/// once.
 const GONE: &[Words] = &[(&["pod not removed", "not found"], 3)];
 
-/// An Event that is held up, or what it tells of, and those queued behind it, may find their namespace gone; `recordEvent` calls that an
-/// error. No story has more than three that it can happen to.
-const TOO_LATE: Words = (&["server rejected event", "error=namespaces", "not found"], 3);
+/// An Event that is held up, or what it tells of, and those queued behind it, may find their
+/// namespace gone; `recordEvent` calls that an error. No story has more than three that it can
+/// happen to.
+const TOO_LATE: Words = (
+    &["server rejected event", "error=namespaces", "not found"],
+    3,
+);
 
-/// A namespace may be gone when the deletion of a collection in it is given up. Upstream's namespace controller says so, too.
-const GONE_MEANWHILE: Words = (&["couldn't update status condition for namespace", "not found"], 1);
+/// A namespace may be gone when the deletion of a collection in it is given up. Upstream's
+/// namespace controller says so, too.
+const GONE_MEANWHILE: Words = (
+    &[
+        "couldn't update status condition for namespace",
+        "not found",
+    ],
+    1,
+);
 
 /// Upstream's namespace controller says so, too, and ends the process.
 const NOTHING_SERVED: Words = (&["unable to get any supported resources from server"], 1);
 
-/// What cannot be discovered holds up namespaces that end. Each is tried again after 5 ms, 10 ms and so on, which is 14 times in 40 s; no story
-/// has more than two.
+/// What cannot be discovered holds up namespaces that end. Each is tried again after 5 ms, 10 ms
+/// and so on, which is 14 times in 40 s; no story has more than two.
 const UNDISCOVERED: &[Words] = &[(&["unable to retrieve the complete list of server APIs"], 32)];
 
 /// Where nothing can be, a process that starts says two things and ends.
 const NOTHING_DISCOVERED: &[Words] = &[
     (&["sync failed", "error=service unavailable"], 32),
-    (&["not everything that is served could be discovered", "service unavailable"], STARTS),
-    (&["unable to get any supported resources from server"], STARTS),
+    (
+        &[
+            "not everything that is served could be discovered",
+            "service unavailable",
+        ],
+        STARTS,
+    ),
+    (
+        &["unable to get any supported resources from server"],
+        STARTS,
+    ),
 ];
 
 /// Error lines that neither the story nor the plan, which did `hit` this, explains.
-pub(crate) fn unexpected(scenario: &Scenario, plan: &Plan, hit: &[String], mut lines: Vec<String>) -> Vec<String> {
+pub(crate) fn unexpected(
+    scenario: &Scenario,
+    plan: &Plan,
+    hit: &[String],
+    mut lines: Vec<String>,
+) -> Vec<String> {
     let explanations: &[&[Words]] = match plan {
-        Plan::Answer(_, answer) if hit.iter().any(|hit| is_look(hit)) => &[words_of(*answer), &[NOTHING_SERVED]],
-        Plan::Answer(_, answer @ (Answer::Timeout | Answer::LateTimeout)) => &[words_of(*answer), &[TOO_LATE, GONE_MEANWHILE]],
+        Plan::Answer(_, answer) if hit.iter().any(|hit| is_look(hit)) => {
+            &[words_of(*answer), &[NOTHING_SERVED]]
+        }
+        Plan::Answer(_, answer @ (Answer::Timeout | Answer::LateTimeout)) => {
+            &[words_of(*answer), &[TOO_LATE, GONE_MEANWHILE]]
+        }
         Plan::Answer(point, answer) if point.is_of("events") => &[words_of(*answer), &[TOO_LATE]],
         Plan::Answer(_, answer) => &[words_of(*answer)],
         Plan::Hidden(group, _) if group.0 == EVERY_GROUP => &[NOTHING_DISCOVERED],
@@ -164,7 +216,10 @@ pub(crate) fn unexpected(scenario: &Scenario, plan: &Plan, hit: &[String], mut l
             !is_explained
         });
     }
-    lines.into_iter().map(|line| format!("error in the log: {line}")).collect()
+    lines
+        .into_iter()
+        .map(|line| format!("error in the log: {line}"))
+        .collect()
 }
 
 #[cfg(test)]

@@ -17,7 +17,8 @@ mod point;
 
 pub use point::Point;
 
-/// Requests that are answered badly, at most: most of them are the same lists and watches over and over.
+/// Requests that are answered badly, at most: most of them are the same lists and watches over and
+/// over.
 const REQUESTS: usize = 400;
 /// Events of each verb that are answered badly, at most.
 const TOLD: usize = 12;
@@ -45,18 +46,22 @@ pub enum When {
     After,
 }
 
-/// What goes wrong, and where. Writes, requests and events are counted from 1 and are those of managers.
+/// What goes wrong, and where. Writes, requests and events are counted from 1 and are those of
+/// managers.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Plan {
     /// Nothing.
     Nothing,
-    /// The manager crashes at a write and starts anew, once for each point; later points count from the restart.
+    /// The manager crashes at a write and starts anew, once for each point; later points count from
+    /// the restart.
     Crash(Vec<(When, Point)>),
     /// The leader loses its Lease at a write, and a standby takes over.
     Failover(When, Point),
-    /// The manager crashes after a write and starts anew with a view that lags this many changes of the story, for a while.
+    /// The manager crashes after a write and starts anew with a view that lags this many changes of
+    /// the story, for a while.
     Stale(Point, usize),
-    /// The same, but the view of one resource alone lags, by as many of its changes: API servers have a cache for each.
+    /// The same, but the view of one resource alone lags, by as many of its changes: API servers
+    /// have a cache for each.
     StaleOf(String, Point, usize),
     /// As [`Plan::Stale`], after it was told of an event.
     StaleEvent(String, Point, usize),
@@ -64,7 +69,8 @@ pub enum Plan {
     Event(String, Point, EventPlan),
     /// A request is answered badly, or not at all.
     Answer(Point, Answer),
-    /// From this request for discovery on, and for a while, what is in this group cannot be discovered.
+    /// From this request for discovery on, and for a while, what is in this group cannot be
+    /// discovered.
     Hidden(Group, usize),
     /// Every request and event takes a random time.
     Shuffle(u64),
@@ -107,7 +113,9 @@ named! {
 impl EventPlan {
     fn fault(self) -> EventFault {
         match self {
-            Self::Drop => EventFault::Drop { repaired_after: Duration::from_secs(2) },
+            Self::Drop => EventFault::Drop {
+                repaired_after: Duration::from_secs(2),
+            },
             Self::Coalesce => EventFault::Coalesce(Duration::from_secs(2)),
             Self::Close => EventFault::Close,
             Self::Expire => EventFault::Expire,
@@ -156,12 +164,19 @@ pub(crate) enum Fault {
 
 /// The writes of managers that count.
 pub(crate) fn writes() -> Matcher {
-    Matcher::writes().client(AGENT).except("events").except("leases")
+    Matcher::writes()
+        .client(AGENT)
+        .except("events")
+        .except("leases")
 }
 
-/// All requests of managers that count. Events, whose number differs from run to run, are counted by themselves.
+/// All requests of managers that count. Events, whose number differs from run to run, are counted
+/// by themselves.
 pub(crate) fn requests() -> Matcher {
-    Matcher::default().client(AGENT).except("events").except("leases")
+    Matcher::default()
+        .client(AGENT)
+        .except("events")
+        .except("leases")
 }
 
 /// How Events are written.
@@ -198,71 +213,159 @@ impl Plan {
 
     /// What is broken from the start.
     pub(crate) fn faults(&self, watched: &BTreeMap<String, usize>) -> Vec<Fault> {
-        let at_write = |when: When, point: &Point| vec![Fault::Request(point.among(writes()), when.fault(), Some(1))];
+        let at_write = |when: When, point: &Point| {
+            vec![Fault::Request(point.among(writes()), when.fault(), Some(1))]
+        };
         match self {
             Self::Nothing => Vec::new(),
-            Self::Crash(points) => points.first().map(|(when, point)| at_write(*when, point)).unwrap_or_default(),
+            Self::Crash(points) => points
+                .first()
+                .map(|(when, point)| at_write(*when, point))
+                .unwrap_or_default(),
             Self::Failover(when, point) => at_write(*when, point),
             Self::Stale(point, _) | Self::StaleOf(_, point, _) => at_write(When::After, point),
             Self::StaleEvent(plural, point, _) => {
-                vec![Fault::Event(point.among(events(plural)), EventFault::Delay(Duration::ZERO), Some(1))]
+                vec![Fault::Event(
+                    point.among(events(plural)),
+                    EventFault::Delay(Duration::ZERO),
+                    Some(1),
+                )]
             }
-            Self::Event(plural, point, fault) => vec![Fault::Event(point.among(events(plural)), fault.fault(), Some(1))],
+            Self::Event(plural, point, fault) => vec![Fault::Event(
+                point.among(events(plural)),
+                fault.fault(),
+                Some(1),
+            )],
             Self::Answer(point, answer) => {
-                let all = if point.is_of("events") { Matcher::default().client(AGENT) } else { requests() };
+                let all = if point.is_of("events") {
+                    Matcher::default().client(AGENT)
+                } else {
+                    requests()
+                };
                 vec![Fault::Request(point.among(all), answer.fault(), Some(1))]
             }
             // So long that whoever hides the group comes first.
             Self::Hidden(_, nth) => {
-                vec![Fault::Request(looks().nth(*nth), RequestFault::Delay(Duration::from_millis(1)), Some(1))]
+                vec![Fault::Request(
+                    looks().nth(*nth),
+                    RequestFault::Delay(Duration::from_millis(1)),
+                    Some(1),
+                )]
             }
             Self::Shuffle(_) => {
                 let slow = RequestFault::DelayUpTo(Duration::from_millis(200));
-                let late =
-                    |plural: &String| Fault::Event(events(plural), EventFault::DelayUpTo(Duration::from_millis(300)), None);
-                std::iter::once(Fault::Request(requests(), slow, None)).chain(watched.keys().map(late)).collect()
+                let late = |plural: &String| {
+                    Fault::Event(
+                        events(plural),
+                        EventFault::DelayUpTo(Duration::from_millis(300)),
+                        None,
+                    )
+                };
+                std::iter::once(Fault::Request(requests(), slow, None))
+                    .chain(watched.keys().map(late))
+                    .collect()
             }
         }
     }
 
-    /// Every plan that the reference run suggests, in a fixed order; where the second of two crashes is, is drawn.
+    /// Every plan that the reference run suggests, in a fixed order; where the second of two
+    /// crashes is, is drawn.
     pub fn derived(recording: &Recording, seed: u64) -> Vec<Self> {
         let mut plans = Vec::new();
         let both = [When::Before, When::After];
-        let at_writes: Vec<(When, usize)> = (1..=recording.writes).flat_map(|nth| both.map(|when| (when, nth))).collect();
-        plans.extend(at_writes.iter().map(|(when, nth)| Self::Crash(vec![(*when, Point::from(*nth))])));
-        plans.extend(at_writes.iter().map(|(when, nth)| Self::Failover(*when, Point::from(*nth))));
+        let at_writes: Vec<(When, usize)> = (1..=recording.writes)
+            .flat_map(|nth| both.map(|when| (when, nth)))
+            .collect();
+        plans.extend(
+            at_writes
+                .iter()
+                .map(|(when, nth)| Self::Crash(vec![(*when, Point::from(*nth))])),
+        );
+        plans.extend(
+            at_writes
+                .iter()
+                .map(|(when, nth)| Self::Failover(*when, Point::from(*nth))),
+        );
         let mut random = StdRng::seed_from_u64(seed);
-        // Whoever starts anew finds less to write than was left: what the first one waited for in between has happened.
-        plans.extend(at_writes.iter().filter(|(_, nth)| *nth < recording.writes).map(|(when, nth)| {
-            let second = Point::from(random.random_range(1..=(recording.writes - nth).div_ceil(2)));
-            Self::Crash(vec![(*when, Point::from(*nth)), (both[random.random_range(0..2)], second)])
-        }));
+        // Whoever starts anew finds less to write than was left: what the first one waited for in
+        // between has happened.
+        plans.extend(
+            at_writes
+                .iter()
+                .filter(|(_, nth)| *nth < recording.writes)
+                .map(|(when, nth)| {
+                    let second =
+                        Point::from(random.random_range(1..=(recording.writes - nth).div_ceil(2)));
+                    Self::Crash(vec![
+                        (*when, Point::from(*nth)),
+                        (both[random.random_range(0..2)], second),
+                    ])
+                }),
+        );
         let lags = |nth: usize| BEHIND.map(|behind| (Point::from(nth), behind));
-        plans.extend((1..=recording.writes).flat_map(lags).map(|(point, behind)| Self::Stale(point, behind)));
+        plans.extend(
+            (1..=recording.writes)
+                .flat_map(lags)
+                .map(|(point, behind)| Self::Stale(point, behind)),
+        );
         for plural in &recording.plurals {
-            let at = |nth: usize| ONE_BEHIND.map(|behind| Self::StaleOf(plural.clone(), Point::from(nth), behind));
+            let at = |nth: usize| {
+                ONE_BEHIND.map(|behind| Self::StaleOf(plural.clone(), Point::from(nth), behind))
+            };
             plans.extend((1..=recording.writes).flat_map(at));
         }
         for (plural, count) in &recording.events {
-            let faults = |nth: usize| EventPlan::ALL.iter().map(move |(fault, _)| (Point::from(nth), *fault));
-            plans.extend((1..=*count).flat_map(faults).map(|(point, fault)| Self::Event(plural.clone(), point, fault)));
-            plans.extend((1..=*count).flat_map(lags).map(|(point, behind)| Self::StaleEvent(plural.clone(), point, behind)));
+            let faults = |nth: usize| {
+                EventPlan::ALL
+                    .iter()
+                    .map(move |(fault, _)| (Point::from(nth), *fault))
+            };
+            plans.extend(
+                (1..=*count)
+                    .flat_map(faults)
+                    .map(|(point, fault)| Self::Event(plural.clone(), point, fault)),
+            );
+            plans.extend(
+                (1..=*count)
+                    .flat_map(lags)
+                    .map(|(point, behind)| Self::StaleEvent(plural.clone(), point, behind)),
+            );
         }
-        let answers = |point: Point| Answer::ALL.iter().map(move |(answer, _)| Self::Answer(point.clone(), *answer));
-        plans.extend(thinned(recording.requests, REQUESTS).into_iter().map(Point::from).flat_map(answers));
+        let answers = |point: Point| {
+            Answer::ALL
+                .iter()
+                .map(move |(answer, _)| Self::Answer(point.clone(), *answer))
+        };
+        plans.extend(
+            thinned(recording.requests, REQUESTS)
+                .into_iter()
+                .map(Point::from)
+                .flat_map(answers),
+        );
         for (verb, count) in TELLING.iter().zip(recording.told) {
-            let points = thinned(count, TOLD).into_iter().map(|nth| Point::of(verb, "events", nth));
+            let points = thinned(count, TOLD)
+                .into_iter()
+                .map(|nth| Point::of(verb, "events", nth));
             plans.extend(points.flat_map(answers));
         }
-        for group in recording.groups.iter().map(String::as_str).chain([EVERY_GROUP]) {
-            plans.extend(thinned(recording.looks, LOOKS).into_iter().map(|nth| Self::Hidden(Group(group.to_owned()), nth)));
+        for group in recording
+            .groups
+            .iter()
+            .map(String::as_str)
+            .chain([EVERY_GROUP])
+        {
+            plans.extend(
+                thinned(recording.looks, LOOKS)
+                    .into_iter()
+                    .map(|nth| Self::Hidden(Group(group.to_owned()), nth)),
+            );
         }
         plans.extend((0..SHUFFLES).map(Self::Shuffle));
         plans
     }
 
-    /// At most `limit` of them, of every pattern as many as of the others as far as there are so many; the same ones each time.
+    /// At most `limit` of them, of every pattern as many as of the others as far as there are so
+    /// many; the same ones each time.
     pub fn sample(mut plans: Vec<Self>, limit: usize, seed: u64) -> Vec<Self> {
         if plans.len() <= limit {
             return plans;
@@ -299,7 +402,11 @@ impl fmt::Display for Group {
 
 impl From<&str> for Group {
     fn from(text: &str) -> Self {
-        Self(if text == CORE { String::new() } else { text.to_owned() })
+        Self(if text == CORE {
+            String::new()
+        } else {
+            text.to_owned()
+        })
     }
 }
 
@@ -309,13 +416,17 @@ impl fmt::Display for Plan {
             Self::Nothing => f.write_str("nothing"),
             Self::Crash(points) => {
                 f.write_str("crash")?;
-                points.iter().try_for_each(|(when, point)| write!(f, ":{}:{point}", when.text()))
+                points
+                    .iter()
+                    .try_for_each(|(when, point)| write!(f, ":{}:{point}", when.text()))
             }
             Self::Failover(when, point) => write!(f, "failover:{}:{point}", when.text()),
             Self::Stale(point, behind) => write!(f, "stale:{point}:{behind}"),
             Self::StaleOf(plural, point, behind) => write!(f, "lag:{plural}:{point}:{behind}"),
             Self::StaleEvent(plural, point, behind) => write!(f, "stale:{plural}:{point}:{behind}"),
-            Self::Event(plural, point, fault) => write!(f, "event:{plural}:{point}:{}", fault.text()),
+            Self::Event(plural, point, fault) => {
+                write!(f, "event:{plural}:{point}:{}", fault.text())
+            }
             Self::Answer(point, answer) => write!(f, "answer:{point}:{}", answer.text()),
             Self::Hidden(group, nth) => write!(f, "hidden:{group}:{nth}"),
             Self::Shuffle(seed) => write!(f, "shuffle:{seed}"),
@@ -340,16 +451,33 @@ impl FromStr for Plan {
             ["nothing"] => Ok(Self::Nothing),
             ["crash", ref points @ ..] if !points.is_empty() && points.len() % 2 == 0 => {
                 let pair = |pair: &[&str]| Ok((when(pair[0])?, point(pair[1])?));
-                points.chunks(2).map(pair).collect::<Result<_, String>>().map(Self::Crash)
+                points
+                    .chunks(2)
+                    .map(pair)
+                    .collect::<Result<_, String>>()
+                    .map(Self::Crash)
             }
             ["failover", at, nth] => Ok(Self::Failover(when(at)?, point(nth)?)),
             ["stale", nth, behind] => Ok(Self::Stale(point(nth)?, number(behind)?)),
-            ["lag", plural, nth, behind] => Ok(Self::StaleOf(plural.to_owned(), point(nth)?, number(behind)?)),
-            ["stale", plural, nth, behind] => Ok(Self::StaleEvent(plural.to_owned(), point(nth)?, number(behind)?)),
-            ["event", plural, nth, fault] => {
-                Ok(Self::Event(plural.to_owned(), point(nth)?, EventPlan::parse(fault).ok_or_else(unknown)?))
-            }
-            ["answer", nth, answer] => Ok(Self::Answer(point(nth)?, Answer::parse(answer).ok_or_else(unknown)?)),
+            ["lag", plural, nth, behind] => Ok(Self::StaleOf(
+                plural.to_owned(),
+                point(nth)?,
+                number(behind)?,
+            )),
+            ["stale", plural, nth, behind] => Ok(Self::StaleEvent(
+                plural.to_owned(),
+                point(nth)?,
+                number(behind)?,
+            )),
+            ["event", plural, nth, fault] => Ok(Self::Event(
+                plural.to_owned(),
+                point(nth)?,
+                EventPlan::parse(fault).ok_or_else(unknown)?,
+            )),
+            ["answer", nth, answer] => Ok(Self::Answer(
+                point(nth)?,
+                Answer::parse(answer).ok_or_else(unknown)?,
+            )),
             ["hidden", group, nth] => Ok(Self::Hidden(group.into(), number(nth)?)),
             ["shuffle", seed] => Ok(Self::Shuffle(number(seed)? as u64)),
             _ => Err(unknown()),
@@ -363,8 +491,20 @@ mod tests {
 
     fn recording() -> Recording {
         let groups = ["", "apps"].map(str::to_owned).into();
-        let (events, plurals) = (BTreeMap::from([("pods".to_owned(), 9)]), ["pods".to_owned()].into());
-        Recording { writes: 12, requests: 300, looks: 4, told: [3, 1], groups, plurals, events, ..Recording::default() }
+        let (events, plurals) = (
+            BTreeMap::from([("pods".to_owned(), 9)]),
+            ["pods".to_owned()].into(),
+        );
+        Recording {
+            writes: 12,
+            requests: 300,
+            looks: 4,
+            told: [3, 1],
+            groups,
+            plurals,
+            events,
+            ..Recording::default()
+        }
     }
 
     #[test]
@@ -397,14 +537,25 @@ mod tests {
 
     #[test]
     fn every_write_and_event_is_a_point_however_many_there_are() {
-        let many = Recording { writes: 700, requests: 900, events: BTreeMap::from([("pods".to_owned(), 800)]), ..recording() };
-        let plans: std::collections::BTreeSet<String> = Plan::derived(&many, 0).iter().map(Plan::to_string).collect();
-        for known in
-            (1..=700).map(|nth| format!("crash:before:{nth}")).chain((1..=800).map(|nth| format!("event:pods:{nth}:drop")))
+        let many = Recording {
+            writes: 700,
+            requests: 900,
+            events: BTreeMap::from([("pods".to_owned(), 800)]),
+            ..recording()
+        };
+        let plans: std::collections::BTreeSet<String> = Plan::derived(&many, 0)
+            .iter()
+            .map(Plan::to_string)
+            .collect();
+        for known in (1..=700)
+            .map(|nth| format!("crash:before:{nth}"))
+            .chain((1..=800).map(|nth| format!("event:pods:{nth}:drop")))
         {
             assert!(plans.contains(&known), "{known}");
         }
-        let refused = |plan: &&String| plan.starts_with("answer:") && plan.ends_with(":500") && !plan.contains("/events#");
+        let refused = |plan: &&String| {
+            plan.starts_with("answer:") && plan.ends_with(":500") && !plan.contains("/events#")
+        };
         assert_eq!(plans.iter().filter(refused).count(), REQUESTS);
     }
 
@@ -412,13 +563,22 @@ mod tests {
     fn a_second_crash_is_at_a_write_that_is_left_and_drawn_anew_with_each_seed() {
         let twice = |seed| {
             let is_second = |plan: &Plan| plan.pattern() == "crash twice";
-            Plan::derived(&recording(), seed).into_iter().filter(is_second).collect::<Vec<_>>()
+            Plan::derived(&recording(), seed)
+                .into_iter()
+                .filter(is_second)
+                .collect::<Vec<_>>()
         };
         assert!(!twice(1).is_empty() && twice(1) == twice(1) && twice(1) != twice(2));
         for plan in twice(1) {
-            let Plan::Crash(points) = &plan else { panic!("{plan}") };
+            let Plan::Crash(points) = &plan else {
+                panic!("{plan}")
+            };
             assert!(
-                points.iter().map(|(_, point)| point.to_string().parse::<usize>().unwrap()).sum::<usize>() <= recording().writes,
+                points
+                    .iter()
+                    .map(|(_, point)| point.to_string().parse::<usize>().unwrap())
+                    .sum::<usize>()
+                    <= recording().writes,
                 "{plan}"
             );
         }
@@ -436,7 +596,16 @@ mod tests {
         assert_eq!(patterns.len(), 11);
         // Where there is not room for all of them, each has its turn.
         let first = |seed| Plan::sample(plans.clone(), 1, seed)[0].pattern();
-        assert_eq!((0..200).map(first).collect::<std::collections::BTreeSet<_>>().len(), 11);
-        assert_eq!(Plan::sample(plans.clone(), usize::MAX, 7).len(), plans.len());
+        assert_eq!(
+            (0..200)
+                .map(first)
+                .collect::<std::collections::BTreeSet<_>>()
+                .len(),
+            11
+        );
+        assert_eq!(
+            Plan::sample(plans.clone(), usize::MAX, 7).len(),
+            plans.len()
+        );
     }
 }

@@ -27,7 +27,8 @@ use pace::Pace;
 const BEGIN: i64 = 1_700_000_000;
 /// Writes after which a manager has run away: the longest story has a few hundred.
 const RUNAWAY: usize = 2_000;
-/// Requests after which the log forgets the first ones, and nobody can tell any more who wrote what.
+/// Requests after which the log forgets the first ones, and nobody can tell any more who wrote
+/// what.
 const KEPT: usize = 20_000;
 /// How long a view lags.
 const LAG: Duration = Duration::from_secs(20);
@@ -35,11 +36,13 @@ const LAG: Duration = Duration::from_secs(20);
 const RESTART: Duration = Duration::from_secs(1);
 /// How long it stays away when it ended by itself, as the kubelet has it the first time.
 const BACK_OFF: Duration = Duration::from_secs(10);
-/// How long a group cannot be discovered: longer than the garbage collector waits from one look to the next.
+/// How long a group cannot be discovered: longer than the garbage collector waits from one look to
+/// the next.
 const HIDDEN: Duration = Duration::from_secs(40);
 /// Between the end of one leadership and the start of the next.
 const TAKEOVER: Duration = Duration::from_secs(15);
-/// How long the former leader goes on beside the next one; with the time before, less than it waits for an answer that never comes.
+/// How long the former leader goes on beside the next one; with the time before, less than it waits
+/// for an answer that never comes.
 const AFTERLIFE: Duration = Duration::from_secs(5);
 
 /// What came of a run.
@@ -61,18 +64,22 @@ impl Outcome {
     /// A plan that was chosen by hand and breaks nothing proves nothing.
     pub(crate) fn must_be_met(&mut self) {
         if !self.met {
-            self.violations.push("not met: the story never came to what the plan breaks".to_owned());
+            self.violations
+                .push("not met: the story never came to what the plan breaks".to_owned());
         }
     }
 }
 
-/// Tells the story without faults, twice: the second time it is known which watches there are. What is drawn in the story is drawn from
-/// `seed`, and so it is in the runs under plans.
+/// Tells the story without faults, twice: the second time it is known which watches there are. What
+/// is drawn in the story is drawn from `seed`, and so it is in the runs under plans.
 ///
 /// # Errors
 /// The violations of a story that has no stable end of its own.
 pub fn record(scenario: &'static Scenario, seed: u64) -> Result<Recording, Vec<String>> {
-    let nothing = Recording { seed, ..Recording::default() };
+    let nothing = Recording {
+        seed,
+        ..Recording::default()
+    };
     let first = flawless(stage(scenario, &Plan::Nothing, &nothing)?)?;
     flawless(stage(scenario, &Plan::Nothing, &first)?)
 }
@@ -81,7 +88,10 @@ pub fn record(scenario: &'static Scenario, seed: u64) -> Result<Recording, Vec<S
 pub fn run(scenario: &'static Scenario, plan: &Plan, reference: &Recording) -> Outcome {
     match stage(scenario, plan, reference) {
         Ok(told) => told.outcome,
-        Err(violations) => Outcome { violations, ..Outcome::default() },
+        Err(violations) => Outcome {
+            violations,
+            ..Outcome::default()
+        },
     }
 }
 
@@ -91,15 +101,28 @@ struct Told {
 }
 
 fn flawless(told: Told) -> Result<Recording, Vec<String>> {
-    if told.outcome.violations.is_empty() { Ok(told.recording) } else { Err(told.outcome.violations) }
+    if told.outcome.violations.is_empty() {
+        Ok(told.recording)
+    } else {
+        Err(told.outcome.violations)
+    }
 }
 
-fn stage(scenario: &'static Scenario, plan: &Plan, reference: &Recording) -> Result<Told, Vec<String>> {
+fn stage(
+    scenario: &'static Scenario,
+    plan: &Plan,
+    reference: &Recording,
+) -> Result<Told, Vec<String>> {
     let (logs, begun) = (Logs::collect(), Instant::now());
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .start_paused(true)
+        .build();
     let runtime = runtime.map_err(|error| vec![format!("no runtime: {error}")])?;
-    let play = std::panic::AssertUnwindSafe(|| runtime.block_on(Play::tell(scenario, plan, reference)));
-    let told = std::panic::catch_unwind(play).map_err(|_| vec!["panic in the story itself".to_owned()])?;
+    let play =
+        std::panic::AssertUnwindSafe(|| runtime.block_on(Play::tell(scenario, plan, reference)));
+    let told =
+        std::panic::catch_unwind(play).map_err(|_| vec!["panic in the story itself".to_owned()])?;
     let mut told = told?;
     let unexpected = oracle::unexpected(scenario, plan, &told.outcome.hit, logs.take());
     told.outcome.violations.extend(unexpected);
@@ -126,7 +149,11 @@ struct Play<'a> {
 }
 
 impl<'a> Play<'a> {
-    async fn tell(scenario: &'static Scenario, plan: &'a Plan, reference: &Recording) -> Result<Told, Vec<String>> {
+    async fn tell(
+        scenario: &'static Scenario,
+        plan: &'a Plan,
+        reference: &Recording,
+    ) -> Result<Told, Vec<String>> {
         let clock = Clock::runtime(Timestamp::from_second(BEGIN).expect("a time of our era"));
         let builder = DevCluster::builder()
             .clock(clock)
@@ -134,12 +161,19 @@ impl<'a> Play<'a> {
             .kept_requests(KEPT)
             .seed(reference.seed)
             .nodes(scenario.nodes);
-        let cluster = builder.start().await.map_err(|error| vec![error.to_string()])?;
+        let cluster = builder
+            .start()
+            .await
+            .map_err(|error| vec![error.to_string()])?;
         let counters = Counters::new(&cluster, reference.events.keys());
         if let Plan::Shuffle(seed) = plan {
             cluster.faults().seed(*seed);
         }
-        let faults: Vec<RuleId> = plan.faults(&reference.events).into_iter().map(|fault| arm(&cluster, fault)).collect();
+        let faults: Vec<RuleId> = plan
+            .faults(&reference.events)
+            .into_iter()
+            .map(|fault| arm(&cluster, fault))
+            .collect();
         let mut pace = Pace::new(&cluster, plan, &faults, reference);
 
         let over = CancellationToken::new();
@@ -157,9 +191,11 @@ impl<'a> Play<'a> {
             over: over.clone(),
         };
         let mut film = Film::default();
-        let standby = matches!(plan, Plan::Failover(..)).then(|| Manager::standby(&cluster, scenario, 2));
+        let standby =
+            matches!(plan, Plan::Failover(..)).then(|| Manager::standby(&cluster, scenario, 2));
         let story = async {
-            let mut told = story::comes_to_its_end(&cluster, scenario, reference, &mut pace, &mut film).await;
+            let mut told =
+                story::comes_to_its_end(&cluster, scenario, reference, &mut pace, &mut film).await;
             // What comes after the end is the same over and over: leases, watches that are renewed.
             let counted = counters.read(&cluster);
             if told.is_ok() {
@@ -168,7 +204,8 @@ impl<'a> Play<'a> {
             over.cancel();
             (told, counted)
         };
-        let ((told, counted), (), runaway) = tokio::join!(story, play.perturb(standby), hold_runaway(&cluster, &over));
+        let ((told, counted), (), runaway) =
+            tokio::join!(story, play.perturb(standby), hold_runaway(&cluster, &over));
         if let Some(leader) = play.leader.take() {
             play.panics += leader.stop().await;
         }
@@ -177,23 +214,56 @@ impl<'a> Play<'a> {
         film.attribute(&requests);
         cluster.stop().await;
 
-        let mut outcome = Outcome { virtual_time: pace.elapsed(), ..Outcome::default() };
+        let mut outcome = Outcome {
+            virtual_time: pace.elapsed(),
+            ..Outcome::default()
+        };
         let (end, counts) = (masked(&film.state), film.counts());
-        let (reached, plurals, groups) = (pace.into_reached(), film.plurals(begin), film.groups(begin));
+        let (reached, plurals, groups) =
+            (pace.into_reached(), film.plurals(begin), film.groups(begin));
         // What nobody watches lags for nobody.
-        let plurals = plurals.into_iter().filter(|plural| counted.events.contains_key(plural)).collect();
-        let recording = Recording { seed: reference.seed, reached, plurals, groups, end, counts, ..counted };
+        let plurals = plurals
+            .into_iter()
+            .filter(|plural| counted.events.contains_key(plural))
+            .collect();
+        let recording = Recording {
+            seed: reference.seed,
+            reached,
+            plurals,
+            groups,
+            end,
+            counts,
+            ..counted
+        };
         outcome.met = play.met_all();
-        outcome.hit = play.faults.iter().filter_map(|rule| cluster.faults().last_hit(*rule)).collect();
+        outcome.hit = play
+            .faults
+            .iter()
+            .filter_map(|rule| cluster.faults().last_hit(*rule))
+            .collect();
         outcome.violations.extend(told.err());
-        outcome.violations.extend((requests.len() >= KEPT).then(|| format!("runaway: more than {KEPT} requests")));
-        outcome.violations.extend(runaway.then(|| format!("runaway: more than {RUNAWAY} writes")));
-        outcome.violations.extend((play.panics > 0).then(|| format!("{} panics", play.panics)));
-        outcome.violations.extend(oracle::ended(plan, &outcome.hit, &play.ended));
-        outcome.violations.extend(oracle::unsafe_instants(scenario, &film));
+        outcome.violations.extend(
+            (requests.len() >= KEPT).then(|| format!("runaway: more than {KEPT} requests")),
+        );
+        outcome
+            .violations
+            .extend(runaway.then(|| format!("runaway: more than {RUNAWAY} writes")));
+        outcome
+            .violations
+            .extend((play.panics > 0).then(|| format!("{} panics", play.panics)));
+        outcome
+            .violations
+            .extend(oracle::ended(plan, &outcome.hit, &play.ended));
+        outcome
+            .violations
+            .extend(oracle::unsafe_instants(scenario, &film));
         outcome.violations.extend(oracle::two_leaders(&requests));
         if reference.is_told() {
-            outcome.violations.extend(oracle::churn(scenario, &reference.counts, &recording.counts));
+            outcome.violations.extend(oracle::churn(
+                scenario,
+                &reference.counts,
+                &recording.counts,
+            ));
         }
         Ok(Told { outcome, recording })
     }
@@ -209,7 +279,11 @@ impl<'a> Play<'a> {
                     self.crash().await;
                     tokio::time::sleep(RESTART).await;
                     if let Some((when, point)) = points.get(at + 1) {
-                        rule = self.cluster.faults().on_request(point.among(plan::writes()), when.fault(), Some(1));
+                        rule = self.cluster.faults().on_request(
+                            point.among(plan::writes()),
+                            when.fault(),
+                            Some(1),
+                        );
                         self.faults.push(rule);
                     }
                     self.start().await;
@@ -225,19 +299,31 @@ impl<'a> Play<'a> {
                 if let Some(next) = standby {
                     self.lead(next).await;
                 }
-                // Whoever has lost the Lease and does not know it may live on for a while, and still must not write.
+                // Whoever has lost the Lease and does not know it may live on for a while, and
+                // still must not write.
                 tokio::time::sleep(AFTERLIFE).await;
                 if let Some(former) = former {
                     self.panics += former.crash().await;
                 }
             }
-            (Plan::Stale(_, behind) | Plan::StaleEvent(_, _, behind) | Plan::StaleOf(_, _, behind), Some(rule))
-                if self.met(rule).await =>
-            {
+            (
+                Plan::Stale(_, behind)
+                | Plan::StaleEvent(_, _, behind)
+                | Plan::StaleOf(_, _, behind),
+                Some(rule),
+            ) if self.met(rule).await => {
                 self.crash().await;
-                let of = if let Plan::StaleOf(plural, ..) = self.plan { Some(plural.as_str()) } else { None };
+                let of = if let Plan::StaleOf(plural, ..) = self.plan {
+                    Some(plural.as_str())
+                } else {
+                    None
+                };
                 let revision = film::before_the_latest(&self.cluster, self.begin, *behind, of);
-                let late = Matcher { resource: of.map(str::to_owned), ..Matcher::default() }.client(AGENT);
+                let late = Matcher {
+                    resource: of.map(str::to_owned),
+                    ..Matcher::default()
+                }
+                .client(AGENT);
                 let view = self.cluster.faults().hold_view(late, revision);
                 let cluster = self.cluster.clone();
                 let catch_up = async {
@@ -263,7 +349,9 @@ impl<'a> Play<'a> {
     /// Starts the manager anew when it ends by itself, until the story is over.
     async fn keep_running(&mut self) {
         while let Some(leader) = &self.leader {
-            let Some(ended) = self.over.run_until_cancelled(leader.ended()).await else { return };
+            let Some(ended) = self.over.run_until_cancelled(leader.ended()).await else {
+                return;
+            };
             self.ended.push(ended);
             self.crash().await;
             tokio::time::sleep(BACK_OFF).await;
@@ -276,7 +364,9 @@ impl<'a> Play<'a> {
     fn met_all(&self) -> bool {
         let is_met = |rule: &RuleId| self.cluster.faults().hits(*rule) > 0;
         match self.plan {
-            Plan::Crash(points) => self.faults.len() == points.len() && self.faults.iter().all(is_met),
+            Plan::Crash(points) => {
+                self.faults.len() == points.len() && self.faults.iter().all(is_met)
+            }
             // Of a resource that is watched there need not be any event.
             Plan::Shuffle(_) => self.faults.iter().any(is_met),
             _ => self.faults.iter().all(is_met),
@@ -285,12 +375,20 @@ impl<'a> Play<'a> {
 
     /// Whether the rule is met before the story is over.
     async fn met(&self, rule: RuleId) -> bool {
-        self.over.run_until_cancelled(self.cluster.faults().met(rule)).await.is_some()
+        self.over
+            .run_until_cancelled(self.cluster.faults().met(rule))
+            .await
+            .is_some()
     }
 
     async fn start(&mut self) {
         self.managers += 1;
-        self.lead(Manager::standby(&self.cluster, self.scenario, self.managers)).await;
+        self.lead(Manager::standby(
+            &self.cluster,
+            self.scenario,
+            self.managers,
+        ))
+        .await;
     }
 
     async fn lead(&mut self, mut manager: Manager) {
@@ -298,7 +396,11 @@ impl<'a> Play<'a> {
         let since = self.cluster.revision();
         // A manager that cannot fill its caches is one that never leads.
         let over = self.over.clone();
-        if over.run_until_cancelled(manager.lead(since)).await.is_some() {
+        if over
+            .run_until_cancelled(manager.lead(since))
+            .await
+            .is_some()
+        {
             self.leader = Some(manager);
         }
     }
@@ -317,11 +419,15 @@ fn arm(cluster: &DevCluster, fault: Fault) -> RuleId {
     }
 }
 
-/// Lets no further write of a manager through once there were too many, and says whether it came to that. Who writes without end lets no
-/// time pass, so that nobody's patience would.
+/// Lets no further write of a manager through once there were too many, and says whether it came to
+/// that. Who writes without end lets no time pass, so that nobody's patience would.
 async fn hold_runaway(cluster: &DevCluster, over: &CancellationToken) -> bool {
     let faults = cluster.faults();
-    let last = faults.on_request(plan::writes().nth(RUNAWAY), RequestFault::Delay(Duration::ZERO), Some(1));
+    let last = faults.on_request(
+        plan::writes().nth(RUNAWAY),
+        RequestFault::Delay(Duration::ZERO),
+        Some(1),
+    );
     let ran_away = over.run_until_cancelled(faults.met(last)).await.is_some();
     if ran_away {
         faults.on_request(plan::writes(), RequestFault::Hang, None);
@@ -344,23 +450,50 @@ impl Counters {
         let count = |matcher| faults.on_request(matcher, RequestFault::Delay(Duration::ZERO), None);
         let events = watched.map(|plural| {
             let nothing = steersman_devcluster::faults::EventFault::Delay(Duration::ZERO);
-            (plural.clone(), faults.on_event(plan::events(plural), nothing, None))
+            (
+                plural.clone(),
+                faults.on_event(plan::events(plural), nothing, None),
+            )
         });
-        let [writes, requests, looks] = [plan::writes(), plan::requests(), plan::looks()].map(count);
+        let [writes, requests, looks] =
+            [plan::writes(), plan::requests(), plan::looks()].map(count);
         let told = plan::TELLING.map(|verb| count(Matcher::new(verb, "events").client(AGENT)));
-        Self { writes, requests, looks, told, events: events.collect() }
+        Self {
+            writes,
+            requests,
+            looks,
+            told,
+            events: events.collect(),
+        }
     }
 
     /// What they have counted so far, and which watches there are to count.
     fn read(self, cluster: &DevCluster) -> Recording {
         let (faults, requests) = (cluster.faults(), cluster.requests());
-        let watches = requests.iter().filter(|request| request.verb == "watch" && request.user_agent.contains(AGENT));
-        let watched = watches.map(|request| &request.resource).filter(|plural| !film::ASIDE.contains(&plural.as_str()));
-        let mut events: BTreeMap<String, usize> = watched.map(|plural| (plural.clone(), 0)).collect();
-        events.extend(self.events.into_iter().map(|(plural, rule)| (plural, faults.hits(rule))));
-        let [writes, requests, looks] = [self.writes, self.requests, self.looks].map(|rule| faults.hits(rule));
+        let watches = requests
+            .iter()
+            .filter(|request| request.verb == "watch" && request.user_agent.contains(AGENT));
+        let watched = watches
+            .map(|request| &request.resource)
+            .filter(|plural| !film::ASIDE.contains(&plural.as_str()));
+        let mut events: BTreeMap<String, usize> =
+            watched.map(|plural| (plural.clone(), 0)).collect();
+        events.extend(
+            self.events
+                .into_iter()
+                .map(|(plural, rule)| (plural, faults.hits(rule))),
+        );
+        let [writes, requests, looks] =
+            [self.writes, self.requests, self.looks].map(|rule| faults.hits(rule));
         let told = self.told.map(|rule| faults.hits(rule));
-        Recording { writes, requests, looks, told, events, ..Recording::default() }
+        Recording {
+            writes,
+            requests,
+            looks,
+            told,
+            events,
+            ..Recording::default()
+        }
     }
 }
 

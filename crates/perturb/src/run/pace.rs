@@ -12,16 +12,19 @@ use crate::oracle::is_look;
 use crate::plan::{Answer, EventPlan, Plan};
 use crate::recording::Recording;
 
-/// How long a user waits for something to become so, and everybody for the end, where no reference says how long that takes.
+/// How long a user waits for something to become so, and everybody for the end, where no reference
+/// says how long that takes.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30 * 60);
-/// Beyond what the fault itself takes. Shorter than whatever rescues a controller that missed its cue: expectations time out after five
-/// minutes, watches end after five at least.
+/// Beyond what the fault itself takes. Shorter than whatever rescues a controller that missed its
+/// cue: expectations time out after five minutes, watches end after five at least.
 const SLACK: Duration = Duration::from_secs(60);
 
-/// A watch that is never answered is given up when it would have ended. Upstream's reflector waits for the server to end it, for as long.
+/// A watch that is never answered is given up when it would have ended. Upstream's reflector waits
+/// for the server to end it, for as long.
 const WATCH: Duration = Duration::from_secs(660);
 
-/// A deletion of a collection that is never answered is given up later than other requests, by the namespace controller.
+/// A deletion of a collection that is never answered is given up later than other requests, by the
+/// namespace controller.
 const COLLECTION: Duration = Duration::from_secs(302);
 
 /// Longer than anything else that a plan breaks stays broken.
@@ -32,7 +35,8 @@ pub(super) struct Pace {
     begun: Instant,
     expected: Vec<Duration>,
     lasts: Duration,
-    /// What a process was waiting for, such as podgc for a node to come back, the next one waits for anew.
+    /// What a process was waiting for, such as podgc for a node to come back, the next one waits
+    /// for anew.
     anew: Duration,
     /// Tells which request is answered badly, and whether it gets no answer at all.
     answered: Option<(DevCluster, RuleId, bool)>,
@@ -40,14 +44,33 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    pub(super) fn new(cluster: &DevCluster, plan: &Plan, faults: &[RuleId], reference: &Recording) -> Self {
+    pub(super) fn new(
+        cluster: &DevCluster,
+        plan: &Plan,
+        faults: &[RuleId],
+        reference: &Recording,
+    ) -> Self {
         let is_silence = matches!(plan, Plan::Answer(_, Answer::Timeout | Answer::LateTimeout));
         let is_answer = matches!(plan, Plan::Answer(..));
-        let answered = faults.first().filter(|_| is_answer).map(|rule| (cluster.clone(), *rule, is_silence));
+        let answered = faults
+            .first()
+            .filter(|_| is_answer)
+            .map(|rule| (cluster.clone(), *rule, is_silence));
         let begun = std::iter::once(&Duration::ZERO).chain(&reference.reached);
-        let anew = begun.zip(&reference.reached).map(|(from, to)| to.saturating_sub(*from)).max().unwrap_or_default();
+        let anew = begun
+            .zip(&reference.reached)
+            .map(|(from, to)| to.saturating_sub(*from))
+            .max()
+            .unwrap_or_default();
         let (expected, lasts) = (reference.reached.clone(), lasts(plan, anew));
-        Self { begun: Instant::now(), expected, lasts, anew, answered, reached: Vec::new() }
+        Self {
+            begun: Instant::now(),
+            expected,
+            lasts,
+            anew,
+            answered,
+            reached: Vec::new(),
+        }
     }
 
     /// How much longer than in the reference it may take.
@@ -100,7 +123,8 @@ impl Pace {
     }
 }
 
-/// For how long a plan holds the story up, at most, where a process that starts anew takes so much longer.
+/// For how long a plan holds the story up, at most, where a process that starts anew takes so much
+/// longer.
 fn lasts(plan: &Plan, anew: Duration) -> Duration {
     match plan {
         Plan::Nothing => Duration::ZERO,
@@ -110,7 +134,9 @@ fn lasts(plan: &Plan, anew: Duration) -> Duration {
         Plan::Event(_, _, EventPlan::Stall) => Duration::from_secs(40),
         Plan::Event(..) => Duration::from_secs(2),
         // The story waits for the answer, and tries again a little later.
-        Plan::Answer(_, Answer::Timeout | Answer::LateTimeout) => REQUEST_TIMEOUT + Duration::from_secs(2),
+        Plan::Answer(_, Answer::Timeout | Answer::LateTimeout) => {
+            REQUEST_TIMEOUT + Duration::from_secs(2)
+        }
         Plan::Answer(..) => Duration::from_secs(2),
         // The last try before it is shown again is followed by a long pause.
         Plan::Hidden(..) => HIDDEN + BACK_OFF + anew,

@@ -35,10 +35,25 @@ pub(super) async fn comes_to_its_end(
             Step::Create(object) => cluster.create(object).await,
             Step::Load(object) => cluster.load(object).map(|()| serde_json::Value::Null),
             Step::Patch(path, patch) => cluster.patch(&path, patch).await,
-            Step::Replace(path, object) => cluster.call(Method::PUT, &path, "application/json", object.to_string()).await,
-            Step::Delete(path, options) => cluster.call(Method::DELETE, &path, "application/json", options.to_string()).await,
+            Step::Replace(path, object) => {
+                cluster
+                    .call(Method::PUT, &path, "application/json", object.to_string())
+                    .await
+            }
+            Step::Delete(path, options) => {
+                cluster
+                    .call(
+                        Method::DELETE,
+                        &path,
+                        "application/json",
+                        options.to_string(),
+                    )
+                    .await
+            }
             Step::Until(what, holds) => {
-                until(cluster, film, pace, |state| holds(state)).await.map_err(|why| format!("progress: never {what} {why}"))?;
+                until(cluster, film, pace, |state| holds(state))
+                    .await
+                    .map_err(|why| format!("progress: never {what} {why}"))?;
                 pace.reach();
                 continue;
             }
@@ -60,9 +75,15 @@ pub(super) async fn comes_to_its_end(
 }
 
 /// Whoever watches that it stays at its end. An error is what happened then.
-pub(super) async fn stays(cluster: &DevCluster, reference: &Recording, pace: &Pace, film: &mut Film) -> Result<(), String> {
+pub(super) async fn stays(
+    cluster: &DevCluster,
+    reference: &Recording,
+    pace: &Pace,
+    film: &mut Film,
+) -> Result<(), String> {
     if reference.is_told() {
-        // Again: what was still under way, such as an event that came late, may have led away from the end for a moment.
+        // Again: what was still under way, such as an event that came late, may have led away from
+        // the end for a moment.
         pass(cluster, film, pace.settle()).await;
         at_the_end(cluster, film, pace, &reference.end).await?;
     }
@@ -79,13 +100,28 @@ pub(super) async fn stays(cluster: &DevCluster, reference: &Recording, pace: &Pa
     }
 }
 
-async fn at_the_end(cluster: &DevCluster, film: &mut Film, pace: &Pace, end: &Masked) -> Result<(), String> {
+async fn at_the_end(
+    cluster: &DevCluster,
+    film: &mut Film,
+    pace: &Pace,
+    end: &Masked,
+) -> Result<(), String> {
     let ended = until(cluster, film, pace, |state| masked(state) == *end).await;
-    ended.map_err(|why| format!("progress: another end {why}\n{}", difference(end, &masked(&film.state))))
+    ended.map_err(|why| {
+        format!(
+            "progress: another end {why}\n{}",
+            difference(end, &masked(&film.state))
+        )
+    })
 }
 
 /// Waits until it is so; an error says how long it was waited for.
-async fn until(cluster: &DevCluster, film: &mut Film, pace: &Pace, holds: impl Fn(&State) -> bool) -> Result<(), String> {
+async fn until(
+    cluster: &DevCluster,
+    film: &mut Film,
+    pace: &Pace,
+    holds: impl Fn(&State) -> bool,
+) -> Result<(), String> {
     let (begun, mut news) = (Instant::now(), true);
     loop {
         news |= film.advance(cluster);
@@ -124,9 +160,13 @@ async fn rest(cluster: &DevCluster, film: &mut Film) -> Result<(), String> {
     }
 }
 
-/// The writes of managers so far, Events among them: who goes on telling the same has not come to rest either.
+/// The writes of managers so far, Events among them: who goes on telling the same has not come to
+/// rest either.
 fn written(cluster: &DevCluster) -> Vec<String> {
     let requests = cluster.requests();
-    let ours = requests.iter().filter(|request| is_write(request) && request.user_agent.contains(AGENT));
-    ours.map(|request| format!("{} {} {}", request.verb, request.path, request.status)).collect()
+    let ours = requests
+        .iter()
+        .filter(|request| is_write(request) && request.user_agent.contains(AGENT));
+    ours.map(|request| format!("{} {} {}", request.verb, request.path, request.status))
+        .collect()
 }

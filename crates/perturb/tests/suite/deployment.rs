@@ -11,29 +11,89 @@ use steersman_runtime::controller::Descriptor;
 use crate::objects::{BLANK, count, has_condition, patch, template};
 
 const CONTROLLERS: &[Descriptor] = &[deployment::DESCRIPTOR, replicaset::DESCRIPTOR];
-const RULES: &[Rule] =
-    &[rules::NO_SURPLUS, rules::NO_SHORTAGE, rules::SURGE, rules::AVAILABLE, rules::HELD_BACK, rules::RECREATE];
-const BASE: Scenario = Scenario { controller: "deployment", controllers: CONTROLLERS, nodes: 2, rules: RULES, ..BLANK };
-/// Who hears of a change of mind later has made all four pods of the template that nobody wants any more, where the reference makes two;
-/// who hears of the template itself later has made one, which the user waits for.
+const RULES: &[Rule] = &[
+    rules::NO_SURPLUS,
+    rules::NO_SHORTAGE,
+    rules::SURGE,
+    rules::AVAILABLE,
+    rules::HELD_BACK,
+    rules::RECREATE,
+];
+const BASE: Scenario = Scenario {
+    controller: "deployment",
+    controllers: CONTROLLERS,
+    nodes: 2,
+    rules: RULES,
+    ..BLANK
+};
+/// Who hears of a change of mind later has made all four pods of the template that nobody wants any
+/// more, where the reference makes two; who hears of the template itself later has made one, which
+/// the user waits for.
 const CHANGED_MIND: Churn = Churn::Within(&[("pods", -1..=2)]);
-/// The new size is shared out between the templates, as upstream's `scale` does: how many pods more of the old one depends on how far the
-/// roll-out has come when it is heard of.
+/// The new size is shared out between the templates, as upstream's `scale` does: how many pods more
+/// of the old one depends on how far the roll-out has come when it is heard of.
 const SHARED_OUT: Churn = Churn::Within(&[("pods", 0..=3)]);
 
 pub(crate) fn scenarios() -> Vec<Scenario> {
     vec![
-        Scenario { name: "create", steps: || vec![create(4), rolled_out()], ..BASE },
-        Scenario { name: "roll", steps: || vec![create(4), rolled_out(), image("web:2"), rolled_out()], ..BASE },
-        Scenario { name: "rollover", churn: CHANGED_MIND, steps: rollover, ..BASE },
-        Scenario { name: "scale-during-roll", churn: SHARED_OUT, steps: scale_during_roll, ..BASE },
-        Scenario { name: "undo", steps: undo, ..BASE },
-        Scenario { name: "pause", churn: CHANGED_MIND, steps: pause, ..BASE },
-        Scenario { name: "recreate", steps: recreate, ..BASE },
-        Scenario { name: "history", steps: history, ..BASE },
-        Scenario { name: "adopt", steps: adopt, ..BASE },
-        Scenario { name: "deadline", steps: deadline, ..BASE },
-        Scenario { name: "no-better", steps: no_better, ..BASE },
+        Scenario {
+            name: "create",
+            steps: || vec![create(4), rolled_out()],
+            ..BASE
+        },
+        Scenario {
+            name: "roll",
+            steps: || vec![create(4), rolled_out(), image("web:2"), rolled_out()],
+            ..BASE
+        },
+        Scenario {
+            name: "rollover",
+            churn: CHANGED_MIND,
+            steps: rollover,
+            ..BASE
+        },
+        Scenario {
+            name: "scale-during-roll",
+            churn: SHARED_OUT,
+            steps: scale_during_roll,
+            ..BASE
+        },
+        Scenario {
+            name: "undo",
+            steps: undo,
+            ..BASE
+        },
+        Scenario {
+            name: "pause",
+            churn: CHANGED_MIND,
+            steps: pause,
+            ..BASE
+        },
+        Scenario {
+            name: "recreate",
+            steps: recreate,
+            ..BASE
+        },
+        Scenario {
+            name: "history",
+            steps: history,
+            ..BASE
+        },
+        Scenario {
+            name: "adopt",
+            steps: adopt,
+            ..BASE
+        },
+        Scenario {
+            name: "deadline",
+            steps: deadline,
+            ..BASE
+        },
+        Scenario {
+            name: "no-better",
+            steps: no_better,
+            ..BASE
+        },
     ]
 }
 
@@ -62,55 +122,111 @@ fn image(image: &str) -> Step {
 /// As `kubectl rollout status` waits.
 fn rolled_out() -> Step {
     Step::until("rolled out", |state| {
-        let Some(web) = state.get("deployments", "default/web") else { return false };
+        let Some(web) = state.get("deployments", "default/web") else {
+            return false;
+        };
         let (wanted, status) = (&web["spec"]["replicas"], &web["status"]);
         status["observedGeneration"] == web["metadata"]["generation"]
-            && ["replicas", "updatedReplicas", "availableReplicas"].iter().all(|field| status[*field] == *wanted)
+            && ["replicas", "updatedReplicas", "availableReplicas"]
+                .iter()
+                .all(|field| status[*field] == *wanted)
     })
 }
 
 fn of_image<'a>(state: &'a State, image: &'a str) -> impl Iterator<Item = &'a Value> {
-    state.all("pods").filter(move |pod| pod["spec"]["containers"][0]["image"] == image)
+    state
+        .all("pods")
+        .filter(move |pod| pod["spec"]["containers"][0]["image"] == image)
 }
 
 fn first_pod_of(image: &'static str) -> Step {
-    Step::until("on its way", move |state| of_image(state, image).next().is_some())
+    Step::until("on its way", move |state| {
+        of_image(state, image).next().is_some()
+    })
 }
 
 fn first_ready_pod_of(image: &'static str) -> Step {
-    Step::until("half-way", move |state| of_image(state, image).any(is_ready))
+    Step::until("half-way", move |state| {
+        of_image(state, image).any(is_ready)
+    })
 }
 
 fn rollover() -> Vec<Step> {
-    vec![create(4), rolled_out(), image("web:2"), first_pod_of("web:2"), image("web:3"), rolled_out()]
+    vec![
+        create(4),
+        rolled_out(),
+        image("web:2"),
+        first_pod_of("web:2"),
+        image("web:3"),
+        rolled_out(),
+    ]
 }
 
 fn scale_during_roll() -> Vec<Step> {
     let scale = spec(json!({"replicas": 6}));
-    vec![create(4), rolled_out(), image("web:2"), first_ready_pod_of("web:2"), scale, rolled_out()]
+    vec![
+        create(4),
+        rolled_out(),
+        image("web:2"),
+        first_ready_pod_of("web:2"),
+        scale,
+        rolled_out(),
+    ]
 }
 
 fn undo() -> Vec<Step> {
-    vec![create(3), rolled_out(), image("web:2"), rolled_out(), image("web:1"), rolled_out()]
+    vec![
+        create(3),
+        rolled_out(),
+        image("web:2"),
+        rolled_out(),
+        image("web:1"),
+        rolled_out(),
+    ]
 }
 
 fn pause() -> Vec<Step> {
     let wait = Step::Sleep(Duration::from_secs(5));
     let (pause, resume) = (spec(json!({"paused": true})), spec(json!({"paused": null})));
-    vec![create(4), rolled_out(), image("web:2"), first_pod_of("web:2"), pause, wait, image("web:3"), resume, rolled_out()]
+    vec![
+        create(4),
+        rolled_out(),
+        image("web:2"),
+        first_pod_of("web:2"),
+        pause,
+        wait,
+        image("web:3"),
+        resume,
+        rolled_out(),
+    ]
 }
 
 fn recreate() -> Vec<Step> {
     let mut first = web(3);
     first["spec"]["strategy"] = json!({"type": "Recreate"});
-    vec![Step::Create(first), rolled_out(), image("web:2"), rolled_out()]
+    vec![
+        Step::Create(first),
+        rolled_out(),
+        image("web:2"),
+        rolled_out(),
+    ]
 }
 
 fn history() -> Vec<Step> {
     let mut first = web(2);
     first["spec"]["revisionHistoryLimit"] = json!(1);
-    let trimmed = Step::until("down to its history", |state| count(state, "replicasets") == 2);
-    vec![Step::Create(first), rolled_out(), image("web:2"), rolled_out(), image("web:3"), rolled_out(), trimmed]
+    let trimmed = Step::until("down to its history", |state| {
+        count(state, "replicasets") == 2
+    });
+    vec![
+        Step::Create(first),
+        rolled_out(),
+        image("web:2"),
+        rolled_out(),
+        image("web:3"),
+        rolled_out(),
+        trimmed,
+    ]
 }
 
 fn adopt() -> Vec<Step> {
@@ -132,9 +248,17 @@ fn deadline() -> Vec<Step> {
 /// Neither template ever works: of the old pods as many stay as the new ones lack.
 fn no_better() -> Vec<Step> {
     let mut first = web(4);
-    (first["spec"]["template"], first["spec"]["progressDeadlineSeconds"]) = (broken("web:1"), json!(10));
+    (
+        first["spec"]["template"],
+        first["spec"]["progressDeadlineSeconds"],
+    ) = (broken("web:1"), json!(10));
     let there = Step::until("there", |state| of_image(state, "web:1").count() == 4);
-    vec![Step::Create(first), there, spec(json!({ "template": broken("web:2") })), given_up()]
+    vec![
+        Step::Create(first),
+        there,
+        spec(json!({ "template": broken("web:2") })),
+        given_up(),
+    ]
 }
 
 /// A template whose pods run and never get ready.
@@ -148,6 +272,8 @@ fn broken(image: &str) -> Value {
 fn given_up() -> Step {
     Step::until("given up", |state| {
         let web = state.get("deployments", "default/web");
-        web.is_some_and(|web| has_condition(web, "Progressing", "False", "ProgressDeadlineExceeded"))
+        web.is_some_and(|web| {
+            has_condition(web, "Progressing", "False", "ProgressDeadlineExceeded")
+        })
     })
 }

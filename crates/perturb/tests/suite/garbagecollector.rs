@@ -17,27 +17,66 @@ const BASE: Scenario = Scenario {
     ..BLANK
 };
 
-const WORKLOADS: &[Descriptor] = &[garbagecollector::DESCRIPTOR, deployment::DESCRIPTOR, replicaset::DESCRIPTOR];
+const WORKLOADS: &[Descriptor] = &[
+    garbagecollector::DESCRIPTOR,
+    deployment::DESCRIPTOR,
+    replicaset::DESCRIPTOR,
+];
 
-/// Who has not heard yet that the owner goes takes what it owned for free, asks the API server before it adopts it, and says so, as
-/// upstream's `RecheckDeletionTimestamp` does.
+/// Who has not heard yet that the owner goes takes what it owned for free, asks the API server
+/// before it adopts it, and says so, as upstream's `RecheckDeletionTimestamp` does.
 const GOING: &[&str] = &["has just been deleted"];
 
 pub(crate) fn scenarios() -> Vec<Scenario> {
     vec![
-        Scenario { name: "background", steps: || cascade("Background"), ..BASE },
-        Scenario { name: "foreground", steps: || cascade("Foreground"), ..BASE },
-        Scenario { name: "orphan", steps: orphan, ..BASE },
-        Scenario { name: "two-owners", steps: two_owners, ..BASE },
-        Scenario { name: "absent-owner", steps: absent_owner, ..BASE },
-        Scenario { name: "held-dependent", steps: held_dependent, ..BASE },
-        Scenario { name: "deployment", controllers: WORKLOADS, nodes: 1, steps: whole_deployment, ..BASE },
+        Scenario {
+            name: "background",
+            steps: || cascade("Background"),
+            ..BASE
+        },
+        Scenario {
+            name: "foreground",
+            steps: || cascade("Foreground"),
+            ..BASE
+        },
+        Scenario {
+            name: "orphan",
+            steps: orphan,
+            ..BASE
+        },
+        Scenario {
+            name: "two-owners",
+            steps: two_owners,
+            ..BASE
+        },
+        Scenario {
+            name: "absent-owner",
+            steps: absent_owner,
+            ..BASE
+        },
+        Scenario {
+            name: "held-dependent",
+            steps: held_dependent,
+            ..BASE
+        },
+        Scenario {
+            name: "deployment",
+            controllers: WORKLOADS,
+            nodes: 1,
+            steps: whole_deployment,
+            ..BASE
+        },
         Scenario {
             name: "orphan-deployment",
             controllers: WORKLOADS,
             nodes: 1,
             errors: GOING,
-            rules: &[rules::OWNED, rules::NO_SURPLUS, rules::NO_SHORTAGE, rules::SURGE],
+            rules: &[
+                rules::OWNED,
+                rules::NO_SURPLUS,
+                rules::NO_SHORTAGE,
+                rules::SURGE,
+            ],
             steps: orphan_deployment,
             ..BASE
         },
@@ -46,7 +85,11 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
 
 /// UIDs are drawn by the server, so owners are loaded with one that dependents can know beforehand.
 fn uid(name: &str) -> String {
-    format!("00000000-0000-4000-8000-{:012x}", name.bytes().fold(0_u64, |sum, byte| sum * 256 + u64::from(byte)))
+    format!(
+        "00000000-0000-4000-8000-{:012x}",
+        name.bytes()
+            .fold(0_u64, |sum, byte| sum * 256 + u64::from(byte))
+    )
 }
 
 fn named(name: &str) -> Step {
@@ -71,7 +114,9 @@ fn end(name: &str, policy: &str) -> Step {
 }
 
 fn left(maps: usize) -> Step {
-    Step::until("down to the rest", move |state| count(state, "configmaps") == maps)
+    Step::until("down to the rest", move |state| {
+        count(state, "configmaps") == maps
+    })
 }
 
 /// Time for the collector to see what there is.
@@ -82,39 +127,103 @@ fn look() -> Step {
 /// a, which owns b and c; b owns d, and d owns e. Nobody owns f.
 fn cascade(policy: &str) -> Vec<Step> {
     let mut story = vec![named("a"), named("f")];
-    story.extend([("b", "a"), ("c", "a"), ("d", "b"), ("e", "d")].map(|(name, owner)| owned(name, &[owner])));
+    story.extend(
+        [("b", "a"), ("c", "a"), ("d", "b"), ("e", "d")].map(|(name, owner)| owned(name, &[owner])),
+    );
     story.extend([look(), end("a", policy), left(1)]);
     story
 }
 
 fn orphan() -> Vec<Step> {
-    let owns_itself = |map: &Value| map["metadata"].get("ownerReferences").is_none_or(|owners| owners == &json!([]));
+    let owns_itself = |map: &Value| {
+        map["metadata"]
+            .get("ownerReferences")
+            .is_none_or(|owners| owners == &json!([]))
+    };
     let free = Step::until("free", move |state| {
-        ["default/b", "default/c"].iter().all(|key| state.get("configmaps", key).is_some_and(owns_itself))
+        ["default/b", "default/c"]
+            .iter()
+            .all(|key| state.get("configmaps", key).is_some_and(owns_itself))
     });
-    let begin = vec![named("a"), owned("b", &["a"]), owned("c", &["a"]), owned("d", &["c"]), look()];
-    begin.into_iter().chain([end("a", "Orphan"), is_gone("configmaps", "default/a"), free, look(), left(3)]).collect()
+    let begin = vec![
+        named("a"),
+        owned("b", &["a"]),
+        owned("c", &["a"]),
+        owned("d", &["c"]),
+        look(),
+    ];
+    begin
+        .into_iter()
+        .chain([
+            end("a", "Orphan"),
+            is_gone("configmaps", "default/a"),
+            free,
+            look(),
+            left(3),
+        ])
+        .collect()
 }
 
 fn two_owners() -> Vec<Step> {
     let lost_one = Step::until("with one owner", |state| {
         let map = state.get("configmaps", "default/both");
-        map.is_some_and(|map| map["metadata"]["ownerReferences"].as_array().is_some_and(|owners| owners.len() == 1))
+        map.is_some_and(|map| {
+            map["metadata"]["ownerReferences"]
+                .as_array()
+                .is_some_and(|owners| owners.len() == 1)
+        })
     });
-    let begin = vec![named("a"), named("b"), owned("both", &["a", "b"]), owned("one", &["a"]), look()];
-    begin.into_iter().chain([end("a", "Background"), lost_one, end("b", "Background"), left(0)]).collect()
+    let begin = vec![
+        named("a"),
+        named("b"),
+        owned("both", &["a", "b"]),
+        owned("one", &["a"]),
+        look(),
+    ];
+    begin
+        .into_iter()
+        .chain([
+            end("a", "Background"),
+            lost_one,
+            end("b", "Background"),
+            left(0),
+        ])
+        .collect()
 }
 
 fn absent_owner() -> Vec<Step> {
-    vec![named("here"), owned("kept", &["here"]), owned("lost", &["nobody"]), owned("next", &["lost"]), left(2)]
+    vec![
+        named("here"),
+        owned("kept", &["here"]),
+        owned("lost", &["nobody"]),
+        owned("next", &["lost"]),
+        left(2),
+    ]
 }
 
 fn held_dependent() -> Vec<Step> {
-    let hold = patch("configmaps", "b", json!({"metadata": {"finalizers": ["example.com/hold"]}}));
+    let hold = patch(
+        "configmaps",
+        "b",
+        json!({"metadata": {"finalizers": ["example.com/hold"]}}),
+    );
     let release = patch("configmaps", "b", json!({"metadata": {"finalizers": null}}));
-    let marked = Step::until("on its way", |state| state.get("configmaps", "default/b").is_some_and(rules::is_terminating));
-    let begin = vec![named("a"), owned("b", &["a"]), owned("c", &["b"]), hold, look()];
-    begin.into_iter().chain([end("a", "Foreground"), marked, release, left(0)]).collect()
+    let marked = Step::until("on its way", |state| {
+        state
+            .get("configmaps", "default/b")
+            .is_some_and(rules::is_terminating)
+    });
+    let begin = vec![
+        named("a"),
+        owned("b", &["a"]),
+        owned("c", &["b"]),
+        hold,
+        look(),
+    ];
+    begin
+        .into_iter()
+        .chain([end("a", "Foreground"), marked, release, left(0)])
+        .collect()
 }
 
 fn web() -> Step {
@@ -125,23 +234,56 @@ fn web() -> Step {
 }
 
 fn two_run() -> Step {
-    Step::until("there", |state| state.all("pods").filter(|pod| rules::is_ready(pod)).count() == 2)
+    Step::until("there", |state| {
+        state.all("pods").filter(|pod| rules::is_ready(pod)).count() == 2
+    })
 }
 
 fn whole_deployment() -> Vec<Step> {
-    let gone = Step::until("gone", |state| ["deployments", "replicasets", "pods"].iter().all(|plural| count(state, plural) == 0));
-    vec![web(), two_run(), look(), delete("deployments", "web", json!({"propagationPolicy": "Foreground"})), gone]
+    let gone = Step::until("gone", |state| {
+        ["deployments", "replicasets", "pods"]
+            .iter()
+            .all(|plural| count(state, plural) == 0)
+    });
+    vec![
+        web(),
+        two_run(),
+        look(),
+        delete(
+            "deployments",
+            "web",
+            json!({"propagationPolicy": "Foreground"}),
+        ),
+        gone,
+    ]
 }
 
-/// The Deployment goes and leaves its ReplicaSet behind, with pods and all; the next one takes it over as it is.
+/// The Deployment goes and leaves its ReplicaSet behind, with pods and all; the next one takes it
+/// over as it is.
 fn orphan_deployment() -> Vec<Step> {
     let orphan = delete("deployments", "web", json!({"propagationPolicy": "Orphan"}));
-    let owners = |set: &Value| set["metadata"]["ownerReferences"].as_array().map_or(0, Vec::len);
+    let owners = |set: &Value| {
+        set["metadata"]["ownerReferences"]
+            .as_array()
+            .map_or(0, Vec::len)
+    };
     let free = Step::until("free", move |state| {
         count(state, "deployments") == 0
             && count(state, "replicasets") == 1
             && state.all("replicasets").all(|set| owners(set) == 0)
     });
-    let adopted = Step::until("adopted", move |state| state.all("replicasets").all(|set| owners(set) == 1));
-    vec![web(), two_run(), time_to_hear(), orphan, free, time_to_hear(), web(), adopted, two_run()]
+    let adopted = Step::until("adopted", move |state| {
+        state.all("replicasets").all(|set| owners(set) == 1)
+    });
+    vec![
+        web(),
+        two_run(),
+        time_to_hear(),
+        orphan,
+        free,
+        time_to_hear(),
+        web(),
+        adopted,
+        two_run(),
+    ]
 }

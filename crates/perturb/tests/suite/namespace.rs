@@ -7,7 +7,9 @@ use steersman_controllers::{deployment, garbagecollector, namespace, replicaset}
 use steersman_perturb::rules;
 use steersman_perturb::{Scenario, Step};
 
-use crate::objects::{BLANK, config_map, count, has_condition, is_gone, path_in, template, time_to_hear};
+use crate::objects::{
+    BLANK, config_map, count, has_condition, is_gone, path_in, template, time_to_hear,
+};
 
 /// Upstream says so, too, as long as something is left.
 const REMAINS: &str = "unexpected items still remain in namespace";
@@ -19,22 +21,59 @@ const BASE: Scenario = Scenario {
     ..BLANK
 };
 
-/// As long as something is left, and where an Event comes so late that its namespace is gone: upstream's `recordEvent` keeps quiet only about
-/// one that is on its way.
-const LATE_EVENT: &[&str] = &[REMAINS, "reason=\"FailedCreate\" error=namespaces \"shop\" not found"];
+/// As long as something is left, and where an Event comes so late that its namespace is gone:
+/// upstream's `recordEvent` keeps quiet only about one that is on its way.
+const LATE_EVENT: &[&str] = &[
+    REMAINS,
+    "reason=\"FailedCreate\" error=namespaces \"shop\" not found",
+];
 
 pub(crate) fn scenarios() -> Vec<Scenario> {
     vec![
-        Scenario { name: "empty", steps: || vec![shop("shop"), close("shop"), is_gone("namespaces", "shop")], ..BASE },
-        Scenario { name: "content", steps: content, ..BASE },
-        Scenario { name: "finalizers", steps: finalizers, ..BASE },
-        Scenario { name: "held", steps: held, ..BASE },
-        Scenario { name: "pods", nodes: 1, steps: pods, ..BASE },
-        Scenario { name: "two", steps: two, ..BASE },
-        Scenario { name: "again", steps: again, ..BASE },
+        Scenario {
+            name: "empty",
+            steps: || vec![shop("shop"), close("shop"), is_gone("namespaces", "shop")],
+            ..BASE
+        },
+        Scenario {
+            name: "content",
+            steps: content,
+            ..BASE
+        },
+        Scenario {
+            name: "finalizers",
+            steps: finalizers,
+            ..BASE
+        },
+        Scenario {
+            name: "held",
+            steps: held,
+            ..BASE
+        },
+        Scenario {
+            name: "pods",
+            nodes: 1,
+            steps: pods,
+            ..BASE
+        },
+        Scenario {
+            name: "two",
+            steps: two,
+            ..BASE
+        },
+        Scenario {
+            name: "again",
+            steps: again,
+            ..BASE
+        },
         Scenario {
             name: "workload",
-            controllers: &[namespace::DESCRIPTOR, deployment::DESCRIPTOR, replicaset::DESCRIPTOR, garbagecollector::DESCRIPTOR],
+            controllers: &[
+                namespace::DESCRIPTOR,
+                deployment::DESCRIPTOR,
+                replicaset::DESCRIPTOR,
+                garbagecollector::DESCRIPTOR,
+            ],
             nodes: 1,
             errors: LATE_EVENT,
             steps: workload,
@@ -64,7 +103,11 @@ fn content() -> Vec<Step> {
     let mut story = vec![shop("shop")];
     story.extend(["a", "b", "c"].map(|name| inside("shop", config_map(name))));
     story.extend(["a", "b"].map(|name| inside("shop", secret(name))));
-    story.extend([inside("default", config_map("kept")), close("shop"), is_gone("namespaces", "shop")]);
+    story.extend([
+        inside("default", config_map("kept")),
+        close("shop"),
+        is_gone("namespaces", "shop"),
+    ]);
     story
 }
 
@@ -75,45 +118,93 @@ fn finalizers() -> Vec<Step> {
         let shop = state.get("namespaces", "shop");
         shop.is_some_and(|shop| has_condition(shop, "NamespaceFinalizersRemaining", "True", ""))
     });
-    let release = Step::Patch(path_in("shop", "configmaps", "held"), json!({"metadata": {"finalizers": null}}));
-    let begin = vec![shop("shop"), inside("shop", held), inside("shop", secret("a")), close("shop"), stuck];
-    begin.into_iter().chain([release, is_gone("namespaces", "shop")]).collect()
+    let release = Step::Patch(
+        path_in("shop", "configmaps", "held"),
+        json!({"metadata": {"finalizers": null}}),
+    );
+    let begin = vec![
+        shop("shop"),
+        inside("shop", held),
+        inside("shop", secret("a")),
+        close("shop"),
+        stuck,
+    ];
+    begin
+        .into_iter()
+        .chain([release, is_gone("namespaces", "shop")])
+        .collect()
 }
 
-/// Somebody else has a finalizer of the namespace, too, and takes its time: only its content goes before.
+/// Somebody else has a finalizer of the namespace, too, and takes its time: only its content goes
+/// before.
 fn held() -> Vec<Step> {
-    let finalizers = |names: &[&str]| json!({"metadata": {"name": "shop"}, "spec": {"finalizers": names}});
+    let finalizers =
+        |names: &[&str]| json!({"metadata": {"name": "shop"}, "spec": {"finalizers": names}});
     let hold = "example.com/hold";
     let mut shop = finalizers(&["kubernetes", hold]);
     (shop["apiVersion"], shop["kind"]) = (json!("v1"), json!("Namespace"));
     let emptied = Step::until("emptied", move |state| {
         let shop = state.get("namespaces", "shop");
-        shop.is_some_and(|shop| shop["spec"]["finalizers"] == json!([hold])) && state.get("configmaps", "shop/a").is_none()
+        shop.is_some_and(|shop| shop["spec"]["finalizers"] == json!([hold]))
+            && state.get("configmaps", "shop/a").is_none()
     });
-    let release = Step::Replace("/api/v1/namespaces/shop/finalize".to_owned(), finalizers(&[]));
-    let begin = vec![Step::Create(shop), inside("shop", config_map("a")), inside("shop", secret("b")), close("shop"), emptied];
-    begin.into_iter().chain([time_to_hear(), release, is_gone("namespaces", "shop")]).collect()
+    let release = Step::Replace(
+        "/api/v1/namespaces/shop/finalize".to_owned(),
+        finalizers(&[]),
+    );
+    let begin = vec![
+        Step::Create(shop),
+        inside("shop", config_map("a")),
+        inside("shop", secret("b")),
+        close("shop"),
+        emptied,
+    ];
+    begin
+        .into_iter()
+        .chain([time_to_hear(), release, is_gone("namespaces", "shop")])
+        .collect()
 }
 
 fn pods() -> Vec<Step> {
     let pod = |name: &str| {
         let mut pod = template("web", "web:1");
-        (pod["apiVersion"], pod["kind"], pod["metadata"]["name"]) = (json!("v1"), json!("Pod"), json!(name));
+        (pod["apiVersion"], pod["kind"], pod["metadata"]["name"]) =
+            (json!("v1"), json!("Pod"), json!(name));
         inside("shop", pod)
     };
-    let running = Step::until("running", |state| state.all("pods").filter(|pod| rules::is_ready(pod)).count() == 2);
-    vec![shop("shop"), pod("a"), pod("b"), running, close("shop"), is_gone("namespaces", "shop")]
+    let running = Step::until("running", |state| {
+        state.all("pods").filter(|pod| rules::is_ready(pod)).count() == 2
+    });
+    vec![
+        shop("shop"),
+        pod("a"),
+        pod("b"),
+        running,
+        close("shop"),
+        is_gone("namespaces", "shop"),
+    ]
 }
 
 fn two() -> Vec<Step> {
     let mut story = vec![shop("one"), shop("two")];
     story.extend(["one", "two"].map(|name| inside(name, config_map("a"))));
-    story.extend([close("one"), close("two"), is_gone("namespaces", "one"), is_gone("namespaces", "two")]);
+    story.extend([
+        close("one"),
+        close("two"),
+        is_gone("namespaces", "one"),
+        is_gone("namespaces", "two"),
+    ]);
     story
 }
 
 fn again() -> Vec<Step> {
-    let round = || vec![shop("shop"), inside("shop", config_map("a")), inside("shop", secret("b"))];
+    let round = || {
+        vec![
+            shop("shop"),
+            inside("shop", config_map("a")),
+            inside("shop", secret("b")),
+        ]
+    };
     let mut story = round();
     story.extend([close("shop"), is_gone("namespaces", "shop")]);
     story.extend(round());
@@ -126,7 +217,18 @@ fn workload() -> Vec<Step> {
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"},
         "spec": {"replicas": 2, "selector": {"matchLabels": {"app": "web"}}, "template": template("web", "web:1")},
     });
-    let there = Step::until("there", |state| state.all("pods").filter(|pod| rules::is_ready(pod)).count() == 2);
-    let empty = Step::until("empty", |state| count(state, "pods") + count(state, "replicasets") == 0);
-    vec![shop("shop"), inside("shop", web), there, close("shop"), is_gone("namespaces", "shop"), empty]
+    let there = Step::until("there", |state| {
+        state.all("pods").filter(|pod| rules::is_ready(pod)).count() == 2
+    });
+    let empty = Step::until("empty", |state| {
+        count(state, "pods") + count(state, "replicasets") == 0
+    });
+    vec![
+        shop("shop"),
+        inside("shop", web),
+        there,
+        close("shop"),
+        is_gone("namespaces", "shop"),
+        empty,
+    ]
 }

@@ -66,7 +66,8 @@ pub(crate) fn is_gone(plural: &'static str, key: &'static str) -> Step {
     Step::until("gone", move |state| state.get(plural, key).is_none())
 }
 
-/// Longer than anything that a plan breaks stays broken, so that everybody has heard of what was before.
+/// Longer than anything that a plan breaks stays broken, so that everybody has heard of what was
+/// before.
 pub(crate) fn time_to_hear() -> Step {
     Step::Sleep(Duration::from_secs(60))
 }
@@ -74,6 +75,8 @@ pub(crate) fn time_to_hear() -> Step {
 /// Whether the condition of type `kind` has this status and reason.
 pub(crate) fn has_condition(object: &Value, kind: &str, status: &str, reason: &str) -> bool {
     let conditions = object["status"]["conditions"].as_array();
-    let is_it = |c: &Value| c["type"] == kind && c["status"] == status && (reason.is_empty() || c["reason"] == reason);
+    let is_it = |c: &Value| {
+        c["type"] == kind && c["status"] == status && (reason.is_empty() || c["reason"] == reason)
+    };
     conditions.is_some_and(|all| all.iter().any(is_it))
 }

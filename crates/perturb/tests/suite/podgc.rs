@@ -19,14 +19,22 @@ const BASE: Scenario = Scenario {
     ..BLANK
 };
 
-/// The user, not podgc, lets the pod go at last. Where podgc is not told of that, it removes the pod once more, and logs as upstream does
-/// that it is gone.
+/// The user, not podgc, lets the pod go at last. Where podgc is not told of that, it removes the
+/// pod once more, and logs as upstream does that it is gone.
 const ENDED: &[&str] = &["error=pods \"a\" not found"];
 
 pub(crate) fn scenarios() -> Vec<Scenario> {
     vec![
-        Scenario { name: "orphaned", steps: orphaned, ..BASE },
-        Scenario { name: "node-lost", steps: node_lost, ..BASE },
+        Scenario {
+            name: "orphaned",
+            steps: orphaned,
+            ..BASE
+        },
+        Scenario {
+            name: "node-lost",
+            steps: node_lost,
+            ..BASE
+        },
         Scenario {
             name: "replaced",
             controllers: &[podgc::DESCRIPTOR, replicaset::DESCRIPTOR],
@@ -35,11 +43,34 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
             steps: replaced,
             ..BASE
         },
-        Scenario { name: "node-returns", steps: node_returns, ..BASE },
-        Scenario { name: "terminated", nodes: 2, steps: terminated, ..BASE },
-        Scenario { name: "out-of-service", steps: out_of_service, ..BASE },
-        Scenario { name: "unscheduled", steps: unscheduled, errors: ENDED, ..BASE },
-        Scenario { name: "held", steps: held, errors: ENDED, ..BASE },
+        Scenario {
+            name: "node-returns",
+            steps: node_returns,
+            ..BASE
+        },
+        Scenario {
+            name: "terminated",
+            nodes: 2,
+            steps: terminated,
+            ..BASE
+        },
+        Scenario {
+            name: "out-of-service",
+            steps: out_of_service,
+            ..BASE
+        },
+        Scenario {
+            name: "unscheduled",
+            steps: unscheduled,
+            errors: ENDED,
+            ..BASE
+        },
+        Scenario {
+            name: "held",
+            steps: held,
+            errors: ENDED,
+            ..BASE
+        },
     ]
 }
 
@@ -52,7 +83,10 @@ fn node(name: &str) -> Step {
 }
 
 fn pods_on(node: &str, names: &[&str]) -> Vec<Step> {
-    names.iter().map(|name| Step::Create(pod_on(name, node))).collect()
+    names
+        .iter()
+        .map(|name| Step::Create(pod_on(name, node)))
+        .collect()
 }
 
 fn story(parts: impl IntoIterator<Item = Vec<Step>>) -> Vec<Step> {
@@ -60,18 +94,30 @@ fn story(parts: impl IntoIterator<Item = Vec<Step>>) -> Vec<Step> {
 }
 
 fn left(pods: usize) -> Step {
-    Step::until("down to the rest", move |state| count(state, "pods") == pods)
+    Step::until("down to the rest", move |state| {
+        count(state, "pods") == pods
+    })
 }
 
 fn orphaned() -> Vec<Step> {
-    story([vec![node("here")], pods_on("here", &["a", "b"]), pods_on("nowhere", &["c", "d", "e"]), vec![left(2)]])
+    story([
+        vec![node("here")],
+        pods_on("here", &["a", "b"]),
+        pods_on("nowhere", &["c", "d", "e"]),
+        vec![left(2)],
+    ])
 }
 
 fn node_lost() -> Vec<Step> {
     let lost = Step::Delete("/api/v1/nodes/one".to_owned(), json!({}));
     let wait = Step::Sleep(Duration::from_secs(30));
     let begin = vec![node("one"), node("two")];
-    story([begin, pods_on("one", &["a", "b", "c"]), pods_on("two", &["d"]), vec![wait, lost, left(1)]])
+    story([
+        begin,
+        pods_on("one", &["a", "b", "c"]),
+        pods_on("two", &["d"]),
+        vec![wait, lost, left(1)],
+    ])
 }
 
 /// A node is lost with two of the three pods of a ReplicaSet, which get others in their place.
@@ -84,21 +130,41 @@ fn replaced() -> Vec<Step> {
     let run = ["a", "b"].map(|name| Step::Patch(path("pods", name) + "/status", ready.clone()));
     let three_run = |what| {
         Step::until(what, |state| {
-            let ready = state.get("replicasets", "default/web").map(|web| web["status"]["readyReplicas"].clone());
-            ready.is_some_and(|ready| ready == 3) && state.all("pods").filter(|pod| rules::is_ready(pod)).count() == 3
+            let ready = state
+                .get("replicasets", "default/web")
+                .map(|web| web["status"]["readyReplicas"].clone());
+            ready.is_some_and(|ready| ready == 3)
+                && state.all("pods").filter(|pod| rules::is_ready(pod)).count() == 3
         })
     };
     let lost = Step::Delete("/api/v1/nodes/one".to_owned(), json!({}));
-    let without =
-        Step::until("without the lost", |state| ["default/a", "default/b"].iter().all(|key| state.get("pods", key).is_none()));
-    let begin = [vec![node("one")], pods_on("one", &["a", "b"]), run.to_vec(), vec![Step::Create(web), three_run("running")]];
-    story(begin.into_iter().chain([vec![time_to_hear(), lost, without, three_run("replaced")]]))
+    let without = Step::until("without the lost", |state| {
+        ["default/a", "default/b"]
+            .iter()
+            .all(|key| state.get("pods", key).is_none())
+    });
+    let begin = [
+        vec![node("one")],
+        pods_on("one", &["a", "b"]),
+        run.to_vec(),
+        vec![Step::Create(web), three_run("running")],
+    ];
+    story(
+        begin
+            .into_iter()
+            .chain([vec![time_to_hear(), lost, without, three_run("replaced")]]),
+    )
 }
 
 fn node_returns() -> Vec<Step> {
     let soon = Step::Sleep(Duration::from_secs(15));
     let later = Step::Sleep(Duration::from_secs(120));
-    story([pods_on("late", &["a", "b"]), vec![soon, node("late"), later], pods_on("nowhere", &["c"]), vec![left(2)]])
+    story([
+        pods_on("late", &["a", "b"]),
+        vec![soon, node("late"), later],
+        pods_on("nowhere", &["c"]),
+        vec![left(2)],
+    ])
 }
 
 fn terminated() -> Vec<Step> {
@@ -108,17 +174,29 @@ fn terminated() -> Vec<Step> {
         Step::Create(pod)
     };
     // Oldest first: seconds tell ages apart.
-    let pods = ["a", "b", "c", "d", "e", "f"].map(|name| vec![complete(name), Step::Sleep(Duration::from_secs(2))]);
+    let pods = ["a", "b", "c", "d", "e", "f"]
+        .map(|name| vec![complete(name), Step::Sleep(Duration::from_secs(2))]);
     story(pods.into_iter().chain([vec![left(3)]]))
 }
 
 fn out_of_service() -> Vec<Step> {
     let condition = json!([{"type": "Ready", "status": "False"}]);
     let taint = json!([{"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute"}]);
-    let fail = Step::Patch("/api/v1/nodes/bad/status".to_owned(), json!({"status": {"conditions": condition}}));
-    let mark = Step::Patch("/api/v1/nodes/bad".to_owned(), json!({"spec": {"taints": taint}}));
+    let fail = Step::Patch(
+        "/api/v1/nodes/bad/status".to_owned(),
+        json!({"status": {"conditions": condition}}),
+    );
+    let mark = Step::Patch(
+        "/api/v1/nodes/bad".to_owned(),
+        json!({"spec": {"taints": taint}}),
+    );
     let end = ["a", "b"].map(|name| delete("pods", name, json!({"gracePeriodSeconds": 30})));
-    story([vec![node("bad")], pods_on("bad", &["a", "b", "c"]), end.to_vec(), vec![fail, mark, left(1)]])
+    story([
+        vec![node("bad")],
+        pods_on("bad", &["a", "b", "c"]),
+        end.to_vec(),
+        vec![fail, mark, left(1)],
+    ])
 }
 
 fn hold(mut pod: Value) -> Step {
@@ -130,14 +208,28 @@ fn unscheduled() -> Vec<Step> {
     let mut pod = pod_on("a", "");
     pod["spec"]["schedulingGates"] = json!([{"name": "example.com/later"}]);
     let release = patch("pods", "a", json!({"metadata": {"finalizers": null}}));
-    vec![hold(pod), delete("pods", "a", json!({})), Step::Sleep(Duration::from_secs(60)), release, is_gone("pods", "default/a")]
+    vec![
+        hold(pod),
+        delete("pods", "a", json!({})),
+        Step::Sleep(Duration::from_secs(60)),
+        release,
+        is_gone("pods", "default/a"),
+    ]
 }
 
 fn held() -> Vec<Step> {
     let failed = Step::until("marked", |state| {
         let pod = state.get("pods", "default/a");
-        pod.is_some_and(|pod| pod["status"]["phase"] == "Failed" && !pod["metadata"]["deletionTimestamp"].is_null())
+        pod.is_some_and(|pod| {
+            pod["status"]["phase"] == "Failed" && !pod["metadata"]["deletionTimestamp"].is_null()
+        })
     });
     let release = patch("pods", "a", json!({"metadata": {"finalizers": null}}));
-    vec![hold(pod_on("a", "nowhere")), Step::Create(pod_on("b", "nowhere")), failed, release, left(0)]
+    vec![
+        hold(pod_on("a", "nowhere")),
+        Step::Create(pod_on("b", "nowhere")),
+        failed,
+        release,
+        left(0),
+    ]
 }

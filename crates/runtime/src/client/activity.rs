@@ -1,7 +1,9 @@
-//! Whether the API server still answers: what requests are under way, and since when none of their kind was answered.
+//! Whether the API server still answers: what requests are under way, and since when none of their
+//! kind was answered.
 //!
-//! A request that fails for lack of an answer leaves its kind unanswered; an answer of any status, or a further piece of a long
-//! one, is progress. Time in the client-side throttle does not count: such a request has not begun.
+//! A request that fails for lack of an answer leaves its kind unanswered; an answer of any status,
+//! or a further piece of a long one, is progress. Time in the client-side throttle does not count:
+//! such a request has not begun.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
@@ -33,12 +35,16 @@ struct Kind {
 
 impl Default for Activity {
     fn default() -> Self {
-        Self(Arc::new(Mutex::new(State { kinds: BTreeMap::new(), answered: Instant::now() })))
+        Self(Arc::new(Mutex::new(State {
+            kinds: BTreeMap::new(),
+            answered: Instant::now(),
+        })))
     }
 }
 
 impl Activity {
-    /// The kind of requests that has had no answer for `limit` or longer, although some were sent: one sentence.
+    /// The kind of requests that has had no answer for `limit` or longer, although some were sent:
+    /// one sentence.
     pub fn stalled(&self, limit: Duration) -> Option<String> {
         let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let stalled = state.kinds.iter().find_map(|(name, kind)| {
@@ -48,12 +54,18 @@ impl Activity {
             (has_work && waited >= limit).then_some((name, kind.under_way, waited))
         });
         let (name, under_way, waited) = stalled?;
-        Some(format!("no {name} request was answered for {}s, {under_way} under way", waited.as_secs()))
+        Some(format!(
+            "no {name} request was answered for {}s, {under_way} under way",
+            waited.as_secs()
+        ))
     }
 
     /// When any request was last answered; at first, when this was made.
     pub fn last_answer(&self) -> Instant {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).answered
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .answered
     }
 
     /// A request of this kind begins. Its answer may take longer than others by `patience`.
@@ -64,12 +76,20 @@ impl Activity {
             kind.unanswered_since.get_or_insert(now + patience);
             kind.latest = now;
         });
-        UnderWay { activity: self.clone(), kind, is_unanswered: false }
+        UnderWay {
+            activity: self.clone(),
+            kind,
+            is_unanswered: false,
+        }
     }
 
     fn with(&self, name: &'static str, change: impl FnOnce(&mut Instant, &mut Kind)) {
         let State { kinds, answered } = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let new = || Kind { under_way: 0, unanswered_since: None, latest: Instant::now() };
+        let new = || Kind {
+            under_way: 0,
+            unanswered_since: None,
+            latest: Instant::now(),
+        };
         change(answered, kinds.entry(name).or_insert_with(new));
     }
 }
@@ -148,9 +168,16 @@ mod tests {
         }
         assert!(activity.stalled(LIMIT).is_some());
         pass(59).await;
-        assert!(activity.stalled(LIMIT).is_some(), "the caller may be busy with something else");
+        assert!(
+            activity.stalled(LIMIT).is_some(),
+            "the caller may be busy with something else"
+        );
         pass(1).await;
-        assert_eq!(activity.stalled(LIMIT), None, "without requests there is no work");
+        assert_eq!(
+            activity.stalled(LIMIT),
+            None,
+            "without requests there is no work"
+        );
     }
 
     #[tokio::test(start_paused = true)]
@@ -165,7 +192,11 @@ mod tests {
         pass(60).await;
         assert!(activity.stalled(LIMIT).is_some());
         drop(list);
-        assert_eq!(activity.stalled(LIMIT), None, "the caller gave the request up");
+        assert_eq!(
+            activity.stalled(LIMIT),
+            None,
+            "the caller gave the request up"
+        );
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,12 +1,15 @@
-//! The address of the API server, as client-go reads it (`DefaultServerURL`): a URL, or a host with or without a port.
+//! The address of the API server, as client-go reads it (`DefaultServerURL`): a URL, or a host with
+//! or without a port.
 
 use http::Uri;
 use http::uri::{Authority, Scheme};
 
-/// Address of an API server, with the credentials that a URL may carry taken out of it: addresses show up in logs.
+/// Address of an API server, with the credentials that a URL may carry taken out of it: addresses
+/// show up in logs.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Address {
-    /// Always has a scheme, `http` or `https`, and an authority; never user information, a query or a fragment.
+    /// Always has a scheme, `http` or `https`, and an authority; never user information, a query or
+    /// a fragment.
     pub(super) url: Uri,
     /// User name and password of the URL.
     pub(super) user: Option<(String, String)>,
@@ -15,18 +18,30 @@ pub(super) struct Address {
 impl Address {
     /// Reads `text`. An error says in client-go's words what is wrong, and shows no password.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
-        let shown = if text.contains('@') { "<a URL with credentials>" } else { text };
+        let shown = if text.contains('@') {
+            "<a URL with credentials>"
+        } else {
+            text
+        };
         let malformed = || format!("host must be a URL or a host:port pair: {shown:?}");
-        let (scheme, rest) = match text.split_once("://").filter(|(scheme, rest)| is_scheme(scheme) && has_host(rest)) {
+        let (scheme, rest) = match text
+            .split_once("://")
+            .filter(|(scheme, rest)| is_scheme(scheme) && has_host(rest))
+        {
             Some((scheme, rest)) => (scheme.to_ascii_lowercase(), rest),
-            // `http` even with a certificate authority: clientcmd asks for the scheme before it looks at TLS settings.
+            // `http` even with a certificate authority: clientcmd asks for the scheme before it
+            // looks at TLS settings.
             None if has_path(text) => return Err(malformed()),
             None => ("http".to_owned(), text),
         };
         let scheme = match scheme.as_str() {
             "http" => Scheme::HTTP,
             "https" => Scheme::HTTPS,
-            other => return Err(format!("the address {shown:?} has the scheme {other:?}; only https and http are supported")),
+            other => {
+                return Err(format!(
+                    "the address {shown:?} has the scheme {other:?}; only https and http are supported"
+                ));
+            }
         };
         let rest = &rest[..rest.find(['?', '#']).unwrap_or(rest.len())];
         let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
@@ -36,16 +51,30 @@ impl Address {
         };
         // As in Go, no host is this machine, and no port that of the scheme.
         let host = host.strip_suffix(':').unwrap_or(host);
-        let host = if host.starts_with(':') { format!("localhost{host}") } else { host.to_owned() };
+        let host = if host.starts_with(':') {
+            format!("localhost{host}")
+        } else {
+            host.to_owned()
+        };
         let authority: Authority = host.parse().map_err(|_| malformed())?;
         let has_number = authority.port().is_none() || authority.port_u16().is_some();
         let ends_with_number = authority.as_str() == authority.host() || authority.port().is_some();
         if !has_number || !ends_with_number {
-            return Err(format!("{}: the port must be a number up to 65535", malformed()));
+            return Err(format!(
+                "{}: the port must be a number up to 65535",
+                malformed()
+            ));
         }
         let path = if path.is_empty() { "/" } else { path };
-        let url = Uri::builder().scheme(scheme).authority(authority).path_and_query(path).build();
-        Ok(Self { url: url.map_err(|_| malformed())?, user })
+        let url = Uri::builder()
+            .scheme(scheme)
+            .authority(authority)
+            .path_and_query(path)
+            .build();
+        Ok(Self {
+            url: url.map_err(|_| malformed())?,
+            user,
+        })
     }
 
     /// Whether the connection is encrypted.
@@ -55,7 +84,10 @@ impl Address {
 }
 
 fn is_scheme(text: &str) -> bool {
-    text.starts_with(|c: char| c.is_ascii_alphabetic()) && text.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c))
+    text.starts_with(|c: char| c.is_ascii_alphabetic())
+        && text
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c))
 }
 
 /// Whether what follows `://` begins with an authority.
@@ -70,7 +102,12 @@ fn has_path(text: &str) -> bool {
 }
 
 fn credentials(text: &str) -> Option<(String, String)> {
-    let decode = |text| percent_encoding::percent_decode_str(text).decode_utf8().ok().map(std::borrow::Cow::into_owned);
+    let decode = |text| {
+        percent_encoding::percent_decode_str(text)
+            .decode_utf8()
+            .ok()
+            .map(std::borrow::Cow::into_owned)
+    };
     let (user, password) = text.split_once(':').unwrap_or((text, ""));
     Some((decode(user)?, decode(password)?))
 }
@@ -90,15 +127,25 @@ mod tests {
             ("[::1]:6443", "http://[::1]:6443/"),
             ("https://[fd00::1]:6443", "https://[fd00::1]:6443/"),
             ("https://[fd00::1]", "https://[fd00::1]/"),
-            ("https://host:6443/k8s/clusters/c-1", "https://host:6443/k8s/clusters/c-1"),
-            ("https://host/prefix/?timeout=1s#top", "https://host/prefix/"),
+            (
+                "https://host:6443/k8s/clusters/c-1",
+                "https://host:6443/k8s/clusters/c-1",
+            ),
+            (
+                "https://host/prefix/?timeout=1s#top",
+                "https://host/prefix/",
+            ),
             ("https://host?x", "https://host/"),
             ("https://host:/", "https://host/"),
             ("http://:8080", "http://localhost:8080/"),
         ];
         for (text, expected) in cases {
             let address = Address::parse(text).unwrap();
-            assert_eq!((address.url.to_string().as_str(), address.user), (expected, None), "{text}");
+            assert_eq!(
+                (address.url.to_string().as_str(), address.user),
+                (expected, None),
+                "{text}"
+            );
         }
     }
 
@@ -113,10 +160,19 @@ mod tests {
             ("https:///path", malformed),
             (" https://host", malformed),
             ("not a host", malformed),
-            ("https://host:port", "host must be a URL or a host:port pair: \"https://host:port\""),
-            ("https://host:70000", "the port must be a number up to 65535"),
+            (
+                "https://host:port",
+                "host must be a URL or a host:port pair: \"https://host:port\"",
+            ),
+            (
+                "https://host:70000",
+                "the port must be a number up to 65535",
+            ),
             ("https://::1:6443", malformed),
-            ("ftp://host", "has the scheme \"ftp\"; only https and http are supported"),
+            (
+                "ftp://host",
+                "has the scheme \"ftp\"; only https and http are supported",
+            ),
             ("unix:///run/api.sock", malformed),
         ];
         for (text, expected) in cases {

@@ -1,4 +1,5 @@
-//! The authority of the API server from a file that may change: looked at when a connection is opened, at most once a minute.
+//! The authority of the API server from a file that may change: looked at when a connection is
+//! opened, at most once a minute.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -34,7 +35,15 @@ impl Authority {
     pub(super) fn new(path: PathBuf, reloads: IntCounterVec) -> Result<Self, String> {
         let pem = std::fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))?;
         let verifier = verifier(&pem).map_err(|error| format!("{}: {error}", path.display()))?;
-        Ok(Self { path, reloads, state: Mutex::new(State { pem, verifier, checked: Instant::now() }) })
+        Ok(Self {
+            path,
+            reloads,
+            state: Mutex::new(State {
+                pem,
+                verifier,
+                checked: Instant::now(),
+            }),
+        })
     }
 
     fn current(&self) -> Arc<WebPkiServerVerifier> {
@@ -64,14 +73,18 @@ impl Authority {
 impl State {
     /// What came of it, in the words of upstream's metric.
     fn take(&mut self, read: std::io::Result<Vec<u8>>) -> (&'static str, &'static str) {
-        let Ok(pem) = read else { return ("failure", "read_error") };
+        let Ok(pem) = read else {
+            return ("failure", "read_error");
+        };
         if pem.is_empty() {
             return ("failure", "empty");
         }
         if pem == self.pem {
             return ("success", "unchanged");
         }
-        let Ok(verifier) = verifier(&pem) else { return ("failure", "ca_parse_error") };
+        let Ok(verifier) = verifier(&pem) else {
+            return ("failure", "ca_parse_error");
+        };
         (self.pem, self.verifier) = (pem, verifier);
         ("success", "updated")
     }
@@ -80,15 +93,21 @@ impl State {
 /// As in Go, what is not a certificate is passed over as long as there is one.
 fn verifier(pem: &[u8]) -> Result<Arc<WebPkiServerVerifier>, String> {
     let mut roots = RootCertStore::empty();
-    let (_, passed_over) = roots.add_parsable_certificates(CertificateDer::pem_slice_iter(pem).filter_map(Result::ok));
+    let (_, passed_over) =
+        roots.add_parsable_certificates(CertificateDer::pem_slice_iter(pem).filter_map(Result::ok));
     if passed_over > 0 {
-        tracing::warn!(passed_over, "some certificates of the authority of the API server cannot be read");
+        tracing::warn!(
+            passed_over,
+            "some certificates of the authority of the API server cannot be read"
+        );
     }
     if roots.is_empty() {
         return Err("there is no certificate of an authority".to_owned());
     }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build().map_err(|error| error.to_string())
+    WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider)
+        .build()
+        .map_err(|error| error.to_string())
 }
 
 impl ServerCertVerifier for Authority {
@@ -100,7 +119,8 @@ impl ServerCertVerifier for Authority {
         ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        self.current().verify_server_cert(leaf, intermediates, name, ocsp, now)
+        self.current()
+            .verify_server_cert(leaf, intermediates, name, ocsp, now)
     }
 
     fn verify_tls12_signature(
@@ -109,7 +129,8 @@ impl ServerCertVerifier for Authority {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.current().verify_tls12_signature(message, certificate, signed)
+        self.current()
+            .verify_tls12_signature(message, certificate, signed)
     }
 
     fn verify_tls13_signature(
@@ -118,7 +139,8 @@ impl ServerCertVerifier for Authority {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.current().verify_tls13_signature(message, certificate, signed)
+        self.current()
+            .verify_tls13_signature(message, certificate, signed)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
@@ -146,19 +168,34 @@ mod tests {
         let authority = Authority::new(path.clone(), reloads.clone()).unwrap();
         let trusts = |pair: &rcgen::CertifiedKey<rcgen::KeyPair>, name: &str| {
             let name = ServerName::try_from(name.to_owned()).unwrap();
-            authority.verify_server_cert(pair.cert.der(), &[], &name, &[], UnixTime::now()).is_ok()
+            authority
+                .verify_server_cert(pair.cert.der(), &[], &name, &[], UnixTime::now())
+                .is_ok()
         };
         let count = |result: &str, reason: &str| reloads.with_label_values(&[result, reason]).get();
 
         std::fs::write(&path, new.cert.pem()).unwrap();
-        assert!(trusts(&old, "old") && !trusts(&new, "new"), "it is not looked at so soon");
+        assert!(
+            trusts(&old, "old") && !trusts(&new, "new"),
+            "it is not looked at so soon"
+        );
         // (what the file holds then, result, reason, whether the new authority is trusted)
         let cases = [
             (Some(old.cert.pem()), "success", "unchanged", false),
-            (Some(UNREADABLE.to_owned()), "failure", "ca_parse_error", false),
+            (
+                Some(UNREADABLE.to_owned()),
+                "failure",
+                "ca_parse_error",
+                false,
+            ),
             (Some(String::new()), "failure", "empty", false),
             (None, "failure", "read_error", false),
-            (Some(format!("{UNREADABLE}{}", new.cert.pem())), "success", "updated", true),
+            (
+                Some(format!("{UNREADABLE}{}", new.cert.pem())),
+                "success",
+                "updated",
+                true,
+            ),
         ];
         for (content, result, reason, is_new) in cases {
             match content {
@@ -166,7 +203,11 @@ mod tests {
                 None => std::fs::remove_file(&path).unwrap(),
             }
             tokio::time::advance(INTERVAL).await;
-            assert_eq!((trusts(&new, "new"), trusts(&old, "old")), (is_new, !is_new), "{reason}");
+            assert_eq!(
+                (trusts(&new, "new"), trusts(&old, "old")),
+                (is_new, !is_new),
+                "{reason}"
+            );
             assert_eq!(count(result, reason), 1, "{reason}");
         }
         let error = Authority::new(directory.path().join("no.crt"), reloads).unwrap_err();

@@ -1,4 +1,5 @@
-//! Why the API server cannot be reached, in words that say what to look at: the HTTP client's own tell what it was about to do.
+//! Why the API server cannot be reached, in words that say what to look at: the HTTP client's own
+//! tell what it was about to do.
 
 use std::error::Error;
 use std::io::{self, ErrorKind};
@@ -17,7 +18,8 @@ impl ApiError {
             Self::Status { code: 403, .. } => format!("{self}: the user lacks the right"),
             // In upstream's words, which Go's server answers to a request in the clear.
             Self::Status { code: 400, .. } if self.says("HTTP request to an HTTPS server") => {
-                "the server expects TLS and was asked without; its address must begin with https://".to_owned()
+                "the server expects TLS and was asked without; its address must begin with https://"
+                    .to_owned()
             }
             other => other.to_string(),
         }
@@ -25,8 +27,16 @@ impl ApiError {
 
     /// Whether the server's answer, which need not be a Status, has `text` in it.
     fn says(&self, text: &str) -> bool {
-        let causes = self.status().and_then(|status| status.details.as_ref()).and_then(|details| details.causes.as_ref());
-        causes.into_iter().flatten().any(|cause| cause.message.as_ref().is_some_and(|message| message.contains(text)))
+        let causes = self
+            .status()
+            .and_then(|status| status.details.as_ref())
+            .and_then(|details| details.causes.as_ref());
+        causes.into_iter().flatten().any(|cause| {
+            cause
+                .message
+                .as_ref()
+                .is_some_and(|message| message.contains(text))
+        })
     }
 }
 
@@ -34,7 +44,11 @@ fn of_transport(error: &(dyn Error + 'static)) -> String {
     let chain = chain(error);
     let whole = || {
         let mut text = String::new();
-        for reason in chain.iter().map(ToString::to_string).filter(|reason| !reason.is_empty()) {
+        for reason in chain
+            .iter()
+            .map(ToString::to_string)
+            .filter(|reason| !reason.is_empty())
+        {
             if !text.contains(&reason) {
                 let separator = if text.is_empty() { "" } else { ": " };
                 text = format!("{text}{separator}{reason}");
@@ -43,21 +57,38 @@ fn of_transport(error: &(dyn Error + 'static)) -> String {
         text
     };
     let texts: Vec<String> = chain.iter().map(ToString::to_string).collect();
-    let proxy = texts.iter().any(|text| text.starts_with("tunnel error") || text.starts_with("SOCKS error"));
+    let proxy = texts
+        .iter()
+        .any(|text| text.starts_with("tunnel error") || text.starts_with("SOCKS error"));
     let through = if proxy { "the proxy: " } else { "" };
-    if let Some(tls) = chain.iter().find_map(|cause| cause.downcast_ref::<TlsError>()) {
+    if let Some(tls) = chain
+        .iter()
+        .find_map(|cause| cause.downcast_ref::<TlsError>())
+    {
         return format!("{through}{}", of_tls(tls));
     }
-    if let Some(text) = texts.iter().find(|text| text.starts_with("tunnel error: proxy authorization")) {
+    if let Some(text) = texts
+        .iter()
+        .find(|text| text.starts_with("tunnel error: proxy authorization"))
+    {
         return format!("the proxy wants credentials ({text}); put them into its URL");
     }
-    if let Some(text) = texts.iter().find(|text| text.starts_with("tunnel error: unsuccessful")) {
+    if let Some(text) = texts
+        .iter()
+        .find(|text| text.starts_with("tunnel error: unsuccessful"))
+    {
         return format!("the proxy refuses to connect to the server ({text})");
     }
     if texts.iter().any(|text| text.contains("dns error")) {
-        return format!("{through}the name of the server cannot be looked up: {}", texts.last().map_or("", String::as_str));
+        return format!(
+            "{through}the name of the server cannot be looked up: {}",
+            texts.last().map_or("", String::as_str)
+        );
     }
-    let io = chain.iter().rev().find_map(|cause| cause.downcast_ref::<io::Error>());
+    let io = chain
+        .iter()
+        .rev()
+        .find_map(|cause| cause.downcast_ref::<io::Error>());
     let known = io.and_then(|io| match io.kind() {
         ErrorKind::ConnectionRefused => Some(format!("connection refused: nothing listens there ({io})")),
         ErrorKind::TimedOut => Some("no connection in time: the network may drop what is sent there".to_owned()),
@@ -75,7 +106,8 @@ fn of_tls(error: &TlsError) -> String {
     match error {
         TlsError::InvalidCertificate(problem) => {
             let what = match problem {
-                // A bad signature is that of another authority which has the same name, such as one made anew.
+                // A bad signature is that of another authority which has the same name, such as one
+                // made anew.
                 CertificateError::UnknownIssuer | CertificateError::BadSignature => {
                     "its issuer is unknown; check certificate-authority"
                 }
@@ -106,7 +138,9 @@ fn chain<'a>(error: &'a (dyn Error + 'static)) -> Vec<&'a (dyn Error + 'static)>
     let mut next = Some(error);
     while let Some(error) = next {
         chain.push(error);
-        let wrapped = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        let wrapped = error
+            .downcast_ref::<io::Error>()
+            .and_then(io::Error::get_ref);
         next = match wrapped {
             Some(wrapped) => Some(wrapped as &(dyn Error + 'static)),
             None => error.source(),

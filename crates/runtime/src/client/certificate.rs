@@ -1,4 +1,5 @@
-//! The certificate that a client shows: a pair of files that may change, and the connections it was shown on.
+//! The certificate that a client shows: a pair of files that may change, and the connections it was
+//! shown on.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -25,11 +26,13 @@ pub(super) fn pair(certificate: &[u8], key: &[u8]) -> Result<CertifiedKey, Strin
         return Err("no certificate".to_owned());
     }
     let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| format!("key: {error}"))?;
-    CertifiedKey::from_der(chain, key, &rustls::crypto::ring::default_provider()).map_err(|error| error.to_string())
+    CertifiedKey::from_der(chain, key, &rustls::crypto::ring::default_provider())
+        .map_err(|error| error.to_string())
 }
 
-/// A service for each certificate, one at a time: a connection keeps the one it was opened with, so another certificate needs
-/// connections of its own. What is under way on those of the old one ends in its own time.
+/// A service for each certificate, one at a time: a connection keeps the one it was opened with, so
+/// another certificate needs connections of its own. What is under way on those of the old one ends
+/// in its own time.
 pub(super) struct PerCertificate<S> {
     make: Box<dyn Fn() -> S + Send + Sync>,
     current: Mutex<Option<(Option<CertificateDer<'static>>, S)>>,
@@ -37,7 +40,10 @@ pub(super) struct PerCertificate<S> {
 
 impl<S: Clone> PerCertificate<S> {
     pub(super) fn new(make: impl Fn() -> S + Send + Sync + 'static) -> Self {
-        Self { make: Box::new(make), current: Mutex::default() }
+        Self {
+            make: Box::new(make),
+            current: Mutex::default(),
+        }
     }
 
     /// The service whose connections show `leaf`.
@@ -50,30 +56,44 @@ impl<S: Clone> PerCertificate<S> {
     }
 }
 
-/// A pair in two files, looked at before each request, at most once a second. One that is no good changes nothing.
+/// A pair in two files, looked at before each request, at most once a second. One that is no good
+/// changes nothing.
 pub(super) struct CertificateFiles(Reloading<CertifiedKey>);
 
 impl CertificateFiles {
-    /// The files that `auth` names. `None` if there are none, or if one of the two is not a file: such a pair stays what it is, as
-    /// client-go's does. Fails when they are no good now.
+    /// The files that `auth` names. `None` if there are none, or if one of the two is not a file:
+    /// such a pair stays what it is, as client-go's does. Fails when they are no good now.
     pub(super) fn of(auth: &AuthInfo) -> Result<Option<Self>, String> {
-        let AuthInfo { client_certificate, client_certificate_data, client_key, client_key_data, .. } = auth;
-        let (Some(certificate), None, Some(key), None) =
-            (client_certificate, client_certificate_data, client_key, client_key_data)
-        else {
+        let AuthInfo {
+            client_certificate,
+            client_certificate_data,
+            client_key,
+            client_key_data,
+            ..
+        } = auth;
+        let (Some(certificate), None, Some(key), None) = (
+            client_certificate,
+            client_certificate_data,
+            client_key,
+            client_key_data,
+        ) else {
             return Ok(None);
         };
         let files = [certificate, key].map(PathBuf::from).to_vec();
         Reloading::new(files, |files| pair(&files[0], &files[1])).map(|files| Some(Self(files)))
     }
 
-    /// A service that sends requests over what `make` makes, on connections that show the files as they are.
+    /// A service that sends requests over what `make` makes, on connections that show the files as
+    /// they are.
     pub(super) fn over<S, B>(
         self: Arc<Self>,
         make: impl Fn() -> S + Send + Sync + 'static,
     ) -> impl Service<Request<Body>, Response = Response<B>, Error = BoxError, Future: Send> + Clone
     where
-        S: Service<Request<Body>, Response = Response<B>, Error: Into<BoxError>, Future: Send> + Clone + Send + 'static,
+        S: Service<Request<Body>, Response = Response<B>, Error: Into<BoxError>, Future: Send>
+            + Clone
+            + Send
+            + 'static,
         B: Send,
     {
         let services = Arc::new(PerCertificate::new(make));
@@ -118,14 +138,21 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn files_that_change_are_shown_on_connections_of_their_own() {
         let directory = tempfile::tempdir().unwrap();
-        let (certificate, key) = (directory.path().join("tls.crt"), directory.path().join("tls.key"));
+        let (certificate, key) = (
+            directory.path().join("tls.crt"),
+            directory.path().join("tls.key"),
+        );
         let (old, new) = (pem(), pem());
         let write = |certificate_pem: &str, key_pem: &str| {
             std::fs::write(&certificate, certificate_pem).unwrap();
             std::fs::write(&key, key_pem).unwrap();
         };
         let path = |path: &PathBuf| Some(path.to_str().unwrap().to_owned());
-        let auth = AuthInfo { client_certificate: path(&certificate), client_key: path(&key), ..AuthInfo::default() };
+        let auth = AuthInfo {
+            client_certificate: path(&certificate),
+            client_key: path(&key),
+            ..AuthInfo::default()
+        };
         let error = CertificateFiles::of(&auth).unwrap_err();
         assert!(error.contains("tls.crt: No such file"), "{error}");
 
@@ -149,8 +176,15 @@ mod tests {
             write(certificate_pem, key_pem);
             tokio::time::advance(std::time::Duration::from_secs(1)).await;
             service.call(Request::new(Body::empty())).await.unwrap();
-            let expected = pair((if is_new { &new } else { &old }).0.as_bytes(), if is_new { &new } else { &old }.1.as_bytes());
-            assert_eq!(files.resolve(&[], &[]).unwrap().cert, expected.unwrap().cert, "step {step}");
+            let expected = pair(
+                (if is_new { &new } else { &old }).0.as_bytes(),
+                if is_new { &new } else { &old }.1.as_bytes(),
+            );
+            assert_eq!(
+                files.resolve(&[], &[]).unwrap().cert,
+                expected.unwrap().cert,
+                "step {step}"
+            );
             assert_eq!(*connections.lock().unwrap(), count, "step {step}");
         }
     }
@@ -158,12 +192,18 @@ mod tests {
     #[test]
     fn only_pairs_of_which_both_are_files_are_followed() {
         let auth = |change: fn(&mut AuthInfo)| {
-            let mut auth = AuthInfo { client_certificate: Some("/nowhere/tls.crt".to_owned()), ..AuthInfo::default() };
+            let mut auth = AuthInfo {
+                client_certificate: Some("/nowhere/tls.crt".to_owned()),
+                ..AuthInfo::default()
+            };
             change(&mut auth);
             CertificateFiles::of(&auth).map(|files| files.is_some())
         };
         assert_eq!(auth(|_| {}), Ok(false));
-        assert_eq!(auth(|auth| auth.client_key_data = Some("key".to_owned().into())), Ok(false));
+        assert_eq!(
+            auth(|auth| auth.client_key_data = Some("key".to_owned().into())),
+            Ok(false)
+        );
         assert!(auth(|auth| auth.client_key = Some("/nowhere/tls.key".to_owned())).is_err());
     }
 }

@@ -1,6 +1,7 @@
 //! From a configuration to a client of its API server.
 //!
-//! base URL and credentials (kube, or a plugin) -> connection pool -> HTTP/2, or 1.1 where the server offers no better -> TLS with ring -> TCP
+//! base URL and credentials (kube, or a plugin) -> connection pool -> HTTP/2, or 1.1 where the
+//! server offers no better -> TLS with ring -> TCP
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -29,8 +30,12 @@ use super::transports::Transports;
 
 /// Time to open a connection, TLS included.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
-/// An unanswered ping ends the connection after interval + timeout = 25 s at most, whatever the kernel thinks of it.
-pub(super) const PINGS: Pings = Pings { interval: Duration::from_secs(15), timeout: Duration::from_secs(10) };
+/// An unanswered ping ends the connection after interval + timeout = 25 s at most, whatever the
+/// kernel thinks of it.
+pub(super) const PINGS: Pings = Pings {
+    interval: Duration::from_secs(15),
+    timeout: Duration::from_secs(10),
+};
 
 /// A client of its own, as [`Transports::connect`] makes them, of which nothing is counted.
 pub fn connect(config: &kube::Config) -> Result<HttpService, ConnectError> {
@@ -38,22 +43,32 @@ pub fn connect(config: &kube::Config) -> Result<HttpService, ConnectError> {
 }
 
 impl Transports {
-    /// A client of the API server of `config`, with connections of its own. No request is made yet; must be called inside a runtime.
-    /// Where the server speaks HTTP/2, requests share a connection up to the server's limit of streams, and so do watches; further
-    /// connections are opened as that limit demands.
+    /// A client of the API server of `config`, with connections of its own. No request is made yet;
+    /// must be called inside a runtime. Where the server speaks HTTP/2, requests share a connection
+    /// up to the server's limit of streams, and so do watches; further connections are opened as
+    /// that limit demands.
     ///
-    /// Connections go through `config.proxy_url`, else through the proxy of `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY`.
+    /// Connections go through `config.proxy_url`, else through the proxy of `HTTPS_PROXY`,
+    /// `HTTP_PROXY` and `NO_PROXY`.
     pub fn connect(&self, config: &kube::Config) -> Result<HttpService, ConnectError> {
         connect_with(config, PINGS, self)
     }
 
     #[cfg(test)]
-    pub(super) fn connect_with(&self, config: &kube::Config, pings: Pings) -> Result<HttpService, ConnectError> {
+    pub(super) fn connect_with(
+        &self,
+        config: &kube::Config,
+        pings: Pings,
+    ) -> Result<HttpService, ConnectError> {
         connect_with(config, pings, self)
     }
 }
 
-fn connect_with(config: &kube::Config, pings: Pings, transports: &Transports) -> Result<HttpService, ConnectError> {
+fn connect_with(
+    config: &kube::Config,
+    pings: Pings,
+    transports: &Transports,
+) -> Result<HttpService, ConnectError> {
     if config.cluster_url.scheme().is_none() || config.cluster_url.authority().is_none() {
         return Err(ConnectError::Address(config.cluster_url.to_string()));
     }
@@ -71,22 +86,42 @@ fn connect_with(config: &kube::Config, pings: Pings, transports: &Transports) ->
     };
     match proxy.uri().scheme_str() {
         Some("http") => client_over(proxy::tunnel(&proxy, tcp), config, pings, transports),
-        Some("https") => client_over(proxy::tunnel(&proxy, proxy::over_tls(config, tcp)?), config, pings, transports),
-        Some("socks5" | "socks5h") => client_over(proxy::socks(&proxy, tcp), config, pings, transports),
+        Some("https") => client_over(
+            proxy::tunnel(&proxy, proxy::over_tls(config, tcp)?),
+            config,
+            pings,
+            transports,
+        ),
+        Some("socks5" | "socks5h") => {
+            client_over(proxy::socks(&proxy, tcp), config, pings, transports)
+        }
         _ => Err(ConnectError::Proxy(proxy.uri().to_string())),
     }
 }
 
-/// The proxy that `config` or else the environment (read with `var`) names. As Go's, the environment does not count for this machine.
+/// The proxy that `config` or else the environment (read with `var`) names. As Go's, the
+/// environment does not count for this machine.
 fn proxy_of(config: &kube::Config, var: impl Fn(&str) -> Option<String>) -> Option<Intercept> {
     if let Some(url) = &config.proxy_url {
-        return Matcher::builder().all(url.to_string()).build().intercept(&config.cluster_url);
+        return Matcher::builder()
+            .all(url.to_string())
+            .build()
+            .intercept(&config.cluster_url);
     }
-    let host = config.cluster_url.host().unwrap_or_default().trim_matches(['[', ']']);
+    let host = config
+        .cluster_url
+        .host()
+        .unwrap_or_default()
+        .trim_matches(['[', ']']);
     if host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback()) {
         return None;
     }
-    let either = |upper: &str, lower: &str| var(upper).filter(|v| !v.is_empty()).or_else(|| var(lower)).unwrap_or_default();
+    let either = |upper: &str, lower: &str| {
+        var(upper)
+            .filter(|v| !v.is_empty())
+            .or_else(|| var(lower))
+            .unwrap_or_default()
+    };
     Matcher::builder()
         .https(either("HTTPS_PROXY", "https_proxy"))
         .http(either("HTTP_PROXY", "http_proxy"))
@@ -95,7 +130,12 @@ fn proxy_of(config: &kube::Config, var: impl Fn(&str) -> Option<String>) -> Opti
         .intercept(&config.cluster_url)
 }
 
-fn client_over<T>(transport: T, config: &kube::Config, pings: Pings, transports: &Transports) -> Result<HttpService, ConnectError>
+fn client_over<T>(
+    transport: T,
+    config: &kube::Config,
+    pings: Pings,
+    transports: &Transports,
+) -> Result<HttpService, ConnectError>
 where
     T: Service<http::Uri> + Clone + Send + Sync + 'static,
     T::Response: Connection + Read + Write + Send + Unpin + 'static,
@@ -104,17 +144,29 @@ where
 {
     // What follows files and runs programs is ours; kube gets the rest.
     let plugin = runs_plugin(&config.auth_info).map(|exec| transports.plugin(exec));
-    let certificate = CertificateFiles::of(&config.auth_info).map_err(ConnectError::Certificate)?.map(Arc::new);
+    let certificate = CertificateFiles::of(&config.auth_info)
+        .map_err(ConnectError::Certificate)?
+        .map(Arc::new);
     let mut config = config.clone();
     config.auth_info.exec = None;
     if certificate.is_some() {
-        (config.auth_info.client_certificate, config.auth_info.client_key) = (None, None);
+        (
+            config.auth_info.client_certificate,
+            config.auth_info.client_key,
+        ) = (None, None);
     }
-    let authority_file = config.root_cert_file.take().filter(|_| !config.accept_invalid_certs);
-    let mut tls = config.rustls_client_config().map_err(|e| ConnectError::Tls(Box::new(e)))?;
+    let authority_file = config
+        .root_cert_file
+        .take()
+        .filter(|_| !config.accept_invalid_certs);
+    let mut tls = config
+        .rustls_client_config()
+        .map_err(|e| ConnectError::Tls(Box::new(e)))?;
     if let Some(path) = authority_file {
-        let authority = Authority::new(path, transports.authority_reloads()).map_err(ConnectError::Authority)?;
-        tls.dangerous().set_certificate_verifier(Arc::new(authority));
+        let authority = Authority::new(path, transports.authority_reloads())
+            .map_err(ConnectError::Authority)?;
+        tls.dangerous()
+            .set_certificate_verifier(Arc::new(authority));
     }
     if let Some(plugin) = &plugin {
         tls.client_auth_cert_resolver = Arc::clone(plugin) as Arc<_>;
@@ -122,12 +174,18 @@ where
     if let Some(certificate) = &certificate {
         tls.client_auth_cert_resolver = Arc::clone(certificate) as Arc<_>;
     }
-    let mut https = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http();
+    let mut https = HttpsConnectorBuilder::new()
+        .with_tls_config(tls)
+        .https_or_http();
     if let Some(name) = &config.tls_server_name {
-        let name = ServerName::try_from(name.clone()).map_err(|_| ConnectError::ServerName(name.clone()))?;
+        let name = ServerName::try_from(name.clone())
+            .map_err(|_| ConnectError::ServerName(name.clone()))?;
         https = https.with_server_name_resolver(FixedServerNameResolver::new(name));
     }
-    let https = https.enable_http1().enable_http2().wrap_connector(transport);
+    let https = https
+        .enable_http1()
+        .enable_http2()
+        .wrap_connector(transport);
     let limit = config.connect_timeout.unwrap_or(CONNECT_TIMEOUT);
     let url = config.cluster_url.clone();
     let dial: Dial = Arc::new(move || {
@@ -137,9 +195,14 @@ where
                 https.ready().await?;
                 https.call(url).await
             });
-            let connection = connection.await.map_err(|_| std::io::Error::from(std::io::ErrorKind::TimedOut))??;
+            let connection = connection
+                .await
+                .map_err(|_| std::io::Error::from(std::io::ErrorKind::TimedOut))??;
             let is_http2 = connection.connected().is_negotiated_h2();
-            Ok(Dialed { io: Box::new(TokioIo::new(connection)) as Box<dyn Io>, is_http2 })
+            Ok(Dialed {
+                io: Box::new(TokioIo::new(connection)) as Box<dyn Io>,
+                is_http2,
+            })
         })
     });
     let (server, metrics) = (host(&config), transports.pool_metrics());
@@ -154,34 +217,67 @@ where
 /// Order as in kube's own stack, without its retries: ours know which requests may be repeated.
 fn client_for<S, B>(config: &kube::Config, http: S) -> Result<HttpService, ConnectError>
 where
-    S: Service<http::Request<Body>, Response = http::Response<B>, Error = BoxError, Future: Send> + Clone + Send + Sync + 'static,
+    S: Service<http::Request<Body>, Response = http::Response<B>, Error = BoxError, Future: Send>
+        + Clone
+        + Send
+        + Sync
+        + 'static,
     B: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
     let mut config = config.clone();
     // Kube takes a line's end for a part of the token.
-    let file = config.auth_info.token_file.take().filter(|_| config.auth_info.token.is_none());
+    let file = config
+        .auth_info
+        .token_file
+        .take()
+        .filter(|_| config.auth_info.token.is_none());
     match file {
-        Some(path) => layered(&config, TokenFile::new(&path).map_err(ConnectError::Credentials)?.over(http)),
+        Some(path) => layered(
+            &config,
+            TokenFile::new(&path)
+                .map_err(ConnectError::Credentials)?
+                .over(http),
+        ),
         None => layered(&config, http),
     }
 }
 
 fn layered<S, B>(config: &kube::Config, http: S) -> Result<HttpService, ConnectError>
 where
-    S: Service<http::Request<Body>, Response = http::Response<B>, Error = BoxError, Future: Send> + Clone + Send + Sync + 'static,
+    S: Service<http::Request<Body>, Response = http::Response<B>, Error = BoxError, Future: Send>
+        + Clone
+        + Send
+        + Sync
+        + 'static,
     B: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
-        .option_layer(config.auth_layer().map_err(|e| ConnectError::Credentials(without_secrets(&e)))?)
-        .layer(config.extra_headers_layer().map_err(|_| ConnectError::Headers)?)
+        .option_layer(
+            config
+                .auth_layer()
+                .map_err(|e| ConnectError::Credentials(without_secrets(&e)))?,
+        )
+        .layer(
+            config
+                .extra_headers_layer()
+                .map_err(|_| ConnectError::Headers)?,
+        )
         .service(http);
     Ok(HttpService::layered(service))
 }
 
 /// The program to ask for credentials, unless there are others, which go first.
 fn runs_plugin(auth: &AuthInfo) -> Option<&ExecConfig> {
-    let AuthInfo { exec, token, token_file, username, client_certificate, client_certificate_data, .. } = auth;
+    let AuthInfo {
+        exec,
+        token,
+        token_file,
+        username,
+        client_certificate,
+        client_certificate_data,
+        ..
+    } = auth;
     let has_others = token.is_some()
         || token_file.is_some()
         || username.is_some()
@@ -192,7 +288,11 @@ fn runs_plugin(auth: &AuthInfo) -> Option<&ExecConfig> {
 
 /// `10.0.0.1:6443`: what metrics call the API server of `config`.
 pub fn host(config: &kube::Config) -> String {
-    config.cluster_url.authority().map(|a| a.as_str().to_owned()).unwrap_or_default()
+    config
+        .cluster_url
+        .authority()
+        .map(|a| a.as_str().to_owned())
+        .unwrap_or_default()
 }
 
 /// The same API server, asked without credentials: for a client that shows some of its own.
@@ -206,9 +306,14 @@ pub fn anonymous(config: &kube::Config) -> kube::Config {
 fn without_secrets(error: &kube::Error) -> String {
     match error {
         kube::Error::Auth(AuthError::AuthExecRun { cmd, out }) => {
-            format!("auth provider command '{cmd}' failed with {}; run it by hand to see why", out.status)
+            format!(
+                "auth provider command '{cmd}' failed with {}; run it by hand to see why",
+                out.status
+            )
         }
-        kube::Error::Auth(AuthError::ParseTokenKey(_)) => "the output of the auth provider command has no such token".to_owned(),
+        kube::Error::Auth(AuthError::ParseTokenKey(_)) => {
+            "the output of the auth provider command has no such token".to_owned()
+        }
         other => other.to_string(),
     }
 }
@@ -226,7 +331,10 @@ mod tests {
         let mut behind_proxy = config("https://10.0.0.1:6443");
         behind_proxy.proxy_url = Some("socks4://user:hunter2@proxy:3128".parse().unwrap());
         let error = connect(&behind_proxy).err().unwrap().to_string();
-        assert!(error.contains("proxy:3128") && !error.contains("hunter2"), "{error}");
+        assert!(
+            error.contains("proxy:3128") && !error.contains("hunter2"),
+            "{error}"
+        );
 
         let mut named = config("https://127.0.0.1:6443");
         named.root_cert = Some(Vec::new());
@@ -238,26 +346,69 @@ mod tests {
     fn the_proxy_is_the_configured_one_or_the_environments() {
         // (why, API server, proxy-url, variables, expected)
         type Text = Option<&'static str>;
-        type Case = (&'static str, &'static str, Text, &'static [(&'static str, &'static str)], Text);
+        type Case = (
+            &'static str,
+            &'static str,
+            Text,
+            &'static [(&'static str, &'static str)],
+            Text,
+        );
         let cases: [Case; 7] = [
             ("none", "https://10.0.0.1:6443", None, &[], None),
-            ("configured", "https://10.0.0.1", Some("http://p:1"), &[("HTTPS_PROXY", "http://q:2")], Some("http://p:1/")),
-            ("from the environment", "https://10.0.0.1", None, &[("HTTPS_PROXY", "http://q:2")], Some("http://q:2/")),
-            ("in lower case", "https://api", None, &[("https_proxy", "http://q:2")], Some("http://q:2/")),
-            ("for the other scheme", "https://api", None, &[("HTTP_PROXY", "http://q:2")], None),
+            (
+                "configured",
+                "https://10.0.0.1",
+                Some("http://p:1"),
+                &[("HTTPS_PROXY", "http://q:2")],
+                Some("http://p:1/"),
+            ),
+            (
+                "from the environment",
+                "https://10.0.0.1",
+                None,
+                &[("HTTPS_PROXY", "http://q:2")],
+                Some("http://q:2/"),
+            ),
+            (
+                "in lower case",
+                "https://api",
+                None,
+                &[("https_proxy", "http://q:2")],
+                Some("http://q:2/"),
+            ),
+            (
+                "for the other scheme",
+                "https://api",
+                None,
+                &[("HTTP_PROXY", "http://q:2")],
+                None,
+            ),
             (
                 "excepted",
                 "https://10.0.0.1:6443",
                 None,
-                &[("HTTPS_PROXY", "http://q:2"), ("NO_PROXY", "example.com,10.0.0.0/8")],
+                &[
+                    ("HTTPS_PROXY", "http://q:2"),
+                    ("NO_PROXY", "example.com,10.0.0.0/8"),
+                ],
                 None,
             ),
-            ("this machine", "https://127.0.0.1:6443", None, &[("HTTPS_PROXY", "http://q:2")], None),
+            (
+                "this machine",
+                "https://127.0.0.1:6443",
+                None,
+                &[("HTTPS_PROXY", "http://q:2")],
+                None,
+            ),
         ];
         for (why, url, configured, vars, expected) in cases {
             let mut config = config(url);
             config.proxy_url = configured.map(|p| p.parse().unwrap());
-            let var = |name: &str| vars.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_owned());
+            let var = |name: &str| {
+                vars.iter()
+                    .find(|(n, _)| *n == name)
+                    .map(|(_, v)| (*v).to_owned())
+            };
             let found = proxy_of(&config, var).map(|p| p.uri().to_string());
             assert_eq!(found.as_deref(), expected, "{why}");
         }
@@ -265,7 +416,10 @@ mod tests {
 
     #[test]
     fn the_host_of_metrics_has_the_port_of_the_url() {
-        assert_eq!(host(&config("https://10.0.0.1:6443/prefix")), "10.0.0.1:6443");
+        assert_eq!(
+            host(&config("https://10.0.0.1:6443/prefix")),
+            "10.0.0.1:6443"
+        );
         assert_eq!(host(&config("http://localhost:8080")), "localhost:8080");
     }
 }

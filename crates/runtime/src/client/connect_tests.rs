@@ -1,4 +1,5 @@
-//! Connections over TLS to real servers on this machine. Time is real here: sockets do not follow a paused clock.
+//! Connections over TLS to real servers on this machine. Time is real here: sockets do not follow a
+//! paused clock.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -24,7 +25,12 @@ use crate::client::{ApiClient, ApiError, ClientMetrics, ClientSettings, Target, 
 use crate::resource::PODS;
 
 const LIMIT: Duration = Duration::from_secs(20);
-const ALL_PODS: Target<'_> = Target { resource: &PODS, namespace: None, name: None, subresource: None };
+const ALL_PODS: Target<'_> = Target {
+    resource: &PODS,
+    namespace: None,
+    name: None,
+    subresource: None,
+};
 
 struct Server {
     port: u16,
@@ -34,7 +40,9 @@ struct Server {
 }
 
 /// Answers a watch with one line and then keeps it open; anything else with the protocol's version.
-async fn answer(request: Request<Incoming>) -> Result<Response<StreamBody<stream::BoxStream<'static, Chunk>>>, Infallible> {
+async fn answer(
+    request: Request<Incoming>,
+) -> Result<Response<StreamBody<stream::BoxStream<'static, Chunk>>>, Infallible> {
     let version = match request.version() {
         Version::HTTP_2 => "2",
         Version::HTTP_11 => "1.1",
@@ -42,8 +50,15 @@ async fn answer(request: Request<Incoming>) -> Result<Response<StreamBody<stream
     };
     let line = Bytes::from(format!("{{\"version\":\"{version}\"}}\n"));
     let first = stream::iter([Ok(Frame::data(line))]);
-    let is_watch = request.uri().query().is_some_and(|q| q.contains("watch=true"));
-    let body = if is_watch { first.chain(stream::pending()).boxed() } else { first.boxed() };
+    let is_watch = request
+        .uri()
+        .query()
+        .is_some_and(|q| q.contains("watch=true"));
+    let body = if is_watch {
+        first.chain(stream::pending()).boxed()
+    } else {
+        first.boxed()
+    };
     Ok(Response::new(StreamBody::new(body)))
 }
 
@@ -51,11 +66,15 @@ type Chunk = Result<Frame<Bytes>, Infallible>;
 
 impl Server {
     async fn start(tls: bool) -> Self {
-        let key = rcgen::generate_simple_self_signed(vec!["api.test".to_owned(), "127.0.0.1".to_owned()]).unwrap();
+        let key =
+            rcgen::generate_simple_self_signed(vec!["api.test".to_owned(), "127.0.0.1".to_owned()])
+                .unwrap();
         let ca = key.cert.der().to_vec();
         let acceptor = tls.then(|| {
             let provider = Arc::new(rustls::crypto::ring::default_provider());
-            let private = rustls::pki_types::PrivateKeyDer::try_from(key.signing_key.serialize_der()).unwrap();
+            let private =
+                rustls::pki_types::PrivateKeyDer::try_from(key.signing_key.serialize_der())
+                    .unwrap();
             let mut config = rustls::ServerConfig::builder_with_provider(provider)
                 .with_safe_default_protocol_versions()
                 .unwrap()
@@ -79,15 +98,28 @@ impl Server {
                     // How a connection ends is the client's affair, which is what is tested.
                     let _ = match acceptor {
                         Some(acceptor) => {
-                            let Ok(tls) = acceptor.accept(tcp).await else { return };
-                            server.serve_connection(TokioIo::new(tls), service_fn(answer)).await
+                            let Ok(tls) = acceptor.accept(tcp).await else {
+                                return;
+                            };
+                            server
+                                .serve_connection(TokioIo::new(tls), service_fn(answer))
+                                .await
                         }
-                        None => server.serve_connection(TokioIo::new(tcp), service_fn(answer)).await,
+                        None => {
+                            server
+                                .serve_connection(TokioIo::new(tcp), service_fn(answer))
+                                .await
+                        }
                     };
                 });
             }
         });
-        Self { port, connections, ca, acceptor }
+        Self {
+            port,
+            connections,
+            ca,
+            acceptor,
+        }
     }
 
     fn config(&self, scheme: &str, port: u16) -> kube::Config {
@@ -98,9 +130,21 @@ impl Server {
 }
 
 fn client(config: &kube::Config, pings: Pings) -> ApiClient {
-    let settings = ClientSettings { user_agent: "test".to_owned(), qps: 0.0, burst: 0, timeout: Duration::from_secs(5) };
+    let settings = ClientSettings {
+        user_agent: "test".to_owned(),
+        qps: 0.0,
+        burst: 0,
+        timeout: Duration::from_secs(5),
+    };
     let metrics = ClientMetrics::register(&prometheus::Registry::new()).unwrap();
-    ApiClient::new(Transports::new().unwrap().connect_with(config, pings).unwrap(), settings, metrics)
+    ApiClient::new(
+        Transports::new()
+            .unwrap()
+            .connect_with(config, pings)
+            .unwrap(),
+        settings,
+        metrics,
+    )
 }
 
 #[tokio::test]
@@ -130,12 +174,18 @@ async fn watches_share_one_http2_connection_and_requests_another() {
 async fn a_plain_url_is_served_with_http_1() {
     let server = Server::start(false).await;
     let client = client(&server.config("http", server.port), PINGS);
-    let answer = timeout(LIMIT, client.list(ALL_PODS, "")).await.unwrap().unwrap();
+    let answer = timeout(LIMIT, client.list(ALL_PODS, ""))
+        .await
+        .unwrap()
+        .unwrap();
     assert_eq!(answer, "{\"version\":\"1.1\"}\n");
     // One connection each; those of answers that were read serve the next requests.
     for _ in 0..2 {
         let requests = (0..5).map(|_| client.list(ALL_PODS, ""));
-        for answer in timeout(LIMIT, futures::future::join_all(requests)).await.unwrap() {
+        for answer in timeout(LIMIT, futures::future::join_all(requests))
+            .await
+            .unwrap()
+        {
             answer.unwrap();
         }
     }
@@ -147,13 +197,22 @@ async fn a_certificate_of_somebody_else_is_refused() {
     let server = Server::start(true).await;
     let mut config = server.config("https", server.port);
     config.tls_server_name = Some("other.test".to_owned());
-    let outcome = timeout(LIMIT, client(&config, PINGS).list(ALL_PODS, "")).await.unwrap();
-    assert!(matches!(outcome, Err(ApiError::Transport { .. })), "{outcome:?}");
+    let outcome = timeout(LIMIT, client(&config, PINGS).list(ALL_PODS, ""))
+        .await
+        .unwrap();
+    assert!(
+        matches!(outcome, Err(ApiError::Transport { .. })),
+        "{outcome:?}"
+    );
 }
 
 /// Forwards TCP to `port` until it is `frozen`; from then on bytes vanish, as with a pulled cable.
 async fn forward(port: u16, frozen: Arc<AtomicBool>) -> u16 {
-    async fn pump(mut from: tokio::net::tcp::OwnedReadHalf, mut to: tokio::net::tcp::OwnedWriteHalf, frozen: Arc<AtomicBool>) {
+    async fn pump(
+        mut from: tokio::net::tcp::OwnedReadHalf,
+        mut to: tokio::net::tcp::OwnedWriteHalf,
+        frozen: Arc<AtomicBool>,
+    ) {
         let mut buffer = vec![0; 4096];
         while let Ok(n) = tokio::io::AsyncReadExt::read(&mut from, &mut buffer).await {
             if n == 0 {
@@ -170,7 +229,8 @@ async fn forward(port: u16, frozen: Arc<AtomicBool>) -> u16 {
         loop {
             let (inward, _) = listener.accept().await.unwrap();
             let outward = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
-            let ((in_read, in_write), (out_read, out_write)) = (inward.into_split(), outward.into_split());
+            let ((in_read, in_write), (out_read, out_write)) =
+                (inward.into_split(), outward.into_split());
             tokio::spawn(pump(in_read, out_write, Arc::clone(&frozen)));
             tokio::spawn(pump(out_read, in_write, Arc::clone(&frozen)));
         }
@@ -183,16 +243,25 @@ async fn a_silent_connection_is_given_up_and_its_watches_end() {
     let server = Server::start(true).await;
     let frozen = Arc::new(AtomicBool::new(false));
     let port = forward(server.port, Arc::clone(&frozen)).await;
-    let pings = Pings { interval: Duration::from_millis(200), timeout: Duration::from_millis(200) };
+    let pings = Pings {
+        interval: Duration::from_millis(200),
+        timeout: Duration::from_millis(200),
+    };
     let client = client(&server.config("https", port), pings);
     let mut watch = client.watch(ALL_PODS, "").await.unwrap();
     assert!(watch.next().await.unwrap().is_ok());
 
     frozen.store(true, Ordering::Relaxed);
     let end = timeout(LIMIT, watch.next()).await.unwrap();
-    assert!(matches!(end, Some(Err(ApiError::Transport { .. }))), "{end:?}");
+    assert!(
+        matches!(end, Some(Err(ApiError::Transport { .. }))),
+        "{end:?}"
+    );
     frozen.store(false, Ordering::Relaxed);
-    timeout(LIMIT, client.list(ALL_PODS, "")).await.unwrap().unwrap();
+    timeout(LIMIT, client.list(ALL_PODS, ""))
+        .await
+        .unwrap()
+        .unwrap();
     assert_eq!(server.connections.load(Ordering::Relaxed), 2);
 }
 
@@ -218,7 +287,11 @@ async fn a_server_that_cannot_be_asked_is_told_with_the_cause() {
     let https = "HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n";
     let through = async |answer| {
         let mut config = server.config("https", server.port);
-        config.proxy_url = Some(format!("http://127.0.0.1:{}", telling(answer).await).parse().unwrap());
+        config.proxy_url = Some(
+            format!("http://127.0.0.1:{}", telling(answer).await)
+                .parse()
+                .unwrap(),
+        );
         config
     };
     let mut misnamed = server.config("https", server.port);
@@ -227,31 +300,65 @@ async fn a_server_that_cannot_be_asked_is_told_with_the_cause() {
     gone_proxy.proxy_url = Some("http://127.0.0.1:1".parse().unwrap());
     let nowhere = kube::Config::new("http://nowhere.invalid:6443".parse().unwrap());
     let cases = [
-        (server.config("https", 1), "connection refused: nothing listens there"),
+        (
+            server.config("https", 1),
+            "connection refused: nothing listens there",
+        ),
         (nowhere, "the name of the server cannot be looked up: "),
-        (other.config("https", server.port), "the certificate of the server cannot be verified: its issuer is unknown; check "),
-        (misnamed, "the certificate of the server cannot be verified: it is for another name; "),
-        (server.config("https", plain), "the server does not speak TLS; "),
-        (server.config("https", telling("").await), "the connection was closed during the TLS handshake: "),
+        (
+            other.config("https", server.port),
+            "the certificate of the server cannot be verified: its issuer is unknown; check ",
+        ),
+        (
+            misnamed,
+            "the certificate of the server cannot be verified: it is for another name; ",
+        ),
+        (
+            server.config("https", plain),
+            "the server does not speak TLS; ",
+        ),
+        (
+            server.config("https", telling("").await),
+            "the connection was closed during the TLS handshake: ",
+        ),
         (
             server.config("http", telling(https).await),
             "the server expects TLS and was asked without; its address must begin with https://",
         ),
         (
-            server.config("http", telling("HTTP/1.1 401 No\r\ncontent-length: 0\r\n\r\n").await),
+            server.config(
+                "http",
+                telling("HTTP/1.1 401 No\r\ncontent-length: 0\r\n\r\n").await,
+            ),
             "the server has asked for the client",
         ),
-        (through("HTTP/1.1 403 Forbidden\r\n\r\n").await, "the proxy refuses to connect to the server"),
-        (through("HTTP/1.1 407 Who are you\r\n\r\n").await, "the proxy wants credentials"),
-        (gone_proxy, "the proxy: connection refused: nothing listens there"),
+        (
+            through("HTTP/1.1 403 Forbidden\r\n\r\n").await,
+            "the proxy refuses to connect to the server",
+        ),
+        (
+            through("HTTP/1.1 407 Who are you\r\n\r\n").await,
+            "the proxy wants credentials",
+        ),
+        (
+            gone_proxy,
+            "the proxy: connection refused: nothing listens there",
+        ),
     ];
     for (config, expected) in cases {
         let began = std::time::Instant::now();
-        let error = timeout(LIMIT, client(&config, PINGS).get_path("/healthz")).await.unwrap().unwrap_err();
+        let error = timeout(LIMIT, client(&config, PINGS).get_path("/healthz"))
+            .await
+            .unwrap()
+            .unwrap_err();
         let cause = error.cause();
         assert!(cause.starts_with(expected), "{expected}: {cause}");
         // One attempt: a connection that was never there is not lost.
-        assert!(began.elapsed() < Duration::from_secs(5), "{expected}: {:?}", began.elapsed());
+        assert!(
+            began.elapsed() < Duration::from_secs(5),
+            "{expected}: {:?}",
+            began.elapsed()
+        );
     }
 }
 
@@ -269,7 +376,9 @@ async fn socks(port: u16) -> u16 {
             let _ = inward.read(&mut buffer).await;
             let _ = inward.write_all(&[5, 0, 0, 1, 0, 0, 0, 0, 0, 0]).await;
             let mut outward = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
-            tokio::spawn(async move { tokio::io::copy_bidirectional(&mut inward, &mut outward).await });
+            tokio::spawn(
+                async move { tokio::io::copy_bidirectional(&mut inward, &mut outward).await },
+            );
         }
     });
     own
@@ -280,8 +389,15 @@ async fn a_socks_proxy_looks_up_the_name_and_passes_everything_on() {
     let server = Server::start(true).await;
     let mut config = kube::Config::new("https://api.test:6443".parse().unwrap());
     config.root_cert = Some(vec![server.ca.clone()]);
-    config.proxy_url = Some(format!("socks5://127.0.0.1:{}", socks(server.port).await).parse().unwrap());
-    let answer = timeout(LIMIT, client(&config, PINGS).list(ALL_PODS, "")).await.unwrap().unwrap();
+    config.proxy_url = Some(
+        format!("socks5://127.0.0.1:{}", socks(server.port).await)
+            .parse()
+            .unwrap(),
+    );
+    let answer = timeout(LIMIT, client(&config, PINGS).list(ALL_PODS, ""))
+        .await
+        .unwrap()
+        .unwrap();
     assert_eq!(answer, "{\"version\":\"2\"}\n");
 }
 
@@ -292,13 +408,19 @@ async fn proxy_over_tls(server: &Server, acceptor: TlsAcceptor) -> u16 {
     tokio::spawn(async move {
         loop {
             let (tcp, _) = listener.accept().await.unwrap();
-            let Ok(mut inward) = acceptor.accept(tcp).await else { continue };
+            let Ok(mut inward) = acceptor.accept(tcp).await else {
+                continue;
+            };
             let mut buffer = [0; 512];
-            let read = tokio::io::AsyncReadExt::read(&mut inward, &mut buffer).await.unwrap();
+            let read = tokio::io::AsyncReadExt::read(&mut inward, &mut buffer)
+                .await
+                .unwrap();
             assert!(buffer[..read].starts_with(b"CONNECT api.test:6443 "));
             inward.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await.unwrap();
             let mut outward = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
-            tokio::spawn(async move { tokio::io::copy_bidirectional(&mut inward, &mut outward).await });
+            tokio::spawn(
+                async move { tokio::io::copy_bidirectional(&mut inward, &mut outward).await },
+            );
         }
     });
     own
@@ -311,6 +433,9 @@ async fn a_proxy_may_speak_tls() {
     config.root_cert = Some(vec![server.ca.clone()]);
     let port = proxy_over_tls(&server, server.acceptor.clone().unwrap()).await;
     config.proxy_url = Some(format!("https://127.0.0.1:{port}").parse().unwrap());
-    let answer = timeout(LIMIT, client(&config, PINGS).list(ALL_PODS, "")).await.unwrap().unwrap();
+    let answer = timeout(LIMIT, client(&config, PINGS).list(ALL_PODS, ""))
+        .await
+        .unwrap()
+        .unwrap();
     assert_eq!(answer, "{\"version\":\"2\"}\n");
 }

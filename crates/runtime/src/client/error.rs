@@ -1,4 +1,5 @@
-//! What can go wrong with a request, and how an answer that is no success is read (machinery: status code, body -> Status).
+//! What can go wrong with a request, and how an answer that is no success is read (machinery:
+//! status code, body -> Status).
 
 use std::time::Duration;
 
@@ -7,8 +8,8 @@ use serde::Deserialize;
 
 use super::Target;
 
-/// Why a request failed. `Display` is what upstream would print (an API error is its message alone); the request it was is in
-/// [`ApiError::request`], for logs.
+/// Why a request failed. `Display` is what upstream would print (an API error is its message
+/// alone); the request it was is in [`ApiError::request`], for logs.
 #[derive(Debug, thiserror::Error)]
 pub enum ApiError {
     /// The API server said no.
@@ -55,10 +56,13 @@ pub enum ApiError {
     },
 }
 
-/// `error` and what its own text leaves out: the HTTP client's says no more than what it was about to do.
+/// `error` and what its own text leaves out: the HTTP client's says no more than what it was about
+/// to do.
 fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
-    for reason in std::iter::successors(error.source(), |cause| cause.source()).map(ToString::to_string) {
+    for reason in
+        std::iter::successors(error.source(), |cause| cause.source()).map(ToString::to_string)
+    {
         if !text.contains(&reason) {
             text = format!("{text}: {reason}");
         }
@@ -80,12 +84,20 @@ impl ApiError {
 
     /// The Status, when the server sent one.
     pub fn status(&self) -> Option<&Status> {
-        if let Self::Status { status, .. } = self { Some(status) } else { None }
+        if let Self::Status { status, .. } = self {
+            Some(status)
+        } else {
+            None
+        }
     }
 
     fn has_reason(&self, reason: &str, code: u16) -> bool {
         match self {
-            Self::Status { status, code: found, .. } => match status.reason.as_deref() {
+            Self::Status {
+                status,
+                code: found,
+                ..
+            } => match status.reason.as_deref() {
                 Some(text) if !text.is_empty() => text == reason,
                 _ => *found == code,
             },
@@ -98,15 +110,19 @@ impl ApiError {
         self.has_reason("NotFound", 404)
     }
 
-    /// 404 about an object that may have existed: the server serves its type and names it. Other 404s (a type or a whole group
-    /// that is not served, a proxy in between) say nothing about the object.
+    /// 404 about an object that may have existed: the server serves its type and names it. Other
+    /// 404s (a type or a whole group that is not served, a proxy in between) say nothing about the
+    /// object.
     pub fn is_object_not_found(&self) -> bool {
         let details = self.status().and_then(|status| status.details.as_ref());
-        let is_named = details.and_then(|d| d.name.as_deref()).is_some_and(|name| !name.is_empty());
+        let is_named = details
+            .and_then(|d| d.name.as_deref())
+            .is_some_and(|name| !name.is_empty());
         self.is_not_found() && is_named && !self.has_cause("UnexpectedServerResponse")
     }
 
-    /// Whether it was not sent, because this process may no longer write. Whoever may does it, so nobody needs to hear of it.
+    /// Whether it was not sent, because this process may no longer write. Whoever may does it, so
+    /// nobody needs to hear of it.
     pub fn is_fenced(&self) -> bool {
         matches!(self, Self::Fenced { .. })
     }
@@ -136,8 +152,9 @@ impl ApiError {
         self.has_reason("Forbidden", 403)
     }
 
-    /// Whether the same request may well succeed a moment later: the connection broke, or the server says that it is in trouble or has
-    /// too much to do. A server that cannot be reached at all is not meant.
+    /// Whether the same request may well succeed a moment later: the connection broke, or the
+    /// server says that it is in trouble or has too much to do. A server that cannot be reached at
+    /// all is not meant.
     pub fn is_passing(&self) -> bool {
         match self {
             Self::Status { code, .. } => matches!(code, 429 | 500 | 503 | 504),
@@ -148,12 +165,19 @@ impl ApiError {
 
     /// The status code of the answer, if there was one.
     pub fn code(&self) -> Option<u16> {
-        if let Self::Status { code, .. } = self { Some(*code) } else { None }
+        if let Self::Status { code, .. } = self {
+            Some(*code)
+        } else {
+            None
+        }
     }
 
     /// Whether `details.causes` has this reason, such as `NamespaceTerminating`.
     pub fn has_cause(&self, reason: &str) -> bool {
-        let causes = self.status().and_then(|s| s.details.as_ref()).and_then(|d| d.causes.as_ref());
+        let causes = self
+            .status()
+            .and_then(|s| s.details.as_ref())
+            .and_then(|d| d.causes.as_ref());
         causes.is_some_and(|causes| causes.iter().any(|c| c.reason.as_deref() == Some(reason)))
     }
 }
@@ -169,7 +193,8 @@ struct StatusHead<'a> {
 
 /// The Failure that `body` holds, if it is one.
 pub(super) fn failure_in(body: &[u8]) -> Option<Status> {
-    // Encoders write `kind` first. Objects and lists, possibly many megabytes, are told apart by their beginning.
+    // Encoders write `kind` first. Objects and lists, possibly many megabytes, are told apart by
+    // their beginning.
     const HEAD: usize = 256;
     let head = &body[..body.len().min(HEAD)];
     memchr::memmem::find(head, b"\"Status\"")?;
@@ -190,7 +215,11 @@ pub(super) fn stand_in(
 ) -> Status {
     const LONGEST: usize = 2048;
     let text = String::from_utf8_lossy(&body[..body.len().min(LONGEST)]);
-    let text = if text.trim().is_empty() { "unknown" } else { text.trim() };
+    let text = if text.trim().is_empty() {
+        "unknown"
+    } else {
+        text.trim()
+    };
 
     let (reason, mut message) = match code {
         400 => ("BadRequest", "the server rejected our request for an unknown reason".to_owned()),

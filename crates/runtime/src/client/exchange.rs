@@ -21,7 +21,10 @@ use super::broken::{is_lost_connection, is_timeout};
 use super::lines::Lines;
 use super::pool::{Lane, Sent};
 use super::service::{HttpService, ResponseBody};
-use super::{ApiError, ClientMetrics, ClientSettings, JSON, REQUESTS, SPANS, Target, WriteGate, error, header_value};
+use super::{
+    ApiError, ClientMetrics, ClientSettings, JSON, REQUESTS, SPANS, Target, WriteGate, error,
+    header_value,
+};
 use crate::rate::TokenBucket;
 
 /// Upstream's `defaultMaxRetries`.
@@ -33,8 +36,8 @@ const LONG_WAIT: Duration = Duration::from_millis(50);
 /// A wait longer than this is said aloud, though not more often than [`WAIT_REPORT_INTERVAL`].
 const VERY_LONG_WAIT: Duration = Duration::from_secs(1);
 const WAIT_REPORT_INTERVAL: Duration = Duration::from_secs(10);
-/// Time for the answer to a watch to begin. Servers answer at once; a proxy may hold the answer back until its first line, and a
-/// bookmark comes about every minute.
+/// Time for the answer to a watch to begin. Servers answer at once; a proxy may hold the answer
+/// back until its first line, and a bookmark comes about every minute.
 const WATCH_OPENING: Duration = Duration::from_secs(75);
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -54,13 +57,21 @@ pub(super) struct Call<'a> {
 
 impl<'a> Call<'a> {
     pub(super) fn on(method: Method, target: Target<'a>) -> Self {
-        Self { path: target.path(), target: Some(target), ..Self::new(method) }
+        Self {
+            path: target.path(),
+            target: Some(target),
+            ..Self::new(method)
+        }
     }
 
     /// GET `path`, which may carry a query.
     pub(super) fn at(path: &'a str) -> Self {
         let (path, query) = path.split_once('?').unwrap_or((path, ""));
-        Self { path: path.to_owned(), query, ..Self::new(Method::GET) }
+        Self {
+            path: path.to_owned(),
+            query,
+            ..Self::new(Method::GET)
+        }
     }
 
     fn new(method: Method) -> Self {
@@ -82,24 +93,42 @@ impl<'a> Call<'a> {
     }
 
     pub(super) fn timeout(self, timeout: Duration) -> Self {
-        Self { timeout: Some(timeout), ..self }
+        Self {
+            timeout: Some(timeout),
+            ..self
+        }
     }
 
     pub(super) fn query(self, query: &'a str) -> Self {
         Self { query, ..self }
     }
 
-    pub(super) fn body(self, content_type: &'static str, body: &impl Serialize) -> Result<Self, ApiError> {
+    pub(super) fn body(
+        self,
+        content_type: &'static str,
+        body: &impl Serialize,
+    ) -> Result<Self, ApiError> {
         match serde_json::to_vec(body) {
-            Ok(json) => Ok(Self { body: Bytes::from(json), content_type: Some(content_type), ..self }),
-            Err(e) => Err(ApiError::Decode { request: self.name(), source: e.into() }),
+            Ok(json) => Ok(Self {
+                body: Bytes::from(json),
+                content_type: Some(content_type),
+                ..self
+            }),
+            Err(e) => Err(ApiError::Decode {
+                request: self.name(),
+                source: e.into(),
+            }),
         }
     }
 
     /// What it is about: a resource and what of it, or a path.
     fn resource(&self) -> String {
         match &self.target {
-            Some(Target { resource, subresource: Some(part), .. }) => format!("{}/{part}", resource.plural),
+            Some(Target {
+                resource,
+                subresource: Some(part),
+                ..
+            }) => format!("{}/{part}", resource.plural),
             Some(Target { resource, .. }) => resource.plural.to_string(),
             None => self.path.clone(),
         }
@@ -110,12 +139,16 @@ impl<'a> Call<'a> {
         format!("{} {}", self.method, self.path)
     }
 
-    /// Requests of one kind are answered or not independently of others: a request to a path that names no resource is `DISCOVERY`.
+    /// Requests of one kind are answered or not independently of others: a request to a path that
+    /// names no resource is `DISCOVERY`.
     fn kind(&self) -> &'static str {
         if self.target.is_none() {
             return "DISCOVERY";
         }
-        let is_collection = self.target.as_ref().is_some_and(|target| target.name.is_none());
+        let is_collection = self
+            .target
+            .as_ref()
+            .is_some_and(|target| target.name.is_none());
         match (&self.method, is_collection) {
             (&Method::GET, true) => "LIST",
             (&Method::GET, false) => "GET",
@@ -129,9 +162,12 @@ impl<'a> Call<'a> {
 
     fn request(&self, user_agent: &HeaderValue) -> Result<Request<Body>, http::Error> {
         let builder = Request::builder().method(self.method.clone());
-        let mut request =
-            if self.query.is_empty() { builder.uri(&self.path) } else { builder.uri(format!("{}?{}", self.path, self.query)) }
-                .body(Body::from(self.body.clone()))?;
+        let mut request = if self.query.is_empty() {
+            builder.uri(&self.path)
+        } else {
+            builder.uri(format!("{}?{}", self.path, self.query))
+        }
+        .body(Body::from(self.body.clone()))?;
 
         let headers = request.headers_mut();
         headers.insert(ACCEPT, HeaderValue::from_static(self.accept));
@@ -173,20 +209,39 @@ pub(super) struct Exchange {
 
 impl Exchange {
     pub(super) fn new(base: HttpService, settings: ClientSettings, metrics: ClientMetrics) -> Self {
-        let throttle = (settings.qps > 0.0).then(|| Mutex::new(TokenBucket::new(f64::from(settings.qps), settings.burst.max(1))));
-        Self { base, user_agent: header_value(&settings.user_agent), settings, throttle, reported: Mutex::new(None), metrics }
+        let throttle = (settings.qps > 0.0).then(|| {
+            Mutex::new(TokenBucket::new(
+                f64::from(settings.qps),
+                settings.burst.max(1),
+            ))
+        });
+        Self {
+            base,
+            user_agent: header_value(&settings.user_agent),
+            settings,
+            throttle,
+            reported: Mutex::new(None),
+            metrics,
+        }
     }
 
     /// The same with a throttle of its own.
     pub(super) fn rethrottled(&self, qps_factor: f32, burst_factor: u32) -> Self {
         let ClientSettings { qps, burst, .. } = self.settings;
-        let settings =
-            ClientSettings { qps: qps * qps_factor, burst: burst.saturating_mul(burst_factor), ..self.settings.clone() };
+        let settings = ClientSettings {
+            qps: qps * qps_factor,
+            burst: burst.saturating_mul(burst_factor),
+            ..self.settings.clone()
+        };
         Self::new(self.base.clone(), settings, self.metrics.clone())
     }
 
     /// Sends an ordinary request, as often as its failures allow.
-    pub(super) async fn send(&self, call: Call<'_>, gate: Option<&dyn WriteGate>) -> Result<Bytes, ApiError> {
+    pub(super) async fn send(
+        &self,
+        call: Call<'_>,
+        gate: Option<&dyn WriteGate>,
+    ) -> Result<Bytes, ApiError> {
         match gate {
             Some(gate) if call.method == Method::GET => tokio::select! {
                 biased;
@@ -210,11 +265,19 @@ impl Exchange {
         }
     }
 
-    async fn repeat(&self, call: &Call<'_>, gate: Option<&dyn WriteGate>) -> Result<Bytes, ApiError> {
-        let fenced = || ApiError::Fenced { request: call.name() };
+    async fn repeat(
+        &self,
+        call: &Call<'_>,
+        gate: Option<&dyn WriteGate>,
+    ) -> Result<Bytes, ApiError> {
+        let fenced = || ApiError::Fenced {
+            request: call.name(),
+        };
         let began = Instant::now();
         for attempt in 0.. {
-            unless_refused(gate, self.throttle(call)).await.ok_or_else(fenced)?;
+            unless_refused(gate, self.throttle(call))
+                .await
+                .ok_or_else(fenced)?;
             if gate.is_some_and(|g| !g.is_open()) {
                 return Err(fenced());
             }
@@ -223,18 +286,25 @@ impl Exchange {
             let pause = match &outcome {
                 _ if attempt >= MAX_RETRIES => None,
                 Ok(answer) => pause_asked_for(answer.code, answer.retry_after),
-                Err(Failure::Transport(e)) if call.method == Method::GET && is_lost_connection(&**e) => Some(RECONNECT_PAUSE),
+                Err(Failure::Transport(e))
+                    if call.method == Method::GET && is_lost_connection(&**e) =>
+                {
+                    Some(RECONNECT_PAUSE)
+                }
                 Err(_) => None,
             };
             let code = outcome.as_ref().ok().map(|a| a.code);
             if let Some(pause) = pause {
-                unless_refused(gate, self.wait_to_retry(call, attempt, pause, code)).await.ok_or_else(fenced)?;
+                unless_refused(gate, self.wait_to_retry(call, attempt, pause, code))
+                    .await
+                    .ok_or_else(fenced)?;
                 continue;
             }
 
             self.metrics.answered(call.method.as_str(), code);
             self.metrics.took(call.method.as_str(), began.elapsed());
-            if tracing::enabled!(target: SPANS, tracing::Level::INFO) && call.method != Method::GET {
+            if tracing::enabled!(target: SPANS, tracing::Level::INFO) && call.method != Method::GET
+            {
                 tracing::Span::current().record("http.response.status_code", code);
             }
             log(call, code, began);
@@ -244,13 +314,21 @@ impl Exchange {
     }
 
     /// Opens a watch.
-    pub(super) async fn watch(&self, call: Call<'_>) -> Result<BoxStream<'static, Result<Bytes, ApiError>>, ApiError> {
+    pub(super) async fn watch(
+        &self,
+        call: Call<'_>,
+    ) -> Result<BoxStream<'static, Result<Bytes, ApiError>>, ApiError> {
         let began = Instant::now();
         for attempt in 0.. {
             let last = attempt >= MAX_RETRIES;
             self.metrics.sent(call.method.as_str(), 0);
             let under_way = self.metrics.begin("WATCH", Duration::ZERO);
-            let opened = match timeout(WATCH_OPENING, self.open(&call, Lane::Watches, &Sent::default())).await {
+            let opened = match timeout(
+                WATCH_OPENING,
+                self.open(&call, Lane::Watches, &Sent::default()),
+            )
+            .await
+            {
                 Ok(opened) => opened,
                 Err(_) => Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into()),
             };
@@ -262,16 +340,26 @@ impl Exchange {
                     log(&call, Some(code), began);
                     let request = call.name();
                     let chunks = response.into_body().into_data_stream();
-                    let chunks = chunks.map_err(move |e| ApiError::Transport { request: request.clone(), source: e });
+                    let chunks = chunks.map_err(move |e| ApiError::Transport {
+                        request: request.clone(),
+                        source: e,
+                    });
                     return Ok(Lines::new(chunks).boxed());
                 }
                 Ok(response) => {
                     let outcome = self.within_limit(&call, collect(response, None)).await;
-                    (outcome.as_ref().ok().and_then(|a| pause_asked_for(a.code, a.retry_after)), outcome)
+                    (
+                        outcome
+                            .as_ref()
+                            .ok()
+                            .and_then(|a| pause_asked_for(a.code, a.retry_after)),
+                        outcome,
+                    )
                 }
                 Err(e) if is_lost_connection(&*e) || is_timeout(&*e) => {
                     if last {
-                        // The caller's own loop deals with a watch that ends at once; upstream's does, too.
+                        // The caller's own loop deals with a watch that ends at once; upstream's
+                        // does, too.
                         self.metrics.answered(call.method.as_str(), None);
                         return Ok(stream::empty().boxed());
                     }
@@ -295,11 +383,21 @@ impl Exchange {
         unreachable!("the last attempt returns")
     }
 
-    async fn attempt(&self, call: &Call<'_>, gate: Option<&dyn WriteGate>) -> Result<Answer, Failure> {
+    async fn attempt(
+        &self,
+        call: &Call<'_>,
+        gate: Option<&dyn WriteGate>,
+    ) -> Result<Answer, Failure> {
         let sent = Sent::default();
         let patience = self.limit(call).saturating_sub(self.settings.timeout);
         let under_way = self.metrics.begin(call.kind(), patience);
-        let exchange = async { collect(self.open(call, Lane::Requests, &sent).await?, under_way.as_ref()).await };
+        let exchange = async {
+            collect(
+                self.open(call, Lane::Requests, &sent).await?,
+                under_way.as_ref(),
+            )
+            .await
+        };
         let outcome = tokio::select! {
             biased;
             () = closed(gate, &sent) => return Err(Failure::Fenced { sent: sent.get() }),
@@ -324,7 +422,12 @@ impl Exchange {
         }
     }
 
-    async fn open(&self, call: &Call<'_>, lane: Lane, sent: &Sent) -> Result<Response<ResponseBody>, BoxError> {
+    async fn open(
+        &self,
+        call: &Call<'_>,
+        lane: Lane,
+        sent: &Sent,
+    ) -> Result<Response<ResponseBody>, BoxError> {
         let mut request = call.request(&self.user_agent)?;
         request.extensions_mut().insert(lane);
         request.extensions_mut().insert(sent.clone());
@@ -333,27 +436,40 @@ impl Exchange {
 
     fn judge(&self, call: &Call<'_>, outcome: Result<Answer, Failure>) -> Result<Bytes, ApiError> {
         let answer = outcome.map_err(|f| self.unanswered(call, f))?;
-        self.metrics.received(call.method.as_str(), answer.body.len());
+        self.metrics
+            .received(call.method.as_str(), answer.body.len());
         let is_success = (200..300).contains(&answer.code);
-        if is_success && error::failure_in(&answer.body).is_none() { Ok(answer.body) } else { Err(failure(call, &answer)) }
+        if is_success && error::failure_in(&answer.body).is_none() {
+            Ok(answer.body)
+        } else {
+            Err(failure(call, &answer))
+        }
     }
 
     fn unanswered(&self, call: &Call<'_>, failure: Failure) -> ApiError {
         let request = call.name();
         match failure {
             Failure::Transport(source) => ApiError::Transport { request, source },
-            Failure::Timeout => ApiError::Timeout { request, timeout: self.limit(call) },
+            Failure::Timeout => ApiError::Timeout {
+                request,
+                timeout: self.limit(call),
+            },
             Failure::Fenced { sent: false } => ApiError::Fenced { request },
-            Failure::Fenced { sent: true } => {
-                ApiError::Transport { request, source: "leadership ended before the answer came".into() }
-            }
+            Failure::Fenced { sent: true } => ApiError::Transport {
+                request,
+                source: "leadership ended before the answer came".into(),
+            },
         }
     }
 
     async fn throttle(&self, call: &Call<'_>) {
         let Some(bucket) = &self.throttle else { return };
-        let wait = bucket.lock().unwrap_or_else(PoisonError::into_inner).reserve();
-        // Given up while it waits: those that come later, such as Events at the end, must not pay for it.
+        let wait = bucket
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .reserve();
+        // Given up while it waits: those that come later, such as Events at the end, must not pay
+        // for it.
         let unused = Unused(bucket);
         sleep(wait).await;
         std::mem::forget(unused);
@@ -361,7 +477,12 @@ impl Exchange {
         if !wait.is_zero() {
             // What a user agent ends with is the name of its client.
             let agent = &self.settings.user_agent;
-            self.metrics.waited(agent.rsplit_once('/').map_or(&**agent, |(_, client)| client), wait);
+            self.metrics.waited(
+                agent
+                    .rsplit_once('/')
+                    .map_or(&**agent, |(_, client)| client),
+                wait,
+            );
         }
         if wait <= LONG_WAIT {
             return;
@@ -383,7 +504,13 @@ impl Exchange {
         due
     }
 
-    async fn wait_to_retry(&self, call: &Call<'_>, attempt: u32, pause: Duration, code: Option<u16>) {
+    async fn wait_to_retry(
+        &self,
+        call: &Call<'_>,
+        attempt: u32,
+        pause: Duration,
+        code: Option<u16>,
+    ) {
         self.metrics.retried(call.method.as_str(), code);
         tracing::debug!(verb = %call.method, URL = call.path, status = code, attempt, ?pause, "Retrying request");
         sleep(pause).await;
@@ -395,14 +522,19 @@ struct Unused<'a>(&'a Mutex<TokenBucket>);
 
 impl Drop for Unused<'_> {
     fn drop(&mut self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).give_back();
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .give_back();
     }
 }
 
-/// Comes when a write that passed `gate` is to be abandoned; never when there is no gate or it does not know. One that was not
-/// `sent` yet goes as soon as the gate closes.
+/// Comes when a write that passed `gate` is to be abandoned; never when there is no gate or it does
+/// not know. One that was not `sent` yet goes as soon as the gate closes.
 async fn closed(gate: Option<&dyn WriteGate>, sent: &Sent) {
-    let Some(gate) = gate else { return std::future::pending().await };
+    let Some(gate) = gate else {
+        return std::future::pending().await;
+    };
     let expired = async {
         loop {
             match gate.open_until() {
@@ -433,7 +565,10 @@ fn settle(under_way: Option<UnderWay>, answered: bool) {
 }
 
 /// Waits for `pause`; `None` as soon as `gate` lets no new write begin.
-async fn unless_refused<T>(gate: Option<&dyn WriteGate>, pause: impl Future<Output = T>) -> Option<T> {
+async fn unless_refused<T>(
+    gate: Option<&dyn WriteGate>,
+    pause: impl Future<Output = T>,
+) -> Option<T> {
     if gate.is_none() {
         return Some(pause.await);
     }
@@ -446,7 +581,10 @@ async fn unless_refused<T>(gate: Option<&dyn WriteGate>, pause: impl Future<Outp
 }
 
 /// Reads an answer to its end; `under_way` hears of each piece.
-async fn collect(response: Response<ResponseBody>, under_way: Option<&UnderWay>) -> Result<Answer, BoxError> {
+async fn collect(
+    response: Response<ResponseBody>,
+    under_way: Option<&UnderWay>,
+) -> Result<Answer, BoxError> {
     let code = response.status().as_u16();
     let retry_after = retry_after(response.headers());
     let body = response.into_body();
@@ -462,7 +600,11 @@ async fn collect(response: Response<ResponseBody>, under_way: Option<&UnderWay>)
         None => body.collect().await?,
     };
     let body = collected.to_bytes();
-    Ok(Answer { code, retry_after, body })
+    Ok(Answer {
+        code,
+        retry_after,
+        body,
+    })
 }
 
 fn retry_after(headers: &HeaderMap) -> Option<u32> {
@@ -476,14 +618,25 @@ fn pause_asked_for(code: u16, retry_after: Option<u32>) -> Option<Duration> {
 }
 
 fn failure(call: &Call<'_>, answer: &Answer) -> ApiError {
-    let status = error::failure_in(&answer.body)
-        .unwrap_or_else(|| error::stand_in(answer.code, &call.method, call.target.as_ref(), answer.retry_after, &answer.body));
+    let status = error::failure_in(&answer.body).unwrap_or_else(|| {
+        error::stand_in(
+            answer.code,
+            &call.method,
+            call.target.as_ref(),
+            answer.retry_after,
+            &answer.body,
+        )
+    });
     // A Failure that came with a 2xx is judged by the code it names.
     let code = match status.code.and_then(|c| u16::try_from(c).ok()) {
         Some(named) if (200..300).contains(&answer.code) => named,
         _ => answer.code,
     };
-    ApiError::Status { request: call.name(), code, status: Box::new(status) }
+    ApiError::Status {
+        request: call.name(),
+        code,
+        status: Box::new(status),
+    }
 }
 
 fn log(call: &Call<'_>, status: Option<u16>, began: Instant) {

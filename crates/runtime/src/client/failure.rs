@@ -6,7 +6,9 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// Neither flags nor a pod's environment; upstream's text.
-    #[error("invalid configuration: no configuration has been provided, try setting KUBERNETES_MASTER environment variable")]
+    #[error(
+        "invalid configuration: no configuration has been provided, try setting KUBERNETES_MASTER environment variable"
+    )]
     Missing,
     /// `--master`.
     #[error("--master {url:?} is not a URL: {problem}; use https://<host>:<port>")]
@@ -34,7 +36,9 @@ pub enum ConfigError {
         problem: String,
     },
     /// In a pod, but without a usable service account.
-    #[error("service account of this pod: {problem}; mount its token (automountServiceAccountToken) or set --kubeconfig")]
+    #[error(
+        "service account of this pod: {problem}; mount its token (automountServiceAccountToken) or set --kubeconfig"
+    )]
     InCluster {
         /// What is wrong with it.
         problem: String,
@@ -45,7 +49,9 @@ pub enum ConfigError {
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
     /// A kind of proxy that is not supported.
-    #[error("the proxy {0} of the API server connection must be http, https, or socks5; change proxy-url or HTTPS_PROXY")]
+    #[error(
+        "the proxy {0} of the API server connection must be http, https, or socks5; change proxy-url or HTTPS_PROXY"
+    )]
     Proxy(String),
     /// CA, client certificate or key.
     #[error("TLS settings of the API server connection: {0}")]

@@ -1,6 +1,7 @@
 //! Kubeconfig files as client-go reads them.
 //!
-//! files -> merged (the first to name something wins) -> current context -> its cluster and its user, checked
+//! files -> merged (the first to name something wins) -> current context -> its cluster and its
+//! user, checked
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -23,7 +24,8 @@ pub(super) struct Kubeconfig {
     users: BTreeMap<String, Entry>,
 }
 
-/// What the current context stands for. Neither its cluster nor its user need be there; they are empty then.
+/// What the current context stands for. Neither its cluster nor its user need be there; they are
+/// empty then.
 #[derive(Debug)]
 pub(super) struct Current {
     pub(super) cluster_name: String,
@@ -39,19 +41,29 @@ pub(super) struct Current {
 }
 
 impl Kubeconfig {
-    /// Reads `path`. Relative paths in it are meant from its directory. An empty file is an empty kubeconfig.
+    /// Reads `path`. Relative paths in it are meant from its directory. An empty file is an empty
+    /// kubeconfig.
     pub(super) fn read(path: &Path) -> Result<Self, ConfigError> {
         let text = std::fs::read_to_string(path).map_err(|source| match source.kind() {
             std::io::ErrorKind::InvalidData => malformed(path),
-            _ => ConfigError::Read { path: path.to_owned(), source },
+            _ => ConfigError::Read {
+                path: path.to_owned(),
+                source,
+            },
         })?;
         let document = serde_saphyr::from_str(&text).map_err(|_| malformed(path))?;
-        let absolute = std::path::absolute(path).map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
+        let absolute = std::path::absolute(path).map_err(|source| ConfigError::Read {
+            path: path.to_owned(),
+            source,
+        })?;
         Self::from_document(document, path, absolute.parent().unwrap_or(Path::new("/")))
     }
 
     fn from_document(document: Value, path: &Path, base: &Path) -> Result<Self, ConfigError> {
-        let problem = |problem| ConfigError::Kubeconfig { path: path.to_owned(), problem };
+        let problem = |problem| ConfigError::Kubeconfig {
+            path: path.to_owned(),
+            problem,
+        };
         let mut document = match document {
             Value::Null => Entry::new(),
             Value::Object(document) => document,
@@ -62,9 +74,12 @@ impl Kubeconfig {
             Some(Value::String(text)) => Ok(text),
             Some(_) => Err(malformed(path)),
         };
-        let (kind, version, current_context) = (text("kind")?, text("apiVersion")?, text("current-context")?);
+        let (kind, version, current_context) =
+            (text("kind")?, text("apiVersion")?, text("current-context")?);
         if !matches!(kind.as_str(), "" | "Config") || !matches!(version.as_str(), "" | "v1") {
-            return Err(problem(format!("kind {kind:?} of version {version:?} is not a kubeconfig, which is Config of v1")));
+            return Err(problem(format!(
+                "kind {kind:?} of version {version:?} is not a kubeconfig, which is Config of v1"
+            )));
         }
         let mut list = |key: &str, inner: &str| {
             let named = named(document.remove(key), inner).ok_or_else(|| malformed(path))?;
@@ -77,12 +92,32 @@ impl Kubeconfig {
             }
             Ok(entries)
         };
-        let (contexts, clusters, users) = (list("contexts", "context")?, list("clusters", "cluster")?, list("users", "user")?);
-        let read = Self { origins: vec![path.to_owned()], current_context, contexts, clusters, users };
+        let (contexts, clusters, users) = (
+            list("contexts", "context")?,
+            list("clusters", "cluster")?,
+            list("users", "user")?,
+        );
+        let read = Self {
+            origins: vec![path.to_owned()],
+            current_context,
+            contexts,
+            clusters,
+            users,
+        };
         // As in client-go, an entry that nobody asks for must be readable, too.
-        let are_readable = read.clusters.values().all(|cluster| parse::<Cluster>(cluster).is_some())
-            && read.users.values().all(|user| parse::<AuthInfo>(user).is_some());
-        if are_readable { Ok(read) } else { Err(malformed(path)) }
+        let are_readable = read
+            .clusters
+            .values()
+            .all(|cluster| parse::<Cluster>(cluster).is_some())
+            && read
+                .users
+                .values()
+                .all(|user| parse::<AuthInfo>(user).is_some());
+        if are_readable {
+            Ok(read)
+        } else {
+            Err(malformed(path))
+        }
     }
 
     /// Adds the entries of `next` whose names are not taken.
@@ -91,9 +126,11 @@ impl Kubeconfig {
         if self.current_context.is_empty() {
             self.current_context = next.current_context;
         }
-        for (own, others) in
-            [(&mut self.contexts, next.contexts), (&mut self.clusters, next.clusters), (&mut self.users, next.users)]
-        {
+        for (own, others) in [
+            (&mut self.contexts, next.contexts),
+            (&mut self.clusters, next.clusters),
+            (&mut self.users, next.users),
+        ] {
             for (name, entry) in others {
                 own.entry(name).or_insert(entry);
             }
@@ -102,15 +139,21 @@ impl Kubeconfig {
 
     /// The files, as a list in `KUBECONFIG` names them.
     pub(super) fn origin(&self) -> PathBuf {
-        std::env::join_paths(&self.origins).map(PathBuf::from).unwrap_or_default()
+        std::env::join_paths(&self.origins)
+            .map(PathBuf::from)
+            .unwrap_or_default()
     }
 
     /// An error that names the files.
     pub(super) fn refused(&self, problem: String) -> ConfigError {
-        ConfigError::Kubeconfig { path: self.origin(), problem }
+        ConfigError::Kubeconfig {
+            path: self.origin(),
+            problem,
+        }
     }
 
-    /// Cluster and user of the current context. Its absence is an error only where a context is named.
+    /// Cluster and user of the current context. Its absence is an error only where a context is
+    /// named.
     pub(super) fn current(&self) -> Result<Current, ConfigError> {
         let context = match self.contexts.get(&self.current_context) {
             Some(context) => context.clone(),
@@ -122,19 +165,28 @@ impl Kubeconfig {
                 )));
             }
         };
-        let (cluster_name, user_name) = (text(&context, "cluster").to_owned(), text(&context, "user").to_owned());
+        let (cluster_name, user_name) = (
+            text(&context, "cluster").to_owned(),
+            text(&context, "user").to_owned(),
+        );
         let (cluster, user) = (self.clusters.get(&cluster_name), self.users.get(&user_name));
         let lacks_cluster = match cluster {
             Some(cluster) if !without_empty(cluster).is_empty() => None,
-            Some(_) => Some(format!("cluster {cluster_name:?} has no server; add it or set --master")),
+            Some(_) => Some(format!(
+                "cluster {cluster_name:?} has no server; add it or set --master"
+            )),
             None if self.current_context.is_empty() => {
                 Some("no current-context; choose one with kubectl config use-context".to_owned())
             }
-            None => Some(format!("cluster {cluster_name:?} of the current context is not among its clusters")),
+            None => Some(format!(
+                "cluster {cluster_name:?} of the current context is not among its clusters"
+            )),
         };
         let typed = user.map(without_empty).unwrap_or_default();
         Ok(Current {
-            cluster: cluster.and_then(|cluster| parse(&without_empty(cluster))).unwrap_or_default(),
+            cluster: cluster
+                .and_then(|cluster| parse(&without_empty(cluster)))
+                .unwrap_or_default(),
             user: parse(&typed).unwrap_or_default(),
             lacks_user: user.is_none() && !user_name.is_empty(),
             lacks_cluster,
@@ -161,12 +213,16 @@ impl Current {
     fn problems_of_cluster(&self) -> Vec<String> {
         let (name, cluster, mut problems) = (&self.cluster_name, &self.cluster, Vec::new());
         if cluster.server.is_none() {
-            problems.push(format!("no server found for cluster {name:?}; add it or set --master"));
+            problems.push(format!(
+                "no server found for cluster {name:?}; add it or set --master"
+            ));
         }
         if let Some(proxy) = &cluster.proxy_url
             && let Err(reason) = check_proxy(proxy)
         {
-            problems.push(format!("invalid 'proxy-url' for cluster {name:?}: {reason}"));
+            problems.push(format!(
+                "invalid 'proxy-url' for cluster {name:?}: {reason}"
+            ));
         }
         if let Some(file) = &cluster.certificate_authority {
             if cluster.certificate_authority_data.is_some() {
@@ -183,9 +239,14 @@ impl Current {
         let (name, user, mut problems) = (&self.user_name, &self.user, Vec::new());
         let has = |key| self.typed.contains_key(key);
         if has("client-certificate") || has("client-certificate-data") {
-            for (file, data) in [("client-certificate", "client-certificate-data"), ("client-key", "client-key-data")] {
+            for (file, data) in [
+                ("client-certificate", "client-certificate-data"),
+                ("client-key", "client-key-data"),
+            ] {
                 if has(file) && has(data) {
-                    problems.push(format!("{data} and {file} are both specified for {name}; remove one of them"));
+                    problems.push(format!(
+                        "{data} and {file} are both specified for {name}; remove one of them"
+                    ));
                 }
             }
             if !has("client-key") && !has("client-key-data") {
@@ -193,7 +254,10 @@ impl Current {
                     "client-key-data or client-key must be specified for {name} to use the clientCert authentication method"
                 ));
             }
-            for (what, file) in [("client-certificate", &user.client_certificate), ("client-key", &user.client_key)] {
+            for (what, file) in [
+                ("client-certificate", &user.client_certificate),
+                ("client-key", &user.client_key),
+            ] {
                 problems.extend(file.as_ref().and_then(|file| unreadable(what, file, name)));
             }
         }
@@ -204,36 +268,62 @@ impl Current {
         }
         if let Some(provider) = &user.auth_provider {
             problems.push(if user.exec.is_some() {
-                format!("authProvider cannot be provided in combination with an exec plugin for {name}")
+                format!(
+                    "authProvider cannot be provided in combination with an exec plugin for {name}"
+                )
             } else {
-                format!("no Auth Provider found for name {:?} of {name}; use an exec plugin", provider.name)
+                format!(
+                    "no Auth Provider found for name {:?} of {name}; use an exec plugin",
+                    provider.name
+                )
             });
         }
         if let Some(exec) = &user.exec {
             let mut needs = |what: &str, is_there: bool| {
                 if !is_there {
-                    problems.push(format!("{what} must be specified for {name} to use exec authentication plugin"));
+                    problems.push(format!(
+                        "{what} must be specified for {name} to use exec authentication plugin"
+                    ));
                 }
             };
             let version = exec.api_version.as_deref().unwrap_or_default();
             // Versions before v1 have a default for it.
-            let needs_mode = !matches!(version, "client.authentication.k8s.io/v1beta1" | "client.authentication.k8s.io/v1alpha1");
-            needs("command", exec.command.as_ref().is_some_and(|command| !command.is_empty()));
+            let needs_mode = !matches!(
+                version,
+                "client.authentication.k8s.io/v1beta1" | "client.authentication.k8s.io/v1alpha1"
+            );
+            needs(
+                "command",
+                exec.command
+                    .as_ref()
+                    .is_some_and(|command| !command.is_empty()),
+            );
             needs("apiVersion", !version.is_empty());
-            let named = |env: &std::collections::HashMap<String, String>| env.get("name").is_some_and(|name| !name.is_empty());
+            let named = |env: &std::collections::HashMap<String, String>| {
+                env.get("name").is_some_and(|name| !name.is_empty())
+            };
             needs("env variable name", exec.env.iter().flatten().all(named));
-            needs("interactiveMode", exec.interactive_mode.is_some() || !needs_mode);
+            needs(
+                "interactiveMode",
+                exec.interactive_mode.is_some() || !needs_mode,
+            );
         }
         if !has("as") && (has("as-uid") || has("as-groups") || has("as-user-extra")) {
-            problems.push(format!("requesting uid, groups or user-extra for {name} without impersonating a user"));
+            problems.push(format!(
+                "requesting uid, groups or user-extra for {name} without impersonating a user"
+            ));
         }
         problems
     }
 }
 
 fn malformed(path: &Path) -> ConfigError {
-    let problem = "not a kubeconfig in YAML; check it with kubectl --kubeconfig <file> config view".to_owned();
-    ConfigError::Kubeconfig { path: path.to_owned(), problem }
+    let problem = "not a kubeconfig in YAML; check it with kubectl --kubeconfig <file> config view"
+        .to_owned();
+    ConfigError::Kubeconfig {
+        path: path.to_owned(),
+        problem,
+    }
 }
 
 /// The entries of a list of `{name, <inner>}`; `None` when it is something else.
@@ -244,7 +334,9 @@ fn named(list: Option<Value>, inner: &str) -> Option<Vec<(String, Entry)>> {
         Some(_) => return None,
     };
     let read = |item: Value| {
-        let Value::Object(mut item) = item else { return None };
+        let Value::Object(mut item) = item else {
+            return None;
+        };
         let name = match item.remove("name") {
             None | Some(Value::Null) => String::new(),
             Some(Value::String(name)) => name,
@@ -270,11 +362,21 @@ fn resolve_paths(entry: &mut Entry, base: &Path) {
             *path = absolute.to_owned();
         }
     };
-    ["certificate-authority", "client-certificate", "client-key", "tokenFile"]
+    [
+        "certificate-authority",
+        "client-certificate",
+        "client-key",
+        "tokenFile",
+    ]
+    .into_iter()
+    .for_each(|key| entry.get_mut(key).into_iter().for_each(absolute));
+    let command = entry
+        .get_mut("exec")
+        .and_then(|exec| exec.get_mut("command"));
+    command
+        .filter(|command| command.as_str().is_some_and(|text| text.contains('/')))
         .into_iter()
-        .for_each(|key| entry.get_mut(key).into_iter().for_each(absolute));
-    let command = entry.get_mut("exec").and_then(|exec| exec.get_mut("command"));
-    command.filter(|command| command.as_str().is_some_and(|text| text.contains('/'))).into_iter().for_each(absolute);
+        .for_each(absolute);
 }
 
 /// `entry` without what means as little as its absence does.
@@ -286,7 +388,11 @@ fn without_empty(entry: &Entry) -> Entry {
         Value::Object(fields) => fields.is_empty(),
         Value::Bool(_) | Value::Number(_) => false,
     };
-    entry.iter().filter(|(_, value)| !is_empty(value)).map(|(key, value)| (key.clone(), value.clone())).collect()
+    entry
+        .iter()
+        .filter(|(_, value)| !is_empty(value))
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect()
 }
 
 fn parse<T: serde::de::DeserializeOwned>(entry: &Entry) -> Option<T> {
@@ -300,17 +406,25 @@ fn text<'a>(entry: &'a Entry, key: &str) -> &'a str {
 /// Says so when `file` cannot be opened.
 fn unreadable(what: &str, file: &str, name: &str) -> Option<String> {
     let error = std::fs::File::open(file).err()?;
-    Some(format!("unable to read {what} {file} for {name} due to {error}"))
+    Some(format!(
+        "unable to read {what} {file} for {name} due to {error}"
+    ))
 }
 
 /// The reason shows no password.
 fn check_proxy(text: &str) -> Result<(), String> {
-    let url: http::Uri = text.parse().map_err(|_| "could not parse it; use http://<host>:<port>".to_owned())?;
+    let url: http::Uri = text
+        .parse()
+        .map_err(|_| "could not parse it; use http://<host>:<port>".to_owned())?;
     match url.scheme_str() {
-        Some("http" | "https" | "socks5") if url.host().is_some_and(|host| !host.is_empty()) => Ok(()),
+        Some("http" | "https" | "socks5") if url.host().is_some_and(|host| !host.is_empty()) => {
+            Ok(())
+        }
         scheme => {
             let scheme = scheme.unwrap_or_default();
-            Err(format!("unsupported scheme {scheme:?}, must be http, https, or socks5"))
+            Err(format!(
+                "unsupported scheme {scheme:?}, must be http, https, or socks5"
+            ))
         }
     }
 }

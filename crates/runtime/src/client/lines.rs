@@ -6,8 +6,9 @@ use std::task::{Context, Poll, ready};
 use bytes::{Bytes, BytesMut};
 use futures::Stream;
 
-/// The lines of a stream of chunks, without their newlines; empty lines are left out. A line inside one chunk is a slice of it; one
-/// that spans chunks is put together once. Every byte is looked at once.
+/// The lines of a stream of chunks, without their newlines; empty lines are left out. A line inside
+/// one chunk is a slice of it; one that spans chunks is put together once. Every byte is looked at
+/// once.
 pub(crate) struct Lines<S> {
     chunks: S,
     /// What has come and is not yet given out.
@@ -19,7 +20,12 @@ pub(crate) struct Lines<S> {
 
 impl<S> Lines<S> {
     pub(crate) fn new(chunks: S) -> Self {
-        Self { chunks, rest: Bytes::new(), partial: BytesMut::new(), ended: false }
+        Self {
+            chunks,
+            rest: Bytes::new(),
+            partial: BytesMut::new(),
+            ended: false,
+        }
     }
 
     /// The next line of what has come, if one is complete.
@@ -80,8 +86,14 @@ mod tests {
     use super::*;
 
     async fn lines_of(chunks: &[&'static str]) -> Vec<String> {
-        let chunks: Vec<_> = chunks.iter().map(|c| Ok::<_, std::io::Error>(Bytes::from_static(c.as_bytes()))).collect();
-        Lines::new(stream::iter(chunks)).map(|line| String::from_utf8(line.unwrap().to_vec()).unwrap()).collect().await
+        let chunks: Vec<_> = chunks
+            .iter()
+            .map(|c| Ok::<_, std::io::Error>(Bytes::from_static(c.as_bytes())))
+            .collect();
+        Lines::new(stream::iter(chunks))
+            .map(|line| String::from_utf8(line.unwrap().to_vec()).unwrap())
+            .collect()
+            .await
     }
 
     #[tokio::test]
@@ -90,9 +102,17 @@ mod tests {
         let cases: &[(&str, &[&str], &[&str])] = &[
             ("one each", &["a\n", "b\n"], &["a", "b"]),
             ("several in one", &["a\nb\nc\n"], &["a", "b", "c"]),
-            ("over three chunks", &["{\"a\"", ":", "1}\nb\n"], &["{\"a\":1}", "b"]),
+            (
+                "over three chunks",
+                &["{\"a\"", ":", "1}\nb\n"],
+                &["{\"a\":1}", "b"],
+            ),
             ("newline on its own", &["a", "\n", "b\n"], &["a", "b"]),
-            ("empty lines and chunks", &["\n\na\n", "", "\n", "b\n"], &["a", "b"]),
+            (
+                "empty lines and chunks",
+                &["\n\na\n", "", "\n", "b\n"],
+                &["a", "b"],
+            ),
             ("cut short", &["a\nb"], &["a"]),
             ("nothing", &[], &[]),
         ];
@@ -105,7 +125,9 @@ mod tests {
     async fn a_line_inside_one_chunk_is_not_copied() {
         let chunk = Bytes::from_static(b"one\ntwo\n");
         let start = chunk.as_ptr();
-        let lines: Vec<_> = Lines::new(stream::iter([Ok::<_, std::io::Error>(chunk)])).collect().await;
+        let lines: Vec<_> = Lines::new(stream::iter([Ok::<_, std::io::Error>(chunk)]))
+            .collect()
+            .await;
         let second = lines[1].as_ref().unwrap();
         assert_eq!(second.as_ptr(), start.wrapping_add(4));
     }
@@ -115,14 +137,22 @@ mod tests {
         let piece = Bytes::from(vec![b'x'; 16 * 1024]);
         let mut chunks = vec![piece; 640];
         chunks.push(Bytes::from_static(b"\n"));
-        let lines: Vec<_> = Lines::new(stream::iter(chunks.into_iter().map(Ok::<_, std::io::Error>))).collect().await;
+        let lines: Vec<_> = Lines::new(stream::iter(
+            chunks.into_iter().map(Ok::<_, std::io::Error>),
+        ))
+        .collect()
+        .await;
         assert_eq!(lines.len(), 1);
         assert_eq!(lines[0].as_ref().unwrap().len(), 640 * 16 * 1024);
     }
 
     #[tokio::test]
     async fn an_error_is_the_last_item() {
-        let chunks = [Ok(Bytes::from_static(b"a\nb")), Err("broken"), Ok(Bytes::from_static(b"c\n"))];
+        let chunks = [
+            Ok(Bytes::from_static(b"a\nb")),
+            Err("broken"),
+            Ok(Bytes::from_static(b"c\n")),
+        ];
         let items: Vec<_> = Lines::new(stream::iter(chunks)).collect().await;
         assert_eq!(items, [Ok(Bytes::from_static(b"a")), Err("broken")]);
     }

@@ -1,6 +1,8 @@
-//! Where the API server is and who we are: `--master` over `--kubeconfig`, else the service account of a pod.
+//! Where the API server is and who we are: `--master` over `--kubeconfig`, else the service account
+//! of a pod.
 //!
-//! files -> kubeconfig -> cluster and user -> address, authority, credentials: the same meaning, or the same refusal, as client-go's
+//! files -> kubeconfig -> cluster and user -> address, authority, credentials: the same meaning, or
+//! the same refusal, as client-go's
 
 use std::path::{Path, PathBuf};
 
@@ -16,9 +18,13 @@ use super::certificate;
 use super::failure::ConfigError;
 use super::kubeconfig::{Current, Kubeconfig};
 
-/// Loads the configuration as kube-controller-manager does, which does not look at the variable `KUBECONFIG`. The result has kube's
-/// own retries and compression switched off, and its `cluster_url` always has a scheme and an authority.
-pub fn load_config(kubeconfig: Option<&Path>, master: Option<&str>) -> Result<kube::Config, ConfigError> {
+/// Loads the configuration as kube-controller-manager does, which does not look at the variable
+/// `KUBECONFIG`. The result has kube's own retries and compression switched off, and its
+/// `cluster_url` always has a scheme and an authority.
+pub fn load_config(
+    kubeconfig: Option<&Path>,
+    master: Option<&str>,
+) -> Result<kube::Config, ConfigError> {
     let kubeconfig = kubeconfig.filter(|path| !path.as_os_str().is_empty());
     let master = master.filter(|url| !url.is_empty());
     match (kubeconfig, master) {
@@ -28,15 +34,20 @@ pub fn load_config(kubeconfig: Option<&Path>, master: Option<&str>) -> Result<ku
     }
 }
 
-/// Loads the configuration as kubectl does: `kubeconfig`, else the files of the variable `KUBECONFIG`, merged, else
-/// `~/.kube/config`, else the service account of a pod.
+/// Loads the configuration as kubectl does: `kubeconfig`, else the files of the variable
+/// `KUBECONFIG`, merged, else `~/.kube/config`, else the service account of a pod.
 pub fn load_config_as_kubectl(kubeconfig: Option<&Path>) -> Result<kube::Config, ConfigError> {
     if let Some(path) = kubeconfig.filter(|path| !path.as_os_str().is_empty()) {
         return load_config(Some(path), None);
     }
     let files = match std::env::var_os("KUBECONFIG").filter(|list| !list.is_empty()) {
-        Some(list) => std::env::split_paths(&list).filter(|path| !path.as_os_str().is_empty()).collect(),
-        None => std::env::home_dir().map(|home| home.join(".kube/config")).into_iter().collect(),
+        Some(list) => std::env::split_paths(&list)
+            .filter(|path| !path.as_os_str().is_empty())
+            .collect(),
+        None => std::env::home_dir()
+            .map(|home| home.join(".kube/config"))
+            .into_iter()
+            .collect(),
     };
     match merged(files)? {
         Some(kubeconfig) => from_kubeconfig(&kubeconfig, None),
@@ -53,7 +64,8 @@ fn merged(files: Vec<PathBuf>) -> Result<Option<Kubeconfig>, ConfigError> {
                 Some(merged) => merged.merge(next),
                 None => merged = Some(next),
             },
-            Err(ConfigError::Read { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {}
+            Err(ConfigError::Read { source, .. })
+                if source.kind() == std::io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
         }
     }
@@ -69,7 +81,10 @@ fn plain(address: &Address) -> kube::Config {
 }
 
 fn of_master(url: &str) -> Result<(Address, kube::Config), ConfigError> {
-    let address = Address::parse(url).map_err(|problem| ConfigError::Master { url: url.to_owned(), problem })?;
+    let address = Address::parse(url).map_err(|problem| ConfigError::Master {
+        url: url.to_owned(),
+        problem,
+    })?;
     let mut config = plain(&address);
     use_credentials_of_url(&address, &mut config.auth_info);
     Ok((address, config))
@@ -107,25 +122,43 @@ fn from_kubeconfig(file: &Kubeconfig, master: Option<&str>) -> Result<kube::Conf
     let (address, mut config) = match (master, current.cluster.server.as_deref()) {
         (Some(url), _) => of_master(url)?,
         (None, server) => {
-            let address = Address::parse(server.unwrap_or_default())
-                .map_err(|problem| file.refused(format!("server of cluster {:?}: {problem}", current.cluster_name)))?;
+            let address = Address::parse(server.unwrap_or_default()).map_err(|problem| {
+                file.refused(format!(
+                    "server of cluster {:?}: {problem}",
+                    current.cluster_name
+                ))
+            })?;
             let config = plain(&address);
             (address, config)
         }
     };
-    config.proxy_url = current.cluster.proxy_url.as_deref().and_then(|url| url.parse().ok());
+    config.proxy_url = current
+        .cluster
+        .proxy_url
+        .as_deref()
+        .and_then(|url| url.parse().ok());
     if address.is_tls() {
         identify_server(&current, &mut config).map_err(|problem| file.refused(problem))?;
         identify_user(&current, &mut config).map_err(|problem| file.refused(problem))?;
     } else if has_credentials(&current.user) {
         let server = address.url.to_string();
-        tracing::warn!(server, "the API server is reached without TLS, so the credentials of the kubeconfig are not sent");
+        tracing::warn!(
+            server,
+            "the API server is reached without TLS, so the credentials of the kubeconfig are not sent"
+        );
     }
     // Sent to any server, unlike credentials.
-    let AuthInfo { impersonate, impersonate_uid, impersonate_groups, impersonate_user_extra, .. } = current.user;
+    let AuthInfo {
+        impersonate,
+        impersonate_uid,
+        impersonate_groups,
+        impersonate_user_extra,
+        ..
+    } = current.user;
     let auth = &mut config.auth_info;
     (auth.impersonate, auth.impersonate_uid) = (impersonate, impersonate_uid);
-    (auth.impersonate_groups, auth.impersonate_user_extra) = (impersonate_groups, impersonate_user_extra);
+    (auth.impersonate_groups, auth.impersonate_user_extra) =
+        (impersonate_groups, impersonate_user_extra);
     use_credentials_of_url(&address, auth);
     Ok(config)
 }
@@ -133,7 +166,10 @@ fn from_kubeconfig(file: &Kubeconfig, master: Option<&str>) -> Result<kube::Conf
 /// How the server proves who it is.
 fn identify_server(current: &Current, config: &mut kube::Config) -> Result<(), String> {
     let cluster = &current.cluster;
-    let pem = match (&cluster.certificate_authority_data, &cluster.certificate_authority) {
+    let pem = match (
+        &cluster.certificate_authority_data,
+        &cluster.certificate_authority,
+    ) {
         (Some(data), _) => Some(decode("certificate-authority-data", data)?),
         (None, Some(file)) => Some(read("certificate-authority", file)?),
         (None, None) => None,
@@ -147,11 +183,15 @@ fn identify_server(current: &Current, config: &mut kube::Config) -> Result<(), S
         );
     }
     if let Some(pem) = pem {
-        let authorities = authorities(&pem).map_err(|problem| format!("unable to load root certificates: {problem}"))?;
+        let authorities = authorities(&pem)
+            .map_err(|problem| format!("unable to load root certificates: {problem}"))?;
         config.root_cert = Some(authorities);
         // Read again when it changes, as upstream's.
-        config.root_cert_file =
-            cluster.certificate_authority.as_ref().filter(|_| cluster.certificate_authority_data.is_none()).map(PathBuf::from);
+        config.root_cert_file = cluster
+            .certificate_authority
+            .as_ref()
+            .filter(|_| cluster.certificate_authority_data.is_none())
+            .map(PathBuf::from);
     }
     config.tls_server_name = cluster.tls_server_name.clone();
     Ok(())
@@ -168,8 +208,9 @@ fn identify_user(current: &Current, config: &mut kube::Config) -> Result<(), Str
     match bytes("client-certificate-data", "client-certificate")? {
         Some(chain) => {
             let key = bytes("client-key-data", "client-key")?.unwrap_or_default();
-            certificate::pair(&chain, &key)
-                .map_err(|problem| format!("client certificate of {}: {problem}", current.user_name))?;
+            certificate::pair(&chain, &key).map_err(|problem| {
+                format!("client certificate of {}: {problem}", current.user_name)
+            })?;
         }
         // A key alone is of no use.
         None => (user.client_key, user.client_key_data) = (None, None),
@@ -193,7 +234,8 @@ fn identify_user(current: &Current, config: &mut kube::Config) -> Result<(), Str
     if let Some(exec) = &mut user.exec
         && exec.provide_cluster_info
     {
-        exec.cluster = Some(ExecAuthCluster::try_from(&current.cluster).map_err(|error| error.to_string())?);
+        exec.cluster =
+            Some(ExecAuthCluster::try_from(&current.cluster).map_err(|error| error.to_string())?);
     }
     config.auth_info = user;
     Ok(())
@@ -201,16 +243,36 @@ fn identify_user(current: &Current, config: &mut kube::Config) -> Result<(), Str
 
 /// Those of a URL are for who has no others.
 fn use_credentials_of_url(address: &Address, auth: &mut AuthInfo) {
-    let has_others = auth.token.is_some() || auth.token_file.is_some() || auth.username.is_some() || auth.exec.is_some();
+    let has_others = auth.token.is_some()
+        || auth.token_file.is_some()
+        || auth.username.is_some()
+        || auth.exec.is_some();
     if let Some((user, password)) = address.user.as_ref().filter(|_| !has_others) {
         (auth.username, auth.password) = (Some(user.clone()), Some(password.clone().into()));
     }
 }
 
 fn has_credentials(user: &AuthInfo) -> bool {
-    let AuthInfo { token, token_file, username, password, client_certificate, client_certificate_data, exec, .. } = user;
-    let texts = [token_file, username, client_certificate, client_certificate_data];
-    texts.into_iter().any(Option::is_some) || token.is_some() || password.is_some() || exec.is_some()
+    let AuthInfo {
+        token,
+        token_file,
+        username,
+        password,
+        client_certificate,
+        client_certificate_data,
+        exec,
+        ..
+    } = user;
+    let texts = [
+        token_file,
+        username,
+        client_certificate,
+        client_certificate_data,
+    ];
+    texts.into_iter().any(Option::is_some)
+        || token.is_some()
+        || password.is_some()
+        || exec.is_some()
 }
 
 fn read(what: &str, file: &str) -> Result<Vec<u8>, String> {
@@ -220,15 +282,25 @@ fn read(what: &str, file: &str) -> Result<Vec<u8>, String> {
 /// As in Go, lines may be broken.
 fn decode(what: &str, text: &str) -> Result<Vec<u8>, String> {
     let text: String = text.chars().filter(|c| !matches!(c, '\r' | '\n')).collect();
-    BASE64_STANDARD.decode(text).map_err(|_| format!("{what} is not base64"))
+    BASE64_STANDARD
+        .decode(text)
+        .map_err(|_| format!("{what} is not base64"))
 }
 
 /// The certificates in `pem`; as in Go, what is not one is passed over as long as there is one.
 fn authorities(pem: &[u8]) -> Result<Vec<Vec<u8>>, String> {
-    let found: Vec<_> = CertificateDer::pem_slice_iter(pem).filter_map(Result::ok).collect();
-    let certificates: Vec<Vec<u8>> =
-        found.into_iter().filter(|der| RootCertStore::empty().add(der.clone()).is_ok()).map(|der| der.to_vec()).collect();
-    match (certificates.is_empty(), memchr::memmem::find(pem, b"-----BEGIN ")) {
+    let found: Vec<_> = CertificateDer::pem_slice_iter(pem)
+        .filter_map(Result::ok)
+        .collect();
+    let certificates: Vec<Vec<u8>> = found
+        .into_iter()
+        .filter(|der| RootCertStore::empty().add(der.clone()).is_ok())
+        .map(|der| der.to_vec())
+        .collect();
+    match (
+        certificates.is_empty(),
+        memchr::memmem::find(pem, b"-----BEGIN "),
+    ) {
         (false, _) => Ok(certificates),
         (true, None) => Err("unable to parse bytes as PEM block".to_owned()),
         (true, Some(_)) => Err("no valid certificate authority data seen".to_owned()),
@@ -259,19 +331,34 @@ impl Pod {
         if self.host.is_empty() || self.port.is_empty() {
             return Ok(None);
         }
-        let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
-        let address = Address::parse(&format!("https://{host}:{}", self.port))
-            .map_err(|problem| ConfigError::InCluster { problem: format!("KUBERNETES_SERVICE_HOST and _PORT: {problem}") })?;
+        let host = if self.host.contains(':') {
+            format!("[{}]", self.host)
+        } else {
+            self.host.clone()
+        };
+        let address =
+            Address::parse(&format!("https://{host}:{}", self.port)).map_err(|problem| {
+                ConfigError::InCluster {
+                    problem: format!("KUBERNETES_SERVICE_HOST and _PORT: {problem}"),
+                }
+            })?;
         let file = |name: &str| self.directory.join(name).to_string_lossy().into_owned();
         let (token, authority) = (file("token"), file("ca.crt"));
         read("token", &token).map_err(|problem| ConfigError::InCluster { problem })?;
         let mut config = plain(&address);
         config.auth_info.token_file = Some(token);
         match read("certificate authority", &authority).and_then(|pem| authorities(&pem)) {
-            Ok(certificates) => (config.root_cert, config.root_cert_file) = (Some(certificates), Some(authority.into())),
+            Ok(certificates) => {
+                (config.root_cert, config.root_cert_file) =
+                    (Some(certificates), Some(authority.into()))
+            }
             // As client-go's: it goes on with the authorities of the system.
             Err(error) => {
-                tracing::error!(file = authority, error, "cannot load the certificate authority of the service account")
+                tracing::error!(
+                    file = authority,
+                    error,
+                    "cannot load the certificate authority of the service account"
+                )
             }
         }
         Ok(Some(config))
@@ -301,17 +388,28 @@ mod tests {
     fn home() -> tempfile::TempDir {
         let home = tempfile::tempdir().unwrap();
         let made = rcgen::generate_simple_self_signed(vec!["me".to_owned()]).unwrap();
-        let write = |name: &str, content: &str| std::fs::write(home.path().join(name), content).unwrap();
+        let write =
+            |name: &str, content: &str| std::fs::write(home.path().join(name), content).unwrap();
         write("tls.crt", &made.cert.pem());
         write("tls.key", &made.signing_key.serialize_pem());
-        write("other.key", &rcgen::KeyPair::generate().unwrap().serialize_pem());
+        write(
+            "other.key",
+            &rcgen::KeyPair::generate().unwrap().serialize_pem(),
+        );
         write("token", "from-file\n");
         write("empty", "\n");
-        write("garbage.crt", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n");
+        write(
+            "garbage.crt",
+            "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
+        );
         home
     }
 
-    fn load_in(home: &Path, content: &str, master: Option<&str>) -> Result<kube::Config, ConfigError> {
+    fn load_in(
+        home: &Path,
+        content: &str,
+        master: Option<&str>,
+    ) -> Result<kube::Config, ConfigError> {
         let path = home.join("manager.conf");
         std::fs::write(&path, content).unwrap();
         load_config(Some(&path), master)
@@ -329,7 +427,11 @@ mod tests {
             (Some(&file), None, "https://10.0.0.1:6443/"),
             (Some(&file), Some(""), "https://10.0.0.1:6443/"),
             (Some(&file), Some("https://10.0.0.2"), "https://10.0.0.2/"),
-            (None, Some("http://localhost:8080"), "http://localhost:8080/"),
+            (
+                None,
+                Some("http://localhost:8080"),
+                "http://localhost:8080/",
+            ),
             (None, Some("localhost:8080"), "http://localhost:8080/"),
         ];
         for (content, master, expected) in cases {
@@ -339,7 +441,11 @@ mod tests {
             };
             let config = config.unwrap();
             assert_eq!(config.cluster_url.to_string(), expected, "{master:?}");
-            assert_eq!(config.tls_server_name.is_some(), expected.starts_with("https://10.0.0.1"), "{master:?}");
+            assert_eq!(
+                config.tls_server_name.is_some(),
+                expected.starts_with("https://10.0.0.1"),
+                "{master:?}"
+            );
             assert!(!config.default_retry && config.disable_compression);
         }
     }
@@ -347,7 +453,12 @@ mod tests {
     #[test]
     fn a_kubeconfig_without_a_server_will_do_with_master() {
         let file = kubeconfig("insecure-skip-tls-verify: true");
-        assert!(load(&file, None).unwrap_err().to_string().ends_with("add it or set --master"));
+        assert!(
+            load(&file, None)
+                .unwrap_err()
+                .to_string()
+                .ends_with("add it or set --master")
+        );
         let config = load(&file, Some("https://10.0.0.2:6443")).unwrap();
         assert_eq!(config.cluster_url.to_string(), "https://10.0.0.2:6443/");
         assert!(config.accept_invalid_certs && config.auth_info.token.is_some());
@@ -359,7 +470,8 @@ mod tests {
     #[test]
     fn every_form_that_client_go_takes_is_taken() {
         let home = home();
-        let encoded = |name: &str| BASE64_STANDARD.encode(std::fs::read(home.path().join(name)).unwrap());
+        let encoded =
+            |name: &str| BASE64_STANDARD.encode(std::fs::read(home.path().join(name)).unwrap());
         let (certificate, key) = (encoded("tls.crt"), encoded("tls.key"));
         // (why, cluster besides a server, user)
         let cases = [
@@ -397,10 +509,20 @@ mod tests {
             ),
         ];
         for (why, cluster, user) in cases {
-            let file = kubeconfig_of(&format!("server: 'https://10.0.0.1:6443', {cluster}"), &user);
-            let config = load_in(home.path(), &file, None).unwrap_or_else(|error| panic!("{why}: {error}"));
+            let file = kubeconfig_of(
+                &format!("server: 'https://10.0.0.1:6443', {cluster}"),
+                &user,
+            );
+            let config =
+                load_in(home.path(), &file, None).unwrap_or_else(|error| panic!("{why}: {error}"));
             let _ = rustls::crypto::ring::default_provider().install_default();
-            assert!(tokio::runtime::Runtime::new().unwrap().block_on(async { super::super::connect(&config) }).is_ok(), "{why}");
+            assert!(
+                tokio::runtime::Runtime::new()
+                    .unwrap()
+                    .block_on(async { super::super::connect(&config) })
+                    .is_ok(),
+                "{why}"
+            );
         }
     }
 
@@ -412,10 +534,26 @@ mod tests {
         let v1 = "apiVersion: client.authentication.k8s.io/v1";
         // (cluster besides a server, user, part of the error)
         let cases = [
-            ("certificate-authority: nowhere.crt", String::new(), "unable to read certificate-authority "),
-            ("certificate-authority: garbage.crt", String::new(), "no valid certificate authority data seen"),
-            ("certificate-authority: empty", String::new(), "unable to parse bytes as PEM block"),
-            ("certificate-authority-data: '%%%'", String::new(), "certificate-authority-data is not base64"),
+            (
+                "certificate-authority: nowhere.crt",
+                String::new(),
+                "unable to read certificate-authority ",
+            ),
+            (
+                "certificate-authority: garbage.crt",
+                String::new(),
+                "no valid certificate authority data seen",
+            ),
+            (
+                "certificate-authority: empty",
+                String::new(),
+                "unable to parse bytes as PEM block",
+            ),
+            (
+                "certificate-authority-data: '%%%'",
+                String::new(),
+                "certificate-authority-data is not base64",
+            ),
             (
                 &*format!("certificate-authority-data: {garbage}"),
                 String::new(),
@@ -431,38 +569,109 @@ mod tests {
                 String::new(),
                 "specifying a root certificates file with the insecure flag is not allowed",
             ),
-            ("proxy-url: 'ftp://me:hunter2@proxy'", String::new(), "unsupported scheme \"ftp\", must be http, https, or socks5"),
-            ("proxy-url: 'proxy:3128'", String::new(), "unsupported scheme"),
-            ("", "client-certificate: tls.crt".to_owned(), "client-key-data or client-key must be specified for u"),
-            ("", "client-certificate: nowhere.crt, client-key: tls.key".to_owned(), "unable to read client-certificate "),
-            ("", "client-certificate: tls.crt, client-key: nowhere.key".to_owned(), "unable to read client-key "),
-            ("", "client-certificate: tls.crt, client-key: other.key".to_owned(), "client certificate of u: "),
-            ("", "client-certificate: empty, client-key: tls.key".to_owned(), "client certificate of u: no certificate"),
+            (
+                "proxy-url: 'ftp://me:hunter2@proxy'",
+                String::new(),
+                "unsupported scheme \"ftp\", must be http, https, or socks5",
+            ),
+            (
+                "proxy-url: 'proxy:3128'",
+                String::new(),
+                "unsupported scheme",
+            ),
             (
                 "",
-                format!("client-certificate: tls.crt, client-key: tls.key, client-certificate-data: {garbage}"),
+                "client-certificate: tls.crt".to_owned(),
+                "client-key-data or client-key must be specified for u",
+            ),
+            (
+                "",
+                "client-certificate: nowhere.crt, client-key: tls.key".to_owned(),
+                "unable to read client-certificate ",
+            ),
+            (
+                "",
+                "client-certificate: tls.crt, client-key: nowhere.key".to_owned(),
+                "unable to read client-key ",
+            ),
+            (
+                "",
+                "client-certificate: tls.crt, client-key: other.key".to_owned(),
+                "client certificate of u: ",
+            ),
+            (
+                "",
+                "client-certificate: empty, client-key: tls.key".to_owned(),
+                "client certificate of u: no certificate",
+            ),
+            (
+                "",
+                format!(
+                    "client-certificate: tls.crt, client-key: tls.key, client-certificate-data: {garbage}"
+                ),
                 "client-certificate-data and client-certificate are both specified for u",
             ),
-            ("", "tokenFile: nowhere".to_owned(), "cannot read the tokenFile "),
-            ("", "tokenFile: empty".to_owned(), "read empty token from file "),
-            ("", format!("token: {SECRET}, username: me, password: x"), "more than one authentication method found for u"),
-            ("", "as-groups: [admins]".to_owned(), "requesting uid, groups or user-extra for u without impersonating a user"),
-            ("", "auth-provider: {name: gcp}".to_owned(), "no Auth Provider found for name \"gcp\""),
-            ("", exec(v1), "command must be specified for u"),
-            ("", exec("command: x, interactiveMode: Never"), "apiVersion must be specified for u"),
-            ("", exec(&format!("command: x, {v1}")), "interactiveMode must be specified for u"),
             (
                 "",
-                exec(&format!("command: x, interactiveMode: Never, {v1}, env: [{{value: x}}]")),
+                "tokenFile: nowhere".to_owned(),
+                "cannot read the tokenFile ",
+            ),
+            (
+                "",
+                "tokenFile: empty".to_owned(),
+                "read empty token from file ",
+            ),
+            (
+                "",
+                format!("token: {SECRET}, username: me, password: x"),
+                "more than one authentication method found for u",
+            ),
+            (
+                "",
+                "as-groups: [admins]".to_owned(),
+                "requesting uid, groups or user-extra for u without impersonating a user",
+            ),
+            (
+                "",
+                "auth-provider: {name: gcp}".to_owned(),
+                "no Auth Provider found for name \"gcp\"",
+            ),
+            ("", exec(v1), "command must be specified for u"),
+            (
+                "",
+                exec("command: x, interactiveMode: Never"),
+                "apiVersion must be specified for u",
+            ),
+            (
+                "",
+                exec(&format!("command: x, {v1}")),
+                "interactiveMode must be specified for u",
+            ),
+            (
+                "",
+                exec(&format!(
+                    "command: x, interactiveMode: Never, {v1}, env: [{{value: x}}]"
+                )),
                 "env variable name must be specified",
             ),
         ];
         for (cluster, user, part) in cases {
-            let file = kubeconfig_of(&format!("server: 'https://10.0.0.1:6443', {cluster}"), &user);
-            let error = load_in(home.path(), &file, None).err().map(|error| error.to_string());
+            let file = kubeconfig_of(
+                &format!("server: 'https://10.0.0.1:6443', {cluster}"),
+                &user,
+            );
+            let error = load_in(home.path(), &file, None)
+                .err()
+                .map(|error| error.to_string());
             let text = error.unwrap_or_else(|| panic!("{cluster} {user} is not refused"));
-            assert!(text.contains("manager.conf") && text.contains(part), "{cluster} {user}: {text}");
-            assert!(!text.contains(SECRET) && !text.contains("hunter2"), "{text}");
+            assert!(
+                text.contains("manager.conf") && text.contains(part),
+                "{cluster} {user}: {text}"
+            );
+            assert!(
+                !text.contains(SECRET) && !text.contains("hunter2"),
+                "{text}"
+            );
         }
     }
 
@@ -470,11 +679,18 @@ mod tests {
     fn a_file_with_a_token_goes_before_the_token_while_it_can_be_read() {
         let home = home();
         // (user, whether the token counts, whether the file does)
-        let cases = [("token: t, tokenFile: token", false, true), ("token: t, tokenFile: nowhere", true, false)];
+        let cases = [
+            ("token: t, tokenFile: token", false, true),
+            ("token: t, tokenFile: nowhere", true, false),
+        ];
         for (user, token, file) in cases {
             let file_text = kubeconfig_of("server: 'https://10.0.0.1:6443'", user);
             let auth = load_in(home.path(), &file_text, None).unwrap().auth_info;
-            assert_eq!((auth.token.is_some(), auth.token_file.is_some()), (token, file), "{user}");
+            assert_eq!(
+                (auth.token.is_some(), auth.token_file.is_some()),
+                (token, file),
+                "{user}"
+            );
         }
     }
 
@@ -482,11 +698,16 @@ mod tests {
     fn without_tls_no_credentials_are_sent() {
         let home = home();
         for server in ["127.0.0.1:6443", "http://127.0.0.1:6443"] {
-            let cluster = format!("server: '{server}', certificate-authority: tls.crt, tls-server-name: x");
+            let cluster =
+                format!("server: '{server}', certificate-authority: tls.crt, tls-server-name: x");
             let file = kubeconfig_of(&cluster, &format!("token: {SECRET}, as: somebody"));
             let config = load_in(home.path(), &file, None).unwrap();
             assert_eq!(config.cluster_url.to_string(), "http://127.0.0.1:6443/");
-            assert!(config.auth_info.token.is_none() && config.root_cert.is_none() && config.tls_server_name.is_none());
+            assert!(
+                config.auth_info.token.is_none()
+                    && config.root_cert.is_none()
+                    && config.tls_server_name.is_none()
+            );
             assert_eq!(config.auth_info.impersonate.as_deref(), Some("somebody"));
         }
     }
@@ -502,16 +723,25 @@ mod tests {
         let server = "server: 'https://me:hunter2@10.0.0.1:6443'";
         let config = load(&kubeconfig_of(server, ""), None).unwrap();
         assert_eq!(
-            (config.cluster_url.to_string().as_str(), config.auth_info.username.as_deref()),
+            (
+                config.cluster_url.to_string().as_str(),
+                config.auth_info.username.as_deref()
+            ),
             ("https://10.0.0.1:6443/", Some("me"))
         );
-        assert_eq!(load(&kubeconfig(server), None).unwrap().auth_info.username, None);
+        assert_eq!(
+            load(&kubeconfig(server), None).unwrap().auth_info.username,
+            None
+        );
     }
 
     #[test]
     fn a_configured_proxy_is_kept() {
         let file = kubeconfig("server: 'https://10.0.0.1:6443', proxy-url: 'http://proxy:3128'");
-        assert_eq!(load(&file, None).unwrap().proxy_url.unwrap().to_string(), "http://proxy:3128/");
+        assert_eq!(
+            load(&file, None).unwrap().proxy_url.unwrap().to_string(),
+            "http://proxy:3128/"
+        );
     }
 
     #[test]
@@ -519,19 +749,47 @@ mod tests {
         let good = kubeconfig("server: 'https://x'");
         // (why, content, part of the error)
         let cases = [
-            ("not YAML", format!("{good}   {{{{{{ oops\n"), "not a kubeconfig in YAML"),
-            ("not a kubeconfig", format!("users: {{token: {SECRET}}}\n"), "not a kubeconfig in YAML"),
-            ("a number for a token", kubeconfig_of("server: 'https://x'", "token: 12"), "not a kubeconfig in YAML"),
+            (
+                "not YAML",
+                format!("{good}   {{{{{{ oops\n"),
+                "not a kubeconfig in YAML",
+            ),
+            (
+                "not a kubeconfig",
+                format!("users: {{token: {SECRET}}}\n"),
+                "not a kubeconfig in YAML",
+            ),
+            (
+                "a number for a token",
+                kubeconfig_of("server: 'https://x'", "token: 12"),
+                "not a kubeconfig in YAML",
+            ),
             (
                 "another kind",
                 good.replace("kind: Config", "kind: Secret"),
                 "kind \"Secret\" of version \"v1\" is not a kubeconfig",
             ),
             ("nothing", String::new(), "no current-context"),
-            ("no context", good.replace("current-context: c\n", ""), "no current-context"),
-            ("empty context", good.replace("current-context: c\n", "current-context: ''\n"), "no current-context"),
-            ("unknown context", good.replace("current-context: c", "current-context: d"), "current-context \"d\" is not among"),
-            ("unknown cluster", good.replace("cluster: k,", "cluster: l,"), "cluster \"l\" of the current context is not among"),
+            (
+                "no context",
+                good.replace("current-context: c\n", ""),
+                "no current-context",
+            ),
+            (
+                "empty context",
+                good.replace("current-context: c\n", "current-context: ''\n"),
+                "no current-context",
+            ),
+            (
+                "unknown context",
+                good.replace("current-context: c", "current-context: d"),
+                "current-context \"d\" is not among",
+            ),
+            (
+                "unknown cluster",
+                good.replace("cluster: k,", "cluster: l,"),
+                "cluster \"l\" of the current context is not among",
+            ),
             (
                 "two of a name",
                 format!("{good}- name: k\n  cluster: {{server: 'https://y'}}\n"),
@@ -546,11 +804,22 @@ mod tests {
         for (why, content, part) in cases {
             let error = load(&content, None).unwrap_err();
             let text = error.to_string();
-            assert!(text.contains("manager.conf") && text.contains(part), "{why}: {text}");
-            assert!(!text.contains(SECRET) && !format!("{error:?}").contains(SECRET), "{why}: {text}");
+            assert!(
+                text.contains("manager.conf") && text.contains(part),
+                "{why}: {text}"
+            );
+            assert!(
+                !text.contains(SECRET) && !format!("{error:?}").contains(SECRET),
+                "{why}: {text}"
+            );
         }
-        let missing = load_config(Some(Path::new("/no/such/manager.conf")), None).unwrap_err().to_string();
-        assert!(missing.contains("/no/such/manager.conf") && missing.contains("--kubeconfig"), "{missing}");
+        let missing = load_config(Some(Path::new("/no/such/manager.conf")), None)
+            .unwrap_err()
+            .to_string();
+        assert!(
+            missing.contains("/no/such/manager.conf") && missing.contains("--kubeconfig"),
+            "{missing}"
+        );
     }
 
     #[test]
@@ -562,38 +831,70 @@ mod tests {
             std::fs::write(&path, content).unwrap();
             path
         };
-        let first = file("a/config", "current-context: ''\nusers:\n- name: u\n  user: {tokenFile: token}\n".to_owned());
+        let first = file(
+            "a/config",
+            "current-context: ''\nusers:\n- name: u\n  user: {tokenFile: token}\n".to_owned(),
+        );
         std::fs::write(home.path().join("a/token"), "t").unwrap();
         let second = file("b/config", kubeconfig("server: 'https://10.0.0.1:6443'"));
-        let third =
-            file("c/config", kubeconfig("server: 'https://10.0.0.2:6443'").replace("current-context: c", "current-context: d"));
+        let third = file(
+            "c/config",
+            kubeconfig("server: 'https://10.0.0.2:6443'")
+                .replace("current-context: c", "current-context: d"),
+        );
         let files = vec![home.path().join("nowhere"), first.clone(), second, third];
         let config = from_kubeconfig(&merged(files).unwrap().unwrap(), None).unwrap();
         assert_eq!(config.cluster_url.to_string(), "https://10.0.0.1:6443/");
-        assert_eq!(config.auth_info.token_file.as_deref(), home.path().join("a/token").to_str());
+        assert_eq!(
+            config.auth_info.token_file.as_deref(),
+            home.path().join("a/token").to_str()
+        );
 
         assert!(merged(vec![home.path().join("nowhere")]).unwrap().is_none());
-        let alone = from_kubeconfig(&merged(vec![first]).unwrap().unwrap(), None).unwrap_err().to_string();
+        let alone = from_kubeconfig(&merged(vec![first]).unwrap().unwrap(), None)
+            .unwrap_err()
+            .to_string();
         assert!(alone.contains("a/config: no current-context"), "{alone}");
         let broken = file("broken", "clusters: [".to_owned());
-        assert!(merged(vec![broken]).unwrap_err().to_string().contains("broken: not a kubeconfig"));
+        assert!(
+            merged(vec![broken])
+                .unwrap_err()
+                .to_string()
+                .contains("broken: not a kubeconfig")
+        );
     }
 
     #[test]
     fn a_pod_is_known_by_its_environment_and_its_token() {
         let home = home();
-        let pod =
-            |host: &str, port: &str| Pod { host: host.to_owned(), port: port.to_owned(), directory: home.path().to_owned() };
-        assert!(pod("", "443").config().unwrap().is_none() && pod("10.0.0.1", "").config().unwrap().is_none());
+        let pod = |host: &str, port: &str| Pod {
+            host: host.to_owned(),
+            port: port.to_owned(),
+            directory: home.path().to_owned(),
+        };
+        assert!(
+            pod("", "443").config().unwrap().is_none()
+                && pod("10.0.0.1", "").config().unwrap().is_none()
+        );
         let config = pod("fd00::1", "443").config().unwrap().unwrap();
         assert_eq!(config.cluster_url.to_string(), "https://[fd00::1]:443/");
         // As in client-go, the authorities of the system will do.
         assert!(config.auth_info.token_file.is_some() && config.root_cert.is_none());
         std::fs::rename(home.path().join("tls.crt"), home.path().join("ca.crt")).unwrap();
-        assert!(pod("10.0.0.1", "443").config().unwrap().unwrap().root_cert_file.is_some());
+        assert!(
+            pod("10.0.0.1", "443")
+                .config()
+                .unwrap()
+                .unwrap()
+                .root_cert_file
+                .is_some()
+        );
         std::fs::remove_file(home.path().join("token")).unwrap();
         let error = pod("10.0.0.1", "443").config().unwrap_err().to_string();
-        assert!(error.starts_with("service account of this pod: cannot read the token "), "{error}");
+        assert!(
+            error.starts_with("service account of this pod: cannot read the token "),
+            "{error}"
+        );
     }
 
     #[test]
@@ -606,7 +907,12 @@ mod tests {
 
     #[test]
     fn a_master_that_is_no_url_is_refused() {
-        let error = load_config(None, Some("https://not a host")).unwrap_err().to_string();
-        assert!(error.contains("--master") && error.contains("not a host"), "{error}");
+        let error = load_config(None, Some("https://not a host"))
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("--master") && error.contains("not a host"),
+            "{error}"
+        );
     }
 }

@@ -3,10 +3,26 @@
 use std::time::Duration;
 
 use super::activity::{Activity, UnderWay};
-use prometheus::{CounterVec, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, Opts, Registry};
+use prometheus::{
+    CounterVec, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, Opts, Registry,
+};
 
-const SECONDS: &[f64] = &[0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0];
-const SIZES: &[f64] = &[64.0, 256.0, 512.0, 1024.0, 4096.0, 16384.0, 65536.0, 262_144.0, 1_048_576.0, 4_194_304.0, 16_777_216.0];
+const SECONDS: &[f64] = &[
+    0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0,
+];
+const SIZES: &[f64] = &[
+    64.0,
+    256.0,
+    512.0,
+    1024.0,
+    4096.0,
+    16384.0,
+    65536.0,
+    262_144.0,
+    1_048_576.0,
+    4_194_304.0,
+    16_777_216.0,
+];
 
 /// Metric handles of all clients (`rest_client_*`). Cheap to clone; clones share the families.
 #[derive(Debug, Clone)]
@@ -99,40 +115,60 @@ impl ClientMetrics {
     /// The same families, for clients whose requests `activity` is to show, too.
     #[must_use]
     pub fn observed_by(&self, activity: &Activity) -> Self {
-        Self { activity: Some(activity.clone()), ..self.clone() }
+        Self {
+            activity: Some(activity.clone()),
+            ..self.clone()
+        }
     }
 
-    /// A request of this kind goes out, of which the answer may take longer than others by `patience`.
+    /// A request of this kind goes out, of which the answer may take longer than others by
+    /// `patience`.
     pub(super) fn begin(&self, kind: &'static str, patience: Duration) -> Option<UnderWay> {
-        self.activity.as_ref().map(|activity| activity.begin(kind, patience))
+        self.activity
+            .as_ref()
+            .map(|activity| activity.begin(kind, patience))
     }
 
-    /// The same families, for clients that talk to `host` (`10.0.0.1:6443`); without this the label is empty.
+    /// The same families, for clients that talk to `host` (`10.0.0.1:6443`); without this the label
+    /// is empty.
     #[must_use]
     pub fn for_host(&self, host: &str) -> Self {
-        Self { host: host.to_owned(), ..self.clone() }
+        Self {
+            host: host.to_owned(),
+            ..self.clone()
+        }
     }
 
     pub(super) fn answered(&self, method: &str, code: Option<u16>) {
-        self.requests.with_label_values(&[&*code_text(code), &self.host, method]).inc();
+        self.requests
+            .with_label_values(&[&*code_text(code), &self.host, method])
+            .inc();
     }
 
     pub(super) fn retried(&self, method: &str, code: Option<u16>) {
-        self.retries.with_label_values(&[&*code_text(code), &self.host, method]).inc();
+        self.retries
+            .with_label_values(&[&*code_text(code), &self.host, method])
+            .inc();
     }
 
     pub(super) fn took(&self, method: &str, time: Duration) {
-        self.duration.with_label_values(&[&self.host, method]).observe(time.as_secs_f64());
+        self.duration
+            .with_label_values(&[&self.host, method])
+            .observe(time.as_secs_f64());
     }
 
     pub(super) fn throttled(&self, method: &str, time: Duration) {
-        self.throttled.with_label_values(&[&self.host, method]).observe(time.as_secs_f64());
+        self.throttled
+            .with_label_values(&[&self.host, method])
+            .observe(time.as_secs_f64());
     }
 
     /// There are `connections` to API servers, each made for the first client that asked for it.
     pub fn connected(&self, connections: usize) {
         self.transports.add(connections as i64);
-        self.transport_calls.with_label_values(&["miss"]).inc_by(connections as u64);
+        self.transport_calls
+            .with_label_values(&["miss"])
+            .inc_by(connections as u64);
     }
 
     /// A client was made over a connection that is there.
@@ -142,15 +178,21 @@ impl ClientMetrics {
 
     /// A request of `client` waited for its throttle.
     pub(super) fn waited(&self, client: &str, time: Duration) {
-        self.waits.with_label_values(&[client]).inc_by(time.as_secs_f64());
+        self.waits
+            .with_label_values(&[client])
+            .inc_by(time.as_secs_f64());
     }
 
     pub(super) fn sent(&self, method: &str, bytes: usize) {
-        self.sent.with_label_values(&[&self.host, method]).observe(bytes as f64);
+        self.sent
+            .with_label_values(&[&self.host, method])
+            .observe(bytes as f64);
     }
 
     pub(super) fn received(&self, method: &str, bytes: usize) {
-        self.received.with_label_values(&[&self.host, method]).observe(bytes as f64);
+        self.received
+            .with_label_values(&[&self.host, method])
+            .observe(bytes as f64);
     }
 }
 

@@ -1,6 +1,8 @@
-//! Requests to the API server: one connection pool per process, one throttle and user agent per controller.
+//! Requests to the API server: one connection pool per process, one throttle and user agent per
+//! controller.
 //!
-//! ApiClient (throttle, write gate, timeout, retries, metrics) -> HttpService (base URL, credentials) -> pool -> HTTP/2
+//! ApiClient (throttle, write gate, timeout, retries, metrics) -> HttpService (base URL,
+//! credentials) -> pool -> HTTP/2
 
 mod activity;
 mod address;
@@ -52,10 +54,12 @@ pub use transports::Transports;
 
 use exchange::{Call, Exchange};
 
-/// The target of the spans of writes, for who collects them; no log is to show them, so it is none of ours by name.
+/// The target of the spans of writes, for who collects them; no log is to show them, so it is none
+/// of ours by name.
 pub const SPANS: &str = "kubernetes::writes";
 
-/// The target of the lines about requests that have been answered, one each: more than a log is to show among other details.
+/// The target of the lines about requests that have been answered, one each: more than a log is to
+/// show among other details.
 pub const REQUESTS: &str = "steersman_runtime::requests";
 
 use crate::resource::ResourceType;
@@ -104,7 +108,8 @@ const OUTSIDE_SEGMENTS: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'=')
     .remove(b'@');
 
-/// `segment` as it may stand in a path. Names of most types need nothing; those of RBAC objects may hold anything but `/` and `%`.
+/// `segment` as it may stand in a path. Names of most types need nothing; those of RBAC objects may
+/// hold anything but `/` and `%`.
 fn escape(segment: &str) -> PercentEncode<'_> {
     utf8_percent_encode(segment, OUTSIDE_SEGMENTS)
 }
@@ -151,19 +156,22 @@ pub struct ClientSettings {
     pub timeout: Duration,
 }
 
-/// Decides whether a write may still be sent; leader election closes it, and so does the end of the process.
+/// Decides whether a write may still be sent; leader election closes it, and so does the end of the
+/// process.
 pub trait WriteGate: Send + Sync + 'static {
-    /// False from the moment another process may lead, or no new write may begin for another reason.
+    /// False from the moment another process may lead, or no new write may begin for another
+    /// reason.
     fn is_open(&self) -> bool;
 
-    /// When writes under way are abandoned unless that is put off by then, so that one which waits for a connection does not arrive
-    /// late; `None` if they are not.
+    /// When writes under way are abandoned unless that is put off by then, so that one which waits
+    /// for a connection does not arrive late; `None` if they are not.
     fn open_until(&self) -> Option<Instant> {
         None
     }
 
-    /// Comes when no new request may begin any more. A write that was sent is still waited for; what waits for the throttle, for a
-    /// connection or for another attempt is given up, and so is every read.
+    /// Comes when no new request may begin any more. A write that was sent is still waited for;
+    /// what waits for the throttle, for a connection or for another attempt is given up, and so is
+    /// every read.
     fn closing(&self) -> BoxFuture<'_, ()> {
         Box::pin(std::future::pending())
     }
@@ -176,31 +184,52 @@ pub trait WriteGate: Send + Sync + 'static {
 
 const JSON: &str = "application/json";
 /// Falls back to whole objects, whose metadata reads the same.
-const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
-const METADATA_LIST: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
+const METADATA: &str =
+    "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
+const METADATA_LIST: &str =
+    "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
 
 impl ApiClient {
     /// A client over `base`. The metrics are shared by all clients of the process.
-    pub fn new(base: impl Into<HttpService>, settings: ClientSettings, metrics: ClientMetrics) -> Self {
-        Self { exchange: Arc::new(Exchange::new(base.into(), settings, metrics)), gate: None, metadata_only: false }
+    pub fn new(
+        base: impl Into<HttpService>,
+        settings: ClientSettings,
+        metrics: ClientMetrics,
+    ) -> Self {
+        Self {
+            exchange: Arc::new(Exchange::new(base.into(), settings, metrics)),
+            gate: None,
+            metadata_only: false,
+        }
     }
 
-    /// The same client, with writes (everything but GET) refused as [`ApiError::Fenced`] once `gate` is closed.
+    /// The same client, with writes (everything but GET) refused as [`ApiError::Fenced`] once
+    /// `gate` is closed.
     #[must_use]
     pub fn fenced(&self, gate: Arc<dyn WriteGate>) -> Self {
-        Self { gate: Some(gate), ..self.clone() }
+        Self {
+            gate: Some(gate),
+            ..self.clone()
+        }
     }
 
-    /// The same client (and the same throttle), asking for the metadata of objects instead of whole objects.
+    /// The same client (and the same throttle), asking for the metadata of objects instead of whole
+    /// objects.
     #[must_use]
     pub fn metadata_only(&self) -> Self {
-        Self { metadata_only: true, ..self.clone() }
+        Self {
+            metadata_only: true,
+            ..self.clone()
+        }
     }
 
     /// The same client with a throttle of its own: this client's rate and burst, multiplied.
     #[must_use]
     pub fn rethrottled(&self, qps_factor: f32, burst_factor: u32) -> Self {
-        Self { exchange: Arc::new(self.exchange.rethrottled(qps_factor, burst_factor)), ..self.clone() }
+        Self {
+            exchange: Arc::new(self.exchange.rethrottled(qps_factor, burst_factor)),
+            ..self.clone()
+        }
     }
 
     /// GET one object, from the latest state.
@@ -214,43 +243,85 @@ impl ApiClient {
     }
 
     /// POST `body`.
-    pub async fn create(&self, target: Target<'_>, body: &impl Serialize) -> Result<Bytes, ApiError> {
-        self.send(self.on(Method::POST, target).body(JSON, body)?).await
+    pub async fn create(
+        &self,
+        target: Target<'_>,
+        body: &impl Serialize,
+    ) -> Result<Bytes, ApiError> {
+        self.send(self.on(Method::POST, target).body(JSON, body)?)
+            .await
     }
 
     /// PUT `body`.
-    pub async fn replace(&self, target: Target<'_>, body: &impl Serialize) -> Result<Bytes, ApiError> {
-        self.send(self.on(Method::PUT, target).body(JSON, body)?).await
+    pub async fn replace(
+        &self,
+        target: Target<'_>,
+        body: &impl Serialize,
+    ) -> Result<Bytes, ApiError> {
+        self.send(self.on(Method::PUT, target).body(JSON, body)?)
+            .await
     }
 
     /// PATCH.
-    pub async fn patch(&self, target: Target<'_>, kind: PatchKind, body: &impl Serialize) -> Result<Bytes, ApiError> {
-        self.send(self.on(Method::PATCH, target).body(kind.content_type(), body)?).await
+    pub async fn patch(
+        &self,
+        target: Target<'_>,
+        kind: PatchKind,
+        body: &impl Serialize,
+    ) -> Result<Bytes, ApiError> {
+        self.send(
+            self.on(Method::PATCH, target)
+                .body(kind.content_type(), body)?,
+        )
+        .await
     }
 
     /// DELETE with `options` as body (`{}` for none).
-    pub async fn delete(&self, target: Target<'_>, options: &impl Serialize) -> Result<Bytes, ApiError> {
-        self.send(self.on(Method::DELETE, target).body(JSON, options)?).await
+    pub async fn delete(
+        &self,
+        target: Target<'_>,
+        options: &impl Serialize,
+    ) -> Result<Bytes, ApiError> {
+        self.send(self.on(Method::DELETE, target).body(JSON, options)?)
+            .await
     }
 
-    /// DELETE a collection with `options` as body. A server works on that longer than on other requests, so that it has `timeout`.
+    /// DELETE a collection with `options` as body. A server works on that longer than on other
+    /// requests, so that it has `timeout`.
     pub async fn delete_collection(
         &self,
         target: Target<'_>,
         options: &impl Serialize,
         timeout: Duration,
     ) -> Result<Bytes, ApiError> {
-        self.send(self.on(Method::DELETE, target).body(JSON, options)?.timeout(timeout)).await
+        self.send(
+            self.on(Method::DELETE, target)
+                .body(JSON, options)?
+                .timeout(timeout),
+        )
+        .await
     }
 
-    /// Opens a watch on a collection; `query` as the reflector wants it, without `watch=true`. Each item is one line (one frame).
-    /// Not throttled, no timeout but the server's; an error ends the stream.
+    /// Opens a watch on a collection; `query` as the reflector wants it, without `watch=true`. Each
+    /// item is one line (one frame). Not throttled, no timeout but the server's; an error ends the
+    /// stream.
     ///
-    /// A line may share its memory with its neighbours on the wire (some 16 KiB): decode it and let it go.
-    pub async fn watch(&self, target: Target<'_>, query: &str) -> Result<BoxStream<'static, Result<Bytes, ApiError>>, ApiError> {
-        let query = if query.is_empty() { "watch=true".to_owned() } else { format!("watch=true&{query}") };
+    /// A line may share its memory with its neighbours on the wire (some 16 KiB): decode it and let
+    /// it go.
+    pub async fn watch(
+        &self,
+        target: Target<'_>,
+        query: &str,
+    ) -> Result<BoxStream<'static, Result<Bytes, ApiError>>, ApiError> {
+        let query = if query.is_empty() {
+            "watch=true".to_owned()
+        } else {
+            format!("watch=true&{query}")
+        };
         let form = if self.metadata_only { METADATA } else { JSON };
-        self.exchange.watch(Call::on(Method::GET, target).query(&query).accept(form)).await
+        self.exchange
+            .watch(Call::on(Method::GET, target).query(&query).accept(form))
+            .await
     }
 
     /// GET an absolute path that belongs to no resource, such as `/healthz` or `/version`.
@@ -264,7 +335,8 @@ impl ApiClient {
     }
 
     fn on<'a>(&self, method: Method, target: Target<'a>) -> Call<'a> {
-        // Servers refuse to show a list as one object, also the list that the deletion of a collection answers with.
+        // Servers refuse to show a list as one object, also the list that the deletion of a
+        // collection answers with.
         let is_list = target.name.is_none() && matches!(method, Method::GET | Method::DELETE);
         let form = match (self.metadata_only, is_list) {
             (false, _) => JSON,
@@ -279,13 +351,16 @@ impl ApiClient {
     }
 }
 
-/// The `User-Agent` of the client called `identity` (`deployment-controller`): upstream's text for the release we are compatible
-/// with, so that audit logs and flow schemas that look at it keep working.
+/// The `User-Agent` of the client called `identity` (`deployment-controller`): upstream's text for
+/// the release we are compatible with, so that audit logs and flow schemas that look at it keep
+/// working.
 pub fn user_agent(identity: &str) -> String {
     let platform = platform();
     let commit = option_env!("STEERSMAN_COMMIT").unwrap_or_default();
     let commit = commit.get(..7).unwrap_or("0000000");
-    format!("kube-controller-manager/{COMPATIBLE_VERSION} ({platform}) kubernetes/{commit}/{identity}")
+    format!(
+        "kube-controller-manager/{COMPATIBLE_VERSION} ({platform}) kubernetes/{commit}/{identity}"
+    )
 }
 
 /// `linux/amd64`, as Go names platforms.

@@ -1,6 +1,8 @@
-//! Credentials from a program, as kubeconfigs name one under `exec`: a token, a client certificate, or both.
+//! Credentials from a program, as kubeconfigs name one under `exec`: a token, a client certificate,
+//! or both.
 //!
-//! request -> credentials (the program runs when there are none, or they have expired) -> header, TLS -> 401 -> the program again
+//! request -> credentials (the program runs when there are none, or they have expired) -> header,
+//! TLS -> 401 -> the program again
 
 use std::fmt;
 use std::io::IsTerminal;
@@ -34,12 +36,20 @@ pub(super) enum PluginError {
     #[error("exec plugin cannot support interactive mode: standard input is not a terminal")]
     NoTerminal,
     #[error("exec: executable {command} cannot be run: {source}")]
-    Start { command: String, source: std::io::Error },
+    Start {
+        command: String,
+        source: std::io::Error,
+    },
     #[error("exec: executable {command} failed with {status}; run it by hand to see why")]
-    Failed { command: String, status: std::process::ExitStatus },
+    Failed {
+        command: String,
+        status: std::process::ExitStatus,
+    },
     #[error("exec: what executable {0} printed is not an ExecCredential")]
     Unreadable(String),
-    #[error("exec plugin is configured to use API version {wanted}, plugin returned version {found}")]
+    #[error(
+        "exec plugin is configured to use API version {wanted}, plugin returned version {found}"
+    )]
     ApiVersion { wanted: String, found: String },
     #[error("exec plugin didn't return a token or cert/key pair")]
     Nothing,
@@ -91,7 +101,8 @@ struct Certificate {
 
 impl Credentials {
     fn has_expired(&self) -> bool {
-        self.expires.is_some_and(|expires| Timestamp::now() > expires)
+        self.expires
+            .is_some_and(|expires| Timestamp::now() > expires)
     }
 
     /// The leaf that clients of them show.
@@ -105,7 +116,11 @@ struct Over<'a>(&'a Plugin);
 
 impl Drop for Over<'_> {
     fn drop(&mut self) {
-        self.0.running.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.0
+            .running
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
     }
 }
 
@@ -120,37 +135,56 @@ pub(super) struct Plugin {
 
 impl Plugin {
     pub(super) fn new(exec: ExecConfig, metrics: PluginMetrics) -> Self {
-        Self { exec, metrics, running: Mutex::default(), latest: RwLock::default() }
+        Self {
+            exec,
+            metrics,
+            running: Mutex::default(),
+            latest: RwLock::default(),
+        }
     }
 
     /// Whether this is the plugin of `exec`.
     pub(super) fn is_of(&self, exec: &ExecConfig) -> bool {
-        let text = |exec: &ExecConfig| (serde_json::to_string(exec).ok(), serde_json::to_string(&exec.cluster).ok());
+        let text = |exec: &ExecConfig| {
+            (
+                serde_json::to_string(exec).ok(),
+                serde_json::to_string(&exec.cluster).ok(),
+            )
+        };
         text(&self.exec) == text(exec)
     }
 
     /// When the certificate in use ends, if there is one, in Unix seconds.
     pub(super) fn certificate_ends(&self) -> Option<i64> {
-        self.latest()?.certificate.as_ref().map(|certificate| certificate.not_after)
+        self.latest()?
+            .certificate
+            .as_ref()
+            .map(|certificate| certificate.not_after)
     }
 
     fn latest(&self) -> Option<Arc<Credentials>> {
-        self.latest.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.latest
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     async fn credentials(self: &Arc<Self>) -> Outcome {
-        self.latest_if(|credentials| !credentials.has_expired()).await
+        self.latest_if(|credentials| !credentials.has_expired())
+            .await
     }
 
     /// Replaces credentials that were refused, unless somebody did so already.
     async fn replace(self: &Arc<Self>, refused: &Arc<Credentials>) -> Outcome {
-        self.latest_if(|credentials| !Arc::ptr_eq(credentials, refused)).await
+        self.latest_if(|credentials| !Arc::ptr_eq(credentials, refused))
+            .await
     }
 
     /// The latest credentials if they will do, else the outcome of a run.
     async fn latest_if(self: &Arc<Self>, will_do: impl Fn(&Arc<Credentials>) -> bool) -> Outcome {
         let run = {
-            // What a run gives is there before the run is forgotten, so whoever holds the lock sees the one or the other.
+            // What a run gives is there before the run is forgotten, so whoever holds the lock sees
+            // the one or the other.
             let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(latest) = self.latest().filter(will_do) {
                 return Ok(latest);
@@ -160,20 +194,26 @@ impl Plugin {
         run.await
     }
 
-    /// Runs the program in a task of its own: a request that is given up meanwhile must not end it, or a program that takes longer
-    /// than requests may would never get to its end.
+    /// Runs the program in a task of its own: a request that is given up meanwhile must not end it,
+    /// or a program that takes longer than requests may would never get to its end.
     fn start(self: &Arc<Self>) -> Shared<BoxFuture<'static, Outcome>> {
         let plugin = Arc::clone(self);
         let task = tokio::spawn(async move {
             let _over = Over(&plugin);
             plugin.renew().await.map_err(Arc::new)
         });
-        task.map(|ended| ended.unwrap_or_else(|_| Err(Arc::new(PluginError::Aborted)))).boxed().shared()
+        task.map(|ended| ended.unwrap_or_else(|_| Err(Arc::new(PluginError::Aborted))))
+            .boxed()
+            .shared()
     }
 
     async fn renew(&self) -> Result<Arc<Credentials>, PluginError> {
         let new = Arc::new(self.run().await?);
-        let old = self.latest.write().unwrap_or_else(PoisonError::into_inner).replace(Arc::clone(&new));
+        let old = self
+            .latest
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .replace(Arc::clone(&new));
         if let Some(old) = old.filter(|old| old.leaf() != new.leaf())
             && let Some(certificate) = &old.certificate
         {
@@ -196,39 +236,63 @@ impl Plugin {
             spec["cluster"] = json!(exec.cluster);
         }
         let info = json!({"kind": "ExecCredential", "apiVersion": exec.api_version, "spec": spec});
-        let variables = exec.env.iter().flatten().filter_map(|pair| Some((pair.get("name")?, pair.get("value")?)));
+        let variables = exec
+            .env
+            .iter()
+            .flatten()
+            .filter_map(|pair| Some((pair.get("name")?, pair.get("value")?)));
         let run = tokio::process::Command::new(&command)
             .args(exec.args.iter().flatten())
             .envs(variables)
             .env("KUBERNETES_EXEC_INFO", info.to_string())
-            .stdin(if interactive { Stdio::inherit() } else { Stdio::null() })
+            .stdin(if interactive {
+                Stdio::inherit()
+            } else {
+                Stdio::null()
+            })
             .stderr(Stdio::inherit())
             .kill_on_drop(true)
             .output();
-        let output = run.await.inspect_err(|error| self.metrics.not_started(error));
-        let output = output.map_err(|source| PluginError::Start { command: command.clone(), source })?;
+        let output = run
+            .await
+            .inspect_err(|error| self.metrics.not_started(error));
+        let output = output.map_err(|source| PluginError::Start {
+            command: command.clone(),
+            source,
+        })?;
         self.metrics.ended(output.status);
         if !output.status.success() {
-            return Err(PluginError::Failed { command, status: output.status });
+            return Err(PluginError::Failed {
+                command,
+                status: output.status,
+            });
         }
-        let answer = serde_saphyr::from_slice(&output.stdout).map_err(|_| PluginError::Unreadable(command))?;
+        let answer = serde_saphyr::from_slice(&output.stdout)
+            .map_err(|_| PluginError::Unreadable(command))?;
         read(answer, exec.api_version.as_deref().unwrap_or_default())
     }
 
-    /// A service that sends requests with our credentials over what `make` makes, on connections that show our certificate.
+    /// A service that sends requests with our credentials over what `make` makes, on connections
+    /// that show our certificate.
     pub(super) fn over<S, B>(
         self: Arc<Self>,
         make: impl Fn() -> S + Send + Sync + 'static,
     ) -> impl Service<Request<Body>, Response = Response<B>, Error = BoxError, Future: Send> + Clone
     where
-        S: Service<Request<Body>, Response = Response<B>, Error: Into<BoxError>, Future: Send> + Clone + Send + 'static,
+        S: Service<Request<Body>, Response = Response<B>, Error: Into<BoxError>, Future: Send>
+            + Clone
+            + Send
+            + 'static,
         B: Send,
     {
         let services = Arc::new(PerCertificate::new(make));
         tower::service_fn(move |mut request: Request<Body>| {
             let (plugin, services) = (Arc::clone(&self), Arc::clone(&services));
             async move {
-                let credentials = plugin.credentials().await.map_err(|error| format!("getting credentials: {error}"))?;
+                let credentials = plugin
+                    .credentials()
+                    .await
+                    .map_err(|error| format!("getting credentials: {error}"))?;
                 if let Some(token) = &credentials.token {
                     request.headers_mut().insert(AUTHORIZATION, token.clone());
                 }
@@ -245,50 +309,76 @@ impl Plugin {
     }
 }
 
-/// Shows the certificate of the latest credentials, which every request gets before it opens a connection.
+/// Shows the certificate of the latest credentials, which every request gets before it opens a
+/// connection.
 impl ResolvesClientCert for Plugin {
     fn resolve(&self, _: &[&[u8]], _: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
-        self.latest()?.certificate.as_ref().map(|certificate| Arc::clone(&certificate.key))
+        self.latest()?
+            .certificate
+            .as_ref()
+            .map(|certificate| Arc::clone(&certificate.key))
     }
 
     fn has_certs(&self) -> bool {
-        self.latest().is_some_and(|latest| latest.certificate.is_some())
+        self.latest()
+            .is_some_and(|latest| latest.certificate.is_some())
     }
 }
 
 impl fmt::Debug for Plugin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Plugin").field("command", &self.exec.command).finish_non_exhaustive()
+        f.debug_struct("Plugin")
+            .field("command", &self.exec.command)
+            .finish_non_exhaustive()
     }
 }
 
 /// Checks what a program printed, by upstream's rules.
 fn read(answer: ExecCredential, wanted: &str) -> Result<Credentials, PluginError> {
     if answer.api_version != wanted {
-        return Err(PluginError::ApiVersion { wanted: wanted.to_owned(), found: answer.api_version });
+        return Err(PluginError::ApiVersion {
+            wanted: wanted.to_owned(),
+            found: answer.api_version,
+        });
     }
     let status = answer.status.ok_or(PluginError::Nothing)?;
     let token = match status.token.as_str() {
         "" => None,
         token => {
-            let mut value = HeaderValue::try_from(format!("Bearer {token}")).map_err(|_| PluginError::Token)?;
+            let mut value =
+                HeaderValue::try_from(format!("Bearer {token}")).map_err(|_| PluginError::Token)?;
             value.set_sensitive(true);
             Some(value)
         }
     };
-    let certificate = match (status.client_certificate_data.as_str(), status.client_key_data.as_str()) {
+    let certificate = match (
+        status.client_certificate_data.as_str(),
+        status.client_key_data.as_str(),
+    ) {
         ("", "") if token.is_none() => return Err(PluginError::Nothing),
         ("", "") => None,
         ("", _) | (_, "") => return Err(PluginError::HalfAPair),
         (certificate, key) => Some(pair(certificate, key).map_err(PluginError::Pair)?),
     };
-    Ok(Credentials { token, certificate, expires: status.expiration_timestamp })
+    Ok(Credentials {
+        token,
+        certificate,
+        expires: status.expiration_timestamp,
+    })
 }
 
 /// A chain and its key, both PEM.
 fn pair(certificate: &str, key: &str) -> Result<Certificate, String> {
     let key = certificate::pair(certificate.as_bytes(), key.as_bytes())?;
     let leaf = key.end_entity_cert().map_err(|error| error.to_string())?;
-    let x509::Certificate { not_before, not_after, .. } = x509::Certificate::read(leaf)?;
-    Ok(Certificate { key: Arc::new(key), not_before, not_after })
+    let x509::Certificate {
+        not_before,
+        not_after,
+        ..
+    } = x509::Certificate::read(leaf)?;
+    Ok(Certificate {
+        key: Arc::new(key),
+        not_before,
+        not_after,
+    })
 }

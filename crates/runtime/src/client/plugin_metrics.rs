@@ -6,8 +6,19 @@ use std::process::ExitStatus;
 use prometheus::{Histogram, HistogramOpts, IntCounterVec, Opts, Registry};
 
 /// Bounds of the ages at which certificates are replaced: minutes to years.
-const AGES: &[f64] =
-    &[600.0, 1800.0, 3600.0, 14400.0, 86400.0, 604_800.0, 2_592_000.0, 7_776_000.0, 15_552_000.0, 31_104_000.0, 124_416_000.0];
+const AGES: &[f64] = &[
+    600.0,
+    1800.0,
+    3600.0,
+    14400.0,
+    86400.0,
+    604_800.0,
+    2_592_000.0,
+    7_776_000.0,
+    15_552_000.0,
+    31_104_000.0,
+    124_416_000.0,
+];
 
 /// What is counted of credential plugins.
 #[derive(Debug, Clone)]
@@ -30,7 +41,10 @@ impl PluginMetrics {
              auth exec plugin client certificates are unused, histogram will contain no data.",
         );
         let ages = Histogram::with_opts(ages.buckets(AGES.to_vec()))?;
-        Ok(Self { calls: IntCounterVec::new(calls, &["call_status", "code"])?, ages })
+        Ok(Self {
+            calls: IntCounterVec::new(calls, &["call_status", "code"])?,
+            ages,
+        })
     }
 
     /// Shows what is counted.
@@ -42,15 +56,31 @@ impl PluginMetrics {
     /// A program ended so.
     pub(super) fn ended(&self, status: ExitStatus) {
         // Go's code of a process that a signal ended.
-        let code = status.code().or_else(|| status.signal().map(|_| -1)).unwrap_or(1);
-        let call_status = if status.success() { "no_error" } else { "plugin_execution_error" };
-        self.calls.with_label_values(&[call_status, &code.to_string()]).inc();
+        let code = status
+            .code()
+            .or_else(|| status.signal().map(|_| -1))
+            .unwrap_or(1);
+        let call_status = if status.success() {
+            "no_error"
+        } else {
+            "plugin_execution_error"
+        };
+        self.calls
+            .with_label_values(&[call_status, &code.to_string()])
+            .inc();
     }
 
     /// A program could not be started.
     pub(super) fn not_started(&self, error: &std::io::Error) {
-        let is_missing = matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::PermissionDenied);
-        let call_status = if is_missing { "plugin_not_found_error" } else { "client_internal_error" };
+        let is_missing = matches!(
+            error.kind(),
+            std::io::ErrorKind::NotFound | std::io::ErrorKind::PermissionDenied
+        );
+        let call_status = if is_missing {
+            "plugin_not_found_error"
+        } else {
+            "client_internal_error"
+        };
         self.calls.with_label_values(&[call_status, "1"]).inc();
     }
 

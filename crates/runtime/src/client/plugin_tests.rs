@@ -1,4 +1,5 @@
-//! Programs that give credentials, and servers that refuse some. The programs are scripts of the shell.
+//! Programs that give credentials, and servers that refuse some. The programs are scripts of the
+//! shell.
 
 use std::convert::Infallible;
 use std::path::PathBuf;
@@ -27,7 +28,11 @@ impl Program {
     fn printing(outputs: &[Value]) -> Self {
         let (transports, metrics) = (Transports::new().unwrap(), Registry::new());
         transports.register(&metrics).unwrap();
-        let program = Self { directory: tempfile::tempdir().unwrap(), transports, metrics };
+        let program = Self {
+            directory: tempfile::tempdir().unwrap(),
+            transports,
+            metrics,
+        };
         for (at, output) in outputs.iter().enumerate() {
             std::fs::write(program.file(&(at + 1).to_string()), output.to_string()).unwrap();
         }
@@ -45,7 +50,15 @@ impl Program {
     /// Does something else first; its directory is `$1`.
     fn exec_after(&self, first: &str) -> ExecConfig {
         let then = r#"cd "$1"; echo run >> runs; printf %s "$KUBERNETES_EXEC_INFO" > info; cat "$(wc -l < runs | tr -d ' ')""#;
-        self.command("sh", &["-c", &format!("{first}; {then}"), "sh", self.directory.path().to_str().unwrap()])
+        self.command(
+            "sh",
+            &[
+                "-c",
+                &format!("{first}; {then}"),
+                "sh",
+                self.directory.path().to_str().unwrap(),
+            ],
+        )
     }
 
     fn command(&self, command: &str, arguments: &[&str]) -> ExecConfig {
@@ -54,29 +67,41 @@ impl Program {
     }
 
     fn runs(&self) -> usize {
-        std::fs::read_to_string(self.file("runs")).unwrap_or_default().lines().count()
+        std::fs::read_to_string(self.file("runs"))
+            .unwrap_or_default()
+            .lines()
+            .count()
     }
 
     /// A sample of a metric, as text.
     fn metric(&self, family: &str, labels: &[&str]) -> Option<f64> {
         let families = self.metrics.gather();
         let family = families.iter().find(|found| found.name() == family)?;
-        let matches =
-            |metric: &&prometheus::proto::Metric| metric.get_label().iter().map(|label| label.value()).eq(labels.iter().copied());
+        let matches = |metric: &&prometheus::proto::Metric| {
+            metric
+                .get_label()
+                .iter()
+                .map(|label| label.value())
+                .eq(labels.iter().copied())
+        };
         let metric = family.get_metric().iter().find(matches)?;
         Some(match family.get_field_type() {
             prometheus::proto::MetricType::COUNTER => metric.get_counter().get_value(),
-            prometheus::proto::MetricType::HISTOGRAM => metric.get_histogram().get_sample_count() as f64,
+            prometheus::proto::MetricType::HISTOGRAM => {
+                metric.get_histogram().get_sample_count() as f64
+            }
             _ => metric.get_gauge().get_value(),
         })
     }
 
     fn calls(&self, call_status: &str, code: &str) -> f64 {
-        self.metric("rest_client_exec_plugin_call_total", &[call_status, code]).unwrap_or_default()
+        self.metric("rest_client_exec_plugin_call_total", &[call_status, code])
+            .unwrap_or_default()
     }
 }
 
-/// A server that answers with each of these codes once, then with 200; what it was shown, and how often it was connected to.
+/// A server that answers with each of these codes once, then with 200; what it was shown, and how
+/// often it was connected to.
 #[derive(Clone, Default)]
 struct Server {
     codes: Arc<Mutex<Vec<u16>>>,
@@ -86,14 +111,23 @@ struct Server {
 
 impl Server {
     /// Asks with the credentials of `exec`, as often as there are to be requests.
-    async fn ask(&self, program: &Program, exec: &ExecConfig, requests: usize) -> Vec<Result<u16, String>> {
+    async fn ask(
+        &self,
+        program: &Program,
+        exec: &ExecConfig,
+        requests: usize,
+    ) -> Vec<Result<u16, String>> {
         let plugin = program.transports.plugin(exec);
         let server = self.clone();
         let make = move || {
             *server.connections.lock().unwrap() += 1;
             let server = server.clone();
             tower::service_fn(move |request: Request<Body>| {
-                let token = request.headers().get("authorization").map_or("", |value| value.to_str().unwrap()).to_owned();
+                let token = request
+                    .headers()
+                    .get("authorization")
+                    .map_or("", |value| value.to_str().unwrap())
+                    .to_owned();
                 server.shown.lock().unwrap().push(token);
                 let code = server.codes.lock().unwrap().pop().unwrap_or(200);
                 async move { Ok::<_, Infallible>(Response::builder().status(code).body(()).unwrap()) }
@@ -102,8 +136,17 @@ impl Server {
         let mut service = plugin.over(make);
         let mut answers = Vec::new();
         for _ in 0..requests {
-            let answer = service.ready().await.unwrap().call(Request::new(Body::empty())).await;
-            answers.push(answer.map(|answer| answer.status().as_u16()).map_err(|error| error.to_string()));
+            let answer = service
+                .ready()
+                .await
+                .unwrap()
+                .call(Request::new(Body::empty()))
+                .await;
+            answers.push(
+                answer
+                    .map(|answer| answer.status().as_u16())
+                    .map_err(|error| error.to_string()),
+            );
         }
         answers
     }
@@ -125,16 +168,40 @@ async fn a_token_is_used_until_it_expires_or_is_refused() {
     *server.codes.lock().unwrap() = vec![401, 200, 200];
     let answers = server.ask(&program, &program.exec(), 5).await;
     assert_eq!(answers, [Ok(200), Ok(200), Ok(401), Ok(200), Ok(200)]);
-    let shown = ["Bearer one", "Bearer one", "Bearer one", "Bearer three", "Bearer three"];
-    assert_eq!(*server.shown.lock().unwrap(), shown, "the second had expired before it was used");
+    let shown = [
+        "Bearer one",
+        "Bearer one",
+        "Bearer one",
+        "Bearer three",
+        "Bearer three",
+    ];
+    assert_eq!(
+        *server.shown.lock().unwrap(),
+        shown,
+        "the second had expired before it was used"
+    );
     assert_eq!((program.runs(), program.calls("no_error", "0")), (3, 3.0));
-    assert_eq!(*server.connections.lock().unwrap(), 1, "tokens need no other connection");
+    assert_eq!(
+        *server.connections.lock().unwrap(),
+        1,
+        "tokens need no other connection"
+    );
 
-    let info: Value = serde_json::from_str(&std::fs::read_to_string(program.file("info")).unwrap()).unwrap();
-    assert_eq!(info, json!({"kind": "ExecCredential", "apiVersion": API_VERSION, "spec": {"interactive": false}}));
-    assert_eq!(program.metric("rest_client_exec_plugin_ttl_seconds", &[]), Some(f64::INFINITY));
+    let info: Value =
+        serde_json::from_str(&std::fs::read_to_string(program.file("info")).unwrap()).unwrap();
+    assert_eq!(
+        info,
+        json!({"kind": "ExecCredential", "apiVersion": API_VERSION, "spec": {"interactive": false}})
+    );
+    assert_eq!(
+        program.metric("rest_client_exec_plugin_ttl_seconds", &[]),
+        Some(f64::INFINITY)
+    );
     // Another connection with the same plugin does not ask again.
-    assert_eq!(Server::default().ask(&program, &program.exec(), 1).await, [Ok(200)]);
+    assert_eq!(
+        Server::default().ask(&program, &program.exec(), 1).await,
+        [Ok(200)]
+    );
     assert_eq!(program.runs(), 3);
 }
 
@@ -143,10 +210,15 @@ async fn a_program_that_takes_longer_than_its_request_may_is_run_to_its_end() {
     let program = Program::printing(&[credential(json!({"token": "one"}))]);
     let slow = program.exec_after(r#"until test -e "$1/go"; do sleep 0.01; done"#);
     let server = Server::default();
-    let given_up = tokio::time::timeout(Duration::from_secs(5), server.ask(&program, &slow, 1)).await;
+    let given_up =
+        tokio::time::timeout(Duration::from_secs(5), server.ask(&program, &slow, 1)).await;
     assert!(given_up.is_err(), "the program has not ended");
     let end = async { std::fs::write(program.file("go"), "").unwrap() };
-    let (first, second, ()) = tokio::join!(server.ask(&program, &slow, 1), server.ask(&program, &slow, 1), end);
+    let (first, second, ()) = tokio::join!(
+        server.ask(&program, &slow, 1),
+        server.ask(&program, &slow, 1),
+        end
+    );
     assert_eq!((first, second), (vec![Ok(200)], vec![Ok(200)]));
     assert_eq!((program.runs(), program.calls("no_error", "0")), (1, 1.0));
     assert_eq!(*server.shown.lock().unwrap(), ["Bearer one", "Bearer one"]);
@@ -158,22 +230,42 @@ async fn a_certificate_that_is_replaced_gets_a_connection_of_its_own() {
         let key = rcgen::KeyPair::generate().unwrap();
         let mut params = rcgen::CertificateParams::default();
         let date = |days: i64| {
-            let date = jiff::Zoned::now().checked_add(jiff::Span::new().days(days)).unwrap().date();
-            rcgen::date_time_ymd(date.year().into(), date.month().unsigned_abs(), date.day().unsigned_abs())
+            let date = jiff::Zoned::now()
+                .checked_add(jiff::Span::new().days(days))
+                .unwrap()
+                .date();
+            rcgen::date_time_ymd(
+                date.year().into(),
+                date.month().unsigned_abs(),
+                date.day().unsigned_abs(),
+            )
         };
         (params.not_before, params.not_after) = (date(-2), date(days));
         let certificate = params.self_signed(&key).unwrap().pem();
-        let status = json!({"clientCertificateData": certificate, "clientKeyData": key.serialize_pem()});
+        let status =
+            json!({"clientCertificateData": certificate, "clientKeyData": key.serialize_pem()});
         credential(status)
     };
     let program = Program::printing(&[certificate(10), certificate(20)]);
     let server = Server::default();
     *server.codes.lock().unwrap() = vec![401];
-    assert_eq!(server.ask(&program, &program.exec(), 2).await, [Ok(401), Ok(200)]);
-    assert_eq!((program.runs(), *server.connections.lock().unwrap()), (2, 2));
-    let days = program.metric("rest_client_exec_plugin_ttl_seconds", &[]).unwrap() / 86400.0;
+    assert_eq!(
+        server.ask(&program, &program.exec(), 2).await,
+        [Ok(401), Ok(200)]
+    );
+    assert_eq!(
+        (program.runs(), *server.connections.lock().unwrap()),
+        (2, 2)
+    );
+    let days = program
+        .metric("rest_client_exec_plugin_ttl_seconds", &[])
+        .unwrap()
+        / 86400.0;
     assert!((18.0..21.0).contains(&days), "{days} days");
-    assert_eq!(program.metric("rest_client_exec_plugin_certificate_rotation_age", &[]), Some(1.0));
+    assert_eq!(
+        program.metric("rest_client_exec_plugin_certificate_rotation_age", &[]),
+        Some(1.0)
+    );
 }
 
 #[tokio::test]
@@ -183,22 +275,62 @@ async fn programs_that_are_no_good_are_named_and_counted_and_nothing_they_say_is
     let secret = "s3cret";
     // (command, arguments, part of the error, call status, code)
     let cases = [
-        ("/nowhere/plugin", Vec::new(), "executable /nowhere/plugin cannot be run", "plugin_not_found_error", "1"),
-        ("sh", sh("echo s3cret; exit 7"), "failed with exit status: 7", "plugin_execution_error", "7"),
-        ("sh", sh("kill -9 $$"), "failed with signal: 9", "plugin_execution_error", "-1"),
-        ("sh", sh("echo {{ s3cret"), "what executable sh printed is not an ExecCredential", "no_error", "0"),
-        ("sh", prints(credential(json!({}))), "didn't return a token or cert/key pair", "no_error", "0"),
-        ("sh", prints(credential(json!({"clientKeyData": secret}))), "only certificate or key, not both", "no_error", "0"),
+        (
+            "/nowhere/plugin",
+            Vec::new(),
+            "executable /nowhere/plugin cannot be run",
+            "plugin_not_found_error",
+            "1",
+        ),
         (
             "sh",
-            prints(credential(json!({"clientKeyData": secret, "clientCertificateData": "b"}))),
+            sh("echo s3cret; exit 7"),
+            "failed with exit status: 7",
+            "plugin_execution_error",
+            "7",
+        ),
+        (
+            "sh",
+            sh("kill -9 $$"),
+            "failed with signal: 9",
+            "plugin_execution_error",
+            "-1",
+        ),
+        (
+            "sh",
+            sh("echo {{ s3cret"),
+            "what executable sh printed is not an ExecCredential",
+            "no_error",
+            "0",
+        ),
+        (
+            "sh",
+            prints(credential(json!({}))),
+            "didn't return a token or cert/key pair",
+            "no_error",
+            "0",
+        ),
+        (
+            "sh",
+            prints(credential(json!({"clientKeyData": secret}))),
+            "only certificate or key, not both",
+            "no_error",
+            "0",
+        ),
+        (
+            "sh",
+            prints(credential(
+                json!({"clientKeyData": secret, "clientCertificateData": "b"}),
+            )),
             "failed parsing client key/certificate",
             "no_error",
             "0",
         ),
         (
             "sh",
-            prints(json!({"apiVersion": "client.authentication.k8s.io/v1beta1", "status": {"token": secret}})),
+            prints(
+                json!({"apiVersion": "client.authentication.k8s.io/v1beta1", "status": {"token": secret}}),
+            ),
             "plugin returned version client.authentication.k8s.io/v1beta1",
             "no_error",
             "0",
@@ -207,9 +339,16 @@ async fn programs_that_are_no_good_are_named_and_counted_and_nothing_they_say_is
     for (command, arguments, part, call_status, code) in cases {
         let program = Program::printing(&[]);
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-        let answers = Server::default().ask(&program, &program.command(command, &arguments), 1).await;
+        let answers = Server::default()
+            .ask(&program, &program.command(command, &arguments), 1)
+            .await;
         let error = answers[0].clone().unwrap_err();
-        assert!(error.starts_with("getting credentials: ") && error.contains(part) && !error.contains(secret), "{error}");
+        assert!(
+            error.starts_with("getting credentials: ")
+                && error.contains(part)
+                && !error.contains(secret),
+            "{error}"
+        );
         assert_eq!(program.calls(call_status, code), 1.0, "{part}");
     }
 }
@@ -226,7 +365,13 @@ async fn a_plugin_is_only_asked_where_there_are_no_other_credentials() {
     let token = config(|auth| auth.token = Some("t".to_owned().into()));
     for config in [config(|_| {}), token] {
         let client = program.transports.connect(&config).unwrap();
-        let _ = client.send(http::Request::get("/").body(kube::client::Body::empty()).unwrap()).await;
+        let _ = client
+            .send(
+                http::Request::get("/")
+                    .body(kube::client::Body::empty())
+                    .unwrap(),
+            )
+            .await;
     }
     assert_eq!(program.runs(), 1, "the token goes first");
 }

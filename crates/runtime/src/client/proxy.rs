@@ -22,13 +22,23 @@ pub(super) fn tunnel<C>(proxy: &Intercept, connector: C) -> Tunnel<C> {
     }
 }
 
-/// The way to a proxy that speaks TLS. As in Go, the authority of the API server vouches for it, too.
-pub(super) fn over_tls(config: &kube::Config, tcp: HttpConnector) -> Result<HttpsConnector<HttpConnector>, ConnectError> {
+/// The way to a proxy that speaks TLS. As in Go, the authority of the API server vouches for it,
+/// too.
+pub(super) fn over_tls(
+    config: &kube::Config,
+    tcp: HttpConnector,
+) -> Result<HttpsConnector<HttpConnector>, ConnectError> {
     let mut config = config.clone();
     // Credentials are for the API server alone.
     config.auth_info = kube::config::AuthInfo::default();
-    let tls = config.rustls_client_config().map_err(|error| ConnectError::Tls(Box::new(error)))?;
-    Ok(HttpsConnectorBuilder::new().with_tls_config(tls).https_only().enable_http1().wrap_connector(tcp))
+    let tls = config
+        .rustls_client_config()
+        .map_err(|error| ConnectError::Tls(Box::new(error)))?;
+    Ok(HttpsConnectorBuilder::new()
+        .with_tls_config(tls)
+        .https_only()
+        .enable_http1()
+        .wrap_connector(tcp))
 }
 
 /// A way through a SOCKS proxy, which looks up the name of the API server.

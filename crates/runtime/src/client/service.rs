@@ -1,4 +1,5 @@
-//! The way of a request to a server, whatever is behind it: a connection pool, or a server in the same process.
+//! The way of a request to a server, whatever is behind it: a connection pool, or a server in the
+//! same process.
 
 use std::fmt;
 
@@ -16,8 +17,8 @@ use super::pool::Sent;
 /// The body of an answer.
 pub type ResponseBody = UnsyncBoxBody<Bytes, BoxError>;
 
-/// Sends requests to an API server. Cheap to clone. Calls do not share a task, unlike those of [`kube::Client`], so that one that
-/// fails or panics leaves the others alone.
+/// Sends requests to an API server. Cheap to clone. Calls do not share a task, unlike those of
+/// [`kube::Client`], so that one that fails or panics leaves the others alone.
 #[derive(Clone)]
 pub struct HttpService(BoxCloneSyncService<Request<Body>, Response<ResponseBody>, BoxError>);
 
@@ -25,7 +26,11 @@ impl HttpService {
     /// Requests are sent as soon as `service` is called.
     pub fn new<S, B>(service: S) -> Self
     where
-        S: Service<Request<Body>, Response = Response<B>, Future: Send, Error: Into<BoxError>> + Clone + Send + Sync + 'static,
+        S: Service<Request<Body>, Response = Response<B>, Future: Send, Error: Into<BoxError>>
+            + Clone
+            + Send
+            + Sync
+            + 'static,
         B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
     {
         Self::layered(service.map_request(|request: Request<Body>| {
@@ -34,13 +39,20 @@ impl HttpService {
         }))
     }
 
-    /// For a `service` over another [`HttpService`], which notes itself when it sends a request. Extensions of requests must reach it.
+    /// For a `service` over another [`HttpService`], which notes itself when it sends a request.
+    /// Extensions of requests must reach it.
     pub fn layered<S, B>(service: S) -> Self
     where
-        S: Service<Request<Body>, Response = Response<B>, Future: Send, Error: Into<BoxError>> + Clone + Send + Sync + 'static,
+        S: Service<Request<Body>, Response = Response<B>, Future: Send, Error: Into<BoxError>>
+            + Clone
+            + Send
+            + Sync
+            + 'static,
         B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
     {
-        let service = service.map_response(|response: Response<B>| response.map(|body| body.map_err(Into::into).boxed_unsync()));
+        let service = service.map_response(|response: Response<B>| {
+            response.map(|body| body.map_err(Into::into).boxed_unsync())
+        });
         Self(BoxCloneSyncService::new(service.map_err(Into::into)))
     }
 

@@ -55,15 +55,33 @@ impl Server {
             let server = server.clone();
             async move { server.answer(request).await }
         });
-        let settings = ClientSettings { user_agent: "test/agent".to_owned(), qps, burst: 1, timeout: Duration::from_secs(5) };
-        let metrics = ClientMetrics::register(&self.registry).unwrap().for_host("api:6443");
+        let settings = ClientSettings {
+            user_agent: "test/agent".to_owned(),
+            qps,
+            burst: 1,
+            timeout: Duration::from_secs(5),
+        };
+        let metrics = ClientMetrics::register(&self.registry)
+            .unwrap()
+            .for_host("api:6443");
         ApiClient::new(kube::Client::new(service, "default"), settings, metrics)
     }
 
-    async fn answer(self, request: Request<Body>) -> Result<Response<kube::client::Body>, std::io::Error> {
+    async fn answer(
+        self,
+        request: Request<Body>,
+    ) -> Result<Response<kube::client::Body>, std::io::Error> {
         let (parts, body) = request.into_parts();
-        let header = |name| parts.headers.get(name).map(|v: &HeaderValue| v.to_str().unwrap().to_owned());
-        assert_eq!(header(http::header::ACCEPT).as_deref(), Some("application/json"));
+        let header = |name| {
+            parts
+                .headers
+                .get(name)
+                .map(|v: &HeaderValue| v.to_str().unwrap().to_owned())
+        };
+        assert_eq!(
+            header(http::header::ACCEPT).as_deref(),
+            Some("application/json")
+        );
         assert_eq!(header(http::header::ACCEPT_ENCODING), None);
         let mut seen = Seen {
             line: format!("{} {}", parts.method, parts.uri),
@@ -75,26 +93,50 @@ impl Server {
         seen.body = String::from_utf8(body.collect().await.unwrap().to_bytes().to_vec()).unwrap();
         self.seen.lock().unwrap().push(seen);
 
-        let step = self.script.lock().unwrap().pop_front().expect("a request more than the script has");
+        let step = self
+            .script
+            .lock()
+            .unwrap()
+            .pop_front()
+            .expect("a request more than the script has");
         let response = Response::builder();
         match step {
-            Step::Answer(code, body) => Ok(response.status(code).body(Body::from(body.as_bytes().to_vec())).unwrap()),
-            Step::RetryAfter(code, after) => Ok(response.status(code).header("Retry-After", after).body(Body::empty()).unwrap()),
+            Step::Answer(code, body) => Ok(response
+                .status(code)
+                .body(Body::from(body.as_bytes().to_vec()))
+                .unwrap()),
+            Step::RetryAfter(code, after) => Ok(response
+                .status(code)
+                .header("Retry-After", after)
+                .body(Body::empty())
+                .unwrap()),
             Step::Broken(kind) => Err(kind.into()),
             Step::Silence => std::future::pending().await,
         }
     }
 
     fn lines(&self) -> Vec<String> {
-        self.seen.lock().unwrap().iter().map(|s| s.line.clone()).collect()
+        self.seen
+            .lock()
+            .unwrap()
+            .iter()
+            .map(|s| s.line.clone())
+            .collect()
     }
 
     fn times(&self) -> Vec<u64> {
-        self.seen.lock().unwrap().iter().map(|s| s.at.as_secs()).collect()
+        self.seen
+            .lock()
+            .unwrap()
+            .iter()
+            .map(|s| s.at.as_secs())
+            .collect()
     }
 
     fn exposition(&self) -> String {
-        prometheus::TextEncoder::new().encode_to_string(&self.registry.gather()).unwrap()
+        prometheus::TextEncoder::new()
+            .encode_to_string(&self.registry.gather())
+            .unwrap()
     }
 }
 
@@ -103,17 +145,41 @@ fn streaming_client(chunks: Vec<&'static str>, broken: bool) -> ApiClient {
     let service = tower::service_fn(move |_: Request<Body>| {
         let chunks = chunks.clone();
         async move {
-            let frames = chunks.into_iter().map(|c| Ok(http_body::Frame::data(Bytes::from_static(c.as_bytes()))));
-            let end = broken.then(|| Err(std::io::Error::from(std::io::ErrorKind::ConnectionReset)));
-            Ok::<_, std::io::Error>(Response::new(StreamBody::new(stream::iter(frames.chain(end)))))
+            let frames = chunks
+                .into_iter()
+                .map(|c| Ok(http_body::Frame::data(Bytes::from_static(c.as_bytes()))));
+            let end =
+                broken.then(|| Err(std::io::Error::from(std::io::ErrorKind::ConnectionReset)));
+            Ok::<_, std::io::Error>(Response::new(StreamBody::new(stream::iter(
+                frames.chain(end),
+            ))))
         }
     });
-    let settings = ClientSettings { user_agent: String::new(), qps: 0.0, burst: 0, timeout: Duration::from_secs(5) };
-    ApiClient::new(kube::Client::new(service, "default"), settings, ClientMetrics::register(&Registry::new()).unwrap())
+    let settings = ClientSettings {
+        user_agent: String::new(),
+        qps: 0.0,
+        burst: 0,
+        timeout: Duration::from_secs(5),
+    };
+    ApiClient::new(
+        kube::Client::new(service, "default"),
+        settings,
+        ClientMetrics::register(&Registry::new()).unwrap(),
+    )
 }
 
-const WEB: Target<'_> = Target { resource: &DEPLOYMENTS, namespace: Some("shop"), name: Some("web"), subresource: None };
-const PODS_OF_SHOP: Target<'_> = Target { resource: &PODS, namespace: Some("shop"), name: None, subresource: None };
+const WEB: Target<'_> = Target {
+    resource: &DEPLOYMENTS,
+    namespace: Some("shop"),
+    name: Some("web"),
+    subresource: None,
+};
+const PODS_OF_SHOP: Target<'_> = Target {
+    resource: &PODS,
+    namespace: Some("shop"),
+    name: None,
+    subresource: None,
+};
 
 #[tokio::test]
 async fn every_verb_is_sent_as_the_api_server_expects_it() {
@@ -122,8 +188,20 @@ async fn every_verb_is_sent_as_the_api_server_expects_it() {
     client.get(WEB).await.unwrap();
     client.list(PODS_OF_SHOP, "limit=500").await.unwrap();
     client.create(PODS_OF_SHOP, &json!({"a": 1})).await.unwrap();
-    client.replace(Target { subresource: Some("status"), ..WEB }, &json!({"a": 2})).await.unwrap();
-    client.patch(WEB, PatchKind::Strategic, &json!({"a": 3})).await.unwrap();
+    client
+        .replace(
+            Target {
+                subresource: Some("status"),
+                ..WEB
+            },
+            &json!({"a": 2}),
+        )
+        .await
+        .unwrap();
+    client
+        .patch(WEB, PatchKind::Strategic, &json!({"a": 3}))
+        .await
+        .unwrap();
     client.delete(WEB, &json!({})).await.unwrap();
     client.get_path("/healthz?verbose=1").await.unwrap();
     assert_eq!(
@@ -140,7 +218,10 @@ async fn every_verb_is_sent_as_the_api_server_expects_it() {
     );
     let seen = server.seen.lock().unwrap();
     let types: Vec<_> = seen.iter().map(|s| s.content_type.as_deref()).collect();
-    let (json, strategic) = (Some("application/json"), Some("application/strategic-merge-patch+json"));
+    let (json, strategic) = (
+        Some("application/json"),
+        Some("application/strategic-merge-patch+json"),
+    );
     assert_eq!(types, [None, None, json, json, strategic, json, None]);
     assert_eq!(seen[2].body, r#"{"a":1}"#);
     assert!(seen.iter().all(|s| s.user_agent == "test/agent"));
@@ -149,7 +230,13 @@ async fn every_verb_is_sent_as_the_api_server_expects_it() {
 #[test]
 fn names_are_escaped_only_where_a_path_needs_it() {
     // (name, expected)
-    let cases = [("web", "web"), ("system:node", "system:node"), ("a b", "a%20b"), ("x?y#z", "x%3Fy%23z"), ("ü", "%C3%BC")];
+    let cases = [
+        ("web", "web"),
+        ("system:node", "system:node"),
+        ("a b", "a%20b"),
+        ("x?y#z", "x%3Fy%23z"),
+        ("ü", "%C3%BC"),
+    ];
     for (name, expected) in cases {
         assert_eq!(escape(name).to_string(), expected);
     }
@@ -162,7 +249,13 @@ fn the_user_agent_is_upstreams() {
     assert_eq!(product, "kube-controller-manager/v1.36.2");
     assert!(rest.starts_with('('), "{rest}");
     assert!(rest.ends_with("/deployment-controller"), "{rest}");
-    let commit = rest.split("kubernetes/").nth(1).unwrap().split('/').next().unwrap();
+    let commit = rest
+        .split("kubernetes/")
+        .nth(1)
+        .unwrap()
+        .split('/')
+        .next()
+        .unwrap();
     assert_eq!(commit.len(), 7);
 }
 
@@ -172,17 +265,71 @@ async fn an_answer_with_retry_after_is_asked_for_again_and_no_other() {
     use std::io::ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset};
     // (why, verb, script, seconds at which requests come)
     let cases: Vec<(&str, Method, Vec<Step>, Vec<u64>)> = vec![
-        ("429 says when", Method::PUT, vec![RetryAfter(429, "3"), Answer(200, "{}")], vec![0, 3]),
-        ("500 says when", Method::GET, vec![RetryAfter(500, "1"), RetryAfter(503, "2"), Answer(200, "{}")], vec![0, 1, 3]),
+        (
+            "429 says when",
+            Method::PUT,
+            vec![RetryAfter(429, "3"), Answer(200, "{}")],
+            vec![0, 3],
+        ),
+        (
+            "500 says when",
+            Method::GET,
+            vec![
+                RetryAfter(500, "1"),
+                RetryAfter(503, "2"),
+                Answer(200, "{}"),
+            ],
+            vec![0, 1, 3],
+        ),
         ("no header", Method::GET, vec![Answer(503, "")], vec![0]),
-        ("429 without the header", Method::GET, vec![Answer(429, "")], vec![0]),
-        ("header on a conflict", Method::PUT, vec![RetryAfter(409, "1")], vec![0]),
-        ("HTTP date", Method::GET, vec![RetryAfter(503, "Wed, 21 Oct 2015 07:28:00 GMT")], vec![0]),
-        ("retryAfterSeconds alone", Method::GET, vec![Answer(429, r#"{"details":{"retryAfterSeconds":1}}"#)], vec![0]),
-        ("GET on a reset connection", Method::GET, vec![Broken(ConnectionReset), Answer(200, "{}")], vec![0, 1]),
-        ("GET on a broken pipe", Method::GET, vec![Broken(BrokenPipe), Answer(200, "{}")], vec![0, 1]),
-        ("GET of nobody", Method::GET, vec![Broken(ConnectionRefused)], vec![0]),
-        ("PUT on a reset connection", Method::PUT, vec![Broken(ConnectionReset)], vec![0]),
+        (
+            "429 without the header",
+            Method::GET,
+            vec![Answer(429, "")],
+            vec![0],
+        ),
+        (
+            "header on a conflict",
+            Method::PUT,
+            vec![RetryAfter(409, "1")],
+            vec![0],
+        ),
+        (
+            "HTTP date",
+            Method::GET,
+            vec![RetryAfter(503, "Wed, 21 Oct 2015 07:28:00 GMT")],
+            vec![0],
+        ),
+        (
+            "retryAfterSeconds alone",
+            Method::GET,
+            vec![Answer(429, r#"{"details":{"retryAfterSeconds":1}}"#)],
+            vec![0],
+        ),
+        (
+            "GET on a reset connection",
+            Method::GET,
+            vec![Broken(ConnectionReset), Answer(200, "{}")],
+            vec![0, 1],
+        ),
+        (
+            "GET on a broken pipe",
+            Method::GET,
+            vec![Broken(BrokenPipe), Answer(200, "{}")],
+            vec![0, 1],
+        ),
+        (
+            "GET of nobody",
+            Method::GET,
+            vec![Broken(ConnectionRefused)],
+            vec![0],
+        ),
+        (
+            "PUT on a reset connection",
+            Method::PUT,
+            vec![Broken(ConnectionReset)],
+            vec![0],
+        ),
     ];
     for (why, verb, script, expected) in cases {
         let server = Server::playing(script);
@@ -192,8 +339,18 @@ async fn an_answer_with_retry_after_is_asked_for_again_and_no_other() {
             _ => client.replace(WEB, &json!({"kept": true})).await,
         };
         assert_eq!(server.times(), expected, "{why}");
-        let bodies: Vec<_> = server.seen.lock().unwrap().iter().map(|s| s.body.clone()).collect();
-        let body = if verb == Method::GET { "" } else { r#"{"kept":true}"# };
+        let bodies: Vec<_> = server
+            .seen
+            .lock()
+            .unwrap()
+            .iter()
+            .map(|s| s.body.clone())
+            .collect();
+        let body = if verb == Method::GET {
+            ""
+        } else {
+            r#"{"kept":true}"#
+        };
         assert!(bodies.iter().all(|b| b == body), "{why}: {bodies:?}");
     }
 }
@@ -202,7 +359,10 @@ async fn an_answer_with_retry_after_is_asked_for_again_and_no_other() {
 async fn after_ten_retries_the_error_stands() {
     let server = Server::playing((0..11).map(|_| Step::RetryAfter(429, "1")));
     let error = server.client(0.0).get(WEB).await.unwrap_err();
-    assert!(matches!(error, ApiError::Status { code: 429, .. }), "{error:?}");
+    assert!(
+        matches!(error, ApiError::Status { code: 429, .. }),
+        "{error:?}"
+    );
     assert_eq!(server.lines().len(), 11);
 }
 
@@ -213,7 +373,10 @@ async fn an_attempt_without_an_answer_ends_in_time() {
     let error = server.client(0.0).get(WEB).await.unwrap_err();
     assert!(matches!(error, ApiError::Timeout { .. }), "{error:?}");
     assert_eq!(began.elapsed().as_secs(), 5);
-    assert_eq!(error.request(), "GET /apis/apps/v1/namespaces/shop/deployments/web");
+    assert_eq!(
+        error.request(),
+        "GET /apis/apps/v1/namespaces/shop/deployments/web"
+    );
 }
 
 #[tokio::test]
@@ -222,8 +385,20 @@ async fn errors_are_the_servers_words_or_upstreams_stand_in() {
     const SUCCESS: &str = r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success"}"#;
     // (why, verb, code, body, expected message; empty for success)
     let cases = [
-        ("a Status", Method::PUT, 409, CONFLICT, "the object has been modified"),
-        ("a Status in a success", Method::GET, 200, CONFLICT, "the object has been modified"),
+        (
+            "a Status",
+            Method::PUT,
+            409,
+            CONFLICT,
+            "the object has been modified",
+        ),
+        (
+            "a Status in a success",
+            Method::GET,
+            200,
+            CONFLICT,
+            "the object has been modified",
+        ),
         ("a success", Method::DELETE, 200, SUCCESS, ""),
         (
             "an object that mentions Status",
@@ -239,7 +414,13 @@ async fn errors_are_the_servers_words_or_upstreams_stand_in() {
             "404 page not found",
             "the server could not find the requested resource (get deployments.apps web)",
         ),
-        ("bare 409", Method::PUT, 409, "", "the server reported a conflict (put deployments.apps web)"),
+        (
+            "bare 409",
+            Method::PUT,
+            409,
+            "",
+            "the server reported a conflict (put deployments.apps web)",
+        ),
         (
             "bare 422",
             Method::PUT,
@@ -247,7 +428,13 @@ async fn errors_are_the_servers_words_or_upstreams_stand_in() {
             "",
             "the server rejected our request due to an error in our request (put deployments.apps web)",
         ),
-        ("bare 503", Method::GET, 503, "", "the server is currently unable to handle the request (get deployments.apps web)"),
+        (
+            "bare 503",
+            Method::GET,
+            503,
+            "",
+            "the server is currently unable to handle the request (get deployments.apps web)",
+        ),
         (
             "bare 504",
             Method::GET,
@@ -263,7 +450,13 @@ async fn errors_are_the_servers_words_or_upstreams_stand_in() {
             "oops \"quoted\"\n",
             r#"an error on the server ("oops \"quoted\"") has prevented the request from succeeding (get deployments.apps web)"#,
         ),
-        ("bare 403", Method::GET, 403, "nobody may", "nobody may (get deployments.apps web)"),
+        (
+            "bare 403",
+            Method::GET,
+            403,
+            "nobody may",
+            "nobody may (get deployments.apps web)",
+        ),
     ];
     for (why, verb, code, body, expected) in cases {
         let client = Server::playing([Step::Answer(code, body)]).client(0.0);
@@ -293,7 +486,11 @@ async fn errors_without_a_status_still_know_their_reason() {
     for (code, is_post, check) in cases {
         let client = Server::playing([Step::Answer(code, "")]).client(0.0);
         let collection = Target { name: None, ..WEB };
-        let outcome = if is_post { client.create(collection, &json!({})).await } else { client.replace(WEB, &json!({})).await };
+        let outcome = if is_post {
+            client.create(collection, &json!({})).await
+        } else {
+            client.replace(WEB, &json!({})).await
+        };
         let error = outcome.unwrap_err();
         assert!(check(&error), "{code}: {error:?}");
     }
@@ -301,8 +498,14 @@ async fn errors_without_a_status_still_know_their_reason() {
 
 #[tokio::test]
 async fn the_lines_of_a_watch_come_one_by_one() {
-    let client = streaming_client(vec!["{\"type\":\"ADD", "ED\"}\n{\"type\":\"DELETED\"}\n"], false);
-    let watch = client.watch(PODS_OF_SHOP, "resourceVersion=5").await.unwrap();
+    let client = streaming_client(
+        vec!["{\"type\":\"ADD", "ED\"}\n{\"type\":\"DELETED\"}\n"],
+        false,
+    );
+    let watch = client
+        .watch(PODS_OF_SHOP, "resourceVersion=5")
+        .await
+        .unwrap();
     let lines: Vec<_> = watch.map(Result::unwrap).collect().await;
     assert_eq!(lines, [r#"{"type":"ADDED"}"#, r#"{"type":"DELETED"}"#]);
 }
@@ -312,7 +515,10 @@ async fn a_broken_watch_ends_with_the_error() {
     let client = streaming_client(vec!["{}\n{"], true);
     let mut watch = client.watch(PODS_OF_SHOP, "").await.unwrap();
     assert_eq!(watch.next().await.unwrap().unwrap(), "{}");
-    assert!(matches!(watch.next().await, Some(Err(ApiError::Transport { .. }))));
+    assert!(matches!(
+        watch.next().await,
+        Some(Err(ApiError::Transport { .. }))
+    ));
     assert!(watch.next().await.is_none());
 }
 
@@ -330,21 +536,41 @@ async fn a_refused_watch_is_an_error() {
         410,
         r#"{"kind":"Status","status":"Failure","reason":"Expired","message":"too old resource version","code":410}"#,
     )]);
-    let error = server.client(0.0).watch(PODS_OF_SHOP, "resourceVersion=1").await.err().unwrap();
-    assert!(matches!(&error, ApiError::Status { code: 410, .. }), "{error:?}");
-    assert_eq!(server.lines(), ["GET /api/v1/namespaces/shop/pods?watch=true&resourceVersion=1"]);
+    let error = server
+        .client(0.0)
+        .watch(PODS_OF_SHOP, "resourceVersion=1")
+        .await
+        .err()
+        .unwrap();
+    assert!(
+        matches!(&error, ApiError::Status { code: 410, .. }),
+        "{error:?}"
+    );
+    assert_eq!(
+        server.lines(),
+        ["GET /api/v1/namespaces/shop/pods?watch=true&resourceVersion=1"]
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn requests_are_throttled_and_watches_are_not() {
-    let server = Server::playing([Step::Answer(200, "{}"), Step::Answer(200, "{}"), Step::Answer(200, "")]);
+    let server = Server::playing([
+        Step::Answer(200, "{}"),
+        Step::Answer(200, "{}"),
+        Step::Answer(200, ""),
+    ]);
     let client = server.client(0.5);
     client.get(WEB).await.unwrap();
     client.get(WEB).await.unwrap();
     let _watch = client.watch(PODS_OF_SHOP, "").await.unwrap();
     assert_eq!(server.times(), [0, 2, 2]);
     let text = server.exposition();
-    assert!(text.contains(r#"rest_client_rate_limiter_duration_seconds_sum{host="api:6443",verb="GET"} 2"#), "{text}");
+    assert!(
+        text.contains(
+            r#"rest_client_rate_limiter_duration_seconds_sum{host="api:6443",verb="GET"} 2"#
+        ),
+        "{text}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -362,7 +588,12 @@ struct Switch {
 
 impl WriteGate for Switch {
     fn is_open(&self) -> bool {
-        !self.closed.load(Ordering::Relaxed) && self.until.lock().unwrap().is_none_or(|end| Instant::now() < end)
+        !self.closed.load(Ordering::Relaxed)
+            && self
+                .until
+                .lock()
+                .unwrap()
+                .is_none_or(|end| Instant::now() < end)
     }
 
     fn open_until(&self) -> Option<Instant> {
@@ -372,13 +603,23 @@ impl WriteGate for Switch {
 
 #[tokio::test(start_paused = true)]
 async fn a_closed_gate_stops_writes_but_not_reads() {
-    let server = Server::playing([Step::Answer(200, "{}"), Step::Answer(200, "{}"), Step::RetryAfter(503, "5")]);
+    let server = Server::playing([
+        Step::Answer(200, "{}"),
+        Step::Answer(200, "{}"),
+        Step::RetryAfter(503, "5"),
+    ]);
     let gate = Arc::new(Switch::default());
     let plain = server.client(0.0);
     let client = plain.fenced(Arc::clone(&gate) as Arc<dyn WriteGate>);
     gate.closed.store(true, Ordering::Relaxed);
-    assert!(matches!(client.replace(WEB, &json!({})).await, Err(ApiError::Fenced { .. })));
-    assert!(matches!(client.delete(WEB, &json!({})).await, Err(ApiError::Fenced { .. })));
+    assert!(matches!(
+        client.replace(WEB, &json!({})).await,
+        Err(ApiError::Fenced { .. })
+    ));
+    assert!(matches!(
+        client.delete(WEB, &json!({})).await,
+        Err(ApiError::Fenced { .. })
+    ));
     client.get(WEB).await.unwrap();
     plain.replace(WEB, &json!({})).await.unwrap();
 
@@ -390,7 +631,10 @@ async fn a_closed_gate_stops_writes_but_not_reads() {
     };
     let body = json!({});
     let (outcome, ()) = tokio::join!(client.replace(WEB, &body), close);
-    assert!(matches!(outcome, Err(ApiError::Fenced { .. })), "{outcome:?}");
+    assert!(
+        matches!(outcome, Err(ApiError::Fenced { .. })),
+        "{outcome:?}"
+    );
     assert_eq!(server.lines().len(), 3);
 }
 
@@ -398,7 +642,9 @@ async fn a_closed_gate_stops_writes_but_not_reads() {
 async fn a_write_under_way_is_abandoned_when_the_gate_closes_and_not_when_it_is_extended() {
     let server = Server::playing([Step::Silence]);
     let gate = Arc::new(Switch::default());
-    let client = server.client(0.0).fenced(Arc::clone(&gate) as Arc<dyn WriteGate>);
+    let client = server
+        .client(0.0)
+        .fenced(Arc::clone(&gate) as Arc<dyn WriteGate>);
     let began = Instant::now();
     *gate.until.lock().unwrap() = Some(began + Duration::from_secs(2));
     let extend = async {
@@ -407,7 +653,10 @@ async fn a_write_under_way_is_abandoned_when_the_gate_closes_and_not_when_it_is_
     };
     let body = json!({});
     let (outcome, ()) = tokio::join!(client.replace(WEB, &body), extend);
-    assert!(matches!(outcome, Err(ApiError::Transport { .. })), "{outcome:?}");
+    assert!(
+        matches!(outcome, Err(ApiError::Transport { .. })),
+        "{outcome:?}"
+    );
     assert_eq!(began.elapsed().as_secs(), 3);
 }
 
@@ -426,7 +675,12 @@ impl WriteGate for Ending {
 
 #[tokio::test(start_paused = true)]
 async fn at_the_end_what_waits_is_given_up_at_once_and_what_was_sent_is_not() {
-    let server = Server::playing([Step::Silence, Step::Silence, Step::RetryAfter(503, "9"), Step::Answer(200, "{}")]);
+    let server = Server::playing([
+        Step::Silence,
+        Step::Silence,
+        Step::RetryAfter(503, "9"),
+        Step::Answer(200, "{}"),
+    ]);
     let stop = crate::tasks::CancellationToken::new();
     // One request per second: the second write is sent after one, the third after two, and so on.
     let plain = server.client(1.0);
@@ -454,15 +708,35 @@ async fn at_the_end_what_waits_is_given_up_at_once_and_what_was_sent_is_not() {
         async { at(write(3).await) },
         end
     );
-    assert!(matches!(outcomes.0, (5000, ApiError::Timeout { .. })), "sent: {:?}", outcomes.0);
-    assert!(matches!(outcomes.1, (2500, ApiError::Fenced { .. })), "a read under way: {:?}", outcomes.1);
-    assert!(matches!(outcomes.2, (2500, ApiError::Fenced { .. })), "before another attempt: {:?}", outcomes.2);
-    assert!(matches!(outcomes.3, (2500, ApiError::Fenced { .. })), "in the throttle: {:?}", outcomes.3);
+    assert!(
+        matches!(outcomes.0, (5000, ApiError::Timeout { .. })),
+        "sent: {:?}",
+        outcomes.0
+    );
+    assert!(
+        matches!(outcomes.1, (2500, ApiError::Fenced { .. })),
+        "a read under way: {:?}",
+        outcomes.1
+    );
+    assert!(
+        matches!(outcomes.2, (2500, ApiError::Fenced { .. })),
+        "before another attempt: {:?}",
+        outcomes.2
+    );
+    assert!(
+        matches!(outcomes.3, (2500, ApiError::Fenced { .. })),
+        "in the throttle: {:?}",
+        outcomes.3
+    );
     assert_eq!(server.lines().len(), 3);
     // Its token went back, so the next one that may be sent is not held up by it.
     let resumed = Instant::now();
     plain.replace(WEB, &body).await.unwrap();
-    assert!(resumed.elapsed() < Duration::from_secs(1), "{:?}", resumed.elapsed());
+    assert!(
+        resumed.elapsed() < Duration::from_secs(1),
+        "{:?}",
+        resumed.elapsed()
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -476,7 +750,15 @@ async fn metrics_count_final_answers_and_retries_apart() {
     ]);
     let client = server.client(0.0);
     client.replace(WEB, &json!({})).await.unwrap();
-    client.get(Target { resource: &NAMESPACES, namespace: None, name: Some("shop"), subresource: None }).await.unwrap_err();
+    client
+        .get(Target {
+            resource: &NAMESPACES,
+            namespace: None,
+            name: Some("shop"),
+            subresource: None,
+        })
+        .await
+        .unwrap_err();
     client.get(WEB).await.unwrap_err();
     let _watch = client.watch(PODS_OF_SHOP, "").await.unwrap();
     let text = server.exposition();
@@ -492,9 +774,15 @@ async fn metrics_count_final_answers_and_retries_apart() {
         r#"rest_client_response_size_bytes_count{host="api:6443",verb="PUT"} 1"#,
     ];
     for line in expected {
-        assert!(text.lines().any(|l| l == line), "{line} is missing in\n{text}");
+        assert!(
+            text.lines().any(|l| l == line),
+            "{line} is missing in\n{text}"
+        );
     }
-    assert!(!text.contains(r#"code="429",host="api:6443",method"#), "{text}");
+    assert!(
+        !text.contains(r#"code="429",host="api:6443",method"#),
+        "{text}"
+    );
 }
 
 #[tokio::test]
@@ -502,10 +790,20 @@ async fn a_client_of_metadata_asks_for_nothing_else() {
     let asked = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&asked);
     let service = tower::service_fn(move |request: Request<Body>| {
-        seen.lock().unwrap().push(request.headers()[http::header::ACCEPT].to_str().unwrap().to_owned());
+        seen.lock().unwrap().push(
+            request.headers()[http::header::ACCEPT]
+                .to_str()
+                .unwrap()
+                .to_owned(),
+        );
         async { Ok::<_, std::io::Error>(Response::new(Body::from(b"{}".to_vec()))) }
     });
-    let settings = ClientSettings { user_agent: String::new(), qps: 0.0, burst: 0, timeout: Duration::from_secs(5) };
+    let settings = ClientSettings {
+        user_agent: String::new(),
+        qps: 0.0,
+        burst: 0,
+        timeout: Duration::from_secs(5),
+    };
     let metrics = ClientMetrics::register(&Registry::new()).unwrap();
     let client = ApiClient::new(kube::Client::new(service, "default"), settings, metrics);
     let metadata = client.metadata_only();
@@ -515,9 +813,23 @@ async fn a_client_of_metadata_asks_for_nothing_else() {
     metadata.delete(PODS_OF_SHOP, &json!({})).await.unwrap();
     client.get(WEB).await.unwrap();
     client.get_path_as("/api", "application/x").await.unwrap();
-    let form = |kind: &str| format!("application/json;as={kind};g=meta.k8s.io;v=v1,application/json");
-    let (one, list) = (form("PartialObjectMetadata"), form("PartialObjectMetadataList"));
-    assert_eq!(*asked.lock().unwrap(), [one.clone(), one, list.clone(), list, JSON.to_owned(), "application/x".to_owned()]);
+    let form =
+        |kind: &str| format!("application/json;as={kind};g=meta.k8s.io;v=v1,application/json");
+    let (one, list) = (
+        form("PartialObjectMetadata"),
+        form("PartialObjectMetadataList"),
+    );
+    assert_eq!(
+        *asked.lock().unwrap(),
+        [
+            one.clone(),
+            one,
+            list.clone(),
+            list,
+            JSON.to_owned(),
+            "application/x".to_owned()
+        ]
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -530,6 +842,12 @@ async fn a_rethrottled_client_has_a_larger_bucket_of_its_own() {
         fast.get(WEB).await.unwrap();
     }
     slow.get(WEB).await.unwrap();
-    let millis: Vec<u128> = server.seen.lock().unwrap().iter().map(|s| s.at.as_millis()).collect();
+    let millis: Vec<u128> = server
+        .seen
+        .lock()
+        .unwrap()
+        .iter()
+        .map(|s| s.at.as_millis())
+        .collect();
     assert_eq!(millis, [0, 0, 0, 0, 500, 1000, 1000]);
 }

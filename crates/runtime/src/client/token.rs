@@ -1,4 +1,5 @@
-//! The bearer token of a file that may change, as `tokenFile` and the service account of a pod have it.
+//! The bearer token of a file that may change, as `tokenFile` and the service account of a pod have
+//! it.
 
 use std::sync::Arc;
 
@@ -24,14 +25,20 @@ impl TokenFile {
         service: S,
     ) -> impl Service<Request<Body>, Response = Response<B>, Error = BoxError, Future: Send> + Clone
     where
-        S: Service<Request<Body>, Response = Response<B>, Error = BoxError, Future: Send> + Clone + Send + Sync + 'static,
+        S: Service<Request<Body>, Response = Response<B>, Error = BoxError, Future: Send>
+            + Clone
+            + Send
+            + Sync
+            + 'static,
         B: Send,
     {
         let token = Arc::new(self.0);
         tower::service_fn(move |mut request: Request<Body>| {
             let (token, mut service) = (Arc::clone(&token), service.clone());
             async move {
-                request.headers_mut().insert(AUTHORIZATION, (*token.current().await).clone());
+                request
+                    .headers_mut()
+                    .insert(AUTHORIZATION, (*token.current().await).clone());
                 service.ready().await?.call(request).await
             }
         })
@@ -44,8 +51,8 @@ fn header(content: &[u8]) -> Result<HeaderValue, String> {
     if token.is_empty() {
         return Err("there is no token in it".to_owned());
     }
-    let mut header =
-        HeaderValue::from_bytes(&[b"Bearer ", token].concat()).map_err(|_| "what it holds is no token".to_owned())?;
+    let mut header = HeaderValue::from_bytes(&[b"Bearer ", token].concat())
+        .map_err(|_| "what it holds is no token".to_owned())?;
     header.set_sensitive(true);
     Ok(header)
 }
@@ -62,24 +69,49 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("token");
         let path_text = path.to_str().unwrap();
-        assert!(TokenFile::new(path_text).err().unwrap().contains("No such file"));
+        assert!(
+            TokenFile::new(path_text)
+                .err()
+                .unwrap()
+                .contains("No such file")
+        );
         std::fs::write(&path, "\n").unwrap();
-        assert!(TokenFile::new(path_text).err().unwrap().ends_with("token: there is no token in it"));
+        assert!(
+            TokenFile::new(path_text)
+                .err()
+                .unwrap()
+                .ends_with("token: there is no token in it")
+        );
 
         std::fs::write(&path, "first\n").unwrap();
         let sent = Arc::new(Mutex::new(Vec::new()));
         let noted = Arc::clone(&sent);
         let server = tower::service_fn(move |request: Request<Body>| {
-            noted.lock().unwrap().push(request.headers()[AUTHORIZATION].to_str().unwrap().to_owned());
+            noted.lock().unwrap().push(
+                request.headers()[AUTHORIZATION]
+                    .to_str()
+                    .unwrap()
+                    .to_owned(),
+            );
             async { Ok::<_, Infallible>(Response::new(())) }
         });
-        let mut service = TokenFile::new(path_text).unwrap().over(server.map_err(BoxError::from));
+        let mut service = TokenFile::new(path_text)
+            .unwrap()
+            .over(server.map_err(BoxError::from));
         // What the file holds then, and what is sent.
-        for (content, expected) in [("first", "first"), ("second", "second"), ("", "second"), (" third \n", "third")] {
+        for (content, expected) in [
+            ("first", "first"),
+            ("second", "second"),
+            ("", "second"),
+            (" third \n", "third"),
+        ] {
             std::fs::write(&path, content).unwrap();
             tokio::time::advance(std::time::Duration::from_secs(2)).await;
             service.call(Request::new(Body::empty())).await.unwrap();
-            assert_eq!(sent.lock().unwrap().pop().unwrap(), format!("Bearer {expected}"));
+            assert_eq!(
+                sent.lock().unwrap().pop().unwrap(),
+                format!("Bearer {expected}")
+            );
         }
     }
 }

@@ -1,4 +1,5 @@
-//! The connections of one process, and what is counted of how they come to be: upstream's families of transports and credential plugins.
+//! The connections of one process, and what is counted of how they come to be: upstream's families
+//! of transports and credential plugins.
 
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
@@ -14,7 +15,8 @@ use super::pool::PoolMetrics;
 
 type Plugins = Arc<RwLock<Vec<Arc<Plugin>>>>;
 
-/// Opens connections. Those with the same credential plugin share it, so that it runs once. Cheap to clone; clones are one.
+/// Opens connections. Those with the same credential plugin share it, so that it runs once. Cheap
+/// to clone; clones are one.
 #[derive(Debug, Clone)]
 pub struct Transports {
     plugins: Plugins,
@@ -89,8 +91,17 @@ impl Remaining {
              is in seconds until certificate expiry (negative if already expired). If auth exec plugins are unused or manage no TLS \
              certificates, the value will be +INF.",
         )?;
-        let description = gauge.desc().into_iter().next().expect("a gauge has a description").clone();
-        Ok(Self { plugins, gauge: Mutex::new(gauge), description })
+        let description = gauge
+            .desc()
+            .into_iter()
+            .next()
+            .expect("a gauge has a description")
+            .clone();
+        Ok(Self {
+            plugins,
+            gauge: Mutex::new(gauge),
+            description,
+        })
     }
 }
 
@@ -101,7 +112,10 @@ impl Collector for Remaining {
 
     fn collect(&self) -> Vec<MetricFamily> {
         let plugins = self.plugins.read().unwrap_or_else(PoisonError::into_inner);
-        let first = plugins.iter().filter_map(|plugin| plugin.certificate_ends()).min();
+        let first = plugins
+            .iter()
+            .filter_map(|plugin| plugin.certificate_ends())
+            .min();
         let now = Timestamp::now().as_duration().as_secs_f64();
         let seconds = first.map_or(f64::INFINITY, |end| end as f64 - now);
         let gauge = self.gauge.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,8 +1,9 @@
 //! What the API server serves, asked from the API server.
 //!
-//! GET /api, GET /apis (aggregated form) -> [`Discovery`]; a server that only speaks the older form is asked once more per group
-//! version. A group version that cannot be listed is reported in [`Discovery::failures`], and the others are still there: whoever
-//! deletes on what is absent must look at both.
+//! GET /api, GET /apis (aggregated form) -> [`Discovery`]; a server that only speaks the older form
+//! is asked once more per group version. A group version that cannot be listed is reported in
+//! [`Discovery::failures`], and the others are still there: whoever deletes on what is absent must
+//! look at both.
 
 #[cfg(test)]
 mod tests;
@@ -27,7 +28,11 @@ pub struct GroupVersion {
 
 impl fmt::Display for GroupVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.group.is_empty() { f.write_str(&self.version) } else { write!(f, "{}/{}", self.group, self.version) }
+        if self.group.is_empty() {
+            f.write_str(&self.version)
+        } else {
+            write!(f, "{}/{}", self.group, self.version)
+        }
     }
 }
 
@@ -70,13 +75,22 @@ pub struct Discovery {
 }
 
 impl Discovery {
-    /// Each resource of each group once: in the preferred version, or else in the first that has it.
+    /// Each resource of each group once: in the preferred version, or else in the first that has
+    /// it.
     pub fn preferred(&self) -> Vec<&ServedResource> {
-        self.groups.iter().flat_map(ServedGroup::preferred_resources).collect()
+        self.groups
+            .iter()
+            .flat_map(ServedGroup::preferred_resources)
+            .collect()
     }
 
     /// The resource that serves objects of this group, version and kind.
-    pub fn resource_of_kind(&self, group: &str, version: &str, kind: &str) -> Option<&ServedResource> {
+    pub fn resource_of_kind(
+        &self,
+        group: &str,
+        version: &str,
+        kind: &str,
+    ) -> Option<&ServedResource> {
         let group = self.groups.iter().find(|known| known.name == group)?;
         let (_, resources) = group.versions.iter().find(|(known, _)| known == version)?;
         resources.iter().find(|served| served.resource.kind == kind)
@@ -87,9 +101,16 @@ impl Discovery {
         if self.failures.is_empty() {
             return None;
         }
-        let mut parts: Vec<String> = self.failures.iter().map(|(version, why)| format!("{version}: {why}")).collect();
+        let mut parts: Vec<String> = self
+            .failures
+            .iter()
+            .map(|(version, why)| format!("{version}: {why}"))
+            .collect();
         parts.sort_unstable();
-        Some(format!("unable to retrieve the complete list of server APIs: {}", parts.join(", ")))
+        Some(format!(
+            "unable to retrieve the complete list of server APIs: {}",
+            parts.join(", ")
+        ))
     }
 }
 
@@ -114,18 +135,23 @@ impl ServedGroup {
 }
 
 /// Media types in upstream's order of preference.
-const ACCEPT: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json";
+const ACCEPT: &str =
+    "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json";
 
 /// Whether bytes are a document of discovery, in one of its forms; for the fuzzer.
 pub(crate) fn reads(body: &[u8]) -> bool {
-    let core = GroupVersion { group: String::new(), version: "v1".to_owned() };
+    let core = GroupVersion {
+        group: String::new(),
+        version: "v1".to_owned(),
+    };
     wire::Root::decode(body).is_ok() | wire::resources(body, &core).is_ok()
 }
 
 /// Asks for everything that is served.
 ///
 /// # Errors
-/// When `/api` or `/apis` cannot be read at all. A 404 of `/api` is none: an aggregated server has no core group.
+/// When `/api` or `/apis` cannot be read at all. A 404 of `/api` is none: an aggregated server has
+/// no core group.
 pub async fn discover(client: &ApiClient) -> Result<Discovery, ApiError> {
     let core = match root(client, "/api").await {
         Ok(found) => found,
@@ -151,17 +177,31 @@ async fn root(client: &ApiClient, path: &str) -> Result<wire::Root, ApiError> {
     wire::Root::decode(&body).map_err(|source| undecodable(path, source))
 }
 
-/// The older form: one request per group version, all at once; the client's throttle is what paces them.
-async fn list_versions(client: &ApiClient, groups: Vec<wire::GroupName>, discovery: &mut Discovery) {
+/// The older form: one request per group version, all at once; the client's throttle is what paces
+/// them.
+async fn list_versions(
+    client: &ApiClient,
+    groups: Vec<wire::GroupName>,
+    discovery: &mut Discovery,
+) {
     let lists = future::join_all(groups.iter().flat_map(|group| {
         group.versions.iter().map(move |version| async move {
-            let of = GroupVersion { group: group.name.clone(), version: version.clone() };
+            let of = GroupVersion {
+                group: group.name.clone(),
+                version: version.clone(),
+            };
             (list_version(client, &of).await, of)
         })
     }))
     .await;
     let mut lists = lists.into_iter();
-    for wire::GroupName { name, preferred, versions, unparsable } in groups {
+    for wire::GroupName {
+        name,
+        preferred,
+        versions,
+        unparsable,
+    } in groups
+    {
         let mut listed = Vec::new();
         for (list, of) in lists.by_ref().take(versions.len()) {
             match list {
@@ -169,13 +209,24 @@ async fn list_versions(client: &ApiClient, groups: Vec<wire::GroupName>, discove
                 Err(error) => drop(discovery.failures.insert(of, error.to_string())),
             }
         }
-        discovery.groups.push(ServedGroup { name, preferred, versions: listed });
+        discovery.groups.push(ServedGroup {
+            name,
+            preferred,
+            versions: listed,
+        });
         discovery.unparsable.extend(unparsable);
     }
 }
 
-async fn list_version(client: &ApiClient, of: &GroupVersion) -> Result<Vec<ServedResource>, ApiError> {
-    let path = if of.group.is_empty() { format!("/api/{of}") } else { format!("/apis/{of}") };
+async fn list_version(
+    client: &ApiClient,
+    of: &GroupVersion,
+) -> Result<Vec<ServedResource>, ApiError> {
+    let path = if of.group.is_empty() {
+        format!("/api/{of}")
+    } else {
+        format!("/apis/{of}")
+    };
     match client.get_path(&path).await {
         Ok(body) => wire::resources(&body, of).map_err(|source| undecodable(&path, source)),
         // As upstream: a server may have no core group and say otherwise.
@@ -185,5 +236,8 @@ async fn list_version(client: &ApiClient, of: &GroupVersion) -> Result<Vec<Serve
 }
 
 fn undecodable(path: &str, source: serde_json::Error) -> ApiError {
-    ApiError::Decode { request: format!("GET {path}"), source: source.into() }
+    ApiError::Decode {
+        request: format!("GET {path}"),
+        source: source.into(),
+    }
 }

@@ -10,26 +10,51 @@ use super::*;
 use crate::client::{ClientMetrics, ClientSettings};
 
 fn client(base: kube::Client) -> ApiClient {
-    let settings = ClientSettings { user_agent: "test".to_owned(), qps: 0.0, burst: 0, timeout: Duration::from_secs(5) };
-    ApiClient::new(base, settings, ClientMetrics::register(&Registry::new()).unwrap())
+    let settings = ClientSettings {
+        user_agent: "test".to_owned(),
+        qps: 0.0,
+        burst: 0,
+        timeout: Duration::from_secs(5),
+    };
+    ApiClient::new(
+        base,
+        settings,
+        ClientMetrics::register(&Registry::new()).unwrap(),
+    )
 }
 
 /// A server that answers each path with its document, and 404 or, for `null`, 503 otherwise.
 fn serving(documents: &[(&str, Value)]) -> ApiClient {
-    let documents: HashMap<String, Value> = documents.iter().map(|(path, body)| ((*path).to_owned(), body.clone())).collect();
+    let documents: HashMap<String, Value> = documents
+        .iter()
+        .map(|(path, body)| ((*path).to_owned(), body.clone()))
+        .collect();
     let service = tower::service_fn(move |request: Request<Body>| {
         let (code, body) = match documents.get(request.uri().path()) {
             Some(Value::Null) => (503, "service unavailable".to_owned()),
             Some(document) => (200, document.to_string()),
             None => (404, "404 page not found".to_owned()),
         };
-        async move { Ok::<_, std::io::Error>(Response::builder().status(code).body(Body::from(body.into_bytes())).unwrap()) }
+        async move {
+            Ok::<_, std::io::Error>(
+                Response::builder()
+                    .status(code)
+                    .body(Body::from(body.into_bytes()))
+                    .unwrap(),
+            )
+        }
     });
     client(kube::Client::new(service, "default"))
 }
 
 fn named(discovery: &Discovery) -> Vec<String> {
-    let name = |served: &&ServedResource| format!("{} {}", served.resource.api_version(), served.resource.plural);
+    let name = |served: &&ServedResource| {
+        format!(
+            "{} {}",
+            served.resource.api_version(),
+            served.resource.plural
+        )
+    };
     discovery.preferred().iter().map(name).collect()
 }
 
@@ -54,7 +79,10 @@ async fn every_resource_comes_once_in_the_preferred_version() {
         ]},
         {"metadata": {"name": "none.io"}, "versions": [{"version": "v1", "resources": null}]},
     ]);
-    let client = serving(&[("/api", aggregated(pods)), ("/apis", aggregated(named_groups))]);
+    let client = serving(&[
+        ("/api", aggregated(pods)),
+        ("/apis", aggregated(named_groups)),
+    ]);
     let found = discover(&client).await.unwrap();
     assert_eq!(named(&found), ["v1 pods", "x.io/v2 both", "x.io/v1 old"]);
     assert_eq!(found.failure(), None);
@@ -70,7 +98,9 @@ async fn a_stale_version_is_reported_and_the_rest_is_there() {
         {"metadata": {"name": "fine.example.com"}, "versions": [{"version": "v1", "resources": [entry("things", &[])]}]},
         {"metadata": {"name": "also.example.com"}, "versions": [{"version": "v1", "freshness": "Stale"}]},
     ]);
-    let found = discover(&serving(&[("/apis", aggregated(groups))])).await.unwrap();
+    let found = discover(&serving(&[("/apis", aggregated(groups))]))
+        .await
+        .unwrap();
     assert_eq!(named(&found), ["fine.example.com/v1 things"]);
     let expected = "unable to retrieve the complete list of server APIs: \
                     also.example.com/v1: stale GroupVersion discovery: also.example.com/v1, \
@@ -89,10 +119,14 @@ async fn the_older_form_is_read_version_by_version() {
         })
     };
     let list = |names: &[&str]| {
-        let resource = |n: &&str| json!({"name": n, "kind": "K", "namespaced": true, "verbs": ["delete"]});
+        let resource =
+            |n: &&str| json!({"name": n, "kind": "K", "namespaced": true, "verbs": ["delete"]});
         json!({"kind": "APIResourceList", "resources": names.iter().map(resource).collect::<Vec<_>>()})
     };
-    let mut groups = vec![group("x.io", &["v1beta1", "v1"], "v1"), group("broken.io", &["v1"], "v1")];
+    let mut groups = vec![
+        group("x.io", &["v1beta1", "v1"], "v1"),
+        group("broken.io", &["v1"], "v1"),
+    ];
     groups.push(json!({"name": "odd", "versions": [{"groupVersion": "a/b/c", "version": "c"}]}));
     let client = serving(&[
         ("/api", json!({"kind": "APIVersions", "versions": ["v1"]})),
@@ -103,7 +137,10 @@ async fn the_older_form_is_read_version_by_version() {
         ("/apis/broken.io/v1", Value::Null),
     ]);
     let found = discover(&client).await.unwrap();
-    assert_eq!(named(&found), ["v1 pods", "x.io/v1 both", "x.io/v1beta1 old"]);
+    assert_eq!(
+        named(&found),
+        ["v1 pods", "x.io/v1 both", "x.io/v1beta1 old"]
+    );
     let expected = "unable to retrieve the complete list of server APIs: \
                     broken.io/v1: the server is currently unable to handle the request";
     assert_eq!(found.failure().unwrap(), expected);
@@ -112,10 +149,19 @@ async fn the_older_form_is_read_version_by_version() {
 
 #[tokio::test]
 async fn roots_that_cannot_be_read_are_an_error() {
-    let error = discover(&serving(&[("/apis", Value::Null)])).await.unwrap_err();
+    let error = discover(&serving(&[("/apis", Value::Null)]))
+        .await
+        .unwrap_err();
     assert_eq!(error.request(), "GET /apis");
-    let error = discover(&serving(&[("/api", Value::Null), ("/apis", aggregated(json!([])))])).await.unwrap_err();
+    let error = discover(&serving(&[
+        ("/api", Value::Null),
+        ("/apis", aggregated(json!([]))),
+    ]))
+    .await
+    .unwrap_err();
     assert_eq!(error.request(), "GET /api");
-    let error = discover(&serving(&[("/apis", json!("?"))])).await.unwrap_err();
+    let error = discover(&serving(&[("/apis", json!("?"))]))
+        .await
+        .unwrap_err();
     assert!(matches!(error, ApiError::Decode { .. }), "{error}");
 }

@@ -1,4 +1,5 @@
-//! Discovery documents: the aggregated form, which tells everything, and the older one, which tells it piece by piece.
+//! Discovery documents: the aggregated form, which tells everything, and the older one, which tells
+//! it piece by piece.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -103,24 +104,50 @@ struct ResponseKind {
 
 fn aggregated(list: GroupDiscoveryList) -> Aggregated {
     let mut failures = BTreeMap::new();
-    let groups = list.items.into_iter().map(|GroupDiscovery { metadata: Named { name }, versions }| {
-        let preferred = versions.first().map(|first| first.version.clone()).unwrap_or_default();
-        let mut listed = Vec::new();
-        for VersionDiscovery { version, resources, freshness } in versions {
-            let of = GroupVersion { group: name.clone(), version };
-            if freshness == "Stale" {
-                let why = format!("stale GroupVersion discovery: {of}");
-                failures.insert(of, why);
-                continue;
+    let groups = list.items.into_iter().map(
+        |GroupDiscovery {
+             metadata: Named { name },
+             versions,
+         }| {
+            let preferred = versions
+                .first()
+                .map(|first| first.version.clone())
+                .unwrap_or_default();
+            let mut listed = Vec::new();
+            for VersionDiscovery {
+                version,
+                resources,
+                freshness,
+            } in versions
+            {
+                let of = GroupVersion {
+                    group: name.clone(),
+                    version,
+                };
+                if freshness == "Stale" {
+                    let why = format!("stale GroupVersion discovery: {of}");
+                    failures.insert(of, why);
+                    continue;
+                }
+                let resources = resources.into_iter().filter_map(|found| {
+                    let kind = found.response_kind?.kind;
+                    Some(served(
+                        &of,
+                        kind,
+                        found.resource,
+                        found.scope == "Namespaced",
+                        found.verbs,
+                    ))
+                });
+                listed.push((of.version.clone(), resources.collect()));
             }
-            let resources = resources.into_iter().filter_map(|found| {
-                let kind = found.response_kind?.kind;
-                Some(served(&of, kind, found.resource, found.scope == "Namespaced", found.verbs))
-            });
-            listed.push((of.version.clone(), resources.collect()));
-        }
-        ServedGroup { name, preferred, versions: listed }
-    });
+            ServedGroup {
+                name,
+                preferred,
+                versions: listed,
+            }
+        },
+    );
     let groups = groups.collect();
     Aggregated { groups, failures }
 }
@@ -132,8 +159,15 @@ struct ApiVersions {
 }
 
 fn core_names(found: ApiVersions) -> Vec<GroupName> {
-    let Some(preferred) = found.versions.first().cloned() else { return Vec::new() };
-    vec![GroupName { name: String::new(), preferred, versions: found.versions, unparsable: Vec::new() }]
+    let Some(preferred) = found.versions.first().cloned() else {
+        return Vec::new();
+    };
+    vec![GroupName {
+        name: String::new(),
+        preferred,
+        versions: found.versions,
+        unparsable: Vec::new(),
+    }]
 }
 
 #[derive(Deserialize)]
@@ -160,15 +194,34 @@ struct VersionName {
 }
 
 fn names(list: ApiGroupList) -> Vec<GroupName> {
-    let groups = list.groups.into_iter().map(|ApiGroup { name, versions, preferred_version }| {
-        let (mut parsed, mut unparsable) = (Vec::new(), Vec::new());
-        for VersionName { group_version, version } in versions {
-            if group_version.matches('/').count() > 1 { unparsable.push(group_version) } else { parsed.push(version) }
-        }
-        let first = || parsed.first().cloned().unwrap_or_default();
-        let preferred = preferred_version.map_or_else(first, |preferred| preferred.version);
-        GroupName { name, preferred, versions: parsed, unparsable }
-    });
+    let groups = list.groups.into_iter().map(
+        |ApiGroup {
+             name,
+             versions,
+             preferred_version,
+         }| {
+            let (mut parsed, mut unparsable) = (Vec::new(), Vec::new());
+            for VersionName {
+                group_version,
+                version,
+            } in versions
+            {
+                if group_version.matches('/').count() > 1 {
+                    unparsable.push(group_version)
+                } else {
+                    parsed.push(version)
+                }
+            }
+            let first = || parsed.first().cloned().unwrap_or_default();
+            let preferred = preferred_version.map_or_else(first, |preferred| preferred.version);
+            GroupName {
+                name,
+                preferred,
+                versions: parsed,
+                unparsable,
+            }
+        },
+    );
     groups.collect()
 }
 
@@ -190,13 +243,27 @@ struct ApiResource {
 }
 
 /// The resources of one group version in the older form; subresources left out.
-pub(super) fn resources(body: &[u8], of: &GroupVersion) -> Result<Vec<ServedResource>, serde_json::Error> {
+pub(super) fn resources(
+    body: &[u8],
+    of: &GroupVersion,
+) -> Result<Vec<ServedResource>, serde_json::Error> {
     let list: ApiResourceList = serde_json::from_slice(body)?;
-    let whole = list.resources.into_iter().filter(|found| !found.name.contains('/'));
-    Ok(whole.map(|found| served(of, found.kind, found.name, found.namespaced, found.verbs)).collect())
+    let whole = list
+        .resources
+        .into_iter()
+        .filter(|found| !found.name.contains('/'));
+    Ok(whole
+        .map(|found| served(of, found.kind, found.name, found.namespaced, found.verbs))
+        .collect())
 }
 
-fn served(of: &GroupVersion, kind: String, plural: String, namespaced: bool, verbs: Vec<String>) -> ServedResource {
+fn served(
+    of: &GroupVersion,
+    kind: String,
+    plural: String,
+    namespaced: bool,
+    verbs: Vec<String>,
+) -> ServedResource {
     let resource = ResourceType {
         group: of.group.clone().into(),
         version: of.version.clone().into(),
@@ -208,6 +275,8 @@ fn served(of: &GroupVersion, kind: String, plural: String, namespaced: bool, ver
 }
 
 /// Go writes an empty list as `null`.
-fn nullable<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
+fn nullable<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<Vec<T>, D::Error> {
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }

@@ -1,4 +1,5 @@
-//! Decides what becomes of an event: an Event of its own, a higher count of an earlier one, or nothing.
+//! Decides what becomes of an event: an Event of its own, a higher count of an earlier one, or
+//! nothing.
 //!
 //! occurrence -> combine with similar ones -> count equal ones -> drop spam
 
@@ -56,7 +57,8 @@ pub(super) struct Moment {
     pub(super) runtime: Instant,
 }
 
-/// Remembers what one component said. Identities are kept as 128-bit hashes with random keys: small, and no two meet in practice.
+/// Remembers what one component said. Identities are kept as 128-bit hashes with random keys:
+/// small, and no two meet in practice.
 pub(super) struct Correlator {
     hashers: [RandomState; 2],
     groups: Lru<u128, Group>,
@@ -101,12 +103,29 @@ impl Correlator {
 
     /// What to do about `occurrence`, processed at `now`.
     pub(super) fn correlate(&mut self, occurrence: &Occurrence, now: Moment) -> Correlated {
-        let Occurrence { object, kind, reason, message, at } = occurrence;
-        let about = (&object.kind, &object.namespace, &object.name, &object.uid, &object.api_version, kind);
+        let Occurrence {
+            object,
+            kind,
+            reason,
+            message,
+            at,
+        } = occurrence;
+        let about = (
+            &object.kind,
+            &object.namespace,
+            &object.name,
+            &object.uid,
+            &object.api_version,
+            kind,
+        );
         let group = self.identity(&(about, reason));
         let combined = self.joins_group(group, message, now.runtime);
 
-        let key = if combined { group } else { self.identity(&(about, reason, message)) };
+        let key = if combined {
+            group
+        } else {
+            self.identity(&(about, reason, message))
+        };
         let at = if combined { now.wall } else { *at };
         let written = self.written.get_or_insert_with(key, || Written {
             count: 0,
@@ -117,13 +136,18 @@ impl Correlator {
                 Name::Random(Uuid::new_v4())
             },
         });
-        // Counted even if the spam filter stops it: the next write that gets through carries the full count.
+        // Counted even if the spam filter stops it: the next write that gets through carries the
+        // full count.
         written.count = written.count.saturating_add(1);
         let written = *written;
 
         let budget = self.identity(&about);
         let full = || TokenBucket::new_at(SPAM_RATE, SPAM_BURST, now.runtime);
-        if !self.budgets.get_or_insert_with(budget, full).try_take_at(now.runtime) {
+        if !self
+            .budgets
+            .get_or_insert_with(budget, full)
+            .try_take_at(now.runtime)
+        {
             return Correlated::Drop;
         }
 
@@ -132,19 +156,30 @@ impl Correlator {
                 Name::Derived(nanosecond) => derived_name(&object.name, nanosecond),
                 Name::Random(name) => name.to_string(),
             },
-            message: if combined { format!("{COMBINED}{message}") } else { message.clone() },
+            message: if combined {
+                format!("{COMBINED}{message}")
+            } else {
+                message.clone()
+            },
             count: written.count,
             first: written.born,
             last: at,
             combined,
         };
-        if record.count > 1 { Correlated::Patch(record) } else { Correlated::Post(record) }
+        if record.count > 1 {
+            Correlated::Patch(record)
+        } else {
+            Correlated::Post(record)
+        }
     }
 
     /// Notes `message` in its group; true if the group has too many to write each on its own.
     fn joins_group(&mut self, group: u128, message: &str, now: Instant) -> bool {
         let message = self.hashers[0].hash_one(message);
-        let group = self.groups.get_or_insert_with(group, || Group { messages: Vec::new(), last: now });
+        let group = self.groups.get_or_insert_with(group, || Group {
+            messages: Vec::new(),
+            last: now,
+        });
         if now.saturating_duration_since(group.last) > COMBINE_WITHIN {
             group.messages.clear();
         }
@@ -163,7 +198,10 @@ impl Correlator {
     }
 
     fn identity(&self, value: &impl Hash) -> u128 {
-        let [high, low] = self.hashers.each_ref().map(|hasher| u128::from(hasher.hash_one(value)));
+        let [high, low] = self
+            .hashers
+            .each_ref()
+            .map(|hasher| u128::from(hasher.hash_one(value)));
         (high << 64) | low
     }
 }
@@ -171,12 +209,15 @@ impl Correlator {
 /// The nanosecond in the name made last, by any recorder of this process.
 static LAST_NANOSECOND: AtomicI64 = AtomicI64::new(i64::MIN);
 
-/// The nanosecond of `at`, or the first one after `last` when that is later: two components that speak about one object, or about
-/// two objects of one name, at the same moment must not meet under one name.
+/// The nanosecond of `at`, or the first one after `last` when that is later: two components that
+/// speak about one object, or about two objects of one name, at the same moment must not meet under
+/// one name.
 fn next_nanosecond(last: &AtomicI64, at: Timestamp) -> i64 {
     let nanosecond = i64::try_from(at.as_nanosecond()).unwrap_or(i64::MAX);
     let next = |last: i64| nanosecond.max(last.saturating_add(1));
-    match last.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| Some(next(last))) {
+    match last.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| {
+        Some(next(last))
+    }) {
         Ok(last) | Err(last) => next(last),
     }
 }
@@ -193,7 +234,9 @@ fn makes_a_name(object: &str) -> bool {
     let is_label = |label: &str| {
         let ends = label.bytes().next().zip(label.bytes().last());
         ends.is_some_and(|(first, last)| is_alphanumeric(first) && is_alphanumeric(last))
-            && label.bytes().all(|byte| is_alphanumeric(byte) || byte == b'-')
+            && label
+                .bytes()
+                .all(|byte| is_alphanumeric(byte) || byte == b'-')
     };
     object.len() + SUFFIX <= 253 && object.split('.').all(is_label)
 }
@@ -216,7 +259,13 @@ mod tests {
             resource_version: "7".to_owned(),
         };
         let at = Timestamp::from_second(START).unwrap();
-        Occurrence { object, kind: EventType::Normal, reason, message: message.to_owned(), at }
+        Occurrence {
+            object,
+            kind: EventType::Normal,
+            reason,
+            message: message.to_owned(),
+            at,
+        }
     }
 
     /// A correlator and a clock that the test moves.
@@ -228,14 +277,27 @@ mod tests {
 
     impl Story {
         fn new() -> Self {
-            Self { correlator: Correlator::new(), started: Instant::now(), passed: Duration::ZERO }
+            Self {
+                correlator: Correlator::new(),
+                started: Instant::now(),
+                passed: Duration::ZERO,
+            }
         }
 
         fn tell(&mut self, occurrence: &Occurrence, after: Duration) -> Correlated {
             self.passed += after;
             let wall = Timestamp::from_second(START).unwrap() + self.passed;
-            let occurrence = Occurrence { at: wall, ..occurrence.clone() };
-            self.correlator.correlate(&occurrence, Moment { wall, runtime: self.started + self.passed })
+            let occurrence = Occurrence {
+                at: wall,
+                ..occurrence.clone()
+            };
+            self.correlator.correlate(
+                &occurrence,
+                Moment {
+                    wall,
+                    runtime: self.started + self.passed,
+                },
+            )
         }
     }
 
@@ -244,7 +306,9 @@ mod tests {
     }
 
     fn similar(count: usize) -> Vec<Occurrence> {
-        (0..count).map(|n| occurrence("similar", &format!("similar message-{n}"))).collect()
+        (0..count)
+            .map(|n| occurrence("similar", &format!("similar message-{n}")))
+            .collect()
     }
 
     fn unique(count: usize) -> Vec<Occurrence> {
@@ -261,7 +325,13 @@ mod tests {
         let secs = Duration::from_secs;
         // (name, previous, new, seconds between, expected message and count)
         let cases = [
-            ("create-a-single-event", vec![], occurrence("first", "i am first"), 5, Some(("i am first", 1))),
+            (
+                "create-a-single-event",
+                vec![],
+                occurrence("first", "i am first"),
+                5,
+                Some(("i am first", 1)),
+            ),
             (
                 "the-same-event-should-just-count",
                 repeated(1, occurrence("duplicate", "me again")),
@@ -283,7 +353,13 @@ mod tests {
                 1,
                 None,
             ),
-            ("create-many-unique-events", unique(30), occurrence("unique", "snowflake"), 5, Some(("snowflake", 1))),
+            (
+                "create-many-unique-events",
+                unique(30),
+                occurrence("unique", "snowflake"),
+                5,
+                Some(("snowflake", 1)),
+            ),
             (
                 "similar-events-should-aggregate-event",
                 similar(9),
@@ -336,20 +412,42 @@ mod tests {
     fn a_hundred_created_pods_make_nine_events_a_combined_one_and_fifteen_patches() {
         let mut story = Story::new();
         let created = |n: usize| occurrence("SuccessfulCreate", &format!("Created pod: web-{n}"));
-        let outcomes: Vec<_> = (1..=100).map(|n| story.tell(&created(n), Duration::from_millis(1))).collect();
+        let outcomes: Vec<_> = (1..=100)
+            .map(|n| story.tell(&created(n), Duration::from_millis(1)))
+            .collect();
 
-        assert!(outcomes[..9].iter().all(|o| matches!(o, Correlated::Post(record) if !record.combined)));
-        let Correlated::Post(combined) = &outcomes[9] else { panic!("{:?}", outcomes[9]) };
+        assert!(
+            outcomes[..9]
+                .iter()
+                .all(|o| matches!(o, Correlated::Post(record) if !record.combined))
+        );
+        let Correlated::Post(combined) = &outcomes[9] else {
+            panic!("{:?}", outcomes[9])
+        };
         assert!(combined.combined);
-        assert_eq!(combined.message, "(combined from similar events): Created pod: web-10");
+        assert_eq!(
+            combined.message,
+            "(combined from similar events): Created pod: web-10"
+        );
         for (n, outcome) in outcomes[10..25].iter().enumerate() {
-            let Correlated::Patch(record) = outcome else { panic!("{outcome:?}") };
-            assert_eq!((&record.name, record.count as usize), (&combined.name, n + 2));
+            let Correlated::Patch(record) = outcome else {
+                panic!("{outcome:?}")
+            };
+            assert_eq!(
+                (&record.name, record.count as usize),
+                (&combined.name, n + 2)
+            );
         }
-        assert!(outcomes[25..].iter().all(|outcome| *outcome == Correlated::Drop));
+        assert!(
+            outcomes[25..]
+                .iter()
+                .all(|outcome| *outcome == Correlated::Drop)
+        );
 
         // One token comes back in five minutes, and what was dropped still counts.
-        let Correlated::Patch(record) = story.tell(&created(101), Duration::from_secs(300)) else { panic!("no patch") };
+        let Correlated::Patch(record) = story.tell(&created(101), Duration::from_secs(300)) else {
+            panic!("no patch")
+        };
         assert_eq!((record.name, record.count), (combined.name.clone(), 92));
         assert_eq!(story.tell(&created(102), Duration::ZERO), Correlated::Drop);
     }
@@ -358,11 +456,27 @@ mod tests {
     fn normal_and_warning_have_budgets_of_their_own_and_so_have_objects() {
         let mut story = Story::new();
         let normal = occurrence("a", "b");
-        let mut drops =
-            |occurrence: &Occurrence| (0..26).filter(|_| story.tell(occurrence, Duration::ZERO) == Correlated::Drop).count();
+        let mut drops = |occurrence: &Occurrence| {
+            (0..26)
+                .filter(|_| story.tell(occurrence, Duration::ZERO) == Correlated::Drop)
+                .count()
+        };
         assert_eq!(drops(&normal), 1);
-        assert_eq!(drops(&Occurrence { reason: "another", ..normal.clone() }), 26, "the reason does not matter");
-        assert_eq!(drops(&Occurrence { kind: EventType::Warning, ..normal.clone() }), 1);
+        assert_eq!(
+            drops(&Occurrence {
+                reason: "another",
+                ..normal.clone()
+            }),
+            26,
+            "the reason does not matter"
+        );
+        assert_eq!(
+            drops(&Occurrence {
+                kind: EventType::Warning,
+                ..normal.clone()
+            }),
+            1
+        );
         let mut reborn = normal.clone();
         reborn.object.uid = "another".to_owned();
         assert_eq!(drops(&reborn), 1);
@@ -396,15 +510,22 @@ mod tests {
             assert_eq!(makes_a_name(name), makes, "{name}");
             let mut told = occurrence("a", "b");
             told.object.name = name.to_owned();
-            let Correlated::Post(record) = Story::new().tell(&told, Duration::ZERO) else { panic!("a first event") };
-            let is_derived = record.name.rsplit_once('.').is_some_and(|(object, _)| object == name);
+            let Correlated::Post(record) = Story::new().tell(&told, Duration::ZERO) else {
+                panic!("a first event")
+            };
+            let is_derived = record
+                .name
+                .rsplit_once('.')
+                .is_some_and(|(object, _)| object == name);
             assert_eq!(is_derived, makes, "{name}: {}", record.name);
         }
     }
 
     #[test]
     fn no_two_names_are_made_of_one_nanosecond() {
-        let (last, at) = (AtomicI64::new(i64::MIN), |nanosecond| Timestamp::from_nanosecond(nanosecond).unwrap());
+        let (last, at) = (AtomicI64::new(i64::MIN), |nanosecond| {
+            Timestamp::from_nanosecond(nanosecond).unwrap()
+        });
         // (why, time, nanosecond in the name)
         let cases = [
             ("first", 50, 50),
@@ -419,10 +540,11 @@ mod tests {
 
         // Two components that have no correlator in common.
         let told = occurrence("a", "b");
-        let names = [Story::new(), Story::new()].map(|mut story| match story.tell(&told, Duration::ZERO) {
-            Correlated::Post(record) => record.name,
-            other => panic!("{other:?}"),
-        });
+        let names =
+            [Story::new(), Story::new()].map(|mut story| match story.tell(&told, Duration::ZERO) {
+                Correlated::Post(record) => record.name,
+                other => panic!("{other:?}"),
+            });
         assert_ne!(names[0], names[1]);
     }
 
@@ -431,8 +553,12 @@ mod tests {
         let mut story = Story::new();
         let mut told = occurrence("a", "b");
         told.object.name = "system:node".to_owned();
-        let Correlated::Post(first) = story.tell(&told, Duration::ZERO) else { panic!("a first event") };
-        let Correlated::Patch(second) = story.tell(&told, Duration::ZERO) else { panic!("a second one") };
+        let Correlated::Post(first) = story.tell(&told, Duration::ZERO) else {
+            panic!("a first event")
+        };
+        let Correlated::Patch(second) = story.tell(&told, Duration::ZERO) else {
+            panic!("a second one")
+        };
         assert_eq!((second.name, second.count), (first.name, 2));
     }
 }

@@ -4,8 +4,8 @@ use std::hash::{BuildHasher, Hash, RandomState};
 
 use hashbrown::HashTable;
 
-/// At most `capacity` entries. They lie in one array and know their neighbours in the order of use, so an entry costs little more than
-/// its key and value.
+/// At most `capacity` entries. They lie in one array and know their neighbours in the order of use,
+/// so an entry costs little more than its key and value.
 pub(super) struct Lru<K, V> {
     capacity: usize,
     nodes: Vec<Node<K, V>>,
@@ -31,13 +31,23 @@ impl<K: Copy + Eq + Hash, V> Lru<K, V> {
     /// When `capacity` is zero or does not fit into 32 bits.
     pub(super) fn new(capacity: usize) -> Self {
         assert!(capacity > 0 && u32::try_from(capacity).is_ok_and(|capacity| capacity < NONE));
-        Self { capacity, nodes: Vec::new(), table: HashTable::new(), hasher: RandomState::new(), newest: NONE, oldest: NONE }
+        Self {
+            capacity,
+            nodes: Vec::new(),
+            table: HashTable::new(),
+            hasher: RandomState::new(),
+            newest: NONE,
+            oldest: NONE,
+        }
     }
 
     /// The value of `key`, made when there is none. Counts as a use.
     pub(super) fn get_or_insert_with(&mut self, key: K, make: impl FnOnce() -> V) -> &mut V {
         let hash = self.hasher.hash_one(key);
-        let found = self.table.find(hash, |at| self.nodes[*at as usize].key == key).copied();
+        let found = self
+            .table
+            .find(hash, |at| self.nodes[*at as usize].key == key)
+            .copied();
         let at = match found {
             Some(at) => {
                 self.unlink(at);
@@ -51,7 +61,12 @@ impl<K: Copy + Eq + Hash, V> Lru<K, V> {
 
     /// Gives `key` a place, not linked yet: a new one, or that of the entry unused for longest.
     fn insert(&mut self, hash: u64, key: K, value: V) -> u32 {
-        let node = Node { key, value, newer: NONE, older: NONE };
+        let node = Node {
+            key,
+            value,
+            newer: NONE,
+            older: NONE,
+        };
         let at = if self.nodes.len() < self.capacity {
             self.nodes.push(node);
             (self.nodes.len() - 1) as u32
@@ -66,7 +81,8 @@ impl<K: Copy + Eq + Hash, V> Lru<K, V> {
             at
         };
         let (nodes, hasher) = (&self.nodes, &self.hasher);
-        self.table.insert_unique(hash, at, |at| hasher.hash_one(nodes[*at as usize].key));
+        self.table
+            .insert_unique(hash, at, |at| hasher.hash_one(nodes[*at as usize].key));
         at
     }
 
@@ -126,7 +142,11 @@ mod tests {
                 if list.len() > capacity {
                     list.remove(0);
                 }
-                assert_eq!(*lru.get_or_insert_with(asked, || now), expected, "{asked} at {now}, capacity {capacity}");
+                assert_eq!(
+                    *lru.get_or_insert_with(asked, || now),
+                    expected,
+                    "{asked} at {now}, capacity {capacity}"
+                );
             }
             assert_eq!(lru.table.len(), list.len());
         }

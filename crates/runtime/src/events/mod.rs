@@ -1,6 +1,7 @@
 //! Events about objects, correlated and sent as upstream's recorder does.
 //!
-//! event() -> queue of 1000 -> [`correlator`] (combine, count, drop spam) -> [`sender`] (POST or PATCH, retries)
+//! event() -> queue of 1000 -> [`correlator`] (combine, count, drop spam) -> [`sender`] (POST or
+//! PATCH, retries)
 
 mod correlator;
 mod lru;
@@ -42,7 +43,8 @@ impl EventType {
     }
 }
 
-/// Records Events of one component. Cheap to clone; never blocks; what does not fit its queue of 1000 is dropped with a log line.
+/// Records Events of one component. Cheap to clone; never blocks; what does not fit its queue of
+/// 1000 is dropped with a log line.
 #[derive(Clone)]
 pub struct EventRecorder {
     queue: mpsc::Sender<Occurrence>,
@@ -60,9 +62,15 @@ struct Occurrence {
 }
 
 impl EventRecorder {
-    /// A recorder for `component` (`deployment-controller`) that sends through `client`, from a task of `tasks`, until `stop`; what
-    /// is queued then is still sent, within two seconds.
-    pub fn start(component: &'static str, client: ApiClient, clock: Clock, tasks: &Tasks, stop: &CancellationToken) -> Self {
+    /// A recorder for `component` (`deployment-controller`) that sends through `client`, from a
+    /// task of `tasks`, until `stop`; what is queued then is still sent, within two seconds.
+    pub fn start(
+        component: &'static str,
+        client: ApiClient,
+        clock: Clock,
+        tasks: &Tasks,
+        stop: &CancellationToken,
+    ) -> Self {
         let (queue, occurrences) = mpsc::channel(QUEUE);
         let sender = sender::Sender::new(component, client, clock.clone(), stop.clone());
         tasks.spawn(format!("events of {component}"), sender.run(occurrences));
@@ -70,14 +78,31 @@ impl EventRecorder {
     }
 
     /// Says `message` about `object`.
-    pub fn event(&self, object: ObjectReference, kind: EventType, reason: &'static str, message: String) {
+    pub fn event(
+        &self,
+        object: ObjectReference,
+        kind: EventType,
+        reason: &'static str,
+        message: String,
+    ) {
         if object.kind.is_empty() || object.api_version.is_empty() {
-            return tracing::error!(?object, reason, message, "event about an object without kind, dropped");
+            return tracing::error!(
+                ?object,
+                reason,
+                message,
+                "event about an object without kind, dropped"
+            );
         }
         let name = ObjectKey::new(&object.namespace, &object.name);
         let (of, kind_of) = (&*object.kind, kind.as_str());
         tracing::debug!(target: OCCURRED, object = %name, kind = of, r#type = kind_of, reason, message, "Event occurred");
-        match self.queue.try_send(Occurrence { object, kind, reason, message, at: self.clock.now() }) {
+        match self.queue.try_send(Occurrence {
+            object,
+            kind,
+            reason,
+            message,
+            at: self.clock.now(),
+        }) {
             Ok(()) => {}
             Err(TrySendError::Full(dropped)) => {
                 tracing::error!(object = ?dropped.object, reason, message = dropped.message, "too many queued events, dropped event");

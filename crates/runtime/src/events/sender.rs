@@ -31,11 +31,23 @@ pub(super) struct Sender {
 }
 
 impl Sender {
-    pub(super) fn new(component: &'static str, client: ApiClient, clock: Clock, stop: CancellationToken) -> Self {
-        Self { component, client, clock, stop, correlator: Correlator::new() }
+    pub(super) fn new(
+        component: &'static str,
+        client: ApiClient,
+        clock: Clock,
+        stop: CancellationToken,
+    ) -> Self {
+        Self {
+            component,
+            client,
+            clock,
+            stop,
+            correlator: Correlator::new(),
+        }
     }
 
-    /// Sends until all recorders are gone, or until `stop` and then what is queued, but no longer than [`FAREWELL`].
+    /// Sends until all recorders are gone, or until `stop` and then what is queued, but no longer
+    /// than [`FAREWELL`].
     pub(super) async fn run(mut self, mut queue: mpsc::Receiver<Occurrence>) {
         let stop = self.stop.clone();
         let late = async {
@@ -60,7 +72,10 @@ impl Sender {
                 next = queue.recv() => next,
             };
             let Some(occurrence) = next else { return };
-            let now = Moment { wall: self.clock.now(), runtime: Instant::now() };
+            let now = Moment {
+                wall: self.clock.now(),
+                runtime: Instant::now(),
+            };
             match self.correlator.correlate(&occurrence, now) {
                 Correlated::Post(record) => self.write(&occurrence, &record, false).await,
                 Correlated::Patch(record) => self.write(&occurrence, &record, true).await,
@@ -69,16 +84,23 @@ impl Sender {
         }
     }
 
-    /// Writes with retries. The answer is not looked at: all that upstream learns from it is what we sent.
+    /// Writes with retries. The answer is not looked at: all that upstream learns from it is what
+    /// we sent.
     async fn write(&self, occurrence: &Occurrence, record: &Record, patch: bool) {
         let (object, reason) = (&occurrence.object, occurrence.reason);
         for tried in 1..=TRIES {
-            let Err(error) = self.try_write(occurrence, record, patch).await else { return };
+            let Err(error) = self.try_write(occurrence, record, patch).await else {
+                return;
+            };
             match &error {
-                ApiError::Status { .. } if error.is_already_exists() || error.has_cause("NamespaceTerminating") => {
+                ApiError::Status { .. }
+                    if error.is_already_exists() || error.has_cause("NamespaceTerminating") =>
+                {
                     return tracing::debug!(?object, reason, %error, "server rejected event (will not retry!)");
                 }
-                ApiError::Fenced { .. } => return tracing::debug!(?object, reason, %error, "event not sent"),
+                ApiError::Fenced { .. } => {
+                    return tracing::debug!(?object, reason, %error, "event not sent");
+                }
                 ApiError::Status { .. } => {
                     return tracing::error!(?object, reason, %error, "server rejected event (will not retry!)");
                 }
@@ -89,8 +111,13 @@ impl Sender {
             if tried == TRIES {
                 break;
             }
-            // The first pause is drawn so that the clients of a server that went down do not come back together.
-            let pause = if tried == 1 { PAUSE.mul_f64(rand::rng().random()) } else { PAUSE };
+            // The first pause is drawn so that the clients of a server that went down do not come
+            // back together.
+            let pause = if tried == 1 {
+                PAUSE.mul_f64(rand::rng().random())
+            } else {
+                PAUSE
+            };
             tokio::select! {
                 biased;
                 () = self.stop.cancelled() => {
@@ -99,24 +126,50 @@ impl Sender {
                 () = tokio::time::sleep(pause) => {}
             }
         }
-        tracing::error!(?object, reason, "unable to write event (retry limit exceeded!)");
+        tracing::error!(
+            ?object,
+            reason,
+            "unable to write event (retry limit exceeded!)"
+        );
     }
 
-    async fn try_write(&self, occurrence: &Occurrence, record: &Record, patch: bool) -> Result<Bytes, ApiError> {
+    async fn try_write(
+        &self,
+        occurrence: &Occurrence,
+        record: &Record,
+        patch: bool,
+    ) -> Result<Bytes, ApiError> {
         let namespace = match &*occurrence.object.namespace {
             "" => "default",
             namespace => namespace,
         };
-        let events = Target { resource: &resource::EVENTS, namespace: Some(namespace), name: None, subresource: None };
+        let events = Target {
+            resource: &resource::EVENTS,
+            namespace: Some(namespace),
+            name: None,
+            subresource: None,
+        };
         if patch {
-            let event = Target { name: Some(&record.name), ..events };
-            match self.client.patch(event, PatchKind::Strategic, &Patch::new(record)).await {
+            let event = Target {
+                name: Some(&record.name),
+                ..events
+            };
+            match self
+                .client
+                .patch(event, PatchKind::Strategic, &Patch::new(record))
+                .await
+            {
                 // It has expired: tell the whole story again under the same name.
                 Err(error) if error.is_not_found() => {}
                 outcome => return outcome,
             }
         }
-        self.client.create(events, &Event::new(self.component, namespace, occurrence, record)).await
+        self.client
+            .create(
+                events,
+                &Event::new(self.component, namespace, occurrence, record),
+            )
+            .await
     }
 }
 
@@ -130,7 +183,11 @@ struct Patch<'a> {
 
 impl<'a> Patch<'a> {
     fn new(record: &'a Record) -> Self {
-        Self { count: record.count, last_timestamp: whole_seconds(record.last), message: &record.message }
+        Self {
+            count: record.count,
+            last_timestamp: whole_seconds(record.last),
+            message: &record.message,
+        }
     }
 }
 
@@ -180,12 +237,20 @@ struct Source<'a> {
 }
 
 impl<'a> Event<'a> {
-    fn new(component: &'static str, namespace: &'a str, occurrence: &'a Occurrence, record: &'a Record) -> Self {
+    fn new(
+        component: &'static str,
+        namespace: &'a str,
+        occurrence: &'a Occurrence,
+        record: &'a Record,
+    ) -> Self {
         let object = &occurrence.object;
         Self {
             kind: "Event",
             api_version: "v1",
-            metadata: Metadata { name: &record.name, namespace },
+            metadata: Metadata {
+                name: &record.name,
+                namespace,
+            },
             involved_object: InvolvedObject {
                 kind: &object.kind,
                 namespace: &object.namespace,

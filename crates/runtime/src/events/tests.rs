@@ -11,7 +11,8 @@ use super::*;
 use crate::client::{ClientMetrics, ClientSettings};
 use crate::metrics::Registry;
 
-/// Answers each request with the status code that `answer` gives for its number and verb; `None` is a broken connection.
+/// Answers each request with the status code that `answer` gives for its number and verb; `None` is
+/// a broken connection.
 struct Story {
     recorder: EventRecorder,
     requests: Arc<Mutex<Vec<Seen>>>,
@@ -28,7 +29,8 @@ struct Seen {
 }
 
 fn start(answer: impl Fn(usize, &str) -> Option<(u16, Value)> + Send + Sync + 'static) -> Story {
-    let (requests, answer, started): (Arc<Mutex<Vec<Seen>>>, _, _) = (Arc::default(), Arc::new(answer), Instant::now());
+    let (requests, answer, started): (Arc<Mutex<Vec<Seen>>>, _, _) =
+        (Arc::default(), Arc::new(answer), Instant::now());
     let seen = Arc::clone(&requests);
     let service = tower::service_fn(move |request: Request<Body>| {
         let (seen, answer) = (Arc::clone(&seen), Arc::clone(&answer));
@@ -39,24 +41,43 @@ fn start(answer: impl Fn(usize, &str) -> Option<(u16, Value)> + Send + Sync + 's
             let number = {
                 let mut seen = seen.lock().unwrap();
                 let line = format!("{} {}", parts.method, parts.uri);
-                seen.push(Seen { line, content_type, body, at: started.elapsed() });
+                seen.push(Seen {
+                    line,
+                    content_type,
+                    body,
+                    at: started.elapsed(),
+                });
                 seen.len()
             };
             match answer(number, parts.method.as_str()) {
-                Some((code, body)) => {
-                    Ok(Response::builder().status(code).body(Body::from(body.to_string().into_bytes())).unwrap())
-                }
+                Some((code, body)) => Ok(Response::builder()
+                    .status(code)
+                    .body(Body::from(body.to_string().into_bytes()))
+                    .unwrap()),
                 None => Err(std::io::Error::from(std::io::ErrorKind::ConnectionReset)),
             }
         }
     });
-    let settings = ClientSettings { user_agent: "test".to_owned(), qps: 0.0, burst: 0, timeout: Duration::from_secs(5) };
-    let client =
-        ApiClient::new(kube::Client::new(service, "default"), settings, ClientMetrics::register(&Registry::new()).unwrap());
+    let settings = ClientSettings {
+        user_agent: "test".to_owned(),
+        qps: 0.0,
+        burst: 0,
+        timeout: Duration::from_secs(5),
+    };
+    let client = ApiClient::new(
+        kube::Client::new(service, "default"),
+        settings,
+        ClientMetrics::register(&Registry::new()).unwrap(),
+    );
     let (tasks, stop) = (Tasks::default(), CancellationToken::new());
     let clock = Clock::runtime("2026-01-01T00:00:00.5Z".parse().unwrap());
     let recorder = EventRecorder::start("replicaset-controller", client, clock, &tasks, &stop);
-    Story { recorder, requests, tasks, stop }
+    Story {
+        recorder,
+        requests,
+        tasks,
+        stop,
+    }
 }
 
 impl Story {
@@ -74,7 +95,12 @@ impl Story {
     }
 
     fn say(&self, message: &str) {
-        self.recorder.event(replica_set(), EventType::Normal, "SuccessfulCreate", message.to_owned());
+        self.recorder.event(
+            replica_set(),
+            EventType::Normal,
+            "SuccessfulCreate",
+            message.to_owned(),
+        );
     }
 }
 
@@ -94,7 +120,10 @@ fn ok(_: usize, _: &str) -> Option<(u16, Value)> {
 }
 
 fn failure(code: u16, reason: &str) -> Option<(u16, Value)> {
-    Some((code, json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "code": code })))
+    Some((
+        code,
+        json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "code": code }),
+    ))
 }
 
 #[tokio::test(start_paused = true)]
@@ -104,11 +133,20 @@ async fn an_event_has_upstreams_shape_and_its_repetition_is_a_patch() {
     tokio::time::sleep(Duration::from_secs(3)).await;
     story.say("Created pod: web-1");
     let seen = story.end().await;
-    let [post, patch] = &*seen else { panic!("{seen:?}") };
-    assert_eq!((&*post.line, &*post.content_type), ("POST /api/v1/namespaces/shop/events", "application/json"));
+    let [post, patch] = &*seen else {
+        panic!("{seen:?}")
+    };
+    assert_eq!(
+        (&*post.line, &*post.content_type),
+        ("POST /api/v1/namespaces/shop/events", "application/json")
+    );
     // Later than the clock says when another event of this process took the nanosecond.
     let name = post.body["metadata"]["name"].as_str().unwrap();
-    assert!(i64::from_str_radix(name.strip_prefix("web.").unwrap(), 16).unwrap() >= 0x1886_7252_0bc7_6500, "{name}");
+    assert!(
+        i64::from_str_radix(name.strip_prefix("web.").unwrap(), 16).unwrap()
+            >= 0x1886_7252_0bc7_6500,
+        "{name}"
+    );
     assert_eq!(
         post.body,
         json!({
@@ -130,9 +168,15 @@ async fn an_event_has_upstreams_shape_and_its_repetition_is_a_patch() {
             "reportingInstance": "",
         })
     );
-    assert_eq!(patch.line, format!("PATCH /api/v1/namespaces/shop/events/{name}"));
+    assert_eq!(
+        patch.line,
+        format!("PATCH /api/v1/namespaces/shop/events/{name}")
+    );
     assert_eq!(patch.content_type, "application/strategic-merge-patch+json");
-    assert_eq!(patch.body, json!({ "count": 2, "lastTimestamp": "2026-01-01T00:00:03Z", "message": "Created pod: web-1" }));
+    assert_eq!(
+        patch.body,
+        json!({ "count": 2, "lastTimestamp": "2026-01-01T00:00:03Z", "message": "Created pod: web-1" })
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -144,17 +188,29 @@ async fn a_combined_event_names_no_reporter() {
     let seen = story.end().await;
     assert_eq!(seen.len(), 10);
     let last = &seen[9].body;
-    assert_eq!(last["message"], "(combined from similar events): Created pod: web-10");
-    assert_eq!((&last["reportingComponent"], &last["source"]["component"]), (&json!(""), &json!("replicaset-controller")));
+    assert_eq!(
+        last["message"],
+        "(combined from similar events): Created pod: web-10"
+    );
+    assert_eq!(
+        (&last["reportingComponent"], &last["source"]["component"]),
+        (&json!(""), &json!("replicaset-controller"))
+    );
     assert_eq!(last["count"], 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_event_about_a_cluster_scoped_object_goes_to_the_default_namespace() {
     let story = start(ok);
-    let node =
-        ObjectReference { namespace: String::new(), kind: "Node".to_owned(), api_version: "v1".to_owned(), ..replica_set() };
-    story.recorder.event(node, EventType::Warning, "Gone", "gone".to_owned());
+    let node = ObjectReference {
+        namespace: String::new(),
+        kind: "Node".to_owned(),
+        api_version: "v1".to_owned(),
+        ..replica_set()
+    };
+    story
+        .recorder
+        .event(node, EventType::Warning, "Gone", "gone".to_owned());
     let seen = story.end().await;
     assert_eq!(seen[0].line, "POST /api/v1/namespaces/default/events");
     assert_eq!(seen[0].body["metadata"]["namespace"], "default");
@@ -164,21 +220,37 @@ async fn an_event_about_a_cluster_scoped_object_goes_to_the_default_namespace() 
 
 #[tokio::test(start_paused = true)]
 async fn an_event_that_has_expired_is_posted_again_with_its_count() {
-    let story = start(|_, verb| if verb == "PATCH" { failure(404, "NotFound") } else { ok(0, verb) });
+    let story = start(|_, verb| {
+        if verb == "PATCH" {
+            failure(404, "NotFound")
+        } else {
+            ok(0, verb)
+        }
+    });
     story.say("again");
     story.say("again");
     let seen = story.end().await;
-    let verbs: Vec<_> = seen.iter().map(|s| s.line.split(' ').next().unwrap()).collect();
+    let verbs: Vec<_> = seen
+        .iter()
+        .map(|s| s.line.split(' ').next().unwrap())
+        .collect();
     assert_eq!(verbs, ["POST", "PATCH", "POST"]);
-    assert_eq!(seen[2].body["metadata"]["name"], seen[0].body["metadata"]["name"]);
+    assert_eq!(
+        seen[2].body["metadata"]["name"],
+        seen[0].body["metadata"]["name"]
+    );
     assert_eq!(seen[2].body["count"], 2);
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_is_final_whatever_it_says() {
-    for (code, reason) in
-        [(403, "Forbidden"), (409, "AlreadyExists"), (422, "Invalid"), (500, "InternalError"), (429, "TooManyRequests")]
-    {
+    for (code, reason) in [
+        (403, "Forbidden"),
+        (409, "AlreadyExists"),
+        (422, "Invalid"),
+        (500, "InternalError"),
+        (429, "TooManyRequests"),
+    ] {
         let story = start(move |_, _| failure(code, reason));
         story.say("once");
         assert_eq!(story.end_after(300).await.len(), 1, "{reason}");
@@ -191,8 +263,14 @@ async fn a_server_out_of_reach_is_tried_twelve_times_ten_seconds_apart() {
     story.say("never arrives");
     let seen = story.end_after(600).await;
     assert_eq!(seen.len(), 12);
-    let pauses: Vec<_> = seen.windows(2).map(|pair| pair[1].at - pair[0].at).collect();
-    assert!(pauses[0] < Duration::from_secs(10), "the first one is drawn: {pauses:?}");
+    let pauses: Vec<_> = seen
+        .windows(2)
+        .map(|pair| pair[1].at - pair[0].at)
+        .collect();
+    assert!(
+        pauses[0] < Duration::from_secs(10),
+        "the first one is drawn: {pauses:?}"
+    );
     for pause in &pauses[1..] {
         assert_eq!(pause.as_secs(), 10, "{pauses:?}");
     }
@@ -204,7 +282,10 @@ async fn later_events_wait_for_one_that_is_retried() {
     story.say("first");
     story.say("second");
     let seen = story.end_after(60).await;
-    let messages: Vec<_> = seen.iter().map(|s| s.body["message"].as_str().unwrap()).collect();
+    let messages: Vec<_> = seen
+        .iter()
+        .map(|s| s.body["message"].as_str().unwrap())
+        .collect();
     assert_eq!(messages, ["first", "first", "second"]);
 }
 
@@ -216,18 +297,34 @@ async fn what_is_queued_at_the_end_is_still_sent_but_not_retried() {
     let started = Instant::now();
     let recorder = story.recorder.clone();
     let seen = story.end().await;
-    let messages: Vec<_> = seen.iter().map(|s| s.body["message"].as_str().unwrap()).collect();
+    let messages: Vec<_> = seen
+        .iter()
+        .map(|s| s.body["message"].as_str().unwrap())
+        .collect();
     assert_eq!(messages, ["first", "second"]);
     assert!(started.elapsed() <= Duration::from_secs(2));
-    recorder.event(replica_set(), EventType::Normal, "Late", "nobody listens".to_owned());
+    recorder.event(
+        replica_set(),
+        EventType::Normal,
+        "Late",
+        "nobody listens".to_owned(),
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_full_queue_drops_events_and_blocks_nobody() {
     let story = start(ok);
     for n in 0..QUEUE + 10 {
-        let object = ObjectReference { name: format!("web-{n}"), ..replica_set() };
-        story.recorder.event(object, EventType::Normal, "SuccessfulCreate", "made".to_owned());
+        let object = ObjectReference {
+            name: format!("web-{n}"),
+            ..replica_set()
+        };
+        story.recorder.event(
+            object,
+            EventType::Normal,
+            "SuccessfulCreate",
+            "made".to_owned(),
+        );
     }
     assert_eq!(story.end().await.len(), QUEUE);
 }
@@ -235,6 +332,14 @@ async fn a_full_queue_drops_events_and_blocks_nobody() {
 #[tokio::test(start_paused = true)]
 async fn an_event_about_an_object_without_kind_is_not_sent() {
     let story = start(ok);
-    story.recorder.event(ObjectReference { kind: String::new(), ..replica_set() }, EventType::Normal, "Any", "any".to_owned());
+    story.recorder.event(
+        ObjectReference {
+            kind: String::new(),
+            ..replica_set()
+        },
+        EventType::Normal,
+        "Any",
+        "any".to_owned(),
+    );
     assert!(story.end().await.is_empty());
 }

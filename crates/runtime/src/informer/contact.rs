@@ -1,4 +1,5 @@
-//! When an informer last heard from its server: what health checks and metrics want to know of a watch.
+//! When an informer last heard from its server: what health checks and metrics want to know of a
+//! watch.
 
 use std::sync::PoisonError;
 use std::time::Duration;
@@ -10,7 +11,8 @@ use crate::sync::{Mutex, MutexGuard};
 /// A watch that could not be opened for this long is worth a report.
 const DOWN: Duration = Duration::from_secs(60);
 
-/// A watch this silent is worth one, too: servers send bookmarks every minute, and close a watch after ten at the latest.
+/// A watch this silent is worth one, too: servers send bookmarks every minute, and close a watch
+/// after ten at the latest.
 const SILENT: Duration = Duration::from_secs(11 * 60);
 
 /// The connection of one informer to its server.
@@ -27,7 +29,10 @@ impl Contact {
     /// The informer follows its server from now on.
     pub(super) fn began(&self) {
         let now = Instant::now();
-        *self.lock() = Some(State { heard: now, down_since: Some(now) });
+        *self.lock() = Some(State {
+            heard: now,
+            down_since: Some(now),
+        });
     }
 
     /// It does so no longer, so silence means nothing.
@@ -37,7 +42,10 @@ impl Contact {
 
     /// Something arrived, if only the head of an answer.
     pub(super) fn heard(&self) {
-        *self.lock() = Some(State { heard: Instant::now(), down_since: None });
+        *self.lock() = Some(State {
+            heard: Instant::now(),
+            down_since: None,
+        });
     }
 
     /// The watch ended.
@@ -56,7 +64,10 @@ impl Contact {
     pub(super) fn trouble(&self) -> Option<String> {
         let state = self.lock();
         let state = state.as_ref()?;
-        let (down, silent) = (state.down_since.map(|since| since.elapsed()), state.heard.elapsed());
+        let (down, silent) = (
+            state.down_since.map(|since| since.elapsed()),
+            state.heard.elapsed(),
+        );
         match down {
             Some(down) if down > DOWN => Some(format!("has been down for {}s", down.as_secs())),
             _ if silent > SILENT => Some(format!("has been silent for {}s", silent.as_secs())),
@@ -78,16 +89,31 @@ mod tests {
         let seconds = |n| tokio::time::advance(Duration::from_secs(n));
         let contact = Contact::default();
         seconds(600).await;
-        assert_eq!((contact.trouble(), contact.age()), (None, None), "not begun");
+        assert_eq!(
+            (contact.trouble(), contact.age()),
+            (None, None),
+            "not begun"
+        );
         contact.began();
         seconds(60).await;
         assert_eq!(contact.trouble(), None);
         seconds(1).await;
-        assert_eq!(contact.trouble().unwrap(), "has been down for 61s", "never opened");
+        assert_eq!(
+            contact.trouble().unwrap(),
+            "has been down for 61s",
+            "never opened"
+        );
         contact.heard();
-        assert_eq!((contact.trouble(), contact.age()), (None, Some(Duration::ZERO)));
+        assert_eq!(
+            (contact.trouble(), contact.age()),
+            (None, Some(Duration::ZERO))
+        );
         seconds(660).await;
-        assert_eq!(contact.trouble(), None, "no bookmark, no event, and no reason to worry yet");
+        assert_eq!(
+            contact.trouble(),
+            None,
+            "no bookmark, no event, and no reason to worry yet"
+        );
         seconds(1).await;
         assert_eq!(contact.trouble().unwrap(), "has been silent for 661s");
         contact.heard();
@@ -95,7 +121,11 @@ mod tests {
         seconds(30).await;
         contact.lost();
         seconds(31).await;
-        assert_eq!(contact.trouble().unwrap(), "has been down for 61s", "each failed attempt does not start anew");
+        assert_eq!(
+            contact.trouble().unwrap(),
+            "has been down for 61s",
+            "each failed attempt does not start anew"
+        );
         contact.ended();
         assert_eq!((contact.trouble(), contact.age()), (None, None));
     }

@@ -43,7 +43,10 @@ impl<T: Object> Followed for SharedInformer<T> {
         self.add_handler(move |change| {
             handler(match change {
                 Change::Added { object, .. } => MetadataChange::Added(object.meta()),
-                Change::Updated { old, new } => MetadataChange::Updated { old: old.meta(), new: new.meta() },
+                Change::Updated { old, new } => MetadataChange::Updated {
+                    old: old.meta(),
+                    new: new.meta(),
+                },
                 Change::Deleted { object, .. } => MetadataChange::Deleted(object.meta()),
             });
         });
@@ -94,17 +97,27 @@ pub(super) struct Own {
     source: Arc<dyn ListWatch>,
     /// Ends the task that runs or is about to.
     running: Mutex<Option<CancellationToken>>,
-    /// Held by the task that follows the server: one that was stopped may still be at its last step.
+    /// Held by the task that follows the server: one that was stopped may still be at its last
+    /// step.
     following: tokio::sync::Mutex<()>,
-    /// Whether the task that was started last has synced. It is set while `running` is locked, so that what an earlier task still
-    /// does is not taken for it.
+    /// Whether the task that was started last has synced. It is set while `running` is locked, so
+    /// that what an earlier task still does is not taken for it.
     synced: watch::Sender<bool>,
 }
 
 impl Own {
-    pub(super) fn new(informer: SharedInformer<ObjectMetadata>, source: Arc<dyn ListWatch>) -> Self {
+    pub(super) fn new(
+        informer: SharedInformer<ObjectMetadata>,
+        source: Arc<dyn ListWatch>,
+    ) -> Self {
         let (running, following) = (Mutex::default(), tokio::sync::Mutex::default());
-        Self { informer, source, running, following, synced: watch::Sender::new(false) }
+        Self {
+            informer,
+            source,
+            running,
+            following,
+            synced: watch::Sender::new(false),
+        }
     }
 
     fn running(&self) -> MutexGuard<'_, Option<CancellationToken>> {
@@ -137,14 +150,21 @@ impl Own {
 
 impl MetadataInformer {
     pub(super) fn over(followed: Arc<dyn Followed>) -> Self {
-        Self { followed, own: None }
+        Self {
+            followed,
+            own: None,
+        }
     }
 
     pub(super) fn own(own: &Arc<Own>) -> Self {
-        Self { followed: Arc::clone(own) as Arc<dyn Followed>, own: Some(Arc::clone(own)) }
+        Self {
+            followed: Arc::clone(own) as Arc<dyn Followed>,
+            own: Some(Arc::clone(own)),
+        }
     }
 
-    /// As [`SharedInformer::add_handler`]: it first hears of everything that is there, must not block, and stays.
+    /// As [`SharedInformer::add_handler`]: it first hears of everything that is there, must not
+    /// block, and stays.
     pub fn add_handler(&self, handler: impl Fn(MetadataChange<'_>) + Send + Sync + 'static) {
         self.followed.add(Box::new(handler));
     }
@@ -154,9 +174,9 @@ impl MetadataInformer {
         self.followed.on_rewind(Box::new(forget));
     }
 
-    /// Follows the server as a task of `tasks` until [`MetadataInformer::stop`] or `stop`. Nothing where it does already, or
-    /// where the watch is shared with an informer of whole objects. After a stop, the first state is told as the difference to the
-    /// last one known.
+    /// Follows the server as a task of `tasks` until [`MetadataInformer::stop`] or `stop`. Nothing
+    /// where it does already, or where the watch is shared with an informer of whole objects. After
+    /// a stop, the first state is told as the difference to the last one known.
     pub fn start(&self, tasks: &Tasks, stop: &CancellationToken) {
         let Some(own) = &self.own else { return };
         let mut running = own.running();
@@ -165,10 +185,14 @@ impl MetadataInformer {
         }
         let token = stop.child_token();
         *running = Some(token.clone());
-        tasks.spawn(format!("metadata informer {}", own.informer.shared.resource), Arc::clone(own).follow(token));
+        tasks.spawn(
+            format!("metadata informer {}", own.informer.shared.resource),
+            Arc::clone(own).follow(token),
+        );
     }
 
-    /// Ends the watch and keeps what is known. Nothing where the watch is shared with an informer of whole objects.
+    /// Ends the watch and keeps what is known. Nothing where the watch is shared with an informer
+    /// of whole objects.
     pub fn stop(&self) {
         let Some(own) = &self.own else { return };
         let mut running = own.running();

@@ -6,7 +6,8 @@ use std::time::Duration;
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 use prometheus::{
-    GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
+    GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
+    IntGaugeVec, Opts, Registry,
 };
 
 use super::contact::Contact;
@@ -16,7 +17,9 @@ use crate::sync::Mutex;
 /// Upstream's value of the label `name`.
 const NAME: &str = "kube-controller-manager";
 
-const LATENCY_BUCKETS: &[f64] = &[0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
+const LATENCY_BUCKETS: &[f64] = &[
+    0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
+];
 
 /// The families; see metrics.md section 5 for upstream's.
 pub(super) struct InformerMetrics {
@@ -50,17 +53,32 @@ impl InformerMetrics {
             "informer_processing_latency_seconds",
             "[ALPHA] Time taken to process events after popping from the queue.",
         );
-        let objects = IntGaugeVec::new(Opts::new("steersman_informer_objects", "[ALPHA] Objects in the cache."), ours)?;
+        let objects = IntGaugeVec::new(
+            Opts::new(
+                "steersman_informer_objects",
+                "[ALPHA] Objects in the cache.",
+            ),
+            ours,
+        )?;
         let relists = counter(
             "steersman_informer_relists_total",
             "[ALPHA] Complete states received from the API server, the first included.",
         )?;
-        let events = counter("steersman_informer_watch_events_total", "[ALPHA] Watch events received, bookmarks included.")?;
-        let panics = counter("steersman_informer_handler_panics_total", "[ALPHA] Panics caught in handlers of changes.")?;
+        let events = counter(
+            "steersman_informer_watch_events_total",
+            "[ALPHA] Watch events received, bookmarks included.",
+        )?;
+        let panics = counter(
+            "steersman_informer_handler_panics_total",
+            "[ALPHA] Panics caught in handlers of changes.",
+        )?;
         let counters = [&relists, &events, &panics].map(Clone::clone);
         let metrics = Self {
             queued: IntGaugeVec::new(
-                Opts::new("informer_queued_items", "[ALPHA] Number of items currently queued in the FIFO."),
+                Opts::new(
+                    "informer_queued_items",
+                    "[ALPHA] Number of items currently queued in the FIFO.",
+                ),
                 upstream,
             )?,
             latency: HistogramVec::new(latency.buckets(LATENCY_BUCKETS.to_vec()), upstream)?,
@@ -112,7 +130,11 @@ impl InformerMetrics {
 impl ResourceMetrics {
     /// Asks `cache` how it is whenever metrics are gathered.
     pub(super) fn watch(&self, cache: Weak<dyn Cache>) {
-        self.caches.watched.lock().unwrap_or_else(PoisonError::into_inner).push((self.resource.clone(), cache));
+        self.caches
+            .watched
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push((self.resource.clone(), cache));
     }
 
     pub(super) fn event(&self) {
@@ -147,8 +169,8 @@ pub(super) trait Cache: Send + Sync {
 /// A resource and its informer, which may be gone.
 type Watched = (String, Weak<dyn Cache>);
 
-/// How long each watch has been silent and what each cache weighs, computed when it is read. Informers that are not running have no
-/// age.
+/// How long each watch has been silent and what each cache weighs, computed when it is read.
+/// Informers that are not running have no age.
 #[derive(Clone)]
 struct Caches {
     ages: GaugeVec,
@@ -160,7 +182,11 @@ struct Caches {
 }
 
 impl Caches {
-    fn new(labels: &[&str], objects: IntGaugeVec, counters: [IntCounterVec; 3]) -> Result<Self, prometheus::Error> {
+    fn new(
+        labels: &[&str],
+        objects: IntGaugeVec,
+        counters: [IntCounterVec; 3],
+    ) -> Result<Self, prometheus::Error> {
         let ages = Opts::new(
             "steersman_informer_watch_age_seconds",
             "[ALPHA] Seconds since anything was last received for this resource, bookmarks included.",
@@ -169,16 +195,31 @@ impl Caches {
             "steersman_informer_bytes",
             "[ALPHA] Estimated memory of the objects in the cache, without what they share.",
         );
-        let (ages, bytes) = (GaugeVec::new(ages, labels)?, IntGaugeVec::new(bytes, labels)?);
-        Ok(Self { ages, bytes, objects, counters, watched: Arc::default() })
+        let (ages, bytes) = (
+            GaugeVec::new(ages, labels)?,
+            IntGaugeVec::new(bytes, labels)?,
+        );
+        Ok(Self {
+            ages,
+            bytes,
+            objects,
+            counters,
+            watched: Arc::default(),
+        })
     }
 
-    /// Forgets informers that are gone, and resources that have none any more, such as those of definitions that were deleted.
+    /// Forgets informers that are gone, and resources that have none any more, such as those of
+    /// definitions that were deleted.
     fn prune(&self, watched: &mut Vec<Watched>) {
-        let (alive, gone) = std::mem::take(watched).into_iter().partition(|(_, cache)| cache.strong_count() > 0);
+        let (alive, gone) = std::mem::take(watched)
+            .into_iter()
+            .partition(|(_, cache)| cache.strong_count() > 0);
         *watched = alive;
         let gone: Vec<Watched> = gone;
-        for (resource, _) in gone.iter().filter(|(resource, _)| !watched.iter().any(|(alive, _)| alive == resource)) {
+        for (resource, _) in gone
+            .iter()
+            .filter(|(resource, _)| !watched.iter().any(|(alive, _)| alive == resource))
+        {
             // A series that was never there is gone as well.
             let _ = self.bytes.remove_label_values(&[resource]);
             let _ = self.objects.remove_label_values(&[resource]);
@@ -198,11 +239,18 @@ impl Collector for Caches {
         let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
         self.prune(&mut watched);
         self.ages.reset();
-        for (resource, cache) in watched.iter().filter_map(|(resource, cache)| Some((resource, cache.upgrade()?))) {
+        for (resource, cache) in watched
+            .iter()
+            .filter_map(|(resource, cache)| Some((resource, cache.upgrade()?)))
+        {
             if let Some(age) = cache.contact().age() {
-                self.ages.with_label_values(&[resource]).set(age.as_secs_f64());
+                self.ages
+                    .with_label_values(&[resource])
+                    .set(age.as_secs_f64());
             }
-            self.bytes.with_label_values(&[resource]).set(i64::try_from(cache.bytes()).unwrap_or(i64::MAX));
+            self.bytes
+                .with_label_values(&[resource])
+                .set(i64::try_from(cache.bytes()).unwrap_or(i64::MAX));
         }
         [self.ages.collect(), self.bytes.collect()].concat()
     }
@@ -240,10 +288,20 @@ mod tests {
         let families = || {
             // One collector forgets what another may have shown just before.
             registry.gather();
-            let ours = |family: &MetricFamily| family.name().starts_with("steersman_") && !family.get_metric().is_empty();
-            registry.gather().iter().filter(|family| ours(family)).count()
+            let ours = |family: &MetricFamily| {
+                family.name().starts_with("steersman_") && !family.get_metric().is_empty()
+            };
+            registry
+                .gather()
+                .iter()
+                .filter(|family| ours(family))
+                .count()
         };
-        assert_eq!(families(), 5, "all but the age of a watch, of which there is none");
+        assert_eq!(
+            families(),
+            5,
+            "all but the age of a watch, of which there is none"
+        );
         drop(first);
         assert_eq!(families(), 5);
         drop(second);

@@ -1,21 +1,26 @@
-//! Shared informers: one watch per resource type, a store everyone reads, handlers that hear of every change.
+//! Shared informers: one watch per resource type, a store everyone reads, handlers that hear of
+//! every change.
 //!
 //! API server -> reflector (stream-list, watch, list) -> store -> handlers, in order -> queues
 //!
 //! What a reader may rely on:
 //!
-//! - The store holds, per object, a state that the server had. It never goes back in time, unless the server did.
-//! - A handler is called for every change the reflector saw, in order, after the store shows it and before the next change is
-//!   applied. All handlers of a type run on its one task, one after the other, and must only enqueue.
-//! - What happened while there was no watch is told as a difference: first what is gone, with its last known state
-//!   (`final_state_unknown`), then what changed or is new. A deletion and recreation under one name is one update, with two UIDs.
-//! - An update whose old and new state are one version is told only by a resync. (Upstream also tells it after every relist;
-//!   its handlers ignore it.)
-//! - Whatever cannot be read is never skipped: the reflector logs it, keeps the state it has, and lists again after a pause. An
-//!   informer over objects it cannot read does not sync.
+//! - The store holds, per object, a state that the server had. It never goes back in time, unless
+//!   the server did.
+//! - A handler is called for every change the reflector saw, in order, after the store shows it and
+//!   before the next change is applied. All handlers of a type run on its one task, one after the
+//!   other, and must only enqueue.
+//! - What happened while there was no watch is told as a difference: first what is gone, with its
+//!   last known state (`final_state_unknown`), then what changed or is new. A deletion and
+//!   recreation under one name is one update, with two UIDs.
+//! - An update whose old and new state are one version is told only by a resync. (Upstream also
+//!   tells it after every relist; its handlers ignore it.)
+//! - Whatever cannot be read is never skipped: the reflector logs it, keeps the state it has, and
+//!   lists again after a pause. An informer over objects it cannot read does not sync.
 //! - [`SharedInformer::is_synced`] means that all handlers have heard of the initial state.
-//! - [`Store::resource_version`] moves with events, bookmarks and lists, also over changes of objects that were deleted again,
-//!   so a writer can wait for its own writes ([`SharedInformer::when_seen`]).
+//! - [`Store::resource_version`] moves with events, bookmarks and lists, also over changes of
+//!   objects that were deleted again, so a writer can wait for its own writes
+//!   ([`SharedInformer::when_seen`]).
 
 mod contact;
 mod factory;
@@ -41,14 +46,16 @@ pub use store::Store;
 /// A change, as handlers hear of it.
 #[derive(Debug)]
 pub enum Change<'a, T> {
-    /// A new object. `initial` when it belongs to the first list (or is replayed to a handler that came late).
+    /// A new object. `initial` when it belongs to the first list (or is replayed to a handler that
+    /// came late).
     Added {
         /// The object.
         object: &'a Arc<T>,
         /// Part of the initial state.
         initial: bool,
     },
-    /// An object changed. Namespace and name are equal, the UIDs need not be: a recreation during a gap arrives so.
+    /// An object changed. Namespace and name are equal, the UIDs need not be: a recreation during a
+    /// gap arrives so.
     Updated {
         /// What the store held.
         old: &'a Arc<T>,

@@ -20,7 +20,8 @@ const PAGE: u32 = 500;
 /// A request of the reflector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Request {
-    /// A watch that starts with the state as of at least this version; the latest when there is none.
+    /// A watch that starts with the state as of at least this version; the latest when there is
+    /// none.
     StreamList { from: Option<u64> },
     /// A list, for servers that cannot stream one.
     List { from: ListFrom, paged: bool },
@@ -70,7 +71,12 @@ pub(super) struct Progress {
 
 impl Progress {
     pub(super) fn new() -> Self {
-        Self { version: None, version_unavailable: false, paginated: false, request: Request::StreamList { from: None } }
+        Self {
+            version: None,
+            version_unavailable: false,
+            paginated: false,
+            request: Request::StreamList { from: None },
+        }
     }
 
     /// What to ask for now.
@@ -86,7 +92,12 @@ impl Progress {
 
     /// A list came in pages although it was asked for from the server's cache.
     pub(super) fn saw_pages(&mut self) {
-        if self.request == (Request::List { from: ListFrom::Cached, paged: true }) {
+        if self.request
+            == (Request::List {
+                from: ListFrom::Cached,
+                paged: true,
+            })
+        {
             self.paginated = true;
         }
     }
@@ -107,18 +118,26 @@ impl Progress {
         let short = matches!(end, End::Closed { lived, .. } if lived < SHORT);
         let barren = matches!(end, End::Closed { frames: 0, .. });
         let (request, wait) = match (self.request, end) {
-            // Upstream reopens even a short stream at once if it carried anything; a server that keeps doing so would be asked
-            // thousands of times a second.
-            (Request::StreamList { .. }, End::Closed { .. }) if !(short && barren) => (self.stream_list(), short),
-            (request @ Request::Watch { .. }, End::Closed { .. }) if !(short && barren) => (request, short),
-            (Request::StreamList { .. }, End::Throttled | End::Refused) => (self.stream_list(), true),
+            // Upstream reopens even a short stream at once if it carried anything; a server that
+            // keeps doing so would be asked thousands of times a second.
+            (Request::StreamList { .. }, End::Closed { .. }) if !(short && barren) => {
+                (self.stream_list(), short)
+            }
+            (request @ Request::Watch { .. }, End::Closed { .. }) if !(short && barren) => {
+                (request, short)
+            }
+            (Request::StreamList { .. }, End::Throttled | End::Refused) => {
+                (self.stream_list(), true)
+            }
             (request @ Request::Watch { .. }, End::Throttled | End::Refused) => (request, true),
             (Request::StreamList { from: Some(_) }, End::Expired | End::TooLarge) => {
                 self.version_unavailable = true;
                 (self.stream_list(), false)
             }
             (Request::StreamList { .. }, _) => (self.list(), false),
-            (Request::List { from, .. }, End::Expired | End::TooLarge) if from != ListFrom::Latest => {
+            (Request::List { from, .. }, End::Expired | End::TooLarge)
+                if from != ListFrom::Latest =>
+            {
                 self.version_unavailable = true;
                 (self.list(), false)
             }
@@ -133,7 +152,9 @@ impl Progress {
     }
 
     fn stream_list(&self) -> Request {
-        Request::StreamList { from: self.version.filter(|_| !self.version_unavailable) }
+        Request::StreamList {
+            from: self.version.filter(|_| !self.version_unavailable),
+        }
     }
 
     fn list(&self) -> Request {
@@ -143,12 +164,16 @@ impl Progress {
             Some(version) => ListFrom::Version(version),
         };
         // Without a limit the server answers from memory, with one it must read its database.
-        Request::List { from, paged: self.paginated || !matches!(from, ListFrom::Version(_)) }
+        Request::List {
+            from,
+            paged: self.paginated || !matches!(from, ListFrom::Version(_)),
+        }
     }
 }
 
 impl Request {
-    /// The query, parameters in alphabetical order. `timeout` (whole seconds) is when the server shall close a watch.
+    /// The query, parameters in alphabetical order. `timeout` (whole seconds) is when the server
+    /// shall close a watch.
     pub(super) fn query(self, timeout: Duration) -> String {
         let (seconds, mut query) = (timeout.as_secs(), String::new());
         let duration = format!("{}m{}s", seconds / 60, seconds % 60);
@@ -162,7 +187,8 @@ impl Request {
                 query.push_str(&format!("&timeout={duration}&timeoutSeconds={seconds}"));
             }
             Self::Watch { from } => {
-                let bounds = format!("resourceVersion={from}&timeout={duration}&timeoutSeconds={seconds}");
+                let bounds =
+                    format!("resourceVersion={from}&timeout={duration}&timeoutSeconds={seconds}");
                 query = format!("allowWatchBookmarks=true&{bounds}");
             }
             Self::List { from, paged } => {
@@ -172,7 +198,11 @@ impl Request {
                     ListFrom::Version(version) => Some(format!("resourceVersion={version}")),
                     ListFrom::Latest => None,
                 };
-                query = [limit, version].into_iter().flatten().collect::<Vec<_>>().join("&");
+                query = [limit, version]
+                    .into_iter()
+                    .flatten()
+                    .collect::<Vec<_>>()
+                    .join("&");
             }
         }
         query
@@ -184,7 +214,9 @@ pub(super) fn next_page(token: &str) -> String {
     let mut query = String::from("continue=");
     for byte in token.bytes() {
         match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => query.push(char::from(byte)),
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
+                query.push(char::from(byte))
+            }
             _ => query.push_str(&format!("%{byte:02X}")),
         }
     }
@@ -193,8 +225,15 @@ pub(super) fn next_page(token: &str) -> String {
 
 /// The class of a Status, from a response or an ERROR frame.
 pub(super) fn end_of_status(status: &Status, code: u16) -> End {
-    let causes = status.details.as_ref().and_then(|d| d.causes.as_deref()).unwrap_or_default();
-    if causes.iter().any(|cause| cause.reason.as_deref() == Some("ResourceVersionTooLarge")) {
+    let causes = status
+        .details
+        .as_ref()
+        .and_then(|d| d.causes.as_deref())
+        .unwrap_or_default();
+    if causes
+        .iter()
+        .any(|cause| cause.reason.as_deref() == Some("ResourceVersionTooLarge"))
+    {
         return End::TooLarge;
     }
     match (status.reason.as_deref().unwrap_or_default(), code) {
@@ -235,11 +274,14 @@ impl Backoff {
     const RESET: Duration = Duration::from_secs(120);
 
     pub(super) fn new(now: Instant) -> Self {
-        Self { next: Self::FIRST, since: now }
+        Self {
+            next: Self::FIRST,
+            since: now,
+        }
     }
 
-    /// The next pause; `jitter` in [0, 1). The sequence starts over two minutes after it last did, whatever happened in between,
-    /// as upstream's does.
+    /// The next pause; `jitter` in [0, 1). The sequence starts over two minutes after it last did,
+    /// whatever happened in between, as upstream's does.
     pub(super) fn step(&mut self, now: Instant, jitter: f64) -> Duration {
         if now.duration_since(self.since) > Self::RESET {
             *self = Self::new(now);
@@ -256,50 +298,165 @@ mod tests {
 
     const LONG: Duration = Duration::from_secs(400);
     const BLINK: Duration = Duration::from_millis(300);
-    const CLEAN: End = End::Closed { lived: LONG, frames: 0 };
-    const SHORT_EMPTY: End = End::Closed { lived: BLINK, frames: 0 };
-    const SHORT_BUSY: End = End::Closed { lived: BLINK, frames: 3 };
+    const CLEAN: End = End::Closed {
+        lived: LONG,
+        frames: 0,
+    };
+    const SHORT_EMPTY: End = End::Closed {
+        lived: BLINK,
+        frames: 0,
+    };
+    const SHORT_BUSY: End = End::Closed {
+        lived: BLINK,
+        frames: 3,
+    };
 
     fn at(version: Option<u64>, request: Request) -> Progress {
-        Progress { version, version_unavailable: false, paginated: false, request }
+        Progress {
+            version,
+            version_unavailable: false,
+            paginated: false,
+            request,
+        }
     }
 
     #[test]
     fn every_end_leads_to_the_next_request() {
-        let (fresh, again) = (Request::StreamList { from: None }, Request::StreamList { from: Some(7) });
+        let (fresh, again) = (
+            Request::StreamList { from: None },
+            Request::StreamList { from: Some(7) },
+        );
         let watch = Request::Watch { from: 7 };
         let list = |from, paged| Request::List { from, paged };
         let cached = list(ListFrom::Cached, true);
-        let (newer, latest) = (list(ListFrom::Version(7), false), list(ListFrom::Latest, true));
+        let (newer, latest) = (
+            list(ListFrom::Version(7), false),
+            list(ListFrom::Latest, true),
+        );
         let cases = [
-            ("cut off before the bookmark", None, fresh, CLEAN, fresh, false),
-            ("cut off soon after some objects", None, fresh, SHORT_BUSY, fresh, true),
+            (
+                "cut off before the bookmark",
+                None,
+                fresh,
+                CLEAN,
+                fresh,
+                false,
+            ),
+            (
+                "cut off soon after some objects",
+                None,
+                fresh,
+                SHORT_BUSY,
+                fresh,
+                true,
+            ),
             ("very short", None, fresh, SHORT_EMPTY, cached, false),
-            ("very short, later", Some(7), again, SHORT_EMPTY, newer, false),
+            (
+                "very short, later",
+                Some(7),
+                again,
+                SHORT_EMPTY,
+                newer,
+                false,
+            ),
             ("throttled", Some(7), again, End::Throttled, again, true),
             ("refused", None, fresh, End::Refused, fresh, true),
-            ("version expired", Some(7), again, End::Expired, fresh, false),
-            ("version too large", Some(7), again, End::TooLarge, fresh, false),
-            ("no version, yet expired", None, fresh, End::Expired, cached, false),
-            ("streaming not supported", None, fresh, End::Failed, cached, false),
-            ("streaming not supported, later", Some(7), again, End::Failed, newer, false),
+            (
+                "version expired",
+                Some(7),
+                again,
+                End::Expired,
+                fresh,
+                false,
+            ),
+            (
+                "version too large",
+                Some(7),
+                again,
+                End::TooLarge,
+                fresh,
+                false,
+            ),
+            (
+                "no version, yet expired",
+                None,
+                fresh,
+                End::Expired,
+                cached,
+                false,
+            ),
+            (
+                "streaming not supported",
+                None,
+                fresh,
+                End::Failed,
+                cached,
+                false,
+            ),
+            (
+                "streaming not supported, later",
+                Some(7),
+                again,
+                End::Failed,
+                newer,
+                false,
+            ),
             ("list failed", Some(7), newer, End::Failed, again, true),
             ("list throttled", None, cached, End::Throttled, fresh, true),
             ("list expired", Some(7), newer, End::Expired, latest, false),
-            ("list too large", Some(7), newer, End::TooLarge, latest, false),
-            ("latest list, yet expired", None, latest, End::Expired, fresh, true),
+            (
+                "list too large",
+                Some(7),
+                newer,
+                End::TooLarge,
+                latest,
+                false,
+            ),
+            (
+                "latest list, yet expired",
+                None,
+                latest,
+                End::Expired,
+                fresh,
+                true,
+            ),
             ("watch timed out", Some(7), watch, CLEAN, watch, false),
-            ("watch cut off soon", Some(7), watch, SHORT_BUSY, watch, true),
+            (
+                "watch cut off soon",
+                Some(7),
+                watch,
+                SHORT_BUSY,
+                watch,
+                true,
+            ),
             ("watch very short", Some(7), watch, SHORT_EMPTY, again, true),
-            ("watch throttled", Some(7), watch, End::Throttled, watch, true),
+            (
+                "watch throttled",
+                Some(7),
+                watch,
+                End::Throttled,
+                watch,
+                true,
+            ),
             ("watch refused", Some(7), watch, End::Refused, watch, true),
             ("watch expired", Some(7), watch, End::Expired, again, true),
             ("watch failed", Some(7), watch, End::Failed, again, true),
-            ("watch of a history that went back", Some(7), watch, End::TooLarge, fresh, true),
+            (
+                "watch of a history that went back",
+                Some(7),
+                watch,
+                End::TooLarge,
+                fresh,
+                true,
+            ),
         ];
         for (why, version, request, end, next, waits) in cases {
             let mut progress = at(version, request);
-            assert_eq!((progress.ended(end), progress.request()), (waits, next), "{why}");
+            assert_eq!(
+                (progress.ended(end), progress.request()),
+                (waits, next),
+                "{why}"
+            );
         }
     }
 
@@ -308,7 +465,13 @@ mod tests {
         let mut progress = at(Some(7), Request::StreamList { from: Some(7) });
         progress.ended(End::TooLarge);
         progress.ended(End::Failed);
-        assert_eq!(progress.request(), Request::List { from: ListFrom::Latest, paged: true });
+        assert_eq!(
+            progress.request(),
+            Request::List {
+                from: ListFrom::Latest,
+                paged: true
+            }
+        );
         progress.ended(End::Failed);
         assert_eq!(progress.request(), Request::StreamList { from: None });
         progress.synced(5);
@@ -318,12 +481,24 @@ mod tests {
 
     #[test]
     fn pages_are_kept_where_the_server_pages_its_cache() {
-        let mut progress = at(None, Request::List { from: ListFrom::Cached, paged: true });
+        let mut progress = at(
+            None,
+            Request::List {
+                from: ListFrom::Cached,
+                paged: true,
+            },
+        );
         progress.saw_pages();
         progress.synced(7);
         progress.ended(End::Failed);
         progress.ended(End::Failed);
-        assert_eq!(progress.request(), Request::List { from: ListFrom::Version(7), paged: true });
+        assert_eq!(
+            progress.request(),
+            Request::List {
+                from: ListFrom::Version(7),
+                paged: true
+            }
+        );
     }
 
     #[test]
@@ -338,7 +513,10 @@ mod tests {
                 Request::StreamList { from: Some(9) },
                 "allowWatchBookmarks=true&resourceVersion=9&resourceVersionMatch=NotOlderThan&sendInitialEvents=true&timeout=8m35s&timeoutSeconds=515",
             ),
-            (Request::Watch { from: 9 }, "allowWatchBookmarks=true&resourceVersion=9&timeout=8m35s&timeoutSeconds=515"),
+            (
+                Request::Watch { from: 9 },
+                "allowWatchBookmarks=true&resourceVersion=9&timeout=8m35s&timeoutSeconds=515",
+            ),
             (list(ListFrom::Cached, true), "limit=500&resourceVersion=0"),
             (list(ListFrom::Version(9), false), "resourceVersion=9"),
             (list(ListFrom::Latest, true), "limit=500"),
@@ -354,12 +532,20 @@ mod tests {
     fn pauses_double_and_start_over_two_minutes_after_they_last_did() {
         let start = Instant::now();
         let mut backoff = Backoff::new(start);
-        let pauses: Vec<f64> = (0..8).map(|_| backoff.step(start, 0.0).as_secs_f64()).collect();
+        let pauses: Vec<f64> = (0..8)
+            .map(|_| backoff.step(start, 0.0).as_secs_f64())
+            .collect();
         assert_eq!(pauses, [0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30.0, 30.0]);
-        assert_eq!(backoff.step(start + Duration::from_secs(120), 0.5), Duration::from_secs(45));
+        assert_eq!(
+            backoff.step(start + Duration::from_secs(120), 0.5),
+            Duration::from_secs(45)
+        );
         let reset = start + Duration::from_secs(121);
         assert_eq!(backoff.step(reset, 0.5), Duration::from_millis(1200));
-        assert_eq!(backoff.step(reset + Duration::from_secs(119), 0.0), Duration::from_millis(1600));
+        assert_eq!(
+            backoff.step(reset + Duration::from_secs(119), 0.0),
+            Duration::from_millis(1600)
+        );
     }
 
     #[test]
@@ -367,23 +553,50 @@ mod tests {
         let status = |json: serde_json::Value| serde_json::from_value::<Status>(json).unwrap();
         let too_large = serde_json::json!({"reason": "Timeout", "details": {"causes": [{"reason": "ResourceVersionTooLarge"}]}});
         let cases = [
-            (status(serde_json::json!({"reason": "Expired"})), 410, End::Expired),
-            (status(serde_json::json!({"reason": "Gone"})), 410, End::Expired),
+            (
+                status(serde_json::json!({"reason": "Expired"})),
+                410,
+                End::Expired,
+            ),
+            (
+                status(serde_json::json!({"reason": "Gone"})),
+                410,
+                End::Expired,
+            ),
             (status(serde_json::json!({})), 410, End::Expired),
             (status(too_large), 504, End::TooLarge),
-            (status(serde_json::json!({"reason": "Timeout"})), 504, End::Failed),
-            (status(serde_json::json!({"reason": "TooManyRequests"})), 429, End::Throttled),
+            (
+                status(serde_json::json!({"reason": "Timeout"})),
+                504,
+                End::Failed,
+            ),
+            (
+                status(serde_json::json!({"reason": "TooManyRequests"})),
+                429,
+                End::Throttled,
+            ),
             (status(serde_json::json!({})), 429, End::Throttled),
-            (status(serde_json::json!({"reason": "InternalError"})), 500, End::Failed),
+            (
+                status(serde_json::json!({"reason": "InternalError"})),
+                500,
+                End::Failed,
+            ),
         ];
         for (status, code, end) in cases {
             assert_eq!(end_of_status(&status, code), end, "{status:?}");
-            let error = ApiError::Status { request: "GET /".to_owned(), code, status: Box::new(status) };
+            let error = ApiError::Status {
+                request: "GET /".to_owned(),
+                code,
+                status: Box::new(status),
+            };
             assert_eq!(end_of_error(&error), end);
         }
         let refused = std::io::Error::new(std::io::ErrorKind::ConnectionRefused, "refused");
         let wrapped = std::io::Error::other(std::io::Error::other(refused));
-        let error = ApiError::Transport { request: "GET /".to_owned(), source: Box::new(wrapped) };
+        let error = ApiError::Transport {
+            request: "GET /".to_owned(),
+            source: Box::new(wrapped),
+        };
         assert_eq!(end_of_error(&error), End::Refused);
     }
 }

@@ -7,7 +7,9 @@ use futures::StreamExt;
 use tokio::time::{self, Instant};
 use tracing::{debug, error, trace, warn};
 
-use super::progress::{Backoff, End, ListFrom, Progress, Request, end_of_error, end_of_status, next_page};
+use super::progress::{
+    Backoff, End, ListFrom, Progress, Request, end_of_error, end_of_status, next_page,
+};
 use super::shared::Shared;
 use super::source::ListWatch;
 use super::store::Objects;
@@ -23,10 +25,17 @@ const INITIAL_SILENCE: Duration = Duration::from_secs(10);
 
 /// Follows `source` for as long as it is polled.
 pub(super) async fn run<T: Object>(source: &dyn ListWatch, informer: &Shared<T>) {
-    let mut reflector = Reflector { source, informer, progress: Progress::new(), initial: Objects::default() };
+    let mut reflector = Reflector {
+        source,
+        informer,
+        progress: Progress::new(),
+        initial: Objects::default(),
+    };
     let mut backoff = Backoff::new(Instant::now());
     loop {
-        let Some(end) = reflector.ask().await else { continue };
+        let Some(end) = reflector.ask().await else {
+            continue;
+        };
         informer.contact.lost();
         if reflector.progress.ended(end) {
             time::sleep(backoff.step(Instant::now(), rand::random())).await;
@@ -84,14 +93,19 @@ impl<T: Object> Reflector<'_, T> {
         }
     }
 
-    async fn pages(&mut self, mut query: String, from: ListFrom) -> Result<(Objects<T>, u64), ListError> {
+    async fn pages(
+        &mut self,
+        mut query: String,
+        from: ListFrom,
+    ) -> Result<(Objects<T>, u64), ListError> {
         let mut objects = Objects::default();
         let mut continued = false;
         loop {
             let body = match self.source.list(&query).await {
                 Ok(body) => body,
                 Err(error) if continued && end_of_error(&error) == End::Expired => {
-                    // The snapshot behind the token is gone; only a list in one piece is sure to end.
+                    // The snapshot behind the token is gone; only a list in one piece is sure to
+                    // end.
                     (objects, continued) = (Objects::default(), false);
                     query = Request::List { from, paged: false }.query(Duration::ZERO);
                     continue;
@@ -102,7 +116,9 @@ impl<T: Object> Reflector<'_, T> {
             for object in page.objects() {
                 objects.insert(self.informer.known(object?));
             }
-            let Some(token) = page.next else { return Ok((objects, page.version)) };
+            let Some(token) = page.next else {
+                return Ok((objects, page.version));
+            };
             self.progress.saw_pages();
             continued = true;
             query = next_page(&token);
@@ -116,7 +132,8 @@ impl<T: Object> Reflector<'_, T> {
             Ok(Ok(stream)) => stream,
             Ok(Err(error)) => {
                 let end = end_of_error(&error);
-                // Old servers cannot stream a list; if the list that follows fails too, that is worth a warning.
+                // Old servers cannot stream a list; if the list that follows fails too, that is
+                // worth a warning.
                 if self.is_initial() && end == End::Failed {
                     debug!(resource = %self.informer.resource, %error, "streaming list failed");
                 } else {
@@ -129,15 +146,28 @@ impl<T: Object> Reflector<'_, T> {
         let (mut frames, mut heard) = (0, Instant::now());
         self.informer.contact.heard();
         loop {
-            let patience = if self.is_initial() { INITIAL_SILENCE.min(limit) } else { limit };
+            let patience = if self.is_initial() {
+                INITIAL_SILENCE.min(limit)
+            } else {
+                limit
+            };
             let line = match time::timeout(patience, stream.next()).await {
                 Ok(Some(Ok(line))) => line,
-                Ok(None) => return End::Closed { lived: opened.elapsed(), frames },
+                Ok(None) => {
+                    return End::Closed {
+                        lived: opened.elapsed(),
+                        frames,
+                    };
+                }
                 Ok(Some(Err(error))) => {
-                    // Everything before the break was handed on, so the watch goes on where it broke.
+                    // Everything before the break was handed on, so the watch goes on where it
+                    // broke.
                     debug!(resource = %self.informer.resource, %error, "watch broke");
                     return match end_of_error(&error) {
-                        End::Failed if error.status().is_none() => End::Closed { lived: opened.elapsed(), frames },
+                        End::Failed if error.status().is_none() => End::Closed {
+                            lived: opened.elapsed(),
+                            frames,
+                        },
                         end => end,
                     };
                 }
@@ -165,7 +195,8 @@ impl<T: Object> Reflector<'_, T> {
         matches!(self.progress.request(), Request::StreamList { .. })
     }
 
-    /// Hands one frame on. A frame that cannot be read ends the round: the next one lists, so that its event is not lost.
+    /// Hands one frame on. A frame that cannot be read ends the round: the next one lists, so that
+    /// its event is not lost.
     fn take(&mut self, line: &[u8]) -> Result<(), End> {
         let frame = wire::frame::<T>(line).map_err(|error| {
             error!(resource = %self.informer.resource, %error, "watch event cannot be read");
@@ -174,7 +205,10 @@ impl<T: Object> Reflector<'_, T> {
         self.informer.metrics.event();
         match frame {
             Frame::Error(status) => {
-                let code = status.code.and_then(|code| u16::try_from(code).ok()).unwrap_or_default();
+                let code = status
+                    .code
+                    .and_then(|code| u16::try_from(code).ok())
+                    .unwrap_or_default();
                 let end = end_of_status(&status, code);
                 if end == End::Failed {
                     let message = status.message.as_deref().unwrap_or_default();
@@ -182,7 +216,10 @@ impl<T: Object> Reflector<'_, T> {
                 }
                 return Err(end);
             }
-            Frame::Bookmark { version, ends_initial } if self.is_initial() => {
+            Frame::Bookmark {
+                version,
+                ends_initial,
+            } if self.is_initial() => {
                 if ends_initial {
                     let objects = std::mem::take(&mut self.initial);
                     self.replace(objects, version);
@@ -215,8 +252,8 @@ impl<T: Object> Reflector<'_, T> {
         Ok(())
     }
 
-    /// A watch only goes forward. One that does not follows another history, that of a restored database: what is between the two
-    /// would be missed, so everything is asked for anew.
+    /// A watch only goes forward. One that does not follows another history, that of a restored
+    /// database: what is between the two would be missed, so everything is asked for anew.
     fn forward(&self, version: u64) -> Result<(), End> {
         if self.progress.is_past(version) {
             warn!(resource = %T::RESOURCE, version, "watch went back, its server has lost some of its history");

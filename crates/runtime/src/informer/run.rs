@@ -17,8 +17,14 @@ use crate::tasks::CancellationToken;
 const RESTART_PAUSE: Duration = Duration::from_secs(1);
 
 impl<T: Object> SharedInformer<T> {
-    /// Follows `source` until `stop`. Every `resync`, unless zero, all objects are reported as updates to themselves.
-    pub(super) async fn run(self, source: Arc<dyn ListWatch>, resync: Duration, stop: CancellationToken) {
+    /// Follows `source` until `stop`. Every `resync`, unless zero, all objects are reported as
+    /// updates to themselves.
+    pub(super) async fn run(
+        self,
+        source: Arc<dyn ListWatch>,
+        resync: Duration,
+        stop: CancellationToken,
+    ) {
         let repeat = async {
             loop {
                 if resync.is_zero() {
@@ -29,7 +35,8 @@ impl<T: Object> SharedInformer<T> {
             }
         };
         let follow = async {
-            // A panic here is a bug. A cache that nobody feeds any more would be a worse one, so it starts over from a full list.
+            // A panic here is a bug. A cache that nobody feeds any more would be a worse one, so it
+            // starts over from a full list.
             while let Err(panic) = panics::catch(reflector::run(&*source, &self.shared)).await {
                 error!(resource = %self.shared.resource, %panic, "informer panicked, starting over");
                 time::sleep(RESTART_PAUSE).await;

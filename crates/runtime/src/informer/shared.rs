@@ -24,7 +24,9 @@ pub struct SharedInformer<T> {
 
 impl<T> Clone for SharedInformer<T> {
     fn clone(&self) -> Self {
-        Self { shared: Arc::clone(&self.shared) }
+        Self {
+            shared: Arc::clone(&self.shared),
+        }
     }
 }
 
@@ -46,17 +48,19 @@ impl<T: Object> SharedInformer<T> {
         self.shared.store.clone()
     }
 
-    /// Adds a handler, at any time; one added late first gets an `Added { initial: true }` for every object in the store, before
-    /// this returns: no change is missed or told twice. It is called from the informer's own task, in the order of changes and
-    /// before the next change is applied, so it must not block: it enqueues. A panic in it is logged and counted.
+    /// Adds a handler, at any time; one added late first gets an `Added { initial: true }` for
+    /// every object in the store, before this returns: no change is missed or told twice. It is
+    /// called from the informer's own task, in the order of changes and before the next change is
+    /// applied, so it must not block: it enqueues. A panic in it is logged and counted.
     ///
     /// Must not be called from within a handler.
     pub fn add_handler(&self, handler: impl Fn(Change<'_, T>) + Send + Sync + 'static) {
         self.shared.add_handler(Box::new(handler));
     }
 
-    /// Adds an index called `name`: `keys` gives the values an object is found under, and must not panic. Adding the same name
-    /// again is harmless (the first function stays), so that every controller can name the indexes it needs.
+    /// Adds an index called `name`: `keys` gives the values an object is found under, and must not
+    /// panic. Adding the same name again is harmless (the first function stays), so that every
+    /// controller can name the indexes it needs.
     pub fn add_index(&self, name: &'static str, keys: fn(&T) -> Vec<IndexKey>) {
         self.shared.store.add_index(name, keys);
     }
@@ -66,18 +70,23 @@ impl<T: Object> SharedInformer<T> {
         self.shared.is_synced()
     }
 
-    /// Calls `then` once the store has reached `version` and the handlers have heard of it, at once when it has; for putting a
-    /// key back on its queue the moment its owner's writes are visible. It also fires when the server's history went back, since
-    /// `version` may then never come. Runs on the informer's task (or the caller's), so it must not block.
+    /// Calls `then` once the store has reached `version` and the handlers have heard of it, at once
+    /// when it has; for putting a key back on its queue the moment its owner's writes are visible.
+    /// It also fires when the server's history went back, since `version` may then never come. Runs
+    /// on the informer's task (or the caller's), so it must not block.
     pub fn when_seen(&self, version: u64, then: impl FnOnce() + Send + 'static) {
         self.shared.when_seen(version, Box::new(then));
     }
 
-    /// Calls `forget` whenever the server's history went back, as after the restore of a backup, before handlers hear of the older
-    /// state: versions noted before mean nothing any more, and some would be waited for in vain. Runs on the informer's task, so it
-    /// must not block.
+    /// Calls `forget` whenever the server's history went back, as after the restore of a backup,
+    /// before handlers hear of the older state: versions noted before mean nothing any more, and
+    /// some would be waited for in vain. Runs on the informer's task, so it must not block.
     pub fn on_rewind(&self, forget: impl Fn() + Send + Sync + 'static) {
-        self.shared.rewound.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(forget));
+        self.shared
+            .rewound
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(Box::new(forget));
     }
 }
 
@@ -97,7 +106,8 @@ struct Waiting {
 pub(super) struct Shared<T> {
     pub(super) resource: Cow<'static, ResourceType>,
     store: Store<T>,
-    /// Held while a change is applied and told, so that a late handler finds the store at rest. Taken before any other lock.
+    /// Held while a change is applied and told, so that a late handler finds the store at rest.
+    /// Taken before any other lock.
     handlers: Mutex<Vec<Handler<T>>>,
     waiting: Mutex<Waiting>,
     rewound: Mutex<Vec<Box<dyn Fn() + Send + Sync>>>,
@@ -138,7 +148,8 @@ impl<T: Object> Shared<T> {
         *self.synced.borrow()
     }
 
-    /// Nobody follows the server any more; what is in the store is where the next round starts from.
+    /// Nobody follows the server any more; what is in the store is where the next round starts
+    /// from.
     pub(super) fn stopped(&self) {
         self.synced.send_replace(false);
     }
@@ -147,7 +158,8 @@ impl<T: Object> Shared<T> {
         self.synced.subscribe()
     }
 
-    /// `object`, or the equal one that the store has already: a relist then needs no second copy of what did not change.
+    /// `object`, or the equal one that the store has already: a relist then needs no second copy of
+    /// what did not change.
     pub(super) fn known(&self, object: T) -> Arc<T> {
         match self.store.get(&object.key()) {
             Some(held) if is_same(held.meta(), object.meta()) => held,
@@ -160,9 +172,21 @@ impl<T: Object> Shared<T> {
         let started = Instant::now();
         let handlers = self.handlers();
         match self.store.set(&object) {
-            None => self.tell(&handlers, Change::Added { object: &object, initial: false }),
+            None => self.tell(
+                &handlers,
+                Change::Added {
+                    object: &object,
+                    initial: false,
+                },
+            ),
             Some(old) if is_same(old.meta(), object.meta()) => {}
-            Some(old) => self.tell(&handlers, Change::Updated { old: &old, new: &object }),
+            Some(old) => self.tell(
+                &handlers,
+                Change::Updated {
+                    old: &old,
+                    new: &object,
+                },
+            ),
         }
         drop(handlers);
         self.processed(started);
@@ -173,7 +197,13 @@ impl<T: Object> Shared<T> {
         let started = Instant::now();
         let handlers = self.handlers();
         self.store.remove(object);
-        self.tell(&handlers, Change::Deleted { object, final_state_unknown: false });
+        self.tell(
+            &handlers,
+            Change::Deleted {
+                object,
+                final_state_unknown: false,
+            },
+        );
         drop(handlers);
         self.processed(started);
     }
@@ -184,7 +214,8 @@ impl<T: Object> Shared<T> {
         self.call_waiting();
     }
 
-    /// The complete state as of `version`. Deletions are told first, as their names may be among the additions of others.
+    /// The complete state as of `version`. Deletions are told first, as their names may be among
+    /// the additions of others.
     pub(super) fn replace(&self, objects: Objects<T>, version: u64) {
         let started = Instant::now();
         let handlers = self.handlers();
@@ -197,8 +228,17 @@ impl<T: Object> Shared<T> {
                 self.guard(forget);
             }
         }
-        for object in old.iter().filter(|object| self.store.get(&object.key()).is_none()) {
-            self.tell(&handlers, Change::Deleted { object, final_state_unknown: true });
+        for object in old
+            .iter()
+            .filter(|object| self.store.get(&object.key()).is_none())
+        {
+            self.tell(
+                &handlers,
+                Change::Deleted {
+                    object,
+                    final_state_unknown: true,
+                },
+            );
         }
         for object in &now {
             match old.peer(object) {
@@ -209,7 +249,8 @@ impl<T: Object> Shared<T> {
         }
         drop(handlers);
         self.metrics.relist();
-        self.synced.send_if_modified(|synced| !std::mem::replace(synced, true));
+        self.synced
+            .send_if_modified(|synced| !std::mem::replace(synced, true));
         if version < before {
             let all = std::mem::take(&mut self.waiting().callbacks);
             all.into_values().for_each(|then| self.guard(then));
@@ -221,14 +262,25 @@ impl<T: Object> Shared<T> {
     pub(super) fn resync(&self) {
         let handlers = self.handlers();
         for object in self.store.list() {
-            self.tell(&handlers, Change::Updated { old: &object, new: &object });
+            self.tell(
+                &handlers,
+                Change::Updated {
+                    old: &object,
+                    new: &object,
+                },
+            );
         }
     }
 
     fn add_handler(&self, handler: Handler<T>) {
         let mut handlers = self.handlers();
         for object in self.store.list() {
-            self.guard(|| handler(Change::Added { object: &object, initial: true }));
+            self.guard(|| {
+                handler(Change::Added {
+                    object: &object,
+                    initial: true,
+                })
+            });
         }
         handlers.push(handler);
     }
@@ -267,7 +319,9 @@ impl<T: Object> Shared<T> {
     }
 
     fn tell(&self, handlers: &[Handler<T>], change: Change<'_, T>) {
-        handlers.iter().for_each(|handler| self.guard(|| handler(change)));
+        handlers
+            .iter()
+            .for_each(|handler| self.guard(|| handler(change)));
     }
 
     /// Calls code of a controller: its panic must not end the watch that all controllers share.
@@ -287,7 +341,11 @@ impl<T: Object> Cache for Shared<T> {
     fn bytes(&self) -> usize {
         // Its key and its place in the map, about.
         let place = size_of::<ObjectKey>() + 2 * size_of::<usize>();
-        self.store.list().iter().map(|object| place + size_of::<T>() + object.heap_size()).sum()
+        self.store
+            .list()
+            .iter()
+            .map(|object| place + size_of::<T>() + object.heap_size())
+            .sum()
     }
 }
 

@@ -22,7 +22,8 @@ pub(super) trait ListWatch: Send + Sync + 'static {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
     Whole,
-    /// `PartialObjectMetadata`; a server that cannot cut objects down sends them whole, which reads the same.
+    /// `PartialObjectMetadata`; a server that cannot cut objects down sends them whole, which reads
+    /// the same.
     Metadata,
 }
 
@@ -34,12 +35,21 @@ pub(super) struct Collection {
 
 impl Collection {
     pub(super) fn new(client: ApiClient, resource: Cow<'static, ResourceType>, form: Form) -> Self {
-        let client = if form == Form::Metadata { client.metadata_only() } else { client };
+        let client = if form == Form::Metadata {
+            client.metadata_only()
+        } else {
+            client
+        };
         Self { client, resource }
     }
 
     fn target(&self) -> Target<'_> {
-        Target { resource: &self.resource, namespace: None, name: None, subresource: None }
+        Target {
+            resource: &self.resource,
+            namespace: None,
+            name: None,
+            subresource: None,
+        }
     }
 }
 
@@ -72,28 +82,69 @@ mod tests {
         let asked = Arc::new(Mutex::new(Vec::new()));
         let log = Arc::clone(&asked);
         let service = tower::service_fn(move |request: Request<Body>| {
-            let accept = request.headers()["accept"].to_str().unwrap().split(',').next().unwrap().to_owned();
-            log.lock().unwrap().push(format!("{} {accept}", request.uri()));
+            let accept = request.headers()["accept"]
+                .to_str()
+                .unwrap()
+                .split(',')
+                .next()
+                .unwrap()
+                .to_owned();
+            log.lock()
+                .unwrap()
+                .push(format!("{} {accept}", request.uri()));
             async { Ok::<_, std::io::Error>(Response::new(Body::from(b"one\ntwo\n".to_vec()))) }
         });
-        let settings = ClientSettings { user_agent: "test".to_owned(), qps: 0.0, burst: 0, timeout: Duration::from_secs(5) };
+        let settings = ClientSettings {
+            user_agent: "test".to_owned(),
+            qps: 0.0,
+            burst: 0,
+            timeout: Duration::from_secs(5),
+        };
         let metrics = ClientMetrics::register(&Registry::new()).unwrap();
         let client = ApiClient::new(kube::Client::new(service, "default"), settings, metrics);
-        let source = Collection::new(client.clone(), Cow::Borrowed(&resource::REPLICA_SETS), Form::Whole);
+        let source = Collection::new(
+            client.clone(),
+            Cow::Borrowed(&resource::REPLICA_SETS),
+            Form::Whole,
+        );
 
         assert_eq!(&source.list("limit=500").await.unwrap()[..], b"one\ntwo\n");
-        let frames: Vec<_> = source.watch("resourceVersion=7").await.unwrap().map(|frame| frame.unwrap()).collect().await;
+        let frames: Vec<_> = source
+            .watch("resourceVersion=7")
+            .await
+            .unwrap()
+            .map(|frame| frame.unwrap())
+            .collect()
+            .await;
         assert_eq!(frames, ["one", "two"]);
         let path = "/apis/apps/v1/replicasets";
-        let (list, watch) = (format!("{path}?limit=500"), format!("{path}?watch=true&resourceVersion=7"));
+        let (list, watch) = (
+            format!("{path}?limit=500"),
+            format!("{path}?watch=true&resourceVersion=7"),
+        );
         let json = "application/json";
-        assert_eq!(*asked.lock().unwrap(), [format!("{list} {json}"), format!("{watch} {json}")]);
+        assert_eq!(
+            *asked.lock().unwrap(),
+            [format!("{list} {json}"), format!("{watch} {json}")]
+        );
 
         asked.lock().unwrap().clear();
-        let source = Collection::new(client, Cow::Borrowed(&resource::REPLICA_SETS), Form::Metadata);
+        let source = Collection::new(
+            client,
+            Cow::Borrowed(&resource::REPLICA_SETS),
+            Form::Metadata,
+        );
         source.list("limit=500").await.unwrap();
         source.watch("resourceVersion=7").await.map(drop).unwrap();
-        let partial = |kind: &str| format!("application/json;as=PartialObjectMetadata{kind};g=meta.k8s.io;v=v1");
-        assert_eq!(*asked.lock().unwrap(), [format!("{list} {}", partial("List")), format!("{watch} {}", partial(""))]);
+        let partial = |kind: &str| {
+            format!("application/json;as=PartialObjectMetadata{kind};g=meta.k8s.io;v=v1")
+        };
+        assert_eq!(
+            *asked.lock().unwrap(),
+            [
+                format!("{list} {}", partial("List")),
+                format!("{watch} {}", partial(""))
+            ]
+        );
     }
 }

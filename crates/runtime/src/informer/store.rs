@@ -1,4 +1,5 @@
-//! The cache of one type: every object once, indexes over it, and the version it has reached, under one lock.
+//! The cache of one type: every object once, indexes over it, and the version it has reached, under
+//! one lock.
 
 use std::borrow::Borrow;
 use std::collections::{HashMap, HashSet};
@@ -12,7 +13,8 @@ use crate::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 /// Index over the namespace, present for every namespaced type.
 const NAMESPACE: &str = "namespace";
 
-/// Read access to an informer's cache. Cheap to clone. Never blocks for long: no IO happens under its lock.
+/// Read access to an informer's cache. Cheap to clone. Never blocks for long: no IO happens under
+/// its lock.
 pub struct Store<T> {
     cache: Arc<RwLock<Cache<T>>>,
 }
@@ -32,7 +34,9 @@ struct Index<T> {
 
 impl<T> Clone for Store<T> {
     fn clone(&self) -> Self {
-        Self { cache: Arc::clone(&self.cache) }
+        Self {
+            cache: Arc::clone(&self.cache),
+        }
     }
 }
 
@@ -40,12 +44,21 @@ impl<T: Object> Store<T> {
     pub(super) fn new() -> Self {
         let mut indexes = Vec::new();
         if T::RESOURCE.namespaced {
-            indexes.push(Index::new(NAMESPACE, |object: &T| vec![object.meta().namespace.clone()]));
+            indexes.push(Index::new(NAMESPACE, |object: &T| {
+                vec![object.meta().namespace.clone()]
+            }));
         }
-        Self { cache: Arc::new(RwLock::new(Cache { objects: Objects::default(), indexes, version: 0 })) }
+        Self {
+            cache: Arc::new(RwLock::new(Cache {
+                objects: Objects::default(),
+                indexes,
+                version: 0,
+            })),
+        }
     }
 
-    // A poisoned lock means that an index function panicked. The informer starts over then, which rebuilds everything.
+    // A poisoned lock means that an index function panicked. The informer starts over then, which
+    // rebuilds everything.
     fn read(&self) -> RwLockReadGuard<'_, Cache<T>> {
         self.cache.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -78,17 +91,23 @@ impl<T: Object> Store<T> {
     /// All objects with this value in an index, in no order.
     ///
     /// # Panics
-    /// When there is no such index: a controller forgot [`SharedInformer::add_index`](super::SharedInformer::add_index).
+    /// When there is no such index: a controller forgot
+    /// [`SharedInformer::add_index`](super::SharedInformer::add_index).
     pub fn by_index(&self, index: &str, value: &str) -> Vec<Arc<T>> {
         let cache = self.read();
         let Some(found) = cache.indexes.iter().find(|i| i.name == index) else {
             panic!("no index {index:?} over {}", T::RESOURCE);
         };
-        found.entries.get(value).map(|objects| objects.iter().cloned().collect()).unwrap_or_default()
+        found
+            .entries
+            .get(value)
+            .map(|objects| objects.iter().cloned().collect())
+            .unwrap_or_default()
     }
 
-    /// The version up to which the cache has seen the server's history of this type (events and bookmarks); 0 before the first
-    /// list. It goes back only when the server's history did, as after a restore of its database.
+    /// The version up to which the cache has seen the server's history of this type (events and
+    /// bookmarks); 0 before the first list. It goes back only when the server's history did, as
+    /// after a restore of its database.
     pub fn resource_version(&self) -> u64 {
         self.read().version
     }
@@ -103,7 +122,8 @@ impl<T: Object> Store<T> {
         self.len() == 0
     }
 
-    /// Adds an index over what is there and what will come; false when there is one of that name already.
+    /// Adds an index over what is there and what will come; false when there is one of that name
+    /// already.
     pub(super) fn add_index(&self, name: &'static str, values: fn(&T) -> Vec<IndexKey>) -> bool {
         let mut cache = self.write();
         if cache.indexes.iter().any(|i| i.name == name) {
@@ -118,9 +138,15 @@ impl<T: Object> Store<T> {
     /// Puts `object` in the place of the one with its key, which is returned.
     pub(super) fn set(&self, object: &Arc<T>) -> Option<Arc<T>> {
         let mut cache = self.write();
-        let Cache { objects, indexes, version } = &mut *cache;
+        let Cache {
+            objects,
+            indexes,
+            version,
+        } = &mut *cache;
         let old = objects.peer(object).cloned();
-        indexes.iter_mut().for_each(|index| index.change(old.as_ref(), Some(object)));
+        indexes
+            .iter_mut()
+            .for_each(|index| index.change(old.as_ref(), Some(object)));
         objects.insert(Arc::clone(object));
         *version = object.meta().resource_version;
         old
@@ -129,9 +155,15 @@ impl<T: Object> Store<T> {
     /// Removes what has the key of `gone`, the last state of an object, and returns it.
     pub(super) fn remove(&self, gone: &Arc<T>) -> Option<Arc<T>> {
         let mut cache = self.write();
-        let Cache { objects, indexes, version } = &mut *cache;
+        let Cache {
+            objects,
+            indexes,
+            version,
+        } = &mut *cache;
         let old = objects.remove(gone);
-        indexes.iter_mut().for_each(|index| index.change(old.as_ref(), None));
+        indexes
+            .iter_mut()
+            .for_each(|index| index.change(old.as_ref(), None));
         *version = gone.meta().resource_version;
         old
     }
@@ -139,7 +171,12 @@ impl<T: Object> Store<T> {
     /// Puts `objects` in the place of everything and returns what was there.
     pub(super) fn replace(&self, mut objects: Objects<T>, version: u64) -> Objects<T> {
         // Indexing takes a while, so it is done before readers are shut out.
-        let mut indexes: Vec<Index<T>> = self.read().indexes.iter().map(|index| Index::new(index.name, index.values)).collect();
+        let mut indexes: Vec<Index<T>> = self
+            .read()
+            .indexes
+            .iter()
+            .map(|index| Index::new(index.name, index.values))
+            .collect();
         indexes.iter_mut().for_each(|index| index.fill(&objects));
         let mut cache = self.write();
         for added in &cache.indexes[indexes.len()..] {
@@ -162,11 +199,17 @@ impl<T: Object> Store<T> {
 
 impl<T: Object> Index<T> {
     fn new(name: &'static str, values: fn(&T) -> Vec<IndexKey>) -> Self {
-        Self { name, values, entries: HashMap::new() }
+        Self {
+            name,
+            values,
+            entries: HashMap::new(),
+        }
     }
 
     fn fill(&mut self, objects: &Objects<T>) {
-        objects.iter().for_each(|object| self.change(None, Some(object)));
+        objects
+            .iter()
+            .for_each(|object| self.change(None, Some(object)));
     }
 
     fn change(&mut self, old: Option<&Arc<T>>, new: Option<&Arc<T>>) {
@@ -182,14 +225,17 @@ impl<T: Object> Index<T> {
         }
         for value in after {
             if let Some(new) = new {
-                self.entries.entry(value).or_default().insert(Arc::clone(new));
+                self.entries
+                    .entry(value)
+                    .or_default()
+                    .insert(Arc::clone(new));
             }
         }
     }
 }
 
-/// A set of objects, one per key. An element is one pointer: the key is read from the object, which saves the 32 bytes of a key
-/// per object and index.
+/// A set of objects, one per key. An element is one pointer: the key is read from the object, which
+/// saves the 32 bytes of a key per object and index.
 pub(super) struct Objects<T>(HashSet<Entry<T>>);
 
 impl<T> Default for Objects<T> {
@@ -310,17 +356,33 @@ mod tests {
     fn an_index_follows_every_change() {
         let store = Store::new();
         store.set(&pod("a/one", 1, "n1"));
-        assert!(store.add_index("node", by_node), "objects that were there already are indexed");
-        assert!(!store.add_index("node", |_| vec![]), "the first function of a name stays");
+        assert!(
+            store.add_index("node", by_node),
+            "objects that were there already are indexed"
+        );
+        assert!(
+            !store.add_index("node", |_| vec![]),
+            "the first function of a name stays"
+        );
         store.set(&pod("a/two", 2, "n1"));
         store.set(&pod("b/one", 3, "n2"));
         assert_eq!(names(store.by_index("node", "n1")), ["a/one", "a/two"]);
         assert_eq!(names(store.in_namespace("a")), ["a/one", "a/two"]);
 
-        assert_eq!(store.set(&pod("a/one", 4, "n2")).unwrap().meta.resource_version, 1);
+        assert_eq!(
+            store
+                .set(&pod("a/one", 4, "n2"))
+                .unwrap()
+                .meta
+                .resource_version,
+            1
+        );
         assert_eq!(names(store.by_index("node", "n1")), ["a/two"]);
         let moved = store.by_index("node", "n2");
-        assert!(moved.iter().all(|pod| pod.node.as_deref() == Some("n2")), "the index holds the new state");
+        assert!(
+            moved.iter().all(|pod| pod.node.as_deref() == Some("n2")),
+            "the index holds the new state"
+        );
         assert_eq!(names(moved), ["a/one", "b/one"]);
 
         store.remove(&pod("b/one", 5, "gone-elsewhere"));
@@ -331,10 +393,16 @@ mod tests {
         let mut next = Objects::default();
         next.insert(pod("c/one", 6, "n3"));
         let old = store.replace(next, 9);
-        assert_eq!((old.len(), store.len(), store.resource_version()), (2, 1, 9));
+        assert_eq!(
+            (old.len(), store.len(), store.resource_version()),
+            (2, 1, 9)
+        );
         assert_eq!(names(store.by_index("node", "n3")), ["c/one"]);
         assert!(store.by_index("node", "n2").is_empty() && store.in_namespace("a").is_empty());
-        assert!(store.get(&ObjectKey::new("c", "one")).is_some() && store.get(&ObjectKey::new("a", "one")).is_none());
+        assert!(
+            store.get(&ObjectKey::new("c", "one")).is_some()
+                && store.get(&ObjectKey::new("a", "one")).is_none()
+        );
     }
 
     #[test]
@@ -360,7 +428,13 @@ mod tests {
         let store = Store::<Node>::new();
         let json = br#"{"metadata":{"name":"n1","resourceVersion":"4"}}"#;
         store.set(&Arc::new(Node::decode(json).unwrap()));
-        assert_eq!((store.in_namespace("").len(), store.in_namespace("default").len()), (1, 0));
+        assert_eq!(
+            (
+                store.in_namespace("").len(),
+                store.in_namespace("default").len()
+            ),
+            (1, 0)
+        );
         assert!(store.get(&ObjectKey::new("", "n1")).is_some());
     }
 }

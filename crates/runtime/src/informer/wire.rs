@@ -73,12 +73,16 @@ pub(crate) fn frame<T: Object>(line: &[u8]) -> Result<Frame<T>, WireError> {
     decode(&kind, object.get().as_bytes())
 }
 
-/// The parts of a frame written the way API servers write it, found without reading the object twice. What follows the object
-/// may be more than the end of the frame; decoding it fails then, and the general way decides.
+/// The parts of a frame written the way API servers write it, found without reading the object
+/// twice. What follows the object may be more than the end of the frame; decoding it fails then,
+/// and the general way decides.
 fn cut(line: &[u8]) -> Option<(&str, &[u8])> {
     let rest = line.strip_prefix(br#"{"type":""#)?;
     let (kind, rest) = rest.split_at(rest.iter().position(|byte| *byte == b'"')?);
-    let object = rest.strip_prefix(br#"","object":"#)?.trim_ascii_end().strip_suffix(b"}")?;
+    let object = rest
+        .strip_prefix(br#"","object":"#)?
+        .trim_ascii_end()
+        .strip_suffix(b"}")?;
     Some((std::str::from_utf8(kind).ok()?, object))
 }
 
@@ -87,9 +91,15 @@ fn decode<T: Object>(kind: &str, object: &[u8]) -> Result<Frame<T>, WireError> {
         "ADDED" | "MODIFIED" => Frame::Set(versioned(object)?),
         "DELETED" => Frame::Gone(versioned(object)?),
         "BOOKMARK" => {
-            let BookmarkWire { metadata } = serde_json::from_slice(object).map_err(WireError::Frame)?;
-            let ends_initial = metadata.annotations.is_some_and(|a| a.get(INITIAL_EVENTS_END).is_some_and(|v| v == "true"));
-            Frame::Bookmark { version: version(&metadata.resource_version)?, ends_initial }
+            let BookmarkWire { metadata } =
+                serde_json::from_slice(object).map_err(WireError::Frame)?;
+            let ends_initial = metadata
+                .annotations
+                .is_some_and(|a| a.get(INITIAL_EVENTS_END).is_some_and(|v| v == "true"));
+            Frame::Bookmark {
+                version: version(&metadata.resource_version)?,
+                ends_initial,
+            }
         }
         "ERROR" => Frame::Error(serde_json::from_slice(object).map_err(WireError::Frame)?),
         other => return Err(WireError::FrameType(other.to_owned())),
@@ -107,7 +117,10 @@ fn versioned<T: Object>(json: &[u8]) -> Result<T, WireError> {
 
 fn version(text: &str) -> Result<u64, WireError> {
     // Version 0 means "any" in a request, so nothing can be resumed from it.
-    text.parse().ok().filter(|v| *v > 0).ok_or_else(|| WireError::Version(text.to_owned()))
+    text.parse()
+        .ok()
+        .filter(|v| *v > 0)
+        .ok_or_else(|| WireError::Version(text.to_owned()))
 }
 
 /// One page of a list: the objects are still to be decoded, one at a time.
@@ -147,7 +160,9 @@ impl<'a> Page<'a> {
     }
 
     pub(crate) fn objects<T: Object>(&self) -> impl Iterator<Item = Result<T, WireError>> {
-        self.items.iter().map(|item| Ok(T::decode(item.get().as_bytes())?))
+        self.items
+            .iter()
+            .map(|item| Ok(T::decode(item.get().as_bytes())?))
     }
 }
 
@@ -160,38 +175,78 @@ mod tests {
         match frame::<Node>(line.as_bytes()) {
             Ok(Frame::Set(node)) => format!("set {}", node.meta.name),
             Ok(Frame::Gone(node)) => format!("gone {}", node.meta.name),
-            Ok(Frame::Bookmark { version, ends_initial }) => format!("bookmark {version} {ends_initial}"),
+            Ok(Frame::Bookmark {
+                version,
+                ends_initial,
+            }) => format!("bookmark {version} {ends_initial}"),
             Ok(Frame::Error(status)) => format!("error {}", status.reason.unwrap_or_default()),
-            Err(error) => format!("{error}").split(':').next().unwrap_or_default().to_owned(),
+            Err(error) => format!("{error}")
+                .split(':')
+                .next()
+                .unwrap_or_default()
+                .to_owned(),
         }
     }
 
     #[test]
     fn frames_are_read_however_they_are_written() {
         let cases = [
-            (r#"{"type":"ADDED","object":{"metadata":{"name":"a","resourceVersion":"1"}}}"#, "set a"),
-            ("{\"type\":\"MODIFIED\",\"object\":{\"metadata\":{\"name\":\"a\",\"resourceVersion\":\"1\"}}}\n", "set a"),
-            (r#"{"type":"DELETED","object":{"metadata":{"name":"a","resourceVersion":"1"}}}"#, "gone a"),
-            (r#"{"object":{"metadata":{"name":"a","resourceVersion":"1"}},"type":"ADDED"}"#, "set a"),
-            (r#" { "type" : "ADDED" , "object" : {"metadata":{"name":"a","resourceVersion":"1"}} } "#, "set a"),
-            (r#"{"type":"ADDED","object":{"metadata":{"name":"a","resourceVersion":"1"}},"more":{}}"#, "set a"),
-            (r#"{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"7"}}}"#, "bookmark 7 false"),
+            (
+                r#"{"type":"ADDED","object":{"metadata":{"name":"a","resourceVersion":"1"}}}"#,
+                "set a",
+            ),
+            (
+                "{\"type\":\"MODIFIED\",\"object\":{\"metadata\":{\"name\":\"a\",\"resourceVersion\":\"1\"}}}\n",
+                "set a",
+            ),
+            (
+                r#"{"type":"DELETED","object":{"metadata":{"name":"a","resourceVersion":"1"}}}"#,
+                "gone a",
+            ),
+            (
+                r#"{"object":{"metadata":{"name":"a","resourceVersion":"1"}},"type":"ADDED"}"#,
+                "set a",
+            ),
+            (
+                r#" { "type" : "ADDED" , "object" : {"metadata":{"name":"a","resourceVersion":"1"}} } "#,
+                "set a",
+            ),
+            (
+                r#"{"type":"ADDED","object":{"metadata":{"name":"a","resourceVersion":"1"}},"more":{}}"#,
+                "set a",
+            ),
+            (
+                r#"{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"7"}}}"#,
+                "bookmark 7 false",
+            ),
             (
                 r#"{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"8","annotations":{"k8s.io/initial-events-end":"true"}}}}"#,
                 "bookmark 8 true",
             ),
-            (r#"{"type":"ERROR","object":{"kind":"Status","reason":"Expired","code":410}}"#, "error Expired"),
+            (
+                r#"{"type":"ERROR","object":{"kind":"Status","reason":"Expired","code":410}}"#,
+                "error Expired",
+            ),
             (
                 r#"{"type":"ADDED","object":{"metadata":{"name":"a"}}}"#,
                 "resourceVersion \"0\" is not a decimal number above zero",
             ),
-            (r#"{"type":"OTHER","object":{}}"#, "watch event of unknown type \"OTHER\""),
+            (
+                r#"{"type":"OTHER","object":{}}"#,
+                "watch event of unknown type \"OTHER\"",
+            ),
             (
                 r#"{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"0"}}}"#,
                 "resourceVersion \"0\" is not a decimal number above zero",
             ),
-            (r#"{"type":"ADDED","object":{"metadata":{"nam"#, "decode watch event"),
-            (r#"{"type":"ADDED","object":{"kind":"Table"}}"#, "decode Node"),
+            (
+                r#"{"type":"ADDED","object":{"metadata":{"nam"#,
+                "decode watch event",
+            ),
+            (
+                r#"{"type":"ADDED","object":{"kind":"Table"}}"#,
+                "decode Node",
+            ),
             ("", "decode watch event"),
         ];
         for (line, expected) in cases {
@@ -208,7 +263,9 @@ mod tests {
         let objects: Vec<Result<Node, _>> = page.objects().collect();
         assert_eq!(&*objects[0].as_ref().unwrap().meta.name, "a");
         assert!(objects[1].is_err());
-        let empty = Page::parse(br#"{"metadata":{"resourceVersion":"12","continue":""},"items":null}"#).unwrap();
+        let empty =
+            Page::parse(br#"{"metadata":{"resourceVersion":"12","continue":""},"items":null}"#)
+                .unwrap();
         assert!(empty.next.is_none() && empty.objects::<Node>().next().is_none());
         assert!(Page::parse(br#"{"metadata":{"resourceVersion":""},"items":[]}"#).is_err());
     }

@@ -35,15 +35,21 @@ impl Lease {
         }))
     }
 
-    /// This Lease with `record` in it. What coordinated election left behind goes, as with upstream's elector.
+    /// This Lease with `record` in it. What coordinated election left behind goes, as with
+    /// upstream's elector.
     pub(super) fn with(&self, record: &Record) -> Value {
         let mut document = self.0.clone();
         if !document["spec"].is_object() {
             document["spec"] = json!({});
         }
-        let spec = document["spec"].as_object_mut().expect("made an object above");
+        let spec = document["spec"]
+            .as_object_mut()
+            .expect("made an object above");
         spec.insert("holderIdentity".to_owned(), json!(record.holder));
-        spec.insert("leaseDurationSeconds".to_owned(), json!(record.duration_seconds));
+        spec.insert(
+            "leaseDurationSeconds".to_owned(),
+            json!(record.duration_seconds),
+        );
         spec.insert("acquireTime".to_owned(), json!(record.acquire_time));
         spec.insert("renewTime".to_owned(), json!(record.renew_time));
         spec.insert("leaseTransitions".to_owned(), json!(record.transitions));
@@ -63,7 +69,9 @@ impl Lease {
     }
 
     pub(super) fn duration_seconds(&self) -> u64 {
-        self.spec()["leaseDurationSeconds"].as_u64().unwrap_or_default()
+        self.spec()["leaseDurationSeconds"]
+            .as_u64()
+            .unwrap_or_default()
     }
 
     pub(super) fn transitions(&self) -> i64 {
@@ -76,11 +84,19 @@ impl Lease {
 
     /// 0 for one that was never stored.
     pub(super) fn resource_version(&self) -> u64 {
-        self.0["metadata"]["resourceVersion"].as_str().and_then(|version| version.parse().ok()).unwrap_or(0)
+        self.0["metadata"]["resourceVersion"]
+            .as_str()
+            .and_then(|version| version.parse().ok())
+            .unwrap_or(0)
     }
 
     pub(super) fn reference(&self) -> ObjectReference {
-        let meta = |field: &str| self.0["metadata"][field].as_str().unwrap_or_default().to_owned();
+        let meta = |field: &str| {
+            self.0["metadata"][field]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned()
+        };
         ObjectReference {
             api_version: "coordination.k8s.io/v1".to_owned(),
             kind: "Lease".to_owned(),
@@ -107,7 +123,10 @@ mod tests {
         let cases = [
             ("2026-01-02T03:04:05Z", "2026-01-02T03:04:05.000000Z"),
             ("2026-01-02T03:04:05.6Z", "2026-01-02T03:04:05.600000Z"),
-            ("2026-01-02T03:04:05.123456789Z", "2026-01-02T03:04:05.123456Z"),
+            (
+                "2026-01-02T03:04:05.123456789Z",
+                "2026-01-02T03:04:05.123456Z",
+            ),
         ];
         for (time, expected) in cases {
             assert_eq!(micro_time(time.parse().unwrap()), expected);
@@ -146,6 +165,13 @@ mod tests {
     #[test]
     fn a_lease_without_a_spec_is_free() {
         let lease = Lease::decode(br#"{"metadata":{"name":"l"}}"#).unwrap();
-        assert_eq!((lease.holder(), lease.duration_seconds(), lease.transitions()), ("", 0, 0));
+        assert_eq!(
+            (
+                lease.holder(),
+                lease.duration_seconds(),
+                lease.transitions()
+            ),
+            ("", 0, 0)
+        );
     }
 }

@@ -1,12 +1,13 @@
 //! Leader election on a Lease.
 //!
-//! state.rs decides (record seen, time passed -> next request, lead, give up); this file does the IO; the gate closes all writes
-//! before another process may lead.
+//! state.rs decides (record seen, time passed -> next request, lead, give up); this file does the
+//! IO; the gate closes all writes before another process may lead.
 //!
-//! Differs from upstream where that is safer or quicker, and never in what the Lease looks like: the term ends exactly one renew
-//! deadline after the start of the last successful renewal (upstream: up to a retry period later), or at once when somebody else is
-//! in the Lease; candidates also watch the Lease, so that a release is answered in milliseconds; releasing is a step of its own, for
-//! when everything that writes has stopped.
+//! Differs from upstream where that is safer or quicker, and never in what the Lease looks like:
+//! the term ends exactly one renew deadline after the start of the last successful renewal
+//! (upstream: up to a retry period later), or at once when somebody else is in the Lease;
+//! candidates also watch the Lease, so that a release is answered in milliseconds; releasing is a
+//! step of its own, for when everything that writes has stopped.
 
 mod lease;
 #[cfg(test)]
@@ -83,14 +84,26 @@ pub enum TermEnd {
 impl ElectionConfig {
     fn check(&self) -> Result<(), ElectionConfigError> {
         let rules = [
-            (self.lease_duration > self.renew_deadline, "leaseDuration must be greater than renewDeadline"),
+            (
+                self.lease_duration > self.renew_deadline,
+                "leaseDuration must be greater than renewDeadline",
+            ),
             (
                 self.renew_deadline > self.retry_period.mul_f64(JITTER_FACTOR),
                 "renewDeadline must be greater than retryPeriod*JitterFactor",
             ),
-            (!self.lease_duration.is_zero(), "leaseDuration must be greater than zero"),
-            (!self.renew_deadline.is_zero(), "renewDeadline must be greater than zero"),
-            (!self.retry_period.is_zero(), "retryPeriod must be greater than zero"),
+            (
+                !self.lease_duration.is_zero(),
+                "leaseDuration must be greater than zero",
+            ),
+            (
+                !self.renew_deadline.is_zero(),
+                "renewDeadline must be greater than zero",
+            ),
+            (
+                !self.retry_period.is_zero(),
+                "retryPeriod must be greater than zero",
+            ),
         ];
         match rules.iter().find(|(holds, _)| !holds) {
             Some((_, text)) => Err(ElectionConfigError(text)),
@@ -98,13 +111,19 @@ impl ElectionConfig {
         }
     }
 
-    /// Limit of one request, retries included, so that one that hangs cannot use up the whole deadline.
+    /// Limit of one request, retries included, so that one that hangs cannot use up the whole
+    /// deadline.
     fn request_limit(&self) -> Duration {
         (self.renew_deadline / 2).max(Duration::from_secs(1))
     }
 
     fn target(&self) -> Target<'_> {
-        Target { resource: &LEASES, namespace: Some(&self.namespace), name: Some(&self.name), subresource: None }
+        Target {
+            resource: &LEASES,
+            namespace: Some(&self.namespace),
+            name: Some(&self.name),
+            subresource: None,
+        }
     }
 }
 
@@ -134,13 +153,19 @@ impl Metrics {
         )?;
         registry.register(Box::new(master_status.clone()))?;
         registry.register(Box::new(slowpath.clone()))?;
-        let metrics = Self { master_status, slowpath, name: name.to_owned() };
+        let metrics = Self {
+            master_status,
+            slowpath,
+            name: name.to_owned(),
+        };
         metrics.leads(false);
         Ok(metrics)
     }
 
     fn leads(&self, leads: bool) {
-        self.master_status.with_label_values(&[&self.name]).set(f64::from(u8::from(leads)));
+        self.master_status
+            .with_label_values(&[&self.name])
+            .set(f64::from(u8::from(leads)));
     }
 
     fn slow_renewals(&self, total: u64) {
@@ -164,14 +189,15 @@ pub struct Elector {
     metrics: Metrics,
     election: Election,
     standing: Arc<Standing>,
-    /// Draws the pauses between attempts. It begins with the identity, which no two processes share, so that candidates do not go in
-    /// step, and those of a test whose names are given do the same each time.
+    /// Draws the pauses between attempts. It begins with the identity, which no two processes
+    /// share, so that candidates do not go in step, and those of a test whose names are given do
+    /// the same each time.
     jitter: SmallRng,
 }
 
 impl Elector {
-    /// A candidate; no request is made yet. `client` should be of its own (`leader-election`), timing out after
-    /// max(1 s, renew deadline / 2). At most one per registry.
+    /// A candidate; no request is made yet. `client` should be of its own (`leader-election`),
+    /// timing out after max(1 s, renew deadline / 2). At most one per registry.
     pub fn new(
         config: ElectionConfig,
         client: ApiClient,
@@ -179,7 +205,9 @@ impl Elector {
         clock: Clock,
         registry: &Registry,
     ) -> Result<Self, ElectionConfigError> {
-        let announce = Box::new(move |lease, message| recorder.event(lease, EventType::Normal, "LeaderElection", message));
+        let announce = Box::new(move |lease, message| {
+            recorder.event(lease, EventType::Normal, "LeaderElection", message)
+        });
         Self::announcing(config, client, announce, clock, registry)
     }
 
@@ -193,23 +221,38 @@ impl Elector {
         config.check()?;
         let metrics = Metrics::register(registry, &config.name)
             .map_err(|_| ElectionConfigError("leader election metrics are registered already"))?;
-        let election = Election::new(config.identity.clone(), config.lease_duration, config.renew_deadline);
+        let election = Election::new(
+            config.identity.clone(),
+            config.lease_duration,
+            config.renew_deadline,
+        );
         let standing = Arc::new(Standing::new(&config.name, config.lease_duration));
         let mut seed = DefaultHasher::new();
         config.identity.hash(&mut seed);
         let jitter = SmallRng::seed_from_u64(seed.finish());
-        Ok(Self { config, client, announce, clock, metrics, election, standing, jitter })
+        Ok(Self {
+            config,
+            client,
+            announce,
+            clock,
+            metrics,
+            election,
+            standing,
+            jitter,
+        })
     }
 
-    /// The gate for [`ApiClient::fenced`]: open from winning the Lease until the last renewal is as old as the renew deadline.
+    /// The gate for [`ApiClient::fenced`]: open from winning the Lease until the last renewal is as
+    /// old as the renew deadline.
     ///
-    /// It compares times whenever it is asked, so it closes in time even if nobody gets to run the election.
+    /// It compares times whenever it is asked, so it closes in time even if nobody gets to run the
+    /// election.
     pub fn gate(&self) -> Arc<dyn WriteGate> {
         Arc::clone(&self.standing) as Arc<dyn WriteGate>
     }
 
-    /// The revision at which the Lease was last written by us, 0 if it never was: everything that others did while they led came
-    /// before it.
+    /// The revision at which the Lease was last written by us, 0 if it never was: everything that
+    /// others did while they led came before it.
     pub fn term_version(&self) -> u64 {
         self.election.lease().map_or(0, Lease::resource_version)
     }
@@ -219,11 +262,13 @@ impl Elector {
         ElectionHealth::of(&self.standing)
     }
 
-    /// Tries until the Lease is ours (true) or `stop` comes (false). While somebody else holds it the Lease is watched, so that a
-    /// release is answered at once. A candidate that has led never does again: false.
+    /// Tries until the Lease is ours (true) or `stop` comes (false). While somebody else holds it
+    /// the Lease is watched, so that a release is answered at once. A candidate that has led never
+    /// does again: false.
     ///
-    /// An attempt under way at `stop` is waited for, up to the limit of one request: its write may get through, and a Lease held by a
-    /// process that has gone would leave the cluster without a leader until it runs out. It is released again.
+    /// An attempt under way at `stop` is waited for, up to the limit of one request: its write may
+    /// get through, and a Lease held by a process that has gone would leave the cluster without a
+    /// leader until it runs out. It is released again.
     pub async fn acquire(&mut self, stop: &CancellationToken) -> bool {
         tracing::info!(lock = self.lock(), "Attempting to acquire leader lease...");
         let mut holders = self.holders();
@@ -249,13 +294,20 @@ impl Elector {
                 Outcome::Acquired | Outcome::Renewed => break,
                 Outcome::Lost => return false,
                 Outcome::Held { holder } => {
-                    tracing::trace!(lock = self.lock(), holder, "Lease is held by and has not yet expired");
+                    tracing::trace!(
+                        lock = self.lock(),
+                        holder,
+                        "Lease is held by and has not yet expired"
+                    );
                 }
                 Outcome::Failed => {}
             }
             tracing::trace!(lock = self.lock(), "Failed to acquire lease");
 
-            let pause = self.config.retry_period.mul_f64(1.0 + JITTER_FACTOR * self.jitter.random::<f64>());
+            let pause = self
+                .config
+                .retry_period
+                .mul_f64(1.0 + JITTER_FACTOR * self.jitter.random::<f64>());
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return false,
@@ -269,13 +321,15 @@ impl Elector {
         true
     }
 
-    /// Renews the Lease until `stop` or until it is lost. After `stop` nobody renews it: what still has to be written must be done
-    /// within the renew deadline, then the gate closes.
+    /// Renews the Lease until `stop` or until it is lost. After `stop` nobody renews it: what still
+    /// has to be written must be done within the renew deadline, then the gate closes.
     pub async fn hold(&mut self, stop: &CancellationToken) -> TermEnd {
         let identity = self.config.identity.clone();
         let mut holders = self.holders();
         loop {
-            let State::Leading { until } = self.election.state() else { return self.lose() };
+            let State::Leading { until } = self.election.state() else {
+                return self.lose();
+            };
             let outcome = tokio::select! {
                 biased;
                 () = sleep_until(until) => Outcome::Lost,
@@ -292,7 +346,9 @@ impl Elector {
                 }
             }
 
-            let State::Leading { until } = self.election.state() else { return self.lose() };
+            let State::Leading { until } = self.election.state() else {
+                return self.lose();
+            };
             tokio::select! {
                 biased;
                 () = sleep_until(until) => return self.lose(),
@@ -304,7 +360,8 @@ impl Elector {
         }
     }
 
-    /// Gives the Lease up, after everything that writes has stopped. Closes the gate. An error leaves the Lease to run out.
+    /// Gives the Lease up, after everything that writes has stopped. Closes the gate. An error
+    /// leaves the Lease to run out.
     pub async fn release(&mut self) {
         let was_leader = matches!(self.election.state(), State::Leading { .. });
         self.election.give_up();
@@ -321,9 +378,17 @@ impl Elector {
 
     async fn write_release(&self) -> Result<(), String> {
         loop {
-            let Some(lease) = self.limited(self.client.get(self.config.target())).await? else { return Ok(()) };
-            let Some(record) = self.election.release(&lease, self.clock.now()) else { return Ok(()) };
-            match self.client.replace(self.config.target(), &lease.with(&record)).await {
+            let Some(lease) = self.limited(self.client.get(self.config.target())).await? else {
+                return Ok(());
+            };
+            let Some(record) = self.election.release(&lease, self.clock.now()) else {
+                return Ok(());
+            };
+            match self
+                .client
+                .replace(self.config.target(), &lease.with(&record))
+                .await
+            {
                 // A renewal that was under way when we stopped came through in between.
                 Err(e) if e.is_conflict() => {}
                 outcome => return outcome.map(|_| ()).map_err(|e| e.to_string()),
@@ -342,28 +407,45 @@ impl Elector {
                 Next::Read => self.read().await,
                 Next::Create(record) => {
                     let lease = Lease::new(&self.config.namespace, &self.config.name).with(&record);
-                    let collection = Target { name: None, ..self.config.target() };
-                    self.write(self.client.create(collection, &lease)).await.unwrap_or_else(|error| {
-                        tracing::error!(lock = self.lock(), error, "Error initially creating lease lock");
-                        Input::NotWritten
-                    })
+                    let collection = Target {
+                        name: None,
+                        ..self.config.target()
+                    };
+                    self.write(self.client.create(collection, &lease))
+                        .await
+                        .unwrap_or_else(|error| {
+                            tracing::error!(
+                                lock = self.lock(),
+                                error,
+                                "Error initially creating lease lock"
+                            );
+                            Input::NotWritten
+                        })
                 }
-                Next::Renew(base, record) => {
-                    self.write(self.client.replace(self.config.target(), &base.with(&record))).await.unwrap_or_else(|error| {
+                Next::Renew(base, record) => self
+                    .write(
+                        self.client
+                            .replace(self.config.target(), &base.with(&record)),
+                    )
+                    .await
+                    .unwrap_or_else(|error| {
                         tracing::debug!(
                             lock = self.lock(),
                             error,
                             "Failed to update lease optimistically, falling back to slow path"
                         );
                         Input::NotWritten
-                    })
-                }
-                Next::Update(base, record) => {
-                    self.write(self.client.replace(self.config.target(), &base.with(&record))).await.unwrap_or_else(|error| {
+                    }),
+                Next::Update(base, record) => self
+                    .write(
+                        self.client
+                            .replace(self.config.target(), &base.with(&record)),
+                    )
+                    .await
+                    .unwrap_or_else(|error| {
                         tracing::error!(lock = self.lock(), error, "Failed to update lease");
                         Input::NotWritten
-                    })
-                }
+                    }),
             };
         }
     }
@@ -378,15 +460,22 @@ impl Elector {
         Input::Unreadable
     }
 
-    async fn write(&self, request: impl Future<Output = Result<Bytes, ApiError>>) -> Result<Input, String> {
+    async fn write(
+        &self,
+        request: impl Future<Output = Result<Bytes, ApiError>>,
+    ) -> Result<Input, String> {
         match self.limited(request).await? {
             Some(lease) => Ok(Input::Written(lease)),
             None => Err("lease not found".to_owned()),
         }
     }
 
-    /// The Lease that `request` answers with, `None` if there is none, or what to say of the failure.
-    async fn limited(&self, request: impl Future<Output = Result<Bytes, ApiError>>) -> Result<Option<Lease>, String> {
+    /// The Lease that `request` answers with, `None` if there is none, or what to say of the
+    /// failure.
+    async fn limited(
+        &self,
+        request: impl Future<Output = Result<Bytes, ApiError>>,
+    ) -> Result<Option<Lease>, String> {
         match timeout(self.config.request_limit(), request).await {
             Ok(Ok(json)) => Lease::decode(&json).map(Some).map_err(|e| e.to_string()),
             Ok(Err(e)) if e.is_not_found() => Ok(None),
@@ -396,7 +485,8 @@ impl Elector {
     }
 
     fn publish(&self) {
-        self.standing.set(self.election.state(), self.election.observed_since());
+        self.standing
+            .set(self.election.state(), self.election.observed_since());
         self.metrics.slow_renewals(self.election.slow_renewals());
     }
 
@@ -411,7 +501,10 @@ impl Elector {
 
     fn say(&self, what: &str) {
         if let Some(lease) = self.election.lease() {
-            (self.announce)(lease.reference(), format!("{} {what}", self.config.identity));
+            (self.announce)(
+                lease.reference(),
+                format!("{} {what}", self.config.identity),
+            );
         }
     }
 

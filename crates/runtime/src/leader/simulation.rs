@@ -1,8 +1,11 @@
-//! Three candidates and one Lease, while clocks disagree, processes are paused, and requests and answers are late or lost.
+//! Three candidates and one Lease, while clocks disagree, processes are paused, and requests and
+//! answers are late or lost.
 //!
-//! The state machine alone, in a world that knows the true time; `tests/election` runs whole electors, whose clocks agree. The
-//! invariants are written out in `docs/leader-election.md`, and have the same names here. They hold as long as clocks run at rates less
-//! than lease duration / renew deadline apart, as upstream demands; that they fail beyond shows that the simulation can tell.
+//! The state machine alone, in a world that knows the true time; `tests/election` runs whole
+//! electors, whose clocks agree. The invariants are written out in `docs/leader-election.md`, and
+//! have the same names here. They hold as long as clocks run at rates less than lease duration /
+//! renew deadline apart, as upstream demands; that they fail beyond shows that the simulation can
+//! tell.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -44,24 +47,45 @@ struct Weather {
     releases: f64,
 }
 
-/// How far clocks may be off: the slowest leader, 10 s / 0.82, is done before the fastest standby, 15 s / 1.18.
+/// How far clocks may be off: the slowest leader, 10 s / 0.82, is done before the fastest standby,
+/// 15 s / 1.18.
 const DRIFT: f64 = 0.18;
 
 /// How long a message takes when nothing goes wrong.
 const PROMPT: Time = SECOND / 5;
 
 /// As bad as it may be.
-const STORM: Weather = Weather { drift: DRIFT, loss: 0.12, late: 0.1, pauses: 0.004, releases: 0.02 };
-const CALM: Weather = Weather { drift: 0.0, loss: 0.0, late: 0.0, pauses: 0.0, releases: 0.0 };
+const STORM: Weather = Weather {
+    drift: DRIFT,
+    loss: 0.12,
+    late: 0.1,
+    pauses: 0.004,
+    releases: 0.02,
+};
+const CALM: Weather = Weather {
+    drift: 0.0,
+    loss: 0.0,
+    late: 0.0,
+    pauses: 0.0,
+    releases: 0.0,
+};
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Happening {
     /// A candidate may make an attempt.
     Wake,
     /// A request arrives at the server; nothing answers when `answer_lost`.
-    Request { number: u64, write: Option<String>, answer_lost: bool },
+    Request {
+        number: u64,
+        write: Option<String>,
+        answer_lost: bool,
+    },
     /// An answer arrives: 200 with the Lease, 404, or another refusal.
-    Answer { number: u64, code: u16, lease: String },
+    Answer {
+        number: u64,
+        code: u16,
+        lease: String,
+    },
     /// The candidate stops waiting.
     Timeout { number: u64 },
 }
@@ -155,7 +179,8 @@ impl World {
 
     fn later(&mut self, who: usize, after: Time, what: Happening) {
         self.issued += 1;
-        self.queue.push(Reverse((self.now + after, self.issued, who, what)));
+        self.queue
+            .push(Reverse((self.now + after, self.issued, who, what)));
     }
 
     fn chance(&mut self, likely: f64) -> bool {
@@ -165,7 +190,11 @@ impl World {
     /// How long a message is under way.
     fn delay(&mut self) -> Time {
         let late = self.weather.late;
-        let limit = if self.chance(late) { 12 * SECOND } else { PROMPT };
+        let limit = if self.chance(late) {
+            12 * SECOND
+        } else {
+            PROMPT
+        };
         self.random.random_range(1000..limit)
     }
 
@@ -185,7 +214,8 @@ impl World {
             }
             let pauses = self.weather.pauses;
             if to_process && self.chance(pauses) {
-                self.candidates[who].paused_until = self.now + self.random.random_range(SECOND..40 * SECOND);
+                self.candidates[who].paused_until =
+                    self.now + self.random.random_range(SECOND..40 * SECOND);
             }
             // A term may have ended since the last event.
             self.check()?;
@@ -198,22 +228,44 @@ impl World {
     fn happen(&mut self, who: usize, what: Happening) {
         match what {
             Happening::Wake => {
-                if self.candidates[who].reborn_at.is_some_and(|at| at <= self.now) {
+                if self.candidates[who]
+                    .reborn_at
+                    .is_some_and(|at| at <= self.now)
+                {
                     self.candidates[who] = self.born();
                 }
                 if self.candidates[who].waiting_for.is_none() && !self.candidates[who].releasing {
                     self.step(who, Input::Attempt);
                 }
             }
-            Happening::Request { number, write, answer_lost } => {
+            Happening::Request {
+                number,
+                write,
+                answer_lost,
+            } => {
                 let (code, lease) = self.serve(write);
                 if !answer_lost {
                     let delay = self.delay();
-                    self.later(who, delay, Happening::Answer { number, code, lease });
+                    self.later(
+                        who,
+                        delay,
+                        Happening::Answer {
+                            number,
+                            code,
+                            lease,
+                        },
+                    );
                 }
             }
-            Happening::Answer { number, code, lease } => {
-                let Some((_, writes)) = self.candidates[who].waiting_for.take_if(|(waiting, _)| *waiting == number) else {
+            Happening::Answer {
+                number,
+                code,
+                lease,
+            } => {
+                let Some((_, writes)) = self.candidates[who]
+                    .waiting_for
+                    .take_if(|(waiting, _)| *waiting == number)
+                else {
                     return;
                 };
                 let lease = || Lease::decode(lease.as_bytes()).unwrap();
@@ -227,10 +279,20 @@ impl World {
                 self.step(who, input);
             }
             Happening::Timeout { number } => {
-                let Some((_, writes)) = self.candidates[who].waiting_for.take_if(|(waiting, _)| *waiting == number) else {
+                let Some((_, writes)) = self.candidates[who]
+                    .waiting_for
+                    .take_if(|(waiting, _)| *waiting == number)
+                else {
                     return;
                 };
-                self.step(who, if writes { Input::NotWritten } else { Input::Unreadable });
+                self.step(
+                    who,
+                    if writes {
+                        Input::NotWritten
+                    } else {
+                        Input::Unreadable
+                    },
+                );
             }
         }
     }
@@ -238,10 +300,16 @@ impl World {
     /// The server: one Lease under optimistic concurrency.
     fn serve(&mut self, write: Option<String>) -> (u16, String) {
         let Some(write) = write else {
-            return self.stored.as_ref().map_or((404, String::new()), |lease| (200, lease.to_string()));
+            return self
+                .stored
+                .as_ref()
+                .map_or((404, String::new()), |lease| (200, lease.to_string()));
         };
         let mut written: Value = serde_json::from_str(&write).unwrap();
-        let current = self.stored.as_ref().map(|lease| &lease["metadata"]["resourceVersion"]);
+        let current = self
+            .stored
+            .as_ref()
+            .map(|lease| &lease["metadata"]["resourceVersion"]);
         let based_on = written["metadata"].get("resourceVersion");
         if based_on != current {
             return (409, String::new());
@@ -249,7 +317,10 @@ impl World {
         if let Some(before) = &self.stored {
             self.check_transition(before, &written);
         }
-        let holder = written["spec"]["holderIdentity"].as_str().unwrap().to_owned();
+        let holder = written["spec"]["holderIdentity"]
+            .as_str()
+            .unwrap()
+            .to_owned();
         self.history.push((self.now, holder));
         written["metadata"]["resourceVersion"] = json!(self.history.len().to_string());
         self.stored = Some(written.clone());
@@ -260,7 +331,11 @@ impl World {
         let number = |lease: &Value| lease["spec"]["leaseTransitions"].as_i64().unwrap();
         let holder = |lease: &Value| lease["spec"]["holderIdentity"].as_str().unwrap().to_owned();
         let changed_hands = holder(before) != holder(after) && !holder(after).is_empty();
-        assert_eq!(number(after) - number(before), i64::from(changed_hands), "TransitionsCount: {before} {after}");
+        assert_eq!(
+            number(after) - number(before),
+            i64::from(changed_hands),
+            "TransitionsCount: {before} {after}"
+        );
     }
 
     fn step(&mut self, who: usize, input: Input) {
@@ -273,7 +348,9 @@ impl World {
         match next {
             Next::Read => self.send(who, None),
             Next::Create(record) => self.send(who, Some(Lease::new("ns", "l").with(&record))),
-            Next::Renew(lease, record) | Next::Update(lease, record) => self.send(who, Some(lease.with(&record))),
+            Next::Renew(lease, record) | Next::Update(lease, record) => {
+                self.send(who, Some(lease.with(&record)))
+            }
             Next::Rest(Outcome::Lost) => self.die(who),
             Next::Rest(outcome) => {
                 self.terms += usize::from(!led && outcome == Outcome::Acquired);
@@ -284,7 +361,11 @@ impl World {
                     return self.send(who, None);
                 }
                 let leads = matches!(self.candidates[who].election.state(), State::Leading { .. });
-                let pause = if leads { RETRY } else { self.random.random_range(RETRY..LONGEST_RETRY) };
+                let pause = if leads {
+                    RETRY
+                } else {
+                    self.random.random_range(RETRY..LONGEST_RETRY)
+                };
                 let pause = self.candidates[who].pause(pause);
                 self.later(who, pause, Happening::Wake);
             }
@@ -317,7 +398,15 @@ impl World {
         let loss = self.weather.loss;
         if !self.chance(loss) {
             let (delay, answer_lost) = (self.delay(), self.chance(loss));
-            self.later(who, delay, Happening::Request { number, write: write.map(|lease| lease.to_string()), answer_lost });
+            self.later(
+                who,
+                delay,
+                Happening::Request {
+                    number,
+                    write: write.map(|lease| lease.to_string()),
+                    answer_lost,
+                },
+            );
         }
         let limit = self.candidates[who].pause(REQUEST_LIMIT);
         self.later(who, limit, Happening::Timeout { number });
@@ -331,36 +420,63 @@ impl World {
     /// What must hold at every instant.
     fn check(&mut self) -> Result<(), String> {
         let now = self.now;
-        let leaders: Vec<&str> = self.candidates.iter().filter(|c| c.leads(now)).map(|c| &*c.name).collect();
+        let leaders: Vec<&str> = self
+            .candidates
+            .iter()
+            .filter(|c| c.leads(now))
+            .map(|c| &*c.name)
+            .collect();
         if leaders.len() > 1 {
             return Err(format!("OneLeader: {leaders:?} lead at {now} µs"));
         }
         if let Some((leader, (_, holder))) = leaders.first().zip(self.history.last())
             && leader != holder
         {
-            return Err(format!("RecordAgrees: {leader} leads at {now} µs, while {holder:?} is in the Lease"));
+            return Err(format!(
+                "RecordAgrees: {leader} leads at {now} µs, while {holder:?} is in the Lease"
+            ));
         }
         for candidate in &mut self.candidates {
             let leads = candidate.leads(now);
-            assert!(!(leads && candidate.is_done), "NoWayBack: {} leads again at {now} µs", candidate.name);
-            candidate.is_done |= (candidate.has_led && !leads) || candidate.election.state() == State::Lost;
+            assert!(
+                !(leads && candidate.is_done),
+                "NoWayBack: {} leads again at {now} µs",
+                candidate.name
+            );
+            candidate.is_done |=
+                (candidate.has_led && !leads) || candidate.election.state() == State::Lost;
             candidate.has_led |= leads;
             if let State::Leading { until } = candidate.election.state() {
-                let known = candidate.election.lease().map(Lease::resource_version).unwrap();
+                let known = candidate
+                    .election
+                    .lease()
+                    .map(Lease::resource_version)
+                    .unwrap();
                 let (stored, holder) = &self.history[usize::try_from(known).unwrap() - 1];
-                assert_eq!(*holder, candidate.name, "RecordAgrees: it leads by revision {known}");
-                assert!(until <= candidate.local(*stored) + DEADLINE, "TermBounded: {holder} leads by revision {known}");
+                assert_eq!(
+                    *holder, candidate.name,
+                    "RecordAgrees: it leads by revision {known}"
+                );
+                assert!(
+                    until <= candidate.local(*stored) + DEADLINE,
+                    "TermBounded: {holder} leads by revision {known}"
+                );
             }
         }
         Ok(())
     }
 
-    /// From now on nothing goes wrong: what is under way is lost, and every process is there and runs.
+    /// From now on nothing goes wrong: what is under way is lost, and every process is there and
+    /// runs.
     fn clear_up(&mut self) {
         self.weather = CALM;
         for Reverse((at, number, who, what)) in std::mem::take(&mut self.queue) {
             if matches!(what, Happening::Wake | Happening::Timeout { .. }) {
-                let at = if self.candidates[who].paused_until > self.now { self.now } else { at };
+                let at = if self.candidates[who].paused_until > self.now {
+                    self.now
+                } else {
+                    at
+                };
                 self.queue.push(Reverse((at, number, who, what)));
             }
         }
@@ -374,8 +490,8 @@ impl World {
     }
 }
 
-/// `Progress`, by the slowest clock: the request under way is given up, the record is seen at the next attempt, waited out, and replaced
-/// at the one after that, each with its requests.
+/// `Progress`, by the slowest clock: the request under way is given up, the record is seen at the
+/// next attempt, waited out, and replaced at the one after that, each with its requests.
 fn progress() -> Time {
     let local = REQUEST_LIMIT + LONGEST_RETRY + LEASE + LONGEST_RETRY;
     (local.as_micros() as f64 / (1.0 - DRIFT)) as Time + 3 * 4 * PROMPT
@@ -386,7 +502,9 @@ fn there_are_never_two_leaders_whatever_happens_to_clocks_processes_and_messages
     let mut terms = 0;
     for seed in 0..30 {
         let mut world = World::new(seed, STORM);
-        world.run(600 * SECOND).unwrap_or_else(|broken| panic!("seed {seed}: {broken}"));
+        world
+            .run(600 * SECOND)
+            .unwrap_or_else(|broken| panic!("seed {seed}: {broken}"));
         terms += world.terms;
     }
     assert!(terms > 200, "the story is about leaders: {terms} terms");
@@ -410,7 +528,10 @@ fn somebody_leads_soon_after_the_storm() {
 
 #[test]
 fn clocks_that_run_too_far_apart_are_noticed() {
-    let weather = Weather { drift: 0.45, ..STORM };
+    let weather = Weather {
+        drift: 0.45,
+        ..STORM
+    };
     let broken = (0..150).any(|seed| World::new(seed, weather).run(600 * SECOND).is_err());
     assert!(broken, "the simulation cannot tell two leaders from one");
 }

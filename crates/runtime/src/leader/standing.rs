@@ -8,7 +8,8 @@ use tokio::time::Instant;
 use super::state::State;
 use crate::client::WriteGate;
 
-/// A leader that has not renewed for lease duration + this is ill: its process should have ended long ago.
+/// A leader that has not renewed for lease duration + this is ill: its process should have ended
+/// long ago.
 const GRACE: Duration = Duration::from_secs(20);
 
 pub(super) struct Standing {
@@ -19,7 +20,11 @@ pub(super) struct Standing {
 
 impl Standing {
     pub(super) fn new(lease_name: &str, lease_duration: Duration) -> Self {
-        Self { lease_name: lease_name.to_owned(), lease_duration, now: Mutex::new((State::Standby, None)) }
+        Self {
+            lease_name: lease_name.to_owned(),
+            lease_duration,
+            now: Mutex::new((State::Standby, None)),
+        }
     }
 
     pub(super) fn set(&self, state: State, observed_since: Option<Instant>) {
@@ -58,7 +63,10 @@ impl ElectionHealth {
         let (state, observed_since) = self.0.get();
         let age = observed_since.map_or(Duration::ZERO, |since| since.elapsed());
         if matches!(state, State::Leading { .. }) && age > self.0.lease_duration + GRACE {
-            return Err(format!("failed election to renew leadership on lease {}", self.0.lease_name));
+            return Err(format!(
+                "failed election to renew leadership on lease {}",
+                self.0.lease_name
+            ));
         }
         Ok(())
     }
@@ -94,11 +102,19 @@ mod tests {
         let standing = Arc::new(Standing::new("l", LEASE));
         let health = ElectionHealth::of(&standing);
         let now = Instant::now();
-        standing.set(State::Leading { until: now + Duration::from_secs(10) }, Some(now));
+        standing.set(
+            State::Leading {
+                until: now + Duration::from_secs(10),
+            },
+            Some(now),
+        );
         tokio::time::advance(Duration::from_secs(35)).await;
         assert_eq!(health.check(), Ok(()));
         tokio::time::advance(Duration::from_millis(1)).await;
-        assert_eq!(health.check(), Err("failed election to renew leadership on lease l".to_owned()));
+        assert_eq!(
+            health.check(),
+            Err("failed election to renew leadership on lease l".to_owned())
+        );
         assert!(!health.is_leader());
         standing.set(State::Standby, Some(now));
         assert_eq!(health.check(), Ok(()));

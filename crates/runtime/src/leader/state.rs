@@ -2,9 +2,10 @@
 //!
 //! attempt -> (leading: write at once) -> read -> held by another | write -> leading
 //!
-//! Only the local monotonic clock decides. The times in the Lease are for people; the time that counts is when *we* first saw the
-//! record that is in it. On Linux that clock goes on while a process is stopped (SIGSTOP, a frozen cgroup), so a leader that wakes
-//! up late finds its term over before it can write.
+//! Only the local monotonic clock decides. The times in the Lease are for people; the time that
+//! counts is when *we* first saw the record that is in it. On Linux that clock goes on while a
+//! process is stopped (SIGSTOP, a frozen cgroup), so a leader that wakes up late finds its term
+//! over before it can write.
 
 use std::time::Duration;
 
@@ -18,7 +19,8 @@ use super::lease::{Lease, Record, micro_time};
 pub(super) enum State {
     /// Somebody else leads, or nobody that we know of.
     Standby,
-    /// The Lease is ours. We may write before `until`: the start of the last write of it that succeeded, plus the renew deadline.
+    /// The Lease is ours. We may write before `until`: the start of the last write of it that
+    /// succeeded, plus the renew deadline.
     Leading { until: Instant },
     /// Our term is over. There is no way back.
     Lost,
@@ -97,10 +99,22 @@ pub(super) struct Election {
 }
 
 impl Election {
-    pub(super) fn new(identity: String, lease_duration: Duration, renew_deadline: Duration) -> Self {
+    pub(super) fn new(
+        identity: String,
+        lease_duration: Duration,
+        renew_deadline: Duration,
+    ) -> Self {
         // Others go by the whole seconds in the record, so these also bound our term.
         let term = renew_deadline.min(Duration::from_secs(lease_duration.as_secs()));
-        Self { identity, lease_duration, term, state: State::Standby, observed: None, pending: None, slow_renewals: 0 }
+        Self {
+            identity,
+            lease_duration,
+            term,
+            state: State::Standby,
+            observed: None,
+            pending: None,
+            slow_renewals: 0,
+        }
     }
 
     pub(super) fn state(&self) -> State {
@@ -127,7 +141,8 @@ impl Election {
         self.state = State::Lost;
     }
 
-    /// Takes in what happened at `now` and says what to do. `wall` is only ever written into records.
+    /// Takes in what happened at `now` and says what to do. `wall` is only ever written into
+    /// records.
     pub(super) fn step(&mut self, input: Input, now: Instant, wall: Timestamp) -> Next {
         // Before all else: no answer, however good, prolongs a term that has run out.
         if let State::Leading { until } = self.state
@@ -180,24 +195,33 @@ impl Election {
 
     fn found(&mut self, lease: Lease, now: Instant, wall: Timestamp) -> Next {
         let before = self.observed.take();
-        let since = before.as_ref().filter(|o| o.lease.spec() == lease.spec()).map_or(now, |o| o.since);
-        let seen = Observed { lease: lease.clone(), since };
+        let since = before
+            .as_ref()
+            .filter(|o| o.lease.spec() == lease.spec())
+            .map_or(now, |o| o.since);
+        let seen = Observed {
+            lease: lease.clone(),
+            since,
+        };
         let is_valid = seen.is_valid(now);
         self.observed = Some(seen);
 
         let holder = lease.holder();
         let is_others = !holder.is_empty() && holder != self.identity;
         if matches!(self.state, State::Leading { .. }) {
-            // Upstream goes on trying until its deadline. But whoever is in the Lease writes already, and whoever was in it
-            // and left has written, so our term ends here.
-            let has_changed_hands = holder.is_empty() && before.is_some_and(|o| o.lease.transitions() != lease.transitions());
+            // Upstream goes on trying until its deadline. But whoever is in the Lease writes
+            // already, and whoever was in it and left has written, so our term ends here.
+            let has_changed_hands = holder.is_empty()
+                && before.is_some_and(|o| o.lease.transitions() != lease.transitions());
             if is_others || has_changed_hands {
                 self.state = State::Lost;
                 return Next::Rest(Outcome::Lost);
             }
         }
         if is_others && is_valid {
-            return Next::Rest(Outcome::Held { holder: holder.to_owned() });
+            return Next::Rest(Outcome::Held {
+                holder: holder.to_owned(),
+            });
         }
 
         let record = if holder == self.identity {
@@ -212,7 +236,8 @@ impl Election {
 
     fn written(&mut self, lease: Lease, pending: Option<Pending>, now: Instant) -> Next {
         self.observed = Some(Observed { lease, since: now });
-        // The term counts from before the request was sent: nobody can have seen the new record earlier than that.
+        // The term counts from before the request was sent: nobody can have seen the new record
+        // earlier than that.
         let until = pending.map_or(now, |p| p.began + self.term);
         let was_leading = matches!(self.state, State::Leading { .. });
         if now >= until {
@@ -220,11 +245,18 @@ impl Election {
             return Next::Rest(Outcome::Failed);
         }
         self.state = State::Leading { until };
-        Next::Rest(if was_leading { Outcome::Renewed } else { Outcome::Acquired })
+        Next::Rest(if was_leading {
+            Outcome::Renewed
+        } else {
+            Outcome::Acquired
+        })
     }
 
     fn write(&mut self, began: Instant, is_optimistic: bool) {
-        self.pending = Some(Pending { began, is_optimistic });
+        self.pending = Some(Pending {
+            began,
+            is_optimistic,
+        });
     }
 
     fn record(&self, acquired: Option<&str>, transitions: i64, wall: Timestamp) -> Record {
@@ -242,7 +274,8 @@ impl Election {
 impl Observed {
     /// Whether its holder may still be leading, going by the duration that holder wrote.
     fn is_valid(&self, now: Instant) -> bool {
-        now.saturating_duration_since(self.since) < Duration::from_secs(self.lease.duration_seconds())
+        now.saturating_duration_since(self.since)
+            < Duration::from_secs(self.lease.duration_seconds())
     }
 }
 
@@ -261,8 +294,15 @@ mod tests {
 
     impl Candidate {
         fn new() -> Self {
-            let election = Election::new(ME.to_owned(), Duration::from_secs(15), Duration::from_secs(10));
-            Self { election, start: Instant::now() }
+            let election = Election::new(
+                ME.to_owned(),
+                Duration::from_secs(15),
+                Duration::from_secs(10),
+            );
+            Self {
+                election,
+                start: Instant::now(),
+            }
         }
 
         /// One that acquired a fresh Lease with the write of second 0.
@@ -270,13 +310,17 @@ mod tests {
             let mut candidate = Self::new();
             candidate.at(0.0, Input::Attempt);
             candidate.at(0.0, Input::Missing);
-            assert_eq!(candidate.at(0.0, Input::Written(lease(ME, 15, 0, 1))), Next::Rest(Outcome::Acquired));
+            assert_eq!(
+                candidate.at(0.0, Input::Written(lease(ME, 15, 0, 1))),
+                Next::Rest(Outcome::Acquired)
+            );
             candidate
         }
 
         fn at(&mut self, seconds: f64, input: Input) -> Next {
             let wall = Timestamp::UNIX_EPOCH + Duration::from_secs_f64(seconds);
-            self.election.step(input, self.start + Duration::from_secs_f64(seconds), wall)
+            self.election
+                .step(input, self.start + Duration::from_secs_f64(seconds), wall)
         }
 
         fn until(&self) -> f64 {
@@ -303,7 +347,9 @@ mod tests {
     }
 
     fn held(holder: &str) -> Next {
-        Next::Rest(Outcome::Held { holder: holder.to_owned() })
+        Next::Rest(Outcome::Held {
+            holder: holder.to_owned(),
+        })
     }
 
     fn record_of(next: Next) -> Record {
@@ -317,7 +363,9 @@ mod tests {
     fn the_creator_writes_transitions_zero() {
         let mut me = Candidate::new();
         assert_eq!(me.at(0.0, Input::Attempt), Next::Read);
-        let Next::Create(record) = me.at(0.0, Input::Missing) else { panic!("no create") };
+        let Next::Create(record) = me.at(0.0, Input::Missing) else {
+            panic!("no create")
+        };
         assert_eq!(
             record,
             Record {
@@ -332,13 +380,39 @@ mod tests {
 
     #[test]
     fn who_may_take_a_lease_and_what_it_writes() {
-        // (why, lease found, then seconds later found again unchanged, transitions written; None: held)
+        // (why, lease found, then seconds later found again unchanged, transitions written; None:
+        // held)
         let cases = [
-            ("held, first seen just now", lease("other", 15, 3, 1), 0.0, None),
-            ("held, seen for a while", lease("other", 15, 3, 1), 14.9, None),
-            ("run out since we watch it", lease("other", 15, 3, 1), 15.0, Some(4)),
-            ("the holder's own duration counts, longer", lease("other", 60, 3, 1), 59.9, None),
-            ("the holder's own duration counts, shorter", lease("other", 2, 3, 1), 2.0, Some(4)),
+            (
+                "held, first seen just now",
+                lease("other", 15, 3, 1),
+                0.0,
+                None,
+            ),
+            (
+                "held, seen for a while",
+                lease("other", 15, 3, 1),
+                14.9,
+                None,
+            ),
+            (
+                "run out since we watch it",
+                lease("other", 15, 3, 1),
+                15.0,
+                Some(4),
+            ),
+            (
+                "the holder's own duration counts, longer",
+                lease("other", 60, 3, 1),
+                59.9,
+                None,
+            ),
+            (
+                "the holder's own duration counts, shorter",
+                lease("other", 2, 3, 1),
+                2.0,
+                Some(4),
+            ),
             ("released", lease("", 1, 3, 1), 0.0, Some(4)),
             ("ours from a lost answer", lease(ME, 15, 3, 1), 0.0, Some(3)),
             ("ours, gone stale", lease(ME, 15, 3, 1), 20.0, Some(3)),
@@ -362,10 +436,15 @@ mod tests {
     #[test]
     fn a_standby_counts_from_when_it_first_saw_the_current_record() {
         let mut me = Candidate::new();
-        // The leader renews at 0..=8, then dies; we look every 4 seconds and once more just before and at the end.
+        // The leader renews at 0..=8, then dies; we look every 4 seconds and once more just before
+        // and at the end.
         for (seconds, renewed) in [(0.0, 0), (4.0, 4), (8.0, 8), (12.0, 8), (22.9, 8)] {
             me.at(seconds, Input::Attempt);
-            assert_eq!(me.at(seconds, Input::Found(lease("other", 15, 0, renewed))), held("other"), "at {seconds}");
+            assert_eq!(
+                me.at(seconds, Input::Found(lease("other", 15, 0, renewed))),
+                held("other"),
+                "at {seconds}"
+            );
         }
         me.at(23.0, Input::Attempt);
         let record = record_of(me.at(23.0, Input::Found(lease("other", 15, 0, 8))));
@@ -378,7 +457,11 @@ mod tests {
         // (why, field, value)
         let cases = [
             ("renewed", "renewTime", json!("2021-01-01T00:00:00.000000Z")),
-            ("acquired", "acquireTime", json!("2021-01-01T00:00:00.000000Z")),
+            (
+                "acquired",
+                "acquireTime",
+                json!("2021-01-01T00:00:00.000000Z"),
+            ),
             ("transitions", "leaseTransitions", json!(9)),
             ("strategy", "strategy", json!("OldestEmulationVersion")),
             ("preferred holder", "preferredHolder", json!("x")),
@@ -400,7 +483,10 @@ mod tests {
         let mut document = lease("other", 15, 0, 1).with(&record_of_other());
         document["metadata"]["labels"] = json!({"a": "b"});
         me.at(16.0, Input::Attempt);
-        let next = me.at(16.0, Input::Found(Lease::decode(document.to_string().as_bytes()).unwrap()));
+        let next = me.at(
+            16.0,
+            Input::Found(Lease::decode(document.to_string().as_bytes()).unwrap()),
+        );
         assert_eq!(record_of(next).transitions, 1);
     }
 
@@ -417,13 +503,21 @@ mod tests {
     #[test]
     fn a_renewal_is_written_from_memory_and_keeps_the_history() {
         let mut me = Candidate::leading();
-        let Next::Renew(base, record) = me.at(2.0, Input::Attempt) else { panic!("no renewal") };
+        let Next::Renew(base, record) = me.at(2.0, Input::Attempt) else {
+            panic!("no renewal")
+        };
         assert_eq!(base, lease(ME, 15, 0, 1));
         assert_eq!(record.acquire_time, "2020-01-01T00:00:00.000000Z");
         assert_eq!(record.renew_time, "1970-01-01T00:00:02.000000Z");
         assert_eq!(record.transitions, 0);
-        assert_eq!(me.at(2.5, Input::Written(lease(ME, 15, 0, 2))), Next::Rest(Outcome::Renewed));
-        assert!((me.until() - 12.0).abs() < 1e-6, "counts from when the request began");
+        assert_eq!(
+            me.at(2.5, Input::Written(lease(ME, 15, 0, 2))),
+            Next::Rest(Outcome::Renewed)
+        );
+        assert!(
+            (me.until() - 12.0).abs() < 1e-6,
+            "counts from when the request began"
+        );
         assert_eq!(me.election.slow_renewals(), 0);
     }
 
@@ -453,7 +547,11 @@ mod tests {
             me.at(9.9, Input::Attempt);
             let what = format!("{:?}", input());
             assert_eq!(me.at(10.0, input()), Next::Rest(Outcome::Lost), "{what}");
-            assert_eq!(me.at(10.1, Input::Written(lease(ME, 15, 0, 3))), Next::Rest(Outcome::Lost), "for good: {what}");
+            assert_eq!(
+                me.at(10.1, Input::Written(lease(ME, 15, 0, 3))),
+                Next::Rest(Outcome::Lost),
+                "for good: {what}"
+            );
         }
     }
 
@@ -462,14 +560,21 @@ mod tests {
         // (why, lease found after a conflict)
         let cases = [
             ("held by another", lease("other", 15, 1, 2)),
-            ("held by another, with a duration of nothing", lease("other", 0, 1, 2)),
+            (
+                "held by another, with a duration of nothing",
+                lease("other", 0, 1, 2),
+            ),
             ("released by another", lease("", 1, 1, 2)),
         ];
         for (why, found) in cases {
             let mut me = Candidate::leading();
             me.at(2.0, Input::Attempt);
             assert_eq!(me.at(2.1, Input::NotWritten), Next::Read, "{why}");
-            assert_eq!(me.at(2.2, Input::Found(found)), Next::Rest(Outcome::Lost), "{why}");
+            assert_eq!(
+                me.at(2.2, Input::Found(found)),
+                Next::Rest(Outcome::Lost),
+                "{why}"
+            );
             assert_eq!(me.election.state(), State::Lost, "{why}");
         }
     }
@@ -479,13 +584,22 @@ mod tests {
         let mut me = Candidate::leading();
         me.at(2.0, Input::Attempt);
         me.at(2.1, Input::NotWritten);
-        assert_eq!(record_of(me.at(2.2, Input::Found(lease("", 15, 0, 2)))).transitions, 1);
+        assert_eq!(
+            record_of(me.at(2.2, Input::Found(lease("", 15, 0, 2)))).transitions,
+            1
+        );
 
         let mut me = Candidate::leading();
         me.at(2.0, Input::Attempt);
         me.at(2.1, Input::NotWritten);
-        assert!(matches!(me.at(2.2, Input::Missing), Next::Create(Record { transitions: 0, .. })));
-        assert_eq!(me.at(2.3, Input::Written(lease(ME, 15, 0, 2))), Next::Rest(Outcome::Renewed));
+        assert!(matches!(
+            me.at(2.2, Input::Missing),
+            Next::Create(Record { transitions: 0, .. })
+        ));
+        assert_eq!(
+            me.at(2.3, Input::Written(lease(ME, 15, 0, 2))),
+            Next::Rest(Outcome::Renewed)
+        );
     }
 
     #[test]
@@ -493,9 +607,15 @@ mod tests {
         let mut me = Candidate::new();
         me.at(0.0, Input::Attempt);
         me.at(0.0, Input::Missing);
-        assert_eq!(me.at(10.0, Input::Written(lease(ME, 15, 0, 1))), Next::Rest(Outcome::Failed));
+        assert_eq!(
+            me.at(10.0, Input::Written(lease(ME, 15, 0, 1))),
+            Next::Rest(Outcome::Failed)
+        );
         assert_eq!(me.election.state(), State::Standby);
-        assert!(matches!(me.at(11.0, Input::Attempt), Next::Renew(..)), "the record is ours to renew");
+        assert!(
+            matches!(me.at(11.0, Input::Attempt), Next::Renew(..)),
+            "the record is ours to renew"
+        );
     }
 
     #[test]
@@ -509,20 +629,51 @@ mod tests {
 
     #[test]
     fn the_whole_seconds_of_the_record_bound_the_term() {
-        let mut election = Election::new(ME.to_owned(), Duration::from_millis(5900), Duration::from_millis(5500));
+        let mut election = Election::new(
+            ME.to_owned(),
+            Duration::from_millis(5900),
+            Duration::from_millis(5500),
+        );
         let start = Instant::now();
         election.step(Input::Attempt, start, Timestamp::UNIX_EPOCH);
         election.step(Input::Missing, start, Timestamp::UNIX_EPOCH);
-        election.step(Input::Written(lease(ME, 5, 0, 1)), start, Timestamp::UNIX_EPOCH);
-        assert_eq!(election.state(), State::Leading { until: start + Duration::from_secs(5) });
+        election.step(
+            Input::Written(lease(ME, 5, 0, 1)),
+            start,
+            Timestamp::UNIX_EPOCH,
+        );
+        assert_eq!(
+            election.state(),
+            State::Leading {
+                until: start + Duration::from_secs(5)
+            }
+        );
     }
 
     #[test]
     fn only_the_holder_releases_and_transitions_stay() {
         let me = Candidate::leading();
-        let record = me.election.release(&lease(ME, 15, 4, 1), Timestamp::UNIX_EPOCH).unwrap();
-        assert_eq!((record.holder.as_str(), record.duration_seconds, record.transitions), ("", 1, 4));
-        assert_eq!(me.election.release(&lease("other", 15, 4, 1), Timestamp::UNIX_EPOCH), None);
-        assert_eq!(me.election.release(&lease("", 15, 4, 1), Timestamp::UNIX_EPOCH), None);
+        let record = me
+            .election
+            .release(&lease(ME, 15, 4, 1), Timestamp::UNIX_EPOCH)
+            .unwrap();
+        assert_eq!(
+            (
+                record.holder.as_str(),
+                record.duration_seconds,
+                record.transitions
+            ),
+            ("", 1, 4)
+        );
+        assert_eq!(
+            me.election
+                .release(&lease("other", 15, 4, 1), Timestamp::UNIX_EPOCH),
+            None
+        );
+        assert_eq!(
+            me.election
+                .release(&lease("", 15, 4, 1), Timestamp::UNIX_EPOCH),
+            None
+        );
     }
 }

@@ -43,13 +43,21 @@ fn set(flag: &AtomicBool) {
 }
 
 fn answer(code: u16, body: &Value) -> Answer {
-    let body = http_body_util::Full::new(Bytes::from(body.to_string())).map_err(|never| match never {});
-    Response::builder().status(code).body(UnsyncBoxBody::new(body)).unwrap()
+    let body =
+        http_body_util::Full::new(Bytes::from(body.to_string())).map_err(|never| match never {});
+    Response::builder()
+        .status(code)
+        .body(UnsyncBoxBody::new(body))
+        .unwrap()
 }
 
 impl Server {
     fn new() -> Arc<Self> {
-        Arc::new(Self { lease: Mutex::default(), changes: broadcast::channel(64).0, writes: AtomicUsize::new(0) })
+        Arc::new(Self {
+            lease: Mutex::default(),
+            changes: broadcast::channel(64).0,
+            writes: AtomicUsize::new(0),
+        })
     }
 
     fn client(self: &Arc<Self>, link: &Link) -> ApiClient {
@@ -63,7 +71,13 @@ impl Server {
                 let (parts, body) = request.into_parts();
                 let body = body.collect().await.unwrap().to_bytes();
                 if parts.uri.query().is_some_and(|q| q.contains("watch=true")) {
-                    assert!(parts.uri.query().unwrap().contains("fieldSelector=metadata.name%3Dkube-controller-manager"));
+                    assert!(
+                        parts
+                            .uri
+                            .query()
+                            .unwrap()
+                            .contains("fieldSelector=metadata.name%3Dkube-controller-manager")
+                    );
                     return Ok::<_, std::io::Error>(server.watch(&link));
                 }
                 let answer = server.handle(&parts.method, &body);
@@ -73,8 +87,12 @@ impl Server {
                 Ok(answer)
             }
         });
-        let settings =
-            ClientSettings { user_agent: "leader-election".to_owned(), qps: 0.0, burst: 0, timeout: Duration::from_secs(5) };
+        let settings = ClientSettings {
+            user_agent: "leader-election".to_owned(),
+            qps: 0.0,
+            burst: 0,
+            timeout: Duration::from_secs(5),
+        };
         let metrics = ClientMetrics::register(&Registry::new()).unwrap();
         ApiClient::new(kube::Client::new(service, "default"), settings, metrics)
     }
@@ -84,16 +102,26 @@ impl Server {
             return answer(403, &json!({}));
         }
         let lease = self.lease.lock().unwrap();
-        let first = lease.1.iter().map(|l| ("ADDED", l.clone())).collect::<Vec<_>>();
-        let frame = |(kind, lease): (&str, Value)| format!("{}\n", json!({"type": kind, "object": lease}));
-        let later = stream::unfold((self.changes.subscribe(), link.clone()), |(mut changes, link)| async move {
-            let change = changes.recv().await.ok()?;
-            if is_on(&link.is_cut) {
-                std::future::pending::<()>().await;
-            }
-            Some((change, (changes, link)))
-        });
-        let frames = stream::iter(first).chain(later).map(move |c| Ok(http_body::Frame::data(Bytes::from(frame(c)))));
+        let first = lease
+            .1
+            .iter()
+            .map(|l| ("ADDED", l.clone()))
+            .collect::<Vec<_>>();
+        let frame =
+            |(kind, lease): (&str, Value)| format!("{}\n", json!({"type": kind, "object": lease}));
+        let later = stream::unfold(
+            (self.changes.subscribe(), link.clone()),
+            |(mut changes, link)| async move {
+                let change = changes.recv().await.ok()?;
+                if is_on(&link.is_cut) {
+                    std::future::pending::<()>().await;
+                }
+                Some((change, (changes, link)))
+            },
+        );
+        let frames = stream::iter(first)
+            .chain(later)
+            .map(move |c| Ok(http_body::Frame::data(Bytes::from(frame(c)))));
         Response::new(UnsyncBoxBody::new(http_body_util::StreamBody::new(frames)))
     }
 
@@ -171,8 +199,20 @@ impl Candidate {
         });
         let registry = Registry::new();
         let clock = Clock::runtime("2026-01-02T03:04:05Z".parse().unwrap());
-        let elector = Elector::announcing(config(identity), server.client(link), announce, clock, &registry).unwrap();
-        Self { elector, events, registry, stop: CancellationToken::new() }
+        let elector = Elector::announcing(
+            config(identity),
+            server.client(link),
+            announce,
+            clock,
+            &registry,
+        )
+        .unwrap();
+        Self {
+            elector,
+            events,
+            registry,
+            stop: CancellationToken::new(),
+        }
     }
 
     async fn acquire(&mut self) -> bool {
@@ -185,7 +225,11 @@ impl Candidate {
 
     /// Acquires, then holds until stopped or lost; `None` if it was stopped before it led.
     async fn lead(mut self) -> (Option<TermEnd>, Self) {
-        let end = if self.acquire().await { Some(self.hold().await) } else { None };
+        let end = if self.acquire().await {
+            Some(self.hold().await)
+        } else {
+            None
+        };
         (end, self)
     }
 
@@ -194,8 +238,12 @@ impl Candidate {
     }
 
     fn metric(&self, name: &str) -> Option<String> {
-        let text = prometheus::TextEncoder::new().encode_to_string(&self.registry.gather()).unwrap();
-        text.lines().find(|l| l.starts_with(&format!("{name}{{"))).map(|l| l.rsplit(' ').next().unwrap().to_owned())
+        let text = prometheus::TextEncoder::new()
+            .encode_to_string(&self.registry.gather())
+            .unwrap();
+        text.lines()
+            .find(|l| l.starts_with(&format!("{name}{{")))
+            .map(|l| l.rsplit(' ').next().unwrap().to_owned())
     }
 }
 
@@ -207,10 +255,25 @@ async fn pass(seconds: f64) {
 fn durations_that_cannot_work_are_refused_in_upstreams_words() {
     // (lease, deadline, retry in seconds, expected)
     let cases = [
-        (10, 10, 2, "leaseDuration must be greater than renewDeadline"),
-        (15, 2, 2, "renewDeadline must be greater than retryPeriod*JitterFactor"),
+        (
+            10,
+            10,
+            2,
+            "leaseDuration must be greater than renewDeadline",
+        ),
+        (
+            15,
+            2,
+            2,
+            "renewDeadline must be greater than retryPeriod*JitterFactor",
+        ),
         (0, 0, 0, "leaseDuration must be greater than renewDeadline"),
-        (1, 0, 0, "renewDeadline must be greater than retryPeriod*JitterFactor"),
+        (
+            1,
+            0,
+            0,
+            "renewDeadline must be greater than retryPeriod*JitterFactor",
+        ),
         (15, 10, 0, "retryPeriod must be greater than zero"),
     ];
     for (lease, deadline, retry, expected) in cases {
@@ -230,7 +293,10 @@ async fn the_first_candidate_creates_the_lease_and_renews_it_every_retry_period(
     let server = Server::new();
     let mut a = Candidate::new("a", &server, &Link::default());
     let (gate, stop) = (a.elector.gate(), a.stop.clone());
-    assert_eq!(a.metric("leader_election_master_status").as_deref(), Some("0"));
+    assert_eq!(
+        a.metric("leader_election_master_status").as_deref(),
+        Some("0")
+    );
     assert!(!gate.is_open());
     assert!(a.acquire().await);
     assert!(gate.is_open());
@@ -245,7 +311,10 @@ async fn the_first_candidate_creates_the_lease_and_renews_it_every_retry_period(
         })
     );
     assert_eq!(a.events(), ["a became leader"]);
-    assert_eq!(a.metric("leader_election_master_status").as_deref(), Some("1"));
+    assert_eq!(
+        a.metric("leader_election_master_status").as_deref(),
+        Some("1")
+    );
 
     let leader = tokio::spawn(async move { (a.hold().await, a) });
     pass(60.5).await;
@@ -253,7 +322,11 @@ async fn the_first_candidate_creates_the_lease_and_renews_it_every_retry_period(
     let spec = server.spec();
     assert_eq!(spec["renewTime"], "2026-01-02T03:05:05.000000Z");
     assert_eq!(spec["acquireTime"], "2026-01-02T03:04:05.000000Z");
-    assert_eq!(server.writes.load(Ordering::Relaxed), 1 + 31, "created, renewed at once, then every 2 s");
+    assert_eq!(
+        server.writes.load(Ordering::Relaxed),
+        1 + 31,
+        "created, renewed at once, then every 2 s"
+    );
     stop.cancel();
     let (end, a) = leader.await.unwrap();
     assert_eq!(end, TermEnd::Stopped);
@@ -281,12 +354,19 @@ async fn a_release_is_answered_at_once() {
     assert!(!gate.is_open());
     let (acquired, b) = standby.await.unwrap();
     assert!(acquired);
-    assert!(released.elapsed() < Duration::from_millis(100), "took {:?}", released.elapsed());
+    assert!(
+        released.elapsed() < Duration::from_millis(100),
+        "took {:?}",
+        released.elapsed()
+    );
     assert_eq!(server.holder(), "b");
     assert_eq!(server.spec()["leaseTransitions"], 1);
     assert!(b.elector.gate().is_open());
     assert_eq!(a.events(), ["a became leader", "a stopped leading"]);
-    assert_eq!(a.metric("leader_election_master_status").as_deref(), Some("0"));
+    assert_eq!(
+        a.metric("leader_election_master_status").as_deref(),
+        Some("0")
+    );
     assert!(!a.acquire().await, "no way back");
 }
 
@@ -301,7 +381,11 @@ async fn a_deleted_lease_is_taken_at_once() {
     let deleted = Instant::now();
     server.delete();
     assert!(standby.await.unwrap());
-    assert!(deleted.elapsed() < Duration::from_millis(100), "took {:?}", deleted.elapsed());
+    assert!(
+        deleted.elapsed() < Duration::from_millis(100),
+        "took {:?}",
+        deleted.elapsed()
+    );
     assert_eq!(server.spec()["leaseTransitions"], 0, "a new Lease");
 }
 
@@ -318,7 +402,11 @@ async fn without_a_watch_a_release_is_found_within_the_retry_period() {
     let released = Instant::now();
     a.elector.release().await;
     assert!(standby.await.unwrap());
-    assert!(released.elapsed() <= Duration::from_millis(4_400), "took {:?}", released.elapsed());
+    assert!(
+        released.elapsed() <= Duration::from_millis(4_400),
+        "took {:?}",
+        released.elapsed()
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -360,13 +448,21 @@ async fn a_leader_cut_off_stops_writing_before_another_may_lead() {
         }
         pass(0.01).await;
     }
-    let closed = closed.expect("closed before the other opened").as_secs_f64();
+    let closed = closed
+        .expect("closed before the other opened")
+        .as_secs_f64();
     let taken = cut.elapsed().as_secs_f64();
     assert!((8.0..=10.1).contains(&closed), "closed after {closed}");
-    assert!(taken > closed + 4.0, "closed after {closed}, taken after {taken}");
+    assert!(
+        taken > closed + 4.0,
+        "closed after {closed}, taken after {taken}"
+    );
     let (end, a) = leader.await.unwrap();
     assert_eq!(end, Some(TermEnd::Lost));
-    assert_eq!(a.events().last().map(String::as_str), Some("a stopped leading"));
+    assert_eq!(
+        a.events().last().map(String::as_str),
+        Some("a stopped leading")
+    );
     stop_b.cancel();
     standby.await.unwrap();
 }
@@ -389,7 +485,10 @@ async fn a_leader_that_was_stopped_for_a_while_does_not_write_when_it_goes_on() 
 #[tokio::test(start_paused = true)]
 async fn a_leader_is_done_as_soon_as_another_is_in_the_lease() {
     // (why, the leader has a watch, longest time until it notices)
-    for (why, has_watch, limit) in [("told by the watch", true, 0.1), ("at the next renewal", false, 2.1)] {
+    for (why, has_watch, limit) in [
+        ("told by the watch", true, 0.1),
+        ("at the next renewal", false, 2.1),
+    ] {
         let server = Server::new();
         let link = Link::default();
         if !has_watch {
@@ -410,7 +509,10 @@ async fn a_leader_is_done_as_soon_as_another_is_in_the_lease() {
         let took = changed.elapsed().as_secs_f64();
         assert!(took <= limit, "{why}: took {took}");
         assert_eq!(server.holder(), "b", "{why}: it leaves the Lease alone");
-        assert_eq!(a.metric("leader_election_master_status").as_deref(), Some("0"));
+        assert_eq!(
+            a.metric("leader_election_master_status").as_deref(),
+            Some("0")
+        );
     }
 }
 
@@ -427,7 +529,10 @@ async fn a_conflict_without_another_holder_is_a_slow_renewal() {
     stop.cancel();
     let (end, a) = leader.await.unwrap();
     assert_eq!(end, Some(TermEnd::Stopped));
-    assert_eq!(a.metric("leader_election_slowpath_total").as_deref(), Some("1"));
+    assert_eq!(
+        a.metric("leader_election_slowpath_total").as_deref(),
+        Some("1")
+    );
     assert_eq!(server.spec()["leaseTransitions"], 0);
     let lease = server.lease.lock().unwrap().1.clone().unwrap();
     assert_eq!(lease["metadata"]["labels"], json!({"kept": "yes"}));
@@ -446,7 +551,11 @@ async fn renewals_whose_answers_are_lost_prolong_nothing() {
     let (end, _) = leader.await.unwrap();
     assert_eq!(end, Some(TermEnd::Lost));
     assert!(!gate.is_open());
-    assert!(started.elapsed() <= Duration::from_secs(10), "took {:?}", started.elapsed());
+    assert!(
+        started.elapsed() <= Duration::from_secs(10),
+        "took {:?}",
+        started.elapsed()
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -468,18 +577,27 @@ async fn an_acquisition_whose_answer_was_lost_is_picked_up() {
 async fn of_many_candidates_one_leads_at_any_time() {
     let server = Server::new();
     let links: Vec<Link> = (0..5).map(|_| Link::default()).collect();
-    let candidates: Vec<Candidate> =
-        links.iter().enumerate().map(|(i, link)| Candidate::new(&format!("c{i}"), &server, link)).collect();
+    let candidates: Vec<Candidate> = links
+        .iter()
+        .enumerate()
+        .map(|(i, link)| Candidate::new(&format!("c{i}"), &server, link))
+        .collect();
     let gates: Vec<_> = candidates.iter().map(|c| c.elector.gate()).collect();
     let stops: Vec<_> = candidates.iter().map(|c| c.stop.clone()).collect();
-    let tasks: Vec<_> = candidates.into_iter().map(|c| tokio::spawn(c.lead())).collect();
+    let tasks: Vec<_> = candidates
+        .into_iter()
+        .map(|c| tokio::spawn(c.lead()))
+        .collect();
     let leaders = || -> Vec<usize> { (0..gates.len()).filter(|i| gates[*i].is_open()).collect() };
 
     let mut led = Vec::new();
     for _ in 0..4 {
         let began = Instant::now();
         while leaders().iter().all(|i| led.contains(i)) {
-            assert!(began.elapsed() < Duration::from_secs(40), "nobody leads after {led:?}");
+            assert!(
+                began.elapsed() < Duration::from_secs(40),
+                "nobody leads after {led:?}"
+            );
             assert!(leaders().len() <= 1, "two lead: {:?}", leaders());
             pass(0.05).await;
         }

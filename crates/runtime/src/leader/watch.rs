@@ -41,10 +41,16 @@ struct Watch {
     pause: Duration,
 }
 
-/// The holder each time the Lease changes; empty when it is free or gone. Never ends; while the watch fails there is nothing, and
-/// attempts at the retry period have to do. What it says may be stale: it is a reason to look, not to decide.
+/// The holder each time the Lease changes; empty when it is free or gone. Never ends; while the
+/// watch fails there is nothing, and attempts at the retry period have to do. What it says may be
+/// stale: it is a reason to look, not to decide.
 pub(super) fn holders(client: ApiClient, config: ElectionConfig) -> BoxStream<'static, String> {
-    let watch = Watch { client, config, lines: None, pause: Duration::ZERO };
+    let watch = Watch {
+        client,
+        config,
+        lines: None,
+        pause: Duration::ZERO,
+    };
     stream::unfold(watch, |mut watch| async move {
         let holder = watch.next().await;
         Some((holder, watch))
@@ -72,12 +78,18 @@ impl Watch {
                     Some(Err(_)) | None => self.lines = None,
                 }
             }
-            self.pause = (self.pause * 2).clamp(self.config.retry_period.min(LONGEST_PAUSE), LONGEST_PAUSE);
+            self.pause =
+                (self.pause * 2).clamp(self.config.retry_period.min(LONGEST_PAUSE), LONGEST_PAUSE);
         }
     }
 
     async fn open(&mut self) -> Option<BoxStream<'static, Result<Bytes, ApiError>>> {
-        let target = Target { resource: &LEASES, namespace: Some(&self.config.namespace), name: None, subresource: None };
+        let target = Target {
+            resource: &LEASES,
+            namespace: Some(&self.config.namespace),
+            name: None,
+            subresource: None,
+        };
         let query = format!("fieldSelector=metadata.name%3D{}", self.config.name);
         match self.client.watch(target, &query).await {
             Ok(lines) => Some(lines),
@@ -97,7 +109,9 @@ enum Seen {
 }
 
 fn holder_in(line: &[u8]) -> Seen {
-    let Ok(frame) = serde_json::from_slice::<Frame>(line) else { return Seen::Failure };
+    let Ok(frame) = serde_json::from_slice::<Frame>(line) else {
+        return Seen::Failure;
+    };
     match frame.kind.as_str() {
         "ADDED" | "MODIFIED" => {
             let spec = frame.object.and_then(|o| o.spec);
@@ -118,12 +132,27 @@ mod tests {
         let holder = |name: &str| Seen::Holder(name.to_owned());
         // (frame, expected)
         let cases = [
-            (r#"{"type":"ADDED","object":{"spec":{"holderIdentity":"a"}}}"#, holder("a")),
-            (r#"{"type":"MODIFIED","object":{"spec":{"holderIdentity":""}}}"#, holder("")),
+            (
+                r#"{"type":"ADDED","object":{"spec":{"holderIdentity":"a"}}}"#,
+                holder("a"),
+            ),
+            (
+                r#"{"type":"MODIFIED","object":{"spec":{"holderIdentity":""}}}"#,
+                holder(""),
+            ),
             (r#"{"type":"MODIFIED","object":{"spec":{}}}"#, holder("")),
-            (r#"{"type":"DELETED","object":{"spec":{"holderIdentity":"a"}}}"#, holder("")),
-            (r#"{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"5"}}}"#, Seen::Nothing),
-            (r#"{"type":"ERROR","object":{"kind":"Status","status":"Failure","code":410}}"#, Seen::Failure),
+            (
+                r#"{"type":"DELETED","object":{"spec":{"holderIdentity":"a"}}}"#,
+                holder(""),
+            ),
+            (
+                r#"{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"5"}}}"#,
+                Seen::Nothing,
+            ),
+            (
+                r#"{"type":"ERROR","object":{"kind":"Status","status":"Failure","code":410}}"#,
+                Seen::Failure,
+            ),
             ("not json", Seen::Failure),
         ];
         for (frame, expected) in cases {

@@ -72,7 +72,8 @@ pub enum IntOrPercent {
     Percent(String),
 }
 
-/// `status` of a Deployment, in the order and with the omissions of the wire. Fields unknown to us are kept.
+/// `status` of a Deployment, in the order and with the omissions of the wire. Fields unknown to us
+/// are kept.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DeploymentStatus {
@@ -116,20 +117,39 @@ impl Object for Deployment {
     const RESOURCE: &'static ResourceType = &resource::DEPLOYMENTS;
 
     fn decode(json: &[u8]) -> Result<Self, DecodeError> {
-        let error = |source| DecodeError::Json { kind: "Deployment", source };
+        let error = |source| DecodeError::Json {
+            kind: "Deployment",
+            source,
+        };
         let wire: Wire = serde_json::from_slice(json).map_err(error)?;
         let document: Map<String, Value> = serde_json::from_slice(json).map_err(error)?;
-        let template = PodTemplate::new(document.get("spec").and_then(|spec| spec.get("template")).unwrap_or(&Value::Null));
+        let template = PodTemplate::new(
+            document
+                .get("spec")
+                .and_then(|spec| spec.get("template"))
+                .unwrap_or(&Value::Null),
+        );
         let strategy = match wire.spec.strategy {
             StrategyWire { kind, .. } if kind == "Recreate" => Strategy::Recreate,
-            StrategyWire { kind, rolling_update } if kind == "RollingUpdate" => {
+            StrategyWire {
+                kind,
+                rolling_update,
+            } if kind == "RollingUpdate" => {
                 let limits = rolling_update.unwrap_or_default();
-                Strategy::RollingUpdate { max_surge: limits.max_surge, max_unavailable: limits.max_unavailable }
+                Strategy::RollingUpdate {
+                    max_surge: limits.max_surge,
+                    max_unavailable: limits.max_unavailable,
+                }
             }
             StrategyWire { kind, .. } => Strategy::Other(kind),
         };
         Ok(Self {
-            annotations: wire.metadata.annotations.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect(),
+            annotations: wire
+                .metadata
+                .annotations
+                .iter()
+                .map(|(k, v)| (k.to_string(), v.to_string()))
+                .collect(),
             meta: wire.metadata.into_meta("Deployment")?,
             spec: DeploymentSpec {
                 replicas: wire.spec.replicas.unwrap_or(1),

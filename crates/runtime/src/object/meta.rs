@@ -53,7 +53,8 @@ impl Meta {
     }
 }
 
-/// The two finalizers that say what a deletion makes of an object's dependents; others are not kept.
+/// The two finalizers that say what a deletion makes of an object's dependents; others are not
+/// kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CollectorFinalizers {
     /// `foregroundDeletion`: dependents go first.

@@ -1,4 +1,5 @@
-//! Objects of any type, of which only the metadata is known: what the garbage collector sees of the world.
+//! Objects of any type, of which only the metadata is known: what the garbage collector sees of the
+//! world.
 
 use serde::Deserialize;
 
@@ -27,8 +28,14 @@ impl Object for ObjectMetadata {
 
     fn decode(json: &[u8]) -> Result<Self, DecodeError> {
         const KIND: &str = "PartialObjectMetadata";
-        let ObjectWire { metadata } = serde_json::from_slice(json).map_err(|source| DecodeError::Json { kind: KIND, source })?;
-        Ok(Self { meta: Meta { labels: Labels::default(), ..metadata.into_meta(KIND)? } })
+        let ObjectWire { metadata } = serde_json::from_slice(json)
+            .map_err(|source| DecodeError::Json { kind: KIND, source })?;
+        Ok(Self {
+            meta: Meta {
+                labels: Labels::default(),
+                ..metadata.into_meta(KIND)?
+            },
+        })
     }
 
     fn meta(&self) -> &Meta {
@@ -58,8 +65,15 @@ mod tests {
                     "ownerReferences": [{owner}], "finalizers": {finalizers}}}}}"#
             );
             let ObjectMetadata { meta } = ObjectMetadata::decode(json.as_bytes()).unwrap();
-            assert_eq!(meta.finalizers, CollectorFinalizers { foreground, orphan }, "{finalizers}");
-            assert_eq!((&*meta.name, &*meta.namespace, meta.resource_version), ("a", "b", 7));
+            assert_eq!(
+                meta.finalizers,
+                CollectorFinalizers { foreground, orphan },
+                "{finalizers}"
+            );
+            assert_eq!(
+                (&*meta.name, &*meta.namespace, meta.resource_version),
+                ("a", "b", 7)
+            );
             assert!(meta.owners[0].block_owner_deletion && meta.labels == Labels::default());
         }
     }

@@ -1,7 +1,8 @@
-//! Cached views of API objects: only the fields that some controller reads, decoded straight from the wire.
+//! Cached views of API objects: only the fields that some controller reads, decoded straight from
+//! the wire.
 //!
-//! A view is never written back. What we own is patched, and where upstream PUTs a whole object the view keeps the served
-//! [`Document`], so that fields unknown to us survive the write.
+//! A view is never written back. What we own is patched, and where upstream PUTs a whole object the
+//! view keeps the served [`Document`], so that fields unknown to us survive the write.
 
 mod deployment;
 mod meta;
@@ -41,13 +42,20 @@ pub struct ObjectKey {
 impl ObjectKey {
     /// The key of `namespace/name`.
     pub fn new(namespace: &str, name: &str) -> Self {
-        Self { namespace: Sym::new(namespace), name: Arc::from(name) }
+        Self {
+            namespace: Sym::new(namespace),
+            name: Arc::from(name),
+        }
     }
 }
 
 impl fmt::Display for ObjectKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.namespace.is_empty() { f.write_str(&self.name) } else { write!(f, "{}/{}", self.namespace, self.name) }
+        if self.namespace.is_empty() {
+            f.write_str(&self.name)
+        } else {
+            write!(f, "{}/{}", self.namespace, self.name)
+        }
     }
 }
 
@@ -68,7 +76,8 @@ pub trait Object: Send + Sync + Sized + 'static {
     /// Its metadata.
     fn meta(&self) -> &Meta;
 
-    /// Bytes of the heap that belong to it alone, about: texts that many objects share are not counted.
+    /// Bytes of the heap that belong to it alone, about: texts that many objects share are not
+    /// counted.
     fn heap_size(&self) -> usize {
         self.meta().name.len()
     }
@@ -76,7 +85,10 @@ pub trait Object: Send + Sync + Sized + 'static {
     /// Namespace and name.
     fn key(&self) -> ObjectKey {
         let meta = self.meta();
-        ObjectKey { namespace: meta.namespace.clone(), name: Arc::clone(&meta.name) }
+        ObjectKey {
+            namespace: meta.namespace.clone(),
+            name: Arc::clone(&meta.name),
+        }
     }
 }
 

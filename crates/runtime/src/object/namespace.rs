@@ -25,8 +25,13 @@ impl Object for Namespace {
 
     fn decode(json: &[u8]) -> Result<Self, DecodeError> {
         let NamespaceWire { metadata } =
-            serde_json::from_slice(json).map_err(|source| DecodeError::Json { kind: "Namespace", source })?;
-        Ok(Self { meta: metadata.into_meta("Namespace")? })
+            serde_json::from_slice(json).map_err(|source| DecodeError::Json {
+                kind: "Namespace",
+                source,
+            })?;
+        Ok(Self {
+            meta: metadata.into_meta("Namespace")?,
+        })
     }
 
     fn meta(&self) -> &Meta {

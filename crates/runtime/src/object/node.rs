@@ -77,14 +77,26 @@ impl Object for Node {
     const RESOURCE: &'static ResourceType = &resource::NODES;
 
     fn decode(json: &[u8]) -> Result<Self, DecodeError> {
-        let NodeWire { metadata, spec, status } =
-            serde_json::from_slice(json).map_err(|source| DecodeError::Json { kind: "Node", source })?;
+        let NodeWire {
+            metadata,
+            spec,
+            status,
+        } = serde_json::from_slice(json).map_err(|source| DecodeError::Json {
+            kind: "Node",
+            source,
+        })?;
         let ready = status.conditions.iter().find(|c| &*c.kind == "Ready");
-        let taint = |t: &TaintWire| Taint { key: Sym::new(&t.key), effect: Sym::new(t.effect.as_deref().unwrap_or_default()) };
+        let taint = |t: &TaintWire| Taint {
+            key: Sym::new(&t.key),
+            effect: Sym::new(t.effect.as_deref().unwrap_or_default()),
+        };
         Ok(Self {
             ready: ready.is_some_and(|c| c.status.as_deref() == Some("True")),
             taints: spec.taints.iter().map(taint).collect(),
-            ttl: metadata.annotations.get(TTL_ANNOTATION).and_then(|seconds| seconds.parse().ok()),
+            ttl: metadata
+                .annotations
+                .get(TTL_ANNOTATION)
+                .and_then(|seconds| seconds.parse().ok()),
             meta: metadata.into_meta("Node")?,
         })
     }

@@ -147,7 +147,11 @@ struct ConditionWire<'a> {
     kind: Text<'a>,
     #[serde(borrow)]
     status: Option<Text<'a>>,
-    #[serde(rename = "lastTransitionTime", default, deserialize_with = "lenient_time")]
+    #[serde(
+        rename = "lastTransitionTime",
+        default,
+        deserialize_with = "lenient_time"
+    )]
     since: Option<Timestamp>,
 }
 
@@ -164,20 +168,49 @@ impl Object for Pod {
     const RESOURCE: &'static ResourceType = &resource::PODS;
 
     fn decode(json: &[u8]) -> Result<Self, DecodeError> {
-        let error = |source| DecodeError::Json { kind: "Pod", source };
-        let PodWire { metadata, spec, status } = serde_json::from_slice(json).map_err(error)?;
-        let deletion_cost = metadata.annotations.get(DELETION_COST).map_or(0, parse_deletion_cost);
-        let is_sidecar =
-            |name: &str| spec.init_containers.iter().any(|c| &*c.name == name && c.restart_policy.as_deref() == Some("Always"));
+        let error = |source| DecodeError::Json {
+            kind: "Pod",
+            source,
+        };
+        let PodWire {
+            metadata,
+            spec,
+            status,
+        } = serde_json::from_slice(json).map_err(error)?;
+        let deletion_cost = metadata
+            .annotations
+            .get(DELETION_COST)
+            .map_or(0, parse_deletion_cost);
+        let is_sidecar = |name: &str| {
+            spec.init_containers
+                .iter()
+                .any(|c| &*c.name == name && c.restart_policy.as_deref() == Some("Always"))
+        };
         let most = |statuses: &[ContainerStatusWire], counts: &dyn Fn(&str) -> bool| {
-            statuses.iter().filter(|s| counts(&s.name)).map(|s| s.restart_count).max().unwrap_or(0)
+            statuses
+                .iter()
+                .filter(|s| counts(&s.name))
+                .map(|s| s.restart_count)
+                .max()
+                .unwrap_or(0)
         };
         let ready = status.conditions.iter().find(|c| &*c.kind == "Ready");
-        let types: Vec<Sym> = status.conditions.iter().map(|c| Sym::new(&c.kind)).collect();
-        let disruption =
-            if types.iter().any(|t| *t == "DisruptionTarget") { disruption_target(json).map_err(error)? } else { None };
+        let types: Vec<Sym> = status
+            .conditions
+            .iter()
+            .map(|c| Sym::new(&c.kind))
+            .collect();
+        let disruption = if types.iter().any(|t| *t == "DisruptionTarget") {
+            disruption_target(json).map_err(error)?
+        } else {
+            None
+        };
         Ok(Self {
-            node: spec.node_name.as_deref().filter(|n| !n.is_empty()).map(Sym::new),
+            node: spec
+                .node_name
+                .as_deref()
+                .filter(|n| !n.is_empty())
+                .map(Sym::new),
             phase: parse_phase(status.phase.as_deref().unwrap_or_default()),
             reason: status.reason.as_deref().map(Sym::new),
             observed_generation: status.observed_generation,
@@ -210,10 +243,15 @@ fn parse_phase(text: &str) -> Phase {
     }
 }
 
-/// Upstream's `GetDeletionCostFromPodAnnotations`: an int32 without `+` and without leading zeros, else 0.
+/// Upstream's `GetDeletionCostFromPodAnnotations`: an int32 without `+` and without leading zeros,
+/// else 0.
 fn parse_deletion_cost(text: &str) -> i32 {
     let canonical = text == "0" || text.starts_with(|c: char| c == '-' || ('1'..='9').contains(&c));
-    if canonical { text.parse().unwrap_or(0) } else { 0 }
+    if canonical {
+        text.parse().unwrap_or(0)
+    } else {
+        0
+    }
 }
 
 /// Reads the whole condition, which hardly any pod has, in a second pass.
@@ -227,7 +265,10 @@ fn disruption_target(json: &[u8]) -> Result<Option<Box<PodCondition>>, serde_jso
         conditions: Vec<Map<String, Value>>,
     }
     let Outer { status } = serde_json::from_slice(json)?;
-    let found = status.conditions.into_iter().find(|c| c.get("type").is_some_and(|t| t == "DisruptionTarget"));
+    let found = status
+        .conditions
+        .into_iter()
+        .find(|c| c.get("type").is_some_and(|t| t == "DisruptionTarget"));
     Ok(found.map(|c| Box::new(PodCondition(c))))
 }
 
@@ -258,11 +299,22 @@ mod tests {
         let pod = Pod::decode(json.to_string().as_bytes()).unwrap();
         assert_eq!(pod.key().to_string(), "default/web-1");
         assert_eq!((pod.meta.resource_version, pod.meta.generation), (42, 3));
-        assert_eq!(pod.meta.labels.get("app").unwrap().as_str(), "w\u{e9}b \"x\"");
+        assert_eq!(
+            pod.meta.labels.get("app").unwrap().as_str(),
+            "w\u{e9}b \"x\""
+        );
         assert_eq!(pod.meta.controller().unwrap().name.as_str(), "web");
         assert!(pod.meta.is_controlled_by(&Uid::new("u1")));
         assert_eq!(pod.node.as_deref(), Some("n1"));
-        assert_eq!((pod.phase, pod.restarts, pod.sidecar_restarts, pod.deletion_cost), (Phase::Running, 4, 2, -7));
+        assert_eq!(
+            (
+                pod.phase,
+                pod.restarts,
+                pod.sidecar_restarts,
+                pod.deletion_cost
+            ),
+            (Phase::Running, 4, 2, -7)
+        );
         assert!(pod.is_ready() && pod.is_active());
         assert_eq!(pod.disruption.unwrap().0["reason"], "X");
         assert_eq!(pod.condition_types.len(), 2);
@@ -270,9 +322,17 @@ mod tests {
 
     #[test]
     fn deletion_costs_are_read_as_upstream_reads_them() {
-        for (text, cost) in
-            [("0", 0), ("5", 5), ("-3", -3), ("+5", 0), ("007", 0), ("2147483648", 0), ("x", 0), ("", 0), ("-", 0)]
-        {
+        for (text, cost) in [
+            ("0", 0),
+            ("5", 5),
+            ("-3", -3),
+            ("+5", 0),
+            ("007", 0),
+            ("2147483648", 0),
+            ("x", 0),
+            ("", 0),
+            ("-", 0),
+        ] {
             assert_eq!(parse_deletion_cost(text), cost, "{text:?}");
         }
     }
@@ -294,7 +354,11 @@ mod tests {
             let since = deleted.then_some("2026-01-02T03:04:05Z");
             let json = serde_json::json!({"metadata": {"name": "p", "deletionTimestamp": since}, "status": {"phase": phase}});
             let pod = Pod::decode(json.to_string().as_bytes()).unwrap();
-            assert_eq!((pod.is_active(), pod.is_terminating()), (active, terminating), "{phase}, being deleted: {deleted}");
+            assert_eq!(
+                (pod.is_active(), pod.is_terminating()),
+                (active, terminating),
+                "{phase}, being deleted: {deleted}"
+            );
         }
     }
 
@@ -303,18 +367,43 @@ mod tests {
     #[test]
     fn a_pod_ready_since_a_time_beyond_every_calendar_can_be_read() {
         // (text, whether it is kept as it is)
-        let cases = [("2026-01-02T03:04:05Z", true), ("9999-12-31T23:59:59Z", false), ("10000-01-01T11:59:59Z", false)];
+        let cases = [
+            ("2026-01-02T03:04:05Z", true),
+            ("9999-12-31T23:59:59Z", false),
+            ("10000-01-01T11:59:59Z", false),
+        ];
         for (text, kept) in cases {
-            let ready = serde_json::json!({"type": "Ready", "status": "True", "lastTransitionTime": text});
-            let pod = serde_json::json!({"metadata": {"name": "a"}, "status": {"conditions": [ready]}});
-            let since = Pod::decode(pod.to_string().as_bytes()).unwrap().ready.since.unwrap();
-            assert_eq!(since, if kept { text.parse().unwrap() } else { Timestamp::MAX }, "{text}");
+            let ready =
+                serde_json::json!({"type": "Ready", "status": "True", "lastTransitionTime": text});
+            let pod =
+                serde_json::json!({"metadata": {"name": "a"}, "status": {"conditions": [ready]}});
+            let since = Pod::decode(pod.to_string().as_bytes())
+                .unwrap()
+                .ready
+                .since
+                .unwrap();
+            assert_eq!(
+                since,
+                if kept {
+                    text.parse().unwrap()
+                } else {
+                    Timestamp::MAX
+                },
+                "{text}"
+            );
         }
     }
 
     #[test]
     fn what_is_not_a_pod_is_an_error() {
-        for text in ["", "{", "[]", "{}", r#"{"metadata":{"name":1}}"#, r#"{"metadata":{"name":"a","resourceVersion":"x"}}"#] {
+        for text in [
+            "",
+            "{",
+            "[]",
+            "{}",
+            r#"{"metadata":{"name":1}}"#,
+            r#"{"metadata":{"name":"a","resourceVersion":"x"}}"#,
+        ] {
             assert!(Pod::decode(text.as_bytes()).is_err(), "{text}");
         }
     }

@@ -11,7 +11,8 @@ use crate::labels::{Selector, SelectorError, WireSelector};
 use crate::resource::{self, ResourceType};
 use crate::template::PodTemplate;
 
-/// A ReplicaSet with everything its own and the Deployment controller decide by, and the document their writes start from.
+/// A ReplicaSet with everything its own and the Deployment controller decide by, and the document
+/// their writes start from.
 #[derive(Debug, Clone)]
 pub struct ReplicaSet {
     /// Metadata.
@@ -39,7 +40,8 @@ pub struct ReplicaSetSpec {
     pub template: PodTemplate,
 }
 
-/// `status` of a ReplicaSet or ReplicationController, with the omissions of the wire. Fields unknown to us are kept.
+/// `status` of a ReplicaSet or ReplicationController, with the omissions of the wire. Fields
+/// unknown to us are kept.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ReplicaSetStatus {
@@ -72,8 +74,20 @@ impl Object for ReplicaSet {
     const RESOURCE: &'static ResourceType = &resource::REPLICA_SETS;
 
     fn decode(json: &[u8]) -> Result<Self, DecodeError> {
-        let Parts { meta, annotations, spec, status, document } = decode_parts::<WireSelector>(json, "ReplicaSet")?;
-        Ok(Self { meta, annotations, spec, status, document })
+        let Parts {
+            meta,
+            annotations,
+            spec,
+            status,
+            document,
+        } = decode_parts::<WireSelector>(json, "ReplicaSet")?;
+        Ok(Self {
+            meta,
+            annotations,
+            spec,
+            status,
+            document,
+        })
     }
 
     fn meta(&self) -> &Meta {
@@ -94,7 +108,8 @@ pub(super) struct Parts {
     pub(super) document: Document,
 }
 
-/// Decodes an object of kind `kind` that is served like a ReplicaSet, except that its selector has the form `S`.
+/// Decodes an object of kind `kind` that is served like a ReplicaSet, except that its selector has
+/// the form `S`.
 pub(super) fn decode_parts<'a, S>(json: &'a [u8], kind: &'static str) -> Result<Parts, DecodeError>
 where
     S: Deserialize<'a> + Into<WireSelector>,
@@ -102,9 +117,19 @@ where
     let error = |source| DecodeError::Json { kind, source };
     let wire: Wire<'a, S> = serde_json::from_slice(json).map_err(error)?;
     let document: Map<String, Value> = serde_json::from_slice(json).map_err(error)?;
-    let template = PodTemplate::new(document.get("spec").and_then(|spec| spec.get("template")).unwrap_or(&Value::Null));
+    let template = PodTemplate::new(
+        document
+            .get("spec")
+            .and_then(|spec| spec.get("template"))
+            .unwrap_or(&Value::Null),
+    );
     Ok(Parts {
-        annotations: wire.metadata.annotations.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect(),
+        annotations: wire
+            .metadata
+            .annotations
+            .iter()
+            .map(|(k, v)| (k.to_string(), v.to_string()))
+            .collect(),
         meta: wire.metadata.into_meta(kind)?,
         spec: ReplicaSetSpec {
             replicas: wire.spec.replicas.unwrap_or(1),

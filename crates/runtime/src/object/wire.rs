@@ -65,7 +65,8 @@ impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
     }
 }
 
-/// A map of strings in the order of the wire. A repeated key is there twice; the last one counts, as in Go's JSON.
+/// A map of strings in the order of the wire. A repeated key is there twice; the last one counts,
+/// as in Go's JSON.
 #[derive(Debug, Default)]
 pub(super) struct Pairs<'a>(Vec<(Text<'a>, Text<'a>)>);
 
@@ -75,7 +76,10 @@ impl Pairs<'_> {
     }
 
     pub(super) fn get(&self, key: &str) -> Option<&str> {
-        self.iter().rev().find(|(k, _)| *k == key).map(|(_, value)| value)
+        self.iter()
+            .rev()
+            .find(|(k, _)| *k == key)
+            .map(|(_, value)| value)
     }
 }
 
@@ -100,21 +104,34 @@ impl<'de: 'a, 'a> Deserialize<'de> for Pairs<'a> {
 }
 
 /// A value that may be absent or `null`; both mean the default, as in Go's JSON.
-pub(super) fn nullable<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(deserializer: D) -> Result<T, D::Error> {
+pub(super) fn nullable<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
+    deserializer: D,
+) -> Result<T, D::Error> {
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
-/// A time, or the end of time for a text that is none. Whoever may write the status of one object can store the last day of the year
-/// 9999, or a later one, which no calendar here knows; it must not keep the whole list from being read.
-pub(super) fn lenient_time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Timestamp>, D::Error> {
+/// A time, or the end of time for a text that is none. Whoever may write the status of one object
+/// can store the last day of the year 9999, or a later one, which no calendar here knows; it must
+/// not keep the whole list from being read.
+pub(super) fn lenient_time<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Timestamp>, D::Error> {
     let text: Option<Text<'de>> = Option::deserialize(deserializer)?;
     Ok(text.map(|text| text.parse().unwrap_or(Timestamp::MAX)))
 }
 
 /// The same, for a time that is written back: in whole seconds, as times in statuses are.
-fn condition_time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Timestamp>, D::Error> {
+fn condition_time<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Timestamp>, D::Error> {
     let end = |time: Timestamp| Timestamp::from_second(time.as_second()).unwrap_or(time);
-    Ok(lenient_time(deserializer)?.map(|time| if time == Timestamp::MAX { end(time) } else { time }))
+    Ok(lenient_time(deserializer)?.map(|time| {
+        if time == Timestamp::MAX {
+            end(time)
+        } else {
+            time
+        }
+    }))
 }
 
 #[derive(Deserialize)]
@@ -162,7 +179,10 @@ struct OwnerWire<'a> {
 impl MetaWire<'_> {
     pub(super) fn into_meta(self, kind: &'static str) -> Result<Meta, DecodeError> {
         let version = self.resource_version.as_deref().unwrap_or("0");
-        let resource_version = version.parse().map_err(|_| DecodeError::ResourceVersion { kind, version: version.to_owned() })?;
+        let resource_version = version.parse().map_err(|_| DecodeError::ResourceVersion {
+            kind,
+            version: version.to_owned(),
+        })?;
         let owners: Vec<OwnerReference> = self
             .owner_references
             .iter()
@@ -190,7 +210,8 @@ impl MetaWire<'_> {
     }
 }
 
-/// Who an object in an answer is, read without decoding the rest of it. What a `Status` lacks is empty or 0.
+/// Who an object in an answer is, read without decoding the rest of it. What a `Status` lacks is
+/// empty or 0.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
     /// Name.
@@ -223,10 +244,19 @@ impl Identity {
             deletion_timestamp: Option<Timestamp>,
         }
         let Wire { metadata } =
-            serde_json::from_slice(json).map_err(|source| DecodeError::Json { kind: "object metadata", source })?;
-        let version = metadata.resource_version.as_deref().filter(|v| !v.is_empty()).unwrap_or("0");
-        let resource_version =
-            version.parse().map_err(|_| DecodeError::ResourceVersion { kind: "object metadata", version: version.to_owned() })?;
+            serde_json::from_slice(json).map_err(|source| DecodeError::Json {
+                kind: "object metadata",
+                source,
+            })?;
+        let version = metadata
+            .resource_version
+            .as_deref()
+            .filter(|v| !v.is_empty())
+            .unwrap_or("0");
+        let resource_version = version.parse().map_err(|_| DecodeError::ResourceVersion {
+            kind: "object metadata",
+            version: version.to_owned(),
+        })?;
         Ok(Self {
             name: metadata.name.as_deref().unwrap_or_default().to_owned(),
             uid: Uid::new(metadata.uid.as_deref().unwrap_or_default()),
@@ -236,7 +266,8 @@ impl Identity {
     }
 }
 
-/// The JSON the server sent for an object, without `managedFields`: the base of every whole-object write.
+/// The JSON the server sent for an object, without `managedFields`: the base of every whole-object
+/// write.
 ///
 /// Leaving `managedFields` out of a PUT keeps the server's entries; an empty list would wipe them.
 #[derive(Clone, PartialEq, Eq)]
@@ -283,10 +314,18 @@ pub struct Condition {
     /// `True`, `False` or `Unknown`.
     pub status: String,
     /// When any field changed last (Deployments only).
-    #[serde(default, deserialize_with = "condition_time", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "condition_time",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub last_update_time: Option<Timestamp>,
     /// When the status changed last.
-    #[serde(default, deserialize_with = "condition_time", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "condition_time",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub last_transition_time: Option<Timestamp>,
     /// One word, for programs.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -316,7 +355,11 @@ mod tests {
             let condition: Condition = serde_json::from_str(&json.to_string()).unwrap();
             assert_eq!(condition, serde_json::from_value(json).unwrap(), "{time}");
             let back = serde_json::to_value(&condition).unwrap();
-            assert_eq!((&back["lastTransitionTime"], back.get("lastUpdateTime")), (&Value::from(written), None), "{time}");
+            assert_eq!(
+                (&back["lastTransitionTime"], back.get("lastUpdateTime")),
+                (&Value::from(written), None),
+                "{time}"
+            );
         }
     }
 }

@@ -24,17 +24,36 @@ fn a_reference_means_one_object_of_its_namespace() {
     let owner = meta("shop", "web", "owner");
     // (why, candidate, is its controller)
     let cases = [
-        ("by all that tells", owned(meta("shop", "p", "pod"), "owner", true), true),
-        ("not a controller", owned(meta("shop", "p", "pod"), "owner", false), false),
-        ("another UID", owned(meta("shop", "p", "pod"), "other", true), false),
-        ("another namespace", owned(meta("depot", "p", "pod"), "owner", true), false),
+        (
+            "by all that tells",
+            owned(meta("shop", "p", "pod"), "owner", true),
+            true,
+        ),
+        (
+            "not a controller",
+            owned(meta("shop", "p", "pod"), "owner", false),
+            false,
+        ),
+        (
+            "another UID",
+            owned(meta("shop", "p", "pod"), "other", true),
+            false,
+        ),
+        (
+            "another namespace",
+            owned(meta("depot", "p", "pod"), "owner", true),
+            false,
+        ),
         ("an orphan", meta("shop", "p", "pod"), false),
     ];
     for (why, candidate, expected) in cases {
         assert_eq!(means::<ReplicaSet>(&candidate, &owner), expected, "{why}");
     }
     let candidate = owned(meta("shop", "p", "pod"), "owner", true);
-    assert!(!means::<ReplicaSet>(&candidate, &meta("shop", "renamed", "owner")), "another name");
+    assert!(
+        !means::<ReplicaSet>(&candidate, &meta("shop", "renamed", "owner")),
+        "another name"
+    );
     assert!(!means::<Pod>(&candidate, &owner), "another kind");
 }
 
@@ -62,27 +81,80 @@ fn owned(mut meta: Meta, owner: &str, controller: bool) -> Meta {
 
 #[test]
 fn candidates_are_claimed_by_the_table() {
-    let selector = Selector::parse(Some(&serde_json::from_value(json!({"matchLabels": {"app": "web"}})).unwrap())).unwrap();
+    let selector = Selector::parse(Some(
+        &serde_json::from_value(json!({"matchLabels": {"app": "web"}})).unwrap(),
+    ))
+    .unwrap();
     let alive = || meta("shop", "web", "owner");
     let pod = || labelled(meta("shop", "web-1", "pod"), "web");
     let other = || labelled(meta("shop", "web-1", "pod"), "db");
     let (ours, not_ours) = (Claim::Keep { ours: true }, Claim::Keep { ours: false });
     // (why, owner, candidate, claim)
     let cases = [
-        ("controlled by another", alive(), owned(pod(), "stranger", true), not_ours),
-        ("controlled by another, no match", alive(), owned(other(), "stranger", true), not_ours),
+        (
+            "controlled by another",
+            alive(),
+            owned(pod(), "stranger", true),
+            not_ours,
+        ),
+        (
+            "controlled by another, no match",
+            alive(),
+            owned(other(), "stranger", true),
+            not_ours,
+        ),
         ("ours", alive(), owned(pod(), "owner", true), ours),
-        ("ours, owner being deleted", deleted(alive()), owned(pod(), "owner", true), ours),
-        ("ours, being deleted", alive(), deleted(owned(pod(), "owner", true)), ours),
-        ("no match any more", alive(), owned(other(), "owner", true), Claim::Release),
-        ("no match any more, being deleted", alive(), deleted(owned(other(), "owner", true)), Claim::Release),
-        ("no match any more, owner being deleted", deleted(alive()), owned(other(), "owner", true), not_ours),
+        (
+            "ours, owner being deleted",
+            deleted(alive()),
+            owned(pod(), "owner", true),
+            ours,
+        ),
+        (
+            "ours, being deleted",
+            alive(),
+            deleted(owned(pod(), "owner", true)),
+            ours,
+        ),
+        (
+            "no match any more",
+            alive(),
+            owned(other(), "owner", true),
+            Claim::Release,
+        ),
+        (
+            "no match any more, being deleted",
+            alive(),
+            deleted(owned(other(), "owner", true)),
+            Claim::Release,
+        ),
+        (
+            "no match any more, owner being deleted",
+            deleted(alive()),
+            owned(other(), "owner", true),
+            not_ours,
+        ),
         ("orphan that matches", alive(), pod(), Claim::Adopt),
-        ("owned by us, but not as controller", alive(), owned(pod(), "owner", false), Claim::Adopt),
+        (
+            "owned by us, but not as controller",
+            alive(),
+            owned(pod(), "owner", false),
+            Claim::Adopt,
+        ),
         ("orphan, no match", alive(), other(), not_ours),
-        ("orphan, owner being deleted", deleted(alive()), pod(), not_ours),
+        (
+            "orphan, owner being deleted",
+            deleted(alive()),
+            pod(),
+            not_ours,
+        ),
         ("orphan being deleted", alive(), deleted(pod()), not_ours),
-        ("orphan elsewhere", alive(), labelled(meta("depot", "web-1", "pod"), "web"), not_ours),
+        (
+            "orphan elsewhere",
+            alive(),
+            labelled(meta("depot", "web-1", "pod"), "web"),
+            not_ours,
+        ),
     ];
     for (why, owner, candidate, expected) in cases {
         assert_eq!(decide(&owner, &selector, &candidate), expected, "{why}");
@@ -124,24 +196,55 @@ fn filter_pods_by_owner() {
     let cases = [
         ("a", "ns1", Owners::new(&[]), false),
         ("other-ns-orphan", "ns2", Owners::new(&[]), false),
-        ("other-ns-owned", "ns2", reference("abc", kind, "web", true), false),
+        (
+            "other-ns-owned",
+            "ns2",
+            reference("abc", kind, "web", true),
+            false,
+        ),
         ("c", "ns1", reference("abc", kind, "web", true), true),
-        ("other-uid", "ns1", reference("other-uid", kind, "web", true), false),
-        ("other-kind", "ns1", reference("abc", "OtherKind", "web", true), false),
-        ("other-name", "ns1", reference("abc", kind, "otherName", true), false),
-        ("non-controller", "ns1", reference("abc", kind, "web", false), false),
+        (
+            "other-uid",
+            "ns1",
+            reference("other-uid", kind, "web", true),
+            false,
+        ),
+        (
+            "other-kind",
+            "ns1",
+            reference("abc", "OtherKind", "web", true),
+            false,
+        ),
+        (
+            "other-name",
+            "ns1",
+            reference("abc", kind, "otherName", true),
+            false,
+        ),
+        (
+            "non-controller",
+            "ns1",
+            reference("abc", kind, "web", false),
+            false,
+        ),
     ];
     for (name, namespace, owners, expected) in cases {
-        let pod = Meta { owners, ..meta(namespace, name, "pod") };
+        let pod = Meta {
+            owners,
+            ..meta(namespace, name, "pod")
+        };
         assert_eq!(means::<ReplicaSet>(&pod, &owner), expected, "{name}");
     }
 }
 
-/// Upstream's `TestClaimPods`, with its case names. The first label is of those selected; `"owner"` is this controller.
+/// Upstream's `TestClaimPods`, with its case names. The first label is of those selected; `"owner"`
+/// is this controller.
 #[test]
 fn claim_pods() {
-    let selector =
-        Selector::parse(Some(&serde_json::from_value(json!({"matchLabels": {"app": "production"}})).unwrap())).unwrap();
+    let selector = Selector::parse(Some(
+        &serde_json::from_value(json!({"matchLabels": {"app": "production"}})).unwrap(),
+    ))
+    .unwrap();
     let alive = || meta("default", "rc", "owner");
     let pod = |name: &str, app: &str, controller: Option<&str>| {
         let pod = labelled(meta("default", name, name), app);
@@ -150,33 +253,51 @@ fn claim_pods() {
     let elsewhere = |name: &str| labelled(meta("fakens", name, name), "production");
     let (us, them) = (Some("owner"), Some("AAAAA"));
     // (name, controller, pods, claimed, patches)
-    type Case = (&'static str, Meta, Vec<Meta>, &'static [&'static str], usize);
+    type Case = (
+        &'static str,
+        Meta,
+        Vec<Meta>,
+        &'static [&'static str],
+        usize,
+    );
     let cases: [Case; 9] = [
         (
             "Claim pods with correct label",
             alive(),
-            vec![pod("pod1", "production", None), pod("pod2", "testing", None)],
+            vec![
+                pod("pod1", "production", None),
+                pod("pod2", "testing", None),
+            ],
             &["pod1"],
             1,
         ),
         (
             "Controller marked for deletion can not claim pods",
             deleted(alive()),
-            vec![pod("pod1", "production", None), pod("pod2", "production", None)],
+            vec![
+                pod("pod1", "production", None),
+                pod("pod2", "production", None),
+            ],
             &[],
             0,
         ),
         (
             "Controller marked for deletion can not claim new pods",
             deleted(alive()),
-            vec![pod("pod1", "production", us), pod("pod2", "production", None)],
+            vec![
+                pod("pod1", "production", us),
+                pod("pod2", "production", None),
+            ],
             &["pod1"],
             0,
         ),
         (
             "Controller can not claim pods owned by another controller",
             alive(),
-            vec![pod("pod1", "production", us), pod("pod2", "production", them)],
+            vec![
+                pod("pod1", "production", us),
+                pod("pod2", "production", them),
+            ],
             &["pod1"],
             0,
         ),
@@ -190,7 +311,10 @@ fn claim_pods() {
         (
             "Controller does not claim orphaned pods marked for deletion",
             alive(),
-            vec![deleted(pod("pod1", "production", us)), deleted(pod("pod2", "production", None))],
+            vec![
+                deleted(pod("pod1", "production", us)),
+                deleted(pod("pod2", "production", None)),
+            ],
             &["pod1"],
             0,
         ),
@@ -198,7 +322,11 @@ fn claim_pods() {
             // Finalizers are a matter of Jobs.
             "Controller claims or release pods according to selector with finalizers",
             alive(),
-            vec![pod("pod1", "production", us), pod("pod2", "testing", us), pod("pod3", "production", None)],
+            vec![
+                pod("pod1", "production", us),
+                pod("pod2", "testing", us),
+                pod("pod3", "production", None),
+            ],
             &["pod1", "pod3"],
             2,
         ),
@@ -218,16 +346,27 @@ fn claim_pods() {
         ),
     ];
     for (name, controller, pods, claimed, patches) in cases {
-        let claims: Vec<(&str, Claim)> = pods.iter().map(|pod| (&*pod.name, decide(&controller, &selector, pod))).collect();
+        let claims: Vec<(&str, Claim)> = pods
+            .iter()
+            .map(|pod| (&*pod.name, decide(&controller, &selector, pod)))
+            .collect();
         let is_ours = |claim: Claim| matches!(claim, Claim::Keep { ours: true } | Claim::Adopt);
-        let found: Vec<&str> = claims.iter().filter(|(_, claim)| is_ours(*claim)).map(|(name, _)| *name).collect();
+        let found: Vec<&str> = claims
+            .iter()
+            .filter(|(_, claim)| is_ours(*claim))
+            .map(|(name, _)| *name)
+            .collect();
         assert_eq!(found, claimed, "{name}");
-        let patched = claims.iter().filter(|(_, claim)| matches!(claim, Claim::Adopt | Claim::Release)).count();
+        let patched = claims
+            .iter()
+            .filter(|(_, claim)| matches!(claim, Claim::Adopt | Claim::Release))
+            .count();
         assert_eq!(patched, patches, "{name}");
     }
 }
 
-/// The cases of upstream's `TestGeneratePatchBytesForDelete` with one owner and no finalizer, which is how pods are released.
+/// The cases of upstream's `TestGeneratePatchBytesForDelete` with one owner and no finalizer, which
+/// is how pods are released.
 #[test]
 fn generate_patch_bytes_for_delete() {
     // (name, owner, dependent, patch)
@@ -253,14 +392,23 @@ fn generate_patch_bytes_for_delete() {
     ];
     for (name, owner, dependent, expected) in cases {
         let (owner, dependent) = (meta("shop", "web", owner), meta("shop", "web-1", dependent));
-        assert_eq!(serde_json::to_string(&renunciation(&owner, &dependent)).unwrap(), expected, "{name}");
+        assert_eq!(
+            serde_json::to_string(&renunciation(&owner, &dependent)).unwrap(),
+            expected,
+            "{name}"
+        );
     }
 }
 
 #[test]
 fn only_the_same_living_owner_passes_the_live_check() {
-    let check = |live: Value| recheck_live::<ReplicaSet>(&meta("shop", "web", "o1"), live.to_string().as_bytes());
-    assert_eq!(check(json!({"metadata": {"name": "web", "uid": "o1", "resourceVersion": "7"}})), Ok(()));
+    let check = |live: Value| {
+        recheck_live::<ReplicaSet>(&meta("shop", "web", "o1"), live.to_string().as_bytes())
+    };
+    assert_eq!(
+        check(json!({"metadata": {"name": "web", "uid": "o1", "resourceVersion": "7"}})),
+        Ok(())
+    );
     assert_eq!(
         check(json!({"metadata": {"name": "web", "uid": "o2"}})).unwrap_err(),
         "can't recheck DeletionTimestamp: original ReplicaSet shop/web is gone: got uid o2, wanted o1"
@@ -274,6 +422,14 @@ fn only_the_same_living_owner_passes_the_live_check() {
 #[test]
 fn a_target_names_the_object_itself() {
     let meta = meta("shop", "web-1", "p1");
-    let Target { resource, namespace, name, subresource } = target::<Pod>(&meta);
-    assert_eq!((resource.plural.as_ref(), namespace, name, subresource), ("pods", Some("shop"), Some("web-1"), None));
+    let Target {
+        resource,
+        namespace,
+        name,
+        subresource,
+    } = target::<Pod>(&meta);
+    assert_eq!(
+        (resource.plural.as_ref(), namespace, name, subresource),
+        ("pods", Some("shop"), Some("web-1"), None)
+    );
 }

@@ -1,4 +1,5 @@
-//! Owner references: which objects belong to a controller, and taking (adopt) or letting go (release) those that should.
+//! Owner references: which objects belong to a controller, and taking (adopt) or letting go
+//! (release) those that should.
 //!
 //! Upstream: `controller_ref_manager.go`.
 
@@ -12,11 +13,12 @@ use crate::informer::{IndexKey, Store};
 use crate::labels::Selector;
 use crate::object::{Identity, Meta, Object, OwnerReference, Uid};
 
-/// Name of the index that finds objects by their controller; its values are those of [`controller_index`].
+/// Name of the index that finds objects by their controller; its values are those of
+/// [`controller_index`].
 pub const CONTROLLER_INDEX: &str = "controller";
 
-/// Under which value of [`CONTROLLER_INDEX`] an object is found: the UID of its controller reference, or [`orphans_key`] of its
-/// namespace when it has none.
+/// Under which value of [`CONTROLLER_INDEX`] an object is found: the UID of its controller
+/// reference, or [`orphans_key`] of its namespace when it has none.
 pub fn controller_index<T: Object>(object: &T) -> Vec<IndexKey> {
     let meta = object.meta();
     vec![match meta.controller() {
@@ -25,15 +27,15 @@ pub fn controller_index<T: Object>(object: &T) -> Vec<IndexKey> {
     }]
 }
 
-/// The value of [`CONTROLLER_INDEX`] that objects of `namespace` without a controller reference have in common. No UID has a
-/// slash in it.
+/// The value of [`CONTROLLER_INDEX`] that objects of `namespace` without a controller reference
+/// have in common. No UID has a slash in it.
 pub fn orphans_key(namespace: &str) -> IndexKey {
     IndexKey::new(&format!("orphans/{namespace}"))
 }
 
-/// The objects of `cache` whose controller reference means `owner`: by UID, kind and name, in the owner's namespace. A reference
-/// reaches no further than its namespace, so an object elsewhere that bears the UID is somebody's mistake or trick, and neither
-/// counts nor is touched.
+/// The objects of `cache` whose controller reference means `owner`: by UID, kind and name, in the
+/// owner's namespace. A reference reaches no further than its namespace, so an object elsewhere
+/// that bears the UID is somebody's mistake or trick, and neither counts nor is touched.
 pub fn controlled_by<O: Object, T: Object>(cache: &Store<T>, owner: &Meta) -> Vec<Arc<T>> {
     let mut found = cache.by_index(CONTROLLER_INDEX, &owner.uid.to_string());
     found.retain(|object| means::<O>(object.meta(), owner));
@@ -42,7 +44,9 @@ pub fn controlled_by<O: Object, T: Object>(cache: &Store<T>, owner: &Meta) -> Ve
 
 fn means<O: Object>(object: &Meta, owner: &Meta) -> bool {
     let is_owner = |reference: &OwnerReference| {
-        *reference.kind == *O::RESOURCE.kind && *reference.name == *owner.name && reference.uid == owner.uid
+        *reference.kind == *O::RESOURCE.kind
+            && *reference.name == *owner.name
+            && reference.uid == owner.uid
     };
     object.namespace == owner.namespace && object.controller().is_some_and(is_owner)
 }
@@ -72,8 +76,13 @@ pub fn decide(owner: &Meta, selector: &Selector, candidate: &Meta) -> Claim {
         Some(_) => Claim::Release,
         None => {
             let elsewhere = !owner.namespace.is_empty() && owner.namespace != candidate.namespace;
-            let adopt = !owner.is_terminating() && !candidate.is_terminating() && !elsewhere && matches();
-            if adopt { Claim::Adopt } else { Claim::Keep { ours: false } }
+            let adopt =
+                !owner.is_terminating() && !candidate.is_terminating() && !elsewhere && matches();
+            if adopt {
+                Claim::Adopt
+            } else {
+                Claim::Keep { ours: false }
+            }
         }
     }
 }
@@ -104,22 +113,29 @@ impl ClaimError {
         self.source.as_ref().is_some_and(ApiError::is_fenced)
     }
 
-    /// Whether nothing was adopted as the API server has no owner of that name any more, which the cache is yet to hear.
+    /// Whether nothing was adopted as the API server has no owner of that name any more, which the
+    /// cache is yet to hear.
     pub fn owner_is_gone(&self) -> bool {
         // A candidate that is gone is no error.
-        self.source.as_ref().is_some_and(ApiError::is_object_not_found)
+        self.source
+            .as_ref()
+            .is_some_and(ApiError::is_object_not_found)
     }
 }
 
-/// Claims `candidates` for `owner`: adopts and releases as [`decide`] says, with one live check of the owner before the first
-/// adoption. All candidates are visited, unless writes are refused altogether; the first failure is returned afterwards.
+/// Claims `candidates` for `owner`: adopts and releases as [`decide`] says, with one live check of
+/// the owner before the first adoption. All candidates are visited, unless writes are refused
+/// altogether; the first failure is returned afterwards.
 pub async fn claim<O: Object, T: Object>(
     client: &ApiClient,
     owner: &O,
     selector: &Selector,
     candidates: Vec<Arc<T>>,
 ) -> Result<Claimed<T>, ClaimError> {
-    let mut claimed = Claimed { objects: Vec::with_capacity(candidates.len()), written: Vec::new() };
+    let mut claimed = Claimed {
+        objects: Vec::with_capacity(candidates.len()),
+        written: Vec::new(),
+    };
     let mut first_error = None;
     let mut recheck = None;
     for candidate in candidates {
@@ -175,50 +191,98 @@ async fn adopt<O: Object, T: Object>(
     if let Some(Err(cause)) = recheck {
         let kind = &T::RESOURCE.kind;
         return Err(ClaimError {
-            message: format!("can't adopt {kind} {}/{} ({}): {cause}", meta.namespace, meta.name, meta.uid),
+            message: format!(
+                "can't adopt {kind} {}/{} ({}): {cause}",
+                meta.namespace, meta.name, meta.uid
+            ),
             source,
         });
     }
     tracing::debug!(kind = &*T::RESOURCE.kind, object = %candidate.key(), "Patching object to add its controllerRef");
-    match client.patch(target::<T>(meta), PatchKind::Strategic, &adoption::<O>(owner.meta(), meta)).await {
+    match client
+        .patch(
+            target::<T>(meta),
+            PatchKind::Strategic,
+            &adoption::<O>(owner.meta(), meta),
+        )
+        .await
+    {
         Ok(answer) => match Identity::decode(&answer) {
             Ok(identity) => Ok(Some(identity.resource_version)),
-            Err(error) => Err(ClaimError { message: error.to_string(), source: None }),
+            Err(error) => Err(ClaimError {
+                message: error.to_string(),
+                source: None,
+            }),
         },
         Err(error) if error.is_not_found() => Ok(None),
-        Err(error) => Err(ClaimError { message: error.to_string(), source: Some(error) }),
+        Err(error) => Err(ClaimError {
+            message: error.to_string(),
+            source: Some(error),
+        }),
     }
 }
 
 /// Whether the owner as served now may still adopt: the same object, and not being deleted.
 fn recheck_live<O: Object>(owner: &Meta, answer: &[u8]) -> Result<(), String> {
-    let live = Identity::decode(answer).map_err(|error| format!("can't recheck DeletionTimestamp: {error}"))?;
-    let Meta { namespace, name, uid, .. } = owner;
+    let live = Identity::decode(answer)
+        .map_err(|error| format!("can't recheck DeletionTimestamp: {error}"))?;
+    let Meta {
+        namespace,
+        name,
+        uid,
+        ..
+    } = owner;
     if live.uid != *uid {
         let kind = &O::RESOURCE.kind;
-        let gone = format!("original {kind} {namespace}/{name} is gone: got uid {}, wanted {uid}", live.uid);
+        let gone = format!(
+            "original {kind} {namespace}/{name} is gone: got uid {}, wanted {uid}",
+            live.uid
+        );
         return Err(format!("can't recheck DeletionTimestamp: {gone}"));
     }
     match live.deleted {
-        Some(at) => Err(format!("{namespace}/{name} has just been deleted at {}", at.strftime("%Y-%m-%d %H:%M:%S +0000 UTC"))),
+        Some(at) => Err(format!(
+            "{namespace}/{name} has just been deleted at {}",
+            at.strftime("%Y-%m-%d %H:%M:%S +0000 UTC")
+        )),
         None => Ok(()),
     }
 }
 
-/// A candidate that is gone, has become another object or lost the reference already is as good as released.
-async fn release<T: Object>(client: &ApiClient, owner: &Meta, candidate: &T) -> Result<(), ClaimError> {
+/// A candidate that is gone, has become another object or lost the reference already is as good as
+/// released.
+async fn release<T: Object>(
+    client: &ApiClient,
+    owner: &Meta,
+    candidate: &T,
+) -> Result<(), ClaimError> {
     let meta = candidate.meta();
     tracing::debug!(kind = &*T::RESOURCE.kind, object = %candidate.key(), "Patching object to remove its controllerRef");
-    match client.patch(target::<T>(meta), PatchKind::Strategic, &renunciation(owner, meta)).await {
+    match client
+        .patch(
+            target::<T>(meta),
+            PatchKind::Strategic,
+            &renunciation(owner, meta),
+        )
+        .await
+    {
         Ok(_) => Ok(()),
         Err(error) if error.is_not_found() || error.is_invalid() => Ok(()),
-        Err(error) => Err(ClaimError { message: error.to_string(), source: Some(error) }),
+        Err(error) => Err(ClaimError {
+            message: error.to_string(),
+            source: Some(error),
+        }),
     }
 }
 
 fn target<T: Object>(meta: &Meta) -> Target<'_> {
     let namespace = T::RESOURCE.namespaced.then_some(&*meta.namespace);
-    Target { resource: T::RESOURCE, namespace, name: Some(&meta.name), subresource: None }
+    Target {
+        resource: T::RESOURCE,
+        namespace,
+        name: Some(&meta.name),
+        subresource: None,
+    }
 }
 
 /// An owner reference that makes `owner` the controller of what carries it.
@@ -283,13 +347,27 @@ struct Removal<'a> {
     uid: &'a Uid,
 }
 
-/// The candidate's UID is the precondition: the server refuses to change it, so the patch fails on a namesake.
+/// The candidate's UID is the precondition: the server refuses to change it, so the patch fails on
+/// a namesake.
 fn adoption<'a, O: Object>(owner: &'a Meta, candidate: &'a Meta) -> Patch<Adoption<'a>> {
-    Patch { metadata: Adoption { owners: [ControllerReference::to::<O>(owner)], uid: &candidate.uid } }
+    Patch {
+        metadata: Adoption {
+            owners: [ControllerReference::to::<O>(owner)],
+            uid: &candidate.uid,
+        },
+    }
 }
 
 fn renunciation<'a>(owner: &'a Meta, candidate: &'a Meta) -> Patch<Release<'a>> {
-    Patch { metadata: Release { uid: &candidate.uid, owners: [Removal { directive: "delete", uid: &owner.uid }] } }
+    Patch {
+        metadata: Release {
+            uid: &candidate.uid,
+            owners: [Removal {
+                directive: "delete",
+                uid: &owner.uid,
+            }],
+        },
+    }
 }
 
 #[cfg(test)]
@@ -307,8 +385,16 @@ mod controller_index_tests {
         // (why, owner references, index value)
         let cases = [
             ("no owner", vec![], "orphans/shop"),
-            ("an owner that does not control", vec![reference("u1", false)], "orphans/shop"),
-            ("a controller after another owner", vec![reference("u1", false), reference(uid, true)], uid),
+            (
+                "an owner that does not control",
+                vec![reference("u1", false)],
+                "orphans/shop",
+            ),
+            (
+                "a controller after another owner",
+                vec![reference("u1", false), reference(uid, true)],
+                uid,
+            ),
         ];
         for (why, owners, expected) in cases {
             let json = serde_json::json!({"metadata": {"name": "p", "namespace": "shop", "uid": "p", "ownerReferences": owners}});

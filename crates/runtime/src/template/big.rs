@@ -101,7 +101,13 @@ mod tests {
 
     #[test]
     fn digits_survive_the_way_through_words() {
-        for digits in ["", "7", "18446744073709551615", "18446744073709551616", "340282366920938463463374607431768211456"] {
+        for digits in [
+            "",
+            "7",
+            "18446744073709551615",
+            "18446744073709551616",
+            "340282366920938463463374607431768211456",
+        ] {
             let back: Vec<u8> = number(digits).into_digits().into_iter().rev().collect();
             assert_eq!(String::from_utf8(back).unwrap(), digits);
         }
@@ -112,7 +118,14 @@ mod tests {
     #[test]
     fn scaling_rounds_up() {
         // (digits, exponent, result)
-        let cases = [("15", 2, "1500"), ("15", 0, "15"), ("1500", -2, "15"), ("1501", -2, "16"), ("1", -400, "1"), ("", -3, "")];
+        let cases = [
+            ("15", 2, "1500"),
+            ("15", 0, "15"),
+            ("1500", -2, "15"),
+            ("1501", -2, "16"),
+            ("1", -400, "1"),
+            ("", -3, ""),
+        ];
         for (digits, exponent, result) in cases {
             let mut scaled = number(digits);
             scaled.scale_up(exponent);

@@ -1,7 +1,8 @@
 //! One text per class of pod templates that upstream's `EqualIgnoreHash` holds equal.
 //!
-//! It is the served JSON with sorted keys, without the label `pod-template-hash` and without what Go could not tell from unset;
-//! quantities and times stand by their value. Fields unknown to us stay as they are and so take part.
+//! It is the served JSON with sorted keys, without the label `pod-template-hash` and without what
+//! Go could not tell from unset; quantities and times stand by their value. Fields unknown to us
+//! stay as they are and so take part.
 
 use std::fmt::Write;
 
@@ -35,7 +36,10 @@ impl Place {
 
 /// The text of `template`.
 pub(super) fn canonical(template: &Value) -> String {
-    let mut writer = Writer { types: &TYPES, out: String::with_capacity(1024) };
+    let mut writer = Writer {
+        types: &TYPES,
+        out: String::with_capacity(1024),
+    };
     writer.value(Types::ROOT, template, Place::Template);
     writer.out
 }
@@ -75,7 +79,8 @@ impl Writer<'_> {
             (Kind::Quantity, Value::Number(number)) => self.quantity(&number.to_string(), value),
             (Kind::Time, Value::String(text)) => {
                 match text.parse::<Timestamp>() {
-                    Ok(time) => write!(self.out, "{}", time.as_nanosecond()).expect("writing to a String does not fail"),
+                    Ok(time) => write!(self.out, "{}", time.as_nanosecond())
+                        .expect("writing to a String does not fail"),
                     Err(_) => self.verbatim(value),
                 }
                 true
@@ -109,11 +114,13 @@ impl Writer<'_> {
     }
 
     fn fields(&mut self, fields: &[Field], object: &Map<String, Value>, place: Place) -> bool {
-        self.object(object, place, |writer, key, value| match writer.types.field(fields, key) {
-            Some(kind) => writer.value(kind, value, place.below(key)),
-            None => {
-                writer.verbatim(value);
-                true
+        self.object(object, place, |writer, key, value| {
+            match writer.types.field(fields, key) {
+                Some(kind) => writer.value(kind, value, place.below(key)),
+                None => {
+                    writer.verbatim(value);
+                    true
+                }
             }
         })
     }

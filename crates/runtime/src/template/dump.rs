@@ -1,4 +1,5 @@
-//! The text that enters the template hash: a pod template as Go dumps it, with type names and every unset field.
+//! The text that enters the template hash: a pod template as Go dumps it, with type names and every
+//! unset field.
 
 use std::fmt::{self, Write};
 
@@ -33,22 +34,34 @@ impl<W: Write> Dump<'_, W> {
     fn bare(&mut self, kind: TypeId, value: Option<&Value>) -> fmt::Result {
         let value = value.filter(|value| !value.is_null());
         match &self.types.get(kind).kind {
-            Kind::Text => self.out.write_str(value.and_then(Value::as_str).unwrap_or("")),
+            Kind::Text => self
+                .out
+                .write_str(value.and_then(Value::as_str).unwrap_or("")),
             Kind::Int => match value {
                 Some(number) => write!(self.out, "{number}"),
                 None => self.out.write_str("0"),
             },
-            Kind::Bool => write!(self.out, "{}", value.and_then(Value::as_bool).unwrap_or(false)),
+            Kind::Bool => write!(
+                self.out,
+                "{}",
+                value.and_then(Value::as_bool).unwrap_or(false)
+            ),
             Kind::Quantity => self.quantity(value),
             Kind::IntOrString => self.int_or_string(value),
             Kind::Time => self.time(value),
             Kind::Raw => self.raw(value),
             Kind::Pointer(target) if value.is_some() => self.bare(*target, value),
-            Kind::List(element) => match value.and_then(Value::as_array).filter(|list| !list.is_empty()) {
+            Kind::List(element) => match value
+                .and_then(Value::as_array)
+                .filter(|list| !list.is_empty())
+            {
                 Some(list) => self.list(*element, list),
                 None => self.out.write_str("<nil>"),
             },
-            Kind::Map(element) => match value.and_then(Value::as_object).filter(|map| !map.is_empty()) {
+            Kind::Map(element) => match value
+                .and_then(Value::as_object)
+                .filter(|map| !map.is_empty())
+            {
                 Some(map) => self.map(*element, map),
                 None => self.out.write_str("<nil>"),
             },
@@ -93,7 +106,9 @@ impl<W: Write> Dump<'_, W> {
     }
 
     fn quantity(&mut self, value: Option<&Value>) -> fmt::Result {
-        let Some(value) = value else { return quantity::dump_unset(self.out) };
+        let Some(value) = value else {
+            return quantity::dump_unset(self.out);
+        };
         let number;
         let text = match value {
             Value::String(text) => text,
@@ -110,25 +125,44 @@ impl<W: Write> Dump<'_, W> {
 
     fn int_or_string(&mut self, value: Option<&Value>) -> fmt::Result {
         match value {
-            Some(Value::String(text)) => write!(self.out, "{{Type:(intstr.Type)1 IntVal:(int32)0 StrVal:(string){text}}}"),
-            Some(number) => write!(self.out, "{{Type:(intstr.Type)0 IntVal:(int32){number} StrVal:(string)}}"),
-            None => self.out.write_str("{Type:(intstr.Type)0 IntVal:(int32)0 StrVal:(string)}"),
+            Some(Value::String(text)) => write!(
+                self.out,
+                "{{Type:(intstr.Type)1 IntVal:(int32)0 StrVal:(string){text}}}"
+            ),
+            Some(number) => write!(
+                self.out,
+                "{{Type:(intstr.Type)0 IntVal:(int32){number} StrVal:(string)}}"
+            ),
+            None => self
+                .out
+                .write_str("{Type:(intstr.Type)0 IntVal:(int32)0 StrVal:(string)}"),
         }
     }
 
     /// The bytes of the JSON.
     fn raw(&mut self, value: Option<&Value>) -> fmt::Result {
         self.out.write_str("{Raw:([]uint8)")?;
-        for (n, byte) in value.unwrap_or(&Value::Null).to_string().bytes().enumerate() {
+        for (n, byte) in value
+            .unwrap_or(&Value::Null)
+            .to_string()
+            .bytes()
+            .enumerate()
+        {
             write!(self.out, "{}{byte}", if n == 0 { "[" } else { " " })?;
         }
         self.out.write_str("]}")
     }
 
-    /// Upstream dumps the time zone tables of its host with a set time, which nobody can reproduce; ours is at least stable.
+    /// Upstream dumps the time zone tables of its host with a set time, which nobody can reproduce;
+    /// ours is at least stable.
     fn time(&mut self, value: Option<&Value>) -> fmt::Result {
-        let time = value.and_then(Value::as_str).and_then(|text| text.parse::<Timestamp>().ok());
+        let time = value
+            .and_then(Value::as_str)
+            .and_then(|text| text.parse::<Timestamp>().ok());
         let ext = time.map_or(0, |time| time.as_second() + YEAR_ONE);
-        write!(self.out, "{{Time:(time.Time){{wall:(uint64)0 ext:(int64){ext} loc:(*time.Location)<nil>}}}}")
+        write!(
+            self.out,
+            "{{Time:(time.Time){{wall:(uint64)0 ext:(int64){ext} loc:(*time.Location)<nil>}}}}"
+        )
     }
 }

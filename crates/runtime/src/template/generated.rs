@@ -1,4 +1,5 @@
-//! Templates that use every field of the table of types, hashed by two implementations and compared.
+//! Templates that use every field of the table of types, hashed by two implementations and
+//! compared.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -38,14 +39,26 @@ const QUANTITIES: [&str; 26] = [
 ];
 
 /// Texts that a parser could trip over; none is read back by anybody.
-const TEXTS: [&str; 8] = ["main", "", " a b ", "}]) {x:(string)y", "<nil>", "grüße, 世界", "line\nbreak\t\"\\", "map[a:b]"];
+const TEXTS: [&str; 8] = [
+    "main",
+    "",
+    " a b ",
+    "}]) {x:(string)y",
+    "<nil>",
+    "grüße, 世界",
+    "line\nbreak\t\"\\",
+    "map[a:b]",
+];
 
 /// Deterministic noise.
 struct Noise(u64);
 
 impl Noise {
     fn below(&mut self, limit: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) as usize % limit
     }
 
@@ -60,7 +73,11 @@ fn agreed(lines: &Lines, template: &Value, collision_count: Option<i32>) -> Stri
     dump::dump(template, &mut streamed).unwrap();
     let text = lines.text(template);
     assert_eq!(streamed, text, "{template}");
-    assert_eq!(hash(template, collision_count), plain::hash(&text, collision_count), "{template}");
+    assert_eq!(
+        hash(template, collision_count),
+        plain::hash(&text, collision_count),
+        "{template}"
+    );
     text
 }
 
@@ -69,14 +86,23 @@ fn is_out_of_reach(kind: &str) -> bool {
     kind.trim_start_matches('*') == "v1.Time"
 }
 
-/// Calls `visit` with a value for each field of `kind` that holds no fields itself, in the objects and lists that lead to it.
-fn each_leaf(lines: &Lines, kind: &'static str, wrap: &dyn Fn(Value) -> Value, visit: &mut dyn FnMut(Value, Value)) {
+/// Calls `visit` with a value for each field of `kind` that holds no fields itself, in the objects
+/// and lists that lead to it.
+fn each_leaf(
+    lines: &Lines,
+    kind: &'static str,
+    wrap: &dyn Fn(Value) -> Value,
+    visit: &mut dyn FnMut(Value, Value),
+) {
     let kind = lines.resolve(kind.trim_start_matches('*'));
     let kind = lines.resolve(kind);
     if let Some(element) = kind.strip_prefix("[]") {
         return each_leaf(lines, element, &|value| wrap(json!([value])), visit);
     }
-    if let Some((_, element)) = kind.strip_prefix("map[").and_then(|rest| rest.split_once(']')) {
+    if let Some((_, element)) = kind
+        .strip_prefix("map[")
+        .and_then(|rest| rest.split_once(']'))
+    {
         return each_leaf(lines, element, &|value| wrap(json!({"key": value})), visit);
     }
     let (one, other) = match kind {
@@ -88,8 +114,17 @@ fn each_leaf(lines: &Lines, kind: &'static str, wrap: &dyn Fn(Value) -> Value, v
         "v1.FieldsV1" => (json!({"f:a": {}}), json!({"f:b": {}})),
         _ if is_out_of_reach(kind) => return,
         _ => {
-            for field in lines.fields(kind).unwrap_or_else(|| panic!("{kind} is in the table")) {
-                let below = |value| if field.key == "-" { wrap(value) } else { wrap(json!({ field.key: value })) };
+            for field in lines
+                .fields(kind)
+                .unwrap_or_else(|| panic!("{kind} is in the table"))
+            {
+                let below = |value| {
+                    if field.key == "-" {
+                        wrap(value)
+                    } else {
+                        wrap(json!({ field.key: value }))
+                    }
+                };
                 each_leaf(lines, field.kind, &below, visit);
             }
             return;
@@ -106,11 +141,24 @@ fn any(lines: &Lines, kind: &'static str, noise: &mut Noise) -> Option<Value> {
         return None;
     }
     if let Some(element) = kind.strip_prefix("[]") {
-        return Some((0..noise.below(3)).map(|_| any(lines, element, noise).unwrap_or(Value::Null)).collect());
+        return Some(
+            (0..noise.below(3))
+                .map(|_| any(lines, element, noise).unwrap_or(Value::Null))
+                .collect(),
+        );
     }
-    if let Some((_, element)) = kind.strip_prefix("map[").and_then(|rest| rest.split_once(']')) {
-        let entries = (0..noise.below(3)).map(|_| (noise.one_of(&TEXTS).to_owned(), any(lines, element, noise)));
-        return Some(entries.map(|(key, value)| (key, value.unwrap_or(Value::Null))).collect::<Map<_, _>>().into());
+    if let Some((_, element)) = kind
+        .strip_prefix("map[")
+        .and_then(|rest| rest.split_once(']'))
+    {
+        let entries = (0..noise.below(3))
+            .map(|_| (noise.one_of(&TEXTS).to_owned(), any(lines, element, noise)));
+        return Some(
+            entries
+                .map(|(key, value)| (key, value.unwrap_or(Value::Null)))
+                .collect::<Map<_, _>>()
+                .into(),
+        );
     }
     Some(match kind {
         "string" => json!(noise.one_of(&TEXTS)),
@@ -127,7 +175,10 @@ fn any(lines: &Lines, kind: &'static str, noise: &mut Noise) -> Option<Value> {
 
 fn members(lines: &Lines, kind: &'static str, noise: &mut Noise) -> Map<String, Value> {
     let mut object = Map::new();
-    for field in lines.fields(kind).unwrap_or_else(|| panic!("{kind} is in the table")) {
+    for field in lines
+        .fields(kind)
+        .unwrap_or_else(|| panic!("{kind} is in the table"))
+    {
         if field.key == "-" {
             object.append(&mut members(lines, field.kind, noise));
         } else if let Some(value) = any(lines, field.kind, noise) {
@@ -157,24 +208,47 @@ fn merge(object: &mut Value, other: Value) {
 #[test]
 fn every_field_enters_the_hash_as_the_plain_text_says() {
     let lines = Lines::new();
-    let (mut texts, mut classes, mut everything, mut count) = (HashSet::new(), BTreeMap::new(), Value::Null, 0);
-    each_leaf(&lines, "v1.PodTemplateSpec", &|value| value, &mut |one, other| {
-        count += 1;
-        let text = agreed(&lines, &one, None);
-        assert_ne!(text, agreed(&lines, &other, None), "{one} and {other}");
-        assert!(texts.insert(text), "no other template has the text of {one}");
-        // Nor is one equal to another.
-        if let Some(equal) = classes.insert(format!("{:?}", PodTemplate::new(&one)), one.clone()) {
-            panic!("{one} is not {equal}");
-        }
-        assert!(!PodTemplate::new(&one).equal_ignoring_hash(&PodTemplate::new(&other)), "{one} is not {other}");
-        merge(&mut everything, one);
-    });
+    let (mut texts, mut classes, mut everything, mut count) =
+        (HashSet::new(), BTreeMap::new(), Value::Null, 0);
+    each_leaf(
+        &lines,
+        "v1.PodTemplateSpec",
+        &|value| value,
+        &mut |one, other| {
+            count += 1;
+            let text = agreed(&lines, &one, None);
+            assert_ne!(text, agreed(&lines, &other, None), "{one} and {other}");
+            assert!(
+                texts.insert(text),
+                "no other template has the text of {one}"
+            );
+            // Nor is one equal to another.
+            if let Some(equal) =
+                classes.insert(format!("{:?}", PodTemplate::new(&one)), one.clone())
+            {
+                panic!("{one} is not {equal}");
+            }
+            assert!(
+                !PodTemplate::new(&one).equal_ignoring_hash(&PodTemplate::new(&other)),
+                "{one} is not {other}"
+            );
+            merge(&mut everything, one);
+        },
+    );
     assert!(count > 800, "{count}");
     let text = agreed(&lines, &everything, Some(7));
-    let fields = include_str!("types.txt").lines().filter(|line| !line.starts_with('#')).flat_map(|line| line.split("; "));
+    let fields = include_str!("types.txt")
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .flat_map(|line| line.split("; "));
     for field in fields.filter(|field| !field.contains(" = ")) {
-        let name = field.rsplit(": ").next().unwrap().split(' ').next().unwrap();
+        let name = field
+            .rsplit(": ")
+            .next()
+            .unwrap()
+            .split(' ')
+            .next()
+            .unwrap();
         assert!(text.contains(&format!("{name}:(")), "{field}");
     }
 }
@@ -196,16 +270,28 @@ fn templates_at_random_have_the_hash_of_their_plain_text() {
 fn every_quantity_is_dumped_as_the_plain_text_says() {
     let lines = Lines::new();
     let fractions = ["", ".0", ".5", ".125", ".000000001"];
-    let suffixes = ["", "n", "u", "m", "k", "Ki", "M", "G", "T", "P", "E", "Mi", "Gi", "Ti", "e0", "e3", "E-3", "e7"];
+    let suffixes = [
+        "", "n", "u", "m", "k", "Ki", "M", "G", "T", "P", "E", "Mi", "Gi", "Ti", "e0", "e3", "E-3",
+        "e7",
+    ];
     // The plain text counts in 128 bits, so the long ones do without the larger suffixes.
-    let short = ["0", "1", "7", "8", "64", "999", "1000", "1024", "00123"].map(|whole| (whole, &suffixes[..]));
+    let short = ["0", "1", "7", "8", "64", "999", "1000", "1024", "00123"]
+        .map(|whole| (whole, &suffixes[..]));
     let long = ["123456789012345", "999999999999999999"].map(|whole| (whole, &suffixes[..6]));
     let quantities = short.into_iter().chain(long).flat_map(|(whole, suffixes)| {
-        fractions.iter().flat_map(move |fraction| suffixes.iter().map(move |suffix| format!("{whole}{fraction}{suffix}")))
+        fractions.iter().flat_map(move |fraction| {
+            suffixes
+                .iter()
+                .map(move |suffix| format!("{whole}{fraction}{suffix}"))
+        })
     });
     for quantity in quantities {
         for sign in ["", "-"] {
-            agreed(&lines, &json!({"spec": {"overhead": {"cpu": format!("{sign}{quantity}")}}}), None);
+            agreed(
+                &lines,
+                &json!({"spec": {"overhead": {"cpu": format!("{sign}{quantity}")}}}),
+                None,
+            );
         }
     }
 }

@@ -1,7 +1,8 @@
 //! Pod templates: equality as upstream defines it, and the template hash.
 //!
-//! Both read the template as served, by the table of Go types of Kubernetes 1.36 ([`types`]): equality through one text per class
-//! of equal templates ([`canonical`](mod@canonical)), the hash through the text that Go dumps ([`dump`](mod@dump)).
+//! Both read the template as served, by the table of Go types of Kubernetes 1.36 ([`types`]):
+//! equality through one text per class of equal templates ([`canonical`](mod@canonical)), the hash
+//! through the text that Go dumps ([`dump`](mod@dump)).
 
 mod big;
 mod canonical;
@@ -26,8 +27,8 @@ use crate::labels::Labels;
 
 static CANONICAL: Interner<str> = Interner::new();
 
-/// A pod template, comparable by upstream's `EqualIgnoreHash`: the label `pod-template-hash` does not count, unset and empty
-/// lists and maps are equal, quantities compare by value.
+/// A pod template, comparable by upstream's `EqualIgnoreHash`: the label `pod-template-hash` does
+/// not count, unset and empty lists and maps are equal, quantities compare by value.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PodTemplate {
     canonical: Arc<str>,
@@ -38,8 +39,14 @@ impl PodTemplate {
     /// The template in `value` (`spec.template` as served).
     pub fn new(value: &Value) -> Self {
         let labels = value.pointer("/metadata/labels").and_then(Value::as_object);
-        let pairs = labels.into_iter().flatten().filter_map(|(k, v)| Some((k.as_str(), v.as_str()?)));
-        Self { canonical: CANONICAL.intern(canonical(value).as_str()), labels: Labels::new(pairs) }
+        let pairs = labels
+            .into_iter()
+            .flatten()
+            .filter_map(|(k, v)| Some((k.as_str(), v.as_str()?)));
+        Self {
+            canonical: CANONICAL.intern(canonical(value).as_str()),
+            labels: Labels::new(pairs),
+        }
     }
 
     /// The template's labels, `pod-template-hash` included.
@@ -59,8 +66,8 @@ impl fmt::Debug for PodTemplate {
     }
 }
 
-/// Value of the label `pod-template-hash` for the template `template` (`spec.template` as served), bit for bit upstream's
-/// `ComputeHash` of 1.36.
+/// Value of the label `pod-template-hash` for the template `template` (`spec.template` as served),
+/// bit for bit upstream's `ComputeHash` of 1.36.
 pub fn hash(template: &Value, collision_count: Option<i32>) -> String {
     let mut fnv = Fnv1a::default();
     dump::dump(template, &mut fnv).expect("hashing does not fail");
@@ -68,8 +75,13 @@ pub fn hash(template: &Value, collision_count: Option<i32>) -> String {
         fnv.bytes(&count.to_le_bytes());
         fnv.bytes(&[0; 4]);
     }
-    // Upstream's alphabet of letters and digits that spell no words, at the places of the characters 0 to 9.
-    fnv.0.to_string().bytes().map(|digit| char::from(b"456789bcdf"[usize::from(digit - b'0')])).collect()
+    // Upstream's alphabet of letters and digits that spell no words, at the places of the
+    // characters 0 to 9.
+    fnv.0
+        .to_string()
+        .bytes()
+        .map(|digit| char::from(b"456789bcdf"[usize::from(digit - b'0')]))
+        .collect()
 }
 
 /// FNV-1a of 32 bits; the dump is hashed as it is written.
@@ -83,7 +95,9 @@ impl Default for Fnv1a {
 
 impl Fnv1a {
     fn bytes(&mut self, bytes: &[u8]) {
-        self.0 = bytes.iter().fold(self.0, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(16_777_619));
+        self.0 = bytes.iter().fold(self.0, |hash, byte| {
+            (hash ^ u32::from(*byte)).wrapping_mul(16_777_619)
+        });
     }
 }
 

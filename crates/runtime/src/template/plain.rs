@@ -1,7 +1,9 @@
-//! The template hash once more, for tests: the text of a template, put together from strings and then hashed.
+//! The template hash once more, for tests: the text of a template, put together from strings and
+//! then hashed.
 //!
-//! Nothing is shared with the hasher in use but the table's text: types are looked up by name, quantities are worked out in
-//! integers of 128 bits. What both say alike is what two readings of upstream's rules agree on.
+//! Nothing is shared with the hasher in use but the table's text: types are looked up by name,
+//! quantities are worked out in integers of 128 bits. What both say alike is what two readings of
+//! upstream's rules agree on.
 
 use std::collections::HashMap;
 
@@ -21,8 +23,14 @@ pub(super) struct FieldLine {
 
 impl Lines {
     pub(super) fn new() -> Self {
-        let lines = include_str!("types.txt").lines().filter(|line| !line.starts_with('#'));
-        Self(lines.map(|line| line.split_once([':', ' ']).unwrap()).collect())
+        let lines = include_str!("types.txt")
+            .lines()
+            .filter(|line| !line.starts_with('#'));
+        Self(
+            lines
+                .map(|line| line.split_once([':', ' ']).unwrap())
+                .collect(),
+        )
     }
 
     /// The type that another name stands for.
@@ -61,16 +69,29 @@ impl Lines {
         if let Some(element) = kind.strip_prefix("[]") {
             return match value.as_array() {
                 Some(list) if !list.is_empty() => {
-                    format!("[{}]", joined(list.iter().map(|item| self.bare(self.resolve(element), item)).collect()))
+                    format!(
+                        "[{}]",
+                        joined(
+                            list.iter()
+                                .map(|item| self.bare(self.resolve(element), item))
+                                .collect()
+                        )
+                    )
                 }
                 _ => "<nil>".to_owned(),
             };
         }
-        if let Some((_, element)) = kind.strip_prefix("map[").and_then(|rest| rest.split_once(']')) {
-            let Some(map) = value.as_object().filter(|map| !map.is_empty()) else { return "<nil>".to_owned() };
+        if let Some((_, element)) = kind
+            .strip_prefix("map[")
+            .and_then(|rest| rest.split_once(']'))
+        {
+            let Some(map) = value.as_object().filter(|map| !map.is_empty()) else {
+                return "<nil>".to_owned();
+            };
             let mut keys: Vec<&String> = map.keys().collect();
             keys.sort();
-            let entry = |key: &String| format!("{key}:{}", self.bare(self.resolve(element), &map[key]));
+            let entry =
+                |key: &String| format!("{key}:{}", self.bare(self.resolve(element), &map[key]));
             return format!("map[{}]", joined(keys.into_iter().map(entry).collect()));
         }
         match (kind, value) {
@@ -78,22 +99,44 @@ impl Lines {
             ("bool", value) => (value == &Value::Bool(true)).to_string(),
             ("int32" | "int64", value) => value.as_i64().unwrap_or_default().to_string(),
             ("resource.Quantity", Value::String(text)) => quantity(text),
-            ("resource.Quantity", _) => amount("{value:(int64)0 scale:(resource.Scale)0}", "<nil>", "", ""),
+            ("resource.Quantity", _) => {
+                amount("{value:(int64)0 scale:(resource.Scale)0}", "<nil>", "", "")
+            }
             ("intstr.IntOrString", Value::String(text)) => {
                 format!("{{Type:(intstr.Type)1 IntVal:(int32)0 StrVal:(string){text}}}")
             }
             ("intstr.IntOrString", value) => {
-                format!("{{Type:(intstr.Type)0 IntVal:(int32){} StrVal:(string)}}", value.as_i64().unwrap_or_default())
+                format!(
+                    "{{Type:(intstr.Type)0 IntVal:(int32){} StrVal:(string)}}",
+                    value.as_i64().unwrap_or_default()
+                )
             }
-            ("v1.Time", Value::Null) => "{Time:(time.Time){wall:(uint64)0 ext:(int64)0 loc:(*time.Location)<nil>}}".to_owned(),
+            ("v1.Time", Value::Null) => {
+                "{Time:(time.Time){wall:(uint64)0 ext:(int64)0 loc:(*time.Location)<nil>}}"
+                    .to_owned()
+            }
             ("v1.FieldsV1", value) => {
-                let bytes: Vec<String> = value.to_string().bytes().map(|byte| byte.to_string()).collect();
+                let bytes: Vec<String> = value
+                    .to_string()
+                    .bytes()
+                    .map(|byte| byte.to_string())
+                    .collect();
                 format!("{{Raw:([]uint8)[{}]}}", bytes.join(" "))
             }
             (kind, value) => {
-                let fields = self.fields(kind).unwrap_or_else(|| panic!("{kind} is in the table"));
-                let of = |field: &FieldLine| if field.key == "-" { value } else { value.get(field.key).unwrap_or(&Value::Null) };
-                let texts = fields.iter().map(|field| format!("{}:{}", field.name, self.typed(field.kind, of(field))));
+                let fields = self
+                    .fields(kind)
+                    .unwrap_or_else(|| panic!("{kind} is in the table"));
+                let of = |field: &FieldLine| {
+                    if field.key == "-" {
+                        value
+                    } else {
+                        value.get(field.key).unwrap_or(&Value::Null)
+                    }
+                };
+                let texts = fields
+                    .iter()
+                    .map(|field| format!("{}:{}", field.name, self.typed(field.kind, of(field))));
                 format!("{{{}}}", joined(texts.collect()))
             }
         }
@@ -111,14 +154,25 @@ pub(super) fn hash(text: &str, collision_count: Option<i32>) -> String {
         state = ((state ^ u64::from(byte)) * 0x0100_0193) % (1 << 32);
     }
     let alphabet: Vec<char> = "bcdfghjklmnpqrstvwxz2456789".chars().collect();
-    state.to_string().chars().map(|digit| alphabet[digit as usize % alphabet.len()]).collect()
+    state
+        .to_string()
+        .chars()
+        .map(|digit| alphabet[digit as usize % alphabet.len()])
+        .collect()
 }
 
 fn quantity(text: &str) -> String {
     if text == "0" {
-        return amount("{value:(int64)0 scale:(resource.Scale)0}", "<nil>", "0", "DecimalSI");
+        return amount(
+            "{value:(int64)0 scale:(resource.Scale)0}",
+            "<nil>",
+            "0",
+            "DecimalSI",
+        );
     }
-    let number_end = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
+    let number_end = text
+        .find(|c: char| c.is_ascii_alphabetic())
+        .unwrap_or(text.len());
     let (number, suffix) = text.split_at(number_end);
     let negative = number.starts_with('-');
     let number = number.trim_start_matches(['+', '-']);
@@ -161,7 +215,12 @@ fn quantity(text: &str) -> String {
         };
         let value = if negative { -unsigned } else { unsigned };
         let kept = if is_canonical { text } else { "" };
-        return amount(&format!("{{value:(int64){value} scale:(resource.Scale){scale}}}"), "<nil>", kept, format);
+        return amount(
+            &format!("{{value:(int64){value} scale:(resource.Scale){scale}}}"),
+            "<nil>",
+            kept,
+            format,
+        );
     }
     // In billionths, rounded up.
     let mut exponent = 9 - fraction.len() as i32 + if binary { 0 } else { power };
@@ -185,8 +244,15 @@ fn quantity(text: &str) -> String {
         (low, 0) => format!("[{low}]"),
         (low, high) => format!("[{low} {high}]"),
     };
-    let decimal = format!("{{unscaled:(big.Int){{neg:(bool){negative} abs:(big.nat){words}}} scale:(inf.Scale)9}}");
-    amount("{value:(int64)0 scale:(resource.Scale)0}", &decimal, "", format)
+    let decimal = format!(
+        "{{unscaled:(big.Int){{neg:(bool){negative} abs:(big.nat){words}}} scale:(inf.Scale)9}}"
+    );
+    amount(
+        "{value:(int64)0 scale:(resource.Scale)0}",
+        &decimal,
+        "",
+        format,
+    )
 }
 
 fn amount(small: &str, big: &str, text: &str, format: &str) -> String {

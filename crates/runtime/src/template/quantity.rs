@@ -25,14 +25,17 @@ enum Suffix {
     Binary(u32),
 }
 
-/// Larger exponents are cut off here. The API server takes none that large, and exact arithmetic on them would take hours.
+/// Larger exponents are cut off here. The API server takes none that large, and exact arithmetic on
+/// them would take hours.
 const MAX_EXPONENT: i32 = 4096;
 
 impl<'a> Quantity<'a> {
     /// `None` for a text that is no quantity; the API server serves none.
     pub(super) fn parse(text: &'a str) -> Option<Self> {
         let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
-        let number_end = unsigned.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(unsigned.len());
+        let number_end = unsigned
+            .find(|c: char| !c.is_ascii_digit() && c != '.')
+            .unwrap_or(unsigned.len());
         let (number, suffix) = unsigned.split_at(number_end);
         let (integer, fraction) = number.split_once('.').unwrap_or((number, ""));
         if integer.len() + fraction.len() == 0 || fraction.contains('.') {
@@ -42,14 +45,21 @@ impl<'a> Quantity<'a> {
             "" => "0",
             digits => digits,
         };
-        Some(Self { text, negative: text.starts_with('-'), integer, fraction, suffix: Suffix::parse(suffix)? })
+        Some(Self {
+            text,
+            negative: text.starts_with('-'),
+            integer,
+            fraction,
+            suffix: Suffix::parse(suffix)?,
+        })
     }
 
     fn digits(&self) -> impl Iterator<Item = u8> + Clone {
         self.integer.bytes().chain(self.fraction.bytes())
     }
 
-    /// Writes the value so that equal values have equal texts: sign, digits without zeros at either end, power of ten.
+    /// Writes the value so that equal values have equal texts: sign, digits without zeros at either
+    /// end, power of ten.
     pub(super) fn write_value(&self, out: &mut String) {
         let mut number = Natural::from_digits(self.digits());
         let mut exponent = -(self.fraction.len() as i32);
@@ -81,7 +91,11 @@ impl<'a> Quantity<'a> {
         let format = self.suffix.format();
         match self.small() {
             Some((value, scale)) => {
-                let kept = if self.keeps_text(scale) { self.text } else { "" };
+                let kept = if self.keeps_text(scale) {
+                    self.text
+                } else {
+                    ""
+                };
                 write_small(out, value, scale, kept, format)
             }
             None => self.dump_big(out, format),
@@ -92,14 +106,20 @@ impl<'a> Quantity<'a> {
     fn small(&self) -> Option<(i64, i32)> {
         let digits = (self.integer.len() + self.fraction.len()) as i32;
         let (budget, scale) = match self.suffix {
-            Suffix::Decimal(power) | Suffix::Exponent(power) => (18 - digits, power - self.fraction.len() as i32),
-            Suffix::Binary(power) if self.fraction.is_empty() => (15 - digits - (3 * power as i32) / 10 - 1, 0),
+            Suffix::Decimal(power) | Suffix::Exponent(power) => {
+                (18 - digits, power - self.fraction.len() as i32)
+            }
+            Suffix::Binary(power) if self.fraction.is_empty() => {
+                (15 - digits - (3 * power as i32) / 10 - 1, 0)
+            }
             Suffix::Binary(_) => return None,
         };
         if budget < 0 || scale < -9 {
             return None;
         }
-        let mut value = self.digits().fold(0, |value, digit| value * 10 + i64::from(digit - b'0'));
+        let mut value = self
+            .digits()
+            .fold(0, |value, digit| value * 10 + i64::from(digit - b'0'));
         if let Suffix::Binary(power) = self.suffix {
             value = value.checked_mul(1 << power)?;
         }
@@ -112,11 +132,19 @@ impl<'a> Quantity<'a> {
         match self.suffix {
             Suffix::Decimal(_) | Suffix::Exponent(_) => {
                 let ends_in_zeros = self.integer.len() + self.fraction.len() >= 3
-                    && digits.clone().skip(self.integer.len() + self.fraction.len() - 3).all(|digit| digit == b'0');
+                    && digits
+                        .clone()
+                        .skip(self.integer.len() + self.fraction.len() - 3)
+                        .all(|digit| digit == b'0');
                 scale % 3 == 0 && !ends_in_zeros && !self.integer.starts_with('0')
             }
             // Eight divides a number if and only if it divides the number of its last three digits.
-            Suffix::Binary(_) => digits.fold(0, |last, digit| (last * 10 + u32::from(digit - b'0')) % 1000) % 8 != 0,
+            Suffix::Binary(_) => {
+                digits.fold(0, |last, digit| {
+                    (last * 10 + u32::from(digit - b'0')) % 1000
+                }) % 8
+                    != 0
+            }
         }
     }
 
@@ -136,8 +164,14 @@ impl<'a> Quantity<'a> {
             }
         }
         let negative = self.negative;
-        write!(out, "{{i:(resource.int64Amount){{value:(int64)0 scale:(resource.Scale)0}} d:(resource.infDecAmount){{")?;
-        write!(out, "Dec:(*inf.Dec){{unscaled:(big.Int){{neg:(bool){negative} abs:(big.nat)")?;
+        write!(
+            out,
+            "{{i:(resource.int64Amount){{value:(int64)0 scale:(resource.Scale)0}} d:(resource.infDecAmount){{"
+        )?;
+        write!(
+            out,
+            "Dec:(*inf.Dec){{unscaled:(big.Int){{neg:(bool){negative} abs:(big.nat)"
+        )?;
         if unscaled.is_zero() {
             out.write_str("<nil>")?;
         } else {
@@ -146,7 +180,10 @@ impl<'a> Quantity<'a> {
             }
             out.write_str("]")?;
         }
-        write!(out, "}} scale:(inf.Scale)9}}}} s:(string) Format:(resource.Format){format}}}")
+        write!(
+            out,
+            "}} scale:(inf.Scale)9}}}} s:(string) Format:(resource.Format){format}}}"
+        )
     }
 }
 
@@ -178,7 +215,13 @@ pub(super) fn dump_unset(out: &mut impl Write) -> fmt::Result {
     write_small(out, 0, 0, "", "")
 }
 
-fn write_small(out: &mut impl Write, value: i64, scale: i32, text: &str, format: &str) -> fmt::Result {
+fn write_small(
+    out: &mut impl Write,
+    value: i64,
+    scale: i32,
+    text: &str,
+    format: &str,
+) -> fmt::Result {
     write!(
         out,
         "{{i:(resource.int64Amount){{value:(int64){value} scale:(resource.Scale){scale}}} \
@@ -211,13 +254,19 @@ mod tests {
         ];
         let value = |text: &str| {
             let mut out = String::new();
-            Quantity::parse(text).unwrap_or_else(|| panic!("{text} is a quantity")).write_value(&mut out);
+            Quantity::parse(text)
+                .unwrap_or_else(|| panic!("{text} is a quantity"))
+                .write_value(&mut out);
             out
         };
         for class in classes {
             for text in class {
                 assert_eq!(value(text), value(class[0]), "{text}");
-                assert_eq!(Quantity::parse(text).unwrap().is_zero(), value(text) == "0", "{text}");
+                assert_eq!(
+                    Quantity::parse(text).unwrap().is_zero(),
+                    value(text) == "0",
+                    "{text}"
+                );
             }
         }
         let mut values: Vec<_> = classes.iter().map(|class| value(class[0])).collect();
@@ -228,7 +277,9 @@ mod tests {
 
     #[test]
     fn other_texts_are_no_quantities() {
-        for text in ["", "-", ".", "1.2.3", "Mi", "1X", "1 Mi", "1e", "1ki", "--1"] {
+        for text in [
+            "", "-", ".", "1.2.3", "Mi", "1X", "1 Mi", "1e", "1ki", "--1",
+        ] {
             assert!(Quantity::parse(text).is_none(), "{text}");
         }
     }
@@ -262,12 +313,32 @@ mod tests {
     fn what_the_fast_path_cannot_hold_is_dumped_in_words() {
         // (why, text, words, format)
         let cases = [
-            ("too many digits", "1Pi", "[2882303761517117440 61035]", "BinarySI"),
-            ("cut off at the largest i64", "16Ei", "[18446744072709551616 499999999]", "BinarySI"),
-            ("binary with a fraction", "0.5Ki", "[512000000000]", "BinarySI"),
+            (
+                "too many digits",
+                "1Pi",
+                "[2882303761517117440 61035]",
+                "BinarySI",
+            ),
+            (
+                "cut off at the largest i64",
+                "16Ei",
+                "[18446744072709551616 499999999]",
+                "BinarySI",
+            ),
+            (
+                "binary with a fraction",
+                "0.5Ki",
+                "[512000000000]",
+                "BinarySI",
+            ),
             ("binary below one", "0.0001Ki", "[102400000]", "DecimalSI"),
             ("rounded up to a billionth", "0.1n", "[1]", "DecimalSI"),
-            ("beyond i64", "18446744073709551616", "[0 1000000000]", "DecimalSI"),
+            (
+                "beyond i64",
+                "18446744073709551616",
+                "[0 1000000000]",
+                "DecimalSI",
+            ),
         ];
         for (why, text, words, format) in cases {
             let mut found = String::new();

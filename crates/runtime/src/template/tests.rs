@@ -12,9 +12,13 @@ struct Case {
     text: Option<String>,
 }
 
-/// Recorded from a kube-controller-manager 1.36.2. The dump is there for three cases only; the hash pins the others.
+/// Recorded from a kube-controller-manager 1.36.2. The dump is there for three cases only; the hash
+/// pins the others.
 fn recorded() -> Vec<Case> {
-    include_str!("testdata/cases.jsonl").lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    include_str!("testdata/cases.jsonl")
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
 }
 
 fn dumped(template: &Value) -> String {
@@ -29,9 +33,20 @@ fn every_recorded_hash_is_reproduced() {
         if let Some(text) = &case.text {
             assert_eq!(&dumped(&case.template), text, "{}", case.name);
         }
-        assert_eq!(hash(&case.template, case.collision_count), case.hash, "{}: {}", case.name, dumped(&case.template));
+        assert_eq!(
+            hash(&case.template, case.collision_count),
+            case.hash,
+            "{}: {}",
+            case.name,
+            dumped(&case.template)
+        );
         let plain = plain::Lines::new().text(&case.template);
-        assert_eq!(plain::hash(&plain, case.collision_count), case.hash, "{}, by the plain text", case.name);
+        assert_eq!(
+            plain::hash(&plain, case.collision_count),
+            case.hash,
+            "{}, by the plain text",
+            case.name
+        );
     }
 }
 
@@ -70,11 +85,36 @@ fn templates_are_equal_as_upstream_defines_it() {
     let volume = |volume: Value| spec(json!({ "volumes": [volume] }));
     // (why, one, other, equal)
     let cases = [
-        ("the hash label", labels(json!({ "app": "a", "pod-template-hash": "1" })), labels(json!({ "app": "a" })), true),
-        ("the hash label alone", labels(json!({ "pod-template-hash": "1" })), json!({}), true),
-        ("two hashes", labels(json!({ "pod-template-hash": "1" })), labels(json!({ "pod-template-hash": "2" })), true),
-        ("another label", labels(json!({ "app": "a" })), labels(json!({ "app": "b" })), false),
-        ("a label more", labels(json!({ "app": "a", "tier": "" })), labels(json!({ "app": "a" })), false),
+        (
+            "the hash label",
+            labels(json!({ "app": "a", "pod-template-hash": "1" })),
+            labels(json!({ "app": "a" })),
+            true,
+        ),
+        (
+            "the hash label alone",
+            labels(json!({ "pod-template-hash": "1" })),
+            json!({}),
+            true,
+        ),
+        (
+            "two hashes",
+            labels(json!({ "pod-template-hash": "1" })),
+            labels(json!({ "pod-template-hash": "2" })),
+            true,
+        ),
+        (
+            "another label",
+            labels(json!({ "app": "a" })),
+            labels(json!({ "app": "b" })),
+            false,
+        ),
+        (
+            "a label more",
+            labels(json!({ "app": "a", "tier": "" })),
+            labels(json!({ "app": "a" })),
+            false,
+        ),
         (
             "the hash label as an annotation",
             json!({ "metadata": { "annotations": { "pod-template-hash": "1" } } }),
@@ -83,38 +123,134 @@ fn templates_are_equal_as_upstream_defines_it() {
         ),
         (
             "the hash label of a claim template",
-            volume(json!({ "ephemeral": { "volumeClaimTemplate": { "metadata": { "labels": { "pod-template-hash": "1" } } } } })),
+            volume(
+                json!({ "ephemeral": { "volumeClaimTemplate": { "metadata": { "labels": { "pod-template-hash": "1" } } } } }),
+            ),
             volume(json!({ "ephemeral": { "volumeClaimTemplate": { "metadata": {} } } })),
             false,
         ),
-        ("metadata unset and empty", json!({ "metadata": {} }), json!({}), true),
-        ("annotations", json!({ "metadata": { "annotations": { "a": "b" } } }), json!({}), false),
-        ("a null", spec(json!({ "nodeName": null, "affinity": null })), spec(json!({})), true),
-        ("an empty list", spec(json!({ "tolerations": [] })), spec(json!({})), true),
-        ("an empty map", spec(json!({ "nodeSelector": {} })), spec(json!({})), true),
-        ("an empty text", spec(json!({ "nodeName": "" })), spec(json!({})), true),
-        ("false", spec(json!({ "hostNetwork": false })), spec(json!({})), true),
-        ("true", spec(json!({ "hostNetwork": true })), spec(json!({})), false),
-        ("an optional false", spec(json!({ "enableServiceLinks": false })), spec(json!({})), false),
-        ("an optional zero", spec(json!({ "terminationGracePeriodSeconds": 0 })), spec(json!({})), false),
-        ("an optional empty object", spec(json!({ "securityContext": {} })), spec(json!({})), false),
+        (
+            "metadata unset and empty",
+            json!({ "metadata": {} }),
+            json!({}),
+            true,
+        ),
+        (
+            "annotations",
+            json!({ "metadata": { "annotations": { "a": "b" } } }),
+            json!({}),
+            false,
+        ),
+        (
+            "a null",
+            spec(json!({ "nodeName": null, "affinity": null })),
+            spec(json!({})),
+            true,
+        ),
+        (
+            "an empty list",
+            spec(json!({ "tolerations": [] })),
+            spec(json!({})),
+            true,
+        ),
+        (
+            "an empty map",
+            spec(json!({ "nodeSelector": {} })),
+            spec(json!({})),
+            true,
+        ),
+        (
+            "an empty text",
+            spec(json!({ "nodeName": "" })),
+            spec(json!({})),
+            true,
+        ),
+        (
+            "false",
+            spec(json!({ "hostNetwork": false })),
+            spec(json!({})),
+            true,
+        ),
+        (
+            "true",
+            spec(json!({ "hostNetwork": true })),
+            spec(json!({})),
+            false,
+        ),
+        (
+            "an optional false",
+            spec(json!({ "enableServiceLinks": false })),
+            spec(json!({})),
+            false,
+        ),
+        (
+            "an optional zero",
+            spec(json!({ "terminationGracePeriodSeconds": 0 })),
+            spec(json!({})),
+            false,
+        ),
+        (
+            "an optional empty object",
+            spec(json!({ "securityContext": {} })),
+            spec(json!({})),
+            false,
+        ),
         (
             "an empty list within an optional object",
             spec(json!({ "securityContext": { "sysctls": [] } })),
             spec(json!({ "securityContext": {} })),
             true,
         ),
-        ("an empty struct", container(json!({ "resources": {} })), container(json!({})), true),
-        ("a struct of empties", container(json!({ "resources": { "limits": {} } })), container(json!({})), true),
-        ("quantities by value", limit(json!("1000m")), limit(json!("1")), true),
-        ("a quantity as a number", limit(json!(1)), limit(json!("1")), true),
-        ("binary and decimal", limit(json!("1Ki")), limit(json!("1024")), true),
-        ("other quantities", limit(json!("1Ki")), limit(json!("1k")), false),
-        ("a limit of zero", limit(json!("0")), container(json!({})), false),
+        (
+            "an empty struct",
+            container(json!({ "resources": {} })),
+            container(json!({})),
+            true,
+        ),
+        (
+            "a struct of empties",
+            container(json!({ "resources": { "limits": {} } })),
+            container(json!({})),
+            true,
+        ),
+        (
+            "quantities by value",
+            limit(json!("1000m")),
+            limit(json!("1")),
+            true,
+        ),
+        (
+            "a quantity as a number",
+            limit(json!(1)),
+            limit(json!("1")),
+            true,
+        ),
+        (
+            "binary and decimal",
+            limit(json!("1Ki")),
+            limit(json!("1024")),
+            true,
+        ),
+        (
+            "other quantities",
+            limit(json!("1Ki")),
+            limit(json!("1k")),
+            false,
+        ),
+        (
+            "a limit of zero",
+            limit(json!("0")),
+            container(json!({})),
+            false,
+        ),
         (
             "an unset quantity",
-            container(json!({ "env": [{ "valueFrom": { "resourceFieldRef": { "resource": "r", "divisor": "0" } } }] })),
-            container(json!({ "env": [{ "valueFrom": { "resourceFieldRef": { "resource": "r" } } }] })),
+            container(
+                json!({ "env": [{ "valueFrom": { "resourceFieldRef": { "resource": "r", "divisor": "0" } } }] }),
+            ),
+            container(
+                json!({ "env": [{ "valueFrom": { "resourceFieldRef": { "resource": "r" } } }] }),
+            ),
             true,
         ),
         (
@@ -123,15 +259,60 @@ fn templates_are_equal_as_upstream_defines_it() {
             volume(json!({ "emptyDir": { "sizeLimit": "1024Mi" } })),
             true,
         ),
-        ("a size limit of zero", volume(json!({ "emptyDir": { "sizeLimit": "0" } })), volume(json!({ "emptyDir": {} })), false),
-        ("a volume source", volume(json!({ "emptyDir": {} })), volume(json!({})), false),
-        ("a port by number and by text", port(json!(80)), port(json!("80")), false),
-        ("equal ports", port(json!("http")), port(json!("http")), true),
-        ("the order of a list", container(json!({ "args": ["a", "b"] })), container(json!({ "args": ["b", "a"] })), false),
-        ("an empty element", container(json!({ "args": [""] })), container(json!({ "args": [] })), false),
-        ("where a comma stands", container(json!({ "args": ["a\",\"b"] })), container(json!({ "args": ["a", "b"] })), false),
-        ("an unknown field", spec(json!({ "brandNew": "x" })), spec(json!({})), false),
-        ("an unknown empty field", spec(json!({ "brandNew": {} })), spec(json!({})), false),
+        (
+            "a size limit of zero",
+            volume(json!({ "emptyDir": { "sizeLimit": "0" } })),
+            volume(json!({ "emptyDir": {} })),
+            false,
+        ),
+        (
+            "a volume source",
+            volume(json!({ "emptyDir": {} })),
+            volume(json!({})),
+            false,
+        ),
+        (
+            "a port by number and by text",
+            port(json!(80)),
+            port(json!("80")),
+            false,
+        ),
+        (
+            "equal ports",
+            port(json!("http")),
+            port(json!("http")),
+            true,
+        ),
+        (
+            "the order of a list",
+            container(json!({ "args": ["a", "b"] })),
+            container(json!({ "args": ["b", "a"] })),
+            false,
+        ),
+        (
+            "an empty element",
+            container(json!({ "args": [""] })),
+            container(json!({ "args": [] })),
+            false,
+        ),
+        (
+            "where a comma stands",
+            container(json!({ "args": ["a\",\"b"] })),
+            container(json!({ "args": ["a", "b"] })),
+            false,
+        ),
+        (
+            "an unknown field",
+            spec(json!({ "brandNew": "x" })),
+            spec(json!({})),
+            false,
+        ),
+        (
+            "an unknown empty field",
+            spec(json!({ "brandNew": {} })),
+            spec(json!({})),
+            false,
+        ),
         (
             "the keys of an unknown field in another order",
             spec(json!({ "brandNew": [{ "a": 1, "b": 2 }] })),
@@ -144,26 +325,51 @@ fn templates_are_equal_as_upstream_defines_it() {
             json!({ "metadata": { "creationTimestamp": "2026-01-01T01:00:00+01:00" } }),
             true,
         ),
-        ("an unset instant", json!({ "metadata": { "creationTimestamp": null } }), json!({}), true),
+        (
+            "an unset instant",
+            json!({ "metadata": { "creationTimestamp": null } }),
+            json!({}),
+            true,
+        ),
         (
             "an optional instant",
             json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z" } }),
             json!({ "metadata": { "deletionTimestamp": null } }),
             false,
         ),
-        ("nothing at all", Value::Null, json!({ "metadata": {}, "spec": {} }), true),
+        (
+            "nothing at all",
+            Value::Null,
+            json!({ "metadata": {}, "spec": {} }),
+            true,
+        ),
     ];
     for (why, one, other, equal) in cases {
         let (one, other) = (PodTemplate::new(&one), PodTemplate::new(&other));
-        assert_eq!(one.equal_ignoring_hash(&other), equal, "{why}: {one:?} and {other:?}");
-        assert_eq!(other.equal_ignoring_hash(&one), equal, "{why}, the other way round");
+        assert_eq!(
+            one.equal_ignoring_hash(&other),
+            equal,
+            "{why}: {one:?} and {other:?}"
+        );
+        assert_eq!(
+            other.equal_ignoring_hash(&one),
+            equal,
+            "{why}, the other way round"
+        );
     }
 }
 
 #[test]
 fn the_labels_keep_the_hash() {
-    let template = PodTemplate::new(&json!({ "metadata": { "labels": { "pod-template-hash": "1" } } }));
-    assert_eq!(template.labels().get("pod-template-hash").map(|value| value.as_str()), Some("1"));
+    let template =
+        PodTemplate::new(&json!({ "metadata": { "labels": { "pod-template-hash": "1" } } }));
+    assert_eq!(
+        template
+            .labels()
+            .get("pod-template-hash")
+            .map(|value| value.as_str()),
+        Some("1")
+    );
 }
 
 /// Upstream's `TestEqualIgnoreHash`, with its case names.
@@ -171,21 +377,42 @@ fn the_labels_keep_the_hash() {
 fn equal_ignore_hash() {
     type Labels = &'static [(&'static str, &'static str)];
     let template = |name: &str, node: &str, annotations: Labels, labels: Labels| {
-        let map = |pairs: Labels| pairs.iter().map(|(k, v)| ((*k).to_owned(), json!(v))).collect::<serde_json::Map<_, _>>();
+        let map = |pairs: Labels| {
+            pairs
+                .iter()
+                .map(|(k, v)| ((*k).to_owned(), json!(v)))
+                .collect::<serde_json::Map<_, _>>()
+        };
         PodTemplate::new(&json!({
             "metadata": {"name": name, "annotations": map(annotations), "labels": map(labels)}, "spec": {"nodeName": node},
         }))
     };
     const HASH: &str = "pod-template-hash";
-    let (one, two): (Labels, Labels) = (&[(HASH, "value-1"), ("something", "else")], &[(HASH, "value-2"), ("something", "else")]);
-    let (bare, only_one, only_two): (Labels, Labels, Labels) =
-        (&[("something", "else")], &[(HASH, "value-1")], &[(HASH, "value-2")]);
+    let (one, two): (Labels, Labels) = (
+        &[(HASH, "value-1"), ("something", "else")],
+        &[(HASH, "value-2"), ("something", "else")],
+    );
+    let (bare, only_one, only_two): (Labels, Labels, Labels) = (
+        &[("something", "else")],
+        &[(HASH, "value-1")],
+        &[(HASH, "value-2")],
+    );
     let same = |labels| template("foo", "foo-node", &[], labels);
     // (name, former, latter, equal)
     let cases = [
         ("Same spec, same labels", same(one), same(one), true),
-        ("Same spec, only pod-template-hash label value is different", same(one), same(two), true),
-        ("Same spec, the former doesn't have pod-template-hash label", same(bare), same(two), true),
+        (
+            "Same spec, only pod-template-hash label value is different",
+            same(one),
+            same(two),
+            true,
+        ),
+        (
+            "Same spec, the former doesn't have pod-template-hash label",
+            same(bare),
+            same(two),
+            true,
+        ),
         (
             "Same spec, the label is different, the former doesn't have pod-template-hash label, same number of labels",
             same(bare),
@@ -231,22 +458,37 @@ fn equal_ignore_hash() {
     ];
     for (name, former, latter, equal) in cases {
         assert_eq!(former.equal_ignoring_hash(&latter), equal, "{name}");
-        assert_eq!(latter.equal_ignoring_hash(&former), equal, "{name}, in reverse order");
+        assert_eq!(
+            latter.equal_ignoring_hash(&former),
+            equal,
+            "{name}, in reverse order"
+        );
     }
 }
 
 /// Upstream's `TestComputeHash`: another count of collisions makes another hash.
 #[test]
 fn compute_hash() {
-    for (name, count, other) in [("simple", Some(1), Some(2)), ("using math.MaxInt64", None, Some(i32::MAX))] {
+    for (name, count, other) in [
+        ("simple", Some(1), Some(2)),
+        ("using math.MaxInt64", None, Some(i32::MAX)),
+    ] {
         assert_ne!(hash(&json!({}), count), hash(&json!({}), other), "{name}");
     }
 }
 
-/// Upstream's `TestPodTemplateSpecHash`: a thousand templates that differ in one character or two have as many hashes.
+/// Upstream's `TestPodTemplateSpecHash`: a thousand templates that differ in one character or two
+/// have as many hashes.
 #[test]
 fn pod_template_spec_hash() {
-    let template = |version: u32| with(json!({}), json!({ "name": "main", "image": format!("web:{version}") }));
-    let hashes: std::collections::HashSet<String> = (0..1000).map(|version| hash(&template(version), None)).collect();
+    let template = |version: u32| {
+        with(
+            json!({}),
+            json!({ "name": "main", "image": format!("web:{version}") }),
+        )
+    };
+    let hashes: std::collections::HashSet<String> = (0..1000)
+        .map(|version| hash(&template(version), None))
+        .collect();
     assert_eq!(hashes.len(), 1000);
 }

@@ -1,10 +1,12 @@
-//! The Go types of a pod template, as a table: names and field order make up the hash input, kinds tell what unset means.
+//! The Go types of a pod template, as a table: names and field order make up the hash input, kinds
+//! tell what unset means.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
 /// The table, parsed once. Kept in the binary as text of 23 kB.
-pub(super) static TYPES: LazyLock<Types> = LazyLock::new(|| Types::parse(include_str!("types.txt")));
+pub(super) static TYPES: LazyLock<Types> =
+    LazyLock::new(|| Types::parse(include_str!("types.txt")));
 
 /// Index of a type in the table.
 pub(super) type TypeId = u16;
@@ -66,11 +68,13 @@ impl Types {
 
     /// The type of the field that JSON calls `key`, looked for in embedded structs too.
     pub(super) fn field(&self, fields: &[Field], key: &str) -> Option<TypeId> {
-        fields.iter().find_map(|field| match (field.key, &self.get(field.kind).kind) {
-            (Some(found), _) => (found == key).then_some(field.kind),
-            (None, Kind::Struct(embedded)) => self.field(embedded, key),
-            (None, _) => None,
-        })
+        fields
+            .iter()
+            .find_map(|field| match (field.key, &self.get(field.kind).kind) {
+                (Some(found), _) => (found == key).then_some(field.kind),
+                (None, Kind::Struct(embedded)) => self.field(embedded, key),
+                (None, _) => None,
+            })
     }
 
     fn parse(text: &'static str) -> Self {
@@ -79,7 +83,11 @@ impl Types {
             let end = line.find([':', ' ']).unwrap_or(line.len());
             (&line[..end], line[end..].trim_start_matches([':', ' ']))
         });
-        let mut parser = Parser { declared: declared.collect(), ids: HashMap::new(), names: Vec::new() };
+        let mut parser = Parser {
+            declared: declared.collect(),
+            ids: HashMap::new(),
+            names: Vec::new(),
+        };
         let mut types = Vec::new();
         parser.id("v1.PodTemplateSpec");
         while let Some(name) = parser.names.get(types.len()).copied() {
@@ -112,7 +120,10 @@ impl Parser {
         if let Some(element) = name.strip_prefix("[]") {
             return Kind::List(self.id(element));
         }
-        if let Some((_, value)) = name.strip_prefix("map[").and_then(|rest| rest.split_once(']')) {
+        if let Some((_, value)) = name
+            .strip_prefix("map[")
+            .and_then(|rest| rest.split_once(']'))
+        {
             return Kind::Map(self.id(value));
         }
         match name {
@@ -124,10 +135,19 @@ impl Parser {
             "v1.Time" => Kind::Time,
             "v1.FieldsV1" => Kind::Raw,
             _ => {
-                let declaration = self.declared.get(name).copied().expect("the table declares every type it uses");
+                let declaration = self
+                    .declared
+                    .get(name)
+                    .copied()
+                    .expect("the table declares every type it uses");
                 match declaration.strip_prefix("= ") {
                     Some(underlying) => self.kind(underlying),
-                    None => Kind::Struct(declaration.split("; ").map(|field| self.field(field)).collect()),
+                    None => Kind::Struct(
+                        declaration
+                            .split("; ")
+                            .map(|field| self.field(field))
+                            .collect(),
+                    ),
                 }
             }
         }
@@ -137,7 +157,11 @@ impl Parser {
         let mut words = text.splitn(3, ' ');
         let mut word = || words.next().expect("a field has a name, a key and a type");
         let (name, key, kind) = (word(), word(), word());
-        Field { name, key: (key != "-").then_some(key), kind: self.id(kind) }
+        Field {
+            name,
+            key: (key != "-").then_some(key),
+            kind: self.id(kind),
+        }
     }
 }
 
@@ -149,8 +173,15 @@ mod tests {
     fn the_table_holds_the_types_of_1_36() {
         let types = &*TYPES;
         assert_eq!(types.get(Types::ROOT).name, "v1.PodTemplateSpec");
-        let structs = types.0.iter().filter(|t| matches!(t.kind, Kind::Struct(_))).count();
-        let declared = include_str!("types.txt").lines().filter(|line| line.contains(": ") && !line.starts_with('#')).count();
+        let structs = types
+            .0
+            .iter()
+            .filter(|t| matches!(t.kind, Kind::Struct(_)))
+            .count();
+        let declared = include_str!("types.txt")
+            .lines()
+            .filter(|line| line.contains(": ") && !line.starts_with('#'))
+            .count();
         assert_eq!(structs, declared, "every declared struct is reachable");
     }
 
@@ -158,8 +189,13 @@ mod tests {
     fn fields_of_embedded_structs_are_found_by_their_key() {
         let types = &*TYPES;
         let volume = types.0.iter().find(|t| t.name == "v1.Volume").unwrap();
-        let Kind::Struct(fields) = &volume.kind else { panic!("a struct") };
-        assert_eq!(types.get(types.field(fields, "emptyDir").unwrap()).name, "*v1.EmptyDirVolumeSource");
+        let Kind::Struct(fields) = &volume.kind else {
+            panic!("a struct")
+        };
+        assert_eq!(
+            types.get(types.field(fields, "emptyDir").unwrap()).name,
+            "*v1.EmptyDirVolumeSource"
+        );
         assert!(types.field(fields, "EmptyDir").is_none());
     }
 }

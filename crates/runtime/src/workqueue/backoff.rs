@@ -1,4 +1,5 @@
-//! How long a key that failed has to wait: the longer of its own back-off and the queue's overall rate.
+//! How long a key that failed has to wait: the longer of its own back-off and the queue's overall
+//! rate.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -21,10 +22,15 @@ pub(super) struct Backoff<K> {
 
 impl<K: Clone + Eq + Hash> Backoff<K> {
     pub(super) fn new(max: Duration) -> Self {
-        Self { max, failures: HashMap::new(), overall: TokenBucket::new(RATE, BURST) }
+        Self {
+            max,
+            failures: HashMap::new(),
+            overall: TokenBucket::new(RATE, BURST),
+        }
     }
 
-    /// Counts a failure of `key`. The overall rate is charged even when the key's own back-off is longer.
+    /// Counts a failure of `key`. The overall rate is charged even when the key's own back-off is
+    /// longer.
     pub(super) fn next_delay(&mut self, key: &K) -> Duration {
         let failures = self.failures.entry(key.clone()).or_default();
         let own = after(*failures, self.max);
@@ -57,12 +63,29 @@ mod tests {
     fn a_keys_own_back_off_doubles_up_to_the_limit() {
         let max = Duration::from_secs(1000);
         // (failures before, milliseconds)
-        let cases = [(0, 5), (1, 10), (2, 20), (3, 40), (14, 81_920), (17, 655_360), (18, 1_000_000), (31, 1_000_000)];
+        let cases = [
+            (0, 5),
+            (1, 10),
+            (2, 20),
+            (3, 40),
+            (14, 81_920),
+            (17, 655_360),
+            (18, 1_000_000),
+            (31, 1_000_000),
+        ];
         for (failures, millis) in cases {
-            assert_eq!(after(failures, max), Duration::from_millis(millis), "{failures} failures");
+            assert_eq!(
+                after(failures, max),
+                Duration::from_millis(millis),
+                "{failures} failures"
+            );
         }
         assert_eq!(after(u32::MAX, max), max, "no overflow");
-        assert_eq!(after(20, Duration::from_secs(60)), Duration::from_secs(60), "the namespace controller's limit");
+        assert_eq!(
+            after(20, Duration::from_secs(60)),
+            Duration::from_secs(60),
+            "the namespace controller's limit"
+        );
     }
 
     #[tokio::test(start_paused = true)]
@@ -88,7 +111,11 @@ mod tests {
             assert_eq!(backoff.next_delay(&key), FIRST, "key {key}");
         }
         for n in 1..=20 {
-            assert_eq!(backoff.next_delay(&(100 + n)), Duration::from_millis(100) * n, "key {n} beyond the burst");
+            assert_eq!(
+                backoff.next_delay(&(100 + n)),
+                Duration::from_millis(100) * n,
+                "key {n} beyond the burst"
+            );
         }
     }
 }

@@ -22,12 +22,17 @@ pub(super) struct Delays<K> {
 
 impl<K> Default for Delays<K> {
     fn default() -> Self {
-        Self { slots: HashMap::new(), by_time: BTreeMap::new(), inserted: 0 }
+        Self {
+            slots: HashMap::new(),
+            by_time: BTreeMap::new(),
+            inserted: 0,
+        }
     }
 }
 
 impl<K: Clone + Eq + Hash> Delays<K> {
-    /// Lets `key` wait for `delay`, unless it is due before that anyway. True if it is now the first in line.
+    /// Lets `key` wait for `delay`, unless it is due before that anyway. True if it is now the
+    /// first in line.
     pub(super) fn insert(&mut self, key: K, now: Instant, delay: Duration) -> bool {
         let due = now + delay.min(FOREVER);
         if let Some(slot) = self.slots.get(&key) {
@@ -40,7 +45,9 @@ impl<K: Clone + Eq + Hash> Delays<K> {
         let slot = (due, self.inserted);
         self.slots.insert(key.clone(), slot);
         self.by_time.insert(slot, key);
-        self.by_time.first_key_value().is_some_and(|(first, _)| *first == slot)
+        self.by_time
+            .first_key_value()
+            .is_some_and(|(first, _)| *first == slot)
     }
 
     /// Takes out one key whose time has come.

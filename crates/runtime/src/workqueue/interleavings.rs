@@ -62,11 +62,19 @@ fn no_key_has_two_workers_and_no_change_is_left_unsynced() {
                 })
             })
             .into();
-        producers.into_iter().for_each(|producer| producer.join().unwrap());
+        producers
+            .into_iter()
+            .for_each(|producer| producer.join().unwrap());
         queue.shut_down();
-        workers.into_iter().for_each(|worker| worker.join().unwrap());
+        workers
+            .into_iter()
+            .for_each(|worker| worker.join().unwrap());
         for key in 0..KEYS {
-            assert_eq!(world.synced[key].load(SeqCst), world.wanted[key].load(SeqCst), "key {key}");
+            assert_eq!(
+                world.synced[key].load(SeqCst),
+                world.wanted[key].load(SeqCst),
+                "key {key}"
+            );
         }
         assert_at_rest(&queue);
     });
@@ -76,10 +84,15 @@ fn no_key_has_two_workers_and_no_change_is_left_unsynced() {
 fn every_delayed_key_comes_whoever_arms_the_timer() {
     in_many_orders(|| {
         let queue = queue();
-        // The timer may be started, be told of an earlier key, or be at its end when the next delay comes.
+        // The timer may be started, be told of an earlier key, or be at its end when the next delay
+        // comes.
         let producers = [vec![(0, 3), (1, 2)], vec![(1, 1)]].map(|delays| {
             let queue = queue.clone();
-            thread::spawn(move || delays.into_iter().for_each(|(key, delay)| queue.add_after(key, Duration::from_secs(delay))))
+            thread::spawn(move || {
+                delays
+                    .into_iter()
+                    .for_each(|(key, delay)| queue.add_after(key, Duration::from_secs(delay)))
+            })
         });
         // Without its timer it waits for ever, which the scheduler takes for a deadlock.
         let mut missing = vec![0, 1];
@@ -87,7 +100,9 @@ fn every_delayed_key_comes_whoever_arms_the_timer() {
             let item = future::block_on(queue.get()).unwrap();
             missing.retain(|key| *key != item.key);
         }
-        producers.into_iter().for_each(|producer| producer.join().unwrap());
+        producers
+            .into_iter()
+            .for_each(|producer| producer.join().unwrap());
         queue.shut_down();
         while future::block_on(queue.get()).is_some() {}
         assert_at_rest(&queue);
@@ -105,7 +120,9 @@ fn a_queue_that_is_shut_down_hands_out_nothing_that_was_delayed() {
                 let mut taken = 0;
                 loop {
                     let was_closed = closed.load(SeqCst) && queue.is_empty();
-                    let Some(item) = future::block_on(queue.get()) else { return taken };
+                    let Some(item) = future::block_on(queue.get()) else {
+                        return taken;
+                    };
                     assert!(!was_closed, "{} comes after the end", item.key);
                     taken += 1;
                 }
@@ -113,7 +130,9 @@ fn a_queue_that_is_shut_down_hands_out_nothing_that_was_delayed() {
         };
         let producer = {
             let queue = queue.clone();
-            thread::spawn(move || (1..3).for_each(|delay| queue.add_after(7, Duration::from_secs(delay as u64))))
+            thread::spawn(move || {
+                (1..3).for_each(|delay| queue.add_after(7, Duration::from_secs(delay as u64)))
+            })
         };
         queue.shut_down();
         closed.store(true, SeqCst);
@@ -141,7 +160,8 @@ fn a_key_that_failed_comes_again_whoever_adds_or_forgets_it_meanwhile() {
             let queue = queue.clone();
             thread::spawn(move || queue.forget(&1))
         };
-        // The first sync fails and sees nothing, so it is the retry that has to see the last change if no add comes after it.
+        // The first sync fails and sees nothing, so it is the retry that has to see the last change
+        // if no add comes after it.
         let (mut synced, mut failed) = (0, false);
         while synced < 2 {
             let item = future::block_on(queue.get()).unwrap();
@@ -170,7 +190,9 @@ fn failures_told_at_once_all_count() {
             let queue = queue.clone();
             thread::spawn(move || queue.add_rate_limited(1))
         });
-        failing.into_iter().for_each(|failing| failing.join().unwrap());
+        failing
+            .into_iter()
+            .for_each(|failing| failing.join().unwrap());
         assert_eq!(queue.failures(&1), 2);
         assert_eq!(future::block_on(queue.get()).map(|item| item.key), Some(1));
         queue.shut_down();
@@ -196,6 +218,9 @@ fn a_worker_that_stops_waiting_takes_no_key_with_it() {
         let taken = impatient.join().unwrap();
         queue.shut_down();
         let left = future::block_on(queue.get()).map(|item| item.key);
-        assert!(matches!((taken, left), (Some(1), None) | (None, Some(1))), "{taken:?} {left:?}");
+        assert!(
+            matches!((taken, left), (Some(1), None) | (None, Some(1))),
+            "{taken:?} {left:?}"
+        );
     });
 }

@@ -1,4 +1,5 @@
-//! The `workqueue_*` families. Every series of a queue exists, with zeros, from the moment the queue is made.
+//! The `workqueue_*` families. Every series of a queue exists, with zeros, from the moment the
+//! queue is made.
 
 use std::fmt;
 use std::sync::{Arc, PoisonError, Weak};
@@ -7,7 +8,8 @@ use std::time::Duration;
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 use prometheus::{
-    GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, exponential_buckets,
+    GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
+    IntGaugeVec, Opts, exponential_buckets,
 };
 use tokio::time::Instant;
 
@@ -43,19 +45,33 @@ pub(super) struct Handles {
 impl QueueMetrics {
     /// Registers the seven families of upstream's work queues, and `steersman_sync_panics_total`.
     pub fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
-        let durations = |name, help| HistogramVec::new(HistogramOpts::new(name, help).buckets(bounds()?), LABELS);
+        let durations = |name, help| {
+            HistogramVec::new(HistogramOpts::new(name, help).buckets(bounds()?), LABELS)
+        };
         let metrics = Self {
-            depth: IntGaugeVec::new(Opts::new("workqueue_depth", "[BETA] Current depth of workqueue"), LABELS)?,
+            depth: IntGaugeVec::new(
+                Opts::new("workqueue_depth", "[BETA] Current depth of workqueue"),
+                LABELS,
+            )?,
             adds: IntCounterVec::new(
-                Opts::new("workqueue_adds_total", "[BETA] Total number of adds handled by workqueue"),
+                Opts::new(
+                    "workqueue_adds_total",
+                    "[BETA] Total number of adds handled by workqueue",
+                ),
                 LABELS,
             )?,
             retries: IntCounterVec::new(
-                Opts::new("workqueue_retries_total", "[BETA] Total number of retries handled by workqueue"),
+                Opts::new(
+                    "workqueue_retries_total",
+                    "[BETA] Total number of retries handled by workqueue",
+                ),
                 LABELS,
             )?,
             panics: IntCounterVec::new(
-                Opts::new("steersman_sync_panics_total", "[ALPHA] Syncs of a key of this queue that ended in a panic."),
+                Opts::new(
+                    "steersman_sync_panics_total",
+                    "[ALPHA] Syncs of a key of this queue that ended in a panic.",
+                ),
                 LABELS,
             )?,
             queue_duration: durations(
@@ -71,7 +87,10 @@ impl QueueMetrics {
                     "steersman_reconcile_duration_seconds",
                     "[ALPHA] Time of one sync of one key, by what came of it.",
                 );
-                HistogramVec::new(opts.buckets(exponential_buckets(0.000_1, 4.0, 10)?), &["controller", "result"])?
+                HistogramVec::new(
+                    opts.buckets(exponential_buckets(0.000_1, 4.0, 10)?),
+                    &["controller", "result"],
+                )?
             },
             skips: IntCounterVec::new(
                 Opts::new(
@@ -106,7 +125,8 @@ impl QueueMetrics {
         }
     }
 
-    /// The metrics of work that upstream queues under this name and that is done here the moment it arises.
+    /// The metrics of work that upstream queues under this name and that is done here the moment it
+    /// arises.
     pub fn immediate(&self, name: &str) -> ImmediateQueue {
         self.work.unfinished.with_label_values(&[name]).set(0.0);
         self.work.longest.with_label_values(&[name]).set(0.0);
@@ -115,7 +135,9 @@ impl QueueMetrics {
 
     /// A key of `controller` was synced, with this result.
     pub(crate) fn synced(&self, controller: &str, result: &str, took: Duration) {
-        self.syncs.with_label_values(&[controller, result]).observe(took.as_secs_f64());
+        self.syncs
+            .with_label_values(&[controller, result])
+            .observe(took.as_secs_f64());
     }
 
     pub(super) fn put_off(&self, queue: &str, resource: &str) {
@@ -124,31 +146,53 @@ impl QueueMetrics {
 
     /// Notes that `queue` is the work of `controller`.
     pub(crate) fn assign(&self, controller: &'static str, queue: Weak<dyn Ages>) {
-        let mut work = self.work.controllers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut work = self
+            .work
+            .controllers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         work.retain(|(_, queue)| queue.strong_count() > 0);
         work.push((controller, queue));
     }
 
-    /// What is wrong with the work of `controller`, one sentence each: a sync that does not end, keys that nobody takes, a panic not
-    /// long ago.
+    /// What is wrong with the work of `controller`, one sentence each: a sync that does not end,
+    /// keys that nobody takes, a panic not long ago.
     pub fn troubles(&self, controller: &str) -> Vec<String> {
-        let work = self.work.controllers.lock().unwrap_or_else(PoisonError::into_inner);
-        let queues = work.iter().filter(|(name, _)| *name == controller).filter_map(|(_, queue)| queue.upgrade());
+        let work = self
+            .work
+            .controllers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let queues = work
+            .iter()
+            .filter(|(name, _)| *name == controller)
+            .filter_map(|(_, queue)| queue.upgrade());
         let now = Instant::now();
         queues.flat_map(|queue| queue.troubles(now)).collect()
     }
 
-    /// The controller whose queue has had work and made no progress for the longest time, and that time.
+    /// The controller whose queue has had work and made no progress for the longest time, and that
+    /// time.
     pub fn stalled(&self) -> Option<(&'static str, Duration)> {
-        let work = self.work.controllers.lock().unwrap_or_else(PoisonError::into_inner);
+        let work = self
+            .work
+            .controllers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
-        let queues = work.iter().filter_map(|(name, queue)| Some((*name, queue.upgrade()?.stood_still(now))));
+        let queues = work
+            .iter()
+            .filter_map(|(name, queue)| Some((*name, queue.upgrade()?.stood_still(now))));
         queues.max_by_key(|(_, time)| *time)
     }
 
     /// Asks `queue` for the ages of its work whenever metrics are gathered.
     pub(super) fn watch(&self, name: &str, queue: Weak<dyn Ages>) {
-        let mut queues = self.work.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut queues = self
+            .work
+            .queues
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         queues.retain(|(_, queue)| queue.strong_count() > 0);
         queues.push((name.to_owned(), queue));
     }
@@ -192,7 +236,10 @@ pub(crate) struct InProcess {
 impl InProcess {
     /// With one more key, in process since `age` ago.
     pub(super) fn with(self, age: Duration) -> Self {
-        Self { sum: self.sum + age, longest: self.longest.max(age) }
+        Self {
+            sum: self.sum + age,
+            longest: self.longest.max(age),
+        }
     }
 }
 
@@ -202,8 +249,8 @@ type Named = (String, Weak<dyn Ages>);
 /// A controller and a queue of its.
 type Assigned = (&'static str, Weak<dyn Ages>);
 
-/// Upstream's two gauges of work in process, computed when they are read. Upstream sets them every 0.5 s; without that timer an
-/// idle process stays asleep.
+/// Upstream's two gauges of work in process, computed when they are read. Upstream sets them every
+/// 0.5 s; without that timer an idle process stays asleep.
 #[derive(Clone)]
 struct InProcessCollector {
     unfinished: GaugeVec,
@@ -242,9 +289,16 @@ impl Collector for InProcessCollector {
         let queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
         for (name, queue) in &*queues {
-            let work = queue.upgrade().map(|queue| queue.in_process(now)).unwrap_or_default();
-            self.unfinished.with_label_values(&[name]).set(work.sum.as_secs_f64());
-            self.longest.with_label_values(&[name]).set(work.longest.as_secs_f64());
+            let work = queue
+                .upgrade()
+                .map(|queue| queue.in_process(now))
+                .unwrap_or_default();
+            self.unfinished
+                .with_label_values(&[name])
+                .set(work.sum.as_secs_f64());
+            self.longest
+                .with_label_values(&[name])
+                .set(work.longest.as_secs_f64());
         }
         [self.unfinished.collect(), self.longest.collect()].concat()
     }
@@ -262,7 +316,18 @@ mod tests {
 
     #[test]
     fn the_bounds_are_upstreams_to_the_last_bit() {
-        let expected = [1e-08, 1e-07, 1e-06, 9.999999999999999e-06, 9.999999999999999e-05, 0.001, 0.01, 0.1, 1.0, 10.0];
+        let expected = [
+            1e-08,
+            1e-07,
+            1e-06,
+            9.999999999999999e-06,
+            9.999999999999999e-05,
+            0.001,
+            0.01,
+            0.1,
+            1.0,
+            10.0,
+        ];
         assert_eq!(bounds().unwrap(), expected);
     }
 }

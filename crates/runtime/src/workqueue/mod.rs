@@ -1,7 +1,8 @@
 //! The work queue of upstream's client-go: deduplicating, delaying, rate limited.
 //!
-//! add -> (dirty) -> queue -> get -> (in process) -> drop of the item; add_after and add_rate_limited wait in front of add.
-//! A key is never handed to two workers at once; a key added while it is being processed comes once more.
+//! add -> (dirty) -> queue -> get -> (in process) -> drop of the item; add_after and
+//! add_rate_limited wait in front of add. A key is never handed to two workers at once; a key added
+//! while it is being processed comes once more.
 
 mod backoff;
 mod delays;
@@ -30,8 +31,8 @@ use crate::sync::{AbortHandle, Handle, Mutex, MutexGuard, sleep_until};
 /// The longest back-off of one key with upstream's default limiter.
 const MAX_BACKOFF: Duration = Duration::from_secs(1000);
 
-/// Work that does not move for so long is stuck: every request of a sync, its retries included, has ended by then. A panic is worth a
-/// report for as long.
+/// Work that does not move for so long is stuck: every request of a sync, its retries included, has
+/// ended by then. A panic is worth a report for as long.
 const STUCK: Duration = Duration::from_secs(600);
 
 /// A queue of keys. Cheap to clone; all clones are one queue.
@@ -74,8 +75,8 @@ struct Marks {
 }
 
 impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
-    /// A queue called `name` in metrics, with upstream's default limiter: 5 ms doubling to 1000 s per key, 10/s with burst 100
-    /// for all. Must be called inside a runtime.
+    /// A queue called `name` in metrics, with upstream's default limiter: 5 ms doubling to 1000 s
+    /// per key, 10/s with burst 100 for all. Must be called inside a runtime.
     pub fn new(name: &str, metrics: &QueueMetrics) -> Self {
         Self::with_max_backoff(name, metrics, MAX_BACKOFF)
     }
@@ -108,7 +109,8 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
 
     /// Adds a key unless it is queued already.
     pub fn add(&self, key: K) {
-        self.shared.add(&mut self.shared.lock(), key, Instant::now());
+        self.shared
+            .add(&mut self.shared.lock(), key, Instant::now());
     }
 
     /// Adds a key after `delay`. Of several pending delays of one key the earliest counts.
@@ -149,8 +151,8 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
         self.shared.lock().backoff.failures(key)
     }
 
-    /// The next key, or `None` once the queue is shut down and empty. The key counts as processed when the item is dropped.
-    /// Cancel safe.
+    /// The next key, or `None` once the queue is shut down and empty. The key counts as processed
+    /// when the item is dropped. Cancel safe.
     pub async fn get(&self) -> Option<Item<K>> {
         match self.shared.queued.acquire().await {
             Ok(permit) => permit.forget(),
@@ -167,9 +169,15 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
         drop(state);
         self.shared.metrics.depth.dec();
         if let Some(added) = added {
-            self.shared.metrics.queue_duration.observe((now - added).as_secs_f64());
+            self.shared
+                .metrics
+                .queue_duration
+                .observe((now - added).as_secs_f64());
         }
-        Some(Item { key, queue: Arc::clone(&self.shared) as Arc<dyn Done<K>> })
+        Some(Item {
+            key,
+            queue: Arc::clone(&self.shared) as Arc<dyn Done<K>>,
+        })
     }
 
     /// Refuses further adds and drops pending delays; queued keys are still handed out.
@@ -193,7 +201,8 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
         self.len() == 0
     }
 
-    /// Counts a key whose sync was put off, because the cache of `resource` lacks what was written for it.
+    /// Counts a key whose sync was put off, because the cache of `resource` lacks what was written
+    /// for it.
     pub fn count_put_off(&self, resource: &str) {
         self.shared.all.put_off(&self.shared.name, resource);
     }
@@ -218,13 +227,17 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
 
 impl<K> Clone for WorkQueue<K> {
     fn clone(&self) -> Self {
-        Self { shared: Arc::clone(&self.shared) }
+        Self {
+            shared: Arc::clone(&self.shared),
+        }
     }
 }
 
 impl<K> fmt::Debug for WorkQueue<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WorkQueue").field("name", &self.shared.name).finish_non_exhaustive()
+        f.debug_struct("WorkQueue")
+            .field("name", &self.shared.name)
+            .finish_non_exhaustive()
     }
 }
 
@@ -300,7 +313,9 @@ impl<K: Clone + Eq + Hash + Send + Sync> Done<K> for Shared<K> {
     fn done(&self, key: &K) {
         let mut state = self.lock();
         state.moved = Instant::now();
-        let Some(marks) = state.marks.get_mut(key) else { return };
+        let Some(marks) = state.marks.get_mut(key) else {
+            return;
+        };
         let taken = marks.taken.take();
         if marks.added.is_some() {
             self.enqueue(&mut state, key.clone());
@@ -310,7 +325,9 @@ impl<K: Clone + Eq + Hash + Send + Sync> Done<K> for Shared<K> {
         }
         drop(state);
         if let Some(taken) = taken {
-            self.metrics.work_duration.observe(taken.elapsed().as_secs_f64());
+            self.metrics
+                .work_duration
+                .observe(taken.elapsed().as_secs_f64());
         }
     }
 }
@@ -318,7 +335,10 @@ impl<K: Clone + Eq + Hash + Send + Sync> Done<K> for Shared<K> {
 impl<K: Eq + Hash + Send + Sync> Ages for Shared<K> {
     fn in_process(&self, now: Instant) -> InProcess {
         let state = self.lock();
-        let ages = state.marks.values().filter_map(|marks| Some(now.saturating_duration_since(marks.taken?)));
+        let ages = state
+            .marks
+            .values()
+            .filter_map(|marks| Some(now.saturating_duration_since(marks.taken?)));
         ages.fold(InProcess::default(), InProcess::with)
     }
 
@@ -326,16 +346,35 @@ impl<K: Eq + Hash + Send + Sync> Ages for Shared<K> {
         let mut troubles = Vec::new();
         let longest = self.in_process(now).longest;
         if longest > STUCK {
-            troubles.push(format!("a sync of queue {} has been going on for {}s", self.name, longest.as_secs()));
+            troubles.push(format!(
+                "a sync of queue {} has been going on for {}s",
+                self.name,
+                longest.as_secs()
+            ));
         }
         let state = self.lock();
-        let oldest = state.queue.front().and_then(|key| state.marks.get(key)?.added);
+        let oldest = state
+            .queue
+            .front()
+            .and_then(|key| state.marks.get(key)?.added);
         let still = oldest.map(|added| now.saturating_duration_since(added.max(state.moved)));
         if let Some(still) = still.filter(|still| *still > STUCK && !state.shutting_down) {
-            troubles.push(format!("queue {} has not moved for {}s", self.name, still.as_secs()));
+            troubles.push(format!(
+                "queue {} has not moved for {}s",
+                self.name,
+                still.as_secs()
+            ));
         }
-        if let Some(ago) = state.panicked.map(|at| now.saturating_duration_since(at)).filter(|ago| *ago < STUCK) {
-            troubles.push(format!("a sync of queue {} panicked {}s ago", self.name, ago.as_secs()));
+        if let Some(ago) = state
+            .panicked
+            .map(|at| now.saturating_duration_since(at))
+            .filter(|ago| *ago < STUCK)
+        {
+            troubles.push(format!(
+                "a sync of queue {} panicked {}s ago",
+                self.name,
+                ago.as_secs()
+            ));
         }
         troubles
     }
@@ -343,10 +382,19 @@ impl<K: Eq + Hash + Send + Sync> Ages for Shared<K> {
     fn stood_still(&self, now: Instant) -> Duration {
         let state = self.lock();
         let in_process = state.marks.values().any(|marks| marks.taken.is_some());
-        let queued = state.queue.front().and_then(|key| state.marks.get(key)?.added);
-        let work_since = if in_process { Some(state.moved) } else { queued };
+        let queued = state
+            .queue
+            .front()
+            .and_then(|key| state.marks.get(key)?.added);
+        let work_since = if in_process {
+            Some(state.moved)
+        } else {
+            queued
+        };
         match work_since {
-            Some(since) if !state.shutting_down => now.saturating_duration_since(since.max(state.moved)),
+            Some(since) if !state.shutting_down => {
+                now.saturating_duration_since(since.max(state.moved))
+            }
             _ => Duration::ZERO,
         }
     }
@@ -360,10 +408,13 @@ impl<K> Drop for Shared<K> {
     }
 }
 
-/// Sleeps from deadline to deadline. Holds the queue only in between, so that the last clone can go.
+/// Sleeps from deadline to deadline. Holds the queue only in between, so that the last clone can
+/// go.
 async fn run_timer<K: Clone + Eq + Hash>(queue: Weak<Shared<K>>, rearm: Arc<Notify>) {
     loop {
-        let Some(next) = queue.upgrade().and_then(|queue| queue.add_due()) else { return };
+        let Some(next) = queue.upgrade().and_then(|queue| queue.add_due()) else {
+            return;
+        };
         tokio::select! {
             () = sleep_until(next) => {}
             () = rearm.notified() => {}
@@ -374,7 +425,8 @@ async fn run_timer<K: Clone + Eq + Hash>(queue: Weak<Shared<K>>, rearm: Arc<Noti
 /// Collections below this size keep their memory.
 const KEPT_CAPACITY: usize = 64;
 
-/// The capacity to shrink to when a collection has become mostly empty, as after a burst; rare enough to cost nothing per key.
+/// The capacity to shrink to when a collection has become mostly empty, as after a burst; rare
+/// enough to cost nothing per key.
 fn spare(len: usize, capacity: usize) -> Option<usize> {
     (capacity > KEPT_CAPACITY && len < capacity / 4).then_some(len * 2)
 }

@@ -14,14 +14,21 @@ fn queue() -> WorkQueue<&'static str> {
 /// Takes the next key, which must come within a minute, and says done at once.
 async fn next(queue: &WorkQueue<&'static str>) -> &'static str {
     let item = tokio::time::timeout(60_000 * MS, queue.get()).await;
-    item.expect("a key within a minute").expect("the queue is open").key
+    item.expect("a key within a minute")
+        .expect("the queue is open")
+        .key
 }
 
 /// One sample of a gathered family.
 fn sample(registry: &Registry, family: &str) -> f64 {
     let families = registry.gather();
-    let family = families.iter().find(|f| f.name() == family).unwrap_or_else(|| panic!("{family} is not there"));
-    let [metric] = family.get_metric() else { panic!("one queue, one series") };
+    let family = families
+        .iter()
+        .find(|f| f.name() == family)
+        .unwrap_or_else(|| panic!("{family} is not there"));
+    let [metric] = family.get_metric() else {
+        panic!("one queue, one series")
+    };
     assert_eq!(metric.get_label()[0].value(), "test");
     match family.get_field_type() {
         prometheus::proto::MetricType::COUNTER => metric.get_counter().get_value(),
@@ -50,7 +57,11 @@ async fn every_key_is_handed_out_while_producers_and_workers_overlap() {
         workers.spawn(async move {
             let mut seen = Vec::new();
             while let Some(item) = queue.get().await {
-                assert!(busy.lock().unwrap().insert(item.key), "{} has two workers", item.key);
+                assert!(
+                    busy.lock().unwrap().insert(item.key),
+                    "{} has two workers",
+                    item.key
+                );
                 sleep(3 * MS).await;
                 busy.lock().unwrap().remove(&item.key);
                 seen.push(item.key);
@@ -61,8 +72,13 @@ async fn every_key_is_handed_out_while_producers_and_workers_overlap() {
     while producers.join_next().await.is_some() {}
     queue.shut_down();
     queue.add(-1);
-    let seen: std::collections::BTreeSet<i32> = workers.join_all().await.into_iter().flatten().collect();
-    assert_eq!(seen, (0..50).collect(), "all keys, and none added after the end");
+    let seen: std::collections::BTreeSet<i32> =
+        workers.join_all().await.into_iter().flatten().collect();
+    assert_eq!(
+        seen,
+        (0..50).collect(),
+        "all keys, and none added after the end"
+    );
     assert!(queue.is_empty());
 }
 
@@ -195,7 +211,10 @@ async fn the_timer_takes_up_an_earlier_deadline_and_starts_anew_after_a_pause() 
     assert_eq!((next(&queue).await, started.elapsed()), ("baz", 2050 * MS));
     sleep(10_000 * MS).await;
     queue.add_after("foo", 7 * MS);
-    assert_eq!((next(&queue).await, started.elapsed()), ("foo", 12_057 * MS));
+    assert_eq!(
+        (next(&queue).await, started.elapsed()),
+        ("foo", 12_057 * MS)
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -224,7 +243,11 @@ async fn the_timer_ends_with_the_last_clone_and_when_nothing_waits() {
     first.add_after("foo", 50 * MS);
     assert_eq!(next(&first).await, "foo");
     tokio::task::yield_now().await;
-    assert_eq!(Handle::current().metrics().num_alive_tasks(), 0, "an idle queue has no task");
+    assert_eq!(
+        Handle::current().metrics().num_alive_tasks(),
+        0,
+        "an idle queue has no task"
+    );
     first.add_after("foo", 1_000_000 * MS);
     let second = first.clone();
     drop(first);
@@ -283,7 +306,11 @@ async fn metrics_exist_from_the_start_and_follow_a_key() {
             "workqueue_unfinished_work_seconds",
             "workqueue_longest_running_processor_seconds",
         ];
-        assert_eq!(families.map(|family| sample(&registry, family)), expected, "{why}");
+        assert_eq!(
+            families.map(|family| sample(&registry, family)),
+            expected,
+            "{why}"
+        );
     };
     all([0.0; 7], "a new queue");
     queue.add("foo");
@@ -296,19 +323,28 @@ async fn metrics_exist_from_the_start_and_follow_a_key() {
     sleep(1000 * MS).await;
     all([0.0, 2.0, 0.0, 2.0, 0.0, 4.0, 3.0], "two keys in process");
     queue.add("foo");
-    all([1.0, 3.0, 0.0, 2.0, 0.0, 4.0, 3.0], "one of them dirty again");
+    all(
+        [1.0, 3.0, 0.0, 2.0, 0.0, 4.0, 3.0],
+        "one of them dirty again",
+    );
     drop(foo);
     all([1.0, 3.0, 0.0, 2.0, 1.0, 1.0, 1.0], "queued again");
     queue.add_after("baz", 50 * MS);
     queue.add_after("baz", 70 * MS);
     queue.add_rate_limited("qux");
     queue.add_after("foo", Duration::ZERO);
-    all([1.0, 3.0, 4.0, 2.0, 1.0, 1.0, 1.0], "retries, planned ones included");
+    all(
+        [1.0, 3.0, 4.0, 2.0, 1.0, 1.0, 1.0],
+        "retries, planned ones included",
+    );
     drop(bar);
     queue.shut_down();
     queue.add("late");
     queue.add_after("late", MS);
-    all([1.0, 3.0, 4.0, 2.0, 2.0, 0.0, 0.0], "nothing is accepted at the end");
+    all(
+        [1.0, 3.0, 4.0, 2.0, 2.0, 0.0, 0.0],
+        "nothing is accepted at the end",
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -328,7 +364,12 @@ async fn memory_of_a_burst_is_given_back() {
     }
     let state = queue.shared.lock();
     let capacities = [state.queue.capacity(), state.marks.capacity()];
-    assert!(capacities.iter().all(|capacity| *capacity <= 4 * KEPT_CAPACITY), "{capacities:?}");
+    assert!(
+        capacities
+            .iter()
+            .all(|capacity| *capacity <= 4 * KEPT_CAPACITY),
+        "{capacities:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]

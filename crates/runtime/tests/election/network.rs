@@ -1,4 +1,5 @@
-//! Between a process and the server: requests travel on their own, so that they arrive though nobody waits for them any more.
+//! Between a process and the server: requests travel on their own, so that they arrive though
+//! nobody waits for them any more.
 
 use std::io::{Error, ErrorKind};
 use std::time::Duration;
@@ -13,7 +14,11 @@ use tower::Service;
 
 use super::world::{DEADLINE, LEASE, Weather, World};
 
-const CALM: Weather = Weather { loss: 0.0, late: 0.0, lull: Duration::MAX };
+const CALM: Weather = Weather {
+    loss: 0.0,
+    late: 0.0,
+    lull: Duration::MAX,
+};
 /// The longest way of what is not late.
 const PROMPT: Duration = Duration::from_millis(200);
 /// The longest way of what is: nobody waits so long.
@@ -42,7 +47,9 @@ pub(crate) fn client(world: World, slot: usize, name: String) -> kube::Client {
                     () = carry(&world, slot, &name, request, answer) => {}
                 }
             });
-            answered.await.unwrap_or_else(|_| Err(Error::from(ErrorKind::ConnectionReset)))
+            answered
+                .await
+                .unwrap_or_else(|_| Err(Error::from(ErrorKind::ConnectionReset)))
         }
     });
     kube::Client::new(service, "default")
@@ -65,14 +72,22 @@ async fn carry(
 ) {
     let is_work = !request.uri().path().contains("/leases");
     let fate = draw(world, slot, is_work);
-    let Some(there) = fate.there else { return lose(fate.is_reset, answer).await };
+    let Some(there) = fate.there else {
+        return lose(fate.is_reset, answer).await;
+    };
     sleep(there).await;
     let handled = world.cluster.service().call(request).await;
-    if is_work && handled.as_ref().is_ok_and(|response| response.status().is_success()) {
+    if is_work
+        && handled
+            .as_ref()
+            .is_ok_and(|response| response.status().is_success())
+    {
         world.worked(name);
     }
     world.look();
-    let Some(back) = fate.back else { return lose(fate.is_reset, answer).await };
+    let Some(back) = fate.back else {
+        return lose(fate.is_reset, answer).await;
+    };
     sleep(back).await;
     // Nobody may wait for it any more.
     let _ = answer.send(handled);
@@ -85,14 +100,23 @@ async fn lose<T>(is_reset: bool, answer: oneshot::Sender<T>) {
     drop(answer);
 }
 
-/// Work that is under way when its sender's term ends has until the Lease may be somebody else's to arrive: no network does better than
-/// that without a token that the server checks. The Lease itself has such a token, its version, so it may take any time.
+/// Work that is under way when its sender's term ends has until the Lease may be somebody else's to
+/// arrive: no network does better than that without a token that the server checks. The Lease
+/// itself has such a token, its version, so it may take any time.
 fn draw(world: &World, slot: usize, is_work: bool) -> Fate {
     let is_cut_off = world.is_cut_off(slot);
-    let Weather { loss, late, .. } = if world.calm().is_cancelled() { &CALM } else { world.weather() };
+    let Weather { loss, late, .. } = if world.calm().is_cancelled() {
+        &CALM
+    } else {
+        world.weather()
+    };
     world.draw(|random| {
         let mut way = |latest: Duration| {
-            let latest = if random.random_bool(*late) { latest } else { PROMPT };
+            let latest = if random.random_bool(*late) {
+                latest
+            } else {
+                PROMPT
+            };
             random.random_range(Duration::from_millis(1)..latest)
         };
         let there = way(if is_work { LEASE - DEADLINE } else { LATE });
@@ -100,6 +124,10 @@ fn draw(world: &World, slot: usize, is_work: bool) -> Fate {
         let arrives = !is_cut_off && !random.random_bool(*loss);
         let returns = !random.random_bool(*loss);
         let is_reset = !is_cut_off && random.random_bool(0.4);
-        Fate { there: arrives.then_some(there), back: returns.then_some(back), is_reset }
+        Fate {
+            there: arrives.then_some(there),
+            back: returns.then_some(back),
+            is_reset,
+        }
     })
 }

@@ -1,4 +1,5 @@
-//! One candidate after another in each place: what a manager does with its elector, in a process that can be paused and killed.
+//! One candidate after another in each place: what a manager does with its elector, in a process
+//! that can be paused and killed.
 
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex};
@@ -78,8 +79,17 @@ impl Future for Process {
 pub(crate) async fn slot(world: World, slot: usize) {
     for birth in 0.. {
         let orders = Orders::default();
-        let life = Box::pin(live(world.clone(), slot, format!("{slot}-{birth}"), orders.clone()));
-        let process = Process { life, switch: Arc::clone(&orders.switch), world: world.clone() };
+        let life = Box::pin(live(
+            world.clone(),
+            slot,
+            format!("{slot}-{birth}"),
+            orders.clone(),
+        ));
+        let process = Process {
+            life,
+            switch: Arc::clone(&orders.switch),
+            world: world.clone(),
+        };
         let was_killed = tokio::select! {
             biased;
             () = orders.kill.cancelled() => true,
@@ -96,9 +106,18 @@ pub(crate) async fn slot(world: World, slot: usize) {
 }
 
 fn client(world: &World, slot: usize, name: &str) -> ApiClient {
-    let settings = ClientSettings { user_agent: name.to_owned(), qps: 0.0, burst: 0, timeout: Duration::from_secs(5) };
+    let settings = ClientSettings {
+        user_agent: name.to_owned(),
+        qps: 0.0,
+        burst: 0,
+        timeout: Duration::from_secs(5),
+    };
     let metrics = ClientMetrics::register(&Registry::new()).unwrap();
-    ApiClient::new(network::client(world.clone(), slot, name.to_owned()), settings, metrics)
+    ApiClient::new(
+        network::client(world.clone(), slot, name.to_owned()),
+        settings,
+        metrics,
+    )
 }
 
 /// As the manager does: acquire, hold beside the work, release when the work is done.
@@ -113,12 +132,16 @@ async fn live(world: World, slot: usize, name: String, orders: Orders) {
         retry_period: RETRY,
     };
     let (recorder, clock) = (world.events.clone(), world.cluster.clock().clone());
-    let mut elector = Elector::new(config, client.clone(), recorder, clock, &Registry::new()).unwrap();
+    let mut elector =
+        Elector::new(config, client.clone(), recorder, clock, &Registry::new()).unwrap();
     world.born(slot, &name, elector.gate(), orders.clone());
     if !elector.acquire(&orders.end).await {
         return;
     }
-    let (renewing, work) = (CancellationToken::new(), work(client.fenced(elector.gate()), &orders.end));
+    let (renewing, work) = (
+        CancellationToken::new(),
+        work(client.fenced(elector.gate()), &orders.end),
+    );
     let is_ours = {
         let mut hold = pin!(elector.hold(&renewing));
         tokio::select! {
@@ -137,10 +160,22 @@ async fn live(world: World, slot: usize, name: String, orders: Orders) {
 
 /// Writes until `end`; the write under way then is waited for.
 async fn work(client: ApiClient, end: &CancellationToken) {
-    let target = Target { resource: &CONFIG_MAPS, namespace: Some("default"), name: Some(WORK), subresource: None };
+    let target = Target {
+        resource: &CONFIG_MAPS,
+        namespace: Some("default"),
+        name: Some(WORK),
+        subresource: None,
+    };
     for number in 0.. {
-        // Failures are what the network makes; the next write says more than another attempt of this one.
-        let _ = client.patch(target, PatchKind::Merge, &json!({"data": {"number": number.to_string()}})).await;
+        // Failures are what the network makes; the next write says more than another attempt of
+        // this one.
+        let _ = client
+            .patch(
+                target,
+                PatchKind::Merge,
+                &json!({"data": {"number": number.to_string()}}),
+            )
+            .await;
         tokio::select! {
             biased;
             () = end.cancelled() => return,

@@ -35,7 +35,8 @@ pub(crate) struct World {
     _tasks: Arc<Tasks>,
 }
 
-/// How bad a run is; some are hardly disturbed, so that terms grow old in them, and some are nothing but trouble.
+/// How bad a run is; some are hardly disturbed, so that terms grow old in them, and some are
+/// nothing but trouble.
 pub(crate) struct Weather {
     /// How likely a request or its answer is lost.
     pub(crate) loss: f64,
@@ -94,8 +95,17 @@ impl World {
             .load(json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": WORK, "namespace": "default"}}))
             .unwrap();
         let tasks = Tasks::default();
-        let settings = ClientSettings { user_agent: "events".to_owned(), qps: 0.0, burst: 0, timeout: Duration::from_secs(5) };
-        let client = ApiClient::new(cluster.client(), settings, ClientMetrics::register(&Registry::new()).unwrap());
+        let settings = ClientSettings {
+            user_agent: "events".to_owned(),
+            qps: 0.0,
+            burst: 0,
+            timeout: Duration::from_secs(5),
+        };
+        let client = ApiClient::new(
+            cluster.client(),
+            settings,
+            ClientMetrics::register(&Registry::new()).unwrap(),
+        );
         let events = EventRecorder::start("test", client, clock, &tasks, &CancellationToken::new());
         let book = Book {
             began: Instant::now(),
@@ -111,8 +121,18 @@ impl World {
             lull: Duration::from_secs(random.random_range(3..25)),
         };
         let random = Mutex::new(random);
-        let shared = Arc::new(Shared { random, weather, calm: CancellationToken::new(), book: Mutex::new(book) });
-        let world = Self { cluster, events, shared, _tasks: Arc::new(tasks) };
+        let shared = Arc::new(Shared {
+            random,
+            weather,
+            calm: CancellationToken::new(),
+            book: Mutex::new(book),
+        });
+        let world = Self {
+            cluster,
+            events,
+            shared,
+            _tasks: Arc::new(tasks),
+        };
         for slot in 0..CANDIDATES {
             tokio::spawn(process::slot(world.clone(), slot));
         }
@@ -137,15 +157,26 @@ impl World {
     }
 
     pub(crate) fn born(&self, slot: usize, name: &str, gate: Arc<dyn WriteGate>, orders: Orders) {
-        let living = Living { name: name.to_owned(), gate, orders, has_led: false, is_done: false };
+        let living = Living {
+            name: name.to_owned(),
+            gate,
+            orders,
+            has_led: false,
+            is_done: false,
+        };
         self.book().slots[slot].living = Some(living);
     }
 
     /// The process is no more. One that came to its own end writes no more either.
     pub(crate) fn died(&self, slot: usize, was_killed: bool) {
-        let Some(living) = self.book().slots[slot].living.take() else { return };
+        let Some(living) = self.book().slots[slot].living.take() else {
+            return;
+        };
         if !was_killed && living.gate.is_open() {
-            self.break_off(format!("NoWayBack: {} has ended and may write", living.name));
+            self.break_off(format!(
+                "NoWayBack: {} has ended and may write",
+                living.name
+            ));
         }
     }
 
@@ -180,7 +211,10 @@ impl World {
     }
 
     pub(crate) fn is_cut_off(&self, slot: usize) -> bool {
-        !self.calm().is_cancelled() && self.book().slots[slot].cut_off_until.is_some_and(|until| Instant::now() < until)
+        !self.calm().is_cancelled()
+            && self.book().slots[slot]
+                .cut_off_until
+                .is_some_and(|until| Instant::now() < until)
     }
 
     pub(crate) fn clear_up(&self) {
@@ -199,20 +233,31 @@ impl World {
     pub(crate) fn break_off(&self, what: String) {
         let mut book = self.book();
         let at = book.began.elapsed().as_secs_f64();
-        book.broken.get_or_insert(format!("after {at:.3} s: {what}"));
+        book.broken
+            .get_or_insert(format!("after {at:.3} s: {what}"));
     }
 
     /// Whoever may write.
     pub(crate) fn leader(&self) -> Option<String> {
-        self.book().leaders().next().map(|leader| leader.name.clone())
+        self.book()
+            .leaders()
+            .next()
+            .map(|leader| leader.name.clone())
     }
 
     /// The server has handled a request of the work of `name`.
     pub(crate) fn worked(&self, name: &str) {
         self.look();
-        let holder = self.book().leases.last().map(|lease| lease.holder.clone()).unwrap_or_default();
+        let holder = self
+            .book()
+            .leases
+            .last()
+            .map(|lease| lease.holder.clone())
+            .unwrap_or_default();
         if holder != name {
-            self.break_off(format!("OneWriter: {name} writes, while {holder:?} holds the Lease"));
+            self.break_off(format!(
+                "OneWriter: {name} writes, while {holder:?} holds the Lease"
+            ));
         }
     }
 
@@ -227,7 +272,10 @@ impl World {
 
 impl Book {
     fn leaders(&self) -> impl Iterator<Item = &Living> {
-        self.slots.iter().filter_map(|slot| slot.living.as_ref()).filter(|living| living.gate.is_open())
+        self.slots
+            .iter()
+            .filter_map(|slot| slot.living.as_ref())
+            .filter(|living| living.gate.is_open())
     }
 
     fn look(&mut self, cluster: &DevCluster) -> Result<(), String> {
@@ -235,7 +283,11 @@ impl Book {
             self.revision = cluster.revision();
             self.read(cluster)?;
         }
-        for living in self.slots.iter_mut().filter_map(|slot| slot.living.as_mut()) {
+        for living in self
+            .slots
+            .iter_mut()
+            .filter_map(|slot| slot.living.as_mut())
+        {
             let is_open = living.gate.is_open();
             if is_open && living.is_done {
                 return Err(format!("NoWayBack: {} leads again", living.name));
@@ -246,12 +298,22 @@ impl Book {
         let leaders: Vec<&Living> = self.leaders().collect();
         let [leader] = leaders[..] else {
             let names: Vec<&str> = leaders.iter().map(|leader| &*leader.name).collect();
-            return if names.is_empty() { Ok(()) } else { Err(format!("OneLeader: {names:?} lead")) };
+            return if names.is_empty() {
+                Ok(())
+            } else {
+                Err(format!("OneLeader: {names:?} lead"))
+            };
         };
         let name = &leader.name;
-        let lease = self.leases.last().ok_or_else(|| format!("RecordAgrees: {name} leads without a Lease"))?;
+        let lease = self
+            .leases
+            .last()
+            .ok_or_else(|| format!("RecordAgrees: {name} leads without a Lease"))?;
         if lease.holder != *name {
-            return Err(format!("RecordAgrees: {name} leads, while {:?} is in the Lease", lease.holder));
+            return Err(format!(
+                "RecordAgrees: {name} leads, while {:?} is in the Lease",
+                lease.holder
+            ));
         }
         let until = leader.gate.open_until().map(|until| until - self.began);
         let limit = lease.at + DEADLINE;
@@ -268,7 +330,9 @@ impl Book {
     /// Notes another version of the Lease.
     fn read(&mut self, cluster: &DevCluster) -> Result<(), String> {
         let leases = cluster.objects("leases");
-        let Some(lease) = leases.first() else { return Ok(()) };
+        let Some(lease) = leases.first() else {
+            return Ok(());
+        };
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let now = Happened {
             at: self.began.elapsed(),
@@ -277,12 +341,22 @@ impl Book {
             version: text(&lease["metadata"]["resourceVersion"]),
         };
         let before = self.leases.last().cloned();
-        if before.as_ref().is_some_and(|before| before.version == now.version) {
+        if before
+            .as_ref()
+            .is_some_and(|before| before.version == now.version)
+        {
             return Ok(());
         }
-        let has_changed_hands = before.as_ref().is_some_and(|b| b.holder != now.holder) && !now.holder.is_empty();
-        let expected = before.as_ref().map_or(0, |before| before.transitions + i64::from(has_changed_hands));
+        let has_changed_hands =
+            before.as_ref().is_some_and(|b| b.holder != now.holder) && !now.holder.is_empty();
+        let expected = before.as_ref().map_or(0, |before| {
+            before.transitions + i64::from(has_changed_hands)
+        });
         self.leases.push(now.clone());
-        if now.transitions == expected { Ok(()) } else { Err(format!("TransitionsCount: {before:?} -> {now:?}")) }
+        if now.transitions == expected {
+            Ok(())
+        } else {
+            Err(format!("TransitionsCount: {before:?} -> {now:?}"))
+        }
     }
 }

@@ -1,4 +1,5 @@
-//! What each level of the pod security standards forbids, by version of the standards: a table of checks.
+//! What each level of the pod security standards forbids, by version of the standards: a table of
+//! checks.
 
 use std::collections::BTreeSet;
 
@@ -24,12 +25,33 @@ struct Check {
     run: fn(&Pod<'_>, u8) -> Option<Violation>,
 }
 
-const fn baseline(id: &'static str, since: u8, run: fn(&Pod<'_>, u8) -> Option<Violation>) -> Check {
-    Check { id, level: Level::Baseline, since, instead_of: "", run }
+const fn baseline(
+    id: &'static str,
+    since: u8,
+    run: fn(&Pod<'_>, u8) -> Option<Violation>,
+) -> Check {
+    Check {
+        id,
+        level: Level::Baseline,
+        since,
+        instead_of: "",
+        run,
+    }
 }
 
-const fn restricted(id: &'static str, since: u8, instead_of: &'static str, run: fn(&Pod<'_>, u8) -> Option<Violation>) -> Check {
-    Check { id, level: Level::Restricted, since, instead_of, run }
+const fn restricted(
+    id: &'static str,
+    since: u8,
+    instead_of: &'static str,
+    run: fn(&Pod<'_>, u8) -> Option<Violation>,
+) -> Check {
+    Check {
+        id,
+        level: Level::Restricted,
+        since,
+        instead_of,
+        run,
+    }
 }
 
 /// In the order in which violations are told.
@@ -57,12 +79,23 @@ const CHECKS: &[Check] = &[
     restricted("seccompProfile_restricted", 19, "seccompProfile_baseline", some_seccomp_profile),
 ];
 
-/// Everything that `level` of the standards of 1.`minor` forbids in a pod, or in the template of one.
+/// Everything that `level` of the standards of 1.`minor` forbids in a pod, or in the template of
+/// one.
 pub(super) fn violations(level: Level, minor: u8, pod: &Value) -> Vec<Violation> {
-    let pod = Pod { metadata: &pod["metadata"], spec: &pod["spec"] };
-    let active: Vec<&Check> = CHECKS.iter().filter(|check| check.level <= level && check.since <= minor).collect();
+    let pod = Pod {
+        metadata: &pod["metadata"],
+        spec: &pod["spec"],
+    };
+    let active: Vec<&Check> = CHECKS
+        .iter()
+        .filter(|check| check.level <= level && check.since <= minor)
+        .collect();
     let replaced: BTreeSet<&str> = active.iter().map(|check| check.instead_of).collect();
-    active.into_iter().filter(|check| !replaced.contains(check.id)).filter_map(|check| (check.run)(&pod, minor)).collect()
+    active
+        .into_iter()
+        .filter(|check| !replaced.contains(check.id))
+        .filter_map(|check| (check.run)(&pod, minor))
+        .collect()
 }
 
 /// All of them in one line, with their details.
@@ -85,12 +118,17 @@ impl<'a> Pod<'a> {
     }
 
     fn containers(&self) -> impl Iterator<Item = &'a Value> {
-        ["initContainers", "containers", "ephemeralContainers"].into_iter().flat_map(|list| items(&self.spec[list]))
+        ["initContainers", "containers", "ephemeralContainers"]
+            .into_iter()
+            .flat_map(|list| items(&self.spec[list]))
     }
 
     /// Names of the containers for which `is_bad`.
     fn containers_that(&self, is_bad: impl FnMut(&&'a Value) -> bool) -> Vec<&'a str> {
-        self.containers().filter(is_bad).map(|container| text(&container["name"])).collect()
+        self.containers()
+            .filter(is_bad)
+            .map(|container| text(&container["name"]))
+            .collect()
     }
 
     fn is_for_windows(&self, minor: u8) -> bool {
@@ -119,18 +157,30 @@ fn plural<'a>(one: &'a str, many: &'a str, count: usize) -> &'a str {
 }
 
 fn quoted<'a>(items: impl IntoIterator<Item = &'a str>) -> String {
-    items.into_iter().map(|item| format!("\"{item}\"")).collect::<Vec<_>>().join(", ")
+    items
+        .into_iter()
+        .map(|item| format!("\"{item}\""))
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 /// `container "a"`, `containers "a", "b"`.
 fn named(containers: &[&str]) -> String {
-    format!("{} {}", plural("container", "containers", containers.len()), quoted(containers.iter().copied()))
+    format!(
+        "{} {}",
+        plural("container", "containers", containers.len()),
+        quoted(containers.iter().copied())
+    )
 }
 
 /// Who set something: the pod, containers, or both; `None` when nobody did.
 fn setters(pod: bool, containers: &[&str]) -> Option<String> {
     let containers = (!containers.is_empty()).then(|| named(containers));
-    let parts: Vec<String> = pod.then(|| "pod".to_owned()).into_iter().chain(containers).collect();
+    let parts: Vec<String> = pod
+        .then(|| "pod".to_owned())
+        .into_iter()
+        .chain(containers)
+        .collect();
     (!parts.is_empty()).then(|| parts.join(" and "))
 }
 
@@ -139,7 +189,8 @@ fn app_armor_profile(pod: &Pod<'_>, _: u8) -> Option<Violation> {
     let mut values = BTreeSet::new();
     let mut is_bad = |security: &Value| {
         let profile = &security["appArmorProfile"];
-        let bad = !profile.is_null() && !["RuntimeDefault", "Localhost"].contains(&text(&profile["type"]));
+        let bad = !profile.is_null()
+            && !["RuntimeDefault", "Localhost"].contains(&text(&profile["type"]));
         if bad {
             values.insert(text(&profile["type"]).to_owned());
         }
@@ -147,21 +198,45 @@ fn app_armor_profile(pod: &Pod<'_>, _: u8) -> Option<Violation> {
     };
     let by_pod = is_bad(pod.security());
     let containers = pod.containers_that(|container| is_bad(&container["securityContext"]));
-    let annotations = pod.metadata["annotations"].as_object().into_iter().flatten();
+    let annotations = pod.metadata["annotations"]
+        .as_object()
+        .into_iter()
+        .flatten();
     let mut annotations: Vec<String> = annotations
         .map(|(key, value)| (key, text(value)))
         .filter(|(key, value)| {
-            key.starts_with(PREFIX) && !value.is_empty() && *value != "runtime/default" && !value.starts_with("localhost/")
+            key.starts_with(PREFIX)
+                && !value.is_empty()
+                && *value != "runtime/default"
+                && !value.starts_with("localhost/")
         })
         .map(|(key, value)| format!("{key}={value:?}"))
         .collect();
     annotations.sort();
-    let noted = (!annotations.is_empty()).then(|| plural("annotation", "annotations", annotations.len()).to_owned());
-    let by: Vec<String> = setters(by_pod, &containers).into_iter().chain(noted).collect();
+    let noted = (!annotations.is_empty())
+        .then(|| plural("annotation", "annotations", annotations.len()).to_owned());
+    let by: Vec<String> = setters(by_pod, &containers)
+        .into_iter()
+        .chain(noted)
+        .collect();
     let values: Vec<String> = values.into_iter().chain(annotations).collect();
-    let reason = plural("forbidden AppArmor profile", "forbidden AppArmor profiles", values.len());
+    let reason = plural(
+        "forbidden AppArmor profile",
+        "forbidden AppArmor profiles",
+        values.len(),
+    );
     let list = quoted(values.iter().map(String::as_str));
-    if by.is_empty() { None } else { found(reason, format!("{} must not set AppArmor profile type to {list}", by.join(" and "))) }
+    if by.is_empty() {
+        None
+    } else {
+        found(
+            reason,
+            format!(
+                "{} must not set AppArmor profile type to {list}",
+                by.join(" and ")
+            ),
+        )
+    }
 }
 
 /// Names of the containers that add other capabilities than `allowed`, and these.
@@ -169,7 +244,9 @@ fn adding<'a>(pod: &Pod<'a>, allowed: &[&str]) -> (Vec<&'a str>, BTreeSet<&'a st
     let mut forbidden = BTreeSet::new();
     let containers = pod.containers_that(|container| {
         let added = items(&container["securityContext"]["capabilities"]["add"]).map(text);
-        let bad: Vec<&str> = added.filter(|capability| !allowed.contains(capability)).collect();
+        let bad: Vec<&str> = added
+            .filter(|capability| !allowed.contains(capability))
+            .collect();
         forbidden.extend(bad.iter().copied());
         !bad.is_empty()
     });
@@ -177,7 +254,11 @@ fn adding<'a>(pod: &Pod<'a>, allowed: &[&str]) -> (Vec<&'a str>, BTreeSet<&'a st
 }
 
 fn must_not_add(containers: &[&str], forbidden: BTreeSet<&str>) -> String {
-    format!("{} must not include {} in securityContext.capabilities.add", named(containers), quoted(forbidden))
+    format!(
+        "{} must not include {} in securityContext.capabilities.add",
+        named(containers),
+        quoted(forbidden)
+    )
 }
 
 fn default_capabilities(pod: &Pod<'_>, _: u8) -> Option<Violation> {
@@ -197,43 +278,77 @@ fn default_capabilities(pod: &Pod<'_>, _: u8) -> Option<Violation> {
         "SYS_CHROOT",
     ];
     let (containers, forbidden) = adding(pod, &DEFAULT);
-    if containers.is_empty() { None } else { found("non-default capabilities", must_not_add(&containers, forbidden)) }
+    if containers.is_empty() {
+        None
+    } else {
+        found(
+            "non-default capabilities",
+            must_not_add(&containers, forbidden),
+        )
+    }
 }
 
 fn dropped_capabilities(pod: &Pod<'_>, minor: u8) -> Option<Violation> {
     if pod.is_for_windows(minor) {
         return None;
     }
-    let drops_all = |container: &Value| items(&container["securityContext"]["capabilities"]["drop"]).any(|drop| drop == "ALL");
+    let drops_all = |container: &Value| {
+        items(&container["securityContext"]["capabilities"]["drop"]).any(|drop| drop == "ALL")
+    };
     let keeping = pod.containers_that(|container| !drops_all(container));
     let (containers, forbidden) = adding(pod, &["NET_BIND_SERVICE"]);
     let mut details = Vec::new();
     if !keeping.is_empty() {
-        details.push(format!("{} must set securityContext.capabilities.drop=[\"ALL\"]", named(&keeping)));
+        details.push(format!(
+            "{} must set securityContext.capabilities.drop=[\"ALL\"]",
+            named(&keeping)
+        ));
     }
     if !containers.is_empty() {
         details.push(must_not_add(&containers, forbidden));
     }
-    if details.is_empty() { None } else { found("unrestricted capabilities", details.join("; ")) }
+    if details.is_empty() {
+        None
+    } else {
+        found("unrestricted capabilities", details.join("; "))
+    }
 }
 
 fn host_namespaces(pod: &Pod<'_>, _: u8) -> Option<Violation> {
-    let shared = ["hostNetwork", "hostPID", "hostIPC"].into_iter().filter(|field| pod.spec[*field] == true);
+    let shared = ["hostNetwork", "hostPID", "hostIPC"]
+        .into_iter()
+        .filter(|field| pod.spec[*field] == true);
     let shared: Vec<String> = shared.map(|field| format!("{field}=true")).collect();
-    if shared.is_empty() { None } else { found("host namespaces", shared.join(", ")) }
+    if shared.is_empty() {
+        None
+    } else {
+        found("host namespaces", shared.join(", "))
+    }
 }
 
 fn host_path_volumes(pod: &Pod<'_>, _: u8) -> Option<Violation> {
     let volumes = items(&pod.spec["volumes"]).filter(|volume| !volume["hostPath"].is_null());
     let volumes: Vec<&str> = volumes.map(|volume| text(&volume["name"])).collect();
-    let detail = || format!("{} {}", plural("volume", "volumes", volumes.len()), quoted(volumes.iter().copied()));
-    if volumes.is_empty() { None } else { found("hostPath volumes", detail()) }
+    let detail = || {
+        format!(
+            "{} {}",
+            plural("volume", "volumes", volumes.len()),
+            quoted(volumes.iter().copied())
+        )
+    };
+    if volumes.is_empty() {
+        None
+    } else {
+        found("hostPath volumes", detail())
+    }
 }
 
 fn host_ports(pod: &Pod<'_>, _: u8) -> Option<Violation> {
     let mut used = BTreeSet::new();
     let containers = pod.containers_that(|container| {
-        let ports = items(&container["ports"]).filter_map(|port| port["hostPort"].as_i64()).filter(|port| *port != 0);
+        let ports = items(&container["ports"])
+            .filter_map(|port| port["hostPort"].as_i64())
+            .filter(|port| *port != 0);
         let ports: Vec<String> = ports.map(|port| port.to_string()).collect();
         let bad = !ports.is_empty();
         used.extend(ports);
@@ -242,18 +357,27 @@ fn host_ports(pod: &Pod<'_>, _: u8) -> Option<Violation> {
     if containers.is_empty() {
         return None;
     }
-    let (uses, ports) = (plural("uses", "use", containers.len()), plural("hostPort", "hostPorts", used.len()));
+    let (uses, ports) = (
+        plural("uses", "use", containers.len()),
+        plural("hostPort", "hostPorts", used.len()),
+    );
     let list = used.into_iter().collect::<Vec<_>>().join(", ");
-    found("hostPort", format!("{} {uses} {ports} {list}", named(&containers)))
+    found(
+        "hostPort",
+        format!("{} {uses} {ports} {list}", named(&containers)),
+    )
 }
 
 fn probe_hosts(pod: &Pod<'_>, _: u8) -> Option<Violation> {
     let mut hosts = BTreeSet::new();
     let containers = pod.containers_that(|container| {
-        let probes = ["livenessProbe", "readinessProbe", "startupProbe"].map(|probe| &container[probe]);
+        let probes =
+            ["livenessProbe", "readinessProbe", "startupProbe"].map(|probe| &container[probe]);
         let handlers = ["postStart", "preStop"].map(|handler| &container["lifecycle"][handler]);
-        let named =
-            probes.into_iter().chain(handlers).flat_map(|handler| ["httpGet", "tcpSocket"].map(|how| &handler[how]["host"]));
+        let named = probes
+            .into_iter()
+            .chain(handlers)
+            .flat_map(|handler| ["httpGet", "tcpSocket"].map(|how| &handler[how]["host"]));
         let named: Vec<&str> = named.map(text).filter(|host| !host.is_empty()).collect();
         hosts.extend(named.iter().copied());
         !named.is_empty()
@@ -261,31 +385,68 @@ fn probe_hosts(pod: &Pod<'_>, _: u8) -> Option<Violation> {
     if containers.is_empty() {
         return None;
     }
-    let containers: Vec<&str> = containers.into_iter().collect::<BTreeSet<_>>().into_iter().collect();
+    let containers: Vec<&str> = containers
+        .into_iter()
+        .collect::<BTreeSet<_>>()
+        .into_iter()
+        .collect();
     let uses = plural("uses", "use", containers.len());
-    let what = plural("probe or lifecycle host", "probe or lifecycle hosts", hosts.len());
-    found("probe or lifecycle host", format!("{} {uses} {what} {}", named(&containers), quoted(hosts)))
+    let what = plural(
+        "probe or lifecycle host",
+        "probe or lifecycle hosts",
+        hosts.len(),
+    );
+    found(
+        "probe or lifecycle host",
+        format!("{} {uses} {what} {}", named(&containers), quoted(hosts)),
+    )
 }
 
 fn privileged(pod: &Pod<'_>, _: u8) -> Option<Violation> {
-    let containers = pod.containers_that(|container| container["securityContext"]["privileged"] == true);
-    let detail = || format!("{} must not set securityContext.privileged=true", named(&containers));
-    if containers.is_empty() { None } else { found("privileged", detail()) }
+    let containers =
+        pod.containers_that(|container| container["securityContext"]["privileged"] == true);
+    let detail = || {
+        format!(
+            "{} must not set securityContext.privileged=true",
+            named(&containers)
+        )
+    };
+    if containers.is_empty() {
+        None
+    } else {
+        found("privileged", detail())
+    }
 }
 
 fn proc_mount_outside_user_namespaces(pod: &Pod<'_>, minor: u8) -> Option<Violation> {
-    if pod.has_user_namespace(minor) { None } else { proc_mount(pod, minor) }
+    if pod.has_user_namespace(minor) {
+        None
+    } else {
+        proc_mount(pod, minor)
+    }
 }
 
 fn proc_mount(pod: &Pod<'_>, _: u8) -> Option<Violation> {
     let mut kinds = BTreeSet::new();
     let containers = pod.containers_that(|container| {
-        let kind = container["securityContext"]["procMount"].as_str().filter(|kind| *kind != "Default");
+        let kind = container["securityContext"]["procMount"]
+            .as_str()
+            .filter(|kind| *kind != "Default");
         kinds.extend(kind);
         kind.is_some()
     });
-    let detail = |kinds| format!("{} must not set securityContext.procMount to {}", named(&containers), quoted(kinds));
-    if containers.is_empty() { None } else { found("procMount", detail(kinds)) }
+    let detail = |kinds| {
+        format!(
+            "{} must not set securityContext.procMount to {}",
+            named(&containers),
+            quoted(kinds)
+        )
+    };
+    if containers.is_empty() {
+        None
+    } else {
+        found("procMount", detail(kinds))
+    }
 }
 
 fn se_linux_options(pod: &Pod<'_>, minor: u8) -> Option<Violation> {
@@ -298,7 +459,8 @@ fn se_linux_options(pod: &Pod<'_>, minor: u8) -> Option<Violation> {
         if !good_type {
             types.insert(kind.to_owned());
         }
-        let [sets_user, sets_role] = ["user", "role"].map(|field| !text(&options[field]).is_empty());
+        let [sets_user, sets_role] =
+            ["user", "role"].map(|field| !text(&options[field]).is_empty());
         user |= sets_user;
         role |= sets_role;
         !good_type || sets_user || sets_role
@@ -308,11 +470,21 @@ fn se_linux_options(pod: &Pod<'_>, minor: u8) -> Option<Violation> {
     let by = setters(by_pod, &containers)?;
     let mut parts = Vec::new();
     if !types.is_empty() {
-        parts.push(format!("{} {}", plural("type", "types", types.len()), quoted(types.iter().map(String::as_str))));
+        parts.push(format!(
+            "{} {}",
+            plural("type", "types", types.len()),
+            quoted(types.iter().map(String::as_str))
+        ));
     }
     parts.extend(user.then(|| "user may not be set".to_owned()));
     parts.extend(role.then(|| "role may not be set".to_owned()));
-    found("seLinuxOptions", format!("{by} set forbidden securityContext.seLinuxOptions: {}", parts.join("; ")))
+    found(
+        "seLinuxOptions",
+        format!(
+            "{by} set forbidden securityContext.seLinuxOptions: {}",
+            parts.join("; ")
+        ),
+    )
 }
 
 fn is_seccomp_profile(profile: &Value) -> bool {
@@ -333,7 +505,10 @@ fn seccomp_profile(pod: &Pod<'_>, _: u8) -> Option<Violation> {
     let containers = pod.containers_that(|container| is_bad(&container["securityContext"]));
     let by = setters(by_pod, &containers)?;
     let list = quoted(kinds.iter().map(String::as_str));
-    found("seccompProfile", format!("{by} must not set securityContext.seccompProfile.type to {list}"))
+    found(
+        "seccompProfile",
+        format!("{by} must not set securityContext.seccompProfile.type to {list}"),
+    )
 }
 
 fn some_seccomp_profile(pod: &Pod<'_>, minor: u8) -> Option<Violation> {
@@ -346,15 +521,23 @@ fn some_seccomp_profile(pod: &Pod<'_>, minor: u8) -> Option<Violation> {
     if is_seccomp_profile(&pod.security()["seccompProfile"]) {
         return None;
     }
-    let without = pod.containers_that(|container| container["securityContext"]["seccompProfile"].is_null());
+    let without =
+        pod.containers_that(|container| container["securityContext"]["seccompProfile"].is_null());
     let detail = || {
         let named = named(&without);
-        format!("pod or {named} must set securityContext.seccompProfile.type to \"RuntimeDefault\" or \"Localhost\"")
+        format!(
+            "pod or {named} must set securityContext.seccompProfile.type to \"RuntimeDefault\" or \"Localhost\""
+        )
     };
-    if without.is_empty() { None } else { found("seccompProfile", detail()) }
+    if without.is_empty() {
+        None
+    } else {
+        found("seccompProfile", detail())
+    }
 }
 
-/// Kernel parameters that do not reach beyond their pod, with the version since which they may be set.
+/// Kernel parameters that do not reach beyond their pod, with the version since which they may be
+/// set.
 const SAFE_SYSCTLS: [(&str, u8); 12] = [
     ("kernel.shm_rmid_forced", 0),
     ("net.ipv4.ip_local_port_range", 0),
@@ -371,37 +554,69 @@ const SAFE_SYSCTLS: [(&str, u8); 12] = [
 ];
 
 fn sysctls(pod: &Pod<'_>, minor: u8) -> Option<Violation> {
-    let is_safe = |name: &str| SAFE_SYSCTLS.iter().any(|(safe, since)| *safe == name && *since <= minor);
+    let is_safe = |name: &str| {
+        SAFE_SYSCTLS
+            .iter()
+            .any(|(safe, since)| *safe == name && *since <= minor)
+    };
     let set = items(&pod.security()["sysctls"]).map(|sysctl| text(&sysctl["name"]));
     let unsafe_ones: Vec<&str> = set.filter(|name| !is_safe(name)).collect();
-    if unsafe_ones.is_empty() { None } else { found("forbidden sysctls", unsafe_ones.join(", ")) }
+    if unsafe_ones.is_empty() {
+        None
+    } else {
+        found("forbidden sysctls", unsafe_ones.join(", "))
+    }
 }
 
 fn windows_host_process(pod: &Pod<'_>, _: u8) -> Option<Violation> {
     let is_bad = |security: &Value| security["windowsOptions"]["hostProcess"] == true;
     let containers = pod.containers_that(|container| is_bad(&container["securityContext"]));
     let by = setters(is_bad(pod.security()), &containers)?;
-    found("hostProcess", format!("{by} must not set securityContext.windowsOptions.hostProcess=true"))
+    found(
+        "hostProcess",
+        format!("{by} must not set securityContext.windowsOptions.hostProcess=true"),
+    )
 }
 
 fn privilege_escalation(pod: &Pod<'_>, minor: u8) -> Option<Violation> {
     if pod.is_for_windows(minor) {
         return None;
     }
-    let containers = pod.containers_that(|container| container["securityContext"]["allowPrivilegeEscalation"] != false);
-    let detail = || format!("{} must set securityContext.allowPrivilegeEscalation=false", named(&containers));
-    if containers.is_empty() { None } else { found("allowPrivilegeEscalation != false", detail()) }
+    let containers = pod.containers_that(|container| {
+        container["securityContext"]["allowPrivilegeEscalation"] != false
+    });
+    let detail = || {
+        format!(
+            "{} must set securityContext.allowPrivilegeEscalation=false",
+            named(&containers)
+        )
+    };
+    if containers.is_empty() {
+        None
+    } else {
+        found("allowPrivilegeEscalation != false", detail())
+    }
 }
 
 fn restricted_volumes(pod: &Pod<'_>, _: u8) -> Option<Violation> {
-    const GOOD: [&str; 9] =
-        ["configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "image", "persistentVolumeClaim", "projected", "secret"];
+    const GOOD: [&str; 9] = [
+        "configMap",
+        "csi",
+        "downwardAPI",
+        "emptyDir",
+        "ephemeral",
+        "image",
+        "persistentVolumeClaim",
+        "projected",
+        "secret",
+    ];
     let mut kinds = BTreeSet::new();
     let mut volumes = Vec::new();
     for volume in items(&pod.spec["volumes"]) {
         let sources = volume.as_object().into_iter().flatten();
-        let mut sources =
-            sources.filter(|(field, source)| *field != "name" && !source.is_null()).map(|(field, _)| field.as_str());
+        let mut sources = sources
+            .filter(|(field, source)| *field != "name" && !source.is_null())
+            .map(|(field, _)| field.as_str());
         if sources.clone().any(|source| GOOD.contains(&source)) {
             continue;
         }
@@ -411,9 +626,19 @@ fn restricted_volumes(pod: &Pod<'_>, _: u8) -> Option<Violation> {
     if volumes.is_empty() {
         return None;
     }
-    let what = plural("restricted volume type", "restricted volume types", kinds.len());
-    let (who, uses) = (plural("volume", "volumes", volumes.len()), plural("uses", "use", volumes.len()));
-    found("restricted volume types", format!("{who} {} {uses} {what} {}", quoted(volumes), quoted(kinds)))
+    let what = plural(
+        "restricted volume type",
+        "restricted volume types",
+        kinds.len(),
+    );
+    let (who, uses) = (
+        plural("volume", "volumes", volumes.len()),
+        plural("uses", "use", volumes.len()),
+    );
+    found(
+        "restricted volume types",
+        format!("{who} {} {uses} {what} {}", quoted(volumes), quoted(kinds)),
+    )
 }
 
 fn run_as_non_root(pod: &Pod<'_>, minor: u8) -> Option<Violation> {
@@ -422,23 +647,38 @@ fn run_as_non_root(pod: &Pod<'_>, minor: u8) -> Option<Violation> {
         return None;
     }
     let of_pod = &pod.security()["runAsNonRoot"];
-    let containers = pod.containers_that(|container| container["securityContext"]["runAsNonRoot"] == false);
+    let containers =
+        pod.containers_that(|container| container["securityContext"]["runAsNonRoot"] == false);
     if let Some(by) = setters(*of_pod == false, &containers) {
-        return found(REASON, format!("{by} must not set securityContext.runAsNonRoot=false"));
+        return found(
+            REASON,
+            format!("{by} must not set securityContext.runAsNonRoot=false"),
+        );
     }
     if *of_pod == true {
         return None;
     }
-    let silent = pod.containers_that(|container| container["securityContext"]["runAsNonRoot"].is_null());
-    let detail = || format!("pod or {} must set securityContext.runAsNonRoot=true", named(&silent));
-    if silent.is_empty() { None } else { found(REASON, detail()) }
+    let silent =
+        pod.containers_that(|container| container["securityContext"]["runAsNonRoot"].is_null());
+    let detail = || {
+        format!(
+            "pod or {} must set securityContext.runAsNonRoot=true",
+            named(&silent)
+        )
+    };
+    if silent.is_empty() {
+        None
+    } else {
+        found(REASON, detail())
+    }
 }
 
 fn run_as_user(pod: &Pod<'_>, minor: u8) -> Option<Violation> {
     if pod.has_user_namespace(minor) {
         return None;
     }
-    let containers = pod.containers_that(|container| container["securityContext"]["runAsUser"] == 0);
+    let containers =
+        pod.containers_that(|container| container["securityContext"]["runAsUser"] == 0);
     let by = setters(pod.security()["runAsUser"] == 0, &containers)?;
     found("runAsUser=0", format!("{by} must not set runAsUser=0"))
 }

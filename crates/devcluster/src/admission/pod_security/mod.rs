@@ -1,4 +1,5 @@
-//! Pod security standards: namespaces say by labels which of them pods must meet, and about which their authors are warned.
+//! Pod security standards: namespaces say by labels which of them pods must meet, and about which
+//! their authors are warned.
 //!
 //! labels -> [`Policy`] -> checks -> refusal of a pod, or warnings about it or about what makes it
 
@@ -54,7 +55,8 @@ impl fmt::Display for Standard {
     }
 }
 
-/// What the labels of a namespace ask for. There is no audit log, so that the labels for it are only checked.
+/// What the labels of a namespace ask for. There is no audit log, so that the labels for it are
+/// only checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Policy {
     enforce: Standard,
@@ -64,17 +66,25 @@ struct Policy {
 const LABELS: &str = "pod-security.kubernetes.io/";
 
 impl Policy {
-    /// By upstream's rules: what cannot be read is the strictest to enforce, and nothing to warn of.
+    /// By upstream's rules: what cannot be read is the strictest to enforce, and nothing to warn
+    /// of.
     fn of<'a>(label: impl Fn(&str) -> Option<&'a str>) -> (Self, Vec<FieldError>) {
         let mut errors = Vec::new();
         let mut standard = |mode: &str, unreadable: Level| {
             let mut refuse = |name: &str, value: &str, why: &str| {
                 let field = format!("metadata.labels[{LABELS}{name}]");
-                errors.push(FieldError { field, problem: Problem::Invalid(json!(value), why.to_owned()) });
+                errors.push(FieldError {
+                    field,
+                    problem: Problem::Invalid(json!(value), why.to_owned()),
+                });
             };
             let level = label(&format!("{LABELS}{mode}")).map(|text| {
                 level(text).unwrap_or_else(|| {
-                    refuse(mode, text, "must be one of privileged, baseline, restricted");
+                    refuse(
+                        mode,
+                        text,
+                        "must be one of privileged, baseline, restricted",
+                    );
                     unreadable
                 })
             });
@@ -91,13 +101,20 @@ impl Policy {
         standard("audit", Level::Privileged);
         let warn = standard("warn", Level::Privileged);
         let is_readable = label(&format!("{LABELS}enforce")).and_then(level).is_some();
-        let enforce = Standard { level: enforce.0.unwrap_or_default(), minor: enforce.1.unwrap_or_default() };
+        let enforce = Standard {
+            level: enforce.0.unwrap_or_default(),
+            minor: enforce.1.unwrap_or_default(),
+        };
         let warn = match warn {
             // What is enforced is warned of, too, unless that is said otherwise.
-            (None, version) if is_readable && enforce.level > Level::Privileged => {
-                Standard { level: enforce.level, minor: version.unwrap_or(enforce.minor) }
-            }
-            (warned, version) => Standard { level: warned.unwrap_or_default(), minor: version.unwrap_or_default() },
+            (None, version) if is_readable && enforce.level > Level::Privileged => Standard {
+                level: enforce.level,
+                minor: version.unwrap_or(enforce.minor),
+            },
+            (warned, version) => Standard {
+                level: warned.unwrap_or_default(),
+                minor: version.unwrap_or_default(),
+            },
         };
         (Self { enforce, warn }, errors)
     }
@@ -117,9 +134,14 @@ fn minor(text: &str) -> Option<Option<u8>> {
     if text == "latest" {
         return Some(None);
     }
-    let digits = text.strip_prefix("v1.").filter(|digits| *digits == "0" || !digits.starts_with(['0', '+']))?;
+    let digits = text
+        .strip_prefix("v1.")
+        .filter(|digits| *digits == "0" || !digits.starts_with(['0', '+']))?;
     // Standards of the future are those of today.
-    digits.bytes().all(|b| b.is_ascii_digit()).then(|| digits.parse().ok())
+    digits
+        .bytes()
+        .all(|b| b.is_ascii_digit())
+        .then(|| digits.parse().ok())
 }
 
 fn label_errors(namespace: &Value) -> Vec<FieldError> {
@@ -132,9 +154,12 @@ fn template<'a>(kind: &str, object: &'a Value) -> Option<&'a Value> {
         "Pod" => object,
         "PodTemplate" => &object["template"],
         "CronJob" => &object["spec"]["jobTemplate"]["spec"]["template"],
-        "ReplicationController" | "ReplicaSet" | "Deployment" | "DaemonSet" | "StatefulSet" | "Job" => {
-            &object["spec"]["template"]
-        }
+        "ReplicationController"
+        | "ReplicaSet"
+        | "Deployment"
+        | "DaemonSet"
+        | "StatefulSet"
+        | "Job" => &object["spec"]["template"],
         _ => return None,
     };
     Some(template).filter(|template| !template.is_null())
@@ -143,21 +168,40 @@ fn template<'a>(kind: &str, object: &'a Value) -> Option<&'a Value> {
 /// Whether a change of a pod is one that standards are about.
 fn is_significant(new: &Value, old: &Value) -> bool {
     let images = |pod: &Value| -> Vec<Value> {
-        let lists = ["initContainers", "containers", "ephemeralContainers"].map(|list| pod["spec"][list].clone());
-        let containers = lists.iter().flat_map(|list| list.as_array().cloned().unwrap_or_default());
-        containers.map(|container| container["image"].clone()).collect()
+        let lists = ["initContainers", "containers", "ephemeralContainers"]
+            .map(|list| pod["spec"][list].clone());
+        let containers = lists
+            .iter()
+            .flat_map(|list| list.as_array().cloned().unwrap_or_default());
+        containers
+            .map(|container| container["image"].clone())
+            .collect()
     };
     images(new) != images(old) || new["metadata"]["annotations"] != old["metadata"]["annotations"]
 }
 
 impl Server {
     fn policy_of(&self, namespace: &str) -> Policy {
-        let namespaces = self.registry.find("", "v1", "namespaces").expect("namespaces are built in");
-        namespaces.store.get(namespace).map_or_else(Policy::default, |namespace| Policy::of(|key| namespace.label(key)).0)
+        let namespaces = self
+            .registry
+            .find("", "v1", "namespaces")
+            .expect("namespaces are built in");
+        namespaces
+            .store
+            .get(namespace)
+            .map_or_else(Policy::default, |namespace| {
+                Policy::of(|key| namespace.label(key)).0
+            })
     }
 
-    /// 403 for a pod that its namespace does not take, 422 for a namespace with labels that mean nothing. `old` is what was there.
-    pub(crate) fn check_pod_security(&self, target: &Target, object: &Value, old: Option<&Value>) -> Result<(), Status> {
+    /// 403 for a pod that its namespace does not take, 422 for a namespace with labels that mean
+    /// nothing. `old` is what was there.
+    pub(crate) fn check_pod_security(
+        &self,
+        target: &Target,
+        object: &Value,
+        old: Option<&Value>,
+    ) -> Result<(), Status> {
         let resource = target.resource();
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
         if resource.is("Namespace") {
@@ -174,12 +218,20 @@ impl Server {
         if violations.is_empty() {
             return Ok(());
         }
-        let why = format!("violates PodSecurity \"{standard}\": {}", checks::detailed(&violations));
+        let why = format!(
+            "violates PodSecurity \"{standard}\": {}",
+            checks::detailed(&violations)
+        );
         Err(Status::forbidden(resource.named(), name, &why))
     }
 
     /// What the author of a written object is warned of.
-    pub(crate) fn pod_security_warnings(&self, verb: Verb, target: &Target, written: &Object) -> Option<String> {
+    pub(crate) fn pod_security_warnings(
+        &self,
+        verb: Verb,
+        target: &Target,
+        written: &Object,
+    ) -> Option<String> {
         let resource = target.resource();
         let is_written = match target.subresource.map(|part| part.name) {
             None if resource.is("Pod") => verb == Verb::Create,
@@ -194,23 +246,44 @@ impl Server {
         }
         let object = written.to_value();
         let violations = standard.violations(template(&resource.kind, &object)?);
-        (!violations.is_empty()).then(|| format!("would violate PodSecurity \"{standard}\": {}", checks::detailed(&violations)))
+        (!violations.is_empty()).then(|| {
+            format!(
+                "would violate PodSecurity \"{standard}\": {}",
+                checks::detailed(&violations)
+            )
+        })
     }
 
-    /// What a namespace is warned of that now enforces more than it did in `old`: its pods that would not be let in any more.
+    /// What a namespace is warned of that now enforces more than it did in `old`: its pods that
+    /// would not be let in any more.
     pub(crate) fn tightening_warnings(&self, old: &Object, new: &Object) -> Vec<String> {
-        let [before, after] = [old, new].map(|namespace| Policy::of(|key| namespace.label(key)).0.enforce);
+        let [before, after] =
+            [old, new].map(|namespace| Policy::of(|key| namespace.label(key)).0.enforce);
         let is_relaxed = before.minor == after.minor && after.level <= before.level;
         if before == after || after.level == Level::Privileged || is_relaxed {
             return Vec::new();
         }
-        let pods = self.registry.find("", "v1", "pods").expect("pods are built in");
+        let pods = self
+            .registry
+            .find("", "v1", "pods")
+            .expect("pods are built in");
         let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
-        for pod in pods.store.list(&self.revisions, &format!("{}/", new.name())).objects {
+        for pod in pods
+            .store
+            .list(&self.revisions, &format!("{}/", new.name()))
+            .objects
+        {
             let violations = after.violations(&pod.to_value());
             if !violations.is_empty() {
-                let reasons = violations.iter().map(|violation| violation.reason).collect::<Vec<_>>().join(", ");
-                found.entry(reasons).or_default().push(pod.name().to_owned());
+                let reasons = violations
+                    .iter()
+                    .map(|violation| violation.reason)
+                    .collect::<Vec<_>>()
+                    .join(", ");
+                found
+                    .entry(reasons)
+                    .or_default()
+                    .push(pod.name().to_owned());
             }
         }
         let mut warnings: Vec<String> = found

@@ -31,18 +31,33 @@ fn pod(containers: &[&str], change: impl FnOnce(&mut Value)) -> Value {
 fn each_check_forbids_what_upstreams_does_and_says_so_in_its_words() {
     type Change = fn(&mut Value);
     fn each(pod: &mut Value, change: impl Fn(&mut Value)) {
-        pod["spec"]["containers"].as_array_mut().unwrap().iter_mut().for_each(change);
+        pod["spec"]["containers"]
+            .as_array_mut()
+            .unwrap()
+            .iter_mut()
+            .for_each(change);
     }
     const LATEST: u8 = u8::MAX;
     let (baseline, restricted) = (Level::Baseline, Level::Restricted);
     // (level, version, what is changed in a good pod of two containers, what is wrong then)
     let cases: [(Level, u8, Change, &str); 33] = [
         (restricted, LATEST, |_| {}, ""),
-        (Level::Privileged, LATEST, |p| p["spec"]["hostNetwork"] = json!(true), ""),
+        (
+            Level::Privileged,
+            LATEST,
+            |p| p["spec"]["hostNetwork"] = json!(true),
+            "",
+        ),
         (
             baseline,
             LATEST,
-            |p| (p["spec"]["hostNetwork"], p["spec"]["hostPID"], p["spec"]["hostIPC"]) = (json!(true), json!(true), json!(true)),
+            |p| {
+                (
+                    p["spec"]["hostNetwork"],
+                    p["spec"]["hostPID"],
+                    p["spec"]["hostIPC"],
+                ) = (json!(true), json!(true), json!(true))
+            },
             "host namespaces (hostNetwork=true, hostPID=true, hostIPC=true)",
         ),
         (
@@ -54,35 +69,57 @@ fn each_check_forbids_what_upstreams_does_and_says_so_in_its_words() {
         (
             baseline,
             LATEST,
-            |p| p["spec"]["containers"][0]["securityContext"]["capabilities"] = json!({"add": ["SYS_ADMIN", "NET_RAW", "CHOWN"]}),
+            |p| {
+                p["spec"]["containers"][0]["securityContext"]["capabilities"] =
+                    json!({"add": ["SYS_ADMIN", "NET_RAW", "CHOWN"]})
+            },
             r#"non-default capabilities (container "a" must not include "NET_RAW", "SYS_ADMIN" in securityContext.capabilities.add)"#,
         ),
         (
             restricted,
             LATEST,
-            |p| p["spec"]["containers"][0]["securityContext"]["capabilities"] = json!({"add": ["CHOWN", "NET_BIND_SERVICE"]}),
+            |p| {
+                p["spec"]["containers"][0]["securityContext"]["capabilities"] =
+                    json!({"add": ["CHOWN", "NET_BIND_SERVICE"]})
+            },
             r#"unrestricted capabilities (container "a" must set securityContext.capabilities.drop=["ALL"]; container "a" must not include "CHOWN" in securityContext.capabilities.add)"#,
         ),
-        (restricted, 21, |p| p["spec"]["containers"][0]["securityContext"]["capabilities"] = json!({"add": ["CHOWN"]}), ""),
+        (
+            restricted,
+            21,
+            |p| {
+                p["spec"]["containers"][0]["securityContext"]["capabilities"] =
+                    json!({"add": ["CHOWN"]})
+            },
+            "",
+        ),
         (
             baseline,
             LATEST,
-            |p| p["spec"]["volumes"] = json!([{"name": "x", "hostPath": {"path": "/"}}, {"name": "y", "emptyDir": {}}]),
+            |p| {
+                p["spec"]["volumes"] =
+                    json!([{"name": "x", "hostPath": {"path": "/"}}, {"name": "y", "emptyDir": {}}])
+            },
             r#"hostPath volumes (volume "x")"#,
         ),
         (
             restricted,
             LATEST,
-            |p| {
-                p["spec"]["volumes"] =
-                    json!([{"name": "x", "hostPath": {}}, {"name": "y", "nfs": {}}, {"name": "z", "secret": {}}])
-            },
+            |p| p["spec"]["volumes"] = json!([{"name": "x", "hostPath": {}}, {"name": "y", "nfs": {}}, {"name": "z", "secret": {}}]),
             r#"restricted volume types (volumes "x", "y" use restricted volume types "hostPath", "nfs")"#,
         ),
         (
             baseline,
             LATEST,
-            |p| each(p, |c| c["ports"] = json!([{"hostPort": 80}, {"containerPort": 1}, {"hostPort": 0}])),
+            |p| {
+                each(
+                    p,
+                    |c| {
+                        c["ports"] =
+                            json!([{"hostPort": 80}, {"containerPort": 1}, {"hostPort": 0}])
+                    },
+                )
+            },
             r#"hostPort (containers "a", "b" use hostPort 80)"#,
         ),
         (
@@ -94,10 +131,18 @@ fn each_check_forbids_what_upstreams_does_and_says_so_in_its_words() {
         (
             baseline,
             LATEST,
-            |p| p["spec"]["containers"][0]["livenessProbe"] = json!({"httpGet": {"host": "example.com", "port": 1}}),
+            |p| {
+                p["spec"]["containers"][0]["livenessProbe"] =
+                    json!({"httpGet": {"host": "example.com", "port": 1}})
+            },
             r#"probe or lifecycle host (container "a" uses probe or lifecycle host "example.com")"#,
         ),
-        (baseline, 33, |p| p["spec"]["containers"][0]["livenessProbe"] = json!({"httpGet": {"host": "x"}}), ""),
+        (
+            baseline,
+            33,
+            |p| p["spec"]["containers"][0]["livenessProbe"] = json!({"httpGet": {"host": "x"}}),
+            "",
+        ),
         (
             baseline,
             LATEST,
@@ -126,18 +171,31 @@ fn each_check_forbids_what_upstreams_does_and_says_so_in_its_words() {
             baseline,
             LATEST,
             |p| {
-                p["spec"]["securityContext"] = json!({"seLinuxOptions": {"type": "foo", "user": "bar"}});
-                p["spec"]["containers"][0]["securityContext"]["seLinuxOptions"] = json!({"type": "container_t", "role": "baz"});
+                p["spec"]["securityContext"] =
+                    json!({"seLinuxOptions": {"type": "foo", "user": "bar"}});
+                p["spec"]["containers"][0]["securityContext"]["seLinuxOptions"] =
+                    json!({"type": "container_t", "role": "baz"});
             },
             r#"seLinuxOptions (pod and container "a" set forbidden securityContext.seLinuxOptions: type "foo"; user may not be set; role may not be set)"#,
         ),
         (
             baseline,
             30,
-            |p| p["spec"]["securityContext"] = json!({"seLinuxOptions": {"type": "container_engine_t"}}),
+            |p| {
+                p["spec"]["securityContext"] =
+                    json!({"seLinuxOptions": {"type": "container_engine_t"}})
+            },
             r#"seLinuxOptions (pod set forbidden securityContext.seLinuxOptions: type "container_engine_t")"#,
         ),
-        (baseline, 31, |p| p["spec"]["securityContext"] = json!({"seLinuxOptions": {"type": "container_engine_t"}}), ""),
+        (
+            baseline,
+            31,
+            |p| {
+                p["spec"]["securityContext"] =
+                    json!({"seLinuxOptions": {"type": "container_engine_t"}})
+            },
+            "",
+        ),
         (
             baseline,
             LATEST,
@@ -147,13 +205,24 @@ fn each_check_forbids_what_upstreams_does_and_says_so_in_its_words() {
         (
             restricted,
             LATEST,
-            |p| each(p, |c| drop(c["securityContext"].as_object_mut().unwrap().remove("seccompProfile"))),
+            |p| {
+                each(p, |c| {
+                    drop(
+                        c["securityContext"]
+                            .as_object_mut()
+                            .unwrap()
+                            .remove("seccompProfile"),
+                    )
+                })
+            },
             r#"seccompProfile (pod or containers "a", "b" must set securityContext.seccompProfile.type to "RuntimeDefault" or "Localhost")"#,
         ),
         (
             baseline,
             LATEST,
-            |p| p["spec"]["securityContext"] = json!({"sysctls": [{"name": "a"}, {"name": "net.ipv4.tcp_rmem"}, {"name": "b"}]}),
+            |p| {
+                p["spec"]["securityContext"] = json!({"sysctls": [{"name": "a"}, {"name": "net.ipv4.tcp_rmem"}, {"name": "b"}]})
+            },
             "forbidden sysctls (a, b)",
         ),
         (
@@ -167,7 +236,9 @@ fn each_check_forbids_what_upstreams_does_and_says_so_in_its_words() {
             LATEST,
             |p| {
                 p["spec"]["securityContext"] = json!({"windowsOptions": {"hostProcess": true}});
-                each(p, |c| c["securityContext"]["windowsOptions"] = json!({"hostProcess": true}));
+                each(p, |c| {
+                    c["securityContext"]["windowsOptions"] = json!({"hostProcess": true})
+                });
             },
             r#"hostProcess (pod and containers "a", "b" must not set securityContext.windowsOptions.hostProcess=true)"#,
         ),
@@ -175,8 +246,10 @@ fn each_check_forbids_what_upstreams_does_and_says_so_in_its_words() {
             baseline,
             LATEST,
             |p| {
-                p["metadata"]["annotations"] = json!({"container.apparmor.security.beta.kubernetes.io/a": "unconfined"});
-                p["spec"]["containers"][1]["securityContext"]["appArmorProfile"] = json!({"type": "Unconfined"});
+                p["metadata"]["annotations"] =
+                    json!({"container.apparmor.security.beta.kubernetes.io/a": "unconfined"});
+                p["spec"]["containers"][1]["securityContext"]["appArmorProfile"] =
+                    json!({"type": "Unconfined"});
             },
             "forbidden AppArmor profiles (container \"b\" and annotation must not set AppArmor profile type to \"Unconfined\", \
              \"container.apparmor.security.beta.kubernetes.io/a=\"unconfined\"\")",
@@ -184,7 +257,10 @@ fn each_check_forbids_what_upstreams_does_and_says_so_in_its_words() {
         (
             restricted,
             LATEST,
-            |p| p["spec"]["containers"][0]["securityContext"]["allowPrivilegeEscalation"] = json!(true),
+            |p| {
+                p["spec"]["containers"][0]["securityContext"]["allowPrivilegeEscalation"] =
+                    json!(true)
+            },
             r#"allowPrivilegeEscalation != false (container "a" must set securityContext.allowPrivilegeEscalation=false)"#,
         ),
         (
@@ -244,7 +320,11 @@ fn each_check_forbids_what_upstreams_does_and_says_so_in_its_words() {
     ];
     for (level, minor, change, expected) in cases {
         let pod = pod(&["a", "b"], change);
-        assert_eq!(detailed(&violations(level, minor, &pod)), expected, "{level:?} v1.{minor} {pod:#}");
+        assert_eq!(
+            detailed(&violations(level, minor, &pod)),
+            expected,
+            "{level:?} v1.{minor} {pod:#}"
+        );
     }
 }
 
@@ -254,11 +334,36 @@ fn labels_are_read_by_upstreams_rules() {
     type Labels = &'static [(&'static str, &'static str)];
     let cases: [(Labels, &str, &str, &[&str]); 9] = [
         (&[], "privileged:latest", "privileged:latest", &[]),
-        (&[("enforce", "restricted")], "restricted:latest", "restricted:latest", &[]),
-        (&[("enforce", "baseline"), ("enforce-version", "v1.30")], "baseline:v1.30", "baseline:v1.30", &[]),
-        (&[("enforce", "baseline"), ("warn-version", "v1.0")], "baseline:latest", "baseline:v1.0", &[]),
-        (&[("enforce", "restricted"), ("warn", "privileged")], "restricted:latest", "privileged:latest", &[]),
-        (&[("warn", "restricted"), ("warn-version", "latest")], "privileged:latest", "restricted:latest", &[]),
+        (
+            &[("enforce", "restricted")],
+            "restricted:latest",
+            "restricted:latest",
+            &[],
+        ),
+        (
+            &[("enforce", "baseline"), ("enforce-version", "v1.30")],
+            "baseline:v1.30",
+            "baseline:v1.30",
+            &[],
+        ),
+        (
+            &[("enforce", "baseline"), ("warn-version", "v1.0")],
+            "baseline:latest",
+            "baseline:v1.0",
+            &[],
+        ),
+        (
+            &[("enforce", "restricted"), ("warn", "privileged")],
+            "restricted:latest",
+            "privileged:latest",
+            &[],
+        ),
+        (
+            &[("warn", "restricted"), ("warn-version", "latest")],
+            "privileged:latest",
+            "restricted:latest",
+            &[],
+        ),
         (
             &[("enforce", "strict"), ("warn", "some")],
             "restricted:latest",
@@ -290,56 +395,136 @@ fn labels_are_read_by_upstreams_rules() {
     for (labels, enforced, warned, errors) in cases {
         let label = |key: &str| {
             let key = key.strip_prefix("pod-security.kubernetes.io/").unwrap();
-            labels.iter().find(|(name, _)| *name == key).map(|(_, value)| *value)
+            labels
+                .iter()
+                .find(|(name, _)| *name == key)
+                .map(|(_, value)| *value)
         };
         let (policy, found) = Policy::of(label);
-        assert_eq!((policy.enforce.to_string(), policy.warn.to_string()), (enforced.to_owned(), warned.to_owned()), "{labels:?}");
-        assert_eq!(found.iter().map(ToString::to_string).collect::<Vec<_>>(), errors, "{labels:?}");
+        assert_eq!(
+            (policy.enforce.to_string(), policy.warn.to_string()),
+            (enforced.to_owned(), warned.to_owned()),
+            "{labels:?}"
+        );
+        assert_eq!(
+            found.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            errors,
+            "{labels:?}"
+        );
     }
 }
 
 /// Status, warnings and message of a write.
-async fn send(cluster: &DevCluster, method: Method, path: &str, body: Value) -> (u16, Vec<String>, String) {
-    let kind = if method == Method::PATCH { "application/merge-patch+json" } else { "application/json" };
-    let request = http::Request::builder().method(method).uri(path).header("content-type", kind);
-    let response = cluster.client().send(request.body(body.to_string().into_bytes().into()).unwrap()).await.unwrap();
-    let warnings =
-        response.headers().get_all("warning").iter().map(|value| value.to_str().unwrap().replace("\\\"", "\"")).collect();
+async fn send(
+    cluster: &DevCluster,
+    method: Method,
+    path: &str,
+    body: Value,
+) -> (u16, Vec<String>, String) {
+    let kind = if method == Method::PATCH {
+        "application/merge-patch+json"
+    } else {
+        "application/json"
+    };
+    let request = http::Request::builder()
+        .method(method)
+        .uri(path)
+        .header("content-type", kind);
+    let response = cluster
+        .client()
+        .send(request.body(body.to_string().into_bytes().into()).unwrap())
+        .await
+        .unwrap();
+    let warnings = response
+        .headers()
+        .get_all("warning")
+        .iter()
+        .map(|value| value.to_str().unwrap().replace("\\\"", "\""))
+        .collect();
     let (head, body) = response.into_parts();
-    let bytes = http_body_util::BodyExt::collect(body).await.unwrap().to_bytes();
+    let bytes = http_body_util::BodyExt::collect(body)
+        .await
+        .unwrap()
+        .to_bytes();
     let answer: Value = serde_json::from_slice(&bytes).unwrap();
-    (head.status.as_u16(), warnings, answer["message"].as_str().unwrap_or_default().to_owned())
+    (
+        head.status.as_u16(),
+        warnings,
+        answer["message"].as_str().unwrap_or_default().to_owned(),
+    )
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_namespace_takes_the_pods_that_its_labels_allow_and_warns_of_others() {
     let cluster = DevCluster::new(Clock::runtime("2026-01-01T00:00:00Z".parse().unwrap()));
     let label = |mode: &str, level: &str| json!({"metadata": {"labels": {format!("pod-security.kubernetes.io/{mode}"): level}}});
-    let namespace = |name: &str| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+    let namespace =
+        |name: &str| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
     cluster.create(namespace("safe")).await.unwrap();
     let (all, safe) = ("/api/v1/namespaces", "/api/v1/namespaces/safe");
 
     // Before anything is asked for, everything goes.
-    let host = pod(&["a"], |p| (p["spec"]["hostNetwork"], p["metadata"]["name"]) = (json!(true), json!("host")));
+    let host = pod(&["a"], |p| {
+        (p["spec"]["hostNetwork"], p["metadata"]["name"]) = (json!(true), json!("host"))
+    });
     let host = json!({"apiVersion": "v1", "kind": "Pod", "metadata": host["metadata"], "spec": host["spec"]});
-    assert_eq!(send(&cluster, Method::POST, &format!("{safe}/pods"), host.clone()).await.0, 201);
+    assert_eq!(
+        send(
+            &cluster,
+            Method::POST,
+            &format!("{safe}/pods"),
+            host.clone()
+        )
+        .await
+        .0,
+        201
+    );
 
     let mut strict = namespace("strict");
     strict["metadata"]["labels"] = json!({"pod-security.kubernetes.io/enforce": "strict"});
     let (status, _, message) = send(&cluster, Method::POST, all, strict).await;
     assert_eq!(status, 422);
-    assert!(message.ends_with("must be one of privileged, baseline, restricted"), "{message}");
-    let (status, _, message) = send(&cluster, Method::PATCH, safe, label("warn-version", "new")).await;
-    assert_eq!((status, message.contains("must be \"latest\" or \"v1.x\"")), (422, true), "{message}");
+    assert!(
+        message.ends_with("must be one of privileged, baseline, restricted"),
+        "{message}"
+    );
+    let (status, _, message) =
+        send(&cluster, Method::PATCH, safe, label("warn-version", "new")).await;
+    assert_eq!(
+        (status, message.contains("must be \"latest\" or \"v1.x\"")),
+        (422, true),
+        "{message}"
+    );
 
-    let (status, warnings, _) = send(&cluster, Method::PATCH, safe, label("enforce", "restricted")).await;
+    let (status, warnings, _) = send(
+        &cluster,
+        Method::PATCH,
+        safe,
+        label("enforce", "restricted"),
+    )
+    .await;
     let expected = [
         "299 - \"existing pods in namespace \"safe\" violate the new PodSecurity enforce level \"restricted:latest\"\"",
         "299 - \"host: host namespaces\"",
     ];
-    assert_eq!((status, warnings), (200, expected.map(str::to_owned).to_vec()));
-    assert_eq!(send(&cluster, Method::PATCH, safe, label("enforce", "baseline")).await.1, [""; 0], "less is asked for");
-    send(&cluster, Method::PATCH, safe, label("enforce", "restricted")).await;
+    assert_eq!(
+        (status, warnings),
+        (200, expected.map(str::to_owned).to_vec())
+    );
+    assert_eq!(
+        send(&cluster, Method::PATCH, safe, label("enforce", "baseline"))
+            .await
+            .1,
+        [""; 0],
+        "less is asked for"
+    );
+    send(
+        &cluster,
+        Method::PATCH,
+        safe,
+        label("enforce", "restricted"),
+    )
+    .await;
 
     let (status, _, message) = send(&cluster, Method::POST, &format!("{safe}/pods"), {
         let mut again = host.clone();
@@ -354,14 +539,40 @@ async fn a_namespace_takes_the_pods_that_its_labels_allow_and_warns_of_others() 
     let template = json!({"metadata": {"labels": {"app": "web"}}, "spec": host["spec"]});
     let spec = json!({"selector": {"matchLabels": {"app": "web"}}, "template": template});
     let deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": spec});
-    let (status, warnings, _) = send(&cluster, Method::POST, "/apis/apps/v1/namespaces/safe/deployments", deployment).await;
+    let (status, warnings, _) = send(
+        &cluster,
+        Method::POST,
+        "/apis/apps/v1/namespaces/safe/deployments",
+        deployment,
+    )
+    .await;
     let expected = "299 - \"would violate PodSecurity \"restricted:latest\": host namespaces (hostNetwork=true)\"";
     assert_eq!((status, warnings), (201, vec![expected.to_owned()]));
 
     // A pod that was there may stay and have its labels changed, but gets no other image.
     let path = format!("{safe}/pods/host");
-    assert_eq!(send(&cluster, Method::PATCH, &path, json!({"metadata": {"labels": {"a": "b"}}})).await.0, 200);
+    assert_eq!(
+        send(
+            &cluster,
+            Method::PATCH,
+            &path,
+            json!({"metadata": {"labels": {"a": "b"}}})
+        )
+        .await
+        .0,
+        200
+    );
     let mut containers = host["spec"]["containers"].clone();
     containers[0]["image"] = json!("other");
-    assert_eq!(send(&cluster, Method::PATCH, &path, json!({"spec": {"containers": containers}})).await.0, 403);
+    assert_eq!(
+        send(
+            &cluster,
+            Method::PATCH,
+            &path,
+            json!({"spec": {"containers": containers}})
+        )
+        .await
+        .0,
+        403
+    );
 }

@@ -1,7 +1,8 @@
 //! HorizontalPodAutoscalers of autoscaling/v1, which are kept as v2.
 //!
-//! What v1 has no fields for (metrics other than the utilization of cpu, behavior, current metrics, conditions) is in annotations, as
-//! JSON of upstream's older types. They are there in v1 only, and what clients write there counts.
+//! What v1 has no fields for (metrics other than the utilization of cpu, behavior, current metrics,
+//! conditions) is in annotations, as JSON of upstream's older types. They are there in v1 only, and
+//! what clients write there counts.
 
 use serde_json::{Map, Value, json};
 
@@ -10,8 +11,13 @@ use crate::schema::quantity::Quantity;
 use crate::schema::shape;
 
 /// As `autoscaling/v1` shows them.
-pub(crate) static AUTOSCALERS: Conversion =
-    Conversion { group: "autoscaling", version: "v2", to_kept: to_v2, from_kept: from_v2, errors: |_| Vec::new() };
+pub(crate) static AUTOSCALERS: Conversion = Conversion {
+    group: "autoscaling",
+    version: "v2",
+    to_kept: to_v2,
+    from_kept: from_v2,
+    errors: |_| Vec::new(),
+};
 
 const KIND: &str = "HorizontalPodAutoscaler";
 const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";
@@ -29,32 +35,65 @@ const ANNOTATIONS: [&str; 6] = [
 ];
 
 /// The fields that describe the types of metrics, in the order of upstream's types.
-const SOURCES: [&str; 5] = ["object", "pods", "resource", "containerResource", "external"];
+const SOURCES: [&str; 5] = [
+    "object",
+    "pods",
+    "resource",
+    "containerResource",
+    "external",
+];
 
 fn to_v2(mut object: Value) -> Value {
     object["apiVersion"] = json!("autoscaling/v2");
     let said = take_annotations(&mut object);
-    let annotation = |name: &str| said.get(name)?.as_str().and_then(|text| serde_json::from_str::<Value>(text).ok());
+    let annotation = |name: &str| {
+        said.get(name)?
+            .as_str()
+            .and_then(|text| serde_json::from_str::<Value>(text).ok())
+    };
     let list = |name: &str| match annotation(name) {
         Some(Value::Array(list)) => Some(list),
         _ => None,
     };
 
     if let Some(spec) = object["spec"].as_object_mut() {
-        let utilization = spec.remove("targetCPUUtilizationPercentage").filter(|percent| !percent.is_null());
-        let mut metrics: Vec<Value> =
-            list(METRICS).unwrap_or_default().iter().map(|metric| metric_to_v2(metric, Part::Target)).collect();
-        metrics.extend(utilization.map(|percent| cpu("target", json!({"type": "Utilization", "averageUtilization": percent}))));
+        let utilization = spec
+            .remove("targetCPUUtilizationPercentage")
+            .filter(|percent| !percent.is_null());
+        let mut metrics: Vec<Value> = list(METRICS)
+            .unwrap_or_default()
+            .iter()
+            .map(|metric| metric_to_v2(metric, Part::Target))
+            .collect();
+        metrics.extend(utilization.map(|percent| {
+            cpu(
+                "target",
+                json!({"type": "Utilization", "averageUtilization": percent}),
+            )
+        }));
         put(spec, "metrics", metrics);
-        if let Some(behavior) = annotation(BEHAVIOR).filter(|behavior| behavior.as_object().is_some_and(|map| !map.is_empty())) {
-            spec.insert("behavior".to_owned(), with_keys(behavior, |key| key.to_lowercase().collect()));
+        if let Some(behavior) = annotation(BEHAVIOR)
+            .filter(|behavior| behavior.as_object().is_some_and(|map| !map.is_empty()))
+        {
+            spec.insert(
+                "behavior".to_owned(),
+                with_keys(behavior, |key| key.to_lowercase().collect()),
+            );
         }
     }
     if let Some(status) = object["status"].as_object_mut() {
-        let utilization = status.remove("currentCPUUtilizationPercentage").filter(|percent| !percent.is_null());
+        let utilization = status
+            .remove("currentCPUUtilizationPercentage")
+            .filter(|percent| !percent.is_null());
         let current = match list(CURRENT_METRICS) {
-            Some(metrics) => metrics.iter().map(|metric| metric_to_v2(metric, Part::Current)).collect(),
-            None => utilization.map(|percent| cpu("current", json!({"averageUtilization": percent}))).into_iter().collect(),
+            Some(metrics) => metrics
+                .iter()
+                .map(|metric| metric_to_v2(metric, Part::Current))
+                .collect(),
+            None => utilization
+                .map(|percent| cpu("current", json!({"averageUtilization": percent})))
+                .into_iter()
+                .collect(),
         };
         put(status, "currentMetrics", current);
         put(status, "conditions", list(CONDITIONS).unwrap_or_default());
@@ -86,13 +125,22 @@ fn from_v2(mut object: Value) -> Value {
     }
     if let Some(status) = object["status"].as_object_mut() {
         let current = take_list(status, "currentMetrics");
-        let of_cpu = current.iter().filter(|metric| metric["type"] == "Resource" && metric["resource"]["name"] == "cpu");
-        let mut percents = of_cpu.filter_map(|metric| metric["resource"]["current"].get("averageUtilization"));
+        let of_cpu = current
+            .iter()
+            .filter(|metric| metric["type"] == "Resource" && metric["resource"]["name"] == "cpu");
+        let mut percents =
+            of_cpu.filter_map(|metric| metric["resource"]["current"].get("averageUtilization"));
         if let Some(percent) = percents.next_back() {
-            status.insert("currentCPUUtilizationPercentage".to_owned(), percent.clone());
+            status.insert(
+                "currentCPUUtilizationPercentage".to_owned(),
+                percent.clone(),
+            );
         }
         if !current.is_empty() {
-            let current: Vec<Value> = current.iter().map(|metric| metric_from_v2(metric, Part::Current)).collect();
+            let current: Vec<Value> = current
+                .iter()
+                .map(|metric| metric_from_v2(metric, Part::Current))
+                .collect();
             says.push((CURRENT_METRICS, Value::from(current).to_string()));
         }
         let conditions = take_list(status, "conditions");
@@ -113,7 +161,12 @@ fn from_v2(mut object: Value) -> Value {
 /// Takes out the annotations of which the other version has fields.
 fn take_annotations(object: &mut Value) -> Map<String, Value> {
     let mut taken = Map::new();
-    let Some(annotations) = object["metadata"].get_mut("annotations").and_then(Value::as_object_mut) else { return taken };
+    let Some(annotations) = object["metadata"]
+        .get_mut("annotations")
+        .and_then(Value::as_object_mut)
+    else {
+        return taken;
+    };
     for name in ANNOTATIONS {
         if let Some(text) = annotations.shift_remove(name) {
             taken.insert(name.to_owned(), text);
@@ -142,7 +195,9 @@ fn cpu(part: &str, amount: Value) -> Value {
 
 fn cpu_target(metric: &Value) -> Option<&Value> {
     let is_cpu = metric["type"] == "Resource" && metric["resource"]["name"] == "cpu";
-    metric["resource"]["target"].get("averageUtilization").filter(|percent| is_cpu && !percent.is_null())
+    metric["resource"]["target"]
+        .get("averageUtilization")
+        .filter(|percent| is_cpu && !percent.is_null())
 }
 
 /// Whether a metric is wanted or found; the older types have it in the names of their fields.
@@ -176,7 +231,9 @@ fn zero() -> Value {
 
 /// An object of the fields that have a value.
 fn of<K: Into<String>>(fields: impl IntoIterator<Item = (K, Option<Value>)>) -> Value {
-    let present = fields.into_iter().filter_map(|(name, value)| Some((name.into(), value.filter(|value| !value.is_null())?)));
+    let present = fields
+        .into_iter()
+        .filter_map(|(name, value)| Some((name.into(), value.filter(|value| !value.is_null())?)));
     Value::Object(present.collect())
 }
 
@@ -184,8 +241,14 @@ fn metric_from_v2(metric: &Value, part: Part) -> Value {
     let source = |field: &'static str| {
         let source = metric.get(field).filter(|source| source.is_object())?;
         let (amount, of_metric) = (&source[part.name()], &source["metric"]);
-        let (value, average) = (amount.get("value").cloned(), amount.get("averageValue").cloned());
-        let (name, selector) = (of_metric.get("name").cloned(), of_metric.get("selector").cloned());
+        let (value, average) = (
+            amount.get("value").cloned(),
+            amount.get("averageValue").cloned(),
+        );
+        let (name, selector) = (
+            of_metric.get("name").cloned(),
+            of_metric.get("selector").cloned(),
+        );
         let own = |field: &str| source.get(field).cloned();
         let fields = match field {
             "object" => vec![
@@ -208,7 +271,10 @@ fn metric_from_v2(metric: &Value, part: Part) -> Value {
             ],
             _ => vec![
                 ("name".to_owned(), own("name")),
-                (part.field("AverageUtilization"), amount.get("averageUtilization").cloned()),
+                (
+                    part.field("AverageUtilization"),
+                    amount.get("averageUtilization").cloned(),
+                ),
                 (part.field("AverageValue"), part.always(average)),
                 ("container".to_owned(), own("container")),
             ],
@@ -224,7 +290,12 @@ fn metric_to_v2(metric: &Value, part: Part) -> Value {
         let source = metric.get(field).filter(|source| source.is_object())?;
         let own = |field: &str| source.get(field).cloned().filter(|value| !value.is_null());
         let (value, average) = (own(&part.field("Value")), own(&part.field("AverageValue")));
-        let of_metric = |selector: &str| Some(of([("name", own("metricName")), ("selector", own(selector))]));
+        let of_metric = |selector: &str| {
+            Some(of([
+                ("name", own("metricName")),
+                ("selector", own(selector)),
+            ]))
+        };
         // What is wanted also says which amount counts.
         let amount = |kind: &str, amounts: Vec<(&str, Option<Value>)>| {
             let kind = (part == Part::Target).then(|| Value::from(kind));
@@ -233,29 +304,61 @@ fn metric_to_v2(metric: &Value, part: Part) -> Value {
         let fields = match field {
             "object" => {
                 let average = own("averageValue");
-                let kind = if average.is_some() { "AverageValue" } else { "Value" };
-                let value = value.filter(|value| average.is_none() || part == Part::Current || !is_zero(value));
+                let kind = if average.is_some() {
+                    "AverageValue"
+                } else {
+                    "Value"
+                };
+                let value = value
+                    .filter(|value| average.is_none() || part == Part::Current || !is_zero(value));
                 vec![
                     ("describedObject", own("target")),
                     ("metric", of_metric("selector")),
-                    (part.name(), amount(kind, vec![("value", value), ("averageValue", average)])),
+                    (
+                        part.name(),
+                        amount(kind, vec![("value", value), ("averageValue", average)]),
+                    ),
                 ]
             }
             "pods" => {
-                vec![("metric", of_metric("selector")), (part.name(), amount("AverageValue", vec![("averageValue", average)]))]
+                vec![
+                    ("metric", of_metric("selector")),
+                    (
+                        part.name(),
+                        amount("AverageValue", vec![("averageValue", average)]),
+                    ),
+                ]
             }
             "external" => {
-                let kind = if value.is_some() { "Value" } else { "AverageValue" };
+                let kind = if value.is_some() {
+                    "Value"
+                } else {
+                    "AverageValue"
+                };
                 vec![
                     ("metric", of_metric("metricSelector")),
-                    (part.name(), amount(kind, vec![("value", value), ("averageValue", average)])),
+                    (
+                        part.name(),
+                        amount(kind, vec![("value", value), ("averageValue", average)]),
+                    ),
                 ]
             }
             _ => {
                 let utilization = own(&part.field("AverageUtilization"));
-                let kind = if utilization.is_some() { "Utilization" } else { "AverageValue" };
-                let amounts = vec![("averageValue", average), ("averageUtilization", utilization)];
-                vec![("name", own("name")), (part.name(), amount(kind, amounts)), ("container", own("container"))]
+                let kind = if utilization.is_some() {
+                    "Utilization"
+                } else {
+                    "AverageValue"
+                };
+                let amounts = vec![
+                    ("averageValue", average),
+                    ("averageUtilization", utilization),
+                ];
+                vec![
+                    ("name", own("name")),
+                    (part.name(), amount(kind, amounts)),
+                    ("container", own("container")),
+                ]
             }
         };
         Some((field, Some(of(fields))))
@@ -265,10 +368,14 @@ fn metric_to_v2(metric: &Value, part: Part) -> Value {
 }
 
 fn is_zero(quantity: &Value) -> bool {
-    quantity.as_str().and_then(Quantity::parse).is_some_and(|quantity| quantity.is_zero())
+    quantity
+        .as_str()
+        .and_then(Quantity::parse)
+        .is_some_and(|quantity| quantity.is_zero())
 }
 
-/// Upstream writes a type without JSON names there, so its fields have their names in Go, and those that are not set are null.
+/// Upstream writes a type without JSON names there, so its fields have their names in Go, and those
+/// that are not set are null.
 fn behavior_in_annotation(behavior: &Value) -> Value {
     let policy = |policy: &Value| {
         let field = |name: &str| policy.get(name).cloned().unwrap_or(Value::Null);
@@ -278,7 +385,9 @@ fn behavior_in_annotation(behavior: &Value) -> Value {
         None | Some(Value::Null) => Value::Null,
         Some(rules) => {
             let field = |name: &str| rules.get(name).cloned().unwrap_or(Value::Null);
-            let policies = rules["policies"].as_array().map(|policies| policies.iter().map(policy).collect::<Vec<_>>());
+            let policies = rules["policies"]
+                .as_array()
+                .map(|policies| policies.iter().map(policy).collect::<Vec<_>>());
             json!({
                 "StabilizationWindowSeconds": field("stabilizationWindowSeconds"), "SelectPolicy": field("selectPolicy"),
                 "Policies": policies, "Tolerance": field("tolerance"),
@@ -295,11 +404,19 @@ fn with_keys(value: Value, first: fn(char) -> String) -> Value {
             let renamed = fields.into_iter().map(|(key, value)| {
                 let mut letters = key.chars();
                 let start = letters.next().map(first).unwrap_or_default();
-                (format!("{start}{}", letters.as_str()), with_keys(value, first))
+                (
+                    format!("{start}{}", letters.as_str()),
+                    with_keys(value, first),
+                )
             });
             Value::Object(renamed.collect())
         }
-        Value::Array(items) => Value::Array(items.into_iter().map(|item| with_keys(item, first)).collect()),
+        Value::Array(items) => Value::Array(
+            items
+                .into_iter()
+                .map(|item| with_keys(item, first))
+                .collect(),
+        ),
         value => value,
     }
 }
@@ -309,15 +426,21 @@ mod tests {
     use super::*;
 
     fn autoscaler(version: &str, annotations: Value, spec: Value, status: Value) -> Value {
-        let metadata =
-            if annotations == json!({}) { json!({"name": "a"}) } else { json!({"name": "a", "annotations": annotations}) };
+        let metadata = if annotations == json!({}) {
+            json!({"name": "a"})
+        } else {
+            json!({"name": "a", "annotations": annotations})
+        };
         let mut object = json!({
             "kind": KIND, "apiVersion": format!("autoscaling/{version}"), "metadata": metadata,
             "spec": {"scaleTargetRef": {"kind": "Deployment", "name": "web"}, "maxReplicas": 3},
             "status": {"desiredReplicas": 2, "currentReplicas": 1},
         });
         for (part, more) in [("spec", spec), ("status", status)] {
-            object[part].as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            object[part]
+                .as_object_mut()
+                .unwrap()
+                .extend(more.as_object().unwrap().clone());
         }
         shape::normalize(KIND, &mut object);
         object
@@ -325,13 +448,29 @@ mod tests {
 
     #[test]
     fn what_v1_has_fields_for_is_in_fields() {
-        let v1 = autoscaler("v1", json!({"x": "y"}), json!({"targetCPUUtilizationPercentage": 50}), json!({}));
-        let cpu = json!([cpu("target", json!({"type": "Utilization", "averageUtilization": 50}))]);
+        let v1 = autoscaler(
+            "v1",
+            json!({"x": "y"}),
+            json!({"targetCPUUtilizationPercentage": 50}),
+            json!({}),
+        );
+        let cpu = json!([cpu(
+            "target",
+            json!({"type": "Utilization", "averageUtilization": 50})
+        )]);
         let v2 = autoscaler("v2", json!({"x": "y"}), json!({"metrics": cpu}), json!({}));
         assert_eq!(to_v2(v1.clone()), v2);
         assert_eq!(from_v2(v2), v1);
-        let found = autoscaler("v1", json!({}), json!({}), json!({"currentCPUUtilizationPercentage": 40}));
-        assert_eq!(to_v2(found)["status"]["currentMetrics"][0]["resource"]["current"]["averageUtilization"], 40);
+        let found = autoscaler(
+            "v1",
+            json!({}),
+            json!({}),
+            json!({"currentCPUUtilizationPercentage": 40}),
+        );
+        assert_eq!(
+            to_v2(found)["status"]["currentMetrics"][0]["resource"]["current"]["averageUtilization"],
+            40
+        );
     }
 
     #[test]
@@ -353,8 +492,7 @@ mod tests {
             {"type": "Pods", "pods": {"metric": {"name": "m"}, "current": {"averageValue": "5"}}},
         ]);
         let rules = json!({"selectPolicy": "Max", "policies": [{"type": "Pods", "value": 4, "periodSeconds": 15}]});
-        let condition =
-            json!({"type": "AbleToScale", "status": "True", "lastTransitionTime": null, "reason": "r", "message": "m"});
+        let condition = json!({"type": "AbleToScale", "status": "True", "lastTransitionTime": null, "reason": "r", "message": "m"});
         let v2 = autoscaler(
             "v2",
             json!({"x": "y"}),
@@ -363,10 +501,16 @@ mod tests {
         );
         let v1 = from_v2(v2.clone());
         assert_eq!(
-            (&v1["spec"]["targetCPUUtilizationPercentage"], &v1["status"]["currentCPUUtilizationPercentage"]),
+            (
+                &v1["spec"]["targetCPUUtilizationPercentage"],
+                &v1["status"]["currentCPUUtilizationPercentage"]
+            ),
             (&json!(50), &json!(20))
         );
-        assert!(v1["spec"].get("metrics").is_none() && v1["status"].get("conditions").is_none(), "{v1}");
+        assert!(
+            v1["spec"].get("metrics").is_none() && v1["status"].get("conditions").is_none(),
+            "{v1}"
+        );
         assert_eq!(
             v1["metadata"]["annotations"][BEHAVIOR],
             r#"{"ScaleUp":{"StabilizationWindowSeconds":null,"SelectPolicy":"Max","Policies":[{"Type":"Pods","Value":4,"PeriodSeconds":15}],"Tolerance":null},"ScaleDown":null}"#
@@ -380,7 +524,12 @@ mod tests {
 
     #[test]
     fn annotations_that_cannot_be_read_are_dropped() {
-        let v1 = autoscaler("v1", json!({METRICS: "{", BEHAVIOR: "7"}), json!({}), json!({}));
+        let v1 = autoscaler(
+            "v1",
+            json!({METRICS: "{", BEHAVIOR: "7"}),
+            json!({}),
+            json!({}),
+        );
         assert_eq!(to_v2(v1), autoscaler("v2", json!({}), json!({}), json!({})));
     }
 }

@@ -6,8 +6,13 @@ use super::Conversion;
 use crate::fielderror::{FieldError, Problem};
 
 /// As `events.k8s.io/v1` shows them.
-pub(crate) static EVENTS: Conversion =
-    Conversion { group: "", version: "v1", to_kept: to_core, from_kept: from_core, errors: new_style_errors };
+pub(crate) static EVENTS: Conversion = Conversion {
+    group: "",
+    version: "v1",
+    to_kept: to_core,
+    from_kept: from_core,
+    errors: new_style_errors,
+};
 
 /// (core/v1, events.k8s.io/v1)
 const NAMES: &[(&str, &str)] = &[
@@ -22,34 +27,52 @@ const NAMES: &[(&str, &str)] = &[
 
 /// An event of either version as core/v1.
 fn to_core(event: Value) -> Value {
-    renamed(event, "v1", |name| NAMES.iter().find(|(_, new)| *new == name).map_or(name, |(core, _)| core))
+    renamed(event, "v1", |name| {
+        NAMES
+            .iter()
+            .find(|(_, new)| *new == name)
+            .map_or(name, |(core, _)| core)
+    })
 }
 
 /// What this version demands of new events beyond the core one.
 fn new_style_errors(event: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     if event["eventTime"].is_null() {
-        errors.push(FieldError { field: "eventTime".to_owned(), problem: Problem::Required(String::new()) });
+        errors.push(FieldError {
+            field: "eventTime".to_owned(),
+            problem: Problem::Required(String::new()),
+        });
     }
     let kind = event["type"].as_str().unwrap_or_default();
     if !matches!(kind, "Normal" | "Warning") {
         let problem = Problem::Invalid("".into(), format!("has invalid value: {kind}"));
-        errors.push(FieldError { field: "type".to_owned(), problem });
+        errors.push(FieldError {
+            field: "type".to_owned(),
+            problem,
+        });
     }
     errors
 }
 
 /// A core/v1 event as events.k8s.io/v1, where empty reporters are left out.
 fn from_core(event: Value) -> Value {
-    let mut event =
-        renamed(event, "events.k8s.io/v1", |name| NAMES.iter().find(|(core, _)| *core == name).map_or(name, |(_, new)| new));
+    let mut event = renamed(event, "events.k8s.io/v1", |name| {
+        NAMES
+            .iter()
+            .find(|(core, _)| *core == name)
+            .map_or(name, |(_, new)| new)
+    });
     if let Some(fields) = event.as_object_mut() {
         for name in ["reportingController", "reportingInstance"] {
             if fields.get(name).is_some_and(|value| value == "") {
                 fields.remove(name);
             }
         }
-        if fields.get("regarding").is_some_and(|value| value.as_object().is_some_and(Map::is_empty)) {
+        if fields
+            .get("regarding")
+            .is_some_and(|value| value.as_object().is_some_and(Map::is_empty))
+        {
             fields.remove("regarding");
         }
     }
@@ -60,14 +83,19 @@ fn renamed<'a>(event: Value, version: &str, name: impl Fn(&'a str) -> &'a str) -
 where
     'static: 'a,
 {
-    let Value::Object(fields) = event else { return event };
+    let Value::Object(fields) = event else {
+        return event;
+    };
     let mut renamed = Map::new();
     for (key, value) in fields {
         if key == "apiVersion" {
             renamed.insert(key, Value::from(version));
             continue;
         }
-        let found = NAMES.iter().flat_map(|(core, new)| [*core, *new]).find(|known| *known == key);
+        let found = NAMES
+            .iter()
+            .flat_map(|(core, new)| [*core, *new])
+            .find(|known| *known == key);
         let key = found.map_or(key, |known| name(known).to_owned());
         renamed.insert(key, value);
     }

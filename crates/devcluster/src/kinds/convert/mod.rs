@@ -1,4 +1,5 @@
-//! Built-in kinds with two versions: one of them is kept, the other is made of it when it is read and turned into it when it is written.
+//! Built-in kinds with two versions: one of them is kept, the other is made of it when it is read
+//! and turned into it when it is written.
 
 use serde_json::Value;
 

@@ -15,17 +15,33 @@ pub(in crate::client) struct Incoming {
 }
 
 enum Kind {
-    Http2 { received: h2::RecvStream, _stream: Stream },
-    Http1 { received: hyper::body::Incoming, _exchange: http1::Exchange },
+    Http2 {
+        received: h2::RecvStream,
+        _stream: Stream,
+    },
+    Http1 {
+        received: hyper::body::Incoming,
+        _exchange: http1::Exchange,
+    },
 }
 
 impl Incoming {
     pub(super) fn http2(received: h2::RecvStream, stream: Stream) -> Self {
-        Self { kind: Kind::Http2 { received, _stream: stream } }
+        Self {
+            kind: Kind::Http2 {
+                received,
+                _stream: stream,
+            },
+        }
     }
 
     pub(super) fn http1(received: hyper::body::Incoming, exchange: http1::Exchange) -> Self {
-        Self { kind: Kind::Http1 { received, _exchange: exchange } }
+        Self {
+            kind: Kind::Http1 {
+                received,
+                _exchange: exchange,
+            },
+        }
     }
 }
 
@@ -33,11 +49,15 @@ impl Body for Incoming {
     type Data = Bytes;
     type Error = BoxError;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         match &mut self.kind {
             Kind::Http2 { received, .. } => Poll::Ready(match ready!(received.poll_data(cx)) {
                 Some(Ok(bytes)) => {
-                    // The server may send as much again. Fails when the stream has ended, which the next poll says.
+                    // The server may send as much again. Fails when the stream has ended, which the
+                    // next poll says.
                     let _ = received.flow_control().release_capacity(bytes.len());
                     Some(Ok(Frame::data(bytes)))
                 }

@@ -27,7 +27,10 @@ struct Connection {
 
 pub(super) async fn open(io: Box<dyn Io>) -> Result<Box<dyn Kept>, BoxError> {
     let (sender, connection) = http1::handshake(TokioIo::new(io)).await?;
-    Ok(Box::new(Connection { sender: Arc::new(Mutex::new(Some(sender))), connection }))
+    Ok(Box::new(Connection {
+        sender: Arc::new(Mutex::new(Some(sender))),
+        connection,
+    }))
 }
 
 impl Kept for Connection {
@@ -73,7 +76,9 @@ impl Drop for Exchange {
         let sender = self.sender.take();
         let has_ended = sender.as_ref().is_none_or(SendRequest::is_closed);
         *self.home.lock().unwrap_or_else(PoisonError::into_inner) = sender;
-        let Some(stream) = self.stream.take() else { return };
+        let Some(stream) = self.stream.take() else {
+            return;
+        };
         if has_ended {
             stream.retire();
         }
@@ -90,17 +95,34 @@ pub(super) async fn send(
     body: Bytes,
 ) -> Result<(Response<Incoming>, Exchange), Failure> {
     let sender = home.0.lock().unwrap_or_else(PoisonError::into_inner).take();
-    let mut exchange = Exchange { sender, home: Arc::clone(&home.0), stream: Some(stream) };
-    let gone = |error: BoxError| Failure { error, sent: false, unprocessed: true, broken: true };
-    let Some(sender) = &mut exchange.sender else { return Err(gone("the connection has ended".into())) };
-    // Waits until the last answer has been read to its end; fails if the connection did not outlast it.
+    let mut exchange = Exchange {
+        sender,
+        home: Arc::clone(&home.0),
+        stream: Some(stream),
+    };
+    let gone = |error: BoxError| Failure {
+        error,
+        sent: false,
+        unprocessed: true,
+        broken: true,
+    };
+    let Some(sender) = &mut exchange.sender else {
+        return Err(gone("the connection has ended".into()));
+    };
+    // Waits until the last answer has been read to its end; fails if the connection did not outlast
+    // it.
     sender.ready().await.map_err(|error| gone(error.into()))?;
     let request = in_origin_form(parts, body);
     match sender.try_send_request(request).await {
         Ok(response) => Ok((response, exchange)),
         Err(mut error) => {
             let unprocessed = error.take_message().is_some();
-            Err(Failure { sent: true, unprocessed, broken: true, error: error.into_error().into() })
+            Err(Failure {
+                sent: true,
+                unprocessed,
+                broken: true,
+                error: error.into_error().into(),
+            })
         }
     }
 }
@@ -112,6 +134,9 @@ fn in_origin_form(mut parts: request::Parts, body: Bytes) -> Request<Full<Bytes>
     {
         parts.headers.entry(HOST).or_insert(host);
     }
-    parts.uri = parts.uri.path_and_query().map_or_else(Uri::default, |path| Uri::from(path.clone()));
+    parts.uri = parts
+        .uri
+        .path_and_query()
+        .map_or_else(Uri::default, |path| Uri::from(path.clone()));
     Request::from_parts(parts, Full::new(body))
 }

@@ -19,9 +19,11 @@ use super::{Failure, Incoming, Io, Keeper, Kept, Pings, Sender, Stream};
 
 /// A server that sends no settings for so long is none.
 const SETTINGS_TIMEOUT: Duration = Duration::from_secs(30);
-/// One stream may have this much under way: enough for full speed at 10 ms of distance, and the most a slow reader can pile up.
+/// One stream may have this much under way: enough for full speed at 10 ms of distance, and the
+/// most a slow reader can pile up.
 const STREAM_WINDOW: u32 = 1 << 20;
-/// Not a limit in practice, so that an answer that is read slowly does not hold up others of its connection.
+/// Not a limit in practice, so that an answer that is read slowly does not hold up others of its
+/// connection.
 const CONNECTION_WINDOW: u32 = 1 << 30;
 
 /// A connection of which the server has said how many streams it allows.
@@ -35,7 +37,10 @@ struct Connection {
 /// Opens a connection over `io`; comes with the server's settings.
 pub(super) async fn open(io: Box<dyn Io>, pings: Pings) -> Result<Box<dyn Kept>, BoxError> {
     let reads = Reads::default();
-    let io = Watched { io, reads: reads.clone() };
+    let io = Watched {
+        io,
+        reads: reads.clone(),
+    };
     let handshake = client::Builder::new()
         .initial_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
@@ -46,13 +51,20 @@ pub(super) async fn open(io: Box<dyn Io>, pings: Pings) -> Result<Box<dyn Kept>,
     let opening = async {
         let (sender, mut connection) = handshake.await?;
         poll_fn(|cx| match connection.poll_unpin(cx) {
-            Poll::Ready(Ok(())) => Poll::Ready(Err(BoxError::from("the server closed the new connection"))),
+            Poll::Ready(Ok(())) => {
+                Poll::Ready(Err(BoxError::from("the server closed the new connection")))
+            }
             Poll::Ready(Err(error)) => Poll::Ready(Err(error.into())),
             Poll::Pending if connection.max_concurrent_send_streams() > 0 => Poll::Ready(Ok(())),
             Poll::Pending => Poll::Pending,
         })
         .await?;
-        let kept: Box<dyn Kept> = Box::new(Connection { sender, connection, pings, reads });
+        let kept: Box<dyn Kept> = Box::new(Connection {
+            sender,
+            connection,
+            pings,
+            reads,
+        });
         Ok(kept)
     };
     let opened = timeout(SETTINGS_TIMEOUT, opening).await;
@@ -69,7 +81,12 @@ impl Kept for Connection {
     }
 
     fn drive(self: Box<Self>, keeper: Keeper) -> BoxFuture<'static, ()> {
-        let Self { sender, mut connection, pings, reads } = *self;
+        let Self {
+            sender,
+            mut connection,
+            pings,
+            reads,
+        } = *self;
         // The pool holds the others; without any the connection ends after its last stream.
         drop(sender);
         Box::pin(async move {
@@ -95,9 +112,12 @@ impl Kept for Connection {
     }
 }
 
-/// Ends when the server has been silent for the interval and a ping stays unanswered. Retires the connection when it is idle.
+/// Ends when the server has been silent for the interval and a ping stays unanswered. Retires the
+/// connection when it is idle.
 async fn watch_over(ping_pong: Option<PingPong>, pings: Pings, reads: &Reads, keeper: &Keeper) {
-    let Some(mut ping_pong) = ping_pong else { return std::future::pending().await };
+    let Some(mut ping_pong) = ping_pong else {
+        return std::future::pending().await;
+    };
     loop {
         sleep(pings.interval).await;
         keeper.retire_idle();
@@ -125,10 +145,17 @@ pub(super) async fn send(
     parts: request::Parts,
     body: Bytes,
 ) -> Result<Response<Incoming>, Failure> {
-    let ended = |error: h2::Error| Failure { error: error.into(), sent: false, unprocessed: true, broken: true };
+    let ended = |error: h2::Error| Failure {
+        error: error.into(),
+        sent: false,
+        unprocessed: true,
+        broken: true,
+    };
     let mut sender = sender.ready().await.map_err(ended)?;
     let ends_here = body.is_empty();
-    let (response, mut upload) = sender.send_request(Request::from_parts(parts, ()), ends_here).map_err(ended)?;
+    let (response, mut upload) = sender
+        .send_request(Request::from_parts(parts, ()), ends_here)
+        .map_err(ended)?;
     if !ends_here {
         // The whole body is in memory already, so waiting for the window would save none.
         upload.send_data(body, true).map_err(failure)?;
@@ -140,8 +167,14 @@ pub(super) async fn send(
 fn failure(error: h2::Error) -> Failure {
     let is_refused = error.is_reset() && error.reason() == Some(Reason::REFUSED_STREAM);
     // Of the streams under way, a GOAWAY ends those alone that the server has not begun to process.
-    let is_turned_away = error.is_go_away() && error.is_remote() && error.reason() == Some(Reason::NO_ERROR);
-    Failure { sent: true, unprocessed: is_refused || is_turned_away, broken: !error.is_reset(), error: error.into() }
+    let is_turned_away =
+        error.is_go_away() && error.is_remote() && error.reason() == Some(Reason::NO_ERROR);
+    Failure {
+        sent: true,
+        unprocessed: is_refused || is_turned_away,
+        broken: !error.is_reset(),
+        error: error.into(),
+    }
 }
 
 /// When bytes last came, in milliseconds since the connection was opened.
@@ -153,13 +186,17 @@ struct Reads {
 
 impl Default for Reads {
     fn default() -> Self {
-        Self { opened: Instant::now(), last: Arc::default() }
+        Self {
+            opened: Instant::now(),
+            last: Arc::default(),
+        }
     }
 }
 
 impl Reads {
     fn note(&self) {
-        self.last.store(self.opened.elapsed().as_millis() as u64, Ordering::Relaxed);
+        self.last
+            .store(self.opened.elapsed().as_millis() as u64, Ordering::Relaxed);
     }
 
     /// Whether bytes came within the last `time`.
@@ -176,7 +213,11 @@ struct Watched {
 }
 
 impl AsyncRead for Watched {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<std::io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<std::io::Result<()>> {
         let read = Pin::new(&mut self.io).poll_read(cx, buffer);
         if read.is_ready() {
             self.reads.note();
@@ -186,7 +227,11 @@ impl AsyncRead for Watched {
 }
 
 impl AsyncWrite for Watched {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<std::io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<std::io::Result<usize>> {
         Pin::new(&mut self.io).poll_write(cx, bytes)
     }
 

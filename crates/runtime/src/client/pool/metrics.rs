@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use prometheus::{Histogram, HistogramOpts, HistogramVec, IntGauge, IntGaugeVec, Opts, Registry, exponential_buckets};
+use prometheus::{
+    Histogram, HistogramOpts, HistogramVec, IntGauge, IntGaugeVec, Opts, Registry,
+    exponential_buckets,
+};
 
 /// The families of all pools of a process. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -23,7 +26,10 @@ impl PoolMetrics {
         );
         // 1 ms to 65 s.
         let waits = waits.buckets(exponential_buckets(0.001, 4.0, 9)?);
-        Ok(Self { connections: IntGaugeVec::new(connections, &["lane"])?, waits: HistogramVec::new(waits, &["lane"])? })
+        Ok(Self {
+            connections: IntGaugeVec::new(connections, &["lane"])?,
+            waits: HistogramVec::new(waits, &["lane"])?,
+        })
     }
 
     pub(in crate::client) fn register(&self, registry: &Registry) -> Result<(), prometheus::Error> {
@@ -32,7 +38,10 @@ impl PoolMetrics {
     }
 
     pub(super) fn of(&self, lane: &str) -> LaneMetrics {
-        LaneMetrics { connections: self.connections.with_label_values(&[lane]), waits: self.waits.with_label_values(&[lane]) }
+        LaneMetrics {
+            connections: self.connections.with_label_values(&[lane]),
+            waits: self.waits.with_label_values(&[lane]),
+        }
     }
 }
 

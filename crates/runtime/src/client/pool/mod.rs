@@ -2,12 +2,14 @@
 //!
 //! request -> lane -> a free stream, or a new connection -> answer -> the stream is free again
 //!
-//! An HTTP/2 server limits the streams of each connection (kube-apiserver to 100) and may change that limit at any time. A
-//! connection without a free stream is left alone and another one is dialed, as Go's `http2.Transport` does; an HTTP/1.1
-//! connection counts as one with a single stream. Watches have connections of their own, the lane [`Lane::Watches`], so that any
-//! number of them leaves requests room. A connection without streams is closed after [`IDLE`].
+//! An HTTP/2 server limits the streams of each connection (kube-apiserver to 100) and may change
+//! that limit at any time. A connection without a free stream is left alone and another one is
+//! dialed, as Go's `http2.Transport` does; an HTTP/1.1 connection counts as one with a single
+//! stream. Watches have connections of their own, the lane [`Lane::Watches`], so that any number of
+//! them leaves requests room. A connection without streams is closed after [`IDLE`].
 //!
-//! A wait for a stream ends when the caller gives the request up; [`PoolMetrics`] shows how long such waits take.
+//! A wait for a stream ends when the caller gives the request up; [`PoolMetrics`] shows how long
+//! such waits take.
 
 mod body;
 mod http1;
@@ -39,18 +41,21 @@ pub(super) use metrics::PoolMetrics;
 
 /// A connection without streams is closed after this time, as Go's `IdleConnTimeout` has it.
 const IDLE: Duration = Duration::from_secs(90);
-/// Dials under way at once. A server that allows one stream per connection must not meet a hundred TLS handshakes at once.
+/// Dials under way at once. A server that allows one stream per connection must not meet a hundred
+/// TLS handshakes at once.
 const MAX_DIALS: usize = 8;
 /// Pause before another dial when one failed while other connections are open.
 const REDIAL_PAUSE: Duration = Duration::from_secs(1);
-/// Streams that a dialed connection is expected to have until its server has said so; Go's `initialMaxConcurrentStreams`.
+/// Streams that a dialed connection is expected to have until its server has said so; Go's
+/// `initialMaxConcurrentStreams`.
 const EXPECTED_STREAMS: usize = 100;
 /// How often a request that the server did not process is sent again, as Go's transport does.
 const MAX_RETRIES: u32 = 6;
 /// Pause before the second such attempt; doubles with each further one.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
-/// Which connections carry a request. An extension of the request; without one it is [`Lane::Requests`].
+/// Which connections carry a request. An extension of the request; without one it is
+/// [`Lane::Requests`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Lane {
     /// Answered soon.
@@ -59,7 +64,8 @@ pub(super) enum Lane {
     Watches,
 }
 
-/// Whether a request has left for the server. An extension of the request: until then it can be given up without a trace.
+/// Whether a request has left for the server. An extension of the request: until then it can be
+/// given up without a trace.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Sent(Arc<SentState>);
 
@@ -151,7 +157,8 @@ impl StdError for DialError {
     }
 }
 
-/// Sends requests over connections to one server. Cheap to clone; clones share the connections, which close with the last one.
+/// Sends requests over connections to one server. Cheap to clone; clones share the connections,
+/// which close with the last one.
 #[derive(Clone)]
 pub(super) struct Pool {
     requests: Arc<Connections>,
@@ -167,10 +174,16 @@ impl Pool {
                 dial: Arc::clone(&dial),
                 pings,
                 metrics: metrics.of(name),
-                state: Mutex::new(State { expected: EXPECTED_STREAMS, ..State::default() }),
+                state: Mutex::new(State {
+                    expected: EXPECTED_STREAMS,
+                    ..State::default()
+                }),
             })
         };
-        Self { requests: lane("requests"), watches: lane("watches") }
+        Self {
+            requests: lane("requests"),
+            watches: lane("watches"),
+        }
     }
 }
 
@@ -255,7 +268,8 @@ impl Drop for Stream {
 /// Why a request got no answer.
 struct Failure {
     error: BoxError,
-    /// The request has left. Otherwise the connection had ended before, which says nothing about the next one.
+    /// The request has left. Otherwise the connection had ended before, which says nothing about
+    /// the next one.
     sent: bool,
     /// The server has not acted on the request, so that it may be sent again.
     unprocessed: bool,
@@ -273,12 +287,21 @@ impl Connections {
             let id = stream.id;
             Sent::mark(&parts.extensions);
             let outcome = match &*Arc::clone(&stream.sender) {
-                Sender::Http2(sender) => http2::send(sender.clone(), stream, parts.clone(), body.clone()).await,
+                Sender::Http2(sender) => {
+                    http2::send(sender.clone(), stream, parts.clone(), body.clone()).await
+                }
                 Sender::Http1(sender) => http1::send(sender, stream, parts.clone(), body.clone())
                     .await
-                    .map(|(response, exchange)| response.map(|received| Incoming::http1(received, exchange))),
+                    .map(|(response, exchange)| {
+                        response.map(|received| Incoming::http1(received, exchange))
+                    }),
             };
-            let Failure { error, sent, unprocessed, broken } = match outcome {
+            let Failure {
+                error,
+                sent,
+                unprocessed,
+                broken,
+            } = match outcome {
                 Ok(response) => return Ok(response),
                 Err(failure) => failure,
             };
@@ -326,17 +349,29 @@ impl Connections {
     }
 
     fn error(&self, source: BoxError) -> DialError {
-        DialError { server: Arc::clone(&self.server), source: Arc::new(source) }
+        DialError {
+            server: Arc::clone(&self.server),
+            source: Arc::new(source),
+        }
     }
 
-    /// A free stream of the oldest connection that has one, so that the newest ones become idle and close.
+    /// A free stream of the oldest connection that has one, so that the newest ones become idle and
+    /// close.
     fn take(self: &Arc<Self>, state: &mut State) -> Option<Stream> {
-        let open = state.open.iter_mut().find(|open| open.active < open.limit)?;
+        let open = state
+            .open
+            .iter_mut()
+            .find(|open| open.active < open.limit)?;
         open.active += 1;
-        Some(Stream { connections: Arc::clone(self), sender: Arc::clone(&open.sender), id: open.id })
+        Some(Stream {
+            connections: Arc::clone(self),
+            sender: Arc::clone(&open.sender),
+            id: open.id,
+        })
     }
 
-    /// Hands free streams to waiting requests. Returns the streams of requests that were given up, to be dropped without the lock.
+    /// Hands free streams to waiting requests. Returns the streams of requests that were given up,
+    /// to be dropped without the lock.
     #[must_use = "dropped under the lock, a stream waits for that lock for ever"]
     fn serve_waiting(self: &Arc<Self>, state: &mut State) -> Vec<Stream> {
         let mut unused = Vec::new();
@@ -354,12 +389,19 @@ impl Connections {
     /// Dials as many connections as the waiting requests need, beyond the dials under way.
     fn dial_for_waiting(self: &Arc<Self>, state: &mut State) {
         state.waiting.retain(|waiting| !waiting.is_closed());
-        if state.no_dial_before.is_some_and(|time| Instant::now() < time) {
+        if state
+            .no_dial_before
+            .is_some_and(|time| Instant::now() < time)
+        {
             return;
         }
         // There is none when the process ends while streams are dropped.
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
-        while state.dialing.saturating_mul(state.expected) < state.waiting.len() && state.dialing < MAX_DIALS {
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            return;
+        };
+        while state.dialing.saturating_mul(state.expected) < state.waiting.len()
+            && state.dialing < MAX_DIALS
+        {
             state.dialing += 1;
             let id = state.next_id;
             state.next_id += 1;
@@ -367,17 +409,22 @@ impl Connections {
         }
     }
 
-    /// Dials a connection and keeps it until it ends. Boxed, because an opened connection may lead to the next dial.
+    /// Dials a connection and keeps it until it ends. Boxed, because an opened connection may lead
+    /// to the next dial.
     fn run(self: Arc<Self>, id: u64) -> BoxFuture<'static, ()> {
         Box::pin(async move {
-            // Made in here: a runtime that ends drops the future at once, under the lock of the state.
+            // Made in here: a runtime that ends drops the future at once, under the lock of the
+            // state.
             let dialing = Dialing(Some(self));
             let opened = dialing.pool().open().await;
             let pool = dialing.ended();
             match opened {
                 Ok(connection) => {
                     let _counted = pool.metrics.connected();
-                    let keeper = Keeper { id, pool: Arc::downgrade(&pool) };
+                    let keeper = Keeper {
+                        id,
+                        pool: Arc::downgrade(&pool),
+                    };
                     pool.opened(id, connection.sender(), connection.limit());
                     // From here on the pool may end before the connection does.
                     drop(pool);
@@ -391,7 +438,10 @@ impl Connections {
     async fn open(&self) -> Result<Box<dyn Kept>, BoxError> {
         match (self.dial)().await? {
             Dialed { io, is_http2: true } => http2::open(io, self.pings).await,
-            Dialed { io, is_http2: false } => http1::open(io).await,
+            Dialed {
+                io,
+                is_http2: false,
+            } => http1::open(io).await,
         }
     }
 
@@ -401,7 +451,13 @@ impl Connections {
             state.dialing -= 1;
             state.expected = limit;
             state.no_dial_before = None;
-            state.open.push(Open { id, sender: Arc::new(sender), limit, active: 0, idle_since: Instant::now() });
+            state.open.push(Open {
+                id,
+                sender: Arc::new(sender),
+                limit,
+                active: 0,
+                idle_since: Instant::now(),
+            });
             self.serve_waiting(&mut state)
         };
         drop(unused);
@@ -418,13 +474,18 @@ impl Connections {
             }
             return;
         }
-        if state.no_dial_before.is_some_and(|time| Instant::now() < time) {
+        if state
+            .no_dial_before
+            .is_some_and(|time| Instant::now() < time)
+        {
             return;
         }
         tracing::warn!(%error, "another connection to the API server is needed");
         state.no_dial_before = Some(Instant::now() + REDIAL_PAUSE);
         // There is none when the process ends in the middle of a dial.
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            return;
+        };
         let pool = Arc::downgrade(self);
         runtime.spawn(async move {
             sleep(REDIAL_PAUSE).await;
@@ -453,7 +514,10 @@ impl Connections {
         let (retired, unused) = {
             let mut state = self.state();
             let at = state.open.iter().position(|open| open.id == id);
-            (at.map(|at| state.open.remove(at)), self.serve_waiting(&mut state))
+            (
+                at.map(|at| state.open.remove(at)),
+                self.serve_waiting(&mut state),
+            )
         };
         drop((retired, unused));
     }
@@ -472,7 +536,8 @@ impl Connections {
 
     /// Takes connection `id` out of the pool if it has carried no stream for [`IDLE`].
     fn retire_idle(self: &Arc<Self>, id: u64) {
-        let is_idle = |open: &Open| open.id == id && open.active == 0 && open.idle_since.elapsed() >= IDLE;
+        let is_idle =
+            |open: &Open| open.id == id && open.active == 0 && open.idle_since.elapsed() >= IDLE;
         let retired = {
             let mut state = self.state();
             let at = state.open.iter().position(is_idle);
@@ -482,7 +547,8 @@ impl Connections {
     }
 }
 
-/// A dial under way. A dial that panics has failed, too, and the waiting requests must hear of that.
+/// A dial under way. A dial that panics has failed, too, and the waiting requests must hear of
+/// that.
 struct Dialing(Option<Arc<Connections>>);
 
 impl Dialing {

@@ -1,4 +1,5 @@
-//! The pool against a server that speaks just enough HTTP/2 to misbehave on purpose, in one process and under paused time.
+//! The pool against a server that speaks just enough HTTP/2 to misbehave on purpose, in one process
+//! and under paused time.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -118,14 +119,24 @@ impl Server {
                     let _ = server.serve(theirs, received).await;
                     server.with(|shared| shared.alive -= 1);
                 });
-                Ok(Dialed { io: Box::new(ours) as Box<dyn Io>, is_http2: true })
+                Ok(Dialed {
+                    io: Box::new(ours) as Box<dyn Io>,
+                    is_http2: true,
+                })
             })
         });
-        let pings = Pings { interval: Duration::from_secs(15), timeout: Duration::from_secs(10) };
+        let pings = Pings {
+            interval: Duration::from_secs(15),
+            timeout: Duration::from_secs(10),
+        };
         Pool::new("api.test:6443", dial, pings, &PoolMetrics::new().unwrap())
     }
 
-    async fn serve(&self, mut io: DuplexStream, mut commands: mpsc::UnboundedReceiver<Command>) -> std::io::Result<()> {
+    async fn serve(
+        &self,
+        mut io: DuplexStream,
+        mut commands: mpsc::UnboundedReceiver<Command>,
+    ) -> std::io::Result<()> {
         let mut preface = [0; 24];
         io.read_exact(&mut preface).await?;
         let mut limit = self.with(|shared| shared.limit);
@@ -151,7 +162,8 @@ impl Server {
                     continue;
                 }
             };
-            let length = usize::from(head[0]) << 16 | usize::from(head[1]) << 8 | usize::from(head[2]);
+            let length =
+                usize::from(head[0]) << 16 | usize::from(head[1]) << 8 | usize::from(head[2]);
             let (kind, flags) = (head[3], head[4]);
             let id = u32::from_be_bytes([head[5], head[6], head[7], head[8]]);
             let mut payload = vec![0; length];
@@ -165,7 +177,8 @@ impl Server {
                     open.insert(id);
                     let mode = self.with(|shared| {
                         shared.requests += 1;
-                        shared.violations += usize::from(limit.is_some_and(|limit| open.len() > limit as usize));
+                        shared.violations +=
+                            usize::from(limit.is_some_and(|limit| open.len() > limit as usize));
                         let mode = shared.mode;
                         if mode == Mode::RefuseOne {
                             shared.mode = Mode::Answer;
@@ -185,7 +198,8 @@ impl Server {
                         Mode::Silence => {}
                         Mode::RefuseOne => {
                             open.remove(&id);
-                            write(&mut io, RST_STREAM, 0, id, &REFUSED_STREAM.to_be_bytes()).await?;
+                            write(&mut io, RST_STREAM, 0, id, &REFUSED_STREAM.to_be_bytes())
+                                .await?;
                         }
                     }
                 }
@@ -207,7 +221,13 @@ fn settings(limit: Option<u32>) -> Vec<u8> {
     payload
 }
 
-async fn write(io: &mut DuplexStream, kind: u8, flags: u8, id: u32, payload: &[u8]) -> std::io::Result<()> {
+async fn write(
+    io: &mut DuplexStream,
+    kind: u8,
+    flags: u8,
+    id: u32,
+    payload: &[u8],
+) -> std::io::Result<()> {
     let mut frame = (payload.len() as u32).to_be_bytes()[1..].to_vec();
     frame.extend([kind, flags]);
     frame.put_u32(id);
@@ -216,7 +236,9 @@ async fn write(io: &mut DuplexStream, kind: u8, flags: u8, id: u32, payload: &[u
 }
 
 fn request(lane: Lane) -> Request<Body> {
-    let mut request = Request::get("https://api.test:6443/api").body(Body::empty()).unwrap();
+    let mut request = Request::get("https://api.test:6443/api")
+        .body(Body::empty())
+        .unwrap();
     request.extensions_mut().insert(lane);
     request
 }
@@ -230,7 +252,10 @@ async fn held(pool: &Pool, lane: Lane, count: usize) -> Vec<Incoming> {
     let mut bodies = Vec::new();
     for answer in join_all((0..count).map(|_| send(pool, lane))).await {
         let mut body = answer.unwrap().into_body();
-        assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), "{}\n");
+        assert_eq!(
+            body.frame().await.unwrap().unwrap().into_data().unwrap(),
+            "{}\n"
+        );
         bodies.push(body);
     }
     bodies
@@ -244,17 +269,31 @@ async fn settle() {
 #[tokio::test(start_paused = true)]
 async fn connections_follow_the_limit_of_streams() {
     // (limit, connections of 119 watches)
-    let cases = [(Some(1), 119), (Some(3), 40), (Some(100), 2), (Some(250), 1), (None, 1)];
+    let cases = [
+        (Some(1), 119),
+        (Some(3), 40),
+        (Some(100), 2),
+        (Some(250), 1),
+        (None, 1),
+    ];
     for (limit, expected) in cases {
         let server = Server::new(Mode::Hold, limit);
         let pool = server.pool();
         let watches = held(&pool, Lane::Watches, 119).await;
-        assert!((expected..=expected + 8).contains(&server.connections()), "limit {limit:?}: {}", server.connections());
+        assert!(
+            (expected..=expected + 8).contains(&server.connections()),
+            "limit {limit:?}: {}",
+            server.connections()
+        );
         server.set(Mode::Answer);
         for answer in join_all((0..500).map(|_| send(&pool, Lane::Requests))).await {
             answer.unwrap();
         }
-        assert_eq!(server.with(|shared| shared.violations), 0, "limit {limit:?}");
+        assert_eq!(
+            server.with(|shared| shared.violations),
+            0,
+            "limit {limit:?}"
+        );
         drop(watches);
     }
 }
@@ -268,7 +307,11 @@ async fn watches_leave_requests_their_connection() {
     send(&pool, Lane::Requests).await.unwrap();
     assert_eq!(server.connections(), 2);
     send(&pool, Lane::Requests).await.unwrap();
-    assert_eq!(server.connections(), 2, "a finished request frees its stream");
+    assert_eq!(
+        server.connections(),
+        2,
+        "a finished request frees its stream"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -285,7 +328,11 @@ async fn a_limit_that_changes_holds_at_once() {
     server.tell(0, Command::Limit(10));
     settle().await;
     streams.extend(held(&pool, Lane::Watches, 8).await);
-    assert_eq!(server.connections(), 2, "the first connection has room again");
+    assert_eq!(
+        server.connections(),
+        2,
+        "the first connection has room again"
+    );
     assert_eq!(server.with(|shared| shared.violations), 0);
 }
 
@@ -307,8 +354,17 @@ async fn streams_that_a_goaway_turns_away_move_to_another_connection() {
     turned_away.await.unwrap().unwrap();
     assert_eq!(server.connections(), 2);
     send(&pool, Lane::Watches).await.unwrap();
-    assert_eq!(server.connections(), 2, "the connection that goes away takes no new requests");
-    assert!(tokio::time::timeout(Duration::from_millis(1), watch.frame()).await.is_err(), "the watch goes on");
+    assert_eq!(
+        server.connections(),
+        2,
+        "the connection that goes away takes no new requests"
+    );
+    assert!(
+        tokio::time::timeout(Duration::from_millis(1), watch.frame())
+            .await
+            .is_err(),
+        "the watch goes on"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -328,7 +384,10 @@ async fn watches_of_a_connection_that_dies_end_with_an_error() {
 async fn a_refused_request_is_sent_again() {
     let server = Server::new(Mode::RefuseOne, Some(100));
     send(&server.pool(), Lane::Requests).await.unwrap();
-    assert_eq!(server.with(|shared| (shared.requests, shared.connections.len())), (2, 1));
+    assert_eq!(
+        server.with(|shared| (shared.requests, shared.connections.len())),
+        (2, 1)
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -344,7 +403,11 @@ async fn idle_connections_close() {
     assert_eq!(server.alive(), 1);
     drop((watches, pool));
     settle().await;
-    assert_eq!(server.alive(), 0, "the last connection closes with the pool");
+    assert_eq!(
+        server.alive(),
+        0,
+        "the last connection closes with the pool"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -377,7 +440,10 @@ async fn a_dial_that_fails_says_where_and_why() {
     let pool = server.pool();
     for outcome in join_all((0..3).map(|_| send(&pool, Lane::Requests))).await {
         let error = outcome.err().unwrap();
-        assert_eq!(error.to_string(), "cannot connect to api.test:6443: connection refused");
+        assert_eq!(
+            error.to_string(),
+            "cannot connect to api.test:6443: connection refused"
+        );
     }
     server.with(|shared| shared.refuses_connections = false);
     send(&pool, Lane::Requests).await.unwrap();
@@ -386,19 +452,32 @@ async fn a_dial_that_fails_says_where_and_why() {
 #[tokio::test(start_paused = true)]
 async fn a_dial_that_panics_is_a_dial_that_failed() {
     let dial: Dial = Arc::new(|| Box::pin(async { panic!("on purpose") }));
-    let pings = Pings { interval: Duration::from_secs(15), timeout: Duration::from_secs(10) };
+    let pings = Pings {
+        interval: Duration::from_secs(15),
+        timeout: Duration::from_secs(10),
+    };
     let pool = Pool::new("api.test", dial, pings, &PoolMetrics::new().unwrap());
     for _ in 0..2 {
         let error = send(&pool, Lane::Requests).await.err().unwrap();
-        assert_eq!(error.to_string(), "cannot connect to api.test: the dial was not finished");
+        assert_eq!(
+            error.to_string(),
+            "cannot connect to api.test: the dial was not finished"
+        );
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_server_without_streams_is_given_up() {
     let server = Server::new(Mode::Answer, Some(0));
-    let error = send(&server.pool(), Lane::Requests).await.err().unwrap().to_string();
-    assert!(error.ends_with("allows no HTTP/2 stream on a new connection"), "{error}");
+    let error = send(&server.pool(), Lane::Requests)
+        .await
+        .err()
+        .unwrap()
+        .to_string();
+    assert!(
+        error.ends_with("allows no HTTP/2 stream on a new connection"),
+        "{error}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -411,7 +490,11 @@ async fn a_connection_that_answers_no_ping_ends() {
     server.with(|shared| shared.answers_pings = false);
     let began = Instant::now();
     watch.frame().await.unwrap().unwrap_err();
-    assert!(began.elapsed() <= Duration::from_secs(25 + 15), "{:?}", began.elapsed());
+    assert!(
+        began.elapsed() <= Duration::from_secs(25 + 15),
+        "{:?}",
+        began.elapsed()
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -428,7 +511,11 @@ async fn a_late_pong_leaves_the_connection_watched() {
     assert_eq!(server.alive(), 1, "it is not silent");
     let began = Instant::now();
     watch.frame().await.unwrap().unwrap_err();
-    assert!(began.elapsed() <= Duration::from_secs(40), "{:?}", began.elapsed());
+    assert!(
+        began.elapsed() <= Duration::from_secs(40),
+        "{:?}",
+        began.elapsed()
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -445,7 +532,10 @@ async fn a_failed_dial_is_repeated_after_a_pause_only() {
     let waiting: Vec<_> = (0..5).map(|_| begin()).collect();
     sleep(Duration::from_secs(3)).await;
     let refused = server.with(|shared| shared.refused);
-    assert!((3..=2 * MAX_DIALS + 4).contains(&refused), "{refused} dials in 3 s");
+    assert!(
+        (3..=2 * MAX_DIALS + 4).contains(&refused),
+        "{refused} dials in 3 s"
+    );
     server.with(|shared| shared.refuses_connections = false);
     server.set(Mode::Answer);
     for request in waiting {

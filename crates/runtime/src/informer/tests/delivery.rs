@@ -7,11 +7,26 @@ use crate::informer::MetadataInformer;
 
 #[tokio::test(start_paused = true)]
 async fn what_happened_during_a_gap_is_told_as_a_difference() {
-    let before = [node("kept", 1), node("changed", 2), node("gone", 3), node_with_uid("reborn", 4, "first")];
-    let after = [node("kept", 1), node("changed", 12), node_with_uid("reborn", 14, "second"), node("new", 15)];
+    let before = [
+        node("kept", 1),
+        node("changed", 2),
+        node("gone", 3),
+        node_with_uid("reborn", 4, "first"),
+    ];
+    let after = [
+        node("kept", 1),
+        node("changed", 12),
+        node_with_uid("reborn", 14, "second"),
+        node("new", 15),
+    ];
     let expired = event("ERROR", &status(410, "Expired"));
     let story = Story::new([
-        streamed(&before, 10, &[event("MODIFIED", &node("gone", 11)), expired], After::Hang),
+        streamed(
+            &before,
+            10,
+            &[event("MODIFIED", &node("gone", 11)), expired],
+            After::Hang,
+        ),
         streamed(&after, 20, &[], After::Hang),
     ]);
     let uids = Arc::new(Mutex::new(Vec::new()));
@@ -20,7 +35,10 @@ async fn what_happened_during_a_gap_is_told_as_a_difference() {
         if let Change::Updated { old, new } = change
             && old.meta.uid != new.meta.uid
         {
-            writer.lock().unwrap().push(format!("{:?} -> {:?}", old.meta.uid, new.meta.uid));
+            writer
+                .lock()
+                .unwrap()
+                .push(format!("{:?} -> {:?}", old.meta.uid, new.meta.uid));
         }
     });
     story.start();
@@ -28,21 +46,41 @@ async fn what_happened_during_a_gap_is_told_as_a_difference() {
     let kept = ObjectKey::new("", "kept");
     let held = story.informer.store().get(&kept).unwrap();
     let heard = story.hears(9).await;
-    assert_eq!(heard[5], "missed deletion of gone@11", "deletions come first, with the last known state");
+    assert_eq!(
+        heard[5], "missed deletion of gone@11",
+        "deletions come first, with the last known state"
+    );
     let mut rest = heard[6..].to_vec();
     rest.sort();
-    assert_eq!(rest, ["added new@15", "updated changed@2 -> changed@12", "updated reborn@4 -> reborn@14"]);
+    assert_eq!(
+        rest,
+        [
+            "added new@15",
+            "updated changed@2 -> changed@12",
+            "updated reborn@4 -> reborn@14"
+        ]
+    );
     assert_eq!(*uids.lock().unwrap(), ["first -> second"]);
-    assert!(Arc::ptr_eq(&held, &story.informer.store().get(&kept).unwrap()), "what did not change is kept once");
+    assert!(
+        Arc::ptr_eq(&held, &story.informer.store().get(&kept).unwrap()),
+        "what did not change is kept once"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_list_without_changes_is_silent() {
     let nodes = [node("a", 3), node("b", 4)];
     let expired = event("ERROR", &status(410, "Expired"));
-    let script = [streamed(&nodes, 10, &[expired], After::Hang), streamed(&nodes, 20, &[], After::Hang)];
+    let script = [
+        streamed(&nodes, 10, &[expired], After::Hang),
+        streamed(&nodes, 20, &[], After::Hang),
+    ];
     let story = Story::after(script, 2).await;
-    until(|| story.informer.store().resource_version() == 20, String::new).await;
+    until(
+        || story.informer.store().resource_version() == 20,
+        String::new,
+    )
+    .await;
     assert_eq!(story.heard().len(), 2);
 }
 
@@ -54,7 +92,8 @@ async fn a_late_handler_hears_of_every_object_exactly_once() {
     send.send(synced(1)).unwrap();
     let feeder = tokio::spawn(async move {
         for i in 0..500 {
-            send.send(event("ADDED", &node(&format!("n{i}"), 10 + i))).unwrap();
+            send.send(event("ADDED", &node(&format!("n{i}"), 10 + i)))
+                .unwrap();
             tokio::task::yield_now().await;
         }
         send
@@ -68,25 +107,44 @@ async fn a_late_handler_hears_of_every_object_exactly_once() {
     let _open = feeder.await.unwrap();
     for heard in late {
         let heard = heard.lock().unwrap();
-        let mut names: Vec<&str> = heard.iter().map(|line| line.split(' ').next_back().unwrap()).collect();
+        let mut names: Vec<&str> = heard
+            .iter()
+            .map(|line| line.split(' ').next_back().unwrap())
+            .collect();
         names.sort_unstable();
         names.dedup();
         assert_eq!((heard.len(), names.len()), (500, 500));
-        assert!(heard.iter().is_sorted_by_key(|line| line.starts_with("added")), "what was there comes before what came");
+        assert!(
+            heard
+                .iter()
+                .is_sorted_by_key(|line| line.starts_with("added")),
+            "what was there comes before what came"
+        );
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn every_handler_hears_everything_in_order() {
     const EVENTS: u64 = 100_000;
-    let events: Vec<String> = (0..EVENTS).map(|i| event("MODIFIED", &node(&format!("n{}", i % 10), 11 + i))).collect();
+    let events: Vec<String> = (0..EVENTS)
+        .map(|i| event("MODIFIED", &node(&format!("n{}", i % 10), 11 + i)))
+        .collect();
     let story = Story::new([streamed(&[], 10, &events, After::Hang)]);
-    let versions = [Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::new(Vec::new()))];
+    let versions = [
+        Arc::new(Mutex::new(Vec::new())),
+        Arc::new(Mutex::new(Vec::new())),
+    ];
     for versions in &versions {
         let (versions, store) = (Arc::clone(versions), story.informer.store());
         story.informer.add_handler(move |change| {
-            let (Change::Added { object, .. } | Change::Updated { new: object, .. }) = change else { return };
-            assert!(Arc::ptr_eq(&store.get(&object.key()).unwrap(), object), "the store shows what is told");
+            let (Change::Added { object, .. } | Change::Updated { new: object, .. }) = change
+            else {
+                return;
+            };
+            assert!(
+                Arc::ptr_eq(&store.get(&object.key()).unwrap(), object),
+                "the store shows what is told"
+            );
             versions.lock().unwrap().push(object.meta.resource_version);
         });
     }
@@ -101,7 +159,12 @@ async fn every_handler_hears_everything_in_order() {
 
 #[tokio::test(start_paused = true)]
 async fn a_panicking_handler_harms_nobody_else() {
-    let story = Story::new([streamed(&[node("a", 3)], 10, &[event("ADDED", &node("b", 11))], After::Hang)]);
+    let story = Story::new([streamed(
+        &[node("a", 3)],
+        10,
+        &[event("ADDED", &node("b", 11))],
+        After::Hang,
+    )]);
     story.informer.add_handler(|_| panic!("on purpose"));
     let after = listen(&story.informer);
     story.start();
@@ -116,7 +179,10 @@ async fn a_resync_tells_every_object_again() {
     let story = Story::new([streamed(&[node("a", 3)], 10, &[], After::Hang)]);
     let started = Instant::now();
     story.start_with_resync(Duration::from_secs(60));
-    assert_eq!(story.hears(3).await, ["initial a@3", "updated a@3 -> a@3", "updated a@3 -> a@3"]);
+    assert_eq!(
+        story.hears(3).await,
+        ["initial a@3", "updated a@3 -> a@3", "updated a@3 -> a@3"]
+    );
     assert!(started.elapsed() >= Duration::from_secs(120));
     assert_eq!(story.server.asked().len(), 1, "without a request");
 }
@@ -129,7 +195,11 @@ async fn a_version_is_seen_once_the_handlers_have_heard_of_it() {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let expect = |version| {
         let (seen, heard) = (Arc::clone(&seen), Arc::clone(&story.heard));
-        story.informer.when_seen(version, move || seen.lock().unwrap().push((version, heard.lock().unwrap().len())));
+        story.informer.when_seen(version, move || {
+            seen.lock()
+                .unwrap()
+                .push((version, heard.lock().unwrap().len()))
+        });
     };
     for version in [12, 10, 12, 15, 30] {
         expect(version);
@@ -149,13 +219,20 @@ async fn a_version_is_seen_once_the_handlers_have_heard_of_it() {
     at(4).await;
     assert_eq!(*seen.lock().unwrap(), [(10, 1), (12, 2), (12, 2), (15, 2)]);
     expect(20);
-    assert_eq!(seen.lock().unwrap().last(), Some(&(20, 2)), "at once when it was reached before");
+    assert_eq!(
+        seen.lock().unwrap().last(),
+        Some(&(20, 2)),
+        "at once when it was reached before"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn waiting_for_a_version_ends_when_history_goes_back() {
     let expired = event("ERROR", &status(410, "Expired"));
-    let story = Story::new([streamed(&[], 100, &[expired], After::Hang), streamed(&[], 7, &[], After::Hang)]);
+    let story = Story::new([
+        streamed(&[], 100, &[expired], After::Hang),
+        streamed(&[], 7, &[], After::Hang),
+    ]);
     let calls = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&calls);
     story.start();
@@ -174,20 +251,40 @@ async fn waiting_for_a_version_ends_when_history_goes_back() {
             seen.store(forgotten.load(Ordering::Relaxed), Ordering::Relaxed);
         }
     });
-    until(|| story.informer.store().resource_version() == 7, String::new).await;
+    until(
+        || story.informer.store().resource_version() == 7,
+        String::new,
+    )
+    .await;
     assert_eq!(calls.load(Ordering::Relaxed), 1);
-    assert_eq!(forgotten.load(Ordering::Relaxed), 1, "not with the first list");
-    assert_eq!(seen.load(Ordering::Relaxed), 1, "who waited finds the versions forgotten");
+    assert_eq!(
+        forgotten.load(Ordering::Relaxed),
+        1,
+        "not with the first list"
+    );
+    assert_eq!(
+        seen.load(Ordering::Relaxed),
+        1,
+        "who waited finds the versions forgotten"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_informer_stops_when_told() {
     let story = Story::new([]);
     let server: Arc<dyn ListWatch> = Arc::<Server>::clone(&story.server);
-    let task = tokio::spawn(story.informer.clone().run(server, Duration::ZERO, story.stop.clone()));
+    let task = tokio::spawn(
+        story
+            .informer
+            .clone()
+            .run(server, Duration::ZERO, story.stop.clone()),
+    );
     story.asked(1).await;
     story.stop.cancel();
-    time::timeout(Duration::from_secs(1), task).await.unwrap().unwrap();
+    time::timeout(Duration::from_secs(1), task)
+        .await
+        .unwrap()
+        .unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -197,7 +294,11 @@ async fn a_factory_runs_one_informer_per_type_and_starts_each_once() {
     let sources = [Arc::clone(&nodes), Arc::clone(&pods)];
     let source = move |resource: Cow<'static, ResourceType>, _| -> Arc<dyn ListWatch> {
         let [nodes, pods] = sources.clone();
-        if resource.plural == "nodes" { nodes } else { pods }
+        if resource.plural == "nodes" {
+            nodes
+        } else {
+            pods
+        }
     };
     let factory = InformerFactory::over(source, Duration::ZERO, &Registry::new()).unwrap();
     let (tasks, stop) = (Tasks::default(), CancellationToken::new());
@@ -208,10 +309,17 @@ async fn a_factory_runs_one_informer_per_type_and_starts_each_once() {
     assert!(!factory.shared::<Node>().is_synced());
     assert!(factory.wait_synced(&stop).await);
     assert_eq!(*heard.lock().unwrap(), ["initial a@3"]);
-    assert_eq!(factory.shared::<Node>().store().len(), 1, "every caller gets the same informer");
+    assert_eq!(
+        factory.shared::<Node>().store().len(),
+        1,
+        "every caller gets the same informer"
+    );
 
     assert!(!factory.shared::<Pod>().is_synced());
-    assert!(factory.wait_synced(&stop).await, "an informer that was not started is not waited for");
+    assert!(
+        factory.wait_synced(&stop).await,
+        "an informer that was not started is not waited for"
+    );
     factory.start(&tasks, &stop);
     factory.start(&tasks, &stop);
     assert!(factory.wait_synced(&stop).await);
@@ -220,12 +328,15 @@ async fn a_factory_runs_one_informer_per_type_and_starts_each_once() {
     assert_eq!(tasks.running(), ["informer nodes", "informer pods"]);
 
     stop.cancel();
-    time::timeout(Duration::from_secs(1), tasks.join(Duration::from_secs(5))).await.unwrap();
+    time::timeout(Duration::from_secs(1), tasks.join(Duration::from_secs(5)))
+        .await
+        .unwrap();
 }
 
 #[tokio::test(start_paused = true)]
 async fn waiting_for_caches_ends_when_the_process_stops() {
-    let factory = InformerFactory::over(|_, _| Server::new([]), Duration::ZERO, &Registry::new()).unwrap();
+    let factory =
+        InformerFactory::over(|_, _| Server::new([]), Duration::ZERO, &Registry::new()).unwrap();
     let (tasks, stop) = (Tasks::default(), CancellationToken::new());
     factory.shared::<Node>();
     factory.start(&tasks, &stop);
@@ -241,14 +352,19 @@ async fn the_metrics_carry_upstreams_names_and_labels() {
     let story = Story::new([streamed(&[node("a", 3)], 10, &[], After::Hang)]);
     story.start();
     story.hears(1).await;
-    let text = prometheus::TextEncoder::new().encode_to_string(&story.registry.gather()).unwrap();
+    let text = prometheus::TextEncoder::new()
+        .encode_to_string(&story.registry.gather())
+        .unwrap();
     for line in [
         r#"informer_queued_items{group="",name="kube-controller-manager",resource="nodes",version="v1"} 0"#,
         r#"informer_processing_latency_seconds_count{group="",name="kube-controller-manager",resource="nodes",version="v1"} 1"#,
         r#"informer_processing_latency_seconds_bucket{group="",name="kube-controller-manager",resource="nodes",version="v1",le="0.001"} 1"#,
         r#"steersman_informer_objects{resource="nodes"} 1"#,
     ] {
-        assert!(text.lines().any(|found| found == line), "no {line} in\n{text}");
+        assert!(
+            text.lines().any(|found| found == line),
+            "no {line} in\n{text}"
+        );
     }
 }
 
@@ -256,7 +372,12 @@ async fn the_metrics_carry_upstreams_names_and_labels() {
 async fn an_informer_that_panicked_starts_over() {
     static PANICKED: AtomicUsize = AtomicUsize::new(0);
     let script = [
-        streamed(&[node("a", 3)], 10, &[event("ADDED", &node("b", 11))], After::Hang),
+        streamed(
+            &[node("a", 3)],
+            10,
+            &[event("ADDED", &node("b", 11))],
+            After::Hang,
+        ),
         streamed(&[node("b", 11), node("c", 12)], 12, &[], After::Hang),
     ];
     let story = Story::new(script);
@@ -269,10 +390,24 @@ async fn an_informer_that_panicked_starts_over() {
     story.start();
     let mut heard = story.hears(4).await;
     heard[2..].sort();
-    assert_eq!(heard, ["initial a@3", "missed deletion of a@3", "added b@11", "added c@12"]);
+    assert_eq!(
+        heard,
+        [
+            "initial a@3",
+            "missed deletion of a@3",
+            "added b@11",
+            "added c@12"
+        ]
+    );
     assert_eq!(story.names(), ["b@11", "c@12"]);
     let store = story.informer.store();
-    assert_eq!((store.by_index("broken", "a").len(), store.by_index("broken", "b").len()), (0, 1));
+    assert_eq!(
+        (
+            store.by_index("broken", "a").len(),
+            store.by_index("broken", "b").len()
+        ),
+        (0, 1)
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -292,7 +427,11 @@ async fn metadata_comes_from_a_shared_watch_where_there_is_one_and_from_its_own_
     let (tasks, stop) = (Tasks::default(), CancellationToken::new());
     factory.shared::<Node>();
     factory.start(&tasks, &stop);
-    let thing = ResourceType { plural: "things".into(), kind: "Thing".into(), ..Node::RESOURCE.clone() };
+    let thing = ResourceType {
+        plural: "things".into(),
+        kind: "Thing".into(),
+        ..Node::RESOURCE.clone()
+    };
     let heard = Arc::new(Mutex::new(Vec::new()));
     let (nodes, things) = (factory.metadata(Node::RESOURCE), factory.metadata(&thing));
     for (name, informer) in [("node", &nodes), ("thing", &things)] {
@@ -300,7 +439,9 @@ async fn metadata_comes_from_a_shared_watch_where_there_is_one_and_from_its_own_
         informer.add_handler(move |change| {
             heard.lock().unwrap().push(match change {
                 MetadataChange::Added(meta) => format!("{name} {} added", meta.name),
-                MetadataChange::Updated { old, new } => format!("{name} {} updated from {}", new.name, old.resource_version),
+                MetadataChange::Updated { old, new } => {
+                    format!("{name} {} updated from {}", new.name, old.resource_version)
+                }
                 MetadataChange::Deleted(meta) => format!("{name} {} deleted", meta.name),
             });
         });
@@ -310,8 +451,14 @@ async fn metadata_comes_from_a_shared_watch_where_there_is_one_and_from_its_own_
     }
     let mut first = std::mem::take(&mut *heard.lock().unwrap());
     first.sort();
-    assert_eq!(first, ["node a added", "thing gone added", "thing kept added"]);
-    assert_eq!(tasks.running(), ["informer nodes", "metadata informer things"]);
+    assert_eq!(
+        first,
+        ["node a added", "thing gone added", "thing kept added"]
+    );
+    assert_eq!(
+        tasks.running(),
+        ["informer nodes", "metadata informer things"]
+    );
 
     // Stopped: nothing is forgotten, so that what is gone when it starts again can be told.
     nodes.stop();
@@ -321,10 +468,24 @@ async fn metadata_comes_from_a_shared_watch_where_there_is_one_and_from_its_own_
     let again = factory.metadata(&thing);
     again.start(&tasks, &stop);
     again.synced().await;
-    assert_eq!(*heard.lock().unwrap(), ["thing gone deleted", "thing new added"]);
-    assert_eq!((whole.asked().len(), partial.asked().len()), (1, 2), "one watch per type");
+    assert_eq!(
+        *heard.lock().unwrap(),
+        ["thing gone deleted", "thing new added"]
+    );
+    assert_eq!(
+        (whole.asked().len(), partial.asked().len()),
+        (1, 2),
+        "one watch per type"
+    );
 
-    let latencies = registry.gather().into_iter().find(|family| family.name() == "informer_processing_latency_seconds");
-    assert_eq!(latencies.unwrap().get_metric().len(), 1, "upstream does not report informers over metadata");
+    let latencies = registry
+        .gather()
+        .into_iter()
+        .find(|family| family.name() == "informer_processing_latency_seconds");
+    assert_eq!(
+        latencies.unwrap().get_metric().len(),
+        1,
+        "upstream does not report informers over metadata"
+    );
     stop.cancel();
 }

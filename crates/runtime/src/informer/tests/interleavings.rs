@@ -25,7 +25,11 @@ use crate::sync::in_many_orders;
 use crate::tasks::{CancellationToken, Tasks};
 
 fn informer() -> SharedInformer<Node> {
-    SharedInformer::new(InformerMetrics::register(&Registry::new()).unwrap().of(Node::RESOURCE))
+    SharedInformer::new(
+        InformerMetrics::register(&Registry::new())
+            .unwrap()
+            .of(Node::RESOURCE),
+    )
 }
 
 fn decoded(name: &str, version: u64) -> Arc<Node> {
@@ -42,7 +46,8 @@ fn feed(informer: &SharedInformer<Node>) {
     informer.shared.remove(&decoded("b", 4));
 }
 
-/// What a handler believes to be there, and what it was told that cannot be: its panics would be caught.
+/// What a handler believes to be there, and what it was told that cannot be: its panics would be
+/// caught.
 #[derive(Default)]
 struct Belief {
     there: BTreeSet<String>,
@@ -52,9 +57,14 @@ struct Belief {
 impl Belief {
     fn hear(&mut self, change: Change<'_, Node>) {
         let (fits, name) = match change {
-            Change::Added { object, .. } => (self.there.insert(object.meta.name.to_string()), &object.meta.name),
+            Change::Added { object, .. } => (
+                self.there.insert(object.meta.name.to_string()),
+                &object.meta.name,
+            ),
             Change::Updated { new, .. } => (self.there.contains(&*new.meta.name), &new.meta.name),
-            Change::Deleted { object, .. } => (self.there.remove(&*object.meta.name), &object.meta.name),
+            Change::Deleted { object, .. } => {
+                (self.there.remove(&*object.meta.name), &object.meta.name)
+            }
         };
         if !fits {
             self.wrong.push(name.to_string());
@@ -69,7 +79,9 @@ fn a_handler_hears_everything_once_whenever_it_comes() {
         let belief = Arc::new(Mutex::new(Belief::default()));
         let late = {
             let (informer, belief) = (informer.clone(), Arc::clone(&belief));
-            thread::spawn(move || informer.add_handler(move |change| belief.lock().unwrap().hear(change)))
+            thread::spawn(move || {
+                informer.add_handler(move |change| belief.lock().unwrap().hear(change))
+            })
         };
         feed(&informer);
         late.join().unwrap();
@@ -95,15 +107,25 @@ fn whoever_waits_for_a_version_is_called_once_and_sees_it() {
             let (informer, called) = (informer.clone(), Arc::clone(&called));
             thread::spawn(move || {
                 let store = informer.store();
-                let then = move || called.lock().unwrap().push((store.resource_version(), *heard.lock().unwrap()));
+                let then = move || {
+                    called
+                        .lock()
+                        .unwrap()
+                        .push((store.resource_version(), *heard.lock().unwrap()))
+                };
                 informer.when_seen(2, then);
             })
         };
         feed(&informer);
         waiting.join().unwrap();
         let called = called.lock().unwrap();
-        let [(version, heard)] = called[..] else { panic!("called {} times", called.len()) };
-        assert!(version >= 2 && heard >= 2, "called at {version}, when the handler had heard of {heard}");
+        let [(version, heard)] = called[..] else {
+            panic!("called {} times", called.len())
+        };
+        assert!(
+            version >= 2 && heard >= 2,
+            "called at {version}, when the handler had heard of {heard}"
+        );
     });
 }
 
@@ -116,8 +138,15 @@ fn readers_see_every_object_whole_while_the_cache_is_replaced() {
             let store = informer.store();
             thread::spawn(move || {
                 let (names, version) = (store.list(), store.resource_version());
-                assert!(names.len() == 1 || version == 9, "{} objects at {version}", names.len());
-                assert!(store.get(&ObjectKey::new("", "a")).is_some(), "it is in both states");
+                assert!(
+                    names.len() == 1 || version == 9,
+                    "{} objects at {version}",
+                    names.len()
+                );
+                assert!(
+                    store.get(&ObjectKey::new("", "a")).is_some(),
+                    "it is in both states"
+                );
             })
         };
         let mut listed = Objects::default();
@@ -128,11 +157,14 @@ fn readers_see_every_object_whole_while_the_cache_is_replaced() {
     });
 }
 
-/// a@5 and b@6 are listed, c@10 comes; then the server is restored from a backup in which there is only a@1; d comes at 2 and goes at 3.
+/// a@5 and b@6 are listed, c@10 comes; then the server is restored from a backup in which there is
+/// only a@1; d comes at 2 and goes at 3.
 fn feed_and_rewind(informer: &SharedInformer<Node>) {
     let listed = |names: &[(&str, u64)]| {
         let mut objects = Objects::default();
-        names.iter().for_each(|(name, version)| drop(objects.insert(decoded(name, *version))));
+        names
+            .iter()
+            .for_each(|(name, version)| drop(objects.insert(decoded(name, *version))));
         objects
     };
     informer.shared.replace(listed(&[("a", 5), ("b", 6)]), 9);
@@ -158,11 +190,14 @@ fn all_handlers_hear_the_same_though_the_history_goes_back() {
             let adding = thread::spawn(move || {
                 informer.add_handler(move |change| {
                     let mut belief = hears.lock().unwrap();
-                    if let Change::Added { object, .. } | Change::Updated { new: object, .. } = change
+                    if let Change::Added { object, .. } | Change::Updated { new: object, .. } =
+                        change
                         && object.meta.resource_version < 5
                         && rewinds.load(SeqCst) == 0
                     {
-                        belief.wrong.push(format!("{change:?} before it was told that the history went back"));
+                        belief.wrong.push(format!(
+                            "{change:?} before it was told that the history went back"
+                        ));
                     }
                     belief.hear(change);
                 });
@@ -184,7 +219,10 @@ fn all_handlers_hear_the_same_though_the_history_goes_back() {
 fn who_is_put_off_for_a_version_comes_back_though_the_history_goes_back() {
     in_many_orders(|| {
         let informer = informer();
-        let (writes, owner) = (Arc::new(OwnWrites::default()), ObjectKey::new("default", "rs"));
+        let (writes, owner) = (
+            Arc::new(OwnWrites::default()),
+            ObjectKey::new("default", "rs"),
+        );
         let forgets = Arc::clone(&writes);
         informer.on_rewind(move || forgets.forget_all());
         // Written before the restore, and gone with it.
@@ -195,8 +233,12 @@ fn who_is_put_off_for_a_version_comes_back_though_the_history_goes_back() {
             thread::spawn(move || {
                 let store = informer.store();
                 let called = Arc::clone(&back);
-                let wait = |_, version| informer.when_seen(version, move || called.store(true, SeqCst));
-                if writes.put_off(&owner, |_| store.resource_version(), wait).is_none() {
+                let wait =
+                    |_, version| informer.when_seen(version, move || called.store(true, SeqCst));
+                if writes
+                    .put_off(&owner, |_| store.resource_version(), wait)
+                    .is_none()
+                {
                     back.store(true, SeqCst);
                 }
             })
@@ -245,9 +287,12 @@ fn a_metadata_informer_is_followed_by_one_task_at_most_and_by_one_after_the_last
     in_many_orders(|| {
         let server = Arc::new(Counting::default());
         let source = Arc::clone(&server);
-        let factory =
-            InformerFactory::over(move |_, _| Arc::clone(&source) as Arc<dyn ListWatch>, Duration::ZERO, &Registry::new())
-                .unwrap();
+        let factory = InformerFactory::over(
+            move |_, _| Arc::clone(&source) as Arc<dyn ListWatch>,
+            Duration::ZERO,
+            &Registry::new(),
+        )
+        .unwrap();
         let (tasks, stop) = (Arc::new(Tasks::default()), CancellationToken::new());
         let informers = [(), ()].map(|()| {
             let (factory, tasks, stop) = (factory.clone(), Arc::clone(&tasks), stop.clone());
@@ -258,7 +303,9 @@ fn a_metadata_informer_is_followed_by_one_task_at_most_and_by_one_after_the_last
                 informer.start(&tasks, &stop);
             })
         });
-        informers.into_iter().for_each(|informer| informer.join().unwrap());
+        informers
+            .into_iter()
+            .for_each(|informer| informer.join().unwrap());
         let informer = factory.metadata(&resource::NODES);
         informer.start(&tasks, &stop);
         // Never, if the last start was lost: the scheduler takes that for a deadlock.

@@ -1,4 +1,5 @@
-//! Stories of whole informers against a scripted server, in paused time. Here: the server and the means of telling.
+//! Stories of whole informers against a scripted server, in paused time. Here: the server and the
+//! means of telling.
 
 mod delivery;
 #[cfg(feature = "shuttle")]
@@ -56,24 +57,47 @@ struct Server {
 
 impl Server {
     fn new(script: impl IntoIterator<Item = Reply>) -> Arc<Self> {
-        Arc::new(Self { script: Mutex::new(script.into_iter().collect()), asked: Mutex::default() })
+        Arc::new(Self {
+            script: Mutex::new(script.into_iter().collect()),
+            asked: Mutex::default(),
+        })
     }
 
     fn next(&self, verb: &str, query: &str) -> Option<Reply> {
         // The drawn timeouts are cut off: what they are is told in progress.rs.
-        let query = query.split("&timeout=").next().unwrap().replace("allowWatchBookmarks=true", "");
-        let query = query.replace("resourceVersionMatch=NotOlderThan&sendInitialEvents=true", "initial");
-        self.asked.lock().unwrap().push((format!("{verb} {}", query.trim_start_matches('&')), Instant::now()));
+        let query = query
+            .split("&timeout=")
+            .next()
+            .unwrap()
+            .replace("allowWatchBookmarks=true", "");
+        let query = query.replace(
+            "resourceVersionMatch=NotOlderThan&sendInitialEvents=true",
+            "initial",
+        );
+        self.asked.lock().unwrap().push((
+            format!("{verb} {}", query.trim_start_matches('&')),
+            Instant::now(),
+        ));
         self.script.lock().unwrap().pop_front()
     }
 
     fn asked(&self) -> Vec<String> {
-        self.asked.lock().unwrap().iter().map(|(request, _)| request.clone()).collect()
+        self.asked
+            .lock()
+            .unwrap()
+            .iter()
+            .map(|(request, _)| request.clone())
+            .collect()
     }
 
     /// Time between one request and the next.
     fn pauses(&self) -> Vec<Duration> {
-        self.asked.lock().unwrap().windows(2).map(|pair| pair[1].1 - pair[0].1).collect()
+        self.asked
+            .lock()
+            .unwrap()
+            .windows(2)
+            .map(|pair| pair[1].1 - pair[0].1)
+            .collect()
     }
 }
 
@@ -105,10 +129,13 @@ impl ListWatch for Server {
                 });
                 Ok(lines.chain(end.filter_map(std::future::ready)).boxed())
             }
-            Some(Reply::Live(lines)) => {
-                Ok(stream::unfold(lines, |mut lines| async { lines.recv().await.map(|line| (Ok(Bytes::from(line)), lines)) })
-                    .boxed())
-            }
+            Some(Reply::Live(lines)) => Ok(stream::unfold(lines, |mut lines| async {
+                lines
+                    .recv()
+                    .await
+                    .map(|line| (Ok(Bytes::from(line)), lines))
+            })
+            .boxed()),
             Some(Reply::List(_)) => panic!("the script has no watch for {query}"),
             None => return std::future::pending().boxed(),
         };
@@ -117,7 +144,10 @@ impl ListWatch for Server {
 }
 
 fn transport(kind: std::io::ErrorKind) -> ApiError {
-    ApiError::Transport { request: "GET /api/v1/nodes".to_owned(), source: Box::new(std::io::Error::from(kind)) }
+    ApiError::Transport {
+        request: "GET /api/v1/nodes".to_owned(),
+        source: Box::new(std::io::Error::from(kind)),
+    }
 }
 
 fn status(code: u16, reason: &str) -> serde_json::Value {
@@ -126,7 +156,11 @@ fn status(code: u16, reason: &str) -> serde_json::Value {
 
 fn refuse(code: u16, reason: &str) -> Reply {
     let status = serde_json::from_value(status(code, reason)).unwrap();
-    Reply::Refuse(ApiError::Status { request: "GET /api/v1/nodes".to_owned(), code, status })
+    Reply::Refuse(ApiError::Status {
+        request: "GET /api/v1/nodes".to_owned(),
+        code,
+        status,
+    })
 }
 
 fn node(name: &str, version: u64) -> serde_json::Value {
@@ -142,12 +176,18 @@ fn event(kind: &str, object: &serde_json::Value) -> String {
 }
 
 fn bookmark(version: u64) -> String {
-    event("BOOKMARK", &json!({"kind": "Node", "metadata": {"resourceVersion": version.to_string()}}))
+    event(
+        "BOOKMARK",
+        &json!({"kind": "Node", "metadata": {"resourceVersion": version.to_string()}}),
+    )
 }
 
 fn synced(version: u64) -> String {
     let annotations = json!({"k8s.io/initial-events-end": "true"});
-    event("BOOKMARK", &json!({"kind": "Node", "metadata": {"resourceVersion": version.to_string(), "annotations": annotations}}))
+    event(
+        "BOOKMARK",
+        &json!({"kind": "Node", "metadata": {"resourceVersion": version.to_string(), "annotations": annotations}}),
+    )
 }
 
 fn page(version: u64, next: &str, items: &[serde_json::Value]) -> Reply {
@@ -158,7 +198,13 @@ fn page(version: u64, next: &str, items: &[serde_json::Value]) -> Reply {
 /// An initial state of a streaming list, then what follows, then `after`.
 fn streamed(objects: &[serde_json::Value], version: u64, then: &[String], after: After) -> Reply {
     let initial = objects.iter().map(|object| event("ADDED", object));
-    Reply::Watch(initial.chain([synced(version)]).chain(then.iter().cloned()).collect(), after)
+    Reply::Watch(
+        initial
+            .chain([synced(version)])
+            .chain(then.iter().cloned())
+            .collect(),
+        after,
+    )
 }
 
 /// A running informer that writes down what its first handler hears.
@@ -173,11 +219,23 @@ struct Story {
 fn told(change: Change<'_, Node>) -> String {
     let shown = |node: &Node| format!("{}@{}", node.meta.name, node.meta.resource_version);
     match change {
-        Change::Added { object, initial: true } => format!("initial {}", shown(object)),
-        Change::Added { object, initial: false } => format!("added {}", shown(object)),
+        Change::Added {
+            object,
+            initial: true,
+        } => format!("initial {}", shown(object)),
+        Change::Added {
+            object,
+            initial: false,
+        } => format!("added {}", shown(object)),
         Change::Updated { old, new } => format!("updated {} -> {}", shown(old), shown(new)),
-        Change::Deleted { object, final_state_unknown: true } => format!("missed deletion of {}", shown(object)),
-        Change::Deleted { object, final_state_unknown: false } => format!("deleted {}", shown(object)),
+        Change::Deleted {
+            object,
+            final_state_unknown: true,
+        } => format!("missed deletion of {}", shown(object)),
+        Change::Deleted {
+            object,
+            final_state_unknown: false,
+        } => format!("deleted {}", shown(object)),
     }
 }
 
@@ -191,9 +249,19 @@ fn listen(informer: &SharedInformer<Node>) -> Arc<Mutex<Vec<String>>> {
 impl Story {
     fn new(script: impl IntoIterator<Item = Reply>) -> Self {
         let registry = Registry::new();
-        let informer = SharedInformer::new(InformerMetrics::register(&registry).unwrap().of(Node::RESOURCE));
+        let informer = SharedInformer::new(
+            InformerMetrics::register(&registry)
+                .unwrap()
+                .of(Node::RESOURCE),
+        );
         let heard = listen(&informer);
-        Self { informer, server: Server::new(script), heard, registry, stop: CancellationToken::new() }
+        Self {
+            informer,
+            server: Server::new(script),
+            heard,
+            registry,
+            stop: CancellationToken::new(),
+        }
     }
 
     fn start(&self) {
@@ -214,7 +282,11 @@ impl Story {
     }
 
     async fn asked(&self, requests: usize) {
-        until(|| self.server.asked().len() >= requests, || format!("{:?}", self.server.asked())).await;
+        until(
+            || self.server.asked().len() >= requests,
+            || format!("{:?}", self.server.asked()),
+        )
+        .await;
     }
 
     fn heard(&self) -> Vec<String> {
@@ -222,20 +294,33 @@ impl Story {
     }
 
     async fn hears(&self, count: usize) -> Vec<String> {
-        until(|| self.heard.lock().unwrap().len() >= count, || format!("{:?}", self.heard())).await;
+        until(
+            || self.heard.lock().unwrap().len() >= count,
+            || format!("{:?}", self.heard()),
+        )
+        .await;
         self.heard()
     }
 
     fn names(&self) -> Vec<String> {
-        let mut names: Vec<String> =
-            self.informer.store().list().iter().map(|n| format!("{}@{}", n.meta.name, n.meta.resource_version)).collect();
+        let mut names: Vec<String> = self
+            .informer
+            .store()
+            .list()
+            .iter()
+            .map(|n| format!("{}@{}", n.meta.name, n.meta.resource_version))
+            .collect();
         names.sort();
         names
     }
 
     fn metric(&self, name: &str) -> f64 {
         let families = self.registry.gather();
-        let metric = &families.iter().find(|family| family.name() == name).unwrap().get_metric()[0];
+        let metric = &families
+            .iter()
+            .find(|family| family.name() == name)
+            .unwrap()
+            .get_metric()[0];
         metric.get_counter().get_value() + metric.get_gauge().get_value()
     }
 }

@@ -11,11 +11,11 @@ use std::time::Duration;
 
 use steersman::ControllerRegistry;
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
-use steersman_runtime::informer::{Change, Store};
+use steersman_runtime::informer::Change;
+use steersman_runtime::keyed::{Keyed, ObjectSyncer};
 use steersman_runtime::object::{Object, ObjectKey, Pod};
 use steersman_runtime::reads::Read;
-use steersman_runtime::workers::{Keyed, Requeue, Syncer};
-use steersman_runtime::workqueue::WorkQueue;
+use steersman_runtime::workers::Requeue;
 
 fn main() -> ExitCode {
     steersman::run(
@@ -38,39 +38,28 @@ const RESTART_REPORTER: Descriptor = Descriptor {
 /// Restarts from which on a pod is worth a line.
 const MANY: i32 = 5;
 
-struct RestartReporter {
-    pods: Store<Pod>,
-}
+struct RestartReporter;
 
 fn init(context: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
-    let informer = context.informers.shared::<Pod>();
-    let queue = WorkQueue::new("restart_reporter", &context.queue_metrics);
-    let keys = queue.clone();
-    informer.add_handler(move |change| match change {
-        Change::Added { object, .. } => keys.add(object.key()),
-        Change::Updated { old, new } if old.restarts != new.restarts => keys.add(new.key()),
+    let keyed = Keyed::<Pod>::new(context, "restart-reporter-controller", "restart_reporter");
+    let queue = keyed.queue();
+    keyed.objects().add_handler(move |change| match change {
+        Change::Added { object, .. } => queue.add(object.key()),
+        Change::Updated { old, new } if old.restarts != new.restarts => queue.add(new.key()),
         Change::Updated { .. } | Change::Deleted { .. } => {}
     });
-    Ok(Keyed::boxed(
-        "restart-reporter-controller",
-        queue,
-        1,
-        Arc::new(RestartReporter {
-            pods: informer.store(),
-        }),
-    ))
+    Ok(keyed.boxed(1, RestartReporter))
 }
 
-impl Syncer for RestartReporter {
+impl ObjectSyncer for RestartReporter {
+    type Object = Pod;
     type Error = Infallible;
 
-    async fn sync(&self, key: &ObjectKey) -> Result<Requeue, Infallible> {
-        match self.pods.get(key) {
-            Some(pod) if pod.restarts >= MANY => {
-                tracing::warn!(pod = %key, restarts = pod.restarts, "this pod keeps restarting");
-                Ok(Requeue::After(Duration::from_secs(3600)))
-            }
-            _ => Ok(Requeue::Never),
+    async fn sync(&self, key: &ObjectKey, pod: Arc<Pod>) -> Result<Requeue, Infallible> {
+        if pod.restarts < MANY {
+            return Ok(Requeue::Never);
         }
+        tracing::warn!(pod = %key, restarts = pod.restarts, "this pod keeps restarting");
+        Ok(Requeue::After(Duration::from_secs(3600)))
     }
 }

@@ -1,10 +1,11 @@
-//! Conditions of a Deployment: their types and reasons, and the one rule by which they change.
-//!
-//! The order of the list is the order of the last effective change, oldest first, so nothing here
-//! ever sorts.
+//! Conditions of a Deployment: their types and reasons. The rule by which they change is that of
+//! [`steersman_runtime::conditions`].
 
 use jiff::Timestamp;
-use steersman_runtime::clock::whole_seconds;
+use steersman_runtime::conditions;
+pub(super) use steersman_runtime::conditions::{
+    FALSE, TRUE, UNKNOWN, find, has_reason, remove, set,
+};
 use steersman_runtime::object::Condition;
 
 /// Whether a rollout gets on.
@@ -13,10 +14,6 @@ pub(super) const PROGRESSING: &str = "Progressing";
 pub(super) const AVAILABLE: &str = "Available";
 /// Whether a ReplicaSet fails to create or delete pods.
 pub(super) const REPLICA_FAILURE: &str = "ReplicaFailure";
-
-pub(super) const TRUE: &str = "True";
-pub(super) const FALSE: &str = "False";
-pub(super) const UNKNOWN: &str = "Unknown";
 
 /// Reasons of `Progressing` and `Available`; those of `ReplicaFailure` come from the ReplicaSet.
 pub(super) mod reason {
@@ -32,7 +29,7 @@ pub(super) mod reason {
     pub(in super::super) const MINIMUM_REPLICAS_UNAVAILABLE: &str = "MinimumReplicasUnavailable";
 }
 
-/// A condition that takes effect at `now`, in whole seconds as the API stores times.
+/// A condition that takes effect at `now`. Only Deployments have a time of the last update.
 pub(super) fn condition(
     kind: &str,
     status: &str,
@@ -40,46 +37,11 @@ pub(super) fn condition(
     message: impl Into<String>,
     now: Timestamp,
 ) -> Condition {
-    let now = Some(whole_seconds(now));
+    let new = conditions::new(kind, status, reason, message, now);
     Condition {
-        kind: kind.to_owned(),
-        status: status.to_owned(),
-        last_update_time: now,
-        last_transition_time: now,
-        reason: reason.to_owned(),
-        message: message.into(),
-        extra: serde_json::Map::new(),
+        last_update_time: new.last_transition_time,
+        ..new
     }
-}
-
-/// The condition of this type.
-pub(super) fn find<'a>(conditions: &'a [Condition], kind: &str) -> Option<&'a Condition> {
-    conditions.iter().find(|condition| condition.kind == kind)
-}
-
-/// Whether the condition of this type has this reason.
-pub(super) fn has_reason(conditions: &[Condition], kind: &str, reason: &str) -> bool {
-    find(conditions, kind).is_some_and(|condition| condition.reason == reason)
-}
-
-/// Brings `condition` into the list. With equal status and reason there, nothing changes, whatever
-/// the message says. Otherwise it goes to the end, and an equal status keeps its transition time.
-pub(super) fn set(conditions: &mut Vec<Condition>, mut condition: Condition) {
-    if let Some(current) = find(conditions, &condition.kind)
-        && current.status == condition.status
-    {
-        if current.reason == condition.reason {
-            return;
-        }
-        condition.last_transition_time = current.last_transition_time;
-    }
-    remove(conditions, &condition.kind);
-    conditions.push(condition);
-}
-
-/// Takes the conditions of this type out of the list.
-pub(super) fn remove(conditions: &mut Vec<Condition>, kind: &str) {
-    conditions.retain(|condition| condition.kind != kind);
 }
 
 #[cfg(test)]

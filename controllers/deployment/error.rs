@@ -6,6 +6,7 @@ use steersman_runtime::live::LiveError;
 use steersman_runtime::object::ObjectKey;
 use steersman_runtime::owner::ClaimError;
 use steersman_runtime::workers::Retry;
+use steersman_runtime::writes::StatusError;
 
 use super::limits::LimitError;
 
@@ -33,63 +34,43 @@ pub(super) enum SyncError {
     #[error("delete replica set {name}: {source}")]
     Delete { name: String, source: ApiError },
     #[error("update status: {0}")]
-    Status(#[source] ApiError),
+    Status(#[source] StatusError),
     #[error("update deployment for rollback: {0}")]
     Rollback(#[source] ApiError),
     #[error("check replica sets: {0}")]
     Check(#[source] LiveError),
-    /// The caches lack what the leader before us did. No failure: what they lack wakes the key when
-    /// it comes.
+    /// The caches lack writes of the previous leader. No failure: the missing events wake the key.
     #[error("the cache is behind the API server")]
     Behind,
 }
 
 impl SyncError {
-    /// The request that failed, where one did.
-    fn api(&self) -> Option<&ApiError> {
-        match self {
-            Self::Selector { .. } | Self::Strategy(_) | Self::Limit(_) | Self::Behind => None,
-            Self::Check(error) => error.request(),
-            Self::Claim(error) => error.source.as_ref(),
-            Self::Create { source, .. }
-            | Self::UpdateReplicaSet { source, .. }
-            | Self::Delete { source, .. } => Some(source),
-            Self::Status(source) | Self::Rollback(source) => Some(source),
-        }
-    }
-
     /// See [`ApiError::is_fenced`]. Nothing more is to be tried in this sync.
     pub(super) fn is_fenced(&self) -> bool {
-        self.api().is_some_and(ApiError::is_fenced)
+        ApiError::within(self).is_some_and(ApiError::is_fenced)
     }
 
-    /// Whether the API server has no such Deployment any more. The cache will hear of that: trying
-    /// again until then helps nobody.
+    /// Whether the API server has no such Deployment any more. The cache will show that, and the key
+    /// returns then.
     pub(super) fn is_gone(&self) -> bool {
-        matches!(self, Self::Status(error) | Self::Rollback(error) if error.is_object_not_found())
+        match self {
+            Self::Status(error) => error.is_object_not_found(),
+            Self::Rollback(error) => error.is_object_not_found(),
+            _ => false,
+        }
     }
 
     /// Whether the namespace is going, so that nothing can be created in it any more.
     pub(super) fn is_namespace_terminating(&self) -> bool {
-        self.api()
-            .is_some_and(|error| error.has_cause("NamespaceTerminating"))
+        ApiError::within(self).is_some_and(|error| error.has_cause("NamespaceTerminating"))
     }
 
-    /// What becomes of the key after this failure, which is number `failures` (from 0) in a row.
+    /// The fate of the key after this failure, which is number `failures` (from 0) in a row.
     pub(super) fn retry(&self, failures: u32) -> Retry {
-        // What an old cache still shows may be gone: the next event says so. Upstream logs none of
-        // these as an error, either.
-        let is_race = |error: &ApiError| {
-            error.is_conflict() || error.is_already_exists() || error.is_object_not_found()
-        };
-        if self.is_fenced() {
-            Retry::Quietly
-        } else if failures >= MAX_RETRIES {
+        if failures >= MAX_RETRIES {
             Retry::Drop
-        } else if self.api().is_some_and(is_race) {
-            Retry::Quietly
         } else {
-            Retry::BackOff
+            Retry::after_request(ApiError::within(self))
         }
     }
 }
@@ -120,14 +101,11 @@ mod tests {
             name: "web-1".to_owned(),
             source,
         };
-        let fenced = || ApiError::Fenced {
-            request: "POST /x".to_owned(),
-        };
         // (why, error, failures before, retry)
         let cases = [
             (
                 "conflict",
-                SyncError::Status(status(409, "Conflict", "")),
+                SyncError::Rollback(status(409, "Conflict", "")),
                 0,
                 Retry::Quietly,
             ),
@@ -163,7 +141,7 @@ mod tests {
             ),
             (
                 "conflict, too often",
-                SyncError::Status(status(409, "Conflict", "")),
+                SyncError::Rollback(status(409, "Conflict", "")),
                 15,
                 Retry::Drop,
             ),
@@ -173,8 +151,6 @@ mod tests {
                 0,
                 Retry::BackOff,
             ),
-            ("fenced", created(fenced()), 0, Retry::Quietly),
-            ("fenced, many times", created(fenced()), 15, Retry::Quietly),
         ];
         for (why, error, failures, retry) in cases {
             assert_eq!(error.retry(failures), retry, "{why}");

@@ -45,22 +45,18 @@ mod sync;
 #[cfg(test)]
 mod tests;
 mod writes;
-mod written;
 
 use std::sync::Arc;
 
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
-use steersman_runtime::expectations::{Expectations, OwnWrites};
+use steersman_runtime::expectations::Expectations;
+use steersman_runtime::keyed::Keyed;
 use steersman_runtime::object::{Deployment, Pod, ReplicaSet};
 use steersman_runtime::rbac::Rule;
 use steersman_runtime::reads::Read;
-use steersman_runtime::workers::Keyed;
-use steersman_runtime::workqueue::WorkQueue;
 
-use self::handlers::Caches;
 use self::sync::DeploymentController;
 use self::writes::Writer;
-use self::written::Written;
 
 /// The Deployment controller.
 pub const DESCRIPTOR: Descriptor = Descriptor {
@@ -105,44 +101,26 @@ pub fn limits_of(deployment: &Deployment) -> (i32, i32) {
 }
 
 fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
-    let syncer = build(ctx);
-    let workers = ctx.options.workers("concurrent-deployment-syncs");
-    Ok(Keyed::boxed(NAME, syncer.queue.clone(), workers, syncer))
-}
-
-/// The controller, already listening.
-fn build(ctx: &ControllerContext) -> Arc<DeploymentController> {
-    let deployments = ctx.informers.shared::<Deployment>();
+    let mut keyed = Keyed::<Deployment>::new(ctx, NAME, "deployment");
+    let deployments = keyed.objects().clone();
     let replica_sets = ctx.informers.shared::<ReplicaSet>();
     let pods = ctx.informers.shared::<Pod>();
-    let queue = WorkQueue::new("deployment", &ctx.queue_metrics);
-    let deleting = Arc::new(Expectations::default());
-    let (own_writes, written) = (Arc::<OwnWrites>::default(), Arc::<Written>::default());
-    handlers::register(&deployments, &replica_sets, &pods, &queue, &deleting);
-    handlers::forget_on_rewind(
-        &deployments,
-        &replica_sets,
-        &own_writes,
-        &written,
-        &deleting,
-    );
-    let client = ctx.client(NAME);
-    Arc::new(DeploymentController {
-        caches: Caches {
-            deployments: deployments.store(),
-            replica_sets: replica_sets.store(),
-            pods: pods.store(),
-        },
-        deployments,
-        replica_sets,
+    let (queue, client) = (keyed.queue(), ctx.client(NAME));
+    let (deleting, written) = (Arc::<Expectations>::default(), Arc::default());
+    keyed.remembers(Arc::clone(&deleting) as Arc<_>);
+    keyed.remembers(Arc::clone(&written) as Arc<_>);
+    let syncer = DeploymentController {
+        caches: handlers::register(&deployments, &replica_sets, &pods, &queue, &deleting),
         queue,
-        own_writes,
+        deployments_written: keyed.writes_to(&deployments),
+        replica_sets_written: keyed.writes_to(&replica_sets),
         written,
         deleting,
         recorder: ctx.recorder(NAME, client.clone()),
         writer: Writer::new(client),
         clock: ctx.clock.clone(),
-        since: ctx.since,
         features: ctx.features.clone(),
-    })
+    };
+    let workers = ctx.options.workers("concurrent-deployment-syncs");
+    Ok(keyed.boxed(workers, syncer))
 }

@@ -8,15 +8,16 @@ use jiff::Timestamp;
 use steersman_runtime::client::ApiError;
 use steersman_runtime::clock::Clock;
 use steersman_runtime::events::{EventRecorder, EventType};
-use steersman_runtime::expectations::{Expectations, OwnWrites};
+use steersman_runtime::expectations::Expectations;
 use steersman_runtime::features::{self, FeatureGates};
-use steersman_runtime::informer::SharedInformer;
+use steersman_runtime::keyed::ObjectSyncer;
 use steersman_runtime::object::{
     Deployment, DeploymentStatus, Object, ObjectKey, ObjectReference, Pod, ReplicaSet, Strategy,
 };
-use steersman_runtime::owner::{self, CONTROLLER_INDEX, orphans_key};
+use steersman_runtime::own_writes::{WritesTo, WrittenObjects};
+use steersman_runtime::owner;
 use steersman_runtime::template;
-use steersman_runtime::workers::{Requeue, Retry, Syncer};
+use steersman_runtime::workers::{Requeue, Retry};
 use steersman_runtime::workqueue::WorkQueue;
 
 use super::annotations::REVISION;
@@ -28,93 +29,48 @@ use super::replica_sets::ReplicaSets;
 use super::resize::Resize;
 use super::rollback::{self, Rollback};
 use super::writes::Writer;
-use super::written::Written;
 use super::{cleanup, pause, progress, recreate, rolling, scaling, status};
-
-/// Names of caches in [`OwnWrites`].
-const DEPLOYMENTS: &str = "deployments";
-const REPLICA_SETS: &str = "replicasets";
 
 /// Syncs Deployments.
 pub(super) struct DeploymentController {
-    pub(super) deployments: SharedInformer<Deployment>,
-    pub(super) replica_sets: SharedInformer<ReplicaSet>,
     pub(super) caches: Caches,
     pub(super) queue: WorkQueue<ObjectKey>,
-    /// What our own writes made of Deployments and ReplicaSets.
-    pub(super) own_writes: Arc<OwnWrites>,
-    /// The ReplicaSets among them, where the cache has another opinion.
-    pub(super) written: Arc<Written>,
+    /// Writes of Deployments.
+    pub(super) deployments_written: WritesTo,
+    /// Writes of ReplicaSets.
+    pub(super) replica_sets_written: WritesTo,
+    /// ReplicaSets as our writes left them, where the cache shows older ones.
+    pub(super) written: Arc<WrittenObjects<ReplicaSet>>,
     /// Old ReplicaSets that we deleted and that the cache still shows; a deletion has no version to
     /// wait for.
     pub(super) deleting: Arc<Expectations>,
     pub(super) recorder: EventRecorder,
     pub(super) writer: Writer,
     pub(super) clock: Clock,
-    /// Caches older than this may lack what the leader before us did.
-    pub(super) since: u64,
     pub(super) features: FeatureGates,
 }
 
-impl Syncer for DeploymentController {
+impl ObjectSyncer for DeploymentController {
+    type Object = Deployment;
     type Error = SyncError;
 
-    async fn sync(&self, key: &ObjectKey) -> Result<Requeue, SyncError> {
-        if self.waits_for_caches(key) {
-            return Ok(Requeue::Never);
-        }
-        let Some(deployment) = self.caches.deployments.get(key) else {
-            self.own_writes.forget(key);
-            self.written.forget(key);
-            self.deleting.forget(key);
-            tracing::debug!("Deployment has been deleted");
-            return Ok(Requeue::Never);
-        };
-        match (Work {
+    async fn sync(&self, key: &ObjectKey, d: Arc<Deployment>) -> Result<Requeue, SyncError> {
+        let work = Work {
             controller: self,
             key,
-            deployment,
+            deployment: d,
             sets: ReplicaSets::default(),
             checked: false,
-        })
-        .run()
-        .await
-        {
+        };
+        match work.run().await {
             Err(SyncError::Behind) => Ok(Requeue::Never),
             Err(error) if error.is_namespace_terminating() || error.is_gone() => Ok(Requeue::Never),
             outcome => outcome,
         }
     }
 
-    fn retry(&self, error: &SyncError, failures: u32) -> Retry {
+    fn retry(&self, error: &SyncError, _request: Option<&ApiError>, failures: u32) -> Retry {
         error.retry(failures)
-    }
-}
-
-impl DeploymentController {
-    /// Whether a cache lacks writes we made for this Deployment. If so the key comes back once it
-    /// has them: deciding again on what was there before would repeat them.
-    fn waits_for_caches(&self, key: &ObjectKey) -> bool {
-        let seen = |cache: &'static str| match cache {
-            DEPLOYMENTS => self.caches.deployments.resource_version(),
-            _ => self.caches.replica_sets.resource_version(),
-        };
-        let wait = |cache, version| {
-            let (queue, again) = (self.queue.clone(), key.clone());
-            match cache {
-                DEPLOYMENTS => self
-                    .deployments
-                    .when_seen(version, move || queue.add(again)),
-                _ => self
-                    .replica_sets
-                    .when_seen(version, move || queue.add(again)),
-            }
-        };
-        let Some(cache) = self.own_writes.put_off(key, seen, wait) else {
-            return false;
-        };
-        self.queue.count_put_off(cache);
-        true
     }
 }
 
@@ -219,20 +175,17 @@ impl Work<'_> {
             source: Clone::clone(source),
         };
         let selector = d.spec.selector.as_ref().map_err(invalid)?;
-        let cache = &controller.caches.replica_sets;
-        let mut candidates = cache.by_index(CONTROLLER_INDEX, &d.meta.uid.to_string());
-        candidates.retain(|rs| rs.meta.namespace == d.meta.namespace);
-        candidates.extend(cache.by_index(CONTROLLER_INDEX, &orphans_key(&d.meta.namespace)));
-
+        let candidates = controller
+            .caches
+            .replica_sets
+            .candidates::<Deployment>(&d.meta);
         let claimed = owner::claim(controller.writer.client(), d, selector, candidates).await?;
         if claimed.written.is_empty() {
             self.sets = ReplicaSets::of(d, controller.written.newest(self.key, claimed.objects));
             return Ok(Claimed::All);
         }
         for version in claimed.written {
-            controller
-                .own_writes
-                .record(self.key, REPLICA_SETS, version);
+            controller.replica_sets_written.record(self.key, version);
         }
         Ok(Claimed::Adopted)
     }
@@ -278,8 +231,8 @@ impl Work<'_> {
             Err(error) => return Err(self.creation_failed(new.name, error).await),
         };
         self.controller
-            .own_writes
-            .record(self.key, REPLICA_SETS, rs.meta.resource_version);
+            .replica_sets_written
+            .record(self.key, rs.meta.resource_version);
         let (name, revision, replicas) = (&*rs.meta.name, new.revision, new.size);
         tracing::debug!(
             replicaSet = name,
@@ -296,7 +249,7 @@ impl Work<'_> {
         }
         let status = progress::created_new(&d, &rs.meta.name, self.now());
         let rs = Arc::new(rs);
-        self.controller.written.note(self.key, &rs);
+        self.controller.written.record(self.key, &rs);
         self.sets.new = Some(rs);
         // Written before anything else is done, so that the deadline counts from here even if this
         // process ends now.
@@ -320,6 +273,7 @@ impl Work<'_> {
             .controller
             .caches
             .replica_sets
+            .store()
             .get(&ObjectKey::new(&d.meta.namespace, &new.name))
         else {
             return Err(failure);
@@ -408,7 +362,7 @@ impl Work<'_> {
         self.sets
             .old
             .iter()
-            .flat_map(|rs| owner::controlled_by::<ReplicaSet, Pod>(pods, &rs.meta))
+            .flat_map(|rs| pods.controlled_by::<ReplicaSet>(&rs.meta))
             .collect()
     }
 
@@ -558,27 +512,24 @@ impl Work<'_> {
             .await
             .map_err(failed)?;
         self.controller
-            .own_writes
-            .record(self.key, REPLICA_SETS, rs.meta.resource_version);
+            .replica_sets_written
+            .record(self.key, rs.meta.resource_version);
         let rs = Arc::new(rs);
-        self.controller.written.note(self.key, &rs);
+        self.controller.written.record(self.key, &rs);
         Ok(rs)
     }
 
-    /// Stops a sync that is about to write ReplicaSets on the strength of caches that lack what the
-    /// leader before us did. What else a stale cache could lead to, the versions in our writes
-    /// prevent; but one ReplicaSet too few in the sums means pods too many.
+    /// Stops a sync that is about to write ReplicaSets by caches that lack writes of the previous
+    /// leader. The versions in our writes prevent all other effects of a stale cache; but one
+    /// ReplicaSet too few in the sums means pods too many.
     async fn check(&mut self) -> Result<(), SyncError> {
-        let caches = &self.controller.caches;
-        let reached = caches
-            .deployments
-            .resource_version()
-            .min(caches.replica_sets.resource_version());
-        if self.checked || reached >= self.controller.since {
+        let controller = self.controller;
+        let is_old = controller.deployments_written.predates_term()
+            || controller.replica_sets_written.predates_term();
+        if self.checked || !is_old {
             return Ok(());
         }
-        if !self
-            .controller
+        if !controller
             .writer
             .is_current(&self.deployment, &self.sets)
             .await
@@ -674,8 +625,8 @@ impl Work<'_> {
     /// it needs.
     fn wrote_deployment(&mut self, d: Deployment) {
         self.controller
-            .own_writes
-            .record(self.key, DEPLOYMENTS, d.meta.resource_version);
+            .deployments_written
+            .record(self.key, d.meta.resource_version);
         self.deployment = Arc::new(d);
     }
 }

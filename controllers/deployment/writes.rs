@@ -1,12 +1,14 @@
 //! The requests of the Deployment controller. Each write answers with the object as stored, to be
 //! carried on.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use steersman_runtime::client::{ApiClient, ApiError, Target};
 use steersman_runtime::live::{self, LiveError};
-use steersman_runtime::object::{Deployment, DeploymentStatus, Meta, Object, ReplicaSet};
+use steersman_runtime::object::{Deployment, DeploymentStatus, Document, Object, ReplicaSet};
+use steersman_runtime::writes::{Delete, OnFailure, StatusError, write_status};
 
 use super::annotations::REVISION;
 use super::document::set_annotations;
@@ -34,12 +36,12 @@ impl Writer {
         d: &Deployment,
         status: &DeploymentStatus,
         revision: Option<&str>,
-    ) -> Result<Deployment, ApiError> {
-        let target = Target {
-            subresource: Some("status"),
-            ..named::<Deployment>(&d.meta)
-        };
-        self.put(target, &with_status(d, status, revision)).await
+    ) -> Result<Deployment, StatusError> {
+        let document = with_revision(d, revision);
+        let return_it = OnFailure::Return;
+        let answer =
+            write_status::<Deployment>(&self.client, &d.meta, &document, status, return_it).await?;
+        Deployment::decode(&answer).map_err(StatusError::Answer)
     }
 
     /// PUTs the Deployment itself.
@@ -48,7 +50,7 @@ impl Writer {
         d: &Deployment,
         object: &Map<String, Value>,
     ) -> Result<Deployment, ApiError> {
-        self.put(named::<Deployment>(&d.meta), object).await
+        self.put(Target::of::<Deployment>(&d.meta), object).await
     }
 
     /// PUTs a ReplicaSet.
@@ -57,7 +59,7 @@ impl Writer {
         rs: &ReplicaSet,
         object: &Map<String, Value>,
     ) -> Result<ReplicaSet, ApiError> {
-        self.put(named::<ReplicaSet>(&rs.meta), object).await
+        self.put(Target::of::<ReplicaSet>(&rs.meta), object).await
     }
 
     /// POSTs a ReplicaSet.
@@ -66,22 +68,16 @@ impl Writer {
         namespace: &str,
         object: &Map<String, Value>,
     ) -> Result<ReplicaSet, ApiError> {
-        let target = Target {
-            resource: ReplicaSet::RESOURCE,
-            namespace: Some(namespace),
-            name: None,
-            subresource: None,
-        };
+        let target = Target::collection::<ReplicaSet>(namespace);
         decoded("POST", &self.client.create(target, object).await?)
     }
 
     /// DELETEs a ReplicaSet, if it is still as it was seen. Its pods, of which there are none,
     /// would follow in the background.
     pub(super) async fn delete_replica_set(&self, rs: &ReplicaSet) -> Result<(), ApiError> {
-        let seen = json!({"uid": rs.meta.uid.to_string(), "resourceVersion": rs.meta.resource_version.to_string()});
-        let options = json!({"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": seen});
+        let options = Delete::exactly(&rs.meta).unchanged_since(rs.meta.resource_version);
         self.client
-            .delete(named::<ReplicaSet>(&rs.meta), &options)
+            .delete(Target::of::<ReplicaSet>(&rs.meta), &options)
             .await
             .map(drop)
     }
@@ -138,15 +134,6 @@ fn typed<T: Object>(object: &Map<String, Value>) -> Option<Map<String, Value>> {
     Some(typed)
 }
 
-fn named<T: Object>(meta: &Meta) -> Target<'_> {
-    Target {
-        resource: T::RESOURCE,
-        namespace: Some(&meta.namespace),
-        name: Some(&meta.name),
-        subresource: None,
-    }
-}
-
 fn decoded<T: Object>(verb: &str, answer: &[u8]) -> Result<T, ApiError> {
     let request = || format!("{verb} {}", T::RESOURCE);
     T::decode(answer).map_err(|source| ApiError::Decode {
@@ -155,25 +142,32 @@ fn decoded<T: Object>(verb: &str, answer: &[u8]) -> Result<T, ApiError> {
     })
 }
 
-fn with_status(
-    d: &Deployment,
-    status: &DeploymentStatus,
-    revision: Option<&str>,
-) -> Map<String, Value> {
+/// The document of `d`, with another revision if there is one.
+fn with_revision<'a>(d: &'a Deployment, revision: Option<&str>) -> Cow<'a, Document> {
+    let Some(revision) = revision else {
+        return Cow::Borrowed(&d.document);
+    };
     let mut object = d.document.to_object();
-    if let Some(revision) = revision {
-        set_annotations(&mut object, [(REVISION, revision.to_owned())]);
-    }
-    let status =
-        serde_json::to_value(status).expect("a status has string keys and no maps that could fail");
-    object.insert("status".to_owned(), status);
-    object
+    set_annotations(&mut object, [(REVISION, revision.to_owned())]);
+    Cow::Owned(Document::new(object))
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+    use steersman_runtime::writes::replacement;
+
     use super::*;
     use crate::testing::deployment;
+
+    fn with_status(
+        d: &Deployment,
+        status: &DeploymentStatus,
+        revision: Option<&str>,
+    ) -> Map<String, Value> {
+        let body = replacement::<Deployment>(&with_revision(d, revision), status);
+        serde_json::from_str(body.get()).unwrap()
+    }
 
     #[test]
     fn an_item_of_a_list_is_written_with_its_type() {

@@ -1,57 +1,43 @@
 //! Owners proven not to exist, so that one question answers for all their dependents.
+//!
+//! Upstream: `ReferenceCache`, `uid_cache.go`, with the same capacity.
 
-use std::collections::{BTreeMap, HashMap};
+use std::num::NonZero;
+
+use lru::LruCache;
 
 use super::coordinates::Coordinates;
 
 /// Entries kept.
-const CAPACITY: usize = 500;
+const CAPACITY: NonZero<usize> = NonZero::new(500).expect("500 is not zero");
 
-/// The coordinates least recently asked for go first. An entry becomes wrong only when the server's
-/// history goes back, as after the restore of a backup; then all of them are forgotten.
-#[derive(Debug, Default)]
-pub(super) struct AbsentOwners {
-    used: HashMap<Coordinates, u64>,
-    by_use: BTreeMap<u64, Coordinates>,
-    clock: u64,
+/// The coordinates least recently asked for go first. An entry becomes wrong only when the history
+/// of the API server goes back, as after an etcd restore; then all of them are forgotten.
+#[derive(Debug)]
+pub(super) struct AbsentOwners(LruCache<Coordinates, ()>);
+
+impl Default for AbsentOwners {
+    fn default() -> Self {
+        Self(LruCache::new(CAPACITY))
+    }
 }
 
 impl AbsentOwners {
     pub(super) fn insert(&mut self, coordinates: Coordinates) {
-        self.touch(coordinates);
-        if self.used.len() > CAPACITY
-            && let Some((_, oldest)) = self.by_use.pop_first()
-        {
-            self.used.remove(&oldest);
-        }
+        self.0.put(coordinates, ());
     }
 
     pub(super) fn contains(&mut self, coordinates: &Coordinates) -> bool {
-        let known = self.used.contains_key(coordinates);
-        if known {
-            self.touch(coordinates.clone());
-        }
-        known
+        self.0.get(coordinates).is_some()
     }
 
-    /// Withdraws what was proven: the object is there.
+    /// Withdraws a proof: the object is there.
     pub(super) fn remove(&mut self, coordinates: &Coordinates) {
-        if let Some(used) = self.used.remove(coordinates) {
-            self.by_use.remove(&used);
-        }
+        self.0.pop(coordinates);
     }
 
     pub(super) fn clear(&mut self) {
-        self.used.clear();
-        self.by_use.clear();
-    }
-
-    fn touch(&mut self, coordinates: Coordinates) {
-        self.clock += 1;
-        if let Some(before) = self.used.insert(coordinates.clone(), self.clock) {
-            self.by_use.remove(&before);
-        }
-        self.by_use.insert(self.clock, coordinates);
+        self.0.clear();
     }
 }
 
@@ -73,18 +59,15 @@ mod tests {
     }
 
     #[test]
-    fn what_was_asked_for_least_recently_is_forgotten_first() {
+    fn least_recently_used_owner_is_forgotten_first() {
         let mut absent = AbsentOwners::default();
-        (0..CAPACITY).for_each(|number| absent.insert(owner(number)));
+        (0..CAPACITY.get()).for_each(|number| absent.insert(owner(number)));
         assert!(absent.contains(&owner(0)));
-        absent.insert(owner(CAPACITY));
+        absent.insert(owner(CAPACITY.get()));
         assert!(
             absent.contains(&owner(0)) && !absent.contains(&owner(1)) && absent.contains(&owner(2))
         );
-        assert_eq!(
-            (absent.used.len(), absent.by_use.len()),
-            (CAPACITY, CAPACITY)
-        );
+        assert_eq!(absent.0.len(), CAPACITY.get());
         let elsewhere = Coordinates {
             namespace: "b".into(),
             ..owner(2)
@@ -92,11 +75,8 @@ mod tests {
         assert!(!absent.contains(&elsewhere));
         absent.remove(&owner(2));
         assert!(!absent.contains(&owner(2)) && absent.contains(&owner(3)));
-        assert_eq!(
-            (absent.used.len(), absent.by_use.len()),
-            (CAPACITY - 1, CAPACITY - 1)
-        );
+        assert_eq!(absent.0.len(), CAPACITY.get() - 1);
         absent.clear();
-        assert!(!absent.contains(&owner(3)) && absent.by_use.is_empty());
+        assert!(!absent.contains(&owner(3)) && absent.0.is_empty());
     }
 }

@@ -1,8 +1,7 @@
 //! What becomes of an object, given how each of its owners stands.
 
 use steersman_runtime::object::{CollectorFinalizers, Uid};
-
-use super::live::Policy;
+use steersman_runtime::writes::Propagation;
 
 /// How the owner that a reference means stands, as the API server told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,7 +23,7 @@ pub(super) enum Decision {
     DropReferences(Vec<Uid>),
     /// Nobody owns it.
     Delete {
-        policy: Policy,
+        policy: Propagation,
         /// First make its references block no owner: it may be waiting for itself in a circle.
         unblock: bool,
     },
@@ -61,16 +60,16 @@ pub(super) fn decide(
         // What an owner waits for shall be gone with all that it owns. A dependent that waits may
         // do so for this very object.
         return Decision::Delete {
-            policy: Policy::Foreground,
+            policy: Propagation::Foreground,
             unblock: one_is_waiting,
         };
     }
     let policy = match finalizers {
-        CollectorFinalizers { orphan: true, .. } => Policy::Orphan,
+        CollectorFinalizers { orphan: true, .. } => Propagation::Orphan,
         CollectorFinalizers {
             foreground: true, ..
-        } => Policy::Foreground,
-        _ => Policy::Background,
+        } => Propagation::Foreground,
+        _ => Propagation::Background,
     };
     Decision::Delete {
         policy,
@@ -118,25 +117,30 @@ mod tests {
                 drop_uids(&[2, 0]),
             ),
             (&[Solid, Waiting], alone, none, drop_uids(&[1])),
-            (&[Dangling], alone, none, delete(Policy::Background)),
-            (&[Dangling], circular, none, delete(Policy::Background)),
-            (&[Dangling], alone, foreground, delete(Policy::Foreground)),
-            (&[Dangling], alone, orphan, delete(Policy::Orphan)),
-            (&[Dangling], alone, both, delete(Policy::Orphan)),
-            (&[Waiting], alone, none, delete(Policy::Background)),
-            (&[Waiting], owning, none, delete(Policy::Foreground)),
+            (&[Dangling], alone, none, delete(Propagation::Background)),
+            (&[Dangling], circular, none, delete(Propagation::Background)),
+            (
+                &[Dangling],
+                alone,
+                foreground,
+                delete(Propagation::Foreground),
+            ),
+            (&[Dangling], alone, orphan, delete(Propagation::Orphan)),
+            (&[Dangling], alone, both, delete(Propagation::Orphan)),
+            (&[Waiting], alone, none, delete(Propagation::Background)),
+            (&[Waiting], owning, none, delete(Propagation::Foreground)),
             (
                 &[Waiting, Dangling],
                 owning,
                 orphan,
-                delete(Policy::Foreground),
+                delete(Propagation::Foreground),
             ),
             (
                 &[Waiting],
                 circular,
                 none,
                 Decision::Delete {
-                    policy: Policy::Foreground,
+                    policy: Propagation::Foreground,
                     unblock: true,
                 },
             ),

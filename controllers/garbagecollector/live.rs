@@ -1,6 +1,6 @@
 //! Objects as the API server shows them now, and the bodies of what is written about them.
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::{Value, json};
 use steersman_runtime::intern::Sym;
 use steersman_runtime::object::{CollectorFinalizers, OwnerReference, Uid};
@@ -78,27 +78,6 @@ fn uid_of(reference: &Value) -> Uid {
 
 fn blocks(reference: &Value) -> bool {
     reference["blockOwnerDeletion"] == true
-}
-
-/// What a deletion makes of dependents.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub(super) enum Policy {
-    Orphan,
-    Background,
-    Foreground,
-}
-
-/// The options of a deletion of exactly this object, and in exactly this version where one is
-/// given.
-pub(super) fn delete_options(uid: &Uid, version: Option<&str>, policy: Policy) -> Value {
-    let mut preconditions = json!({"uid": uid.to_string()});
-    if let Some(version) = version {
-        preconditions["resourceVersion"] = json!(version);
-    }
-    json!({
-        "kind": "DeleteOptions", "apiVersion": "v1",
-        "preconditions": preconditions, "propagationPolicy": policy,
-    })
 }
 
 /// Strategic patch that takes the references to `owners` from the object with `uid`, and from no
@@ -213,15 +192,6 @@ mod tests {
             Some(merged("finalizers", json!(["example.com/hold"])))
         );
         assert_eq!(without_finalizer(&live, "orphan"), None);
-        assert_eq!(
-            delete_options(&u, Some("7"), Policy::Background),
-            json!({"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background",
-                   "preconditions": {"uid": "u", "resourceVersion": "7"}})
-        );
-        assert_eq!(
-            delete_options(&u, None, Policy::Orphan)["preconditions"],
-            json!({"uid": "u"})
-        );
     }
 
     #[test]

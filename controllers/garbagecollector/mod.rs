@@ -129,7 +129,7 @@ fn collector(ctx: &ControllerContext) -> Collector {
         metadata: client.metadata_only(),
         client,
         recorder: ctx.recorder(NAME, base),
-        watched: Watched::new(ctx.since),
+        watched: Watched::new(ctx.term_start_rv),
     }
 }
 

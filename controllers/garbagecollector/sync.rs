@@ -18,6 +18,7 @@ use steersman_runtime::object::{CollectorFinalizers, ObjectReference, OwnerRefer
 use steersman_runtime::resource::ResourceType;
 use steersman_runtime::workers::{Requeue, Retry, Syncer};
 use steersman_runtime::workqueue::{ImmediateQueue, WorkQueue};
+use steersman_runtime::writes::{Delete, Propagation};
 use tokio::time::Instant;
 
 use super::attempt_to_delete::{Decision, Standing, decide};
@@ -26,7 +27,7 @@ use super::error::SyncError;
 use super::foreground::{self, Step};
 use super::graph::{Effects, Graph, NodeKey, NodeView};
 use super::kinds::Kinds;
-use super::live::{self, Live, Policy};
+use super::live::{self, Live};
 use super::unseen::{Reference, Watched};
 
 /// How often a finalizer is taken away before a conflict counts as a failure, and the pause after
@@ -392,16 +393,17 @@ impl Collector {
         &self,
         place: &Place<'_>,
         live: &Live,
-        policy: Policy,
+        policy: Propagation,
     ) -> Result<bool, SyncError> {
         let coordinates = place.coordinates;
         let uid = &coordinates.uid;
+        let options = Delete::uid(uid).propagation(policy);
         tracing::debug!(item = %coordinates, propagationPolicy = ?policy, "Deleting item");
         let mut outcome = self
             .client
             .delete(
                 place.target(),
-                &live::delete_options(uid, Some(live.version()), policy),
+                &options.clone().unchanged_since(live.version()),
             )
             .await
             .map(drop);
@@ -417,11 +419,7 @@ impl Collector {
                 }
                 // Somebody changes the object often, but nothing that matters here.
                 Some(now) if now.is(uid) && is_moot(&now) => {
-                    outcome = self
-                        .client
-                        .delete(place.target(), &live::delete_options(uid, None, policy))
-                        .await
-                        .map(drop);
+                    outcome = self.client.delete(place.target(), &options).await.map(drop);
                 }
                 Some(_) => {}
             }

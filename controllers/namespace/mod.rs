@@ -25,9 +25,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use steersman_runtime::client::ApiClient;
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
 use steersman_runtime::discovery::discover;
 use steersman_runtime::features;
+use steersman_runtime::informer::Store;
+use steersman_runtime::keyed::{Keyed, Runner};
 use steersman_runtime::object::{Namespace, ObjectKey};
 use steersman_runtime::rbac::Rule;
 use steersman_runtime::reads::Read;
@@ -70,21 +73,23 @@ const QPS_FACTOR: f32 = 20.0;
 const BURST_FACTOR: u32 = 100;
 
 fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
-    let namespaces = ctx.informers.shared::<Namespace>();
     let queue = WorkQueue::with_max_backoff("namespace", &ctx.queue_metrics, MAX_BACKOFF);
-    handlers::register(&namespaces, &queue);
+    let keyed = Keyed::<Namespace>::over(ctx, NAME, queue.clone());
+    let namespaces = keyed.objects().store();
+    handlers::register(keyed.objects(), &queue);
     let client = ctx.client(NAME).rethrottled(QPS_FACTOR, BURST_FACTOR);
     let terminator = Terminator {
-        namespaces: namespaces.store(),
         metadata: client.rethrottled(1.0, 1).metadata_only(),
-        client,
+        client: client.clone(),
         clock: ctx.clock.clone(),
         pods_first: ctx.features.is_on(features::ORDERED_NAMESPACE_DELETION),
     };
     let workers = ctx.options.workers("concurrent-namespace-syncs");
     let resync = ctx.options.time("namespace-sync-period");
     Ok(Box::new(NamespaceController {
-        terminator: Arc::new(terminator),
+        runner: keyed.runner(terminator),
+        client,
+        namespaces,
         queue,
         workers,
         resync,
@@ -92,7 +97,9 @@ fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
 }
 
 struct NamespaceController {
-    terminator: Arc<Terminator>,
+    runner: Arc<Runner<Terminator>>,
+    client: ApiClient,
+    namespaces: Store<Namespace>,
     queue: WorkQueue<ObjectKey>,
     workers: usize,
     /// How often every terminating namespace is enqueued; zero is never.
@@ -112,12 +119,8 @@ impl Controller for NamespaceController {
                 tracing::error!("unable to get any supported resources from server");
                 return;
             }
-            let resync = handlers::resync(
-                self.terminator.namespaces.clone(),
-                self.queue.clone(),
-                self.resync,
-            );
-            let work = run_workers(NAME, self.queue, self.workers, self.terminator, stop);
+            let resync = handlers::resync(self.namespaces, self.queue.clone(), self.resync);
+            let work = run_workers(NAME, self.queue, self.workers, self.runner, stop);
             tokio::select! {
                 () = work => {}
                 () = resync => {}
@@ -129,7 +132,7 @@ impl Controller for NamespaceController {
 impl NamespaceController {
     /// Whether the API server serves anything that could be deleted.
     async fn check(&self) -> bool {
-        let types = Types::new(discover(&self.terminator.client).await);
+        let types = Types::new(discover(&self.client).await);
         if let Some(failure) = &types.failure {
             tracing::error!(
                 error = failure.error,

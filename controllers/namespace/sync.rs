@@ -1,6 +1,7 @@
 //! One pass over a terminating namespace: mark it, delete what is in it, say how that went, and let
 //! it go when nothing is left.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -8,10 +9,10 @@ use serde_json::{Map, Value, json};
 use steersman_runtime::client::{ApiClient, ApiError, Target};
 use steersman_runtime::clock::Clock;
 use steersman_runtime::discovery::{ServedResource, discover};
-use steersman_runtime::informer::Store;
+use steersman_runtime::keyed::ObjectSyncer;
 use steersman_runtime::object::{DecodeError, Identity, Namespace, ObjectKey};
 use steersman_runtime::resource;
-use steersman_runtime::workers::{Requeue, Retry, Syncer};
+use steersman_runtime::workers::{Requeue, Retry};
 
 use super::conditions::Report;
 use super::content::Remains;
@@ -24,10 +25,10 @@ const TOKEN: &str = "kubernetes";
 /// Why a pass did not end the namespace.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SyncError {
-    #[error(transparent)]
-    Get(ApiError),
-    #[error(transparent)]
-    Write(ApiError),
+    #[error("{0}")]
+    Get(#[source] ApiError),
+    #[error("{0}")]
+    Write(#[source] ApiError),
     #[error(transparent)]
     Decode(#[from] DecodeError),
     #[error("namespace uid has changed across retries")]
@@ -57,7 +58,6 @@ fn pause(estimate: i64) -> Duration {
 /// Ends namespaces. Reads everything it acts on from the API server: the cache only says which
 /// namespaces to look at.
 pub(super) struct Terminator {
-    pub(super) namespaces: Store<Namespace>,
     pub(super) client: ApiClient,
     pub(super) metadata: ApiClient,
     pub(super) clock: Clock,
@@ -65,19 +65,16 @@ pub(super) struct Terminator {
     pub(super) pods_first: bool,
 }
 
-impl Syncer for Terminator {
+impl ObjectSyncer for Terminator {
+    type Object = Namespace;
     type Error = SyncError;
 
-    async fn sync(&self, key: &ObjectKey) -> Result<Requeue, SyncError> {
-        if self.namespaces.get(key).is_none() {
-            tracing::debug!("Namespace has been deleted");
-            return Ok(Requeue::Never);
-        }
+    async fn sync(&self, key: &ObjectKey, _: Arc<Namespace>) -> Result<Requeue, SyncError> {
         self.end(&key.name).await?;
         Ok(Requeue::Never)
     }
 
-    fn retry(&self, error: &SyncError, _failures: u32) -> Retry {
+    fn retry(&self, error: &SyncError, _request: Option<&ApiError>, _failures: u32) -> Retry {
         match error {
             SyncError::Remaining { estimate } => Retry::After(pause(*estimate)),
             _ => Retry::BackOff,

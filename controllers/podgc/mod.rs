@@ -20,11 +20,10 @@ mod tests;
 use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{StreamExt, stream};
-use serde_json::json;
 use steersman_runtime::client::{ApiClient, ApiError, PatchKind, Target};
 use steersman_runtime::clock::Clock;
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
@@ -32,11 +31,12 @@ use steersman_runtime::features;
 use steersman_runtime::informer::Store;
 use steersman_runtime::intern::Sym;
 use steersman_runtime::object::{Identity, Node, Object, Pod, Uid};
+use steersman_runtime::own_writes::{OwnWrites, WritesTo};
 use steersman_runtime::rbac::Rule;
 use steersman_runtime::reads::Read;
-use steersman_runtime::resource;
 use steersman_runtime::tasks::CancellationToken;
 use steersman_runtime::workqueue::WorkQueue;
+use steersman_runtime::writes::Delete;
 
 use self::metrics::PodGcMetrics;
 
@@ -73,39 +73,26 @@ const QUARANTINE: Duration = Duration::from_secs(40);
 const REMOVALS_AT_ONCE: usize = 200;
 
 fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
-    let removed = Arc::<Removed>::default();
-    // A restored server may never come to these versions.
-    ctx.informers.shared::<Pod>().on_rewind({
-        let removed = Arc::clone(&removed);
-        move || removed.versions().clear()
-    });
+    let pods = ctx.informers.shared::<Pod>();
+    let removed = OwnWrites::new(ctx.term_start_rv);
     let metrics = PodGcMetrics::register(&ctx.registry).map_err(|source| InitError {
         controller: NAME,
         source: Box::new(source),
     })?;
     Ok(Box::new(PodGc {
-        pods: ctx.informers.shared::<Pod>().store(),
+        pods: pods.store(),
         nodes: ctx.informers.shared::<Node>().store(),
         client: ctx.client(IDENTITY),
         clock: ctx.clock.clone(),
         quarantine: WorkQueue::new("orphaned_pods_nodes", &ctx.queue_metrics),
         threshold: ctx.options.int("terminated-pod-gc-threshold"),
-        removed: Arc::clone(&removed),
+        written: removed.to(pods.versioned()),
+        removed,
         tracks_generation: ctx
             .features
             .is_on(features::POD_OBSERVED_GENERATION_TRACKING),
         metrics,
     }))
-}
-
-/// The versions that our removals produced, by pod.
-#[derive(Default)]
-struct Removed(Mutex<HashMap<Uid, u64>>);
-
-impl Removed {
-    fn versions(&self) -> MutexGuard<'_, HashMap<Uid, u64>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// The nodes of one cycle, by name.
@@ -147,7 +134,9 @@ struct PodGc {
     clock: Clock,
     quarantine: WorkQueue<Sym>,
     threshold: i64,
-    removed: Arc<Removed>,
+    /// Removals by pod, and their versions in the cache of pods.
+    removed: OwnWrites<Uid>,
+    written: WritesTo<Uid>,
     metrics: PodGcMetrics,
 }
 
@@ -170,9 +159,8 @@ impl PodGc {
     /// Looks at all pods once. The steps see the same pods; a pod that one of them removed is
     /// nothing to the next. No removal starts after `stop`.
     async fn cycle(&self, stop: &CancellationToken) {
-        // Asked before the pods are listed, so that the list is no older than this says.
-        let seen = self.pods.resource_version();
-        self.removed.versions().retain(|_, version| *version > seen);
+        // Before the pods are listed, so that the list shows all that is forgotten here.
+        self.removed.forget_seen();
         let (pods, nodes) = (self.pods.list(), by_name(self.nodes.list()));
 
         let terminated = terminated::surplus(&pods, self.threshold);
@@ -220,7 +208,7 @@ impl PodGc {
         let remove = |pod: &Arc<Pod>| {
             let pod = Arc::clone(pod);
             async move {
-                if !stop.is_cancelled() && !self.removed.versions().contains_key(&pod.meta.uid) {
+                if !stop.is_cancelled() && !self.removed.has(&pod.meta.uid) {
                     self.remove(&pod, reason).await;
                 }
             }
@@ -249,28 +237,18 @@ impl PodGc {
     }
 
     async fn fail_and_delete(&self, pod: &Pod, reason: Reason) -> Result<(), ApiError> {
-        let target = Target {
-            resource: &resource::PODS,
-            namespace: Some(&pod.meta.namespace),
-            name: Some(&pod.meta.name),
-            subresource: None,
-        };
+        let target = Target::of::<Pod>(&pod.meta);
         if let Some(patch) = patch::failure(
             pod,
             reason == Reason::Orphaned,
             self.tracks_generation,
             self.clock.now(),
         ) {
-            let status = Target {
-                subresource: Some("status"),
-                ..target
-            };
             self.client
-                .patch(status, PatchKind::Strategic, &patch)
+                .patch(target.status(), PatchKind::Strategic, &patch)
                 .await?;
         }
-        let options =
-            json!({"gracePeriodSeconds": 0, "preconditions": {"uid": pod.meta.uid.to_string()}});
+        let options = Delete::exactly(&pod.meta).immediately();
         let answer = self.client.delete(target, &options).await?;
         // A Status in place of the pod has no version; then the next cycle finds out.
         if let Ok(Identity {
@@ -278,9 +256,7 @@ impl PodGc {
             ..
         }) = Identity::decode(&answer)
         {
-            self.removed
-                .versions()
-                .insert(pod.meta.uid.clone(), version);
+            self.written.record(&pod.meta.uid, version);
         }
         Ok(())
     }

@@ -2,22 +2,19 @@
 //!
 //! events -> handlers -> queue of keys -> sync -> (claim, scale, ranking, status) -> writes
 //!
-//! What users may rely on: no pod is created or deleted on the strength of a cache that lacks an
-//! earlier write of this process for the same ReplicaSet ([`guard`]); pods are deleted and adopted
-//! by UID, so a namesake is never hit.
+//! Promises: no pod is created or deleted on the strength of a cache that lacks an earlier write
+//! for the same ReplicaSet; pods are deleted and adopted by UID, so that a new pod of the same name
+//! survives. Both are kept by [`PodControl`].
 //!
 //! The same machinery keeps the pods of every kind that is a [`PodOwner`].
 //!
-//! Upstream: `pkg/controller/replicaset`. Differences: deletions carry the pod's UID as
-//! precondition; a sync that finds a cache behind its own writes waits for that cache instead of
-//! backing off; expectations that expire unmet wake their owner; these, and writes that got no
-//! answer, are followed by a live list of the pods before anything is created or deleted.
+//! Upstream: `pkg/controller/replicaset`. Differences: those of [`PodControl`]; a sync that finds a
+//! cache behind its own writes waits for that cache instead of backing off; expectations that
+//! expire unmet wake their owner.
 
-mod guard;
 mod handlers;
 mod metrics;
 mod owner;
-mod pods;
 mod ranking;
 mod scale;
 mod status;
@@ -25,16 +22,14 @@ mod sync;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
-
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
+use steersman_runtime::keyed::Keyed;
 use steersman_runtime::object::{Pod, ReplicaSet};
+use steersman_runtime::owner::ByController;
+use steersman_runtime::pod_control::PodControl;
 use steersman_runtime::rbac::Rule;
 use steersman_runtime::reads::Read;
-use steersman_runtime::workers::Keyed;
-use steersman_runtime::workqueue::WorkQueue;
 
-use self::guard::Guard;
 use self::metrics::ReplicaSetMetrics;
 pub(crate) use self::owner::PodOwner;
 use self::sync::ReplicaController;
@@ -106,30 +101,29 @@ pub(crate) fn build<O: PodOwner>(
             controller,
             source: Box::new(source),
         })?;
-    let (owner_informer, pod_informer) =
-        (ctx.informers.shared::<O>(), ctx.informers.shared::<Pod>());
-    let queue = WorkQueue::new(queue, &ctx.queue_metrics);
-    let guard = Arc::new(Guard::default());
-    handlers::register(&owner_informer, &pod_informer, &queue, &guard);
+    let mut keyed = Keyed::<O>::new(ctx, controller, queue);
+    let (owners, pods) = (keyed.objects().clone(), ctx.informers.shared::<Pod>());
     let client = ctx.client(component);
-    let syncer = Arc::new(ReplicaController::<O> {
-        owners: owner_informer.store(),
-        pods: pod_informer.store(),
-        owner_informer,
-        pod_informer,
-        queue,
-        guard,
-        recorder: ctx.recorder(component, client.clone()),
+    let recorder = ctx.recorder(component, client.clone());
+    let control = PodControl::new(&mut keyed, &pods, client.clone(), recorder);
+    handlers::register(&owners, &pods, &keyed.queue(), &control);
+    if O::COUNTS_STALE_SYNCS {
+        let skips = metrics.stale_sync_skips.clone();
+        keyed.on_stale_cache(move |behind| {
+            let labels = [&*behind.group, &*behind.resource];
+            skips.with_label_values(&labels).inc();
+        });
+    }
+    let syncer = ReplicaController {
+        siblings: ByController::of(&owners.store()),
+        written: keyed.writes_to(&owners),
+        owners: owners.store(),
+        pods: pods.store(),
+        control,
         client,
         clock: ctx.clock.clone(),
-        since: ctx.since,
         metrics,
         features: ctx.features.clone(),
-    });
-    Ok(Keyed::boxed(
-        controller,
-        syncer.queue.clone(),
-        workers,
-        syncer,
-    ))
+    };
+    Ok(keyed.boxed(workers, syncer))
 }

@@ -1,14 +1,12 @@
 //! What the pods say about their owner: counters, the failure condition, and when to look again.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use serde_json::Map;
-use serde_json::value::{RawValue, to_raw_value};
-use steersman_runtime::clock::{saturating_since, whole_seconds};
-use steersman_runtime::object::{Condition, Document, Pod, ReplicaSetStatus};
+use steersman_runtime::clock::saturating_since;
+use steersman_runtime::conditions;
+use steersman_runtime::object::{Condition, Pod, ReplicaSetStatus};
 
 use super::owner::PodOwner;
 
@@ -48,24 +46,18 @@ fn conditions<O: PodOwner>(
     now: Timestamp,
 ) -> Vec<Condition> {
     let mut conditions = owner.status().conditions.clone();
-    let known = conditions.iter().any(|c| c.kind == REPLICA_FAILURE);
     match failure {
-        Some(message) if !known => conditions.push(Condition {
-            kind: REPLICA_FAILURE.to_owned(),
-            status: "True".to_owned(),
-            last_update_time: None,
-            last_transition_time: Some(whole_seconds(now)),
-            reason: if number_below(active, owner.replicas()) {
+        None => conditions::remove(&mut conditions, REPLICA_FAILURE),
+        Some(message) if conditions::find(&conditions, REPLICA_FAILURE).is_none() => {
+            let reason = if number_below(active, owner.replicas()) {
                 "FailedCreate"
             } else {
                 "FailedDelete"
-            }
-            .to_owned(),
-            message: message.to_owned(),
-            extra: Map::new(),
-        }),
-        None if known => conditions.retain(|c| c.kind != REPLICA_FAILURE),
-        _ => {}
+            };
+            let new = conditions::new(REPLICA_FAILURE, conditions::TRUE, reason, message, now);
+            conditions.push(new);
+        }
+        Some(_) => {}
     }
     conditions
 }
@@ -82,25 +74,6 @@ pub(super) fn needs_write(
     generation: i64,
 ) -> bool {
     served != new || served.observed_generation != generation
-}
-
-/// The whole object with another status, as a PUT sends it.
-pub(super) fn replacement<O: PodOwner>(
-    document: &Document,
-    status: &ReplicaSetStatus,
-) -> Box<RawValue> {
-    let text = |text: &str| to_raw_value(text).expect("a string is JSON");
-    let (api_version, kind) = (text(&O::RESOURCE.api_version()), text(&O::RESOURCE.kind));
-    let status = to_raw_value(status).expect("a status has string keys only");
-    let mut object: BTreeMap<String, &RawValue> =
-        serde_json::from_str(document.as_str()).expect("a document is a JSON object");
-    // Items of a list do not carry these two.
-    object
-        .entry("apiVersion".to_owned())
-        .or_insert(&api_version);
-    object.entry("kind".to_owned()).or_insert(&kind);
-    object.insert("status".to_owned(), &status);
-    to_raw_value(&object).expect("raw JSON under string keys is JSON")
 }
 
 /// Whether the pod has been ready for `min_ready_seconds`.
@@ -155,6 +128,7 @@ pub(super) fn next_check(
 mod tests {
     use serde_json::{Value, json};
     use steersman_runtime::object::{Object, ReplicaSet, ReplicationController};
+    use steersman_runtime::writes::replacement;
 
     use super::*;
     use crate::testing::pods::{PodBuilder, pod};

@@ -13,8 +13,9 @@
 mod tests;
 
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
-use steersman_runtime::labels::{Labels, Selector, SelectorError};
-use steersman_runtime::object::{Document, Pod, ReplicaSetStatus, ReplicationController, Uid};
+use steersman_runtime::object::{
+    Document, Pod, ReplicaSetSpec, ReplicaSetStatus, ReplicationController, Uid,
+};
 use steersman_runtime::rbac::Rule;
 use steersman_runtime::reads::Read;
 
@@ -67,20 +68,8 @@ impl PodOwner for ReplicationController {
     const REPORTS_TERMINATING: bool = false;
     const COUNTS_STALE_SYNCS: bool = false;
 
-    fn replicas(&self) -> i32 {
-        self.spec.replicas
-    }
-
-    fn min_ready_seconds(&self) -> i32 {
-        self.spec.min_ready_seconds
-    }
-
-    fn selector(&self) -> Result<&Selector, &SelectorError> {
-        self.spec.selector.as_ref()
-    }
-
-    fn template_labels(&self) -> &Labels {
-        self.spec.template.labels()
+    fn spec(&self) -> &ReplicaSetSpec {
+        &self.spec
     }
 
     fn status(&self) -> &ReplicaSetStatus {

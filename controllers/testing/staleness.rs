@@ -577,7 +577,7 @@ async fn a_new_leader_rolls_nothing_out_before_it_knows_all_replica_sets() {
         let since = world.cluster.revision() + 1_000_000;
         world
             .restart_with(&ROLLOUT, |mut context| {
-                context.since = since;
+                context.term_start_rv = since;
                 context
             })
             .await;

@@ -18,13 +18,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde_json::json;
 use steersman_runtime::client::{ApiClient, ApiError, PatchKind, Target};
 use steersman_runtime::controller::{Controller, ControllerContext, Descriptor, InitError};
-use steersman_runtime::informer::{Change, Store};
+use steersman_runtime::informer::Change;
+use steersman_runtime::keyed::{Keyed, ObjectSyncer};
 use steersman_runtime::object::{Node, Object, ObjectKey, TTL_ANNOTATION};
 use steersman_runtime::rbac::Rule;
 use steersman_runtime::reads::Read;
-use steersman_runtime::resource::NODES;
-use steersman_runtime::workers::{Keyed, Requeue, Syncer};
-use steersman_runtime::workqueue::WorkQueue;
+use steersman_runtime::workers::Requeue;
 
 use self::steps::Steps;
 
@@ -47,60 +46,56 @@ const NAME: &str = "ttl-controller";
 const WORKERS: usize = 5;
 
 fn init(ctx: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
-    let nodes = ctx.informers.shared::<Node>();
-    let queue = WorkQueue::new("ttlcontroller", &ctx.queue_metrics);
+    let keyed = Keyed::<Node>::new(ctx, NAME, "ttlcontroller");
     let steps = Arc::new(Mutex::new(Steps::default()));
-    let (counted, keys) = (Arc::clone(&steps), queue.clone());
-    nodes.add_handler(move |change| {
+    let (counted, queue) = (Arc::clone(&steps), keyed.queue());
+    keyed.objects().add_handler(move |change| {
         let mut steps = counted.lock().unwrap_or_else(PoisonError::into_inner);
         match change {
             Change::Added { object, .. } => {
                 steps.node_added();
-                keys.add(object.key());
+                queue.add(object.key());
             }
-            Change::Updated { new, .. } => keys.add(new.key()),
+            Change::Updated { new, .. } => queue.add(new.key()),
             Change::Deleted { .. } => steps.node_deleted(),
         }
     });
-    let syncer = TtlController {
-        nodes: nodes.store(),
-        client: ctx.client(NAME),
-        steps,
-    };
-    Ok(Keyed::boxed(NAME, queue, WORKERS, Arc::new(syncer)))
+    let client = ctx.client(NAME);
+    Ok(keyed.boxed(WORKERS, TtlController { client, steps }))
 }
 
 struct TtlController {
-    nodes: Store<Node>,
     client: ApiClient,
     steps: Arc<Mutex<Steps>>,
 }
 
-impl Syncer for TtlController {
+impl ObjectSyncer for TtlController {
+    type Object = Node;
     type Error = ApiError;
 
-    async fn sync(&self, key: &ObjectKey) -> Result<Requeue, ApiError> {
-        let Some(node) = self.nodes.get(key) else {
-            return Ok(Requeue::Never);
-        };
+    async fn sync(&self, _key: &ObjectKey, node: Arc<Node>) -> Result<Requeue, ApiError> {
         let wanted = self
             .steps
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .seconds();
         if node.ttl != Some(wanted) {
-            tracing::debug!(node = %key.name, from = node.ttl, to = wanted, "Changed ttl annotation for node");
-            let target = Target {
-                resource: &NODES,
-                namespace: None,
-                name: Some(&key.name),
-                subresource: None,
-            };
+            let name = &*node.meta.name;
+            tracing::debug!(
+                node = name,
+                from = node.ttl,
+                to = wanted,
+                "Changed ttl annotation for node"
+            );
             // The value is right for every node of the name, so that no precondition is needed.
             let annotations =
                 json!({"metadata": {"annotations": {TTL_ANNOTATION: wanted.to_string()}}});
             self.client
-                .patch(target, PatchKind::Strategic, &annotations)
+                .patch(
+                    Target::of::<Node>(&node.meta),
+                    PatchKind::Strategic,
+                    &annotations,
+                )
                 .await?;
         }
         Ok(Requeue::Never)

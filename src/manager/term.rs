@@ -233,7 +233,7 @@ impl<'a> Term<'a> {
             queue_metrics: manager.queue_metrics.clone(),
         });
         (context.tasks, context.stop) = (Arc::clone(&self.senders), self.farewell.clone());
-        (context.event_gate, context.since) = (Some(self.gates.events()), self.since);
+        (context.event_gate, context.term_start_rv) = (Some(self.gates.events()), self.since);
         context.debug = manager.debug.clone();
         context.options = Arc::new(manager.config.options().clone());
         context.features = manager.config.features.for_controllers();

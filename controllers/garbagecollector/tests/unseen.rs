@@ -37,7 +37,7 @@ impl World {
     /// A new leader, which began with this revision.
     async fn lead_since(&mut self, since: u64) {
         let begin = |mut context: ControllerContext| {
-            context.since = since;
+            context.term_start_rv = since;
             context
         };
         self.restart_with(&[DESCRIPTOR], begin).await;

@@ -83,7 +83,7 @@ impl Manager {
     /// leadership began with.
     pub async fn lead(&mut self, since: u64) {
         let context = &mut self.context;
-        context.since = since;
+        context.term_start_rv = since;
         let built = self.scenario.controllers.iter().map(|controller| {
             let made = (controller.init)(context);
             (

@@ -155,9 +155,9 @@ pub struct ControllerContext {
     pub stop: CancellationToken,
     /// What Events have to pass in place of the gate of other writes, if anything.
     pub event_gate: Option<Arc<dyn WriteGate>>,
-    /// The revision our leadership began with. Before a cache has reached it, it may lack work of
-    /// the leader before us; 0 when there was none.
-    pub since: u64,
+    /// The resource version at which this leadership term began, 0 without leader election. An
+    /// older cache may lack writes of the previous leader.
+    pub term_start_rv: u64,
     /// Feature gates; their defaults unless set.
     pub features: FeatureGates,
     metrics: Arc<Mutex<HashMap<TypeId, Box<dyn Any + Send>>>>,
@@ -200,7 +200,7 @@ impl ControllerContext {
             tasks,
             stop,
             event_gate: None,
-            since: 0,
+            term_start_rv: 0,
             features: FeatureGates::default(),
             metrics,
         }

@@ -1,4 +1,6 @@
-//! What a controller has asked for and not seen yet: expectations, and the read-your-writes guard.
+//! Expectations: creations and deletions that a controller has sent and no cache has shown yet.
+//!
+//! Upstream: `controller_utils.go`. [`crate::own_writes`] is the other guard against stale caches.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::PoisonError;
@@ -7,6 +9,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::object::ObjectKey;
+use crate::own_writes::Memory;
 use crate::sync::{Mutex, MutexGuard};
 
 /// After this long an expectation is taken for lost.
@@ -138,75 +141,13 @@ impl Expectations {
     }
 }
 
-/// The versions an owner's writes produced, so that it is not synced again on a cache older than
-/// they are.
-#[derive(Debug, Default)]
-pub struct OwnWrites {
-    versions: Mutex<HashMap<ObjectKey, Vec<(&'static str, u64)>>>,
-}
-
-impl OwnWrites {
-    /// Notes that a write for `owner` produced `version` in the cache called `resource` (`""`
-    /// `pods`, `apps` `replicasets`). Of several versions in one cache the highest counts.
-    pub fn record(&self, owner: &ObjectKey, resource: &'static str, version: u64) {
-        let mut versions = self.versions();
-        let caches = versions.entry(owner.clone()).or_default();
-        match caches.iter_mut().find(|(name, _)| *name == resource) {
-            Some((_, highest)) => *highest = version.max(*highest),
-            None => caches.push((resource, version)),
-        }
+impl Memory for Expectations {
+    fn forget(&self, owner: &ObjectKey) {
+        Self::forget(self, owner);
     }
 
-    /// The first cache, with the version it must reach, that has not seen the writes of `owner`;
-    /// `seen` tells how far a cache is, and must not call back. The record goes when all have
-    /// caught up.
-    pub fn behind(
-        &self,
-        owner: &ObjectKey,
-        seen: impl Fn(&'static str) -> u64,
-    ) -> Option<(&'static str, u64)> {
-        let mut versions = self.versions();
-        let late = versions
-            .get(owner)?
-            .iter()
-            .copied()
-            .find(|(resource, version)| seen(resource) < *version);
-        if late.is_none() {
-            versions.remove(owner);
-        }
-        late
-    }
-
-    /// The cache that the next sync of `owner` has to wait for, if there is one
-    /// ([`OwnWrites::behind`]). `wait` is told of it, and of the version, to have the owner come
-    /// back then, as by [`when_seen`](crate::informer::SharedInformer::when_seen).
-    ///
-    /// Looks again afterwards: the server's history may have gone back just before `wait`, and the
-    /// record with it. Nobody would call then, and nothing has to be waited for.
-    pub fn put_off(
-        &self,
-        owner: &ObjectKey,
-        seen: impl Fn(&'static str) -> u64,
-        wait: impl FnOnce(&'static str, u64),
-    ) -> Option<&'static str> {
-        let (cache, version) = self.behind(owner, &seen)?;
-        wait(cache, version);
-        self.behind(owner, &seen).map(|(cache, _)| cache)
-    }
-
-    /// Drops the record of `owner`.
-    pub fn forget(&self, owner: &ObjectKey) {
-        self.versions().remove(owner);
-    }
-
-    /// Drops all records: the server's history went back, so that the versions in them may never
-    /// come.
-    pub fn forget_all(&self) {
-        self.versions().clear();
-    }
-
-    fn versions(&self) -> MutexGuard<'_, HashMap<ObjectKey, Vec<(&'static str, u64)>>> {
-        self.versions.lock().unwrap_or_else(PoisonError::into_inner)
+    fn history_went_back(&self) {
+        self.forget_all();
     }
 }
 
@@ -326,55 +267,6 @@ mod tests {
         assert!(expectations.satisfied(&a));
         assert!(!expectations.satisfied(&b));
     }
-
-    #[test]
-    fn a_cache_is_behind_until_it_reaches_the_highest_own_write() {
-        let (writes, rs) = (OwnWrites::default(), owner("rs"));
-        let seen =
-            |pods, sets| move |resource: &'static str| if resource == "pods" { pods } else { sets };
-        assert_eq!(writes.behind(&rs, seen(0, 0)), None, "nothing written");
-        writes.record(&rs, "pods", 12);
-        writes.record(&rs, "pods", 9);
-        writes.record(&rs, "replicasets", 20);
-        // (why, pods cache, replica set cache, expected)
-        let cases = [
-            ("both late", 11, 19, Some(("pods", 12))),
-            ("the second late", 12, 19, Some(("replicasets", 20))),
-            ("the first late", 11, 20, Some(("pods", 12))),
-            ("both there", 12, 20, None),
-            ("the record is gone", 0, 0, None),
-        ];
-        for (why, pods, sets, expected) in cases {
-            assert_eq!(writes.behind(&rs, seen(pods, sets)), expected, "{why}");
-        }
-        writes.record(&rs, "pods", 30);
-        writes.forget(&rs);
-        assert_eq!(writes.behind(&rs, seen(0, 0)), None, "forgotten");
-        writes.record(&rs, "pods", 8);
-        writes.forget_all();
-        assert_eq!(writes.behind(&rs, seen(0, 0)), None, "all forgotten");
-    }
-
-    #[test]
-    fn nobody_is_put_off_for_what_is_forgotten_meanwhile() {
-        let (writes, rs) = (OwnWrites::default(), owner("rs"));
-        writes.record(&rs, "pods", 8);
-        let mut told = None;
-        assert_eq!(
-            writes.put_off(&rs, |_| 7, |cache, version| told = Some((cache, version))),
-            Some("pods")
-        );
-        assert_eq!(told, Some(("pods", 8)));
-        assert_eq!(
-            writes.put_off(&rs, |_| 7, |_, _| writes.forget_all()),
-            None,
-            "nobody calls any more"
-        );
-        assert_eq!(
-            writes.put_off(&rs, |_| 7, |_, _| panic!("nothing to wait for")),
-            None
-        );
-    }
 }
 
 #[cfg(all(test, feature = "shuttle"))]
@@ -475,32 +367,6 @@ mod interleavings {
             assert!(!expectations.satisfied(&rs), "the second is still there");
             expectations.deletion_observed(&rs, &two);
             assert!(expectations.satisfied(&rs));
-        });
-    }
-
-    #[test]
-    fn own_writes_are_behind_until_the_cache_has_them_whoever_asks() {
-        in_many_orders(|| {
-            let (writes, rs) = (
-                Arc::new(OwnWrites::default()),
-                ObjectKey::new("default", "rs"),
-            );
-            let cache = Arc::new(AtomicU64::new(0));
-            writes.record(&rs, "pods", 5);
-            let informer = {
-                let cache = Arc::clone(&cache);
-                thread::spawn(move || (1..=5).for_each(|version| cache.store(version, SeqCst)))
-            };
-            if writes.behind(&rs, |_| cache.load(SeqCst)).is_none() {
-                assert_eq!(cache.load(SeqCst), 5);
-            }
-            writes.record(&rs, "pods", 6);
-            informer.join().unwrap();
-            assert_eq!(
-                writes.behind(&rs, |_| cache.load(SeqCst)),
-                Some(("pods", 6)),
-                "a later write is not forgotten"
-            );
         });
     }
 }

@@ -28,26 +28,9 @@ pub enum LiveError {
     Object(#[source] DecodeError),
 }
 
-impl LiveError {
-    /// The request that failed, where one did.
-    pub fn request(&self) -> Option<&ApiError> {
-        match self {
-            Self::Request(error) => Some(error),
-            Self::List(_) | Self::Object(_) => None,
-        }
-    }
-}
-
 /// Whether the API server has the object of type `T` just as it was when it had this `meta`.
 pub async fn is_current<T: Object>(client: &ApiClient, meta: &Meta) -> Result<bool, LiveError> {
-    let namespace = T::RESOURCE.namespaced.then_some(&*meta.namespace);
-    let target = Target {
-        resource: T::RESOURCE,
-        namespace,
-        name: Some(&meta.name),
-        subresource: None,
-    };
-    match client.get(target).await {
+    match client.get(Target::of::<T>(meta)).await {
         Ok(live) => Ok(Identity::decode(&live)
             .map_err(LiveError::Object)?
             .resource_version
@@ -72,12 +55,7 @@ pub async fn matching<T: Object>(
     namespace: &str,
     selector: &Selector,
 ) -> Result<Live<T>, LiveError> {
-    let target = Target {
-        resource: T::RESOURCE,
-        namespace: Some(namespace),
-        name: None,
-        subresource: None,
-    };
+    let target = Target::collection::<T>(namespace);
     let answer = client
         .list(target, &label_query(selector))
         .await
@@ -123,7 +101,7 @@ fn escaped(text: &str) -> PercentEncode<'_> {
 #[derive(Debug, thiserror::Error)]
 pub enum PageError {
     /// The API server did not send it.
-    #[error(transparent)]
+    #[error("{0}")]
     Request(#[from] ApiError),
     /// What it sent is no list.
     #[error("decode {resource}: {source}")]

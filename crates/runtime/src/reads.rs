@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 
 use crate::informer::InformerFactory;
 use crate::object::Object;
-use crate::owner::{CONTROLLER_INDEX, controller_index};
+use crate::owner::ByController;
 use crate::rbac::Rule;
 
 /// A type that a controller reads from the shared caches.
@@ -26,12 +26,10 @@ impl Read {
         }
     }
 
-    /// The same, and by the object that controls them ([`CONTROLLER_INDEX`]).
+    /// The same, and by the object that controls them ([`ByController`]).
     pub const fn by_controller<O: Object>() -> Self {
         let watch = |informers: &InformerFactory| {
-            informers
-                .shared::<O>()
-                .add_index(CONTROLLER_INDEX, controller_index)
+            drop(ByController::of(&informers.shared::<O>().store()));
         };
         Self {
             rule: Inform::<O>::RULE,

@@ -1,6 +1,7 @@
 //! The worker loop every queue-driven controller runs: take a key, sync it, retry with back-off
 //! when that fails.
 
+use std::error::Error;
 use std::fmt::Display;
 use std::future::Future;
 use std::hash::Hash;
@@ -12,6 +13,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tracing::Instrument;
 
+use crate::client::{ApiError, Category};
 use crate::controller::Controller;
 use crate::object::ObjectKey;
 use crate::panics;
@@ -45,18 +47,35 @@ pub enum Retry {
     After(Duration),
 }
 
+impl Retry {
+    /// The usual answer to a failed request, or to a failure that is none.
+    ///
+    /// An object that changed, appeared or went away since the cache saw it is a race: the event
+    /// about it is on its way. Everything else is an error that an operator may have to act on.
+    pub fn after_request(request: Option<&ApiError>) -> Self {
+        let is_race = |error: &ApiError| {
+            error.is_conflict() || error.is_already_exists() || error.is_object_not_found()
+        };
+        if request.is_some_and(is_race) {
+            Self::Quietly
+        } else {
+            Self::BackOff
+        }
+    }
+}
+
 /// One controller's sync. Keys are those of objects unless said otherwise.
 pub trait Syncer<K = ObjectKey>: Send + Sync + 'static {
-    /// Why a sync failed.
-    type Error: Display + Send;
+    /// Why a sync failed. The failed request, where there is one, is in its chain of sources.
+    type Error: Error + Send + 'static;
 
     /// Brings the object with this key a step closer to its spec.
     fn sync(&self, key: &K) -> impl Future<Output = Result<Requeue, Self::Error>> + Send;
 
-    /// What becomes of the key after `error`, which is its failure number `failures` (0 for the
-    /// first) in a row.
-    fn retry(&self, _error: &Self::Error, _failures: u32) -> Retry {
-        Retry::BackOff
+    /// The fate of a key after `error`, which is its failure number `failures` (0 for the first) in
+    /// a row. Not asked when leadership has ended.
+    fn retry(&self, error: &Self::Error, _failures: u32) -> Retry {
+        Retry::after_request(ApiError::within(error))
     }
 }
 
@@ -100,32 +119,30 @@ pub async fn run_workers<K: Key, S: Syncer<K>>(
     queue.shut_down();
 }
 
-/// A controller that is one queue and the sync of its keys.
-pub struct Keyed<K, S> {
+/// A controller that is one queue and the sync of its keys, with so many workers
+/// ([`run_workers`]).
+pub fn boxed<K: Key, S: Syncer<K>>(
+    controller: &'static str,
+    queue: WorkQueue<K>,
+    workers: usize,
+    syncer: Arc<S>,
+) -> Box<dyn Controller> {
+    Box::new(Queue {
+        controller,
+        queue,
+        workers,
+        syncer,
+    })
+}
+
+struct Queue<K, S> {
     controller: &'static str,
     queue: WorkQueue<K>,
     workers: usize,
     syncer: Arc<S>,
 }
 
-impl<K: Key, S: Syncer<K>> Keyed<K, S> {
-    /// The controller called `controller`, with so many workers ([`run_workers`]).
-    pub fn boxed(
-        controller: &'static str,
-        queue: WorkQueue<K>,
-        workers: usize,
-        syncer: Arc<S>,
-    ) -> Box<dyn Controller> {
-        Box::new(Self {
-            controller,
-            queue,
-            workers,
-            syncer,
-        })
-    }
-}
-
-impl<K: Key, S: Syncer<K>> Controller for Keyed<K, S> {
+impl<K: Key, S: Syncer<K>> Controller for Queue<K, S> {
     fn run(self: Box<Self>, stop: CancellationToken) -> Pin<Box<dyn Future<Output = ()> + Send>> {
         let Self {
             controller,
@@ -180,22 +197,24 @@ impl<K: Key, S: Syncer<K>> Worker<K, S> {
                 }
                 return;
             }
-            // Its writes are refused: whoever leads next does them.
+            // Its writes are refused. The next leader makes them.
             Ok(Err((error, _))) if stop.is_cancelled() => {
                 return tracing::debug!(%error, "sync cut short by the end");
             }
             Ok(Err((error, Retry::BackOff))) => {
                 self.error_pace.wait().await;
-                tracing::error!(%error, "sync failed");
+                let category = Category::of(&error).as_str();
+                tracing::error!(category, %error, "sync failed");
                 Retry::BackOff
             }
             Ok(Err((error, Retry::Quietly))) => {
-                tracing::debug!(%error, "sync failed, as may happen");
+                tracing::debug!(%error, "sync failed in a race and is repeated");
                 Retry::Quietly
             }
             Ok(Err((error, Retry::Drop))) => {
                 self.error_pace.wait().await;
-                tracing::warn!(%error, "sync failed, key dropped until its object changes");
+                let category = Category::of(&error).as_str();
+                tracing::warn!(category, %error, "sync failed, key dropped until its object changes");
                 Retry::Drop
             }
             Ok(Err((error, Retry::After(delay)))) => {
@@ -218,7 +237,12 @@ impl<K: Key, S: Syncer<K>> Worker<K, S> {
 
     async fn sync(&self, key: &K) -> Result<Requeue, (S::Error, Retry)> {
         self.syncer.sync(key).await.map_err(|error| {
-            let retry = self.syncer.retry(&error, self.queue.failures(key));
+            // The next leader makes the writes that were refused here.
+            let retry = if ApiError::within(&error).is_some_and(ApiError::is_fenced) {
+                Retry::Quietly
+            } else {
+                self.syncer.retry(&error, self.queue.failures(key))
+            };
             (error, retry)
         })
     }
@@ -279,10 +303,14 @@ mod tests {
         finished: AtomicUsize,
     }
 
-    impl Syncer for Script {
-        type Error = String;
+    #[derive(Debug, thiserror::Error)]
+    #[error("{0}")]
+    struct Planned(&'static str);
 
-        async fn sync(&self, key: &ObjectKey) -> Result<Requeue, String> {
+    impl Syncer for Script {
+        type Error = Planned;
+
+        async fn sync(&self, key: &ObjectKey) -> Result<Requeue, Planned> {
             let round = {
                 let mut syncs = self.syncs.lock().unwrap();
                 syncs.push((key.name.to_string(), self.started.elapsed().as_millis()));
@@ -300,15 +328,15 @@ mod tests {
             match (&*key.name, round) {
                 ("later", 1) => Ok(Requeue::After(500 * MS)),
                 ("panic", 1) => panic!("as planned"),
-                ("wait", 2) => Err("not yet".to_owned()),
-                ("fail" | "quiet" | "drop" | "wait", 1..=3) => Err("as planned".to_owned()),
-                ("fail-then-later", 1) => Err("as planned".to_owned()),
+                ("wait", 2) => Err(Planned("not yet")),
+                ("fail" | "quiet" | "drop" | "wait", 1..=3) => Err(Planned("as planned")),
+                ("fail-then-later", 1) => Err(Planned("as planned")),
                 ("fail-then-later", 2) => Ok(Requeue::After(500 * MS)),
                 _ => Ok(Requeue::Never),
             }
         }
 
-        fn retry(&self, _error: &String, failures: u32) -> Retry {
+        fn retry(&self, _error: &Planned, failures: u32) -> Retry {
             let syncs = self.syncs.lock().unwrap();
             match syncs.last().unwrap().0.as_str() {
                 "quiet" => Retry::Quietly,

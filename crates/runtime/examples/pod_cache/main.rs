@@ -17,7 +17,7 @@ use prometheus::Registry;
 use steersman_runtime::client::{ApiClient, ClientMetrics, ClientSettings};
 use steersman_runtime::informer::{IndexKey, InformerFactory};
 use steersman_runtime::object::{Object, Pod};
-use steersman_runtime::owner::{CONTROLLER_INDEX, controller_index};
+use steersman_runtime::owner::ByController;
 use steersman_runtime::tasks::{CancellationToken, Tasks};
 
 const PODS_PER_SET: usize = 20;
@@ -133,19 +133,16 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let factory = InformerFactory::new(cluster.client()?, Duration::ZERO, &Registry::new())?;
     let informer = factory.shared::<Pod>();
-    informer.add_index(CONTROLLER_INDEX, controller_index);
-    informer.add_index("node", node_index);
+    let store = informer.store();
+    drop(ByController::of(&store));
+    let nodes = store.add_index("node", node_index);
     let (tasks, stop) = (Tasks::default(), CancellationToken::new());
     let before = resident()?;
     factory.start(&tasks, &stop);
     factory.wait_synced(&stop).await;
     let cached = resident()? - before;
-    let store = informer.store();
     assert_eq!(store.len(), pods);
-    assert_eq!(
-        store.by_index("node", "node-0").len(),
-        pods.min(PODS_PER_NODE)
-    );
+    assert_eq!(nodes.get("node-0").len(), pods.min(PODS_PER_NODE));
     println!("resident        {} bytes per cached pod", cached / pods);
 
     let sample: Vec<String> = (0..pods.min(2_000)).map(|i| cluster.pod(i)).collect();

@@ -8,6 +8,7 @@ mod activity;
 mod address;
 mod authority;
 mod broken;
+mod category;
 mod cause;
 mod certificate;
 mod connect;
@@ -44,6 +45,7 @@ use serde::Serialize;
 use tokio::time::Instant;
 
 pub use activity::Activity;
+pub use category::Category;
 pub use connect::{anonymous, connect, host};
 pub use error::ApiError;
 pub use failure::{ConfigError, ConnectError};

@@ -38,10 +38,12 @@ pub(crate) mod wire;
 
 use std::sync::Arc;
 
+use crate::resource::ResourceType;
+
 pub use factory::InformerFactory;
 pub use metadata::{MetadataChange, MetadataInformer};
 pub use shared::SharedInformer;
-pub use store::Store;
+pub use store::{Index, Store};
 
 /// A change, as handlers hear of it.
 #[derive(Debug)]
@@ -71,6 +73,17 @@ pub enum Change<'a, T> {
     },
 }
 
+impl<'a, T> Change<'a, T> {
+    /// The object as it is now, or its last state.
+    pub fn object(&self) -> &'a Arc<T> {
+        match self {
+            Self::Added { object, .. }
+            | Self::Deleted { object, .. }
+            | Self::Updated { new: object, .. } => object,
+        }
+    }
+}
+
 impl<T> Clone for Change<'_, T> {
     fn clone(&self) -> Self {
         *self
@@ -79,6 +92,18 @@ impl<T> Clone for Change<'_, T> {
 
 // By hand, as a derive would ask for `T: Copy`; a change only borrows.
 impl<T> Copy for Change<'_, T> {}
+
+/// A cache whatever its type, as far as resource versions go.
+pub trait VersionedCache: Send + Sync {
+    /// The resource it holds.
+    fn resource(&self) -> &ResourceType;
+    /// See [`Store::resource_version`].
+    fn resource_version(&self) -> u64;
+    /// See [`SharedInformer::when_seen`].
+    fn when_seen(&self, version: u64, then: Box<dyn FnOnce() + Send>);
+    /// See [`SharedInformer::on_rewind`].
+    fn on_rewind(&self, forget: Box<dyn Fn() + Send + Sync>);
+}
 
 /// A value in an index: an object's UID as text, a node name, a namespace.
 pub type IndexKey = crate::intern::Sym;

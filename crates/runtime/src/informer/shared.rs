@@ -11,7 +11,7 @@ use tracing::error;
 use super::contact::Contact;
 use super::metrics::{Cache, ResourceMetrics};
 use super::store::{Objects, Store};
-use super::{Change, IndexKey};
+use super::{Change, VersionedCache};
 use crate::object::{Meta, Object, ObjectKey};
 use crate::panics;
 use crate::resource::ResourceType;
@@ -58,11 +58,9 @@ impl<T: Object> SharedInformer<T> {
         self.shared.add_handler(Box::new(handler));
     }
 
-    /// Adds an index called `name`: `keys` gives the values an object is found under, and must not
-    /// panic. Adding the same name again is harmless (the first function stays), so that every
-    /// controller can name the indexes it needs.
-    pub fn add_index(&self, name: &'static str, keys: fn(&T) -> Vec<IndexKey>) {
-        self.shared.store.add_index(name, keys);
+    /// The cache as far as resource versions go.
+    pub fn versioned(&self) -> Arc<dyn VersionedCache> {
+        Arc::clone(&self.shared) as Arc<dyn VersionedCache>
     }
 
     /// Whether the initial list is in the store and all handlers have heard of it.
@@ -75,18 +73,14 @@ impl<T: Object> SharedInformer<T> {
     /// It also fires when the server's history went back, since `version` may then never come. Runs
     /// on the informer's task (or the caller's), so it must not block.
     pub fn when_seen(&self, version: u64, then: impl FnOnce() + Send + 'static) {
-        self.shared.when_seen(version, Box::new(then));
+        VersionedCache::when_seen(&*self.shared, version, Box::new(then));
     }
 
     /// Calls `forget` whenever the server's history went back, as after the restore of a backup,
     /// before handlers hear of the older state: versions noted before mean nothing any more, and
     /// some would be waited for in vain. Runs on the informer's task, so it must not block.
     pub fn on_rewind(&self, forget: impl Fn() + Send + Sync + 'static) {
-        self.shared
-            .rewound
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(Box::new(forget));
+        VersionedCache::on_rewind(&*self.shared, Box::new(forget));
     }
 }
 
@@ -285,19 +279,6 @@ impl<T: Object> Shared<T> {
         handlers.push(handler);
     }
 
-    fn when_seen(&self, version: u64, then: Callback) {
-        {
-            let mut waiting = self.waiting();
-            if waiting.told < version {
-                let mut same = waiting.callbacks.range((version, 0)..=(version, u64::MAX));
-                let number = same.next_back().map_or(0, |((_, n), _)| n + 1);
-                waiting.callbacks.insert((version, number), then);
-                return;
-            }
-        }
-        self.guard(then);
-    }
-
     /// Handlers have heard of all that is in the store.
     fn call_waiting(&self) {
         let reached = {
@@ -330,6 +311,36 @@ impl<T: Object> Shared<T> {
             self.metrics.panic();
             error!(resource = %self.resource, %panic, "handler panicked");
         }
+    }
+}
+
+impl<T: Object> VersionedCache for Shared<T> {
+    fn resource(&self) -> &ResourceType {
+        &self.resource
+    }
+
+    fn resource_version(&self) -> u64 {
+        self.store.resource_version()
+    }
+
+    fn when_seen(&self, version: u64, then: Callback) {
+        {
+            let mut waiting = self.waiting();
+            if waiting.told < version {
+                let mut same = waiting.callbacks.range((version, 0)..=(version, u64::MAX));
+                let number = same.next_back().map_or(0, |((_, n), _)| n + 1);
+                waiting.callbacks.insert((version, number), then);
+                return;
+            }
+        }
+        self.guard(then);
+    }
+
+    fn on_rewind(&self, forget: Box<dyn Fn() + Send + Sync>) {
+        self.rewound
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(forget);
     }
 }
 

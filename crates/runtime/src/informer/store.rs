@@ -12,6 +12,8 @@ use crate::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// Index over the namespace, present for every namespaced type.
 const NAMESPACE: &str = "namespace";
+/// Its place: namespaced types have it first.
+const NAMESPACE_PLACE: usize = 0;
 
 /// Read access to an informer's cache. Cheap to clone. Never blocks for long: no IO happens under
 /// its lock.
@@ -19,13 +21,52 @@ pub struct Store<T> {
     cache: Arc<RwLock<Cache<T>>>,
 }
 
+/// Read access to one index of a cache. Cheap to clone.
+pub struct Index<T> {
+    store: Store<T>,
+    /// Its place among the indexes, which are never removed.
+    place: usize,
+}
+
+impl<T> Clone for Index<T> {
+    fn clone(&self) -> Self {
+        Self {
+            store: self.store.clone(),
+            place: self.place,
+        }
+    }
+}
+
+impl<T: Object> FromIterator<Arc<T>> for Store<T> {
+    /// A cache that follows no server.
+    fn from_iter<I: IntoIterator<Item = Arc<T>>>(objects: I) -> Self {
+        let store = Self::new();
+        objects.into_iter().for_each(|object| {
+            store.set(&object);
+        });
+        store
+    }
+}
+
+impl<T: Object> Index<T> {
+    /// The cache that it is over.
+    pub fn store(&self) -> &Store<T> {
+        &self.store
+    }
+
+    /// All objects with this value, in no order.
+    pub fn get(&self, value: &str) -> Vec<Arc<T>> {
+        self.store.read().indexes[self.place].get(value)
+    }
+}
+
 struct Cache<T> {
     objects: Objects<T>,
-    indexes: Vec<Index<T>>,
+    indexes: Vec<Entries<T>>,
     version: u64,
 }
 
-struct Index<T> {
+struct Entries<T> {
     name: &'static str,
     values: fn(&T) -> Vec<IndexKey>,
     // Entries hold the object itself, not its key: smaller, and listing needs no second lookup.
@@ -44,7 +85,7 @@ impl<T: Object> Store<T> {
     pub(super) fn new() -> Self {
         let mut indexes = Vec::new();
         if T::RESOURCE.namespaced {
-            indexes.push(Index::new(NAMESPACE, |object: &T| {
+            indexes.push(Entries::new(NAMESPACE, |object: &T| {
                 vec![object.meta().namespace.clone()]
             }));
         }
@@ -80,29 +121,12 @@ impl<T: Object> Store<T> {
     /// All objects of a namespace, in no order.
     pub fn in_namespace(&self, namespace: &str) -> Vec<Arc<T>> {
         if T::RESOURCE.namespaced {
-            self.by_index(NAMESPACE, namespace)
+            self.read().indexes[NAMESPACE_PLACE].get(namespace)
         } else if namespace.is_empty() {
             self.list()
         } else {
             Vec::new()
         }
-    }
-
-    /// All objects with this value in an index, in no order.
-    ///
-    /// # Panics
-    /// When there is no such index: a controller forgot
-    /// [`SharedInformer::add_index`](super::SharedInformer::add_index).
-    pub fn by_index(&self, index: &str, value: &str) -> Vec<Arc<T>> {
-        let cache = self.read();
-        let Some(found) = cache.indexes.iter().find(|i| i.name == index) else {
-            panic!("no index {index:?} over {}", T::RESOURCE);
-        };
-        found
-            .entries
-            .get(value)
-            .map(|objects| objects.iter().cloned().collect())
-            .unwrap_or_default()
     }
 
     /// The version up to which the cache has seen the server's history of this type (events and
@@ -122,17 +146,22 @@ impl<T: Object> Store<T> {
         self.len() == 0
     }
 
-    /// Adds an index over what is there and what will come; false when there is one of that name
-    /// already.
-    pub(super) fn add_index(&self, name: &'static str, values: fn(&T) -> Vec<IndexKey>) -> bool {
+    /// Adds an index called `name` over present and future objects: `values` gives the values that an
+    /// object is found under, and must not panic. The answer is the only way to read the index, so
+    /// that none can be missing. With an index of that name there, that one is the answer.
+    pub fn add_index(&self, name: &'static str, values: fn(&T) -> Vec<IndexKey>) -> Index<T> {
         let mut cache = self.write();
-        if cache.indexes.iter().any(|i| i.name == name) {
-            return false;
+        let known = cache.indexes.iter().position(|index| index.name == name);
+        let place = known.unwrap_or_else(|| {
+            let mut entries = Entries::new(name, values);
+            entries.fill(&cache.objects);
+            cache.indexes.push(entries);
+            cache.indexes.len() - 1
+        });
+        Index {
+            store: self.clone(),
+            place,
         }
-        let mut index = Index::new(name, values);
-        index.fill(&cache.objects);
-        cache.indexes.push(index);
-        true
     }
 
     /// Puts `object` in the place of the one with its key, which is returned.
@@ -171,16 +200,16 @@ impl<T: Object> Store<T> {
     /// Puts `objects` in the place of everything and returns what was there.
     pub(super) fn replace(&self, mut objects: Objects<T>, version: u64) -> Objects<T> {
         // Indexing takes a while, so it is done before readers are shut out.
-        let mut indexes: Vec<Index<T>> = self
+        let mut indexes: Vec<Entries<T>> = self
             .read()
             .indexes
             .iter()
-            .map(|index| Index::new(index.name, index.values))
+            .map(|index| Entries::new(index.name, index.values))
             .collect();
         indexes.iter_mut().for_each(|index| index.fill(&objects));
         let mut cache = self.write();
         for added in &cache.indexes[indexes.len()..] {
-            let mut index = Index::new(added.name, added.values);
+            let mut index = Entries::new(added.name, added.values);
             index.fill(&objects);
             indexes.push(index);
         }
@@ -197,7 +226,14 @@ impl<T: Object> Store<T> {
     }
 }
 
-impl<T: Object> Index<T> {
+impl<T: Object> Entries<T> {
+    fn get(&self, value: &str) -> Vec<Arc<T>> {
+        self.entries
+            .get(value)
+            .map(|objects| objects.iter().cloned().collect())
+            .unwrap_or_default()
+    }
+
     fn new(name: &'static str, values: fn(&T) -> Vec<IndexKey>) -> Self {
         Self {
             name,
@@ -356,17 +392,20 @@ mod tests {
     fn an_index_follows_every_change() {
         let store = Store::new();
         store.set(&pod("a/one", 1, "n1"));
-        assert!(
-            store.add_index("node", by_node),
+        let nodes = store.add_index("node", by_node);
+        assert_eq!(
+            names(nodes.get("n1")),
+            ["a/one"],
             "objects that were there already are indexed"
         );
-        assert!(
-            !store.add_index("node", |_| vec![]),
+        let again = store.add_index("node", |_| vec![]);
+        assert_eq!(
+            again.place, nodes.place,
             "the first function of a name stays"
         );
         store.set(&pod("a/two", 2, "n1"));
         store.set(&pod("b/one", 3, "n2"));
-        assert_eq!(names(store.by_index("node", "n1")), ["a/one", "a/two"]);
+        assert_eq!(names(nodes.get("n1")), ["a/one", "a/two"]);
         assert_eq!(names(store.in_namespace("a")), ["a/one", "a/two"]);
 
         assert_eq!(
@@ -377,8 +416,8 @@ mod tests {
                 .resource_version,
             1
         );
-        assert_eq!(names(store.by_index("node", "n1")), ["a/two"]);
-        let moved = store.by_index("node", "n2");
+        assert_eq!(names(nodes.get("n1")), ["a/two"]);
+        let moved = nodes.get("n2");
         assert!(
             moved.iter().all(|pod| pod.node.as_deref() == Some("n2")),
             "the index holds the new state"
@@ -386,7 +425,7 @@ mod tests {
         assert_eq!(names(moved), ["a/one", "b/one"]);
 
         store.remove(&pod("b/one", 5, "gone-elsewhere"));
-        assert_eq!(names(store.by_index("node", "n2")), ["a/one"]);
+        assert_eq!(names(nodes.get("n2")), ["a/one"]);
         assert!(store.in_namespace("b").is_empty());
         assert_eq!((store.len(), store.resource_version()), (2, 5));
 
@@ -397,8 +436,8 @@ mod tests {
             (old.len(), store.len(), store.resource_version()),
             (2, 1, 9)
         );
-        assert_eq!(names(store.by_index("node", "n3")), ["c/one"]);
-        assert!(store.by_index("node", "n2").is_empty() && store.in_namespace("a").is_empty());
+        assert_eq!(names(nodes.get("n3")), ["c/one"]);
+        assert!(nodes.get("n2").is_empty() && store.in_namespace("a").is_empty());
         assert!(
             store.get(&ObjectKey::new("c", "one")).is_some()
                 && store.get(&ObjectKey::new("a", "one")).is_none()
@@ -415,12 +454,6 @@ mod tests {
         store.remove(&pod("a/one", 100, "n99"));
         let cache = store.read();
         assert!(cache.indexes.iter().all(|index| index.entries.is_empty()));
-    }
-
-    #[test]
-    #[should_panic(expected = "no index \"node\" over pods")]
-    fn an_index_that_nobody_added_is_a_bug() {
-        Store::<Pod>::new().by_index("node", "n1");
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod node;
 mod pod;
 mod replica_set;
 mod replication_controller;
+mod selects;
 mod wire;
 
 use std::fmt;
@@ -25,6 +26,7 @@ pub use node::{Node, TTL_ANNOTATION, Taint};
 pub use pod::{Phase, Pod, PodCondition, Readiness};
 pub use replica_set::{ReplicaSet, ReplicaSetSpec, ReplicaSetStatus};
 pub use replication_controller::ReplicationController;
+pub use selects::Selects;
 pub use wire::{Condition, DecodeError, Document, Identity};
 
 use crate::intern::Sym;

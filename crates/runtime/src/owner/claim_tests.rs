@@ -427,7 +427,7 @@ fn a_target_names_the_object_itself() {
         namespace,
         name,
         subresource,
-    } = target::<Pod>(&meta);
+    } = Target::of::<Pod>(&meta);
     assert_eq!(
         (resource.plural.as_ref(), namespace, name, subresource),
         ("pods", Some("shop"), Some("web-1"), None)

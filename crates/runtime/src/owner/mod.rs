@@ -3,23 +3,26 @@
 //!
 //! Upstream: `controller_ref_manager.go`.
 
+mod dependents;
+
 use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde::{Serialize, Serializer};
 
 use crate::client::{ApiClient, ApiError, PatchKind, Target};
-use crate::informer::{IndexKey, Store};
+use crate::informer::{Index, IndexKey, Store};
 use crate::labels::Selector;
 use crate::object::{Identity, Meta, Object, OwnerReference, Uid};
 
-/// Name of the index that finds objects by their controller; its values are those of
-/// [`controller_index`].
-pub const CONTROLLER_INDEX: &str = "controller";
+pub use self::dependents::{DependentEvent, dependent_events, owner_of};
 
-/// Under which value of [`CONTROLLER_INDEX`] an object is found: the UID of its controller
-/// reference, or [`orphans_key`] of its namespace when it has none.
-pub fn controller_index<T: Object>(object: &T) -> Vec<IndexKey> {
+/// Name of the index that finds objects by their controller.
+const CONTROLLER_INDEX: &str = "controller";
+
+/// The value of [`CONTROLLER_INDEX`] for `object`: the UID of its controller reference, or
+/// [`orphans_key`] of its namespace when it has none.
+fn controller_index<T: Object>(object: &T) -> Vec<IndexKey> {
     let meta = object.meta();
     vec![match meta.controller() {
         Some(owner) => IndexKey::new(&owner.uid.to_string()),
@@ -29,17 +32,56 @@ pub fn controller_index<T: Object>(object: &T) -> Vec<IndexKey> {
 
 /// The value of [`CONTROLLER_INDEX`] that objects of `namespace` without a controller reference
 /// have in common. No UID has a slash in it.
-pub fn orphans_key(namespace: &str) -> IndexKey {
+fn orphans_key(namespace: &str) -> IndexKey {
     IndexKey::new(&format!("orphans/{namespace}"))
 }
 
-/// The objects of `cache` whose controller reference means `owner`: by UID, kind and name, in the
-/// owner's namespace. A reference reaches no further than its namespace, so an object elsewhere
-/// that bears the UID is somebody's mistake or trick, and neither counts nor is touched.
-pub fn controlled_by<O: Object, T: Object>(cache: &Store<T>, owner: &Meta) -> Vec<Arc<T>> {
-    let mut found = cache.by_index(CONTROLLER_INDEX, &owner.uid.to_string());
-    found.retain(|object| means::<O>(object.meta(), owner));
-    found
+/// The objects of type `T`, by the object that controls them.
+pub struct ByController<T> {
+    index: Index<T>,
+}
+
+impl<T> Clone for ByController<T> {
+    fn clone(&self) -> Self {
+        Self {
+            index: self.index.clone(),
+        }
+    }
+}
+
+impl<T: Object> ByController<T> {
+    /// Reads `store`, which gets the index.
+    pub fn of(store: &Store<T>) -> Self {
+        Self {
+            index: store.add_index(CONTROLLER_INDEX, controller_index),
+        }
+    }
+
+    /// The cache itself.
+    pub fn store(&self) -> &Store<T> {
+        self.index.store()
+    }
+
+    /// The objects whose controller reference means `owner`, of type `O`: by UID, kind and name, in
+    /// the owner's namespace. A reference reaches no further than its namespace, so an object
+    /// elsewhere that bears the UID neither counts nor is touched.
+    pub fn controlled_by<O: Object>(&self, owner: &Meta) -> Vec<Arc<T>> {
+        let mut found = self.index.get(&owner.uid.to_string());
+        found.retain(|object| means::<O>(object.meta(), owner));
+        found
+    }
+
+    /// The objects that have a controller with this UID.
+    pub fn controlled_by_uid(&self, uid: &Uid) -> Vec<Arc<T>> {
+        self.index.get(&uid.to_string())
+    }
+
+    /// The objects that [`claim`] decides on for `owner`: its own, and the orphans of its namespace.
+    pub fn candidates<O: Object>(&self, owner: &Meta) -> Vec<Arc<T>> {
+        let mut candidates = self.controlled_by::<O>(owner);
+        candidates.extend(self.index.get(&orphans_key(&owner.namespace)));
+        candidates
+    }
 }
 
 fn means<O: Object>(object: &Meta, owner: &Meta) -> bool {
@@ -112,15 +154,6 @@ impl ClaimError {
     pub fn is_fenced(&self) -> bool {
         self.source.as_ref().is_some_and(ApiError::is_fenced)
     }
-
-    /// Whether nothing was adopted as the API server has no owner of that name any more, which the
-    /// cache is yet to hear.
-    pub fn owner_is_gone(&self) -> bool {
-        // A candidate that is gone is no error.
-        self.source
-            .as_ref()
-            .is_some_and(ApiError::is_object_not_found)
-    }
 }
 
 /// Claims `candidates` for `owner`: adopts and releases as [`decide`] says, with one live check of
@@ -178,7 +211,7 @@ async fn adopt<O: Object, T: Object>(
 ) -> Result<Option<u64>, ClaimError> {
     let mut source = None;
     if recheck.is_none() {
-        *recheck = Some(match client.get(target::<O>(owner.meta())).await {
+        *recheck = Some(match client.get(Target::of::<O>(owner.meta())).await {
             Ok(answer) => recheck_live::<O>(owner.meta(), &answer),
             Err(error) => {
                 let text = format!("can't recheck DeletionTimestamp: {error}");
@@ -201,7 +234,7 @@ async fn adopt<O: Object, T: Object>(
     tracing::debug!(kind = &*T::RESOURCE.kind, object = %candidate.key(), "Patching object to add its controllerRef");
     match client
         .patch(
-            target::<T>(meta),
+            Target::of::<T>(meta),
             PatchKind::Strategic,
             &adoption::<O>(owner.meta(), meta),
         )
@@ -260,7 +293,7 @@ async fn release<T: Object>(
     tracing::debug!(kind = &*T::RESOURCE.kind, object = %candidate.key(), "Patching object to remove its controllerRef");
     match client
         .patch(
-            target::<T>(meta),
+            Target::of::<T>(meta),
             PatchKind::Strategic,
             &renunciation(owner, meta),
         )
@@ -272,16 +305,6 @@ async fn release<T: Object>(
             message: error.to_string(),
             source: Some(error),
         }),
-    }
-}
-
-fn target<T: Object>(meta: &Meta) -> Target<'_> {
-    let namespace = T::RESOURCE.namespaced.then_some(&*meta.namespace);
-    Target {
-        resource: T::RESOURCE,
-        namespace,
-        name: Some(&meta.name),
-        subresource: None,
     }
 }
 

@@ -140,7 +140,7 @@ impl QueueMetrics {
             .observe(took.as_secs_f64());
     }
 
-    pub(super) fn put_off(&self, queue: &str, resource: &str) {
+    pub(super) fn stale_cache(&self, queue: &str, resource: &str) {
         self.skips.with_label_values(&[queue, resource]).inc();
     }
 

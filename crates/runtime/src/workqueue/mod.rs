@@ -201,10 +201,9 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
         self.len() == 0
     }
 
-    /// Counts a key whose sync was put off, because the cache of `resource` lacks what was written
-    /// for it.
-    pub fn count_put_off(&self, resource: &str) {
-        self.shared.all.put_off(&self.shared.name, resource);
+    /// Counts a sync that waits, since the cache of `resource` lacks our own writes for its key.
+    pub fn count_stale_cache(&self, resource: &str) {
+        self.shared.all.stale_cache(&self.shared.name, resource);
     }
 
     /// Counts a sync that panicked.

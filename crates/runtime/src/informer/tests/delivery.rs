@@ -381,7 +381,7 @@ async fn an_informer_that_panicked_starts_over() {
         streamed(&[node("b", 11), node("c", 12)], 12, &[], After::Hang),
     ];
     let story = Story::new(script);
-    story.informer.add_index("broken", |node| {
+    let broken = story.informer.store().add_index("broken", |node| {
         if &*node.meta.name == "b" && PANICKED.fetch_add(1, Ordering::Relaxed) == 0 {
             panic!("on purpose");
         }
@@ -400,14 +400,7 @@ async fn an_informer_that_panicked_starts_over() {
         ]
     );
     assert_eq!(story.names(), ["b@11", "c@12"]);
-    let store = story.informer.store();
-    assert_eq!(
-        (
-            store.by_index("broken", "a").len(),
-            store.by_index("broken", "b").len()
-        ),
-        (0, 1)
-    );
+    assert_eq!((broken.get("a").len(), broken.get("b").len()), (0, 1));
 }
 
 #[tokio::test(start_paused = true)]

@@ -14,12 +14,12 @@ use shuttle::{future, thread};
 
 use super::{event, node, synced};
 use crate::client::ApiError;
-use crate::expectations::OwnWrites;
 use crate::informer::metrics::InformerMetrics;
 use crate::informer::source::{Frames, ListWatch};
 use crate::informer::store::Objects;
 use crate::informer::{Change, InformerFactory, SharedInformer};
 use crate::object::{Node, Object, ObjectKey};
+use crate::own_writes::OwnWrites;
 use crate::resource;
 use crate::sync::in_many_orders;
 use crate::tasks::{CancellationToken, Tasks};
@@ -216,29 +216,19 @@ fn all_handlers_hear_the_same_though_the_history_goes_back() {
 }
 
 #[test]
-fn who_is_put_off_for_a_version_comes_back_though_the_history_goes_back() {
+fn owner_that_waits_for_a_version_comes_back_though_the_history_goes_back() {
     in_many_orders(|| {
         let informer = informer();
-        let (writes, owner) = (
-            Arc::new(OwnWrites::default()),
-            ObjectKey::new("default", "rs"),
-        );
-        let forgets = Arc::clone(&writes);
-        informer.on_rewind(move || forgets.forget_all());
+        let (writes, owner) = (OwnWrites::new(0), ObjectKey::new("default", "rs"));
         // Written before the restore, and gone with it.
-        writes.record(&owner, "nodes", 11);
+        writes.to(informer.versioned()).record(&owner, 11);
         let back = Arc::new(AtomicBool::new(false));
         let worker = {
-            let (informer, back) = (informer.clone(), Arc::clone(&back));
+            let (writes, back) = (writes.clone(), Arc::clone(&back));
             thread::spawn(move || {
-                let store = informer.store();
                 let called = Arc::clone(&back);
-                let wait =
-                    |_, version| informer.when_seen(version, move || called.store(true, SeqCst));
-                if writes
-                    .put_off(&owner, |_| store.resource_version(), wait)
-                    .is_none()
-                {
+                let waits = writes.wait_for_cache(&owner, move || called.store(true, SeqCst));
+                if waits.is_none() {
                     back.store(true, SeqCst);
                 }
             })

@@ -1,43 +1,41 @@
-//! What keeps a sync from repeating writes that the caches do not show yet.
+//! Creations and deletions of pods that the cache does not show yet.
 //!
-//! Three layers: expectations count creations and deletions in flight; own writes hold a sync back
-//! until the caches have reached the versions those writes produced; and where neither can tell (no
-//! answer came, or five minutes passed) the owner is in doubt until its pods were read from the API
-//! server itself.
+//! Three layers keep a sync from repeating them. Own writes hold a sync back until the cache has
+//! reached the versions that those writes produced. Expectations count what is in flight. Where
+//! neither can tell, since no answer came or five minutes passed, the owner is in doubt until its
+//! pods were read from the API server.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use steersman_runtime::client::ApiError;
-use steersman_runtime::expectations::{Expectations, OwnWrites};
-use steersman_runtime::object::ObjectKey;
+use crate::client::ApiError;
+use crate::expectations::Expectations;
+use crate::object::ObjectKey;
+use crate::own_writes::Memory;
 
-/// The guards of all owners of one kind.
+/// The pods in flight of all owners of one kind.
 #[derive(Debug, Default)]
-pub(super) struct Guard {
+pub struct PodsInFlight {
     pub(super) expectations: Expectations,
-    pub(super) own_writes: OwnWrites,
     unanswered: Mutex<HashSet<ObjectKey>>,
 }
 
-impl Guard {
-    /// Nothing is known of `owner` any more: it is gone, or another object has its name.
-    pub(super) fn forget(&self, owner: &ObjectKey) {
+impl Memory for PodsInFlight {
+    fn forget(&self, owner: &ObjectKey) {
         self.expectations.forget(owner);
-        self.own_writes.forget(owner);
         self.unanswered().remove(owner);
     }
 
-    /// The server's history went back: neither versions nor pods that were waited for may ever
-    /// come. Who waited reads its pods first.
-    pub(super) fn rewound(&self) {
-        self.own_writes.forget_all();
+    /// Owners with expectations read their pods before the next write.
+    fn history_went_back(&self) {
         self.expectations
             .forget_all()
             .iter()
             .for_each(|owner| self.doubt(owner));
     }
+}
 
+impl PodsInFlight {
     /// Notes that a write for `owner` failed. Some failures leave open whether the server did it.
     pub(super) fn failed(&self, owner: &ObjectKey, error: &ApiError) {
         let open = match error {
@@ -50,18 +48,18 @@ impl Guard {
         }
     }
 
-    /// Whatever the caches show of the pods of `owner` is to be checked before the next write.
+    /// The pods of `owner` in the cache have to be confirmed before the next write.
     pub(super) fn doubt(&self, owner: &ObjectKey) {
         self.unanswered().insert(owner.clone());
     }
 
-    /// Whether the caches may lack a write for `owner` that no guard knows the version of.
-    pub(super) fn in_doubt(&self, owner: &ObjectKey) -> bool {
+    /// Whether the cache may lack a write for `owner` whose version is unknown.
+    pub(super) fn is_in_doubt(&self, owner: &ObjectKey) -> bool {
         self.expectations.lost(owner) || self.unanswered().contains(owner)
     }
 
     /// The pods of `owner` were read from the API server.
-    pub(super) fn checked(&self, owner: &ObjectKey) {
+    pub(super) fn confirmed(&self, owner: &ObjectKey) {
         self.expectations.forget(owner);
         self.unanswered().remove(owner);
     }

@@ -1,0 +1,66 @@
+//! Lists of conditions, as workload controllers keep them in a status.
+//!
+//! The order of a list is the order of the last effective change, oldest first, so nothing here
+//! sorts. Upstream: `SetDeploymentCondition` and its likes in each workload package.
+
+use jiff::Timestamp;
+
+use crate::clock::whole_seconds;
+use crate::object::Condition;
+
+/// `status` of a condition that holds.
+pub const TRUE: &str = "True";
+/// `status` of a condition that does not hold.
+pub const FALSE: &str = "False";
+/// `status` of a condition that cannot be decided.
+pub const UNKNOWN: &str = "Unknown";
+
+/// A condition that takes effect at `now`, in whole seconds as the API stores times.
+pub fn new(
+    kind: &str,
+    status: &str,
+    reason: &str,
+    message: impl Into<String>,
+    now: Timestamp,
+) -> Condition {
+    Condition {
+        kind: kind.to_owned(),
+        status: status.to_owned(),
+        last_update_time: None,
+        last_transition_time: Some(whole_seconds(now)),
+        reason: reason.to_owned(),
+        message: message.into(),
+        extra: serde_json::Map::new(),
+    }
+}
+
+/// The first condition of this type.
+pub fn find<'a>(conditions: &'a [Condition], kind: &str) -> Option<&'a Condition> {
+    conditions.iter().find(|condition| condition.kind == kind)
+}
+
+/// Whether the condition of this type has this reason.
+pub fn has_reason(conditions: &[Condition], kind: &str, reason: &str) -> bool {
+    find(conditions, kind).is_some_and(|condition| condition.reason == reason)
+}
+
+/// Brings `condition` into the list. With equal status and reason there, nothing changes, whatever
+/// the message says. Otherwise the condition goes to the end, and an equal status keeps its
+/// transition time.
+pub fn set(conditions: &mut Vec<Condition>, mut condition: Condition) {
+    if let Some(current) = find(conditions, &condition.kind)
+        && current.status == condition.status
+    {
+        if current.reason == condition.reason {
+            return;
+        }
+        condition.last_transition_time = current.last_transition_time;
+    }
+    remove(conditions, &condition.kind);
+    conditions.push(condition);
+}
+
+/// Takes the conditions of this type out of the list.
+pub fn remove(conditions: &mut Vec<Condition>, kind: &str) {
+    conditions.retain(|condition| condition.kind != kind);
+}

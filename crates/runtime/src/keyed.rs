@@ -1,0 +1,199 @@
+//! The generic part of a controller that syncs one object at a time.
+//!
+//! A controller implements [`ObjectSyncer`]: how one cached object comes a step closer to its spec.
+//! [`Keyed`] is everything around it, the same for all: the queue and its workers, the wait for
+//! caches that lack own writes, the end of what is remembered of deleted objects, and the rule for
+//! retries. Upstream repeats this in each package as `Run`, `worker`, `processNextWorkItem` and the
+//! first lines of `syncX`.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use crate::client::ApiError;
+use crate::controller::{Controller, ControllerContext};
+use crate::informer::{SharedInformer, Store, VersionedCache};
+use crate::object::{Object, ObjectKey};
+use crate::own_writes::{Behind, Memory, OwnWrites, WritesTo};
+use crate::workers::{Requeue, Retry, Syncer, boxed};
+use crate::workqueue::WorkQueue;
+
+/// The decisions and writes of a controller, for one object at a time.
+pub trait ObjectSyncer: Send + Sync + 'static {
+    /// The type of the objects it syncs.
+    type Object: Object;
+    /// Why a sync failed. The failed request, where there is one, is in its chain of sources.
+    type Error: std::error::Error + Send + Sync + 'static;
+
+    /// Brings `object` a step closer to its spec. No two syncs of one key run at the same time, and
+    /// the caches show all earlier writes for this key.
+    fn sync(
+        &self,
+        key: &ObjectKey,
+        object: Arc<Self::Object>,
+    ) -> impl Future<Output = Result<Requeue, Self::Error>> + Send;
+
+    /// The fate of a key whose sync failed, `failures` times before (0 for the first). `request` is
+    /// the failed request, if the failure is one. Not asked when leadership has ended.
+    fn retry(&self, _error: &Self::Error, request: Option<&ApiError>, _failures: u32) -> Retry {
+        Retry::after_request(request)
+    }
+}
+
+/// A controller in the making: its queue, and what it remembers by key.
+pub struct Keyed<O> {
+    controller: &'static str,
+    queue: WorkQueue<ObjectKey>,
+    objects: SharedInformer<O>,
+    writes: OwnWrites,
+    caches: Vec<Arc<dyn VersionedCache>>,
+    memories: Vec<Arc<dyn Memory>>,
+    on_stale_cache: Option<OnStaleCache>,
+}
+
+type OnStaleCache = Box<dyn Fn(&Behind) + Send + Sync>;
+
+impl<O: Object> Keyed<O> {
+    /// The controller called `controller`, whose queue has the name `queue` in metrics.
+    pub fn new(ctx: &ControllerContext, controller: &'static str, queue: &str) -> Self {
+        Self::over(ctx, controller, WorkQueue::new(queue, &ctx.queue_metrics))
+    }
+
+    /// The same over a queue with other pauses.
+    pub fn over(
+        ctx: &ControllerContext,
+        controller: &'static str,
+        queue: WorkQueue<ObjectKey>,
+    ) -> Self {
+        let objects = ctx.informers.shared::<O>();
+        Self {
+            controller,
+            queue,
+            caches: vec![objects.versioned()],
+            objects,
+            writes: OwnWrites::new(ctx.term_start_rv),
+            memories: Vec::new(),
+            on_stale_cache: None,
+        }
+    }
+
+    /// The queue of keys, for handlers.
+    pub fn queue(&self) -> WorkQueue<ObjectKey> {
+        self.queue.clone()
+    }
+
+    /// The informer of the objects it syncs.
+    pub fn objects(&self) -> &SharedInformer<O> {
+        &self.objects
+    }
+
+    /// The record of writes that show in the cache of `informer`. A sync waits until this cache
+    /// has all that is recorded for its key.
+    pub fn writes_to<T: Object>(&mut self, informer: &SharedInformer<T>) -> WritesTo {
+        let cache = informer.versioned();
+        if !self.caches.iter().any(|known| Arc::ptr_eq(known, &cache)) {
+            self.caches.push(Arc::clone(&cache));
+        }
+        self.writes.to(cache)
+    }
+
+    /// Makes `memory` forget the keys of deleted objects, and everything when the history of a
+    /// cache goes back that this controller writes to.
+    pub fn remembers(&mut self, memory: Arc<dyn Memory>) {
+        self.memories.push(memory);
+    }
+
+    /// The record of own writes, to wait for a cache in the middle of a sync.
+    pub fn writes(&self) -> OwnWrites {
+        self.writes.clone()
+    }
+
+    /// Calls `count` for each sync that had to wait for a cache, for metrics of upstream.
+    pub fn on_stale_cache(&mut self, count: impl Fn(&Behind) + Send + Sync + 'static) {
+        self.on_stale_cache = Some(Box::new(count));
+    }
+
+    /// The controller, with so many workers.
+    pub fn boxed<S: ObjectSyncer<Object = O>>(
+        self,
+        workers: usize,
+        syncer: S,
+    ) -> Box<dyn Controller> {
+        let (controller, queue) = (self.controller, self.queue.clone());
+        boxed(controller, queue, workers, self.runner(syncer))
+    }
+
+    /// The syncer behind [`Keyed::boxed`], for controllers that run more than workers.
+    pub fn runner<S: ObjectSyncer<Object = O>>(self, syncer: S) -> Arc<Runner<S>> {
+        for (cache, memory) in self
+            .caches
+            .iter()
+            .flat_map(|cache| self.memories.iter().map(move |memory| (cache, memory)))
+        {
+            let memory = Arc::downgrade(memory);
+            cache.on_rewind(Box::new(move || {
+                if let Some(memory) = memory.upgrade() {
+                    memory.history_went_back();
+                }
+            }));
+        }
+        Arc::new(Runner {
+            objects: self.objects.store(),
+            queue: self.queue,
+            writes: self.writes,
+            memories: self.memories,
+            on_stale_cache: self.on_stale_cache,
+            syncer,
+        })
+    }
+}
+
+/// Syncs keys by way of an [`ObjectSyncer`].
+pub struct Runner<S: ObjectSyncer> {
+    objects: Store<S::Object>,
+    queue: WorkQueue<ObjectKey>,
+    writes: OwnWrites,
+    memories: Vec<Arc<dyn Memory>>,
+    on_stale_cache: Option<OnStaleCache>,
+    syncer: S,
+}
+
+impl<S: ObjectSyncer> Runner<S> {
+    /// Whether the sync of `key` has to wait for a cache. If so, `key` returns to the queue the
+    /// moment that cache has our writes.
+    fn waits_for_cache(&self, key: &ObjectKey) -> bool {
+        let (queue, again) = (self.queue.clone(), key.clone());
+        let Some(behind) = self.writes.wait_for_cache(key, move || queue.add(again)) else {
+            return false;
+        };
+        self.queue.count_stale_cache(&behind.resource);
+        if let Some(count) = &self.on_stale_cache {
+            count(&behind);
+        }
+        true
+    }
+
+    fn forget(&self, key: &ObjectKey) {
+        self.writes.forget(key);
+        self.memories.iter().for_each(|memory| memory.forget(key));
+    }
+}
+
+impl<S: ObjectSyncer> Syncer for Runner<S> {
+    type Error = S::Error;
+
+    async fn sync(&self, key: &ObjectKey) -> Result<Requeue, S::Error> {
+        if self.waits_for_cache(key) {
+            return Ok(Requeue::Never);
+        }
+        let Some(object) = self.objects.get(key) else {
+            self.forget(key);
+            tracing::debug!(kind = &*S::Object::RESOURCE.kind, "Object has been deleted");
+            return Ok(Requeue::Never);
+        };
+        self.syncer.sync(key, object).await
+    }
+
+    fn retry(&self, error: &S::Error, failures: u32) -> Retry {
+        self.syncer.retry(error, ApiError::within(error), failures)
+    }
+}

@@ -1,0 +1,176 @@
+//! Read your own writes: no decision rests on a cache that lacks an earlier write of this process.
+//!
+//! Each write answers with a resource version. [`OwnWrites`] keeps it for the owner that the write
+//! was made for, and the next sync of that owner waits until the cache has reached it. Without
+//! this, a sync that reads a cache from before its own write repeats the write. Upstream: the
+//! `ConsistencyStore` of 1.36, which some controllers have behind `StaleControllerConsistency*`.
+
+mod objects;
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::{Arc, PoisonError};
+
+pub use objects::WrittenObjects;
+
+use crate::informer::VersionedCache;
+use crate::object::ObjectKey;
+use crate::sync::{Mutex, MutexGuard};
+
+/// Something that a controller remembers by the key of an owner.
+pub trait Memory: Send + Sync + 'static {
+    /// The owner is gone, or another object has its name.
+    fn forget(&self, owner: &ObjectKey);
+
+    /// The history of the API server went back, as after an etcd restore: versions and objects
+    /// that were waited for may never come.
+    fn history_went_back(&self);
+}
+
+/// The resource versions that writes for an owner produced. Clones share the record.
+///
+/// `K` is the key of an owner. Records of a cache go when the history of its API server goes back.
+#[derive(Clone)]
+pub struct OwnWrites<K = ObjectKey> {
+    records: Arc<Records<K>>,
+    term_start_rv: u64,
+}
+
+struct Records<K>(Mutex<HashMap<K, Vec<Record>>>);
+
+/// The highest version that a write produced in one cache.
+struct Record {
+    cache: Arc<dyn VersionedCache>,
+    version: u64,
+}
+
+/// A cache that a sync has to wait for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Behind {
+    /// API group of the cache, empty for the core group.
+    pub group: String,
+    /// Plural name of the resource.
+    pub resource: String,
+}
+
+impl<K: Clone + Eq + Hash + Send + Sync + 'static> OwnWrites<K> {
+    /// No writes yet. `term_start_rv` is the resource version at which this leadership term began,
+    /// 0 without leader election.
+    pub fn new(term_start_rv: u64) -> Self {
+        Self {
+            records: Arc::new(Records(Mutex::default())),
+            term_start_rv,
+        }
+    }
+
+    /// The record of writes that show in `cache`.
+    pub fn to(&self, cache: Arc<dyn VersionedCache>) -> WritesTo<K> {
+        // The cache must not keep the records alive, since records keep the cache.
+        let records = Arc::downgrade(&self.records);
+        cache.on_rewind(Box::new(move || {
+            if let Some(records) = records.upgrade() {
+                records.lock().clear();
+            }
+        }));
+        WritesTo {
+            writes: self.clone(),
+            cache,
+        }
+    }
+
+    /// The first cache that lacks a write for `owner`. The record goes when all caches have caught
+    /// up.
+    pub fn behind(&self, owner: &K) -> Option<Behind> {
+        self.late(owner).map(|(cache, _)| Behind {
+            group: cache.resource().group.to_string(),
+            resource: cache.resource().plural.to_string(),
+        })
+    }
+
+    /// The first cache that lacks a write for `owner`. If there is one, `then` is called once the
+    /// cache has the write.
+    ///
+    /// Looks again afterwards: the history of the API server may go back just before `then` is
+    /// registered, and the record with it. Then `None` is the answer, and `then` may never be
+    /// called.
+    pub fn wait_for_cache(
+        &self,
+        owner: &K,
+        then: impl FnOnce() + Send + 'static,
+    ) -> Option<Behind> {
+        let (cache, version) = self.late(owner)?;
+        cache.when_seen(version, Box::new(then));
+        self.behind(owner)
+    }
+
+    /// Drops the record of `owner`.
+    pub fn forget(&self, owner: &K) {
+        self.records.lock().remove(owner);
+    }
+
+    /// Whether there is a record for `owner`, whatever the caches show.
+    pub fn has(&self, owner: &K) -> bool {
+        self.records.lock().contains_key(owner)
+    }
+
+    /// Drops the records of all owners whose writes the caches show.
+    pub fn forget_seen(&self) {
+        self.records
+            .lock()
+            .retain(|_, writes| writes.iter().any(Record::is_unseen));
+    }
+
+    fn late(&self, owner: &K) -> Option<(Arc<dyn VersionedCache>, u64)> {
+        let mut records = self.records.lock();
+        let late = records.get(owner)?.iter().find(|write| write.is_unseen());
+        let late = late.map(|write| (Arc::clone(&write.cache), write.version));
+        if late.is_none() {
+            records.remove(owner);
+        }
+        late
+    }
+}
+
+impl<K> Records<K> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<K, Vec<Record>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Record {
+    fn is_unseen(&self) -> bool {
+        self.cache.resource_version() < self.version
+    }
+}
+
+/// The writes that show in one cache.
+#[derive(Clone)]
+pub struct WritesTo<K = ObjectKey> {
+    writes: OwnWrites<K>,
+    cache: Arc<dyn VersionedCache>,
+}
+
+impl<K: Clone + Eq + Hash + Send + Sync + 'static> WritesTo<K> {
+    /// Notes that a write for `owner` produced `version`. Of several versions the highest counts.
+    pub fn record(&self, owner: &K, version: u64) {
+        let mut records = self.writes.records.lock();
+        let writes = records.entry(owner.clone()).or_default();
+        let is_same = |write: &&mut Record| Arc::ptr_eq(&write.cache, &self.cache);
+        match writes.iter_mut().find(is_same) {
+            Some(write) => write.version = version.max(write.version),
+            None => writes.push(Record {
+                cache: Arc::clone(&self.cache),
+                version,
+            }),
+        }
+    }
+
+    /// Whether the cache is older than this leadership term, so that it may lack writes of the
+    /// previous leader.
+    pub fn predates_term(&self) -> bool {
+        self.cache.resource_version() < self.writes.term_start_rv
+    }
+}
+
+#[cfg(test)]
+mod tests;

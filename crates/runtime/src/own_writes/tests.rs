@@ -1,0 +1,175 @@
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+
+use super::*;
+use crate::resource;
+use crate::resource::ResourceType;
+
+type Callbacks<T> = Mutex<Vec<T>>;
+
+/// A cache of `resource` that is at the version that a test says.
+struct Cache {
+    resource: &'static ResourceType,
+    version: AtomicU64,
+    waiting: Callbacks<(u64, Box<dyn FnOnce() + Send>)>,
+    rewound: Callbacks<Box<dyn Fn() + Send + Sync>>,
+    /// Whether the history goes back the moment a sync begins to wait.
+    rewinds_on_wait: bool,
+}
+
+impl Cache {
+    fn of(resource: &'static ResourceType) -> Self {
+        Self {
+            resource,
+            version: AtomicU64::new(0),
+            waiting: Mutex::default(),
+            rewound: Mutex::default(),
+            rewinds_on_wait: false,
+        }
+    }
+
+    fn rewind(&self) {
+        let rewound = self.rewound.lock().unwrap();
+        rewound.iter().for_each(|forget| forget());
+    }
+}
+
+impl VersionedCache for Cache {
+    fn resource(&self) -> &ResourceType {
+        self.resource
+    }
+
+    fn resource_version(&self) -> u64 {
+        self.version.load(SeqCst)
+    }
+
+    fn when_seen(&self, version: u64, then: Box<dyn FnOnce() + Send>) {
+        self.waiting.lock().unwrap().push((version, then));
+        if self.rewinds_on_wait {
+            self.rewind();
+        }
+    }
+
+    fn on_rewind(&self, forget: Box<dyn Fn() + Send + Sync>) {
+        self.rewound.lock().unwrap().push(forget);
+    }
+}
+
+fn owner() -> ObjectKey {
+    ObjectKey::new("default", "web")
+}
+
+fn resource_of(behind: Option<Behind>) -> Option<String> {
+    behind.map(|behind| behind.resource)
+}
+
+#[test]
+fn owner_is_behind_until_every_cache_has_its_highest_write() {
+    let (pods, sets) = (
+        Arc::new(Cache::of(&resource::PODS)),
+        Arc::new(Cache::of(&resource::REPLICA_SETS)),
+    );
+    let (writes, web) = (OwnWrites::new(0), owner());
+    let (to_pods, to_sets) = (
+        writes.to(Arc::clone(&pods) as Arc<_>),
+        writes.to(Arc::clone(&sets) as Arc<_>),
+    );
+    assert_eq!(writes.behind(&web), None, "nothing written");
+    to_pods.record(&web, 12);
+    to_pods.record(&web, 9);
+    to_sets.record(&web, 20);
+    // (why, version of pods, version of ReplicaSets, expected)
+    let cases = [
+        ("both late", 11, 19, Some("pods")),
+        ("the second late", 12, 19, Some("replicasets")),
+        ("the first late", 11, 20, Some("pods")),
+        ("both there", 12, 20, None),
+        ("the record is gone", 0, 0, None),
+    ];
+    for (why, at_pods, at_sets, expected) in cases {
+        pods.version.store(at_pods, SeqCst);
+        sets.version.store(at_sets, SeqCst);
+        let found = resource_of(writes.behind(&web));
+        assert_eq!(found.as_deref(), expected, "{why}");
+    }
+    to_pods.record(&web, 30);
+    writes.forget(&web);
+    assert_eq!(writes.behind(&web), None, "forgotten");
+    to_pods.record(&web, 30);
+    sets.rewind();
+    assert_eq!(writes.behind(&web), None, "the history went back");
+}
+
+#[test]
+fn owner_waits_for_the_late_cache_unless_the_history_goes_back() {
+    let cache = Arc::new(Cache::of(&resource::PODS));
+    let (writes, web) = (OwnWrites::new(0), owner());
+    writes.to(Arc::clone(&cache) as Arc<_>).record(&web, 8);
+    let late = writes.wait_for_cache(&web, || ());
+    assert_eq!(resource_of(late).as_deref(), Some("pods"));
+    assert_eq!(cache.waiting.lock().unwrap()[0].0, 8);
+
+    let rewinding = Arc::new(Cache {
+        rewinds_on_wait: true,
+        ..Cache::of(&resource::PODS)
+    });
+    writes.forget(&web);
+    writes.to(Arc::clone(&rewinding) as Arc<_>).record(&web, 8);
+    assert_eq!(writes.wait_for_cache(&web, || ()), None);
+    let nothing_late = writes.wait_for_cache(&web, || panic!("nothing to wait for"));
+    assert_eq!(nothing_late, None);
+}
+
+#[test]
+fn seen_writes_are_forgotten_and_unseen_ones_kept() {
+    let cache = Arc::new(Cache::of(&resource::PODS));
+    let writes = OwnWrites::<&str>::new(0);
+    let to_pods = writes.to(Arc::clone(&cache) as Arc<_>);
+    to_pods.record(&"seen", 4);
+    to_pods.record(&"unseen", 6);
+    cache.version.store(5, SeqCst);
+    writes.forget_seen();
+    cache.version.store(0, SeqCst);
+    let behind = ["seen", "unseen"].map(|key| writes.behind(&key).is_some());
+    assert_eq!(behind, [false, true]);
+}
+
+#[test]
+fn cache_older_than_the_term_may_lack_writes_of_the_previous_leader() {
+    let cache = Arc::new(Cache::of(&resource::PODS));
+    let to_pods = OwnWrites::<ObjectKey>::new(10).to(Arc::clone(&cache) as Arc<_>);
+    for (version, expected) in [(9, true), (10, false), (11, false)] {
+        cache.version.store(version, SeqCst);
+        assert_eq!(to_pods.predates_term(), expected, "{version}");
+    }
+}
+
+#[cfg(feature = "shuttle")]
+mod interleavings {
+    use shuttle::thread;
+
+    use super::*;
+    use crate::sync::in_many_orders;
+
+    #[test]
+    fn own_writes_are_behind_until_the_cache_has_them_on_any_thread() {
+        in_many_orders(|| {
+            let cache = Arc::new(Cache::of(&resource::PODS));
+            let (writes, web) = (OwnWrites::new(0), owner());
+            let to_pods = writes.to(Arc::clone(&cache) as Arc<_>);
+            to_pods.record(&web, 5);
+            let informer = {
+                let cache = Arc::clone(&cache);
+                thread::spawn(move || {
+                    (1..=5).for_each(|version| cache.version.store(version, SeqCst))
+                })
+            };
+            if writes.behind(&web).is_none() {
+                assert_eq!(cache.resource_version(), 5);
+            }
+            to_pods.record(&web, 6);
+            informer.join().unwrap();
+            let behind = resource_of(writes.behind(&web));
+            assert_eq!(behind.as_deref(), Some("pods"), "the later write is kept");
+        });
+    }
+}

@@ -1,0 +1,77 @@
+//! Requests about cached objects: where they go, deletions that hit one object only, and statuses.
+//!
+//! Controllers address objects by what the cache holds, so that a request and the decision behind
+//! it are about the same object. Upstream: the typed clients of client-go.
+
+mod delete;
+mod status;
+
+pub use delete::{Delete, Propagation};
+pub use status::{OnFailure, StatusError, replacement, write_status};
+
+use crate::client::Target;
+use crate::object::{Meta, Object};
+
+impl<'a> Target<'a> {
+    /// The object of type `T` with this metadata.
+    pub fn of<T: Object>(meta: &'a Meta) -> Self {
+        Self {
+            resource: T::RESOURCE,
+            namespace: T::RESOURCE.namespaced.then_some(&*meta.namespace),
+            name: Some(&meta.name),
+            subresource: None,
+        }
+    }
+
+    /// All objects of type `T` in `namespace`.
+    pub fn collection<T: Object>(namespace: &'a str) -> Self {
+        Self {
+            resource: T::RESOURCE,
+            namespace: T::RESOURCE.namespaced.then_some(namespace),
+            name: None,
+            subresource: None,
+        }
+    }
+
+    /// The status of the same object.
+    #[must_use]
+    pub fn status(self) -> Self {
+        Self {
+            subresource: Some("status"),
+            ..self
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::object::{Node, Pod};
+
+    #[test]
+    fn cluster_scoped_objects_are_addressed_without_a_namespace() {
+        let json = br#"{"metadata": {"name": "a", "namespace": "shop", "uid": "u"}}"#;
+        let (pod, node) = (Pod::decode(json).unwrap(), Node::decode(json).unwrap());
+        let parts = |target: Target<'_>| {
+            let Target {
+                resource,
+                namespace,
+                name,
+                subresource,
+            } = target;
+            format!("{} {namespace:?} {name:?} {subresource:?}", resource.plural)
+        };
+        assert_eq!(
+            parts(Target::of::<Pod>(&pod.meta).status()),
+            r#"pods Some("shop") Some("a") Some("status")"#
+        );
+        assert_eq!(
+            parts(Target::of::<Node>(&node.meta)),
+            r#"nodes None Some("a") None"#
+        );
+        assert_eq!(
+            parts(Target::collection::<Pod>("shop")),
+            r#"pods Some("shop") None None"#
+        );
+    }
+}

@@ -1,0 +1,107 @@
+//! PUTs of statuses.
+//!
+//! Upstream PUTs the whole object to the subresource `status`, and its roles grant `update` only.
+//! The body is the served document with another status, so that unknown fields survive.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use serde::Serialize;
+use serde_json::Map;
+use serde_json::value::{RawValue, to_raw_value};
+
+use crate::client::{ApiClient, ApiError, Target};
+use crate::object::{DecodeError, Document, Identity, Meta, Object, Uid};
+
+/// A status was not written.
+#[derive(Debug, thiserror::Error)]
+pub enum StatusError {
+    /// The API server refused a request, or did not answer.
+    #[error("{0}")]
+    Request(#[source] ApiError),
+    /// The API server answered with something else than the object.
+    #[error("{0}")]
+    Answer(#[source] DecodeError),
+    /// Another object has the name now.
+    #[error("got uid {0}: another object has the name now")]
+    Replaced(Uid),
+}
+
+impl StatusError {
+    /// Whether the API server has no object of that name. The cache will show the deletion, so
+    /// that another attempt serves no purpose.
+    pub fn is_object_not_found(&self) -> bool {
+        matches!(self, Self::Request(error) if error.is_object_not_found())
+    }
+}
+
+/// The reaction to a PUT that failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnFailure {
+    /// The error is returned.
+    Return,
+    /// The object is read from the API server and the PUT repeated once, as upstream's ReplicaSet
+    /// controller does. An object with another UID is left alone.
+    RepeatOnLiveObject,
+}
+
+/// PUTs `status` on the object of type `T` that has the metadata `seen` and the served text
+/// `document`. Returns the object as stored, in JSON.
+pub async fn write_status<T: Object>(
+    client: &ApiClient,
+    seen: &Meta,
+    document: &Document,
+    status: &impl Serialize,
+    on_failure: OnFailure,
+) -> Result<Bytes, StatusError> {
+    let object = Target::of::<T>(seen);
+    let put = async |document: &Document| {
+        client
+            .replace(object.status(), &replacement::<T>(document, status))
+            .await
+    };
+    let written = match put(document).await {
+        Err(error) if !error.is_fenced() && on_failure == OnFailure::RepeatOnLiveObject => {
+            tracing::debug!(%error, "status not written, trying again on the live object");
+            put(&read::<T>(client, seen).await?).await
+        }
+        first => first,
+    };
+    written.map_err(StatusError::Request)
+}
+
+/// The object `seen` as the API server has it now.
+async fn read<T: Object>(client: &ApiClient, seen: &Meta) -> Result<Document, StatusError> {
+    let live = client
+        .get(Target::of::<T>(seen))
+        .await
+        .map_err(StatusError::Request)?;
+    let uid = Identity::decode(&live).map_err(StatusError::Answer)?.uid;
+    if uid != seen.uid {
+        return Err(StatusError::Replaced(uid));
+    }
+    let malformed = |source| {
+        StatusError::Answer(DecodeError::Json {
+            kind: "live object",
+            source,
+        })
+    };
+    let live: Map<String, _> = serde_json::from_slice(&live).map_err(malformed)?;
+    Ok(Document::new(live))
+}
+
+/// The whole object of type `T` with another status, as a PUT sends it.
+pub fn replacement<T: Object>(document: &Document, status: &impl Serialize) -> Box<RawValue> {
+    let text = |text: &str| to_raw_value(text).expect("a string is JSON");
+    let (api_version, kind) = (text(&T::RESOURCE.api_version()), text(&T::RESOURCE.kind));
+    let status = to_raw_value(status).expect("a status has string keys only");
+    let mut object: BTreeMap<String, &RawValue> =
+        serde_json::from_str(document.as_str()).expect("a document is a JSON object");
+    // Items of a list do not carry these two.
+    object
+        .entry("apiVersion".to_owned())
+        .or_insert(&api_version);
+    object.entry("kind".to_owned()).or_insert(&kind);
+    object.insert("status".to_owned(), &status);
+    to_raw_value(&object).expect("raw JSON under string keys is JSON")
+}

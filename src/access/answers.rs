@@ -1,4 +1,8 @@
-//! What refused requests are answered with, to the letter of upstream's server.
+//! Response bodies of refused requests, byte for byte as upstream's server writes them.
+//!
+//! Clients such as kubectl parse these bodies. The `Status` object is therefore written by hand in
+//! upstream's field order, as JSON, YAML or protobuf. Upstream:
+//! `k8s.io/apiserver/pkg/endpoints/handlers/responsewriters`.
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
@@ -11,7 +15,7 @@ use crate::options::go_bool;
 
 pub(crate) const NOSNIFF: (HeaderName, &str) = (header::X_CONTENT_TYPE_OPTIONS, "nosniff");
 
-/// Plain text.
+/// A plain-text response.
 pub(crate) fn text(status: StatusCode, body: impl Into<Body>) -> Response {
     (
         status,
@@ -21,16 +25,16 @@ pub(crate) fn text(status: StatusCode, body: impl Into<Body>) -> Response {
         .into_response()
 }
 
-/// A Failure, as far as it differs from one to the next.
+/// The fields of a `Status` with `status: Failure` that differ between refusals.
 struct Failure<'a> {
     code: StatusCode,
     reason: &'a str,
     message: &'a str,
-    /// Whether there are (empty) details.
+    /// Whether the `Status` contains the empty object `details`.
     details: bool,
 }
 
-/// How a Failure is written.
+/// The serialisation of a [`Failure`].
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
     Json,
@@ -38,7 +42,7 @@ enum Form {
     Protobuf,
 }
 
-/// No credentials were good.
+/// 401: every credential that the request carries was rejected.
 pub(super) fn unauthorized(request: &Parts) -> Response {
     let failure = Failure {
         code: StatusCode::UNAUTHORIZED,
@@ -49,7 +53,7 @@ pub(super) fn unauthorized(request: &Parts) -> Response {
     failure.response(request)
 }
 
-/// This user may not do that.
+/// 403: the authenticated user lacks the permission.
 pub(super) fn forbidden(request: &Parts, user: &str, verb: &str, reason: &str) -> Response {
     let (path, colon) = (
         request.uri.path(),
@@ -67,7 +71,7 @@ pub(super) fn forbidden(request: &Parts, user: &str, verb: &str, reason: &str) -
     ([NOSNIFF], failure.response(request)).into_response()
 }
 
-/// What is there cannot be had in the form that was asked for.
+/// 406: the resource exists, but not in a media type that the client accepts.
 pub(crate) fn not_acceptable(request: &Parts, message: &str) -> Response {
     let failure = Failure {
         code: StatusCode::NOT_ACCEPTABLE,
@@ -78,13 +82,14 @@ pub(crate) fn not_acceptable(request: &Parts, message: &str) -> Response {
     failure.response(request)
 }
 
-/// What a request asks for, as HTTP/1 writes it also where HTTP/2 names scheme and host.
+/// Path and query of the request target. HTTP/2 requests also carry scheme and host, which
+/// upstream's messages omit.
 pub(crate) fn asked_for(uri: &Uri) -> &str {
     uri.path_and_query()
         .map_or_else(|| uri.path(), |whole| whole.as_str())
 }
 
-/// Nobody can tell whether the user may.
+/// 500: the authorizer failed, so the permission is unknown.
 pub(super) fn internal_error(uri: &Uri, error: &str) -> Response {
     text(
         StatusCode::INTERNAL_SERVER_ERROR,
@@ -95,15 +100,14 @@ pub(super) fn internal_error(uri: &Uri, error: &str) -> Response {
     )
 }
 
-/// So that a browser takes nothing of it for markup.
+/// Escapes HTML, so that a browser does not interpret parts of the request as markup.
 fn sanitized(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")
         .replace('>', "&gt;")
 }
 
-/// Whether JSON is for somebody to read: asked for, or sent to a browser or a tool of the command
-/// line.
+/// Whether JSON is indented: by the query parameter `pretty`, or for browsers, `curl` and `Wget`.
 fn is_for_people(request: &Parts) -> bool {
     let asked = form_urlencoded::parse(request.uri.query().unwrap_or_default().as_bytes())
         .find(|(key, _)| key == "pretty");
@@ -121,7 +125,7 @@ fn is_for_people(request: &Parts) -> bool {
 }
 
 impl Form {
-    /// The first media type in `Accept` that can be had; JSON when there is none.
+    /// The first supported media type in `Accept`; JSON if none is supported.
     fn asked_for(headers: &HeaderMap) -> Self {
         let lists = headers
             .get_all(header::ACCEPT)
@@ -164,7 +168,7 @@ impl Failure<'_> {
     }
 
     fn json(&self, indented: bool) -> String {
-        // As Go's encoder, which takes no risk with markup either.
+        // Go's JSON encoder escapes `&` too. `sanitized` has already removed `<` and `>`.
         let message = Value::from(self.message)
             .to_string()
             .replace('&', "\\u0026");
@@ -198,8 +202,8 @@ impl Failure<'_> {
 
     fn yaml(&self) -> String {
         let details = if self.details { "details: {}\n" } else { "" };
-        // Single quotes, as upstream's encoder writes texts with a colon; what is inside needs only
-        // its own quotes doubled.
+        // Upstream's YAML encoder puts texts with a colon in single quotes. Inside them, only a
+        // single quote is escaped, by doubling it.
         let quoted = if self.message.contains([':', '\'', '"']) {
             format!("'{}'", self.message.replace('\'', "''"))
         } else {
@@ -212,9 +216,11 @@ impl Failure<'_> {
         )
     }
 
-    /// A `runtime.Unknown` around a `meta/v1.Status`, behind the four bytes that mark all of
-    /// Kubernetes' protobuf.
+    /// A `runtime.Unknown` that wraps a `meta/v1.Status`, after the four magic bytes of Kubernetes'
+    /// protobuf encoding.
     fn protobuf(&self) -> Vec<u8> {
+        // Field numbers are those of upstream's `generated.proto`. Empty messages and strings are
+        // written too, because upstream's encoder does so.
         let mut status = Vec::new();
         field(&mut status, 1, &[0x0a, 0, 0x12, 0, 0x1a, 0]);
         field(&mut status, 2, b"Failure");
@@ -242,13 +248,14 @@ impl Failure<'_> {
     }
 }
 
-/// A length-delimited field.
+/// Appends a length-delimited protobuf field.
 fn field(out: &mut Vec<u8>, number: u8, bytes: &[u8]) {
     out.push(number << 3 | 2);
     varint(out, bytes.len());
     out.extend_from_slice(bytes);
 }
 
+/// Appends `value` as a protobuf varint.
 fn varint(out: &mut Vec<u8>, mut value: usize) {
     while value >= 0x80 {
         out.push((value & 0x7f) as u8 | 0x80);

@@ -1,4 +1,6 @@
-//! Answers that are good for a while.
+//! A cache of authentication and authorization answers with a time to live.
+//!
+//! It is bounded, so that clients cannot fill the memory by sending many different credentials.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -7,11 +9,11 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The most answers that are kept. Whoever sends more different credentials than this only makes us
-/// ask again.
+/// Maximum number of entries. A client that sends more credentials than this only causes additional
+/// reviews.
 const CAPACITY: usize = 4096;
 
-/// A map whose entries expire.
+/// A map with an expiry time per entry.
 pub(super) struct Expiring<K, V>(Mutex<HashMap<K, (Instant, V)>>);
 
 impl<K, V> Default for Expiring<K, V> {
@@ -21,6 +23,7 @@ impl<K, V> Default for Expiring<K, V> {
 }
 
 impl<K: Eq + Hash, V: Clone> Expiring<K, V> {
+    /// The value of `key`, unless it has expired.
     pub(super) fn get(&self, key: &K) -> Option<V> {
         let entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         entries
@@ -29,6 +32,7 @@ impl<K: Eq + Hash, V: Clone> Expiring<K, V> {
             .map(|(_, value)| value.clone())
     }
 
+    /// Stores `value` for `ttl`. A `ttl` of zero disables the cache.
     pub(super) fn put(&self, key: K, value: V, ttl: Duration) {
         if ttl.is_zero() {
             return;
@@ -38,6 +42,8 @@ impl<K: Eq + Hash, V: Clone> Expiring<K, V> {
         if entries.len() >= CAPACITY {
             entries.retain(|_, (until, _)| now < *until);
         }
+        // All entries are still valid. Clearing them is simpler than an eviction order, and only
+        // costs further reviews.
         if entries.len() >= CAPACITY {
             entries.clear();
         }
@@ -50,7 +56,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn entries_live_as_long_as_they_should_and_are_bounded_in_number() {
+    async fn entries_expire_after_their_ttl_and_the_cache_is_bounded() {
         let cache = Expiring::default();
         cache.put(0, "a", Duration::from_secs(10));
         cache.put(1, "b", Duration::ZERO);
@@ -62,6 +68,10 @@ mod tests {
             cache.put(key, "c", Duration::from_secs(10));
         }
         assert!(cache.0.lock().unwrap().len() <= CAPACITY);
-        assert_eq!(cache.get(&(CAPACITY * 2)), Some("c"), "the newest is there");
+        assert_eq!(
+            cache.get(&(CAPACITY * 2)),
+            Some("c"),
+            "the newest entry remains"
+        );
     }
 }

@@ -1,7 +1,8 @@
-//! Client certificates: which authorities are trusted, and which user a certificate stands for.
+//! Client certificates: verification against trusted authorities, and the user of a certificate.
 //!
-//! The TLS layer takes every certificate whose key the client has; whether it is any good is
-//! decided per request, against the authorities as they are by then.
+//! The TLS layer accepts any client certificate if the client has its private key. The chain is
+//! verified later, for each request, because the trusted authorities can change while a connection
+//! is open. Upstream: `k8s.io/apiserver/pkg/authentication/request/x509`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -21,12 +22,12 @@ use steersman_runtime::x509;
 
 use super::user::User;
 
-/// Authorities whose certificates are good for something.
+/// A bundle of certificate authorities that client certificates are verified against.
 #[derive(Debug)]
 pub(crate) struct Authorities(Arc<dyn ClientCertVerifier>);
 
 impl Authorities {
-    /// Reads a PEM bundle. The error does not say where it came from.
+    /// Reads a PEM bundle. The error does not name the source of the bundle; callers add it.
     pub(crate) fn parse(pem: &[u8]) -> Result<Self, String> {
         let mut roots = RootCertStore::empty();
         for certificate in CertificateDer::pem_slice_iter(pem) {
@@ -48,8 +49,8 @@ impl Authorities {
             .map_err(|error| error.to_string())
     }
 
-    /// Whether `chain`, leaf first, leads to one of them, is valid at `now`, and is meant for
-    /// clients.
+    /// Verifies that `chain`, leaf first, leads to one of the authorities, is valid at `now`, and
+    /// permits client authentication.
     pub(super) fn verify(
         &self,
         chain: &[CertificateDer<'_>],
@@ -64,19 +65,21 @@ impl Authorities {
     }
 }
 
-/// What of a certificate says who its holder is.
+/// The fields of a certificate that identify its holder.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Holder {
     pub(super) common_name: String,
     organizations: Vec<String>,
     uids: Vec<String>,
-    /// End of validity, Unix seconds.
+    /// End of validity, in seconds since the Unix epoch.
     pub(super) not_after: i64,
+    /// SHA-256 of the DER encoding, in hexadecimal.
     fingerprint: String,
 }
 
 impl Holder {
-    /// Reads a certificate. One that no authority has vouched for may hold anything.
+    /// Reads a certificate without verifying it. Do not trust the result before
+    /// [`Authorities::verify`] has succeeded.
     pub(super) fn of(certificate: &CertificateDer<'_>) -> Result<Self, String> {
         let x509::Certificate {
             subject, not_after, ..
@@ -89,6 +92,7 @@ impl Holder {
             match kind[..] {
                 [2, 5, 4, 3] => holder.common_name = value,
                 [2, 5, 4, 10] => holder.organizations.push(value),
+                // The object identifier that upstream uses for the UID of a user.
                 [1, 3, 6, 1, 4, 1, 57683, 2] => holder.uids.push(value),
                 _ => {}
             }
@@ -99,7 +103,8 @@ impl Holder {
         Ok(holder)
     }
 
-    /// The user: common name, organizations as groups; `None` for one without a name.
+    /// The user: the common name is the user name, organizations are groups. `None` if the common
+    /// name is empty.
     pub(super) fn user(self) -> Result<Option<User>, String> {
         if self.common_name.is_empty() {
             return Ok(None);
@@ -129,7 +134,7 @@ impl Holder {
     }
 }
 
-/// Asks for a certificate, does without one, and takes any.
+/// Requests a client certificate during the TLS handshake, requires none, and accepts any.
 #[derive(Debug)]
 pub(crate) struct AnyClient(WebPkiSupportedAlgorithms);
 
@@ -145,6 +150,7 @@ impl ClientCertVerifier for AnyClient {
     }
 
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        // Without hints, a client offers its certificate whichever authority issued it.
         &[]
     }
 

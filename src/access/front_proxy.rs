@@ -1,4 +1,8 @@
-//! Users that a trusted proxy names in headers.
+//! Users in the headers of a trusted proxy (request header authentication).
+//!
+//! The aggregation layer of the API server authenticates a user, then forwards the request with the
+//! user's name, groups and extra in headers. Upstream:
+//! `k8s.io/apiserver/pkg/authentication/request/headerrequest`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,7 +13,7 @@ use super::certificates::Authorities;
 use super::user::User;
 use crate::config::ProxyHeaders;
 
-/// A proxy that may speak for others: one with a certificate of `authorities`.
+/// The settings of request header authentication. A proxy needs a certificate of `authorities`.
 #[derive(Debug, Clone)]
 pub(crate) struct FrontProxy {
     pub(crate) authorities: Arc<Authorities>,
@@ -17,7 +21,7 @@ pub(crate) struct FrontProxy {
 }
 
 impl ProxyHeaders {
-    /// Whether a proxy with this common name may speak for others.
+    /// Checks that a proxy with this common name is allowed to set the headers.
     pub(super) fn admit(&self, common_name: &str) -> Result<(), String> {
         if self.allowed_names.is_empty()
             || self.allowed_names.iter().any(|name| name == common_name)
@@ -29,7 +33,7 @@ impl ProxyHeaders {
         ))
     }
 
-    /// The user in `headers`; `None` when no name is there.
+    /// The user in `headers`; `None` if no user name is set.
     pub(super) fn user(&self, headers: &HeaderMap) -> Option<User> {
         let first = |names: &[String]| {
             names
@@ -67,7 +71,7 @@ impl ProxyHeaders {
 }
 
 fn values(headers: &HeaderMap, name: &str) -> Vec<String> {
-    // A name that cannot be one is never there.
+    // An invalid header name is treated as absent.
     headers
         .get_all(name)
         .into_iter()
@@ -79,7 +83,7 @@ fn first_value(headers: &HeaderMap, name: &str) -> String {
     values(headers, name).into_iter().next().unwrap_or_default()
 }
 
-/// `key` with its `%` escapes resolved; as it is when they do not come to text.
+/// `key` with `%` escapes decoded; unchanged if the result is not valid UTF-8.
 fn unescape(key: &str) -> String {
     percent_encoding::percent_decode_str(key)
         .decode_utf8()
@@ -110,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_name_counts_and_all_groups() {
+    fn the_first_user_name_and_all_groups_are_used() {
         let found = settings().user(&headers(&[
             ("x-remote-user", ""),
             ("x-other-user", "jane"),
@@ -143,12 +147,12 @@ mod tests {
         assert_eq!(
             settings().user(&headers(&[("x-remote-group", "a")])),
             None,
-            "groups alone are nobody"
+            "groups without a user name are ignored"
         );
     }
 
     #[test]
-    fn only_proxies_on_the_list_are_admitted_if_there_is_one() {
+    fn only_proxies_on_a_non_empty_allow_list_are_admitted() {
         assert_eq!(settings().admit("front-proxy-client"), Ok(()));
         assert_eq!(
             settings().admit("other"),

@@ -1,5 +1,8 @@
-//! Metrics of authentication and authorization, under upstream's names. A family shows up with its
-//! first request, as upstream's.
+//! Metrics of authentication and authorization, under upstream's names.
+//!
+//! As upstream's, a family appears in `/metrics` after its first observation. Upstream:
+//! `k8s.io/apiserver/pkg/endpoints/filters/metrics.go`, `pkg/authentication/token/cache/stats.go`
+//! and the `metrics.go` of the delegated authenticator and authorizer.
 
 use std::time::Duration;
 
@@ -8,6 +11,7 @@ use prometheus::{
     exponential_buckets,
 };
 
+/// Buckets of remaining certificate lifetimes, in seconds.
 const EXPIRATION: &[f64] = &[
     0.0,
     1_800.0,
@@ -24,12 +28,14 @@ const EXPIRATION: &[f64] = &[
     15_552_000.0,
     31_104_000.0,
 ];
+/// Buckets of review durations, in seconds.
 const REVIEW: &[f64] = &[0.25, 0.5, 0.7, 1.0, 1.5, 3.0, 5.0, 10.0];
+/// Buckets of token cache look-ups, in seconds.
 const CACHE: &[f64] = &[
     0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
 ];
 
-/// The handles. Cheap to clone.
+/// Handles of the metrics. Cloning them is cheap.
 #[derive(Clone)]
 pub(crate) struct AccessMetrics {
     authentications: Timed,
@@ -43,7 +49,7 @@ pub(crate) struct AccessMetrics {
     pub(super) access_reviews: Timed,
 }
 
-/// A counter and the times of what it counts, by one label.
+/// A counter and a histogram of durations with the same single label.
 #[derive(Clone)]
 pub(super) struct Timed {
     count: IntCounterVec,
@@ -168,7 +174,8 @@ impl AccessMetrics {
         })
     }
 
-    /// A request was authenticated as the user of this name, or refused.
+    /// Counts an authentication: `user` is the user name, or `None` if all credentials were
+    /// rejected.
     pub(super) fn authenticated(&self, user: Option<&str>, took: Duration) {
         self.authentications
             .observe(if user.is_some() { "success" } else { "error" }, took);
@@ -177,13 +184,14 @@ impl AccessMetrics {
         }
     }
 
-    /// A request was authorized with this result.
+    /// Counts an authorization with `result` as its label.
     pub(super) fn authorized(&self, result: &str, took: Duration) {
         self.authorizations.observe(result, took);
     }
 }
 
-/// The label for a user: few, and none that says who somebody is.
+/// The label value of a user name. Only well-known names are shown: others would create a series
+/// per user and reveal personal names.
 fn class_of(name: &str) -> &str {
     match name {
         "admin"

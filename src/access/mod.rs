@@ -1,10 +1,13 @@
-//! Who may see what: delegated authentication and authorization.
+//! Delegated authentication and authorization of requests to the HTTPS port.
 //!
-//! request -> proxy's headers | client certificate | bearer token | nobody -> user
-//! user, verb, path -> system:masters | always allowed | the API server's word -> answer
+//! request -> request headers of a proxy | client certificate | bearer token | anonymous -> user
 //!
-//! The first credentials that are good count. Where some are shown and none is good the answer is
-//! 401; who shows none is anonymous.
+//! user, verb, path -> `system:masters` | always-allowed paths | SubjectAccessReview -> decision
+//!
+//! The first valid credential determines the user. A request with invalid credentials only is
+//! answered with 401. A request without credentials belongs to `system:anonymous`. Upstream:
+//! `k8s.io/apiserver/pkg/server/options` (`authentication.go`, `authorization.go`) and the union
+//! authenticator.
 
 mod answers;
 mod cache;
@@ -43,41 +46,42 @@ use tokens::{Tokens, token_of};
 use trust::{Queues, Trust, TrustSource};
 use user::User;
 
+/// Members of this group are allowed everything, without a review.
 const MASTERS: &str = "system:masters";
 
-/// Access cannot be decided the way the flags want it. Texts are upstream's.
+/// Access control cannot be set up as the flags ask. Texts are upstream's.
 #[derive(Debug, thiserror::Error)]
 pub enum AccessError {
-    /// A bundle of authorities is no good.
+    /// A bundle of certificate authorities cannot be used.
     #[error("{0}: {1}")]
     Authorities(&'static str, String),
-    /// The ConfigMap that says whom to trust may not be read.
+    /// The API server refuses to return the ConfigMap `extension-apiserver-authentication`.
     #[error(
         "unable to load configmap based request-header-client-ca-file: {0}; bind the role extension-apiserver-authentication-reader \
          in kube-system to the user of --authentication-kubeconfig, or set --authentication-tolerate-lookup-failure"
     )]
     Lookup(#[source] ApiError),
-    /// The machine has no randomness.
+    /// The operating system provides no random bytes.
     #[error("cannot make a secret for the cache of tokens")]
     Randomness,
 }
 
-/// Who sent a request: an address, and the certificates that were shown, leaf first.
+/// The sender of a request: its address and its client certificates, leaf first.
 #[derive(Debug, Clone)]
 pub(crate) struct Peer {
     pub(crate) address: SocketAddr,
     pub(crate) certificates: Arc<[CertificateDer<'static>]>,
 }
 
-/// Decides about requests.
+/// The access control of the HTTPS port.
 pub(crate) enum Access {
-    /// Everybody may see everything.
+    /// Every request is allowed.
     Open,
-    /// The API server is asked.
+    /// The API server authenticates tokens and authorizes requests.
     Delegated(Box<Delegated>),
 }
 
-/// What [`Access::Delegated`] needs.
+/// The state of [`Access::Delegated`].
 pub(crate) struct Delegated {
     trust: TrustSource,
     tolerate_lookup_failure: bool,
@@ -90,8 +94,9 @@ pub(crate) struct Delegated {
 }
 
 impl Access {
-    /// Reads the files `settings` names. The clients are for the API server; without one, what it
-    /// would be asked is answered with no.
+    /// Reads the files that `settings` names. `authentication` is the client for TokenReviews and
+    /// for the ConfigMap, `authorization` the one for SubjectAccessReviews. Without a client,
+    /// bearer tokens are ignored, or every request needs another permission.
     pub(crate) fn delegated(
         settings: &Delegation,
         authentication: Option<ApiClient>,
@@ -133,14 +138,14 @@ impl Access {
         })))
     }
 
-    /// Whether clients should be asked for certificates.
+    /// Whether the TLS server requests client certificates.
     pub(crate) fn wants_certificates(&self) -> bool {
         matches!(self, Self::Delegated(delegated) if delegated.trust.may_trust())
     }
 
-    /// Reads what the cluster says about whom to trust, before the first request. Only a refusal is
-    /// an error: an API server that is away may come back, and whether the process waits for that
-    /// is not decided here.
+    /// Reads the trusted authorities from the ConfigMap, before the first request. Only a refusal
+    /// (401 or 403) is an error. If the API server is unavailable, [`Access::follow`] tries again
+    /// later.
     pub(crate) async fn look_up(&self) -> Result<(), AccessError> {
         let Self::Delegated(delegated) = self else {
             return Ok(());
@@ -154,21 +159,21 @@ impl Access {
                 Ok(())
             }
             Err(error) if !matches!(error.code(), Some(401 | 403)) => {
-                tracing::warn!(%error, "cannot look up whose certificates to trust yet");
+                tracing::warn!(%error, "cannot read the trusted authorities from the API server yet");
                 Ok(())
             }
             looked_up => looked_up.map_err(AccessError::Lookup),
         }
     }
 
-    /// Follows what the cluster says until `stop`.
+    /// Updates the trusted authorities from the ConfigMap until `stop`.
     pub(crate) async fn follow(&self, stop: CancellationToken) {
         if let Self::Delegated(delegated) = self {
             delegated.trust.follow(&delegated.queues, &stop).await;
         }
     }
 
-    /// Lets a request pass, or says what to answer it with.
+    /// Returns `Ok` if the request is allowed, else the response that refuses it.
     pub(crate) async fn check(&self, request: &Parts, peer: &Peer) -> Result<(), Response> {
         match self {
             Self::Open => Ok(()),
@@ -213,7 +218,7 @@ impl Delegated {
         }
     }
 
-    /// The user, or why no credentials were good.
+    /// The user of a request, or the reasons why each credential is invalid.
     async fn authenticate(&self, request: &Parts, peer: &Peer) -> Result<User, Vec<String>> {
         let mut reasons = Vec::new();
         if !peer.certificates.is_empty() {
@@ -237,7 +242,7 @@ impl Delegated {
         }
     }
 
-    /// By the proxy's word, else by the certificate itself.
+    /// The user in the headers of a trusted proxy, else the user of the certificate.
     fn by_certificate(
         &self,
         trust: &Trust,
@@ -248,7 +253,7 @@ impl Delegated {
         let unix = UnixTime::since_unix_epoch(std::time::Duration::from_secs(
             u64::try_from(now).unwrap_or(0),
         ));
-        // Nothing it says counts before it is verified.
+        // Do not use its content before the chain is verified.
         let holder = || Holder::of(&peer.certificates[0]);
         let mut reasons = Vec::new();
         if let Some(proxies) = &trust.proxies {
@@ -269,7 +274,7 @@ impl Delegated {
             let verified = clients.verify(&peer.certificates, unix);
             let holder = holder();
             if let Ok(holder) = &holder {
-                // Upstream's counts those of strangers, too.
+                // Upstream also observes certificates that fail the verification.
                 self.metrics
                     .expiration
                     .observe((holder.not_after - now) as f64);
@@ -285,6 +290,7 @@ impl Delegated {
         Err(reasons)
     }
 
+    /// Decides without a review for `system:masters` and for always-allowed paths.
     async fn authorize(&self, user: &User, verb: &str, path: &str) -> Result<Decision, String> {
         if user.is_in(MASTERS) || self.is_always_allowed(path) {
             return Ok(Decision::Allow);
@@ -295,6 +301,8 @@ impl Delegated {
         }
     }
 
+    /// Whether `--authorization-always-allow-paths` contains the path; `*` at the end matches any
+    /// suffix.
     fn is_always_allowed(&self, path: &str) -> bool {
         let path = unrooted(path);
         self.always_allow
@@ -307,6 +315,7 @@ impl Delegated {
     }
 }
 
+/// The path without its leading slash, which is optional in upstream's flag.
 fn unrooted(path: &str) -> &str {
     path.strip_prefix('/').unwrap_or(path)
 }

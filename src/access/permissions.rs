@@ -1,4 +1,7 @@
-//! What a user may do, which the API server is asked about.
+//! Authorization by the API server: one SubjectAccessReview per user, verb and path.
+//!
+//! Decisions are cached, so that a scraper does not cause a review per scrape. Upstream:
+//! `k8s.io/apiserver/plugin/pkg/authorizer/webhook`.
 
 use std::time::Duration;
 
@@ -12,16 +15,17 @@ use super::metrics::AccessMetrics;
 use super::review::review;
 use super::user::User;
 
-/// A question longer than this is not worth the memory.
+/// Maximum length of a cached request, in bytes; longer ones are reviewed every time. A client
+/// controls this length through the path. Upstream uses the same limit.
 const LONGEST: usize = 10_000;
 
-/// An answer to "may this user do that".
+/// The result of a SubjectAccessReview.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Decision {
     Allow,
-    /// No, whatever anybody else says.
+    /// Denied explicitly, with the authorizer's reason.
     Deny(String),
-    /// Nothing was found that allows it.
+    /// No rule allows the request.
     NoOpinion(String),
 }
 
@@ -39,7 +43,7 @@ struct ReviewStatus {
     reason: String,
 }
 
-/// Asks the API server.
+/// Sends SubjectAccessReviews and caches the decisions.
 pub(super) struct Permissions {
     client: ApiClient,
     allowed_ttl: Duration,
@@ -64,7 +68,7 @@ impl Permissions {
         }
     }
 
-    /// Whether `user` may `verb` the path; an error when nobody can tell.
+    /// Decides whether `user` may `verb` the path. Fails if the review fails or contradicts itself.
     pub(super) async fn decide(
         &self,
         user: &User,
@@ -110,6 +114,7 @@ impl Permissions {
     }
 }
 
+/// The `spec` of the review. As upstream, it omits empty fields. Its text is also the cache key.
 fn spec(user: &User, verb: &str, path: &str) -> Value {
     let mut spec =
         json!({"nonResourceAttributes": {"path": path, "verb": verb}, "user": user.name});

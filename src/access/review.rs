@@ -1,4 +1,6 @@
-//! Questions to the API server: sent again while its trouble is passing.
+//! Sends reviews to the API server, and retries after passing failures.
+//!
+//! Timing follows upstream's webhook back-off, `k8s.io/apiserver/pkg/util/webhook`.
 
 use std::time::Duration;
 
@@ -11,14 +13,15 @@ use tokio::time::{Instant, sleep};
 
 use super::metrics::Timed;
 
-/// Attempts in all, the pause after the first, and how it grows.
+/// Maximum number of attempts, the pause after the first one, and its growth factor.
 const ATTEMPTS: usize = 5;
 const PAUSE: Duration = Duration::from_millis(500);
 const GROWTH: f64 = 1.5;
+/// Each pause is extended by up to this fraction.
 const JITTER: f64 = 0.2;
 
-/// Creates `document` and reads what the server made of it. Errors are texts: nobody can do more
-/// than show them.
+/// Creates `document` and decodes the answer. The error is a text, because callers only log it or
+/// return it to the client.
 pub(super) async fn review<R: DeserializeOwned>(
     client: &ApiClient,
     resource: &ResourceType,

@@ -1,4 +1,4 @@
-//! Requests of all kinds of clients, against an API server that answers as each story says.
+//! Access control with each kind of credentials, against a scripted API server.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,7 +20,7 @@ use crate::config::{AuthenticationSettings, AuthorizationSettings, ProxyHeaders}
 
 const TTL: Duration = Duration::from_secs(10);
 
-/// An authority, and certificates it makes.
+/// A certificate authority that issues client certificates.
 struct Authority {
     key: KeyPair,
     params: CertificateParams,
@@ -37,7 +37,7 @@ impl Authority {
         Self { key, params, pem }
     }
 
-    /// A certificate of `name` in `groups`, changed before it is signed.
+    /// Issues a certificate for `name` in `groups`; `change` edits it before it is signed.
     fn certificate(
         &self,
         name: &str,
@@ -49,7 +49,7 @@ impl Authority {
         if !name.is_empty() {
             params.distinguished_name.push(DnType::CommonName, name);
         }
-        // One kind of name is held once only.
+        // `rcgen` keeps only one value per attribute type.
         if let [group] = groups {
             params
                 .distinguished_name
@@ -66,15 +66,20 @@ impl Authority {
     }
 }
 
-/// The API server: what it knows of tokens, users and trust, and what it was asked.
+/// An API server that answers reviews and serves the ConfigMap, and records the reviews it
+/// receives.
 #[derive(Default)]
 struct Api {
-    /// Answers to reviews, in turn; when there are none, tokens named after users are theirs, and
-    /// `jane` may see `/metrics`.
+    /// Scripted answers to reviews, in order. When it is empty, a token is the name of its user,
+    /// and `jane` may get `/metrics`.
     script: Mutex<VecDeque<(u16, Value)>>,
+    /// The ConfigMap with the trusted authorities; 404 while it is `None`.
     config_map: Mutex<Option<Value>>,
+    /// Status code of ConfigMap requests; 0 means the regular answer.
     config_map_status: AtomicUsize,
+    /// Number of reviews received.
     reviews: AtomicUsize,
+    /// Bodies of the reviews received.
     asked: Mutex<Vec<Value>>,
 }
 
@@ -175,6 +180,7 @@ fn world(change: impl FnOnce(&mut Delegation)) -> World {
     try_world(change, true).unwrap()
 }
 
+/// As [`world`]. With `asks`, access control has clients for reviews.
 fn try_world(change: impl FnOnce(&mut Delegation), asks: bool) -> Result<World, AccessError> {
     let mut settings = Delegation {
         authentication: AuthenticationSettings {
@@ -211,7 +217,7 @@ fn try_world(change: impl FnOnce(&mut Delegation), asks: bool) -> Result<World, 
 type Headers<'a> = &'a [(&'static str, &'a str)];
 
 impl World {
-    /// Status and body of a GET; 200 and nothing when it may pass.
+    /// Status and body of the refusal of a GET; 200 and an empty body if it is allowed.
     async fn get(
         &self,
         path: &str,
@@ -252,6 +258,7 @@ impl World {
         )
     }
 
+    /// Status of `GET /metrics` with this bearer token.
     async fn token(&self, token: &str) -> u16 {
         self.get(
             "/metrics",
@@ -283,7 +290,7 @@ fn file(text: &str) -> tempfile::NamedTempFile {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_shows_nothing_sees_what_is_open_to_all() {
+async fn requests_without_credentials_reach_only_always_allowed_paths() {
     let world = world(|_| {});
     let cases = [
         ("/healthz", 200),
@@ -304,7 +311,7 @@ async fn who_shows_nothing_sees_what_is_open_to_all() {
         .await;
     assert_eq!(
         basic.0, 403,
-        "credentials of a kind that nobody looks at are none"
+        "an unsupported authentication scheme counts as no credentials"
     );
     assert!(basic.1.contains("system:anonymous"), "{basic:?}");
     let asked = world.api.asked.lock().unwrap();
@@ -316,7 +323,7 @@ async fn who_shows_nothing_sees_what_is_open_to_all() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn refusals_read_as_upstreams_do() {
+async fn refusals_equal_upstreams_responses() {
     let world = try_world(|_| {}, false).unwrap();
     let (status, body) = world.get("/metrics", &[], None).await;
     assert_eq!((status, body.len()), (403, 224));
@@ -372,7 +379,7 @@ async fn refusals_read_as_upstreams_do() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_token_is_reviewed_once_and_its_user_asked_about_once() {
+async fn reviews_of_tokens_and_permissions_are_cached() {
     let world = world(|_| {});
     for _ in 0..3 {
         assert_eq!(world.token("jane").await, 200);
@@ -385,20 +392,20 @@ async fn a_token_is_reviewed_once_and_its_user_asked_about_once() {
     assert_eq!(world.token("joe").await, 403);
     assert_eq!(world.token("bad").await, 401);
     assert_eq!(world.token("bad").await, 401);
-    assert_eq!(world.api.reviews(), 5, "a refusal is kept, too");
+    assert_eq!(world.api.reviews(), 5, "a rejected token is cached too");
     assert_eq!(world.token("audience").await, 401);
     assert_eq!(world.token("audience").await, 401);
     assert_eq!(
         world.api.reviews(),
         7,
-        "what the review calls an error is not kept"
+        "an error in the review status is not cached"
     );
 
     tokio::time::advance(TTL).await;
     assert_eq!(world.token("jane").await, 200);
     assert_eq!(world.api.reviews(), 9);
     assert_eq!(world.token("joe").await, 403);
-    assert_eq!(world.api.reviews(), 10, "a no is kept for longer");
+    assert_eq!(world.api.reviews(), 10, "denials are cached for longer");
     let count = |family, label| world.count(family, label);
     assert_eq!(
         count("authentication_token_cache_request_total", "hit"),
@@ -409,7 +416,7 @@ async fn a_token_is_reviewed_once_and_its_user_asked_about_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn requests_at_once_share_one_review() {
+async fn simultaneous_requests_share_one_review() {
     let world = world(|_| {});
     let all = futures::future::join_all((0..20).map(|_| world.token("jane"))).await;
     assert_eq!(all, [200; 20]);
@@ -425,13 +432,13 @@ async fn requests_at_once_share_one_review() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_api_server_in_trouble_is_asked_again_and_then_given_up() {
+async fn reviews_are_retried_a_limited_number_of_times() {
     let world = world(|_| {});
     let trouble = || json!({"kind": "Status", "status": "Failure", "message": "etcd is away"});
     for _ in 0..2 {
         world.api.next(500, trouble());
     }
-    assert_eq!(world.token("jane").await, 200, "it got over it");
+    assert_eq!(world.token("jane").await, 200, "the third attempt succeeds");
 
     for _ in 0..5 {
         world.api.next(500, trouble());
@@ -439,7 +446,7 @@ async fn an_api_server_in_trouble_is_asked_again_and_then_given_up() {
     assert_eq!(
         world.token("joe").await,
         401,
-        "nobody knows whose token this is"
+        "no review succeeded, so the token is invalid"
     );
     assert_eq!(world.api.script.lock().unwrap().len(), 0);
     for _ in 0..5 {
@@ -454,17 +461,17 @@ async fn an_api_server_in_trouble_is_asked_again_and_then_given_up() {
     assert_eq!(
         world.get("/configz", &[], None).await.0,
         500,
-        "that is no answer"
+        "a contradictory review is an error"
     );
 }
 
-/// `certificate`, which ends after 2049, with an end that is no year's.
+/// `certificate`, which must end after 2049, with an end of validity that is out of range.
 fn ending_beyond_all_years(certificate: &CertificateDer<'_>) -> CertificateDer<'static> {
     let (was, is): (&[u8], &[u8]) = (b"\x18\x0f", b"\x18\x1399991231235959-2359");
     let mut der = certificate.to_vec();
     let end = der.windows(2).position(|tag| tag == was).unwrap();
     der.splice(end..end + 17, is.iter().copied());
-    // The certificate, its first part, and in this the two times, of which the other has 15 bytes.
+    // The lengths to adjust: certificate, TBS part, and the validity; `notBefore` takes 15 bytes.
     for length in [3, 7, end - 16] {
         der[length] += 4;
     }
@@ -472,7 +479,7 @@ fn ending_beyond_all_years(certificate: &CertificateDer<'_>) -> CertificateDer<'
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_certificate_that_makes_no_sense_is_refused_like_one_of_a_stranger() {
+async fn certificates_that_cannot_be_parsed_are_refused() {
     let clients = Authority::new("clients");
     let bundle = file(&clients.pem);
     let world = world(|settings| {
@@ -492,12 +499,12 @@ async fn a_certificate_that_makes_no_sense_is_refused_like_one_of_a_stranger() {
         let with_token = world
             .get("/metrics", &[("authorization", "Bearer jane")], Some(&bad))
             .await;
-        assert_eq!(with_token.0, 200, "other credentials count");
+        assert_eq!(with_token.0, 200, "a valid token is accepted nevertheless");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_certificate_counts_when_its_authority_is_trusted_and_it_is_valid() {
+async fn certificates_need_a_trusted_authority_validity_and_client_usage() {
     let (clients, others) = (Authority::new("clients"), Authority::new("others"));
     let bundle = file(&clients.pem);
     let world = world(|settings| {
@@ -513,15 +520,19 @@ async fn a_certificate_counts_when_its_authority_is_trusted_and_it_is_valid() {
     };
     // (why, certificate, status of /metrics)
     let cases = [
-        ("who may", clients.certificate("jane", &[], |_| {}), 200),
-        ("who may not", clients.certificate("joe", &[], |_| {}), 403),
         (
-            "a master",
+            "permitted user",
+            clients.certificate("jane", &[], |_| {}),
+            200,
+        ),
+        ("other user", clients.certificate("joe", &[], |_| {}), 403),
+        (
+            "member of system:masters",
             clients.certificate("root", &["system:masters"], |_| {}),
             200,
         ),
         (
-            "nobody",
+            "no common name",
             clients.certificate("", &["system:masters"], |_| {}),
             403,
         ),
@@ -531,8 +542,16 @@ async fn a_certificate_counts_when_its_authority_is_trusted_and_it_is_valid() {
             401,
         ),
         ("expired", clients.certificate("jane", &[], past), 401),
-        ("not yet", clients.certificate("jane", &[], future), 401),
-        ("for servers", clients.certificate("jane", &[], server), 401),
+        (
+            "not valid yet",
+            clients.certificate("jane", &[], future),
+            401,
+        ),
+        (
+            "for server authentication",
+            clients.certificate("jane", &[], server),
+            401,
+        ),
     ];
     for (why, certificate, status) in &cases {
         assert_eq!(
@@ -544,7 +563,7 @@ async fn a_certificate_counts_when_its_authority_is_trusted_and_it_is_valid() {
     assert_eq!(
         world.get("/healthz", &[], Some(&cases[4].1)).await.0,
         401,
-        "bad credentials are refused everywhere"
+        "invalid credentials are refused on every path"
     );
     let with_token = world
         .get(
@@ -553,7 +572,7 @@ async fn a_certificate_counts_when_its_authority_is_trusted_and_it_is_valid() {
             Some(&cases[4].1),
         )
         .await;
-    assert_eq!(with_token.0, 200, "another proof will do");
+    assert_eq!(with_token.0, 200, "a valid token is accepted instead");
     let asked = world.api.asked.lock().unwrap();
     let id = asked[0]["spec"]["extra"]["authentication.kubernetes.io/credential-id"][0]
         .as_str()
@@ -565,7 +584,7 @@ async fn a_certificate_counts_when_its_authority_is_trusted_and_it_is_valid() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_bundle_that_changes_is_read_again() {
+async fn a_changed_bundle_file_is_reloaded() {
     let (old, new) = (Authority::new("old"), Authority::new("new"));
     let bundle = file(&old.pem);
     let world =
@@ -583,7 +602,7 @@ async fn a_bundle_that_changes_is_read_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_proxy_speaks_for_others_when_it_is_known() {
+async fn proxy_headers_count_only_with_a_trusted_proxy_certificate() {
     let (clients, proxies) = (Authority::new("clients"), Authority::new("proxies"));
     let (client_bundle, proxy_bundle) = (file(&clients.pem), file(&proxies.pem));
     let world = world(|settings| {
@@ -606,17 +625,27 @@ async fn a_proxy_speaks_for_others_when_it_is_known() {
     ];
     // (why, certificate, headers, status of /metrics)
     let cases = [
-        ("for somebody", Some(&proxy), as_jane, 200),
-        ("for a master", Some(&proxy), as_master, 200),
-        ("for nobody", Some(&proxy), &[], 401),
+        ("proxy names a user", Some(&proxy), as_jane, 200),
         (
-            "a certificate that is not on the list",
+            "proxy names a member of system:masters",
+            Some(&proxy),
+            as_master,
+            200,
+        ),
+        ("proxy names no user", Some(&proxy), &[], 401),
+        (
+            "common name is not on the allow list",
             Some(&impostor),
             as_jane,
             401,
         ),
-        ("a client that is no proxy", Some(&client), as_master, 403),
-        ("no certificate at all", None, as_master, 403),
+        (
+            "client certificate instead of a proxy's",
+            Some(&client),
+            as_master,
+            403,
+        ),
+        ("no certificate", None, as_master, 403),
     ];
     for (why, certificate, headers, status) in cases {
         assert_eq!(
@@ -639,7 +668,7 @@ fn config_map(clients: &Authority, proxies: &Authority) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_cluster_says_about_trust_is_followed() {
+async fn trusted_authorities_follow_the_config_map() {
     let (clients, proxies, next) = (
         Authority::new("clients"),
         Authority::new("proxies"),
@@ -650,7 +679,7 @@ async fn what_the_cluster_says_about_trust_is_followed() {
         access,
         registry,
     } = world(|_| {});
-    // Not there yet, which is no error.
+    // The ConfigMap does not exist yet, which is accepted.
     access.look_up().await.unwrap();
     let world = World {
         api,
@@ -661,7 +690,7 @@ async fn what_the_cluster_says_about_trust_is_followed() {
     assert_eq!(
         world.get("/metrics", &[], Some(&jane)).await.0,
         403,
-        "nobody can tell, so she is anonymous"
+        "no authority is known yet, so the client is anonymous"
     );
 
     *world.api.config_map.lock().unwrap() = Some(config_map(&clients, &proxies));
@@ -696,18 +725,19 @@ async fn what_the_cluster_says_about_trust_is_followed() {
         assert_eq!(
             world.get("/metrics", &[], Some(&later)).await.0,
             200,
-            "what cannot be read leaves what was"
+            "an invalid ConfigMap keeps the previous authorities"
         );
         stop.cancel();
     };
     let both = async { tokio::join!(world.access.follow(stop.clone()), story) };
     tokio::time::timeout(Duration::from_secs(3600), both)
         .await
-        .expect("still waiting for trust");
+        .expect("the changes take effect within an hour");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lookup_that_is_refused_is_fatal_unless_that_is_tolerated() {
+async fn a_refused_lookup_is_fatal_unless_tolerated() {
+    // (--authentication-tolerate-lookup-failure, status of the ConfigMap request, accepted)
     for (tolerate, code, ok) in [
         (false, 403, false),
         (false, 401, false),
@@ -738,7 +768,7 @@ async fn a_lookup_that_is_refused_is_fatal_unless_that_is_tolerated() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_an_api_server_only_files_count() {
+async fn without_an_api_server_only_files_provide_trust() {
     let clients = Authority::new("clients");
     let bundle = file(&clients.pem);
     let world = try_world(
@@ -749,7 +779,7 @@ async fn without_an_api_server_only_files_count() {
     assert_eq!(
         world.token("jane").await,
         403,
-        "a token that nobody can check is none"
+        "a token is ignored when no API server can review it"
     );
     let master = clients.certificate("root", &["system:masters"], |_| {});
     assert_eq!(world.get("/metrics", &[], Some(&master)).await.0, 200);
@@ -762,7 +792,7 @@ async fn without_an_api_server_only_files_count() {
 }
 
 #[test]
-fn a_bundle_that_is_no_good_is_named() {
+fn errors_of_invalid_bundles_name_the_file() {
     for (text, reason) in [
         (
             "",

@@ -1,6 +1,9 @@
-//! Bearer tokens, which the API server is asked about.
+//! Authentication of bearer tokens by the API server.
 //!
-//! token -> cache -> (one review at a time per token) TokenReview -> user
+//! token -> cache -> TokenReview (one at a time per token) -> user
+//!
+//! Simultaneous requests with the same token share one review. Upstream:
+//! `k8s.io/apiserver/pkg/authentication/token/cache` and `plugin/pkg/authenticator/token/webhook`.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,27 +26,32 @@ use super::metrics::AccessMetrics;
 use super::review::review;
 use super::user::User;
 
-/// Time for a review, with all its attempts.
+/// Time limit of a review, including all attempts.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// The user, or why there is none.
+/// The user, or the reason why the token is invalid. The reason may be empty.
 type Outcome = Result<User, Arc<str>>;
 
-/// Asks the API server who a token belongs to.
+/// Sends TokenReviews and caches their outcomes.
 pub(super) struct Tokens {
     inner: Arc<Inner>,
 }
 
 struct Inner {
     client: ApiClient,
+    /// Time for which an outcome is cached.
     ttl: Duration,
-    /// So that the cache holds no tokens, and nobody can choose keys that collide.
+    /// Key of the HMAC that turns tokens into cache keys. The cache therefore stores no tokens.
+    /// Clients do not know it, so they cannot construct colliding keys.
     secret: hmac::Key,
+    /// Cached outcomes.
     known: Expiring<Key, Outcome>,
+    /// Reviews in progress.
     asking: Mutex<HashMap<Key, Shared<BoxFuture<'static, Outcome>>>>,
     metrics: AccessMetrics,
 }
 
+/// HMAC of a token.
 type Key = Vec<u8>;
 
 #[derive(Deserialize)]
@@ -70,7 +78,7 @@ struct UserInfo {
 }
 
 impl Tokens {
-    /// Answers are kept for `ttl`.
+    /// Outcomes are cached for `ttl`. Fails if the operating system provides no random bytes.
     pub(super) fn new(
         client: ApiClient,
         ttl: Duration,
@@ -90,7 +98,7 @@ impl Tokens {
         })
     }
 
-    /// The user behind `token`.
+    /// Returns the user of `token`, from the cache or by a review.
     pub(super) async fn user(&self, token: &str) -> Outcome {
         let (inner, began) = (&self.inner, Instant::now());
         let key = hmac::sign(&inner.secret, token.as_bytes())
@@ -103,8 +111,8 @@ impl Tokens {
         let asked = {
             let mut asking = inner.asking.lock().unwrap_or_else(PoisonError::into_inner);
             let start = || {
-                // A task of its own, as several requests may wait for it and any of them may be
-                // given up. It ends within its limit.
+                // A separate task: several requests may await it, and any of them may be cancelled.
+                // `LIMIT` bounds its lifetime.
                 let task = tokio::spawn(Arc::clone(inner).ask(key.clone(), token.to_owned()));
                 task.map(|ended| {
                     ended.unwrap_or_else(|_| Err("authentication failed unexpectedly".into()))
@@ -122,7 +130,7 @@ impl Tokens {
     }
 }
 
-/// Something under way, for as long as this lives.
+/// Increments a gauge while it exists.
 struct Counted(IntGauge);
 
 impl Counted {
@@ -139,7 +147,7 @@ impl Drop for Counted {
     }
 }
 
-/// Forgets a review when it is over, however it ends.
+/// Removes a review from `Inner::asking` when it ends, also by a panic.
 struct Asking<'a>(&'a Inner, Key);
 
 impl Drop for Asking<'_> {
@@ -175,8 +183,7 @@ impl Inner {
             }
             Ok(review) => judge(review.status),
         };
-        // Where the review itself says what is wrong with a token, asking again may give another
-        // answer.
+        // If the review itself reports an error, another attempt may succeed. Do not cache it.
         let failed = outcome.as_ref().is_err_and(|reason| !reason.is_empty());
         self.metrics
             .fetches
@@ -189,6 +196,7 @@ impl Inner {
     }
 }
 
+/// Translates the status of a TokenReview.
 fn judge(status: TokenReviewStatus) -> Outcome {
     if !status.authenticated {
         return Err(status.error.into());
@@ -207,8 +215,8 @@ fn judge(status: TokenReviewStatus) -> Outcome {
     })
 }
 
-/// The token a request carries, in its `Authorization` header or, as browsers have to, in the list
-/// of WebSocket protocols.
+/// The bearer token of a request: from the header `Authorization`, or from the list of WebSocket
+/// protocols. Browsers cannot set `Authorization` on WebSockets.
 pub(super) fn token_of(headers: &HeaderMap) -> Option<String> {
     bearer(headers).or_else(|| protocol(headers))
 }

@@ -1,5 +1,10 @@
-//! Whose certificates are trusted: from files, or from the ConfigMap in which the API server says
-//! so, followed as they change.
+//! Trusted certificate authorities: from files, or from the ConfigMap
+//! `kube-system/extension-apiserver-authentication`.
+//!
+//! The API server publishes its own authorities in this ConfigMap. Files and ConfigMap are reloaded
+//! when they change, so that a rotation needs no restart. Upstream:
+//! `k8s.io/apiserver/pkg/server/dynamiccertificates` and
+//! `pkg/authentication/request/headerrequest`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -23,35 +28,38 @@ use crate::config::{AuthenticationSettings, ProxyHeaders};
 const NAMESPACE: &str = "kube-system";
 const NAME: &str = "extension-apiserver-authentication";
 
-/// Pauses between attempts to follow the ConfigMap.
+/// Shortest and longest pause between two watches of the ConfigMap.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
-/// Who may vouch for clients, and for proxies that speak for others. Each is `None` until it is
-/// known.
+/// Authorities of clients, and settings of request header authentication. Each is `None` while it
+/// is unknown.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Trust {
     pub(super) clients: Option<Arc<Authorities>>,
     pub(super) proxies: Option<FrontProxy>,
 }
 
-/// Where trust comes from, and what it is now.
+/// The source of [`Trust`]: for each part a file, or the ConfigMap.
 pub(super) struct TrustSource {
     client_file: Option<Reloading<Authorities>>,
     proxy_file: Option<(Reloading<Authorities>, ProxyHeaders)>,
-    /// What the ConfigMap says, for what no file does.
+    /// Content of the ConfigMap, for the parts that no file provides.
     looked_up: RwLock<Trust>,
+    /// Client for the ConfigMap; `None` if files provide everything, or if no credentials are
+    /// configured.
     lookup: Option<ApiClient>,
 }
 
-/// Told of each change that took effect.
+/// Workqueue metrics of upstream's controllers for this data: each applied change counts as a
+/// processed item.
 pub(super) struct Queues {
     pub(super) clients: ImmediateQueue,
     pub(super) proxies: ImmediateQueue,
 }
 
 impl TrustSource {
-    /// Reads the files. `client` is for the ConfigMap.
+    /// Reads the files. `client` reads the ConfigMap.
     pub(super) fn new(
         settings: &AuthenticationSettings,
         client: Option<ApiClient>,
@@ -99,12 +107,13 @@ impl TrustSource {
         })
     }
 
-    /// Whether anybody may ever be trusted: otherwise certificates need not be asked for.
+    /// Whether any source of authorities is configured. Otherwise the TLS server requests no client
+    /// certificates.
     pub(super) fn may_trust(&self) -> bool {
         self.client_file.is_some() || self.proxy_file.is_some() || self.lookup.is_some()
     }
 
-    /// What is trusted now.
+    /// The authorities that are trusted at this moment.
     pub(super) async fn current(&self) -> Trust {
         let mut trust = self
             .looked_up
@@ -123,7 +132,8 @@ impl TrustSource {
         trust
     }
 
-    /// Reads the ConfigMap for the first time. That it is not there is no error: it may come.
+    /// Reads the ConfigMap for the first time. A missing ConfigMap is accepted, because the API
+    /// server may create it later.
     pub(super) async fn look_up(&self, queues: &Queues) -> Result<(), ApiError> {
         let Some(client) = &self.lookup else {
             return Ok(());
@@ -131,14 +141,14 @@ impl TrustSource {
         match client.get(target(Some(NAME))).await {
             Ok(body) => self.take(&body, queues),
             Err(error) if error.is_not_found() => {
-                tracing::warn!(%error, "the ConfigMap that says whose certificates to trust is not there yet");
+                tracing::warn!(%error, "the ConfigMap with the trusted authorities does not exist yet");
             }
             Err(error) => return Err(error),
         }
         Ok(())
     }
 
-    /// Follows the ConfigMap until `stop`.
+    /// Watches the ConfigMap until `stop`, with growing pauses after watches that end early.
     pub(super) async fn follow(&self, queues: &Queues, stop: &CancellationToken) {
         let Some(client) = &self.lookup else { return };
         let mut pause = SHORTEST_PAUSE;
@@ -160,13 +170,13 @@ impl TrustSource {
         }
     }
 
-    /// One watch, which begins with the ConfigMap as it is.
+    /// One watch. Its first event is the current ConfigMap.
     async fn watch(&self, client: &ApiClient, queues: &Queues) {
         let query = format!("fieldSelector=metadata.name%3D{NAME}");
         let mut lines = match client.watch(target(None), &query).await {
             Ok(lines) => lines,
             Err(error) => {
-                return tracing::warn!(%error, "cannot watch the ConfigMap that says whose certificates to trust");
+                return tracing::warn!(%error, "cannot watch the ConfigMap with the trusted authorities");
             }
         };
         while let Some(line) = lines.next().await {
@@ -177,14 +187,14 @@ impl TrustSource {
                     object: Some(object),
                 }) => self.take(object.get().as_bytes(), queues),
                 Ok(Frame { kind: "ERROR", .. }) | Err(_) => return,
-                // Deleted: what was trusted still is, as a restart of the API server must not lock
-                // anybody out.
+                // After a deletion, the known authorities remain trusted: a restart of the API
+                // server must not lock clients out.
                 Ok(_) => {}
             }
         }
     }
 
-    /// Takes over what a ConfigMap says. What cannot be read leaves what was known.
+    /// Applies the content of a ConfigMap. An invalid part is logged and keeps its previous value.
     fn take(&self, body: &[u8], queues: &Queues) {
         let began = Instant::now();
         let data = match serde_json::from_slice::<ConfigMap>(body) {
@@ -255,7 +265,7 @@ struct ConfigMap {
     data: BTreeMap<String, String>,
 }
 
-/// The names of the headers, each a JSON list in a value.
+/// The header names in the ConfigMap; each value is a JSON list.
 fn headers(data: &BTreeMap<String, String>) -> Result<ProxyHeaders, String> {
     let list = |key: &str| -> Result<Vec<String>, String> {
         let Some(text) = data.get(key).filter(|text| !text.is_empty()) else {

@@ -1,4 +1,4 @@
-//! Who is asking.
+//! The user of a request, with upstream's well-known names and groups.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ const AUTHENTICATED: &str = "system:authenticated";
 const UNAUTHENTICATED: &str = "system:unauthenticated";
 const ANONYMOUS: &str = "system:anonymous";
 
-/// A user as an authenticator found one.
+/// A user, as determined by an authenticator.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct User {
     pub(crate) name: String,
@@ -16,7 +16,7 @@ pub(crate) struct User {
 }
 
 impl User {
-    /// Who shows no credentials.
+    /// The user of a request without credentials.
     pub(crate) fn anonymous() -> Self {
         Self {
             name: ANONYMOUS.to_owned(),
@@ -25,7 +25,8 @@ impl User {
         }
     }
 
-    /// The same user, as a member of those whose credentials were good.
+    /// The same user as a member of `system:authenticated`. As upstream, the anonymous user and
+    /// members of either well-known group are unchanged.
     pub(super) fn authenticated(mut self) -> Self {
         let is_known = |group: &String| group == AUTHENTICATED || group == UNAUTHENTICATED;
         if self.name != ANONYMOUS && !self.groups.iter().any(is_known) {
@@ -34,6 +35,7 @@ impl User {
         self
     }
 
+    /// Whether the user is a member of `group`.
     pub(super) fn is_in(&self, group: &str) -> bool {
         self.groups.iter().any(|member| member == group)
     }
@@ -44,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_group_of_the_authenticated_is_added_where_upstream_does() {
+    fn authenticated_users_join_the_group_where_upstream_adds_it() {
         // (why, name, groups, groups then)
         let cases: [(&str, &str, &[&str], &[&str]); 4] = [
             ("a user", "jane", &["dev"], &["dev", AUTHENTICATED]),
@@ -54,9 +56,9 @@ mod tests {
                 &[AUTHENTICATED],
                 &[AUTHENTICATED],
             ),
-            ("a proxy speaks for nobody", ANONYMOUS, &[], &[]),
+            ("a proxy names the anonymous user", ANONYMOUS, &[], &[]),
             (
-                "a proxy says so",
+                "a proxy names the opposite group",
                 "jane",
                 &[UNAUTHENTICATED],
                 &[UNAUTHENTICATED],

@@ -1,25 +1,27 @@
-//! `/configz`: the effective configuration in the shape of upstream's typed object, fields in
-//! upstream's order.
+//! `/configz`: the effective configuration as upstream's `KubeControllerManagerConfiguration`.
+//!
+//! Fields have upstream's names and order, including those of controllers that Steersman does not
+//! have, because tools read them. Upstream: `pkg/controller/apis/config`.
 
 use serde_json::Value as Json;
 
 use crate::options::{Options, Value};
 
-/// Where a field's value comes from.
+/// The source of a field's value.
 enum Source {
     /// The flag of this name.
     Flag(&'static str),
-    /// The controllers, by canonical names.
+    /// The list `--controllers`, with canonical names.
     Controllers,
-    /// This element of the service CIDRs.
+    /// The element of `--service-cluster-ip-range` at this index.
     ServiceCidr(usize),
-    /// No flag sets it; JSON text.
+    /// A constant, as JSON text; no flag sets this field.
     Fixed(&'static str),
 }
 
 use Source::{Controllers, Fixed, Flag, ServiceCidr};
 
-/// The document: one line of JSON without a line break.
+/// Renders the document as a single line of JSON, without a line break at the end.
 pub(crate) fn render(options: &Options, controllers: &[String]) -> String {
     let mut out = r#"{"kubecontrollermanager.config.k8s.io":{"#.to_owned();
     let mut open: Vec<&str> = Vec::new();
@@ -70,7 +72,7 @@ fn json(source: &Source, options: &Options, controllers: &[String]) -> String {
     }
 }
 
-/// Every field by its path.
+/// All fields, by path and in output order.
 // One line per field keeps this readable as a table.
 #[rustfmt::skip]
 const FIELDS: &[(&str, Source)] = &[
@@ -195,17 +197,17 @@ const FIELDS: &[(&str, Source)] = &[
 mod tests {
     use super::*;
 
-    /// What a 1.36.2 manager answers when no flag is set.
+    /// The answer of kube-controller-manager 1.36.2 without flags.
     const DEFAULTS: &str = include_str!("configz_defaults.json");
 
     #[test]
-    fn without_flags_the_document_equals_upstreams_to_the_letter() {
+    fn without_flags_the_document_equals_upstreams() {
         let document = render(&Options::default(), &["*".to_owned()]);
         assert_eq!(document, DEFAULTS.trim_end());
     }
 
     #[test]
-    fn typed_flags_show() {
+    fn flag_values_appear_in_the_document() {
         let mut options = Options::default();
         for (flag, value) in [
             ("kube-api-qps", "0.5"),

@@ -1,4 +1,4 @@
-//! The help output: flags in sections, laid out as upstream's.
+//! The output of `--help`: flags in sections, in upstream's layout (`k8s.io/component-base/cli`).
 
 use std::fmt::Write;
 
@@ -13,12 +13,12 @@ server and makes changes that move the current state towards the desired state. 
 kube-controller-manager, and takes its place.
 ";
 
-/// What `--help` prints, of a program with these subcommands: name, and what it does.
+/// The output of `--help`. `commands` are names and summaries of subcommands.
 pub(crate) fn help(registry: &ControllerRegistry, commands: &[(&str, &str)]) -> String {
     format!("{ABOUT}\n{}", usage(registry, commands))
 }
 
-/// What precedes an error about a flag.
+/// The usage text, which is also printed before an error about a flag.
 pub(crate) fn usage(registry: &ControllerRegistry, commands: &[(&str, &str)]) -> String {
     let mut text = "Usage:\n  steersman [flags]\n".to_owned();
     if !commands.is_empty() {
@@ -49,6 +49,7 @@ pub(crate) fn usage(registry: &ControllerRegistry, commands: &[(&str, &str)]) ->
     text
 }
 
+/// The left column: short form, name and type of the value.
 fn left(flag: &Flag) -> String {
     let name = match short_of(flag) {
         Some(short) => format!("  -{short}, --{}", flag.name),
@@ -76,6 +77,7 @@ fn left(flag: &Flag) -> String {
     format!("{name} {kind}")
 }
 
+/// The right column: help text and default, unless the default is the zero value of its type.
 fn right(flag: &Flag, registry: &ControllerRegistry) -> String {
     let mut text = flag.help.to_owned();
     if flag.kind == Kind::Gates {
@@ -107,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sections_names_and_defaults_are_laid_out_as_upstream_does() {
+    fn sections_names_and_defaults_have_upstreams_layout() {
         let text = help(&ControllerRegistry::builtin(), &[]);
         let expected = [
             "\nUsage:\n  steersman [flags]\n\nDebugging flags:\n\n",

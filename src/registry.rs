@@ -1,50 +1,54 @@
-//! Which controllers there are, and which of them `--controllers` asks for.
+//! The table of controllers, and the selection by `--controllers`.
+//!
+//! Upstream's names are accepted even where Steersman lacks the controller, so that the arguments
+//! of an existing installation work. Upstream: `NewControllerDescriptors` and `IsControllerEnabled`
+//! in `cmd/kube-controller-manager/app`.
 
 use steersman_runtime::controller::Descriptor;
 
-/// An item of `--controllers` without a controller of that name.
+/// An item of `--controllers` that names no known controller.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not in the list of known controllers")]
 pub struct UnknownController(pub String);
 
-/// The table of controllers: ours, and those a user of the library adds.
+/// The table of controllers: those of Steersman, and those that a user of the library adds.
 #[derive(Debug, Clone)]
 pub struct ControllerRegistry {
     descriptors: Vec<Descriptor>,
 }
 
-/// What a list of `--controllers` comes to.
+/// The result of evaluating `--controllers`.
 #[derive(Debug, Clone, Default)]
 pub struct Selection {
-    /// To be run, in the order of the table.
+    /// Controllers to run, in the order of the table.
     pub enabled: Vec<Descriptor>,
-    /// There, but not to be run.
+    /// Controllers of the table that are not selected.
     pub disabled: Vec<&'static str>,
-    /// Asked for, by name or by `*`, known upstream, but not there yet.
+    /// Selected by name or by `*`, known upstream, but not available in Steersman yet.
     pub missing: Vec<&'static str>,
-    /// The list with aliases replaced by canonical names.
+    /// The items with aliases replaced by canonical names.
     pub canonical: Vec<String>,
 }
 
 impl ControllerRegistry {
-    /// The controllers Steersman ships with.
+    /// The controllers that Steersman ships with.
     pub fn builtin() -> Self {
         Self {
             descriptors: steersman_controllers::ALL.to_vec(),
         }
     }
 
-    /// No controller at all.
+    /// A registry without controllers.
     pub fn empty() -> Self {
         Self {
             descriptors: Vec::new(),
         }
     }
 
-    /// Adds a controller, which `--controllers`, help and health checks then know.
+    /// Adds a controller. `--controllers`, help and health checks then include it.
     ///
     /// # Panics
-    /// When its name or an alias is taken by another one.
+    /// Panics if another controller has its name or one of its aliases.
     #[must_use]
     pub fn with(mut self, descriptor: Descriptor) -> Self {
         for name in std::iter::once(&descriptor.name).chain(descriptor.aliases) {
@@ -63,7 +67,7 @@ impl ControllerRegistry {
             .find(|d| d.name == name || d.aliases.contains(&name))
     }
 
-    /// Whether a controller of this canonical name is there.
+    /// Whether the table has a controller of this canonical name.
     pub fn has(&self, name: &str) -> bool {
         self.descriptors.iter().any(|d| d.name == name)
     }
@@ -73,13 +77,13 @@ impl ControllerRegistry {
         sorted(self.descriptors.iter())
     }
 
-    /// Canonical names of those that `*` leaves out, sorted.
+    /// Canonical names of the controllers that `*` does not select, sorted.
     pub fn names_off_by_default(&self) -> Vec<&'static str> {
         sorted(self.descriptors.iter().filter(|d| !d.enabled_by_default))
     }
 
-    /// Names and aliases of upstream's controllers that are not there, which `--controllers`
-    /// accepts all the same, sorted.
+    /// Names and aliases of upstream's controllers that Steersman does not have, sorted.
+    /// `--controllers` accepts them too.
     pub fn names_of_upstream_alone(&self) -> Vec<&'static str> {
         let all = UPSTREAM.iter().flat_map(|(name, alias)| [*name, *alias]);
         let mut names: Vec<_> = all
@@ -89,7 +93,7 @@ impl ControllerRegistry {
         names
     }
 
-    /// The canonical name behind a name or an alias, ours or upstream's.
+    /// The canonical name of a controller, by name or alias, of Steersman or upstream.
     fn canonical(&self, name: &str) -> Option<&'static str> {
         let upstream = || {
             UPSTREAM.iter().find(|(canonical, alias)| {
@@ -101,9 +105,9 @@ impl ControllerRegistry {
             .or_else(|| upstream().map(|(canonical, _)| *canonical))
     }
 
-    /// Resolves the items of `--controllers`. The first item that names a controller decides; `*`
-    /// decides for the rest, as far as `is_on` says that the feature gate of one that is not there
-    /// yet is on.
+    /// Evaluates the items of `--controllers`. The first item that names a controller decides for
+    /// it, and `*` decides for the others. `is_on` tells whether a feature gate is on; it matters
+    /// for missing controllers, which upstream builds only with their gate.
     pub fn select(
         &self,
         items: &[String],
@@ -178,21 +182,22 @@ fn sorted<'a>(descriptors: impl Iterator<Item = &'a Descriptor>) -> Vec<&'static
     names
 }
 
-/// Those that `*` leaves out.
+/// Controllers that `*` does not select.
 const OFF_BY_DEFAULT: &[&str] = &[
     "bootstrap-signer-controller",
     "selinux-warning-controller",
     "token-cleaner-controller",
 ];
 
-/// Those whose name is all that upstream's manager has of them; cloud providers run them.
+/// Controllers that upstream's manager only has by name; cloud providers' managers run them.
 const NEVER_BUILT: &[&str] = &[
     "cloud-node-lifecycle-controller",
     "node-route-controller",
     "service-lb-controller",
 ];
 
-/// Those that are not built while a feature gate is off, as it is by default.
+/// Controllers that upstream builds only with a feature gate; all of these gates are off by
+/// default.
 const GATED: &[(&str, &str)] = &[
     (
         "kube-apiserver-serving-clustertrustbundle-publisher-controller",
@@ -217,8 +222,8 @@ const GATED: &[(&str, &str)] = &[
     ),
 ];
 
-/// Every controller of Kubernetes 1.36 with its alias, if any. A name that is not in our table is
-/// accepted all the same, so that the arguments of an existing installation work.
+/// All controllers of Kubernetes 1.36 with their alias, or `""`. A name that is missing in our
+/// table is accepted nevertheless, so that existing arguments work.
 const UPSTREAM: &[(&str, &str)] = &[
     ("bootstrap-signer-controller", "bootstrapsigner"),
     (
@@ -344,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_item_that_names_a_controller_decides() {
+    fn the_first_item_that_names_a_controller_decides_for_it() {
         let (d, r, t) = (
             "deployment-controller",
             "replicaset-controller",
@@ -388,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_yet_is_named_when_it_is_asked_for() {
+    fn selected_controllers_that_do_not_exist_yet_are_reported() {
         let missing = |list: &str| {
             registry()
                 .select(&items(list), |gate| gate == "GenericWorkload")
@@ -400,8 +405,8 @@ mod tests {
             ["job-controller", "node-route-controller"]
         );
         let by_default = missing("*");
-        // Two of ours; three off by default, of which one is ours; three of clouds; five with a
-        // gate that is off.
+        // Minus two of ours, three that are off by default (one is ours), three of cloud providers,
+        // and five with a gate that is off.
         assert_eq!(by_default.len(), 52 - 2 - 3 - 3 - 5);
         assert!(
             by_default.contains(&"job-controller")
@@ -415,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn the_list_of_kubeadm_is_resolved() {
+    fn the_list_that_kubeadm_sets_is_evaluated() {
         let selection = registry()
             .select(&items("*,bootstrapsigner,tokencleaner,-ttl"), |_| false)
             .unwrap();
@@ -435,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_names_are_all_reported_in_the_users_spelling() {
+    fn all_unknown_names_are_reported_as_typed() {
         let errors = registry()
             .select(&items("*,-nope,deployment,-*,"), |_| false)
             .unwrap_err();
@@ -450,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn the_list_of_upstream_is_complete() {
+    fn the_list_of_upstreams_controllers_is_complete() {
         assert_eq!(UPSTREAM.len(), 52);
         let is_known = |name: &&str| UPSTREAM.iter().any(|(upstream, _)| upstream == name);
         assert!(
@@ -482,11 +487,12 @@ mod tests {
         }
     }
 
+    /// Number of upstream controllers with an alias.
     const ALIASES: usize = 42;
 
     #[test]
     #[should_panic(expected = "two controllers are called deployment")]
-    fn a_name_can_be_taken_only_once() {
+    fn a_name_or_alias_can_be_used_only_once() {
         let _ = registry().with(controller("other", &["deployment"], true));
     }
 }

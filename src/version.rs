@@ -1,12 +1,12 @@
-//! Which Kubernetes this is equal to, and which Steersman it is.
+//! Versions: the Kubernetes release that Steersman equals, and the version of Steersman itself.
 
-/// The component we stand in for; its name is in user agents, texts and files.
+/// The upstream component that Steersman replaces; user agents, messages and file names use it.
 pub const COMPONENT: &str = "kube-controller-manager";
 
-/// The Kubernetes release whose behaviour this is.
+/// The Kubernetes release that Steersman equals in behaviour.
 pub const GIT_VERSION: &str = steersman_runtime::client::COMPATIBLE_VERSION;
 
-/// The same without its letter.
+/// As [`GIT_VERSION`], without the leading `v`.
 pub(crate) const BINARY: &str = "1.36.2";
 
 /// Version of Steersman itself.
@@ -14,12 +14,12 @@ pub const STEERSMAN: &str = env!("CARGO_PKG_VERSION");
 
 pub use steersman_runtime::client::platform;
 
-/// What stands where upstream has the commit it was built from.
+/// The value in place of upstream's git commit.
 pub(crate) fn commit() -> String {
     format!("steersman-{STEERSMAN}")
 }
 
-/// What `--version=raw` prints: upstream's record, with our own version where it has a commit.
+/// The output of `--version=raw`: upstream's structure, with Steersman's version as the commit.
 pub(crate) fn raw() -> String {
     format!(
         "version.Info{{Major:\"1\", Minor:\"36\", EmulationMajor:\"1\", EmulationMinor:\"36\", MinCompatibilityMajor:\"1\", \
@@ -30,8 +30,8 @@ pub(crate) fn raw() -> String {
     )
 }
 
-/// What `/version` serves, in the form of an API server's. The releases are those emulated and the
-/// oldest compatible: major, minor.
+/// The body of `/version`, in the form of the API server. The arguments are major and minor of the
+/// emulated release and of the oldest compatible one.
 pub(crate) fn document(emulated: (String, String), compatible: (String, String)) -> String {
     let version = serde_json::json!({
         "major": "1",

@@ -1,4 +1,6 @@
-//! What `/metrics` shows of what is counted.
+//! The flags that decide which metrics `/metrics` shows, and with which label values.
+//!
+//! Checks and their messages equal upstream's: `k8s.io/component-base/metrics` (`options.go`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,22 +9,23 @@ use serde_json::json;
 use super::ConfigError;
 use crate::options::Options;
 
-/// The values that labels may have, by metric and label; any where a label is not named.
+/// Allowed label values, by metric and label. Labels without an entry may have any value.
 pub type AllowedValues = BTreeMap<String, BTreeMap<String, BTreeSet<String>>>;
 
-/// Which families are shown, and with which values of labels.
+/// The metric families and label values that `/metrics` shows.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MetricsSettings {
-    /// Families that are not shown.
+    /// Names of families to omit.
     pub disabled: BTreeSet<String>,
-    /// What other values become `unexpected` for.
+    /// Allowed label values; other values are replaced by `unexpected`.
     pub allowed: AllowedValues,
 }
 
+/// Regular expressions in upstream's messages; `is_name` implements them.
 const NAME: &str = "[a-zA-Z_:][a-zA-Z0-9_:]*";
 const LABEL: &str = "[a-zA-Z_][a-zA-Z0-9_]*";
 
-/// Reads the flags of metrics; errors have upstream's texts. The manifest is read.
+/// Reads the flags and the file of `--allow-metric-labels-manifest`. Errors have upstream's texts.
 pub(super) fn read(options: &Options) -> Result<MetricsSettings, Vec<ConfigError>> {
     let mut errors = Vec::new();
     let mut invalid = |field: &str, value: &serde_json::Value, detail: String| {
@@ -87,7 +90,7 @@ pub(super) fn read(options: &Options) -> Result<MetricsSettings, Vec<ConfigError
     }
 }
 
-/// A file of the same pairs as in the flag.
+/// Reads a YAML file with the same pairs as `--allow-metric-labels`.
 fn from_manifest(path: &str) -> Result<AllowedValues, String> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| format!("failed to read allow list manifest: {error}"))?;
@@ -103,7 +106,7 @@ fn from_manifest(path: &str) -> Result<AllowedValues, String> {
     })
 }
 
-/// From `metric,label` and `value,value`.
+/// Parses pairs of `metric,label` and `value,value`.
 fn allowed(pairs: &BTreeMap<String, String>) -> Result<AllowedValues, String> {
     let mut allowed = AllowedValues::new();
     for (key, values) in pairs {
@@ -119,7 +122,7 @@ fn allowed(pairs: &BTreeMap<String, String>) -> Result<AllowedValues, String> {
     Ok(allowed)
 }
 
-/// Whether `text` is a name of a metric, or without a colon, of a label.
+/// Whether `text` is a metric name, or, without `colon`, a label name.
 fn is_name(text: &str, colon: bool) -> bool {
     let is_first = |b: u8| b.is_ascii_alphabetic() || b == b'_' || colon && b == b':';
     let bytes = text.as_bytes();
@@ -144,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn pairs_come_from_the_flag_or_from_a_file() {
+    fn allowed_values_come_from_the_flag_or_from_a_file() {
         let typed = settings(&[
             ("allow-metric-labels", "m,l=b,a"),
             ("allow-metric-labels", "m,k="),
@@ -194,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn values_without_sense_are_refused_in_upstreams_words() {
+    fn invalid_values_are_refused_with_upstreams_messages() {
         let keys = "must have keys with format `metricName,labelName` where metricName matches \"[a-zA-Z_:][a-zA-Z0-9_:]*\" and labelName \
                     matches \"[a-zA-Z_][a-zA-Z0-9_]*\"";
         let cases: [(&[(&str, &str)], String); 7] = [

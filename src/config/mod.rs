@@ -1,4 +1,9 @@
-//! What the manager runs with: checked, complete, and not to be changed afterwards.
+//! The configuration of a manager: complete, checked, and immutable.
+//!
+//! `Options` (flags as typed) -> checks -> [`Config`]
+//!
+//! All checks run before anything starts, and all errors are reported at once, as upstream's
+//! `Validate` functions do. Upstream: `cmd/kube-controller-manager/app/options`.
 
 mod metrics;
 mod serving;
@@ -18,72 +23,71 @@ pub use serving::{
     Pair, ProxyHeaders, Serving, Tls,
 };
 
-/// Everything the manager needs to know.
+/// The settings of a manager.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// File with address and credentials of the API server; `None` is the pod's own service
-    /// account.
+    /// File with address and credentials of the API server; `None` means the pod's service account.
     pub kubeconfig: Option<PathBuf>,
-    /// URL of the API server; wins over the kubeconfig's.
+    /// URL of the API server; it takes precedence over the kubeconfig's.
     pub master: Option<String>,
-    /// Requests per second of each client; not above zero means no limit.
+    /// Requests per second of each client; zero or less means unlimited.
     pub qps: f32,
-    /// Requests that each client may send at once.
+    /// Requests that each client may send in a burst.
     pub burst: u32,
-    /// Whether each controller works in the name of a service account of its own.
+    /// Whether each controller uses the credentials of its own service account.
     pub service_account_credentials: bool,
-    /// Leader election; `None` starts the controllers at once.
+    /// Leader election; `None` starts the controllers without it.
     pub election: Option<ElectionSettings>,
-    /// Which controllers to run.
+    /// The controllers to run.
     pub controllers: Selection,
-    /// Start delay of each controller: once to twice this.
+    /// Delay before each controller starts; the actual delay is one to two times this.
     pub start_interval: Duration,
-    /// How long controllers may take to stop; `None` is for ever.
+    /// Time limit for controllers to stop; `None` means unlimited.
     pub shutdown_timeout: Option<Duration>,
-    /// Every object is looked at again after once to twice this.
+    /// Resync period of informers; the actual period is one to two times this.
     pub min_resync: Duration,
-    /// Time without progress after which health checks say so, and half of that after which a
-    /// leader gives up; `None` is for ever.
+    /// Time without progress after which a health check reports a stall. After twice this time, a
+    /// leader gives up the Lease. `None` disables both.
     pub stall_timeout: Option<Duration>,
-    /// Whether caches are filled before leading.
+    /// Whether a standby fills its caches.
     pub standby_informers: bool,
-    /// Whether health checks that find something degraded fail their probe.
+    /// Whether degraded health checks fail their probe.
     pub strict_health_checks: bool,
-    /// The HTTP server; `None` is no server.
+    /// The HTTPS server; `None` disables it.
     pub serving: Option<Serving>,
-    /// What is shown of metrics.
+    /// The content of `/metrics`.
     pub metrics: MetricsSettings,
     /// The state of every feature gate.
     pub features: Features,
-    /// Flags that were given and have no effect yet.
+    /// Flags and feature gates that were set and have no effect yet.
     pub without_effect: Vec<String>,
-    /// Controllers that run without workers, as the flags of this name and value want it.
+    /// Controllers that run without workers: their flag and its value, zero or negative.
     pub without_workers: Vec<(&'static str, i64)>,
     options: Options,
 }
 
-/// Which Lease to hold, and how patiently.
+/// The Lease, and the durations of leader election.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ElectionSettings {
     /// Namespace of the Lease.
     pub namespace: String,
     /// Name of the Lease.
     pub name: String,
-    /// How long a standby waits after the last renewal it saw.
+    /// Time after the last observed renewal before a standby may take the Lease.
     pub lease_duration: Duration,
-    /// How long the leader keeps trying to renew.
+    /// Time for which the leader tries to renew before it gives up.
     pub renew_deadline: Duration,
-    /// Step between attempts.
+    /// Pause between attempts.
     pub retry_period: Duration,
 }
 
-/// A value that its type allows and the manager does not. The texts are upstream's.
+/// A value that has the right type but is not allowed. The texts are upstream's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
-    /// `--controllers` names a controller that nobody knows.
+    /// `--controllers` names an unknown controller.
     #[error(transparent)]
     UnknownController(#[from] UnknownController),
-    /// Election by another kind of lock.
+    /// A resource lock other than `leases`.
     #[error("resourceLock value must be \"leases\"")]
     ResourceLock,
     /// A cloud provider other than `external`.
@@ -92,7 +96,7 @@ pub enum ConfigError {
          migrate to an external cloud provider"
     )]
     CloudProvider(String),
-    /// Another allocator than RangeAllocator.
+    /// A CIDR allocator other than `RangeAllocator`.
     #[error("built-in cloud providers are disabled. The ipam {0} is not available")]
     CidrAllocator(String),
     /// A port above 65535.
@@ -105,63 +109,63 @@ pub enum ConfigError {
         "--secure-port {0} must be between 0 and 65535, inclusive. 0 for turning off secure port"
     )]
     PortTooLow(i64),
-    /// A number out of bounds; flag and rule.
+    /// A number out of bounds: flag, rule, value.
     #[error("{0} must {1}, but got {2}")]
     Bound(&'static str, &'static str, i64),
-    /// The same, in the words of two newer flags.
+    /// As `Bound`, in the wording of two newer upstream flags.
     #[error("{0} must be {1}, got {2}")]
     NewerBound(&'static str, &'static str, i64),
-    /// Too short a period.
+    /// A period below one second.
     #[error(
         "duration time must be greater than one second as set via command line option reconcile-sync-loop-period"
     )]
     AttachDetachPeriod,
-    /// Too many service CIDRs.
+    /// More than two service CIDRs.
     #[error("--service-cluster-ip-range can not contain more than two entries")]
     ServiceCidrs,
-    /// What is to be shown of metrics.
+    /// A flag about metrics.
     #[error("{0}")]
     Metrics(String),
-    /// A collector of traces that cannot be one.
+    /// An invalid address of the trace collector.
     #[error(
         "--tracing-endpoint {0:?} must be host:port, or a URL that begins with http:// and has a port"
     )]
     TracingEndpoint(String),
-    /// A log format that does not exist.
+    /// An unknown log format.
     #[error("format: Invalid value: {0:?}: Unsupported log format")]
     LogFormat(String),
-    /// A feature gate, or a release to be like.
+    /// An invalid feature gate or emulated version.
     #[error(transparent)]
     Feature(#[from] FeatureError),
-    /// A certificate without its key, or the reverse.
+    /// Only one of certificate and key is set.
     #[error("need to specify both --tls-cert-file and --tls-private-key-file, or neither")]
     HalfAPair,
-    /// A header name that is none.
+    /// An empty header name.
     #[error("empty value in {0:?}")]
     EmptyHeader(&'static str),
-    /// Headers for UIDs without the one everybody uses.
+    /// UID headers without the standard one.
     #[error(
         "--requestheader-uid-headers is set without specifying the standard X-Remote-Uid header - API aggregation will not work"
     )]
     UidHeaders,
-    /// A star that is not at the end.
+    /// A `*` that is not the last character.
     #[error("only trailing * allowed in {0:?}")]
     Star(String),
-    /// A TLS version that does not exist.
+    /// An unknown TLS version.
     #[error("unknown tls version {0:?}")]
     TlsVersion(String),
-    /// A key exchange group whose number none can have.
+    /// A key exchange group outside the 16-bit range.
     #[error("curve preference {0} is out of range (must be 1-65535)")]
     CurveRange(i64),
-    /// The same key exchange group twice.
+    /// A key exchange group that is listed twice.
     #[error("duplicate curve preference {0}")]
     CurveTwice(u16),
-    /// A key exchange group that nobody knows.
+    /// A key exchange group that Go does not know.
     #[error("curve preference {0} is not supported by the current Go version")]
     Curve(u16),
 }
 
-/// Several errors as upstream prints them: alone as they are, otherwise in brackets.
+/// Joins errors as upstream prints them: a single one as it is, several in brackets.
 pub fn join_errors(errors: &[ConfigError]) -> String {
     match errors {
         [one] => one.to_string(),
@@ -176,7 +180,7 @@ pub fn join_errors(errors: &[ConfigError]) -> String {
     }
 }
 
-/// Flags whose value must be above zero.
+/// Flags with values that must be greater than zero.
 const POSITIVE: &[&str] = &[
     "concurrent-cron-job-syncs",
     "concurrent-daemonset-syncs",
@@ -186,7 +190,7 @@ const POSITIVE: &[&str] = &[
     "concurrent-statefulset-syncs",
 ];
 
-/// Flags with a lowest value of 1 and this highest one.
+/// Flags with a minimum of 1 and this maximum: flag, maximum, rule in the message.
 const BOUNDED: &[(&str, i64, &str)] = &[
     (
         "concurrent-service-endpoint-syncs",
@@ -207,9 +211,9 @@ const BOUNDED: &[(&str, i64, &str)] = &[
 ];
 
 impl Config {
-    /// Checks `options` against `registry`. All errors are reported at once.
+    /// Checks `options` against `registry`. Reports all errors at once.
     pub fn new(options: Options, registry: &ControllerRegistry) -> Result<Self, Vec<ConfigError>> {
-        // As in upstream, the rest is not looked at when these are wrong.
+        // As in upstream, an invalid feature gate hides all other errors.
         let features = Features::new(&options).map_err(|errors| {
             errors
                 .into_iter()
@@ -276,12 +280,12 @@ impl Config {
         })
     }
 
-    /// What was typed, and the defaults of the rest.
+    /// The flags as typed, with defaults for the others.
     pub fn options(&self) -> &Options {
         &self.options
     }
 
-    /// The document of `/configz`.
+    /// The JSON document of `/configz`.
     pub fn configz(&self) -> String {
         configz::render(&self.options, &self.controllers.canonical)
     }
@@ -297,7 +301,7 @@ fn election(options: &Options) -> ElectionSettings {
     }
 }
 
-/// The rules of upstream that concern one flag each.
+/// Upstream's checks that concern a single flag.
 fn check(options: &Options) -> Vec<ConfigError> {
     let mut errors = Vec::new();
     if options.bool("leader-elect") && options.text("leader-elect-resource-lock") != "leases" {
@@ -424,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn values_without_sense_are_refused_in_upstreams_words() {
+    fn invalid_values_are_refused_with_upstreams_messages() {
         let cases: [(&[(&str, &str)], &str); 24] = [
             (
                 &[("controllers", "nope")],
@@ -530,7 +534,7 @@ mod tests {
     }
 
     #[test]
-    fn values_upstream_does_not_check_are_accepted() {
+    fn values_that_upstream_does_not_check_are_accepted() {
         let cases: [&[(&str, &str)]; 5] = [
             &[("concurrent-deployment-syncs", "-4")],
             &[("kube-api-qps", "-1"), ("kube-api-burst", "-1")],
@@ -547,7 +551,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_effect_yet_is_collected() {
+    fn flags_and_gates_without_effect_are_collected() {
         let flags = [
             ("controllers", "*,job"),
             ("cluster-name", "x"),
@@ -590,7 +594,7 @@ mod tests {
                 ("concurrent-rc-syncs", -3)
             ]
         );
-        // Neither a controller that does not run nor one that is not there yet.
+        // Disabled controllers are skipped, as are controllers that Steersman lacks.
         assert_eq!(
             collected(&[
                 ("controllers", "*,-replicationcontroller"),

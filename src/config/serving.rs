@@ -1,4 +1,7 @@
-//! How the manager serves, and to whom.
+//! Settings of the HTTPS server: address, TLS, authentication and authorization.
+//!
+//! Upstream: `k8s.io/apiserver/pkg/server/options` (`serving.go`, `authentication.go`,
+//! `authorization.go`).
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -7,135 +10,135 @@ use std::time::Duration;
 use super::ConfigError;
 use crate::options::Options;
 
-/// How to serve health, metrics and configuration.
+/// Settings of the server for health, metrics and configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Serving {
-    /// Where to listen. The unspecified IPv4 address means all interfaces of both families.
+    /// The address to listen on. The unspecified IPv4 address means all interfaces, IPv4 and IPv6.
     pub address: SocketAddr,
-    /// Certificates and limits; `None` is plain HTTP, which no flag asks for.
+    /// TLS settings; `None` means plain HTTP, which only tests use.
     pub tls: Option<Tls>,
-    /// Whether several processes may share the port.
+    /// Whether several processes may listen on the port (`SO_REUSEPORT`).
     pub share_port: bool,
-    /// Who may see what.
+    /// Access control of requests.
     pub access: Access,
 }
 
-/// Who decides about requests.
+/// Access control of requests to the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Access {
-    /// Nobody: all of them are answered. No flag asks for that.
+    /// All requests are allowed. No flag selects this.
     Open,
-    /// The API server.
+    /// The API server authenticates and authorizes requests.
     Delegated(Box<Delegation>),
 }
 
-/// How the API server is asked, and what is decided without it.
+/// Settings of delegated authentication and authorization.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Delegation {
-    /// Who somebody is.
+    /// How users are authenticated.
     pub authentication: AuthenticationSettings,
-    /// What they may do.
+    /// How their requests are authorized.
     pub authorization: AuthorizationSettings,
 }
 
-/// How users are told.
+/// Settings of authentication.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AuthenticationSettings {
-    /// Credentials for asking; `None` is the pod's own service account, if it has one.
+    /// Credentials for TokenReviews; `None` means the pod's service account, if it has one.
     pub kubeconfig: Option<PathBuf>,
-    /// Authorities of client certificates; `None` is what the cluster says.
+    /// File with authorities of client certificates; `None` means those of the ConfigMap
+    /// `extension-apiserver-authentication`.
     pub client_ca: Option<PathBuf>,
-    /// Authorities of proxies that speak for others; `None` is what the cluster says, headers
-    /// included.
+    /// File with authorities of proxies; `None` means authorities and headers of the ConfigMap.
     pub proxy_ca: Option<PathBuf>,
-    /// Headers of such proxies.
+    /// Headers that such a proxy sets.
     pub proxy_headers: ProxyHeaders,
-    /// Whether the cluster is not asked whom to trust.
+    /// Whether the ConfigMap is ignored.
     pub skip_lookup: bool,
-    /// Whether it is no error when it cannot be asked.
+    /// Whether a refused read of the ConfigMap is accepted.
     pub tolerate_lookup_failure: bool,
-    /// How long an answer about a token is good.
+    /// Time for which the outcome of a TokenReview is cached.
     pub token_ttl: Duration,
 }
 
-/// Headers in which a proxy names a user. Case does not matter.
+/// Headers in which a proxy passes a user. Header names are case-insensitive.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ProxyHeaders {
-    /// The first that is there holds the name.
+    /// Headers of the user name; the first one with a value counts.
     pub username: Vec<String>,
-    /// The first that is there holds the UID.
+    /// Headers of the UID; the first one with a value counts.
     pub uid: Vec<String>,
-    /// All of them hold groups.
+    /// Headers of groups; all values count.
     pub groups: Vec<String>,
-    /// What follows one of these is a key of the user's extra.
+    /// Prefixes of extra headers; the rest of a header name is the key.
     pub extra_prefixes: Vec<String>,
-    /// Common names of the proxies that are believed; all when there are none.
+    /// Common names of trusted proxies; empty means all with a valid certificate.
     pub allowed_names: Vec<String>,
 }
 
-/// How permissions are told.
+/// Settings of authorization.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AuthorizationSettings {
-    /// Credentials for asking; `None` is the pod's own service account, if it has one.
+    /// Credentials for SubjectAccessReviews; `None` means the pod's service account, if it has one.
     pub kubeconfig: Option<PathBuf>,
-    /// Paths open to everyone; one that ends in `*` is a prefix.
+    /// Paths that are allowed to everyone; a path that ends in `*` is a prefix.
     pub always_allow: Vec<String>,
-    /// How long a yes is good.
+    /// Time for which an allowed request is cached.
     pub allowed_ttl: Duration,
-    /// How long any other answer is.
+    /// Time for which any other decision is cached.
     pub other_ttl: Duration,
 }
 
-/// TLS of the server.
+/// TLS settings of the server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tls {
-    /// Where the certificate comes from.
+    /// The source of the default certificate.
     pub certificate: Certificate,
-    /// Certificates for clients that ask for certain names.
+    /// Certificates for particular server names (SNI).
     pub named: Vec<NamedPair>,
     /// Whether HTTP/2 is offered.
     pub http2: bool,
-    /// Streams that one HTTP/2 connection may have open.
+    /// Maximum number of concurrent streams per HTTP/2 connection.
     pub max_streams: u32,
-    /// Lowest version, as the flag names it; empty is TLS 1.2.
+    /// Minimum TLS version, spelled as in the flag; empty means TLS 1.2.
     pub min_version: String,
-    /// Names of the TLS 1.2 suites to offer; empty is all that are safe.
+    /// Names of the offered TLS 1.2 cipher suites; empty means all secure ones.
     pub cipher_suites: Vec<String>,
-    /// Numbers of the key exchange groups to offer; empty is all.
+    /// IANA numbers of the offered key exchange groups; empty means all.
     pub groups: Vec<u16>,
 }
 
 /// A serving certificate.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Certificate {
-    /// Made at each start, kept in memory.
+    /// Generated at each start and kept in memory.
     #[default]
     Generated,
-    /// Read from, or made into, this directory.
+    /// Read from this directory; generated into it if missing.
     Directory(PathBuf),
-    /// These files, read again when they change.
+    /// Read from these files, and reloaded when they change.
     Files(Pair),
 }
 
-/// Files of a chain and its key, both PEM.
+/// PEM files of a certificate chain and of its private key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pair {
     /// The chain, leaf first.
     pub certificate: PathBuf,
-    /// The key.
+    /// The private key.
     pub key: PathBuf,
 }
 
-/// A certificate and the names it is for; those it holds when there are none.
+/// A certificate and its server names. Without names, those in the certificate count.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NamedPair {
     /// The files.
     pub pair: Pair,
-    /// DNS names, `*.` for any first label, or IP addresses.
+    /// DNS names or IP addresses; `*.` stands for any first label.
     pub names: Vec<String>,
 }
 
-/// Reads the flags of serving; `None` when there is to be no server.
+/// Reads the flags of the server; `None` if `--secure-port` is 0.
 pub(super) fn read(options: &Options) -> Result<Option<Serving>, Vec<ConfigError>> {
     let port = match options.int("secure-port") {
         0 => return Ok(None),
@@ -199,11 +202,11 @@ fn tls(options: &Options) -> Result<Tls, ConfigError> {
     })
 }
 
-/// Key exchange groups that Go knows: P-256, P-384, P-521, X25519, and three with ML-KEM.
+/// Key exchange groups that Go supports: P-256, P-384, P-521, X25519, and three with ML-KEM.
 const KNOWN_GROUPS: [u16; 7] = [23, 24, 25, 29, 4587, 4588, 4589];
 
-/// The numbers in `list`, with upstream's checks; that they are numbers was checked when they were
-/// typed.
+/// Parses the groups in `list` with upstream's checks. The flag parser has already checked that
+/// they are numbers.
 fn groups(list: &[String]) -> Result<Vec<u16>, ConfigError> {
     let mut groups = Vec::with_capacity(list.len());
     for text in list {
@@ -223,7 +226,7 @@ fn groups(list: &[String]) -> Result<Vec<u16>, ConfigError> {
     Ok(groups)
 }
 
-/// `certificate,key[:name,...]`, whose form was checked when it was typed.
+/// Parses `certificate,key[:name,...]`. The flag parser has checked the form.
 fn named_pair(text: &str) -> NamedPair {
     let (files, names) = text.split_once(':').unwrap_or((text, ""));
     let (certificate, key) = files.split_once(',').unwrap_or((files, ""));
@@ -299,7 +302,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_named_pair_is_files_and_then_names() {
+    fn named_pairs_consist_of_files_and_names() {
         let pair = |certificate: &str, key: &str| Pair {
             certificate: certificate.into(),
             key: key.into(),

@@ -1,11 +1,12 @@
-//! Feature gates: those of upstream's manager, and what was asked of them.
+//! Feature gates: the gates of upstream's manager, and the values set by the user.
 //!
-//! table.rs (what each release has) and flags -> [`Features`] -> help, `/metrics`, `/flagz`,
+//! table.rs (the gates of each release) and flags -> [`Features`] -> help, `/metrics`, `/flagz`,
 //! behaviour
 //!
-//! A gate tells what upstream would do. Those that controllers ask for are in
-//! [`steersman_runtime::features`]; [`FIXED`] lists those that concern what is here and do not
-//! change it.
+//! [`steersman_runtime::features`] has the gates that controllers read. [`FIXED`] lists gates of
+//! implemented parts that Steersman does not evaluate. Gates of missing parts are accepted too, so
+//! that the arguments of an existing installation work. Upstream:
+//! `k8s.io/component-base/featuregate`.
 
 mod releases;
 mod table;
@@ -19,7 +20,7 @@ use steersman_runtime::features::FeatureGates;
 use crate::options::{Options, go_bool};
 pub use releases::{Release, Releases};
 
-/// How far a feature has come.
+/// The maturity of a feature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Alpha,
@@ -29,7 +30,7 @@ enum Stage {
 }
 
 impl Stage {
-    /// What metrics and help call it; a stable feature has no name there.
+    /// The stage in metrics and help; a stable feature has an empty one.
     fn name(self) -> &'static str {
         match self {
             Self::Alpha => "ALPHA",
@@ -40,31 +41,33 @@ impl Stage {
     }
 }
 
-/// What a gate is from one release on.
+/// The properties of a gate from one release on.
 #[derive(Debug, Clone, Copy)]
 struct Spec {
-    /// Minor number of that release.
+    /// Minor version of that release.
     since: u8,
     stage: Stage,
     default: bool,
-    /// Whether it can only be set to its default.
+    /// Whether the gate can only be set to its default.
     locked: bool,
 }
 
+/// A feature gate with its history.
 #[derive(Debug)]
 struct Gate {
     name: &'static str,
-    /// Oldest first.
+    /// Properties by release, oldest first.
     specs: &'static [Spec],
 }
 
 impl Gate {
-    /// What it is in a release; `None` before there was such a gate.
+    /// The properties in the release `1.<minor>`; `None` if the gate is newer.
     fn at(&self, minor: u8) -> Option<&'static Spec> {
         self.specs.iter().rev().find(|spec| spec.since <= minor)
     }
 }
 
+/// The gate called `name`. The table is sorted by name.
 fn find(name: &str) -> Option<&'static Gate> {
     let at = table::GATES
         .binary_search_by_key(&name, |gate| gate.name)
@@ -72,11 +75,11 @@ fn find(name: &str) -> Option<&'static Gate> {
     Some(&table::GATES[at])
 }
 
-/// Gates that set all others of one stage.
+/// Gates that change the default of all gates of one stage.
 const ALL: [(&str, Stage); 2] = [("AllAlpha", Stage::Alpha), ("AllBeta", Stage::Beta)];
 
-/// Gates without effect: what is here is always as if they were set so. Those that only choose how
-/// upstream's client library works inside, such as `AtomicFIFO`, are not among them.
+/// Gates that have no effect, with the value that Steersman's behaviour corresponds to. Gates about
+/// internals of upstream's client library, such as `AtomicFIFO`, are omitted.
 const FIXED: &[(&str, bool)] = &[
     ("ClientsAllowCARotation", true),
     ("ClientsAllowCBOR", false),
@@ -84,18 +87,18 @@ const FIXED: &[(&str, bool)] = &[
     ("ControllerManagerReleaseLeaderElectionLockOnExit", true),
     ("CoordinatedLeaderElection", false),
     ("NativeHistograms", false),
-    // No sync acts on a cache that lacks its own writes: a promise, and more than upstream's.
+    // Every sync waits until its cache contains the controller's own writes.
     ("StaleControllerConsistencyReplicaSet", true),
     ("WatchListClient", true),
 ];
 
-/// Why gates or releases cannot be set so. The texts are upstream's.
+/// An invalid feature gate or emulated version. The texts are upstream's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FeatureError {
-    /// A component that is not this one.
+    /// An unknown component.
     #[error("component not registered: {0}")]
     Component(String),
-    /// Our component named in two ways.
+    /// The component is given for some gates and omitted for others.
     #[error(
         "set kube feature gates with default empty prefix or kube: prefix consistently, do not mix use"
     )]
@@ -103,13 +106,13 @@ pub enum FeatureError {
     /// A gate without a value.
     #[error("missing bool value for {0}")]
     NoValue(String),
-    /// A gate whose value is no bool.
+    /// A value that is no bool.
     #[error("invalid value of {0}={1}, err: {2}")]
     NoBool(String, String, String),
-    /// A gate that nobody knows.
+    /// An unknown gate.
     #[error("unrecognized feature gate: {0}")]
     Unknown(String),
-    /// A gate that can no longer be changed.
+    /// A gate that is locked to its default.
     #[error("cannot set feature gate {0} to {1}, feature is locked to {2}")]
     Locked(String, bool, bool),
     /// A gate that the emulated release does not have.
@@ -120,53 +123,53 @@ pub enum FeatureError {
     TooNew {
         /// The gate.
         gate: String,
-        /// What it was to be.
+        /// The requested value.
         value: bool,
-        /// The releases asked for.
+        /// The emulated release and the oldest compatible one.
         releases: Releases,
     },
-    /// A gate that is on while others that it needs are off.
+    /// An enabled gate that depends on disabled ones.
     #[error("{0} is enabled, but depends on features that are disabled: [{1}]")]
     Depends(&'static str, String),
-    /// No release.
+    /// Not a version.
     #[error("{0}")]
     Version(String),
-    /// More than a release.
+    /// A version with a patch number.
     #[error("patch version not allowed, got: {component}={version}")]
     Patch {
-        /// For which component.
+        /// The component.
         component: String,
-        /// What was asked for.
+        /// The version.
         version: String,
     },
-    /// Two releases for one component.
+    /// Two versions for one component.
     #[error("duplicate version flag, {component}={first} and {component}={second}")]
     DuplicateVersion {
-        /// For which component.
+        /// The component.
         component: String,
-        /// The one.
+        /// The first version.
         first: Release,
-        /// The other.
+        /// The second version.
         second: Release,
     },
-    /// A release that cannot be emulated; the bounds.
+    /// A release that cannot be emulated; minimum and maximum.
     #[error("emulation version {0} is not between [{1}, {2}.0]")]
     Emulated(Release, Release, Release),
-    /// A release that need not be got along with; the bounds.
+    /// An unsupported minimum compatibility version; minimum and maximum.
     #[error("minCompatibilityVersion version {0} is not between [{1}, {2}]")]
     Compatible(Release, Release, Release),
 }
 
-/// Every gate's state.
+/// The state of all feature gates.
 #[derive(Debug, Clone)]
 pub struct Features {
     pub(crate) releases: Releases,
-    /// Gates that the user set, by name.
+    /// Gates that the user has set, by name.
     asked: BTreeMap<&'static str, bool>,
 }
 
 impl Features {
-    /// From `--feature-gates`, `--emulated-version` and `--min-compatibility-version`.
+    /// Reads `--feature-gates`, `--emulated-version` and `--min-compatibility-version`.
     pub(crate) fn new(options: &Options) -> Result<Self, Vec<FeatureError>> {
         let releases = Releases::new(
             &options.list("emulated-version"),
@@ -194,7 +197,7 @@ impl Features {
         }
     }
 
-    /// The gate called so, when the release has it and it may have this value.
+    /// The gate called `name`, if the emulated release has it and allows this value.
     fn check(&self, name: &str, value: bool) -> Result<&'static str, FeatureError> {
         let gate = find(name).ok_or_else(|| FeatureError::Unknown(name.to_owned()))?;
         match gate.at(self.releases.minor()) {
@@ -210,7 +213,7 @@ impl Features {
         }
     }
 
-    /// Gates that are on and need others that are off.
+    /// Errors of enabled gates that depend on disabled ones.
     fn unmet(&self) -> impl Iterator<Item = FeatureError> {
         let on: Vec<_> = table::DEPENDENCIES
             .iter()
@@ -226,17 +229,18 @@ impl Features {
         })
     }
 
-    /// Whether the feature called so is on. One that the release does not have is off.
+    /// Whether the gate called `name` is on. A gate that the emulated release lacks is off.
     pub(crate) fn is_on(&self, name: &str) -> bool {
         let spec = find(name).and_then(|gate| gate.at(self.releases.minor()));
         spec.is_some_and(|spec| self.state(name, spec))
     }
 
-    /// Those that controllers ask for.
+    /// The gates that controllers read.
     pub(crate) fn for_controllers(&self) -> FeatureGates {
         FeatureGates::new(|name| self.is_on(name))
     }
 
+    /// The value of a gate: set by the user, else by `AllAlpha` or `AllBeta`, else the default.
     fn state(&self, name: &str, spec: &Spec) -> bool {
         let of_all = || {
             ALL.iter()
@@ -251,7 +255,7 @@ impl Features {
         asked.copied().unwrap_or(spec.default)
     }
 
-    /// The gates of the release: name, stage, whether it is on.
+    /// The gates of the emulated release: name, stage, value.
     fn known(&self) -> impl Iterator<Item = (&'static str, Stage, bool)> {
         let minor = self.releases.minor();
         table::GATES.iter().filter_map(move |gate| {
@@ -260,7 +264,7 @@ impl Features {
         })
     }
 
-    /// Gates that were set to what is not done here.
+    /// Gates that the user has set to a value that Steersman ignores.
     pub(crate) fn without_effect(&self) -> impl Iterator<Item = &'static str> {
         FIXED
             .iter()
@@ -268,7 +272,7 @@ impl Features {
             .map(|(name, _)| *name)
     }
 
-    /// Tells of gates that were set although they are on their way out.
+    /// Logs a warning for each stable or deprecated gate that the user has set.
     pub(crate) fn warn(&self) {
         for (name, stage, value) in self
             .known()
@@ -288,7 +292,7 @@ impl Features {
     }
 }
 
-/// What `--help` says of the gates that are worth a choice: a line for each.
+/// The lines about feature gates in `--help`: alpha and beta gates only, as upstream.
 pub(crate) fn help() -> impl Iterator<Item = String> {
     let newest = u8::MAX;
     table::GATES.iter().filter_map(move |gate| {
@@ -305,7 +309,7 @@ pub(crate) fn help() -> impl Iterator<Item = String> {
     })
 }
 
-/// `[component:]Gate=<bool>`, each; the last value of a gate counts.
+/// Parses items `[component:]Gate=<bool>`. The last value of a gate counts.
 fn parse(items: &[String]) -> Result<BTreeMap<String, bool>, FeatureError> {
     let split = |item: &str| match item.split_once(':') {
         Some((component, gate)) => (component.trim().to_owned(), gate.trim().to_owned()),
@@ -338,7 +342,8 @@ fn parse(items: &[String]) -> Result<BTreeMap<String, bool>, FeatureError> {
     Ok(gates)
 }
 
-/// `kubernetes_feature_enabled`: made for each scrape, as it never changes and is long.
+/// The metric `kubernetes_feature_enabled`. It is rendered at each scrape, because it never changes
+/// and would occupy memory.
 pub(crate) struct FeatureMetric {
     features: Features,
     description: Desc,
@@ -412,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_is_sorted_and_every_history_is_one() {
+    fn the_table_is_sorted_and_histories_are_consistent() {
         assert!(table::GATES.is_sorted_by_key(|gate| gate.name));
         for gate in table::GATES {
             assert!(
@@ -425,7 +430,7 @@ mod tests {
                 .iter()
                 .skip_while(|spec| !spec.locked)
                 .find(|spec| !spec.locked);
-            assert!(unlocked.is_none(), "{} is unlocked again", gate.name);
+            assert!(unlocked.is_none(), "{} is locked, then unlocked", gate.name);
         }
         let names = table::DEPENDENCIES
             .iter()
@@ -436,10 +441,10 @@ mod tests {
     }
 
     #[test]
-    fn a_manager_of_today_has_as_many_gates_as_upstreams() {
+    fn the_number_of_gates_equals_upstreams() {
         let features = features("", "").unwrap();
         let count = |stage: Stage| features.known().filter(|(_, of, _)| *of == stage).count();
-        // Three more on the manager that was looked at are its vendor's.
+        // The observed manager had three more, added by its vendor.
         assert_eq!(features.known().count(), 245 - 3);
         assert!(
             [Stage::Alpha, Stage::Beta, Stage::Stable, Stage::Deprecated]
@@ -451,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn gates_are_what_the_release_makes_of_them_and_what_was_asked() {
+    fn states_follow_the_emulated_release_and_the_flags() {
         // (gates, emulated release, gate, state)
         let cases = [
             ("", "", "ComponentFlagz", true),
@@ -487,7 +492,7 @@ mod tests {
                 "LogarithmicScaleDown",
                 true,
             ),
-            ("", "", "NobodyKnows", false),
+            ("", "", "NoSuchGate", false),
         ];
         for (gates, emulated, gate, state) in cases {
             assert_eq!(
@@ -499,7 +504,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_set_is_refused_in_upstreams_words() {
+    fn invalid_gates_are_refused_with_upstreams_messages() {
         let cases = [
             (
                 "NoSuchGate=true",
@@ -555,7 +560,7 @@ mod tests {
     }
 
     #[test]
-    fn gates_that_change_nothing_here_are_named() {
+    fn gates_without_effect_are_reported() {
         let named = |gates: &str| {
             features(gates, "")
                 .unwrap()
@@ -573,16 +578,16 @@ mod tests {
     }
 
     #[test]
-    fn controllers_see_the_gates_as_they_were_set() {
+    fn controllers_read_the_values_that_were_set() {
         for gate in of_controllers::ALL {
             let spec = find(gate.name).and_then(|gate| gate.at(u8::MAX)).unwrap();
             assert_eq!(spec.default, gate.default, "{}", gate.name);
             assert!(
                 FIXED.iter().all(|(name, _)| *name != gate.name),
-                "{} acts",
+                "{} has an effect",
                 gate.name
             );
-            // Some are locked in later releases.
+            // Newer releases lock some gates. Emulate a release in which they can be set.
             let emulated = if spec.locked { "1.34" } else { "" };
             let set = |to: bool| {
                 features(&format!("{}={to}", gate.name), emulated)

@@ -1,21 +1,24 @@
-//! Which release of Kubernetes to be like: `--emulated-version` and `--min-compatibility-version`.
+//! The release of Kubernetes to emulate: `--emulated-version` and `--min-compatibility-version`.
+//!
+//! Upstream: `k8s.io/component-base/compatibility` and `featuregate`.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use super::FeatureError;
 
-/// The component that flags mean when they name none, and the only one there is.
+/// The only component of this binary, and the default when a flag names none.
 pub(super) const COMPONENT: &str = "kube";
 
-/// `1.36`.
+/// A release such as `1.36`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Release {
     major: u64,
     minor: u64,
 }
 
-/// The release we are, and the oldest one to be like.
+/// The newest and the oldest release that can be emulated. The newest is the one that Steersman
+/// equals.
 const NEWEST: Release = Release {
     major: 1,
     minor: 36,
@@ -26,11 +29,12 @@ const OLDEST: Release = Release {
 };
 
 impl Release {
-    /// Both numbers, as texts.
+    /// Major and minor number as texts.
     pub(crate) fn parts(self) -> (String, String) {
         (self.major.to_string(), self.minor.to_string())
     }
 
+    /// The previous minor release.
     fn previous(self) -> Self {
         Self {
             minor: self.minor.saturating_sub(1),
@@ -45,7 +49,7 @@ impl fmt::Display for Release {
     }
 }
 
-/// The release whose behaviour is shown, and the oldest that has to get along with it.
+/// The emulated release, and the oldest release it must be compatible with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Releases {
     pub(crate) emulated: Release,
@@ -53,7 +57,7 @@ pub struct Releases {
 }
 
 impl Releases {
-    /// Reads both flags. Errors of syntax stand alone; those of range are reported together.
+    /// Parses both flags. A syntax error is returned alone, range errors together.
     pub(super) fn new(
         emulated: &[String],
         oldest_compatible: &[String],
@@ -85,13 +89,13 @@ impl Releases {
         }
     }
 
-    /// The minor number that the table of gates counts in.
+    /// The minor number of the emulated release.
     pub(super) fn minor(self) -> u8 {
         u8::try_from(self.emulated.minor).unwrap_or(u8::MAX)
     }
 }
 
-/// The release that a list of `[component=]major.minor` gives to our component.
+/// The release of our component in a list of `[component=]major.minor`.
 fn one(list: &[String]) -> Result<Option<Release>, FeatureError> {
     let mut found = BTreeMap::new();
     for item in list {
@@ -115,7 +119,8 @@ fn one(list: &[String]) -> Result<Option<Release>, FeatureError> {
     Ok(found.remove(COMPONENT))
 }
 
-/// Upstream's rules: numbers with dots between them, whatever may follow.
+/// Parses a version by upstream's rules: numbers separated by dots; other characters after them are
+/// ignored.
 fn parse(component: &str, text: &str) -> Result<Release, FeatureError> {
     let trimmed = text.trim_start();
     let trimmed = trimmed.strip_prefix('v').unwrap_or(trimmed);
@@ -163,8 +168,8 @@ mod tests {
     }
 
     #[test]
-    fn releases_are_read_as_upstream_reads_them() {
-        // (emulated, oldest compatible, what comes of it)
+    fn versions_are_parsed_and_checked_as_upstream() {
+        // (emulated version, minimum compatibility version, both releases or the error)
         let cases = [
             ("", "", "1.36 1.35"),
             ("1.35", "", "1.35 1.34"),

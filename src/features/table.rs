@@ -1,5 +1,5 @@
-//! Every gate that kube-controller-manager 1.36 knows, those of the libraries in it included, as
-//! each release it can emulate has them.
+//! The feature gates of kube-controller-manager 1.36, including those of its libraries, with their
+//! history over the releases that can be emulated.
 
 use super::{Gate, Spec, Stage};
 
@@ -10,7 +10,7 @@ const fn gate(name: &'static str, specs: &'static [Spec]) -> Gate {
     Gate { name, specs }
 }
 
-/// From 1.`since` on; 0 is from the oldest release that can be emulated on.
+/// Properties from release `1.<since>` on; 0 means the oldest release that can be emulated.
 const fn alpha(since: u8, default: bool) -> Spec {
     Spec {
         since,
@@ -48,7 +48,7 @@ const fn deprecated(since: u8, default: bool) -> Spec {
 }
 
 impl Spec {
-    /// No flag can change it any more.
+    /// The value can no longer be changed.
     const fn locked(self) -> Self {
         Self {
             locked: true,
@@ -57,7 +57,7 @@ impl Spec {
     }
 }
 
-/// The gates, by name.
+/// All gates, sorted by name.
 // One line per gate keeps this readable as a table.
 #[rustfmt::skip]
 pub(super) const GATES: &[Gate] = &[
@@ -305,7 +305,7 @@ pub(super) const GATES: &[Gate] = &[
     gate("WorkloadWithJob", &[alpha(36, OFF)]),
 ];
 
-/// Gates that can be on only while others are.
+/// Gates with the gates that they depend on.
 #[rustfmt::skip]
 pub(super) const DEPENDENCIES: &[(&str, &[&str])] = &[
     ("AuthorizeNodeWithSelectors", &["AuthorizeWithSelectors"]),

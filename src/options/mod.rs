@@ -1,4 +1,5 @@
-//! The command line: its syntax. The flags themselves are those of [`steersman_options`].
+//! The command line. [`steersman_options`] has the table of flags and their values; this module has
+//! the syntax.
 
 mod parse;
 

@@ -1,26 +1,28 @@
-//! The syntax of a command line, as upstream's flag library reads it.
+//! Parses the command line with the syntax of upstream's flag library (`spf13/pflag`).
+//!
+//! Messages equal upstream's, because scripts and users know them.
 
 use steersman_options::{Flag, Kind, Options, UsageError, find, flags, go_bool, short_of};
 
 use crate::version;
 
-/// What the command line asks for.
+/// The action that the command line requests.
 #[derive(Debug)]
 pub enum Command {
     /// Print the help.
     Help,
-    /// Print this text.
+    /// Print this version text.
     Version(String),
-    /// Run the manager.
+    /// Run the manager with these options.
     Run(Box<Options>),
 }
 
-/// What a flag that stands alone means; `None` when it needs an argument.
+/// The value of a flag without an argument; `None` if the flag requires one.
 fn alone(flag: &Flag) -> Option<&'static str> {
     matches!(flag.kind, Kind::Bool | Kind::Version).then_some("true")
 }
 
-/// Flags that still work but say so when used.
+/// Deprecated flags and their warnings; they still work.
 const DEPRECATED: &[(&str, &str)] = &[
     (
         "allow-untagged-cloud",
@@ -32,7 +34,7 @@ const DEPRECATED: &[(&str, &str)] = &[
     ),
 ];
 
-/// Reads `arguments` (without the program's name). `warn` is called with each line about a
+/// Parses `arguments` (without the program's name). Calls `warn` with each warning about a
 /// deprecated flag.
 pub fn parse<I>(arguments: I, mut warn: impl FnMut(String)) -> Result<Command, UsageError>
 where
@@ -94,7 +96,7 @@ struct Reader<'a, I> {
 }
 
 impl<I: Iterator<Item = String>> Reader<'_, I> {
-    /// `name`, `name=value` or `name value`, after two dashes.
+    /// Parses `name`, `name=value` or `name value` after two dashes.
     fn long(&mut self, text: &str) -> Result<(), UsageError> {
         if text.starts_with(['-', '=']) {
             return Err(UsageError::flag(format!("bad flag syntax: --{text}")));
@@ -112,7 +114,7 @@ impl<I: Iterator<Item = String>> Reader<'_, I> {
         self.set(flag, &value)
     }
 
-    /// `v=3`, `v3`, `v 3`, or several that stand alone, after one dash.
+    /// Parses `v=3`, `v3`, `v 3`, or several flags without arguments, after one dash.
     fn short(&mut self, mut text: &str) -> Result<(), UsageError> {
         while let Some(letter) = text.chars().next() {
             let known = flags().find(|flag| short_of(flag) == Some(letter));
@@ -151,7 +153,8 @@ impl<I: Iterator<Item = String>> Reader<'_, I> {
     }
 }
 
-/// Checks a value of `--version`: a bool, `raw`, or another spelling of the version we are.
+/// Checks a value of `--version`: a bool, `raw`, or a spelling of the release that Steersman
+/// equals.
 fn check_version(text: &str) -> Result<(), String> {
     if text == "raw" {
         return Ok(());
@@ -187,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_read_in_every_spelling() {
+    fn values_can_be_given_in_every_spelling() {
         // (arguments, flag, printed value)
         let cases: [(&[&str], &str, &str); 17] = [
             (&[], "leader-elect", "true"),
@@ -238,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_command_line_is_refused_in_upstreams_words() {
+    fn invalid_command_lines_are_refused_with_upstreams_messages() {
         let cases: [(&[&str], &str, bool); 12] = [
             (&["--leader-elekt"], "unknown flag: --leader-elekt", true),
             (
@@ -288,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slip_is_answered_with_the_flag_that_was_meant() {
+    fn a_misspelled_flag_leads_to_a_suggestion() {
         let cases = [
             ("leader-elekt", Some("leader-elect")),
             ("kubeconfg", Some("kubeconfig")),
@@ -300,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn help_and_version_end_the_reading() {
+    fn help_and_version_take_precedence_over_running() {
         assert!(matches!(read(&["-h", "x"]), Ok(Command::Help)));
         assert!(matches!(read(&["--version=false"]), Ok(Command::Run(_))));
         for (flag, text) in [
@@ -316,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deprecated_flag_says_so_and_works() {
+    fn deprecated_flags_work_with_a_warning() {
         let mut lines = Vec::new();
         let read = parse(["--node-sync-period=3s".to_owned()], |line| {
             lines.push(line)

@@ -1,8 +1,8 @@
-//! `--allow-metric-labels`: values of labels that nobody expects become one, and their series with
-//! them.
+//! `--allow-metric-labels`: replaces unexpected label values, and merges the affected series.
 //!
-//! Upstream replaces values when something is counted, we do when it is shown; what is shown is the
-//! same.
+//! A label value outside the allow list becomes `unexpected`, which bounds the number of series.
+//! Upstream replaces values when it counts, Steersman when it serves `/metrics`; the output is the
+//! same. Upstream: `k8s.io/component-base/metrics` (`opts.go`).
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,10 +11,11 @@ use prometheus::proto::{Bucket, Counter, Gauge, Histogram, Metric, MetricFamily,
 
 use crate::config::AllowedValues;
 
-/// What a value becomes that is not allowed.
+/// The replacement of values outside the allow list.
 const UNEXPECTED: &str = "unexpected";
 
-/// Replaces the values in `families` that are not `allowed`, and says how often one was counted.
+/// Replaces values in `families` that `allowed` does not contain. Returns how many observations had
+/// such values.
 pub(crate) fn constrain(families: &mut [MetricFamily], allowed: &AllowedValues) -> u64 {
     let concerned = families
         .iter_mut()
@@ -59,7 +60,7 @@ fn merge_unexpected(
     unexpected
 }
 
-/// How often a series was counted, as far as it tells.
+/// Number of observations in a series. A gauge does not record it and counts as one.
 fn times(metric: &Metric, kind: MetricType) -> u64 {
     match kind {
         MetricType::COUNTER => metric.get_counter().get_value() as u64,
@@ -68,7 +69,7 @@ fn times(metric: &Metric, kind: MetricType) -> u64 {
     }
 }
 
-/// Adds what `other` counted to `sum`.
+/// Adds the values of `other` to `sum`.
 fn add(sum: &mut Metric, other: &Metric, kind: MetricType) {
     match kind {
         MetricType::COUNTER => {
@@ -81,7 +82,7 @@ fn add(sum: &mut Metric, other: &Metric, kind: MetricType) {
             let mut histogram = Histogram::default();
             histogram.set_sample_count(one.get_sample_count() + two.get_sample_count());
             histogram.set_sample_sum(one.get_sample_sum() + two.get_sample_sum());
-            // The series of one family have the same bounds.
+            // All series of a family have the same bucket bounds.
             let both = one.get_bucket().iter().zip(two.get_bucket());
             histogram.set_bucket(both.map(|(one, two)| add_bucket(one, two)).collect());
             sum.set_histogram(histogram);
@@ -109,7 +110,7 @@ mod tests {
     use crate::exposition;
 
     #[test]
-    fn series_with_values_nobody_expects_become_one() {
+    fn series_with_unexpected_label_values_are_merged() {
         let registry = Registry::new();
         let counter = IntCounterVec::new(Opts::new("c", "."), &["code", "verb"]).unwrap();
         for (code, verb, count) in [
@@ -148,10 +149,10 @@ mod tests {
             list("c", "code", &["200", "500"]),
             list("g", "name", &["a"]),
             list("h", "name", &[]),
-            list("nobody", "name", &[]),
+            list("unused", "name", &[]),
         ]);
         let mut families = registry.gather();
-        // Of the counter 2 and 5, two gauges, three observations.
+        // 2 and 5 from the counter, two gauges, three observations of the histogram.
         assert_eq!(constrain(&mut families, &allowed), 2 + 5 + 2 + 3);
         let expected = r#"# HELP c .
 # TYPE c counter

@@ -1,34 +1,41 @@
-//! `/healthz`, `/livez` and `/readyz`: named checks, run in order on each request.
+//! `/healthz`, `/livez` and `/readyz`: named checks that run in order on each request.
 //!
-//! checks -> outcomes -> answer, and the SLI metrics of upstream
+//! checks -> findings -> response, and upstream's SLI metrics
 //!
-//! `/healthz` has upstream's checks under upstream's names. Where upstream's always pass, ours
-//! look; what they find is *reported*, and fails a probe only with `--strict-health-checks`.
-//! `/livez` and `/readyz` are ours: the first answers as `/healthz`, the second says whether this
-//! process does its part, as a leader with filled caches or as a standby that can take over.
+//! `/healthz` has upstream's checks under upstream's names. Upstream's checks of controllers always
+//! pass. Ours examine queues and caches; a finding is *reported* as degraded, and fails a probe
+//! only with `--strict-health-checks`. Otherwise a kubelet would restart the manager for problems
+//! that a restart cannot solve.
+//!
+//! `/livez` and `/readyz` are additions of Steersman. `/livez` equals `/healthz`. `/readyz` tells
+//! whether this process is a leader with filled caches, or a standby that can take over.
+//!
+//! Upstream: `k8s.io/apiserver/pkg/server/healthz`, and
+//! `k8s.io/component-base/metrics/prometheus/slis`.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use prometheus::{GaugeVec, IntCounterVec, Opts, Registry};
 
-/// What a check finds.
+/// A problem that a check found. The reason goes to the log only, because probes are readable
+/// without authentication.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Finding {
-    /// The probe fails. The reason is for the log alone.
+    /// The probe fails.
     Failed(String),
-    /// Something is wrong that a restart may not mend: reported, and a failure only where the user
-    /// wants that.
+    /// A problem that a restart may not solve. It is reported, and fails the probe only with
+    /// `--strict-health-checks`.
     Degraded(String),
-    /// This process does not do its part: fails `/readyz`, and is otherwise reported as
+    /// This process cannot do its part. It fails `/readyz`; other probes treat it as
     /// [`Finding::Degraded`].
     Unready(String),
 }
 
-/// A check.
+/// A health check; it must return quickly, because probes wait for it.
 pub type Check = Arc<dyn Fn() -> Result<(), Finding> + Send + Sync>;
 
-/// An endpoint that answers with the outcome of checks.
+/// An endpoint that runs health checks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Probe {
     /// `/healthz`.
@@ -40,7 +47,7 @@ pub enum Probe {
 }
 
 impl Probe {
-    /// Its name, in its path, its text and its metrics.
+    /// The name in the path, in the response and in metric labels.
     pub fn name(self) -> &'static str {
         match self {
             Self::Healthz => "healthz",
@@ -50,7 +57,7 @@ impl Probe {
     }
 }
 
-/// Which probes run a check.
+/// The probes that run a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
     /// All of them.
@@ -66,13 +73,14 @@ struct Named {
     check: Check,
 }
 
-/// The checks of one manager. Cheap to clone.
+/// The health checks of one manager. Cloning is cheap; clones share the checks.
 #[derive(Clone)]
 pub struct HealthChecks {
     checks: Arc<RwLock<Vec<Named>>>,
-    /// Whether what is degraded fails a probe.
+    /// `--strict-health-checks`: whether degraded checks fail the probe.
     strict: bool,
-    /// Names of the checks that found something when they last ran, so that the log has it once.
+    /// Names of checks with a finding in their last run. A finding is logged once, not at every
+    /// probe.
     troubled: Arc<Mutex<BTreeSet<String>>>,
     start: GaugeVec,
     state: GaugeVec,
@@ -80,18 +88,18 @@ pub struct HealthChecks {
     degraded: GaugeVec,
 }
 
-/// An answer of a probe.
+/// The response of a probe.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Report {
-    /// Whether every check that was run passed.
+    /// Whether all checks passed.
     pub healthy: bool,
-    /// The body.
+    /// The response body.
     pub body: String,
 }
 
 impl HealthChecks {
-    /// No checks yet. The metrics of `/metrics/slis` go to `slis`, with when the process started,
-    /// in Unix seconds; our own go to `metrics`.
+    /// Starts without checks. `slis` receives the metrics of `/metrics/slis`, `metrics` those of
+    /// Steersman. `started` is the start of the process in Unix seconds.
     pub fn new(
         slis: &Registry,
         metrics: &Registry,
@@ -134,7 +142,7 @@ impl HealthChecks {
         })
     }
 
-    /// Adds a check behind those that are there.
+    /// Appends a check.
     pub fn add(&self, name: impl Into<String>, scope: Scope, check: Check) {
         let named = Named {
             name: name.into(),
@@ -147,7 +155,7 @@ impl HealthChecks {
             .push(named);
     }
 
-    /// Runs the checks of `probe`. `query` is what follows the question mark: `verbose`,
+    /// Runs the checks of `probe`. `query` is the query string of the request: `verbose`,
     /// `exclude=<name>`.
     pub fn report(&self, probe: Probe, query: &str) -> Report {
         let pairs: Vec<_> = form_urlencoded::parse(query.as_bytes()).collect();
@@ -203,6 +211,7 @@ impl HealthChecks {
         Report { healthy, body }
     }
 
+    /// The checks that `probe` runs; as upstream, `ping` if there is none.
     fn checks_of(&self, probe: Probe) -> Vec<Named> {
         let checks = self
             .checks
@@ -223,7 +232,7 @@ impl HealthChecks {
         checks
     }
 
-    /// Counts and logs an outcome, and says whether it fails the probe.
+    /// Counts and logs the result of a check. Returns whether it fails the probe.
     fn judge(&self, probe: Probe, name: &str, found: Option<&Finding>) -> bool {
         let failed = match found {
             Some(Finding::Failed(_)) => true,
@@ -264,7 +273,8 @@ impl HealthChecks {
         failed
     }
 
-    /// Forgets the metrics of all checks, and as upstream does, when the process started.
+    /// Resets the metrics of all checks. As in upstream, this includes the start time of the
+    /// process.
     pub(crate) fn reset_metrics(&self) {
         self.start.reset();
         self.state.reset();
@@ -272,31 +282,31 @@ impl HealthChecks {
     }
 }
 
-/// How far a manager has come, as readiness sees it.
+/// The state of a manager, as far as readiness depends on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// The API server has not said yet that it is well.
+    /// The API server has not been healthy yet.
     Connecting,
-    /// Waiting to lead.
+    /// Waiting for the Lease.
     Standby,
-    /// Leading, while controllers are being built and caches filled.
+    /// Leading; controllers are being initialised and caches filled.
     Starting,
-    /// Leading, with controllers at work.
+    /// Leading, with running controllers.
     Working,
 }
 
-/// Where the phase is kept. Cheap to clone.
+/// The current phase. Cloning is cheap; clones share the phase.
 #[derive(Clone)]
 pub(crate) struct Progress(Arc<Mutex<Phase>>);
 
 impl Progress {
-    /// At the beginning, with the check of `/readyz` that looks at it.
+    /// Starts with [`Phase::Connecting`], and adds the check `startup` to `/readyz`.
     pub(crate) fn checked_by(health: &HealthChecks) -> Self {
         let progress = Self(Arc::new(Mutex::new(Phase::Connecting)));
         let checked = progress.clone();
         let check = move || match checked.get() {
             Phase::Connecting => Err(Finding::Failed(
-                "the API server has not said yet that it is well".to_owned(),
+                "the API server has not been healthy yet".to_owned(),
             )),
             Phase::Starting => Err(Finding::Failed(
                 "controllers have not started yet".to_owned(),
@@ -307,7 +317,7 @@ impl Progress {
         progress
     }
 
-    /// Notes the next phase.
+    /// Sets the phase.
     pub(crate) fn set(&self, phase: Phase) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = phase;
     }
@@ -352,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_rendered_as_upstream_does() {
+    fn responses_equal_upstreams() {
         const GOOD: (&str, Found) = ("leaderElection", Good);
         const BAD: (&str, Found) = ("deployment-controller", Bad);
         let pass = "healthz check passed\n";
@@ -388,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_degraded_is_reported_and_fails_only_when_asked_to() {
+    fn degraded_checks_fail_the_probe_only_in_strict_mode() {
         for (strict, body) in [
             (
                 false,
@@ -407,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn readiness_follows_the_phase_and_the_other_probes_do_not() {
+    fn only_readyz_depends_on_the_phase() {
         let checks = none();
         let progress = Progress::checked_by(&checks);
         for (phase, ready) in [
@@ -426,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn each_run_of_a_check_is_counted_and_an_excluded_one_is_not() {
+    fn runs_are_counted_but_excluded_checks_are_not() {
         let checks = checks(&[("a", Good), ("b", Bad)]);
         checks.report(Probe::Healthz, "");
         checks.report(Probe::Healthz, "exclude=b");

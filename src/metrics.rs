@@ -1,5 +1,7 @@
-//! Metrics of the process, the build and the metrics themselves; those of the machinery are
-//! registered where they are counted.
+//! Metrics of the process and the build, and the metrics about metrics.
+//!
+//! Modules that count something register their own metrics. Upstream:
+//! `k8s.io/component-base/metrics` (`legacyregistry`, `version.go`).
 
 use prometheus::core::Collector;
 use prometheus::proto::MetricFamily;
@@ -12,12 +14,13 @@ use crate::features::FeatureMetric;
 use crate::process::Process;
 use crate::version;
 
-/// Adds what every manager shows, leader or not. Must be called inside a runtime.
+/// Registers the metrics that every manager has, leader or not. Must be called inside a Tokio
+/// runtime.
 pub(crate) fn register(registry: &Registry, features: &Features) -> Result<(), prometheus::Error> {
     registry.register(Box::new(Process::new()?))?;
     let runtime = Handle::current().metrics();
     registry.register(Box::new(PullingGauge::new(
-        // Where Go has goroutines we have tasks, and dashboards know them by this name.
+        // Dashboards use this name. Go counts goroutines; Tokio tasks are the closest equivalent.
         "go_goroutines",
         "Number of tasks that currently exist.",
         Box::new(move || runtime.num_alive_tasks() as f64),
@@ -62,7 +65,8 @@ pub(crate) fn register(registry: &Registry, features: &Features) -> Result<(), p
     )
 }
 
-/// Shows of `families` what `settings` let through, and adds those that tell how many there are.
+/// Applies `settings` to `families`, and adds the metrics that count registered and disabled
+/// metrics.
 pub(crate) fn with_census(
     mut families: Vec<MetricFamily>,
     settings: &MetricsSettings,
@@ -92,7 +96,7 @@ pub(crate) fn with_census(
             .into_iter()
             .flatten(),
     );
-    // Itself included.
+    // `registered_metrics_total` counts itself, too.
     registered.with_label_values(&["", "BETA"]).inc();
     for family in &families {
         registered
@@ -104,14 +108,14 @@ pub(crate) fn with_census(
     Ok(families)
 }
 
-/// What stands in brackets before the text.
+/// The stability level: the text in brackets before the help text.
 fn stability(help: &str) -> &str {
     help.strip_prefix('[')
         .and_then(|rest| rest.split_once(']'))
         .map_or("", |(level, _)| level)
 }
 
-/// A gauge that is 1 for ever.
+/// Registers a gauge that is always 1.
 fn constant(
     registry: &Registry,
     name: &str,
@@ -137,7 +141,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn build_and_process_are_shown() {
+    async fn metrics_of_build_and_process_are_registered() {
         let registry = Registry::new();
         register(&registry, &features()).unwrap();
         let text = exposition::encode(&registry.gather());
@@ -156,12 +160,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn families_are_counted_by_stability_and_those_that_are_off_apart() {
+    async fn families_are_counted_by_stability_level() {
         let registry = Registry::new();
         register(&registry, &features()).unwrap();
         let names = BTreeMap::from([("name".to_owned(), BTreeSet::from(["AllAlpha".to_owned()]))]);
         let settings = MetricsSettings {
-            disabled: ["version_info", "nobody"].map(str::to_owned).into(),
+            disabled: ["version_info", "unused"].map(str::to_owned).into(),
             allowed: [("kubernetes_feature_enabled".to_owned(), names)].into(),
         };
         let shown = with_census(registry.gather(), &settings).unwrap();
@@ -170,7 +174,7 @@ mod tests {
         for line in [
             "disabled_metrics_total 2",
             "hidden_metrics_total 0",
-            // Those of the build and of features, and three of these.
+            // Build and features, and three of the metrics about metrics.
             "registered_metrics_total{deprecated_version=\"\",stability_level=\"BETA\"} 5",
             "registered_metrics_total{deprecated_version=\"\",stability_level=\"ALPHA\"} 2",
             "registered_metrics_total{deprecated_version=\"\",stability_level=\"\"} 10",

@@ -1,8 +1,8 @@
-//! `process_*`: what the kernel knows of this process, read on each scrape, under the names of Go's
-//! client library.
+//! The metrics `process_*`, read from `/proc` on each scrape, under the names of Go's client
+//! library.
 //!
-//! The collector of the `prometheus` crate has whole seconds of CPU only, and not all of upstream's
-//! families.
+//! The `prometheus` crate has a collector too. It reports CPU time in whole seconds, and lacks some
+//! of upstream's families.
 
 use std::fs::read_to_string;
 use std::sync::{Mutex, PoisonError};
@@ -11,10 +11,11 @@ use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 use prometheus::{Counter, Gauge};
 
-/// Ticks per second in `/proc`: fixed by the kernel's interface, whatever it runs at inside.
+/// Clock ticks per second in `/proc` (`USER_HZ`). The kernel's ABI fixes it, independent of the
+/// kernel's internal tick rate.
 const TICKS: f64 = 100.0;
 
-/// Collects from `/proc`; elsewhere than on Linux it shows nothing.
+/// Collects from `/proc`; collects nothing on other systems than Linux.
 pub(crate) struct Process {
     handles: Mutex<Handles>,
     descriptions: Vec<Desc>,
@@ -96,11 +97,11 @@ impl Handles {
         ]
     }
 
-    /// Reads everything anew. `None` when a file is not there or not as it should be.
+    /// Reads all values. `None` if a file is missing or has an unexpected format.
     fn read(&self) -> Option<()> {
         let stat = read_to_string("/proc/self/stat").ok()?;
-        // The second field is a name in parentheses that may hold anything, so counting starts
-        // behind it, at field 3.
+        // Field 2 is the process name in parentheses and may contain spaces and parentheses. Count
+        // from field 3, after the last closing parenthesis.
         let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
         let field = |number: usize| fields.get(number - 3)?.parse::<f64>().ok();
         set(&self.cpu, (field(14)? + field(15)?) / TICKS);
@@ -128,7 +129,7 @@ impl Handles {
                 .find_map(|line| line.strip_prefix(name))?
                 .split_whitespace()
                 .next()?;
-            // Go shows the largest integer where there is no limit.
+            // Go reports the largest integer for "unlimited".
             if soft == "unlimited" {
                 Some(u64::MAX as f64)
             } else {
@@ -156,6 +157,7 @@ impl Handles {
     }
 }
 
+/// Sets a counter. The kernel counts, so the previous value is replaced.
 fn set(counter: &Counter, total: f64) {
     counter.reset();
     counter.inc_by(total);
@@ -183,7 +185,7 @@ impl Collector for Process {
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
-        // Locked, because two scrapes at once would add to the same counters.
+        // `set` resets counters, so two concurrent scrapes must not interleave.
         let handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
         match handles.read() {
             Some(()) => handles
@@ -201,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_read_makes_sense() {
+    fn values_from_proc_are_plausible() {
         let process = Process::new().unwrap();
         let busy = std::hint::black_box(
             (0..30_000_000_u64).fold(0, |sum, n| sum ^ std::hint::black_box(n)),

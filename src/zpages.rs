@@ -1,5 +1,7 @@
-//! `/flagz` and `/statusz`: the flags and the state of this process, as text for people, or as
-//! objects for who asks for them by name.
+//! `/flagz` and `/statusz`: flags and state of this process, as text for people, or as versioned
+//! objects for programs.
+//!
+//! Upstream: `k8s.io/component-base/zpages`.
 
 use std::sync::Arc;
 
@@ -17,35 +19,35 @@ use crate::config::{Features, Release};
 use crate::options::Options;
 use crate::version;
 
-/// What upstream puts between names and values of texts, at random, so that no program comes to
-/// rely on it.
+/// Separators between names and values in the texts. Upstream chooses one at random, so that
+/// programs do not depend on the format.
 const SEPARATORS: [&str; 4] = [":", ": ", "=", " "];
 const REMARK: &str = "Warning: this page is for people who debug; its form may change at any time, so no program should read it.";
-/// What upstream's refusal names as available.
+/// The text of upstream's 406 response.
 const AVAILABLE: &str =
     "only the following media types are accepted: application/json, application/yaml, text/plain";
 
-/// The paths that are served unless a feature gate switches them off.
+/// The paths in `/statusz`, without those that a feature gate disables.
 const PATHS: [&str; 8] = [
     "/configz", "/flagz", "/healthz", "/livez", "/metrics", "/readyz", "/statusz", "/version",
 ];
 
-/// Both pages of one process. Cheap to clone.
+/// Both pages of one process. Cloning is cheap.
 #[derive(Clone)]
 pub struct Zpages {
     inner: Arc<Inner>,
 }
 
 struct Inner {
-    /// Every flag by name, with its value.
+    /// All flags with their values, sorted by name.
     flags: Vec<(&'static str, String)>,
-    /// The text of `/flagz`, made once as upstream's is.
+    /// The text of `/flagz`. As upstream, it is rendered once, with one separator.
     flagz: String,
     started: Timestamp,
     clock: Clock,
-    /// The release that is emulated.
+    /// The emulated release.
     emulated: Release,
-    /// Pages that a feature gate switches off.
+    /// Pages that a feature gate disables.
     off: Vec<Page>,
 }
 
@@ -58,11 +60,11 @@ pub(crate) enum Page {
     Statusz,
 }
 
-/// How an answer is written.
+/// The format of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
     Text,
-    /// An object: as JSON, or else YAML, of this version.
+    /// An object of this API version, as JSON or as YAML.
     Object {
         json: bool,
         version: &'static str,
@@ -95,7 +97,7 @@ impl Page {
 }
 
 impl Zpages {
-    /// The pages of a process with these flags and features that starts now.
+    /// The pages of a process that starts now, with these flags and features.
     pub fn new(options: &Options, features: &Features, clock: Clock) -> Self {
         let flags: Vec<_> = options.iter().collect();
         let separator = separator();
@@ -120,12 +122,12 @@ impl Zpages {
         }
     }
 
-    /// Whether there is such a page.
+    /// Whether the feature gate of `page` is on.
     pub(crate) fn has(&self, page: Page) -> bool {
         !self.inner.off.contains(&page)
     }
 
-    /// The answer to a request for `page`.
+    /// The response to a request for `page`.
     pub(crate) fn answer(&self, page: Page, request: &Parts) -> Response {
         let Some(form) = form(page, &request.headers) else {
             return not_acceptable(request, AVAILABLE);
@@ -251,7 +253,7 @@ fn separator() -> &'static str {
     SEPARATORS.choose(&mut rand::rng()).copied().unwrap_or(":")
 }
 
-/// The first form in `Accept` that can be had.
+/// The first supported format in `Accept`; `None` if there is none.
 fn form(page: Page, headers: &HeaderMap) -> Option<Form> {
     let lists: Vec<&str> = headers
         .get_all(header::ACCEPT)
@@ -291,8 +293,7 @@ fn form(page: Page, headers: &HeaderMap) -> Option<Form> {
     })
 }
 
-/// An object of texts, numbers, lists of such and objects, as YAML with sorted keys. JSON's texts
-/// are YAML's, too.
+/// Writes an object as YAML with sorted keys. Scalars are written as JSON, which is valid YAML.
 fn yaml(object: &Value) -> String {
     let mut out = String::new();
     write_yaml(object, "", &mut out);
@@ -342,7 +343,7 @@ mod tests {
         )
     }
 
-    /// Status, content type, warning and body.
+    /// Requests `page`; returns status, content type, warning and body.
     async fn ask(
         pages: &Zpages,
         page: Page,
@@ -372,13 +373,13 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_form_is_the_first_acceptable_one() {
+    async fn the_first_supported_media_type_is_used() {
         let (plain, none) = ("text/plain; charset=utf-8", "application/json");
         let (json, yaml) = (
             "application/json;g=config.k8s.io;v=v1beta1;as=Flagz",
             "application/yaml;g=config.k8s.io;v=v1alpha1;as=Flagz",
         );
-        // (Accept, status, content type, whether it is told to move on)
+        // (Accept, status, content type, whether a deprecation warning is sent)
         let cases = [
             ("", 200, plain, false),
             ("*/*", 200, plain, false),
@@ -443,13 +444,13 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn flagz_has_every_flag_once_and_sorted() {
+    async fn flagz_lists_every_flag_once_in_order() {
         let pages = pages();
         let (_, _, _, body) = ask(&pages, Page::Flagz, "").await;
         assert_eq!(
             body,
             ask(&pages, Page::Flagz, "").await.3,
-            "the text is the same each time"
+            "the text is rendered once"
         );
         let lines: Vec<&str> = body.lines().collect();
         assert_eq!(lines[..3], ["", "kube-controller-manager flagz", REMARK]);
@@ -483,7 +484,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn statusz_says_since_when_and_what() {
+    async fn statusz_shows_start_uptime_versions_and_paths() {
         let pages = pages();
         tokio::time::advance(std::time::Duration::from_secs(3600 * 25 + 61)).await;
         let (_, _, _, body) = ask(&pages, Page::Statusz, "").await;
@@ -524,7 +525,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_page_is_there_while_its_gate_is_on_and_a_release_may_be_emulated() {
+    async fn pages_follow_their_gates_and_the_emulated_release() {
         let both = pages_with(&[
             ("emulated-version", "1.35"),
             ("feature-gates", "ComponentFlagz=true,ComponentStatusz=true"),

@@ -1,6 +1,10 @@
-//! Metrics as clients want them: Prometheus text 0.0.4 or delimited protobuf, compressed or not.
+//! Writes metrics in the format that a client accepts: Prometheus text 0.0.4 or delimited protobuf,
+//! optionally compressed.
 //!
-//! headers -> negotiation -> text or protobuf -> gzip
+//! request headers -> negotiation -> text or protobuf -> gzip
+//!
+//! The encoders are our own, because those of the `prometheus` crate differ from Go's output.
+//! Upstream: `prometheus/common/expfmt` and `client_golang/prometheus/promhttp`.
 
 mod negotiation;
 mod protobuf;
@@ -18,7 +22,8 @@ use negotiation::{Form, Format};
 #[cfg(test)]
 pub(crate) use text::encode;
 
-/// `families`, which are sorted as `Registry::gather` gives them, for a client with these headers.
+/// The response with `families`, which must be sorted as by `Registry::gather`, for a client with
+/// these request headers.
 pub(crate) fn answer(families: &[MetricFamily], headers: &HeaderMap) -> Response {
     let format = Format::wanted(headers);
     let body = match format.form {
@@ -27,7 +32,7 @@ pub(crate) fn answer(families: &[MetricFamily], headers: &HeaderMap) -> Response
     };
     let mut response = match format.gzip.then(|| compressed(&body)).transpose() {
         Ok(Some(compressed)) => ([(header::CONTENT_ENCODING, "gzip")], compressed).into_response(),
-        // As it is, should it not go otherwise: writing to memory does not fail.
+        // Writing to memory does not fail. If it did, the uncompressed body would be valid too.
         Ok(None) | Err(_) => body.into_response(),
     };
     let content_type = HeaderValue::try_from(format.content_type()).expect("it is plain text");
@@ -37,14 +42,14 @@ pub(crate) fn answer(families: &[MetricFamily], headers: &HeaderMap) -> Response
     response
 }
 
-/// Quickly rather than well: scrapes come every few seconds.
+/// Compresses with the fastest level, because scrapes come every few seconds.
 fn compressed(body: &[u8]) -> std::io::Result<Vec<u8>> {
     let mut encoder = GzEncoder::new(Vec::with_capacity(body.len() / 8), Compression::fast());
     encoder.write_all(body)?;
     encoder.finish()
 }
 
-/// Names and values of labels, by name.
+/// Pairs of label name and value, sorted by name.
 fn sorted_labels(metric: &Metric) -> Vec<(&str, &str)> {
     let mut labels: Vec<(&str, &str)> = metric
         .get_label()

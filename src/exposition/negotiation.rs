@@ -1,21 +1,23 @@
-//! Which form of metrics a client gets, by upstream's rules: text or protobuf by `Accept`,
-//! compressed by `Accept-Encoding`.
+//! Content negotiation of metrics by upstream's rules: `Accept` selects text or protobuf,
+//! `Accept-Encoding` selects compression.
+//!
+//! Upstream: `expfmt.Negotiate` of `prometheus/common`, and `promhttp` for gzip.
 
 use http::HeaderMap;
 use http::header::{ACCEPT, ACCEPT_ENCODING};
 
-/// How metrics are written.
+/// The serialisation of metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
     Text,
     Protobuf,
 }
 
-/// What a client is answered with.
+/// The negotiated format of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Format {
     pub(super) form: Form,
-    /// How names are to be escaped; none of ours has to be.
+    /// The escaping scheme to report. Our names consist of characters that need no escaping.
     escaping: &'static str,
     pub(super) gzip: bool,
 }
@@ -25,8 +27,8 @@ const PROTOBUF: &str = "application/vnd.google.protobuf";
 const MESSAGE: &str = "io.prometheus.client.MetricFamily";
 
 impl Format {
-    /// What the client of these headers prefers, of what there is. There is no client without an
-    /// answer.
+    /// The format that a client with these headers prefers. Text is the fallback, so every client
+    /// gets a response.
     pub(super) fn wanted(headers: &HeaderMap) -> Self {
         let accept = headers
             .get(ACCEPT)
@@ -40,6 +42,7 @@ impl Format {
         }
     }
 
+    /// The value of `Content-Type`.
     pub(super) fn content_type(self) -> String {
         let escaping = self.escaping;
         match self.form {
@@ -51,7 +54,7 @@ impl Format {
     }
 }
 
-/// The first range of `Accept` that can be had, and what was said of escaping until there.
+/// The first supported range in `Accept`, with the last escaping scheme named up to there.
 fn form(accept: &str) -> (Form, &'static str) {
     let mut escaping = ESCAPINGS[0];
     let mut ranges: Vec<Range<'_>> = accept.split(',').filter_map(Range::parse).collect();
@@ -81,7 +84,7 @@ fn form(accept: &str) -> (Form, &'static str) {
     (Form::Text, escaping)
 }
 
-/// One range of `Accept`.
+/// One media range or coding of a header, with its quality.
 struct Range<'a> {
     kind: &'a str,
     parameters: Vec<(&'a str, &'a str)>,
@@ -118,7 +121,7 @@ impl<'a> Range<'a> {
     }
 }
 
-/// Whether gzip is accepted more gladly than nothing at all.
+/// Whether the client prefers gzip to no compression.
 fn prefers_gzip(headers: &HeaderMap) -> bool {
     let lists = headers
         .get_all(ACCEPT_ENCODING)
@@ -145,13 +148,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_form_is_the_one_liked_best_and_text_in_doubt() {
+    fn the_preferred_supported_format_is_used_with_text_as_fallback() {
         let delimited = format!("{PROTOBUF};proto={MESSAGE};encoding=delimited");
         let (text, protobuf) = (
             "text/plain; version=0.0.4; charset=utf-8",
             format!("{PROTOBUF}; proto={MESSAGE}; encoding=delimited"),
         );
-        // (Accept, the content type but for the escaping, the escaping)
+        // (Accept, content type without escaping, escaping)
         let cases = [
             ("", text, "underscores"),
             ("*/*", text, "underscores"),
@@ -190,7 +193,7 @@ mod tests {
                 text,
                 "underscores",
             ),
-            // What Prometheus 3 asks for, without and with native histograms.
+            // The header of Prometheus 3, without and with native histograms.
             (
                 "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,application/openmetrics-text;version=0.0.1;q=0.5,\
                  text/plain;version=1.0.0;escaping=allow-utf-8;q=0.4,text/plain;version=0.0.4;q=0.3,*/*;q=0.2",
@@ -225,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn gzip_is_used_when_it_is_liked_better_than_nothing() {
+    fn gzip_is_used_if_preferred_to_no_compression() {
         let cases: [(&[&str], bool); 11] = [
             (&["gzip"], true),
             (&["gzip, deflate, br"], true),

@@ -1,5 +1,7 @@
-//! Metrics as Prometheus' protobuf messages, each after its length. A value of zero is written,
-//! too: it is a value.
+//! Writes metrics as Prometheus protobuf messages, each preceded by its length.
+//!
+//! Every field is `optional` and set, so that values of zero are written too, as in Go. Upstream:
+//! `io.prometheus.client` in `prometheus/client_model`.
 
 use prometheus::proto::{self, MetricType};
 use prost::Message;
@@ -36,7 +38,7 @@ struct LabelPair {
     value: Option<String>,
 }
 
-/// A gauge or a counter.
+/// The message of a gauge or of a counter.
 #[derive(Message)]
 struct Value {
     #[prost(double, optional, tag = "1")]
@@ -61,7 +63,7 @@ struct Bucket {
     upper_bound: Option<f64>,
 }
 
-/// Families come as `Registry::gather` gives them, sorted.
+/// Encodes `families`, which must be sorted as by `Registry::gather`.
 pub(super) fn encode(families: &[proto::MetricFamily]) -> Vec<u8> {
     let shown = families
         .iter()
@@ -77,6 +79,7 @@ fn message(family: &proto::MetricFamily) -> MetricFamily {
         name: Some(family.name().to_owned()),
         help: Some(family.help().to_owned()),
         kind: Some(match kind {
+            // Numbers of `io.prometheus.client.MetricType`.
             MetricType::COUNTER => 0,
             MetricType::HISTOGRAM => 4,
             _ => 1,
@@ -119,6 +122,7 @@ fn metric(series: &proto::Metric, kind: MetricType) -> Metric {
     metric
 }
 
+/// Without the bucket `+Inf`: its count is the sample count.
 fn histogram(histogram: &proto::Histogram) -> Histogram {
     let buckets = histogram
         .get_bucket()
@@ -143,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn families_are_messages_with_every_value() {
+    fn families_are_encoded_with_all_values() {
         let registry = Registry::new();
         registry
             .register(Box::new(IntCounter::new("a_total", "[ALPHA] A.").unwrap()))

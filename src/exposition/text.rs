@@ -1,13 +1,13 @@
-//! Metrics as text, number for number as upstream prints them.
+//! Writes metrics in the text format 0.0.4, with numbers as Go prints them.
 //!
-//! The encoder of the `prometheus` crate prints `0.000001` where Go prints `1e-06`, also in `le`
-//! labels, which are text to a query.
+//! The encoder of the `prometheus` crate prints `0.000001` where Go prints `1e-06`. That matters in
+//! `le` labels, which queries compare as text.
 
 use std::fmt::Write;
 
 use prometheus::proto::{Metric, MetricFamily, MetricType};
 
-/// Families come as `Registry::gather` gives them, sorted.
+/// Encodes `families`, which must be sorted as by `Registry::gather`.
 pub(crate) fn encode(families: &[MetricFamily]) -> String {
     let mut out = String::new();
     for family in families
@@ -46,6 +46,7 @@ pub(crate) fn encode(families: &[MetricFamily]) -> String {
     out
 }
 
+/// Appends the samples `_bucket`, `_sum` and `_count` of a histogram.
 fn histogram(out: &mut String, name: &str, metric: &Metric) {
     let histogram = metric.get_histogram();
     let count = histogram.get_sample_count().to_string();
@@ -74,6 +75,7 @@ fn histogram(out: &mut String, name: &str, metric: &Metric) {
     sample(out, &format!("{name}_count"), metric, None, &count);
 }
 
+/// Appends one sample. `bound` is the value of the label `le`.
 fn sample(out: &mut String, name: &str, metric: &Metric, bound: Option<&str>, value: &str) {
     let labels = super::sorted_labels(metric).into_iter();
     let mut labels: Vec<(&str, String)> =
@@ -97,7 +99,7 @@ fn escape(value: &str) -> String {
         .replace('"', "\\\"")
 }
 
-/// Go's shortest form (`%g`): an exponent is written below 1e-04 and from 1e+06 on.
+/// Formats like Go's `%g`: with an exponent below 1e-04, and from 1e+06 on.
 fn number(value: f64) -> String {
     if value.is_nan() {
         return "NaN".to_owned();
@@ -127,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_print_as_in_go() {
+    fn numbers_are_printed_as_in_go() {
         let cases = [
             (0.0, "0"),
             (1.0, "1"),
@@ -147,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn families_are_laid_out_as_prometheus_does() {
+    fn families_have_the_layout_of_prometheus() {
         let registry = Registry::new();
         let gauge = Gauge::new("b_gauge", "[ALPHA] A \\ gauge.").unwrap();
         gauge.set(1_500_000.0);

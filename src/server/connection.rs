@@ -1,7 +1,8 @@
-//! One connection: handshake, requests, and the end of those that bring none.
+//! One connection: TLS handshake, requests, and time limits for idle clients.
 //!
-//! Whatever a client does not do in time, its connection ends: a handshake, the head of a request,
-//! or anything at all.
+//! Every step of a client has a time limit: the handshake, the head of a request, and the next
+//! request. A slow or malicious client therefore cannot hold connections for ever. The limits equal
+//! upstream's.
 
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -28,17 +29,18 @@ use crate::access::Peer;
 use crate::config::Serving;
 use crate::tls::{self, Resolver, TlsError};
 
-/// Time for a client to finish its TLS handshake.
+/// Time limit for a TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
-/// Time for a client to send the head of a request, from its first byte on.
+/// Time limit for the head of a request, from its first byte.
 pub(super) const HEAD: Duration = Duration::from_secs(32);
-/// How long a connection may be without a request.
+/// Maximum time between requests of a connection.
 const IDLE: Duration = Duration::from_secs(90);
-/// Time for a client to take note that its connection ends.
+/// Time limit for a client to react to a graceful shutdown of its connection.
 const FAREWELL: Duration = Duration::from_secs(1);
-/// Largest HTTP/2 frame, and what may be buffered per stream.
+/// Maximum size of an HTTP/2 frame, and the flow-control window of a stream, in bytes.
 const FRAME: u32 = 256 * 1024;
 
+/// Binds the address of `serving`.
 pub(super) fn listen(serving: &Serving) -> std::io::Result<TcpListener> {
     let bind = |address: SocketAddr| {
         let socket = if address.is_ipv4() {
@@ -46,7 +48,8 @@ pub(super) fn listen(serving: &Serving) -> std::io::Result<TcpListener> {
         } else {
             TcpSocket::new_v6()
         }?;
-        // As Go does: a restart must not wait for connections of the old process to be forgotten.
+        // As in Go: after a restart, connections of the old process in TIME_WAIT must not block the
+        // port.
         socket.set_reuseaddr(true)?;
         #[cfg(unix)]
         socket.set_reuseport(serving.share_port)?;
@@ -55,7 +58,7 @@ pub(super) fn listen(serving: &Serving) -> std::io::Result<TcpListener> {
     };
     let address = serving.address;
     if address.ip() == IpAddr::from([0, 0, 0, 0]) {
-        // One socket for both families; where there is no IPv6, the address as given.
+        // One socket for IPv4 and IPv6. Without IPv6 on this machine, bind the IPv4 address.
         match bind(SocketAddr::new(
             Ipv6Addr::UNSPECIFIED.into(),
             address.port(),
@@ -67,7 +70,7 @@ pub(super) fn listen(serving: &Serving) -> std::io::Result<TcpListener> {
     bind(address)
 }
 
-/// What all connections have in common. Cheap to clone.
+/// The settings that all connections share. Cloning is cheap.
 #[derive(Clone)]
 pub(super) struct Terms {
     tls: Option<Tls>,
@@ -78,12 +81,13 @@ pub(super) struct Terms {
 struct Tls {
     acceptor: TlsAcceptor,
     certificates: Arc<Resolver>,
-    /// Counts changes of the certificates.
+    /// Workqueue metrics of upstream's certificate controller: each change counts as a processed
+    /// item.
     changes: Arc<ImmediateQueue>,
 }
 
 impl Terms {
-    /// Those of `serving`; clients are asked for certificates, or not.
+    /// The settings in `serving`; `ask_for_certificates` requests client certificates.
     pub(super) fn new(
         serving: &Serving,
         clock: &Clock,
@@ -103,7 +107,8 @@ impl Terms {
             None => None,
         };
         let mut builder = auto::Builder::new(TokioExecutor::new());
-        // hyper counts from the end of the request before; `Traffic` sees when a head begins.
+        // hyper counts this time from the end of the previous request. `Traffic` limits the time of
+        // the head.
         builder
             .http1()
             .timer(TokioTimer::new())
@@ -117,7 +122,7 @@ impl Terms {
         Ok(Self { tls, builder })
     }
 
-    /// Whether there is TLS.
+    /// Whether connections use TLS.
     pub(super) fn are_secure(&self) -> bool {
         self.tls.is_some()
     }
@@ -142,7 +147,7 @@ impl Terms {
                         .map(CertificateDer::into_owned)
                         .collect();
                 }
-                // Agreed on already, so there is no first byte to wait for.
+                // ALPN has negotiated the protocol, so do not guess it from the first bytes.
                 let is_http2 = session.alpn_protocol() == Some(b"h2");
                 let builder = if is_http2 {
                     self.builder.http2_only()
@@ -157,12 +162,14 @@ impl Terms {
     }
 }
 
+/// Accepts a TLS connection, with the certificates as their files are now.
 async fn handshake(
     mut stream: TcpStream,
     tls: &Tls,
 ) -> std::io::Result<tokio_rustls::server::TlsStream<TcpStream>> {
     let mut first = [0];
-    // A handshake begins with 22; anything else is a client that does not know this is HTTPS.
+    // A TLS handshake begins with byte 22. Any other byte comes from a client that speaks plain
+    // HTTP.
     if stream.peek(&mut first).await? == 1 && first[0] != 22 {
         let answer =
             b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n";
@@ -179,8 +186,8 @@ async fn handshake(
     tls.acceptor.accept(stream).await
 }
 
-/// Answers requests until the client is done, or does nothing. With `has_heads`, whatever comes
-/// between requests is the head of one.
+/// Answers requests until the client closes the connection or exceeds a time limit. With
+/// `has_heads`, bytes between requests belong to the head of a request (HTTP/1).
 async fn answer(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     peer: Peer,
@@ -221,18 +228,19 @@ async fn answer(
     }
 }
 
-/// What goes over a connection.
+/// Observes the requests of a connection, for its time limits.
 struct Traffic {
     now: Mutex<Now>,
+    /// Notified when the deadline may have changed.
     changed: Notify,
 }
 
 struct Now {
-    /// Requests that are being answered.
+    /// Number of requests in progress.
     requests: usize,
-    /// When the last one ended.
+    /// When the last request ended.
     ended: Instant,
-    /// When something came that is not a request yet.
+    /// When the first byte of the next head arrived.
     begun: Option<Instant>,
 }
 
@@ -252,7 +260,7 @@ impl Traffic {
         self.now.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Bytes have come.
+    /// Call it when bytes have arrived.
     fn received(&self) {
         let mut now = self.now();
         if now.requests == 0 && now.begun.is_none() {
@@ -261,15 +269,15 @@ impl Traffic {
         }
     }
 
-    /// Until when there has to be a request; `None` while there is one.
+    /// The instant by which the next request must have arrived; `None` during a request.
     fn deadline(&self) -> Option<Instant> {
         let now = self.now();
         let idle = now.ended + IDLE;
         (now.requests == 0).then(|| now.begun.map_or(idle, |begun| idle.min(begun + HEAD)))
     }
 
-    /// Waits until there has been no request for [`IDLE`], or one has begun and its head was not
-    /// there within [`HEAD`].
+    /// Waits until the connection has been idle for [`IDLE`], or a head is incomplete after
+    /// [`HEAD`].
     async fn ceased(&self) {
         loop {
             match self.deadline() {
@@ -284,9 +292,9 @@ impl Traffic {
     }
 }
 
-/// A request that is being answered, until the head of the answer is there. Sending the body does
-/// not count: all that is served is made at once, so a client that has not read it [`IDLE`] later
-/// does not read at all.
+/// A request in progress, until the head of its response exists. Sending the body does not count,
+/// because bodies are complete in memory. A client that needs longer than [`IDLE`] to read one is
+/// not reading at all.
 struct UnderWay(Arc<Traffic>);
 
 impl UnderWay {
@@ -308,7 +316,7 @@ impl Drop for UnderWay {
     }
 }
 
-/// A stream that notes when something comes.
+/// A stream that reports received bytes to `traffic`.
 struct Watched<S> {
     stream: S,
     traffic: Option<Arc<Traffic>>,
@@ -375,8 +383,8 @@ mod tests {
         "ok"
     }
 
-    /// A server that answers `ok` once, and a client that has sent `sent`: what it gets, and how
-    /// long the server waits for more.
+    /// Connects to a server with the route `ok`, and sends `sent`. Returns the received bytes, and
+    /// the time until the server closed the connection.
     async fn client(sent: &[u8], secure: bool) -> (String, Duration) {
         let tls = secure.then(TlsSettings::default);
         let serving = Serving {
@@ -400,24 +408,31 @@ mod tests {
             Router::new().route("/", get(ok)).route("/ok", get(ok)),
         ));
         let mut got = Vec::new();
-        // A connection that is cut is an end, too.
+        // A reset connection counts as its end, too.
         let _ = stream.read_to_end(&mut got).await;
         serving.await.unwrap();
         (String::from_utf8_lossy(&got).into_owned(), start.elapsed())
     }
 
-    /// Time stands still but for the server's own waiting, so what was waited is what it waits for.
+    /// Paused time advances only while the server waits, so the elapsed time is the server's limit.
     #[tokio::test(start_paused = true)]
-    async fn a_client_that_is_slow_on_purpose_is_left() {
+    async fn slow_clients_are_disconnected_at_the_time_limits() {
         let request = "GET / HTTP/1.1\r\nhost: x\r\n\r\n";
         let preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
-        // (what it does, what it sends, over TLS, beginning of the answer, seconds until the end)
+        // (client's behaviour, bytes sent, over TLS, beginning of the response, seconds until the
+        // end)
         let cases = [
-            ("nothing, where a handshake is due", "", true, "", 10),
+            ("no TLS handshake", "", true, "", 10),
             ("half of a handshake", "\x16\x03\x01\x02", true, "", 10),
-            ("half of a head", "GET / HTTP/1.1\r\nhost:", false, "", 32),
             (
-                "a request, and no other one",
+                "half of a request head",
+                "GET / HTTP/1.1\r\nhost:",
+                false,
+                "",
+                32,
+            ),
+            (
+                "one request, then idle",
                 request,
                 false,
                 "HTTP/1.1 200 OK",
@@ -431,16 +446,16 @@ mod tests {
                 90,
             ),
             (
-                "a request, and half of the next",
+                "one request, then half of the next head",
                 &format!("{request}GET"),
                 false,
                 "HTTP/1.1 200 OK",
                 90,
             ),
-            ("nothing, where anything may come", "", false, "", 90),
-            ("half of what HTTP/2 begins with", "PRI * HT", false, "", 32),
+            ("no bytes on a plain connection", "", false, "", 90),
+            ("half of the HTTP/2 preface", "PRI * HT", false, "", 32),
             (
-                "HTTP/2 without a request, where it was not agreed on",
+                "HTTP/2 without ALPN and without a request",
                 preface,
                 false,
                 "\0",

@@ -1,10 +1,11 @@
-//! The HTTPS server: health, metrics and configuration, from before the election until the process
-//! ends.
+//! The HTTPS server for health, metrics and configuration. It runs from before the election until
+//! the process ends.
 //!
-//! accept -> TLS -> `Cache-Control` -> who may see this path (access) -> exact paths
+//! accept -> TLS -> access control -> routes by exact path -> `Cache-Control`
 //!
-//! `/version`, `/livez` and `/readyz` are ours: upstream's manager has none of them, though its API
-//! server does.
+//! `/version`, `/livez` and `/readyz` are additions of Steersman: upstream's API server has them,
+//! its controller manager does not. Upstream: `cmd/kube-controller-manager/app` and
+//! `k8s.io/apiserver/pkg/server`.
 
 mod connection;
 mod path;
@@ -42,25 +43,25 @@ use crate::tls::TlsError;
 use crate::version;
 use crate::zpages::{Page, Zpages};
 
-/// Largest body of a request that is read at all.
+/// Maximum size of a request body, in bytes.
 const MAX_BODY: usize = 1024;
 /// The server cannot start. The texts are upstream's.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// The address is taken, or not ours.
+    /// The address is in use, or is no address of this machine.
     #[error("failed to create listener: failed to listen on {address}: listen tcp {address}: bind: {}", reason(.error))]
     Listen {
-        /// What was asked for.
+        /// The address to listen on.
         address: SocketAddr,
-        /// Why not; the text has all of it.
+        /// The cause; the error text contains it.
         error: std::io::Error,
     },
-    /// No certificate.
+    /// The serving certificate or the TLS settings cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),
 }
 
-/// The reason alone, without the number that `std` adds.
+/// The text of Go for this error. The text of `std` would add an error number.
 fn reason(error: &std::io::Error) -> String {
     match error.kind() {
         std::io::ErrorKind::AddrInUse => "address already in use".to_owned(),
@@ -70,7 +71,7 @@ fn reason(error: &std::io::Error) -> String {
     }
 }
 
-/// What is served.
+/// The data behind the endpoints.
 #[derive(Clone)]
 pub struct Endpoints {
     /// `/healthz`, `/livez`, `/readyz`.
@@ -79,23 +80,23 @@ pub struct Endpoints {
     pub metrics: Registry,
     /// `/metrics/slis`.
     pub slis: Registry,
-    /// What `/metrics` shows of them.
+    /// The metrics that `/metrics` shows or omits.
     pub shown: Arc<MetricsSettings>,
     /// `/configz`.
     pub configz: Arc<str>,
     /// `/flagz` and `/statusz`.
     pub zpages: Zpages,
-    /// What `/version` says besides what never changes.
+    /// The releases in `/version`.
     pub releases: Releases,
-    /// Debug pages of controllers.
+    /// Debug pages of controllers, `/debug/controllers/`.
     pub debug: DebugPages,
-    /// What `/debug/flags/v` sets; it is not there without.
+    /// The verbosity that `/debug/flags/v` sets; `None` disables the path.
     pub verbosity: Option<Verbosity>,
-    /// When the process started, in Unix seconds.
+    /// Start of the process, in Unix seconds.
     pub started: i64,
 }
 
-/// A bound server that does not answer yet.
+/// A server that is bound to its port, before it accepts connections.
 pub struct Server {
     listener: TcpListener,
     terms: Terms,
@@ -103,7 +104,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Takes the address of `serving` and prepares its certificate.
+    /// Binds the address of `serving` and loads its certificate.
     pub(crate) fn bind(
         serving: &Serving,
         access: Access,
@@ -122,17 +123,17 @@ impl Server {
         })
     }
 
-    /// The address taken, with its port.
+    /// The bound address with its actual port.
     pub fn local_addr(&self) -> std::io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// Who may see what.
+    /// The access control of requests.
     pub(crate) fn access(&self) -> Arc<Access> {
         Arc::clone(&self.access)
     }
 
-    /// Answers until `stop`.
+    /// Serves `endpoints` until `stop`.
     pub async fn run(self, endpoints: Endpoints, stop: CancellationToken) {
         let router = router(endpoints, self.access());
         if let Ok(address) = self.local_addr() {
@@ -150,8 +151,8 @@ impl Server {
                     connections.spawn(self.terms.clone().serve(stream, peer, router.clone()));
                 }
                 Err(error) => {
-                    // Out of file descriptors, most likely: some time has to pass before the next
-                    // try can do better.
+                    // Most likely the process is out of file descriptors. Accepting again at once
+                    // would fail too, and would use a whole core.
                     tracing::warn!(%error, "cannot accept a connection");
                     tokio::time::sleep(Duration::from_millis(100)).await;
                 }
@@ -160,6 +161,7 @@ impl Server {
     }
 }
 
+/// The routes. Every request passes [`guard`] first, also one without a route.
 fn router(endpoints: Endpoints, access: Arc<Access>) -> Router {
     Router::new()
         .route(
@@ -194,8 +196,8 @@ fn router(endpoints: Endpoints, access: Arc<Access>) -> Router {
         .with_state(endpoints)
 }
 
-/// Lets pass who may, and sees that every answer carries upstream's headers and that a panic is an
-/// answer too.
+/// Applies access control, adds upstream's headers to every response, and turns a panic into a
+/// response.
 async fn guard(State(access): State<Arc<Access>>, request: Request, next: Next) -> Response {
     let asked =
         tracing::enabled!(target: REQUESTS, tracing::Level::DEBUG).then(|| Asked::of(&request));
@@ -229,7 +231,7 @@ async fn guard(State(access): State<Arc<Access>>, request: Request, next: Next) 
     response
 }
 
-/// What the log says of a request when it has been answered.
+/// The log line of a request, written when it has been answered.
 struct Asked {
     verb: Method,
     uri: String,
@@ -263,7 +265,7 @@ impl Asked {
         }
     }
 
-    /// One line with upstream's names.
+    /// Logs the line with upstream's field names.
     fn answered(self, status: StatusCode) {
         let (verb, latency) = (self.verb.as_str(), self.at.elapsed());
         tracing::debug!(
@@ -272,7 +274,7 @@ impl Asked {
             URI = self.uri,
             ?latency,
             userAgent = self.agent,
-            // Upstream's manager keeps no audit log, and has this all the same.
+            // Upstream's manager has no audit log, but logs this field nevertheless.
             "audit-ID" = "",
             srcIP = self.from,
             resp = status.as_u16(),
@@ -510,7 +512,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn paths_are_exact_and_methods_do_not_matter() {
+    async fn paths_match_exactly_and_methods_are_ignored() {
         // (method, path, status, content type, body)
         let text = "text/plain; charset=utf-8";
         let cases = [
@@ -616,7 +618,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_verbosity_is_set_by_a_put_of_a_number() {
+    async fn a_put_of_a_number_sets_the_verbosity() {
         let verbosity = Verbosity::new(0, |_| {});
         let endpoints = Endpoints {
             verbosity: Some(verbosity.clone()),
@@ -624,7 +626,7 @@ mod tests {
         };
         let long = "1".repeat(MAX_BODY + 1);
         let too_long = format!("a number of at most {MAX_BODY} bytes is expected");
-        // (method, body, status, answer, verbosity then)
+        // (method, body, status, response, verbosity afterwards)
         let cases = [
             (
                 "PUT",
@@ -677,7 +679,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_version_is_that_of_the_kubernetes_we_are_compatible_with() {
+    async fn the_version_is_that_of_the_compatible_kubernetes_release() {
         let (_, _, body) = ask("GET", "/version").await;
         let version: serde_json::Value = serde_json::from_str(&body).unwrap();
         assert_eq!(
@@ -694,7 +696,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn disabled_families_are_left_out() {
+    async fn disabled_families_are_omitted() {
         let (_, headers, body) = ask("GET", "/metrics").await;
         assert_eq!(headers["process-start-time-unix"], "7");
         assert!(
@@ -704,7 +706,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn metrics_come_as_the_client_wants_them() {
+    async fn metrics_have_the_format_that_the_client_accepts() {
         let text = ask("GET", "/metrics").await.2;
         let body = async |path: &str, accept: &str, encoding: &str| {
             let request = http::Request::builder()
@@ -750,7 +752,7 @@ mod tests {
             format!("{delimited}; escaping=underscores")
         );
         assert!(!head.headers.contains_key(header::CONTENT_ENCODING));
-        // Length, field 1 of this length, the first family's name.
+        // The length of the message, then field 1 with the name of the first family.
         let name = text.split_whitespace().nth(2).unwrap();
         let at = messages.iter().position(|byte| *byte == 0x0a).unwrap();
         assert_eq!(
@@ -772,7 +774,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_taken_port_is_named() {
+    async fn the_error_for_a_port_in_use_names_the_address() {
         let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = taken.local_addr().unwrap();
         let serving = Serving {

@@ -1,11 +1,12 @@
-//! The path of a request as Go's servers see it.
+//! Decodes escaped paths as Go's `net/http` does.
 
 use http::Uri;
 use http::uri::PathAndQuery;
 use percent_encoding::percent_decode_str;
 
-/// `uri` with its path decoded, so that `/%68ealthz` is `/healthz` to routes and to authorization
-/// alike. A path that could not be written without escapes stays as it is: nothing is served there.
+/// `uri` with a decoded path, so that `/%68ealthz` is `/healthz` for routes and for authorization
+/// alike. Returns `None` if the path is already decoded. It also returns `None` for a path that
+/// requires escapes, which no route has.
 pub(super) fn decoded(uri: &Uri) -> Option<Uri> {
     if !uri.path().contains('%') {
         return None;
@@ -29,8 +30,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_is_decoded_once_and_only_where_it_can_be_written_plainly() {
-        // (asked for, what it means; none where it stays)
+    fn a_path_is_decoded_once_if_it_can_be_written_without_escapes() {
+        // (requested path, decoded path if it changes)
         let cases = [
             ("/healthz", None),
             ("/%68ealthz", Some("/healthz")),

@@ -1,4 +1,7 @@
-//! Where serving certificates come from: files, or made here.
+//! Loads serving certificates from files, or generates them.
+//!
+//! Upstream: `MaybeDefaultWithSelfSignedCerts` in `k8s.io/apiserver/pkg/server/options`, and
+//! `k8s.io/client-go/util/cert`.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
@@ -19,13 +22,13 @@ use super::TlsError;
 use crate::config::Pair;
 use crate::version::COMPONENT;
 
-/// A chain and its key in PEM.
+/// A certificate chain and its private key, in PEM.
 struct Pem {
     chain: String,
     key: String,
 }
 
-/// A pair made here, which is gone with the process.
+/// Generates a pair that exists only in memory.
 pub(super) fn generated(
     clock: &Clock,
     provider: &CryptoProvider,
@@ -34,7 +37,7 @@ pub(super) fn generated(
     certified(pem.chain.as_bytes(), pem.key.as_bytes(), provider).map_err(TlsError::Pair)
 }
 
-/// The pair in these files, read again when they change.
+/// Loads the pair from files, and reloads it when they change.
 pub(super) fn in_files(
     pair: &Pair,
     provider: &CryptoProvider,
@@ -47,6 +50,7 @@ pub(super) fn in_files(
     .map_err(TlsError::Pair)
 }
 
+/// Parses a pair, and checks that certificate and key belong together.
 fn certified(chain: &[u8], key: &[u8], provider: &CryptoProvider) -> Result<CertifiedKey, String> {
     let chain: Vec<_> = CertificateDer::pem_slice_iter(chain)
         .collect::<Result<_, _>>()
@@ -63,7 +67,7 @@ fn certified(chain: &[u8], key: &[u8], provider: &CryptoProvider) -> Result<Cert
     })
 }
 
-/// The pair that lies in `directory`; when there is none it is made.
+/// The pair in `directory`; it is generated if a file is missing.
 pub(super) fn in_directory(directory: &Path, clock: &Clock) -> Result<Pair, TlsError> {
     let pair = Pair {
         certificate: directory.join(format!("{COMPONENT}.crt")),
@@ -85,7 +89,7 @@ pub(super) fn in_directory(directory: &Path, clock: &Clock) -> Result<Pair, TlsE
     Ok(pair)
 }
 
-/// Readable by the owner only.
+/// Writes a file that only the owner can read.
 fn write_secret(path: &Path, text: &str) -> std::io::Result<()> {
     use std::io::Write;
     let mut options = std::fs::OpenOptions::new();
@@ -95,10 +99,11 @@ fn write_secret(path: &Path, text: &str) -> std::io::Result<()> {
     options.open(path)?.write_all(text.as_bytes())
 }
 
-/// A certificate for `localhost` and its own authority, with upstream's names and times. The keys
-/// are ECDSA, not RSA.
+/// Generates a certificate for `localhost` and its authority, with upstream's names and validity.
+/// The keys are ECDSA; upstream's are RSA.
 fn generate(clock: &Clock) -> Result<Pem, TlsError> {
     let now = clock.now().as_second();
+    // Valid from one hour ago, so that clients with a slow clock accept it. Upstream does the same.
     let start = Duration::from_secs(u64::try_from(now).unwrap_or(0).saturating_sub(3600));
     let not_before = rcgen::date_time_ymd(1970, 1, 1) + start;
     let params = |name: String, names: Vec<String>| -> Result<CertificateParams, TlsError> {

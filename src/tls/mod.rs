@@ -1,4 +1,8 @@
-//! TLS of the server: which certificate it shows, and what is offered.
+//! TLS of the server: certificates, protocol versions, cipher suites and key exchange groups.
+//!
+//! rustls offers secure suites only. Flags that name others are accepted with a warning, so that
+//! the arguments of an existing installation work. Upstream:
+//! `k8s.io/apiserver/pkg/server/options/serving.go`.
 
 mod certificate;
 mod resolver;
@@ -22,30 +26,30 @@ pub enum TlsError {
     File {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The cause.
         problem: String,
     },
-    /// A certificate cannot be made.
+    /// A certificate cannot be generated.
     #[error("generate a serving certificate: {0}")]
     Generate(#[from] rcgen::Error),
-    /// Files cannot be read, or do not go together.
+    /// Certificate or key are unreadable, or do not belong together.
     #[error("unable to load server certificate: {0}")]
     Pair(String),
-    /// Settings that do not go together.
+    /// TLS settings that rustls rejects.
     #[error("TLS settings: {0}")]
     Rustls(#[from] rustls::Error),
-    /// No cipher suite of that name; upstream's text.
+    /// An unknown cipher suite; upstream's text.
     #[error("Cipher suite {0} not supported or doesn't exist")]
     CipherSuite(String),
-    /// Key exchange groups that others speak.
+    /// No configured key exchange group is supported.
     #[error(
         "none of the key exchange groups {0:?} is supported; 23 (P-256), 24 (P-384) and 29 (X25519) are"
     )]
     Groups(Vec<u16>),
 }
 
-/// What the acceptor needs, and what has to be refreshed before a handshake. Clients are asked for
-/// certificates, or not.
+/// Returns the settings of the TLS acceptor, and the resolver to refresh before each handshake.
+/// With `ask_for_certificates`, the server requests client certificates.
 pub(crate) fn server_config(
     tls: &Tls,
     clock: &Clock,
@@ -55,7 +59,7 @@ pub(crate) fn server_config(
     let resolver = Arc::new(Resolver::new(tls, clock, Arc::clone(&provider))?);
     let versions: &[&rustls::SupportedProtocolVersion] = match tls.min_version.as_str() {
         "VersionTLS13" => &[&rustls::version::TLS13],
-        // Older versions than 1.2 can be named but are not spoken.
+        // TLS 1.0 and 1.1 are valid flag values, but rustls does not implement them.
         _ => &[&rustls::version::TLS13, &rustls::version::TLS12],
     };
     let builder = ServerConfig::builder_with_provider(provider).with_protocol_versions(versions)?;
@@ -73,9 +77,8 @@ pub(crate) fn server_config(
     Ok((config, resolver))
 }
 
-/// Names of suites that Go knows and rustls does not speak: those without forward secrecy, or with
-/// CBC, RC4 or 3DES.
-const NOT_SPOKEN: [&str; 16] = [
+/// Cipher suites that Go knows but rustls omits as insecure: RSA key exchange, CBC, RC4 and 3DES.
+const NOT_IMPLEMENTED: [&str; 16] = [
     "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA",
     "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256",
     "TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA",
@@ -94,14 +97,13 @@ const NOT_SPOKEN: [&str; 16] = [
     "TLS_RSA_WITH_RC4_128_SHA",
 ];
 
-/// Cipher suites and groups as asked for. Suites of TLS 1.3 are not for configuring, as in
-/// upstream; of the others that are asked for, those that nobody should speak any more are left
-/// out.
+/// The cipher suites and groups that the flags name. As in upstream, TLS 1.3 suites cannot be
+/// configured. Insecure suites are omitted with a warning.
 fn provider(tls: &Tls) -> Result<CryptoProvider, TlsError> {
     let mut provider = ring::default_provider();
     if !tls.cipher_suites.is_empty() {
         let known = |name: &str| {
-            NOT_SPOKEN.contains(&name)
+            NOT_IMPLEMENTED.contains(&name)
                 || provider
                     .cipher_suites
                     .iter()
@@ -110,7 +112,7 @@ fn provider(tls: &Tls) -> Result<CryptoProvider, TlsError> {
         if let Some(unknown) = tls.cipher_suites.iter().find(|name| !known(name)) {
             return Err(TlsError::CipherSuite(unknown.clone()));
         }
-        let left_out: Vec<&str> = NOT_SPOKEN
+        let left_out: Vec<&str> = NOT_IMPLEMENTED
             .into_iter()
             .filter(|name| tls.cipher_suites.iter().any(|asked| asked == name))
             .collect();
@@ -138,9 +140,10 @@ fn provider(tls: &Tls) -> Result<CryptoProvider, TlsError> {
     Ok(provider)
 }
 
+/// Whether the flag value `name` means this suite.
 fn is_called(suite: &rustls::SupportedCipherSuite, name: &str) -> bool {
     let full = format!("{:?}", suite.suite());
-    // Go still knows two suites under a shorter name.
+    // Go accepts two suites without their suffix `_SHA256`, too.
     full.replacen("TLS13_", "TLS_", 1) == name
         || full == format!("{name}_SHA256") && name.ends_with("CHACHA20_POLY1305")
 }
@@ -160,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_generated_pair_works_and_one_in_a_directory_is_kept() {
+    fn a_generated_pair_is_used_and_kept_in_its_directory() {
         assert_eq!(
             config(|_| {}).unwrap().alpn_protocols,
             [b"h2".to_vec(), b"http/1.1".to_vec()]
@@ -179,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_offered_is_named() {
+    fn errors_name_the_file_or_the_setting() {
         let missing = Pair {
             certificate: "/nowhere/tls.crt".into(),
             key: "/nowhere/tls.key".into(),
@@ -202,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn suites_and_groups_are_limited_to_those_asked_for() {
+    fn only_configured_suites_and_groups_are_offered() {
         let config = config(|tls| {
             tls.cipher_suites = vec!["TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305".into()];
             tls.groups = vec![29];

@@ -1,4 +1,8 @@
-//! Which certificate a client is shown: by the name it asks for, and as the files are now.
+//! Selects the certificate for a client: by the requested server name (SNI), with the current
+//! content of the files.
+//!
+//! rustls resolves certificates synchronously, so files are read before the handshake, by
+//! [`Resolver::refresh`]. Upstream: `k8s.io/apiserver/pkg/server/dynamiccertificates`.
 
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -17,23 +21,27 @@ use crate::config::{Certificate, Pair, Tls};
 /// The certificates of the server.
 pub(crate) struct Resolver {
     default: Source,
+    /// Certificates for particular names, with these names.
     named: Vec<(Reloading<CertifiedKey>, Vec<String>)>,
-    /// What is shown, the default last; a handshake cannot wait for files.
+    /// The loaded certificates, the default as the last one.
     shown: RwLock<Vec<Shown>>,
 }
 
+/// The source of the default certificate.
 enum Source {
     Memory(Arc<CertifiedKey>),
     Files(Reloading<CertifiedKey>),
 }
 
+/// A loaded certificate.
 struct Shown {
-    /// Empty for those of the certificate itself.
+    /// Server names; empty means the names in the certificate.
     names: Vec<String>,
     key: Arc<CertifiedKey>,
 }
 
 impl Resolver {
+    /// Loads all certificates. Fails if any of them cannot be used.
     pub(super) fn new(
         tls: &Tls,
         clock: &Clock,
@@ -70,8 +78,8 @@ impl Resolver {
         })
     }
 
-    /// Takes over what the files hold now, and says whether that is something else; to be called
-    /// before a handshake.
+    /// Loads changed files. Returns whether a certificate has changed. Call it before each
+    /// handshake.
     pub(crate) async fn refresh(&self) -> bool {
         let mut shown = Vec::with_capacity(self.named.len() + 1);
         for (source, names) in &self.named {
@@ -98,8 +106,8 @@ impl Resolver {
         changed
     }
 
-    /// The certificate for a client that asks for `name`: one for exactly that name, else one for
-    /// its parent, else the default.
+    /// The certificate for the server name `name`: one for exactly this name, else one with a
+    /// matching wildcard, else the default.
     fn choose(&self, name: Option<&str>) -> Option<Arc<CertifiedKey>> {
         let shown = self.shown.read().unwrap_or_else(PoisonError::into_inner);
         let (default, named) = shown.split_last()?;
@@ -124,7 +132,7 @@ impl Resolver {
     }
 }
 
-/// Whether the certificate itself is for `name`.
+/// Whether the names in the certificate include `name`.
 fn is_valid_for(key: &CertifiedKey, name: &str) -> bool {
     let certificate = key.end_entity_cert().and_then(ParsedCertificate::try_from);
     match (certificate, ServerName::try_from(name)) {
@@ -133,6 +141,7 @@ fn is_valid_for(key: &CertifiedKey, name: &str) -> bool {
     }
 }
 
+/// Loads the pair from files.
 fn files(pair: &Pair, provider: &CryptoProvider) -> Result<(Source, Arc<CertifiedKey>), TlsError> {
     let source = certificate::in_files(pair, provider)?;
     let key = source.latest();
@@ -161,7 +170,7 @@ mod tests {
     use super::*;
     use crate::config::NamedPair;
 
-    /// A pair for `names` in two files.
+    /// Writes a self-signed pair for `names` to two files.
     fn pair(directory: &Path, name: &str, names: &[&str]) -> Pair {
         let made = rcgen::generate_simple_self_signed(
             names
@@ -195,7 +204,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_name_a_client_asks_for_decides() {
+    async fn the_server_name_selects_the_certificate() {
         let directory = tempfile::tempdir().unwrap();
         let make = |name: &str, names: &[&str]| pair(directory.path(), name, names);
         let named = |pair: Pair, names: &[&str]| NamedPair {
@@ -238,7 +247,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_renewed_pair_is_shown_and_half_of_one_is_not() {
+    async fn a_renewed_pair_is_used_once_both_files_match() {
         let directory = tempfile::tempdir().unwrap();
         let (old, new) = (
             pair(directory.path(), "tls", &["localhost"]),
@@ -256,7 +265,7 @@ mod tests {
         assert_eq!(
             refresh().await,
             (false, true),
-            "the certificate is there, its key not yet"
+            "the key still belongs to the old certificate"
         );
         std::fs::copy(&new.key, &old.key).unwrap();
         assert_eq!(refresh().await, (true, false));

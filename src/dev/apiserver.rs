@@ -1,7 +1,9 @@
-//! `steersman apiserver`: the embedded cluster for tests in any language.
+//! `steersman apiserver`: the embedded cluster, for tests in any language.
 //!
-//! start -> one line of JSON on standard output when it is ready -> a signal, or the end of the
-//! parent process -> exit 0
+//! start -> a line of JSON on standard output when ready -> a signal, or the end of the parent ->
+//! exit 0
+//!
+//! It ends with its parent process, so that an aborted test run leaves no server behind.
 
 use std::io::Write;
 use std::path::Path;
@@ -53,7 +55,7 @@ struct ApiServerArgs {
     manager: Vec<String>,
 }
 
-/// Why `steersman apiserver` could not go on.
+/// The errors that end `steersman apiserver`.
 #[derive(Debug, thiserror::Error)]
 enum ApiServerError {
     #[error(transparent)]
@@ -62,11 +64,11 @@ enum ApiServerError {
     Embedded(#[from] EmbeddedError),
     #[error("listen to signals: {0}")]
     Signals(#[source] std::io::Error),
-    #[error("say on standard output that it is ready: {0}")]
+    #[error("write the ready line to standard output: {0}")]
     Ready(#[source] std::io::Error),
 }
 
-/// What is printed when everything is ready.
+/// The line that is printed when everything is ready.
 #[derive(Serialize)]
 struct Ready<'a> {
     url: String,
@@ -74,7 +76,7 @@ struct Ready<'a> {
     pid: u32,
 }
 
-/// Runs the subcommand.
+/// Runs the subcommand, and returns its exit code.
 pub(super) fn run(arguments: Vec<String>) -> ExitCode {
     let args: ApiServerArgs = match super::parse("apiserver", arguments) {
         Ok(args) => args,
@@ -120,7 +122,7 @@ async fn serve(args: ApiServerArgs, config: Config) -> Result<(), ApiServerError
         ended = prepare(&cluster, &manifests, &ready) => ended,
         () = asked_to_end => Ok(()),
     };
-    // A second signal ends the wait for requests under way.
+    // A second signal skips the wait for requests in progress.
     tokio::select! {
         () = embedded.end() => {}
         () = signals.next() => {}
@@ -128,7 +130,7 @@ async fn serve(args: ApiServerArgs, config: Config) -> Result<(), ApiServerError
     ended
 }
 
-/// Applies the manifests, says that everything is ready, and waits for ever.
+/// Applies the manifests, prints the ready line, and then waits for ever.
 async fn prepare(
     cluster: &DevCluster,
     manifests: &[Manifest],

@@ -1,17 +1,18 @@
-//! The lines at the bottom of a terminal that are drawn again and again.
+//! A block of lines at the bottom of a terminal that is redrawn in place.
 
 use console::measure_text_width;
 
-/// Lines that were drawn last; the cursor is at the start of the line below them.
+/// The lines that were drawn last; the cursor is at the start of the line below them.
 #[derive(Debug, Default)]
 pub(super) struct Block {
+    /// Width of each line, in columns.
     widths: Vec<usize>,
 }
 
 impl Block {
-    /// What to write to put `rows` in the place of those drawn before, with `above` on top of them
-    /// for good, on a terminal of `width` columns. A terminal that became narrower has wrapped the
-    /// rows drawn before, so each may take several of its lines now.
+    /// The output that replaces the previous rows by `rows` on a terminal of `width` columns. The
+    /// lines `above` go on top of the rows and stay. A terminal that has become narrower has
+    /// wrapped the previous rows, so one row may now take several lines.
     pub(super) fn redraw(&mut self, above: &[String], rows: &[String], width: usize) -> String {
         let lines: usize = self
             .widths
@@ -32,10 +33,10 @@ impl Block {
     }
 }
 
-/// As many of `rows`, the first of `all`, as fit a terminal of `height` lines, with a line that
-/// counts the others.
+/// The first of `rows` that fit a terminal of `height` lines, followed by a line with the number of
+/// the others. `all` is the number of all rows.
 pub(super) fn fitting(mut rows: Vec<String>, all: usize, height: usize) -> Vec<String> {
-    // The cursor needs a line, too.
+    // The cursor needs a line as well.
     let room = height.saturating_sub(1).max(1);
     if all > room {
         let hidden = all - (room - 1);
@@ -54,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_drawn_before_are_erased_as_the_terminal_shows_them_now() {
+    fn previous_rows_are_erased_at_their_current_wrapping() {
         // (widths of the rows, width of the terminal at the next draw, lines to go up)
         let cases: [(&[usize], usize, &str); 5] = [
             (&[], 80, "\r\x1b[J"),
@@ -74,13 +75,13 @@ mod tests {
             assert_eq!(
                 block.redraw(&["said".to_owned()], &[], width),
                 "\r\x1b[Jsaid\n",
-                "nothing is left to erase"
+                "no row is left to erase"
             );
         }
     }
 
     #[test]
-    fn rows_beyond_the_height_are_counted() {
+    fn rows_beyond_the_height_are_replaced_by_their_number() {
         // (rows, height, lines)
         for (number, height, lines) in [
             (3, 24, 3),

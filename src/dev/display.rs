@@ -1,9 +1,9 @@
-//! Shows roll-outs: a row per Deployment on a terminal, a line per change elsewhere.
+//! Shows rollouts: one row per Deployment on a terminal, one line per change elsewhere.
 //!
 //! changes of Deployments -> state -> rows, ten times a second -> terminal
 //!
-//! The width and height are those of the terminal at each draw. Escape codes are written to a
-//! terminal alone, and colours only without `NO_COLOR`.
+//! Each draw uses the current size of the terminal. Escape codes are only written to a terminal,
+//! and colours only if `NO_COLOR` is unset.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -20,16 +20,17 @@ use super::block::{Block, fitting};
 use super::progress::{Images, Progress, State, assess};
 use super::row::{Colour, Columns, cut, facts, image_changes, painted, printable, row};
 
-/// Between two draws. A terminal that was resized looks wrong for no longer than this.
+/// Interval between two draws. A resized terminal looks wrong for at most this time.
 const FRAME: Duration = Duration::from_millis(100);
 
-/// Height and width of a terminal that does not say.
+/// Height and width if the terminal does not report its size.
 const USUAL_SIZE: (u16, u16) = (24, 80);
 
-/// What is on display.
+/// The display of rollouts on standard error.
 pub(super) struct Display {
-    /// Standard error, where it is a terminal that can move its cursor.
+    /// Standard error, if it is a terminal that can move its cursor.
     terminal: Option<Term>,
+    /// Whether to use colours.
     colours: bool,
     shown: Mutex<Shown>,
 }
@@ -37,21 +38,21 @@ pub(super) struct Display {
 #[derive(Default)]
 struct Shown {
     deployments: BTreeMap<ObjectKey, Entry>,
-    /// Lines that wait for the next draw.
+    /// Lines to print at the next draw.
     said: Vec<String>,
     block: Block,
-    /// Rows and size of the last draw.
+    /// Rows and terminal size of the last draw.
     last: (Vec<String>, (u16, u16)),
-    /// Nothing is drawn any more.
+    /// Whether drawing has ended.
     is_closed: bool,
 }
 
-/// One Deployment.
+/// The state of one Deployment.
 struct Entry {
     progress: Progress,
-    /// When it began to roll out; nothing when it is complete.
+    /// Start of the current rollout; `None` when the Deployment is complete.
     began: Option<Instant>,
-    /// Images when it was complete last.
+    /// Images at the last time when it was complete.
     settled: Images,
 }
 
@@ -87,7 +88,7 @@ impl Display {
         }
     }
 
-    /// Draws until `stop`.
+    /// Redraws the rows until `stop`.
     pub(super) async fn run(self: Arc<Self>, stop: CancellationToken) {
         let Some(terminal) = &self.terminal else {
             return;
@@ -117,7 +118,7 @@ impl Display {
         write(terminal, &output);
     }
 
-    /// Takes the rows away; later lines go where they were.
+    /// Removes the rows. Later lines are printed in their place.
     pub(super) fn clear(&self) {
         let Some(terminal) = &self.terminal else {
             return;
@@ -132,7 +133,7 @@ impl Display {
         }
     }
 
-    /// Takes a change of a Deployment into the picture.
+    /// Applies a change of a Deployment to the display.
     pub(super) fn update(&self, change: &Change<'_, Deployment>) {
         let mut shown = self.shown();
         match change {
@@ -156,14 +157,14 @@ impl Display {
 }
 
 fn write(mut terminal: &Term, output: &str) {
-    // Fails only when the terminal is gone, and then its user is, too.
+    // Fails only if the terminal is gone; then there is no user to inform.
     let _ = terminal
         .write_all(output.as_bytes())
         .and_then(|()| terminal.flush());
 }
 
 impl Shown {
-    /// Notes how far a Deployment is. Returns the line that tells it, where no row does.
+    /// Stores the progress of a Deployment. Returns a line about the change if no row shows it.
     fn update(
         &mut self,
         key: ObjectKey,
@@ -202,7 +203,7 @@ impl Shown {
         Some(line).filter(|_| !is_row)
     }
 
-    /// The rows of all Deployments under way, as many as fit.
+    /// The rows of all Deployments with a rollout in progress, as many as fit.
     fn rows(&self, (height, width): (u16, u16), colours: bool) -> Vec<String> {
         let is_row =
             |entry: &Entry| matches!(entry.progress.state, State::Rolling(_) | State::Paused(_));
@@ -240,7 +241,7 @@ impl Shown {
     }
 }
 
-/// What a line says of one Deployment.
+/// The line about a change of one Deployment.
 fn line(
     key: &ObjectKey,
     progress: &Progress,
@@ -283,8 +284,8 @@ fn line(
     }
 }
 
-/// Writes the log above the rows, so that neither spoils the other. Each write has to be a whole
-/// line.
+/// Writes the log above the rows, so that log lines and rows do not overwrite each other. Each
+/// write must be a whole line.
 #[derive(Clone)]
 pub(super) struct LogLines(pub(super) Arc<Display>);
 
@@ -323,7 +324,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_line_tells_time_revision_and_images_of_what_is_complete() {
+    async fn lines_contain_duration_revision_and_changed_images() {
         let mut shown = Shown::default();
         let mut tell = |state, image| {
             shown.update(
@@ -337,7 +338,7 @@ mod tests {
             tell(State::Complete, "web:1").unwrap(),
             "deployment default/web complete: 3 pods, revision 2"
         );
-        assert_eq!(tell(State::Complete, "web:1"), None, "nothing new");
+        assert_eq!(tell(State::Complete, "web:1"), None, "nothing has changed");
         assert_eq!(
             tell(rolling(), "web:2").unwrap(),
             "deployment default/web rolling out: 1 of 3 new pods created"
@@ -359,7 +360,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn rows_follow_the_size_of_the_terminal() {
+    async fn rows_fit_the_size_of_the_terminal() {
         let mut shown = Shown::default();
         for number in 0..45 {
             let key = ObjectKey::new(
@@ -369,7 +370,7 @@ mod tests {
             assert_eq!(
                 shown.update(key, progress(rolling(), "web:1"), true, false),
                 None,
-                "a row is no line"
+                "a row replaces the line"
             );
         }
         tokio::time::advance(Duration::from_secs(61)).await;

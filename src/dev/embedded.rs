@@ -1,5 +1,5 @@
-//! A whole cluster in this process: API server with an HTTPS door, simulated nodes, the manager,
-//! and a kubeconfig for everybody else.
+//! A whole cluster in this process: API server on an HTTPS port, simulated nodes, the manager, and
+//! a kubeconfig for other programs.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -25,7 +25,7 @@ use crate::options::{self, Command, Options};
 use crate::registry::ControllerRegistry;
 use steersman_options::duration::GoDuration;
 
-/// What every such cluster can be told.
+/// The flags that all embedded clusters share.
 #[derive(Debug, Args)]
 pub(super) struct EmbeddedArgs {
     /// Number of simulated nodes.
@@ -48,7 +48,7 @@ pub(super) struct EmbeddedArgs {
 }
 
 impl EmbeddedArgs {
-    /// The manifests to apply.
+    /// Reads the manifests of `--apply`.
     pub(super) fn manifests(&self) -> Result<Vec<Manifest>, ManifestError> {
         let read: Result<Vec<_>, _> = self
             .apply
@@ -59,15 +59,15 @@ impl EmbeddedArgs {
     }
 }
 
-/// What the manager runs with here, unless told otherwise: nobody to share the Lease with, and no
-/// throttle worth waiting for.
+/// Default flags of the embedded manager: it is the only candidate for the Lease, and the throttle
+/// should not slow it down.
 const MANAGER_DEFAULTS: [&str; 3] = [
     "--leader-elect=false",
     "--kube-api-qps=1000",
     "--kube-api-burst=2000",
 ];
 
-/// The manager's configuration and verbosity after its flags; an error is the text to print.
+/// Configuration and verbosity of the manager, from its flags. The error is the text to print.
 pub(super) fn manager_config(flags: &[String]) -> Result<(Config, i64), String> {
     let typed = MANAGER_DEFAULTS
         .map(str::to_owned)
@@ -97,7 +97,7 @@ pub(super) fn manager_config(flags: &[String]) -> Result<(Config, i64), String> 
     Ok((config, verbosity))
 }
 
-/// The cluster could not be started, or lost a part.
+/// The cluster could not start, or one of its parts ended.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum EmbeddedError {
     #[error("listen on 127.0.0.1:{port}: {source}; --port names another port, 0 takes a free one")]
@@ -121,12 +121,12 @@ pub(super) enum EmbeddedError {
 pub(super) struct Embedded {
     pub(super) cluster: DevCluster,
     pub(super) door: HttpsDoor,
-    /// A client within the process.
+    /// A client within the process, without a network connection.
     pub(super) client: ApiClient,
-    /// Where the manager serves, if it does.
+    /// The address of the manager's HTTP server, if it has one.
     pub(super) manager_address: Option<SocketAddr>,
     pub(super) kubeconfig: KubeconfigFile,
-    /// End after the manager.
+    /// Tasks of the nodes and the display; they end after the manager.
     pub(super) tasks: Tasks,
     pub(super) stop: CancellationToken,
     manager: JoinHandle<Result<(), RunError>>,
@@ -134,7 +134,7 @@ pub(super) struct Embedded {
 }
 
 impl Embedded {
-    /// Starts everything. The API answers when this returns, and the nodes are ready.
+    /// Starts all parts. When it returns, the API server answers and the nodes are ready.
     pub(super) async fn start(
         args: &EmbeddedArgs,
         latency: Latency,
@@ -142,7 +142,7 @@ impl Embedded {
     ) -> Result<Self, EmbeddedError> {
         let (tasks, stop) = (Tasks::default(), CancellationToken::new());
         let clock = Clock::system();
-        // Nobody in this process asks which requests there were.
+        // The request log is only useful for tests in the same process.
         let builder = DevCluster::builder()
             .clock(clock.clone())
             .admission(Admission::FULL)
@@ -187,7 +187,7 @@ impl Embedded {
         })
     }
 
-    /// Waits until the manager ends, which it should not, and says why.
+    /// Waits until the manager ends, which it should not do, and returns the reason.
     pub(super) async fn manager_ended(&mut self) -> RunError {
         let unasked = RunError::ControllerEnded("manager");
         (&mut self.manager).await.map_or(unasked, |ended| {
@@ -199,7 +199,7 @@ impl Embedded {
     pub(super) async fn end(mut self) {
         self.manager_stop.cancel();
         if !self.manager.is_finished() {
-            // It says itself what it waits for; how it ends does not matter any more.
+            // The manager logs its shutdown itself, and its result no longer matters.
             let _ = (&mut self.manager).await;
         }
         self.stop.cancel();

@@ -1,14 +1,14 @@
-//! The kubeconfig of the cluster as a file: put in place whole, never over somebody else's, gone
-//! when the cluster is.
+//! The kubeconfig file of the cluster. It is written atomically, never replaces a file of another
+//! program, and is removed at the end.
 
 use std::io::{Error, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-/// What our files begin with. Others are not touched: a kubeconfig may be all that somebody has of
-/// a cluster.
+/// First line of the files that we write. Other files are never overwritten, because a kubeconfig
+/// may contain a user's only credentials for a cluster.
 const MARK: &str = "# Written by steersman; removed when it ends.\n";
 
-/// The file; removed when dropped, if it is still the one that was written.
+/// The kubeconfig file. Dropping it removes the file, unless the content has changed.
 #[derive(Debug)]
 pub(super) struct KubeconfigFile {
     path: PathBuf,
@@ -16,9 +16,9 @@ pub(super) struct KubeconfigFile {
 }
 
 impl KubeconfigFile {
-    /// Writes `kubeconfig` to `path` in one step, so that whoever waits for the file can use it.
-    /// Only its owner may read it: it holds credentials. A file that is there already and not ours
-    /// is left alone, which is an error.
+    /// Writes `kubeconfig` to `path` atomically, so that a program that waits for the file never
+    /// reads a part of it. Only the owner can read it, because it contains credentials. Fails if a
+    /// file exists that we did not write.
     pub(super) fn place(path: &Path, kubeconfig: &str) -> std::io::Result<Self> {
         let path = std::path::absolute(path)?;
         match std::fs::read(&path) {
@@ -36,13 +36,13 @@ impl KubeconfigFile {
         let placed = write_private(unfinished.as_ref(), &content)
             .and_then(|()| std::fs::rename(&unfinished, &path));
         if placed.is_err() {
-            // Not there if it could not be written; otherwise nobody misses it.
+            // The file may be missing; a leftover does no harm.
             let _ = std::fs::remove_file(&unfinished);
         }
         placed.map(|()| Self { path, content })
     }
 
-    /// Absolute.
+    /// The absolute path.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
@@ -51,13 +51,14 @@ impl KubeconfigFile {
 impl Drop for KubeconfigFile {
     fn drop(&mut self) {
         if std::fs::read_to_string(&self.path).is_ok_and(|content| content == self.content) {
-            // Left behind if this fails; it opens nothing, for the server is gone.
+            // If this fails, the file stays behind. It grants no access, because the server is
+            // gone.
             let _ = std::fs::remove_file(&self.path);
         }
     }
 }
 
-/// Creates the file, which must not be there, not even as a link to another.
+/// Creates a file with access for the owner only. Fails if `path` exists, even as a symbolic link.
 fn write_private(path: &Path, content: &str) -> std::io::Result<()> {
     let mut options = std::fs::OpenOptions::new();
     options.write(true).create_new(true);
@@ -71,10 +72,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_file_is_there_as_long_as_the_cluster() {
+    fn the_file_exists_as_long_as_the_cluster() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("kubeconfig");
-        // Empty, as mktemp leaves it.
+        // An empty file, as `mktemp` creates it, may be overwritten.
         std::fs::write(&path, "").unwrap();
         let first = KubeconfigFile::place(&path, "a: 1\n").unwrap();
         assert_eq!(
@@ -83,17 +84,17 @@ mod tests {
         );
         let second = KubeconfigFile::place(&path, "a: 2\n").unwrap();
         drop(first);
-        assert!(path.exists(), "the file of another process was removed");
+        assert!(path.exists(), "a file with other content was removed");
         drop(second);
         assert_eq!(
             std::fs::read_dir(directory.path()).unwrap().count(),
             0,
-            "something is left behind"
+            "no file is left behind"
         );
     }
 
     #[test]
-    fn the_file_of_somebody_else_stays() {
+    fn files_of_other_programs_are_not_overwritten() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("config");
         std::fs::write(&path, "apiVersion: v1\n").unwrap();
@@ -102,22 +103,22 @@ mod tests {
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "apiVersion: v1\n");
         assert!(
             KubeconfigFile::place(directory.path(), "a: 1\n").is_err(),
-            "a directory is no file"
+            "a directory cannot be overwritten"
         );
         assert!(
             KubeconfigFile::place(&directory.path().join("none/x"), "a: 1\n").is_err(),
-            "there is no such directory"
+            "the parent directory must exist"
         );
         assert_eq!(
             std::fs::read_dir(directory.path()).unwrap().count(),
             1,
-            "something is left behind"
+            "no file is left behind"
         );
     }
 
     #[cfg(unix)]
     #[test]
-    fn only_its_owner_may_read_it() {
+    fn only_the_owner_can_read_the_file() {
         use std::os::unix::fs::PermissionsExt;
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("kubeconfig");

@@ -1,5 +1,5 @@
-//! The subcommands for development: an API server, simulated nodes and the manager in one process,
-//! or parts of them.
+//! Subcommands for development: an API server, simulated nodes and the manager in one process, or
+//! parts of them.
 
 mod apiserver;
 mod block;
@@ -24,10 +24,10 @@ use crate::limits;
 use crate::logs::{self, LogFormat};
 use steersman_options::duration::{GoDuration, ParseDurationError};
 
-/// Runs a subcommand with what follows it on the command line.
+/// Runs a subcommand with its arguments.
 pub(crate) type Run = fn(Vec<String>) -> ExitCode;
 
-/// The subcommands by name, with what each of them does.
+/// Name, summary and function of each subcommand.
 pub(crate) const SUBCOMMANDS: [(&str, &str, Run); 3] = [
     (
         "apiserver",
@@ -42,24 +42,24 @@ pub(crate) const SUBCOMMANDS: [(&str, &str, Run); 3] = [
     ("nodes", "Adds simulated nodes to any cluster.", nodes::run),
 ];
 
-/// The arguments of `steersman <name>`; or the exit code when they are wrong or ask for help, which
-/// is printed.
+/// Parses the arguments of `steersman <name>`. If they are invalid or ask for help, prints a text
+/// and returns the exit code.
 fn parse<A: Parser>(name: &str, arguments: Vec<String>) -> Result<A, ExitCode> {
     A::try_parse_from(std::iter::once(format!("steersman {name}")).chain(arguments)).map_err(
         |error| {
-            // Fails only when nobody reads.
+            // Fails only if the output is closed.
             let _ = error.print();
             ExitCode::from(if error.use_stderr() { 1 } else { 0 })
         },
     )
 }
 
-/// Runs `work` to its end. The log is for what goes wrong, or for who asks for more.
+/// Runs `work` to its end. Without `-v`, the log shows warnings and errors only.
 fn finish<E: Display>(verbosity: i64, work: impl Future<Output = Result<(), E>>) -> ExitCode {
     finish_with(verbosity, std::io::stderr, work)
 }
 
-/// The same, with the log going to `writer`.
+/// As [`finish`], with the log written to `writer`.
 fn finish_with<E: Display, W>(
     verbosity: i64,
     writer: W,

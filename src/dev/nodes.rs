@@ -1,4 +1,4 @@
-//! `steersman nodes`: simulated nodes on any API server.
+//! `steersman nodes`: adds simulated nodes to any API server.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -50,7 +50,7 @@ struct NodesArgs {
     schedule: bool,
 }
 
-/// Why `steersman nodes` could not go on.
+/// The errors that end `steersman nodes`.
 #[derive(Debug, thiserror::Error)]
 enum NodesCommandError {
     #[error("read {}: {source}", path.display())]
@@ -72,7 +72,7 @@ enum NodesCommandError {
     Signals(#[source] std::io::Error),
 }
 
-/// Runs the subcommand.
+/// Runs the subcommand, and returns its exit code.
 pub(super) fn run(arguments: Vec<String>) -> ExitCode {
     match super::parse("nodes", arguments) {
         Ok(args) => super::finish(0, simulate(args)),
@@ -122,7 +122,7 @@ async fn simulate(args: NodesArgs) -> Result<(), NodesCommandError> {
     stop.cancel();
     tokio::select! {
         () = tasks.join(Duration::from_secs(5)) => {}
-        // Whoever asks again does not want to wait.
+        // A second signal skips the wait.
         () = signals.next() => {}
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! What becomes of the objects that were applied: all available, or the reason why not.
+//! The outcome of applied objects: all are available, or the reason for the first that cannot be.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,18 +13,18 @@ use steersman_runtime::object::{
 
 use super::progress::{State, assess, assess_replicas};
 
-/// Where the applied objects stand together.
+/// The common state of all applied objects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// These are still under way.
+    /// These objects are not available yet.
     Pending(Vec<Missing>),
-    /// Everything is available.
+    /// All objects are available.
     Available,
-    /// This one cannot go on.
+    /// This object cannot become available.
     Impossible(Missing),
 }
 
-/// An object that is not available.
+/// An object that is not available, with the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Missing {
     kind: &'static str,
@@ -45,8 +45,8 @@ impl fmt::Display for Missing {
 }
 
 impl Missing {
-    /// The same with the states of the pods concerned, which `kubectl get pods` would show: the
-    /// cause is there, as a rule.
+    /// The text with the states of the object's pods, as `kubectl get pods` shows them. They
+    /// usually name the cause.
     pub(super) fn explain(&self, cluster: &DevCluster) -> String {
         let states = self.pod_states(cluster);
         if states.is_empty() {
@@ -56,6 +56,7 @@ impl Missing {
         }
     }
 
+    /// The number of pods in each state, of the object and of the ReplicaSets it owns.
     fn pod_states(&self, cluster: &DevCluster) -> Vec<String> {
         let is_it = |object: &&Value| {
             object["metadata"]["name"] == *self.key.name
@@ -111,7 +112,7 @@ fn state(pod: &Value) -> String {
     }
 }
 
-/// What the outcome is judged by.
+/// The caches that determine the outcome.
 pub(super) struct Caches {
     pub(super) deployments: SharedInformer<Deployment>,
     pub(super) replica_sets: SharedInformer<ReplicaSet>,
@@ -131,7 +132,7 @@ impl Caches {
     }
 }
 
-/// The objects whose availability counts.
+/// The applied objects to check for availability.
 #[derive(Debug, Default)]
 pub(super) struct Applied {
     deployments: Vec<ObjectKey>,
@@ -141,7 +142,7 @@ pub(super) struct Applied {
 }
 
 impl Applied {
-    /// Adds an object. False when the availability of its kind is unknown.
+    /// Adds an object. Returns false if the availability of its kind is unknown.
     pub(super) fn add(&mut self, kind: &str, key: ObjectKey) -> bool {
         let keys = match kind {
             "Deployment" => &mut self.deployments,
@@ -154,7 +155,7 @@ impl Applied {
         true
     }
 
-    /// Judges all of them by what the caches show.
+    /// Determines the outcome from the caches.
     pub(super) fn outcome(&self, caches: &Caches) -> Outcome {
         let mut pending = Vec::new();
         let impossible = judge(&caches.deployments, &self.deployments, &mut pending, |d| {
@@ -185,7 +186,8 @@ impl Applied {
     }
 }
 
-/// The first of `keys` that cannot become available; those that are not yet are added to `pending`.
+/// Returns the first of `keys` that cannot become available. Adds objects that are not available
+/// yet to `pending`.
 fn judge<T: Object>(
     cache: &SharedInformer<T>,
     keys: &[ObjectKey],
@@ -215,7 +217,7 @@ fn assess_pod(pod: &Pod) -> State {
         Phase::Failed => State::Stuck("failed".to_owned()),
         Phase::Succeeded => State::Complete,
         _ if pod.is_ready() => State::Complete,
-        // A simulated container that failed once always fails.
+        // A simulated container that has failed once fails always.
         _ if pod.restarts > 0 => State::Stuck("does not stay up".to_owned()),
         _ => State::Rolling("not ready".to_owned()),
     }

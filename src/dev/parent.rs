@@ -1,11 +1,10 @@
-//! The end of the process that started this one.
+//! Detects the end of the parent process.
 
-/// Waits until the process that is the parent when this is called has ended. Where that cannot be
-/// known it waits for ever.
+/// Waits until the current parent process has ended. Waits for ever on systems that cannot tell.
 ///
-/// To be called first of all: whoever is the parent of an orphan is not who started it. The
-/// kernel's own signal for this comes when the parent's thread ends, which in Go or Python may be
-/// long before the process does.
+/// Call it first in the process: after the parent has ended, the parent ID is that of another
+/// process. `PR_SET_PDEATHSIG` is no alternative, because its signal arrives when the parent's
+/// *thread* ends. In Go or Python, that may be long before the process ends.
 pub(super) fn gone() -> impl Future<Output = ()> {
     #[cfg(unix)]
     {

@@ -1,5 +1,5 @@
-//! `steersman dev`: an API server, simulated nodes and the manager in one process, to try things on
-//! and to test against.
+//! `steersman dev`: an API server, simulated nodes and the manager in one process, for experiments
+//! and tests.
 
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -51,7 +51,7 @@ struct DevArgs {
     manager: Vec<String>,
 }
 
-/// Why `steersman dev` could not go on.
+/// The errors that end `steersman dev`.
 #[derive(Debug, thiserror::Error)]
 enum DevError {
     #[error(transparent)]
@@ -70,7 +70,7 @@ enum DevError {
     Signals(#[source] std::io::Error),
 }
 
-/// Runs the subcommand.
+/// Runs the subcommand, and returns its exit code.
 pub(super) fn run(arguments: Vec<String>) -> ExitCode {
     let args: DevArgs = match super::parse("dev", arguments) {
         Ok(args) => args,
@@ -82,7 +82,7 @@ pub(super) fn run(arguments: Vec<String>) -> ExitCode {
                 address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
                 tls: None,
                 share_port: false,
-                // It listens on this machine alone.
+                // It listens on the loopback address only.
                 access: Access::Open,
             });
             let display = Display::new();
@@ -114,13 +114,13 @@ async fn dev(args: DevArgs, config: Config, display: Arc<Display>) -> Result<(),
     watch.display.clear();
     tokio::select! {
         () = embedded.end() => {}
-        // Whoever asks again does not want to wait.
+        // A second signal skips the wait.
         () = signals.next() => {}
     }
     ended
 }
 
-/// Applies the manifests; then waits for the outcome with `--once`, or for ever.
+/// Applies the manifests. Then waits for the outcome with `--once`, else for ever.
 async fn work(
     args: &DevArgs,
     cluster: &DevCluster,
@@ -183,7 +183,7 @@ fn counted(number: usize, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
-/// What this process sees of the cluster's work.
+/// The display and the caches of applied objects.
 struct Watch {
     display: Arc<Display>,
     caches: Caches,
@@ -216,7 +216,7 @@ impl Watch {
         })
     }
 
-    /// Waits until all that was applied is available; an error is what cannot be.
+    /// Waits until all applied objects are available. The error is an object that cannot be.
     async fn available(&self, applied: &Applied) -> Result<(), Missing> {
         loop {
             match applied.outcome(&self.caches) {
@@ -228,8 +228,7 @@ impl Watch {
     }
 }
 
-/// Wakes who waits for the outcome at changes of objects without a controller: the others count
-/// through their owners.
+/// Signals changes of objects without a controller. Other objects count through their owners.
 fn wake_for_unowned<T: Object>(cache: &SharedInformer<T>, changed: &Arc<Notify>) {
     let wake = Arc::clone(changed);
     cache.add_handler(move |change: Change<'_, T>| {
@@ -277,11 +276,11 @@ mod tests {
         );
         assert!(
             DevArgs::try_parse_from(["dev", "--latency", "-1s"]).is_err(),
-            "nothing takes less than no time"
+            "a negative latency is refused"
         );
         assert!(
             DevArgs::try_parse_from(["dev", "--once"]).is_err(),
-            "once needs something to wait for"
+            "--once needs --apply"
         );
         let (config, verbosity) = manager_config(&args.manager).unwrap();
         assert_eq!(verbosity, 2);
@@ -289,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_manager_flags_are_reported() {
+    fn invalid_manager_flags_are_reported() {
         let args = DevArgs::try_parse_from(["dev", "--", "--controllers=foo"]).unwrap();
         assert_eq!(
             manager_config(&args.manager).unwrap_err(),

@@ -1,4 +1,4 @@
-//! How far workloads are: for Deployments, what `kubectl rollout status` would say.
+//! The progress of workloads; for Deployments, as `kubectl rollout status` reports it.
 
 use serde_json::Value;
 use steersman_runtime::object::{
@@ -6,43 +6,43 @@ use steersman_runtime::object::{
     ReplicationController,
 };
 
-/// Where one Deployment stands.
+/// The progress of one Deployment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Progress {
-    /// Wanted pods.
+    /// Desired number of pods.
     pub(super) wanted: i32,
-    /// Available pods of the newest template.
+    /// Number of available pods of the current template.
     pub(super) done: i32,
-    /// What is happening.
+    /// The state of the rollout.
     pub(super) state: State,
-    /// Whether roll-outs wait for `kubectl rollout resume`.
+    /// Whether the Deployment is paused, until `kubectl rollout resume`.
     pub(super) paused: bool,
-    /// Revision of the template, once the controller has numbered it.
+    /// Revision of the template, once the controller has set it.
     pub(super) revision: Option<String>,
-    /// Images of the template.
+    /// Images in the template.
     pub(super) images: Images,
 }
 
-/// Containers and their images.
+/// Pairs of container name and image.
 pub(super) type Images = Vec<(String, String)>;
 
-/// Annotation with the revision of a Deployment.
+/// Annotation with the current revision of a Deployment.
 const REVISION: &str = "deployment.kubernetes.io/revision";
 
-/// What is happening to a workload.
+/// The state of a workload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum State {
-    /// Pods are being replaced or added; the text says which.
+    /// Pods are being replaced or added; the text has the details.
     Rolling(String),
-    /// The same, and it waits for `kubectl rollout resume`.
+    /// As `Rolling`, but the Deployment is paused.
     Paused(String),
-    /// All wanted pods are available, and of the newest template where pods are replaced.
+    /// All desired pods are available and, for a Deployment, have the current template.
     Complete,
-    /// It cannot go on by itself.
+    /// The rollout needs a change to succeed; the text is the reason.
     Stuck(String),
 }
 
-/// Judges a Deployment as `kubectl rollout status` does (`DeploymentStatusViewer`).
+/// Assesses a Deployment by the rules of `kubectl rollout status` (`DeploymentStatusViewer`).
 pub(super) fn assess(deployment: &Deployment) -> Progress {
     let (spec, status) = (&deployment.spec, &deployment.status);
     let wanted = spec.replicas;
@@ -108,9 +108,9 @@ fn images(deployment: &Deployment) -> Images {
         .collect()
 }
 
-/// A kind that keeps a number of pods and never replaces them.
+/// A workload that maintains a number of pods but never replaces them by a new template.
 pub(super) trait Replicated {
-    /// What it is judged by.
+    /// Metadata, spec and status.
     fn parts(&self) -> (&Meta, &ReplicaSetSpec, &ReplicaSetStatus);
 }
 
@@ -126,8 +126,8 @@ impl Replicated for ReplicationController {
     }
 }
 
-/// Judges a workload by the number of its available pods. It is never stuck: what it waits for may
-/// come any time.
+/// Assesses a workload by the number of its available pods. It is never stuck, because missing pods
+/// may still become available.
 pub(super) fn assess_replicas(object: &impl Replicated) -> State {
     let (meta, spec, status) = object.parts();
     let failure = status
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rollout_is_judged_as_kubectl_judges_it() {
+    fn rollouts_are_assessed_by_kubectls_rules() {
         let rolling = |text: &str| State::Rolling(text.to_owned());
         // (why, status, state)
         let cases = [
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn pause_revision_and_images_are_those_of_the_object() {
+    fn pause_revision_and_images_come_from_the_object() {
         let status = json!({"observedGeneration": 2});
         let object = json!({
             "metadata": {"name": "web", "namespace": "default", "generation": 2, "annotations": {REVISION: "7"}},
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_keeps_pods_is_complete_when_all_are_available() {
+    fn replica_sets_are_complete_when_all_pods_are_available() {
         let rolling = |text: &str| State::Rolling(text.to_owned());
         // (why, status, state)
         let cases = [

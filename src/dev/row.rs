@@ -1,7 +1,7 @@
-//! The row of one roll-out on a terminal: name, bar, time, text.
+//! The row of one rollout on a terminal: name, bar, time, text.
 //!
-//! Everything here is a pure function of what there is to show and of the width; `display.rs` knows
-//! the terminal.
+//! All functions are pure: they depend on the progress and the width only. `display.rs` does the
+//! output.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -11,24 +11,25 @@ use console::{measure_text_width, truncate_str};
 
 use super::progress::{Progress, State};
 
-/// Columns that the text gets before names may take more than [`NAME_AT_LEAST`].
+/// Width reserved for the text before the name column may exceed [`NAME_AT_LEAST`].
 const TEXT: usize = 58;
-/// The narrowest column of names.
+/// Minimum width of the name column.
 const NAME_AT_LEAST: usize = 20;
 /// Width of the elapsed time: `59m59s`.
 const ELAPSED: usize = 6;
 
-/// Widths of the columns of all rows.
+/// The column widths, which all rows share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Columns {
     width: usize,
     pub(super) name: usize,
-    /// 0 where there is no room for a bar.
+    /// 0 if there is no room for a bar.
     bar: usize,
 }
 
 impl Columns {
-    /// Those of a terminal of `width` columns, when the longest name has `longest`.
+    /// The column widths for a terminal of `width` columns, if the longest name has `longest`
+    /// columns.
     pub(super) fn of(width: usize, longest: usize) -> Self {
         let bar = match width {
             0..60 => 0,
@@ -54,7 +55,7 @@ pub(super) enum Colour {
     Cyan = 36,
 }
 
-/// `text` in `colour`, or as it is where there are no colours.
+/// `text` in `colour`; unchanged if `colours` is false.
 pub(super) fn painted(text: &str, colour: Colour, colours: bool) -> Cow<'_, str> {
     if colours {
         format!("\x1b[{}m{text}\x1b[0m", colour as u8).into()
@@ -63,8 +64,8 @@ pub(super) fn painted(text: &str, colour: Colour, colours: bool) -> Cow<'_, str>
     }
 }
 
-/// One row, at most as wide as the terminal. `name` fits its column; `images` are the changes of
-/// images, or empty.
+/// Formats one row, at most as wide as the terminal. `name` fits its column; `images` describes
+/// changed images, or is empty.
 pub(super) fn row(
     name: &str,
     progress: &Progress,
@@ -96,7 +97,7 @@ pub(super) fn row(
     let _ = write!(row, "{:>ELAPSED$}  ", short(elapsed));
     let left = columns.width.saturating_sub(measure_text_width(&row));
     if left == 0 {
-        // No bar fits either, so there are no colours to cut.
+        // So narrow a terminal has no bar, so the cut cannot break a colour code.
         return truncate_str(&row, columns.width, "").into_owned();
     }
     let text = printable(&text);
@@ -108,7 +109,7 @@ pub(super) fn row(
     row
 }
 
-/// The revision, and the changes of images.
+/// The revision and the changed images.
 pub(super) fn facts(progress: &Progress, images: &str) -> String {
     let revision = progress
         .revision
@@ -120,7 +121,8 @@ pub(super) fn facts(progress: &Progress, images: &str) -> String {
         .join(", ")
 }
 
-/// `text` without characters that a terminal obeys: some of it comes from objects.
+/// `text` without control characters. Parts of it come from objects, and could contain escape codes
+/// for the terminal.
 pub(super) fn printable(text: &str) -> String {
     text.chars()
         .map(|c| if c.is_control() { ' ' } else { c })
@@ -138,7 +140,7 @@ fn bar(progress: &Progress, width: usize) -> String {
     format!("{:<width$}", format!("{}{head}", "=".repeat(filled)))
 }
 
-/// A time in six columns at most.
+/// A duration in at most six columns.
 fn short(elapsed: Duration) -> String {
     match elapsed.as_secs() {
         seconds @ 0..60 => format!("{seconds}s"),
@@ -147,15 +149,15 @@ fn short(elapsed: Duration) -> String {
     }
 }
 
-/// Images that differ between two states of a template: `web:1 → web:2`. Both are lists of
-/// container and image.
+/// The images that differ between two states of a template, such as `web:1 → web:2`. Both arguments
+/// are pairs of container name and image.
 pub(super) fn image_changes(before: &[(String, String)], after: &[(String, String)]) -> String {
     let change = |(container, new): &(String, String)| {
         let (_, old) = before
             .iter()
             .find(|(name, old)| name == container && old != new)?;
         let (short_old, short_new) = (last_part(old), last_part(new));
-        // Where the registry changes and nothing else, that is what to show.
+        // If only the registry differs, show the full image names.
         let (old, new) = if short_old == short_new {
             (old.as_str(), new.as_str())
         } else {
@@ -174,8 +176,8 @@ fn last_part(image: &str) -> &str {
     image.rsplit_once('/').map_or(image, |(_, name)| name)
 }
 
-/// `name` in at most `width` columns, with a part taken out. The part is in the middle, or as near
-/// to it as is possible without making the name look like one of `all`.
+/// Shortens `name` to `width` columns by removing a part from the middle. If the result could stand
+/// for another name in `all`, the removed part moves away from the middle.
 pub(super) fn cut(name: &str, width: usize, all: &[&str]) -> String {
     let letters: Vec<char> = name.chars().collect();
     if letters.len() <= width || width < 3 {
@@ -220,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_fills_the_width_and_no_more() {
+    fn a_row_never_exceeds_the_width() {
         let rolling = || State::Rolling("5 of 10 new pods available".to_owned());
         let paused = State::Paused("0 of 10 new pods created".to_owned());
         let escape = State::Rolling("quota \u{1b}[2J\nexceeded".to_owned());
@@ -260,7 +262,7 @@ mod tests {
                 "shop/web [>         ]     0s  paused, 0 of 10 new pods created",
             ),
             (
-                "all there",
+                "all pods available",
                 progress(10, rolling(), "1"),
                 "",
                 80,
@@ -268,7 +270,7 @@ mod tests {
                 "shop/web [==========]     1s  5 of 10 new pods available, revision 1",
             ),
             (
-                "words of others",
+                "control characters in a message",
                 progress(0, escape, ""),
                 "",
                 80,
@@ -292,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn colours_change_no_width() {
+    fn colours_do_not_change_the_width() {
         let stuck = progress(3, State::Stuck("too slow".to_owned()), "7");
         for width in [20, 40, 70, 130] {
             let draw = |colours| {
@@ -315,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn names_get_what_the_text_can_spare() {
+    fn names_take_the_width_that_the_text_leaves() {
         // (width, longest name, column of names)
         for (width, longest, name) in [
             (200, 70, 70),
@@ -329,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_name_stays_different_from_all_others() {
+    fn shortened_names_stay_distinct() {
         let alike: Vec<String> = (0..45)
             .map(|n| format!("default/checkout-production-{n:02}-service-frontend"))
             .collect();
@@ -355,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn images_that_change_are_shown_as_short_as_they_differ() {
+    fn changed_images_are_shown_in_their_shortest_distinct_form() {
         let images = |list: &[(&str, &str)]| -> Vec<(String, String)> {
             list.iter()
                 .map(|&(name, image)| (name.to_owned(), image.to_owned()))

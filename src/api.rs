@@ -1,5 +1,10 @@
-//! The way to the API server: a connection and one for the election, clients over it, and the
-//! checks made before anything else.
+//! The way to the API server: connections, the clients that use them, and the checks before start.
+//!
+//! kubeconfig -> [`Connection`] -> `Clients` -> one `ApiClient` per controller, with its own
+//! throttle
+//!
+//! Leader election has its own connection, so that renewals never queue behind controllers'
+//! requests. Upstream: `cmd/kube-controller-manager/app` (`Config`, `WaitForAPIServer`).
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,47 +22,49 @@ use crate::config::{Access, Config, ElectionSettings, Serving};
 use crate::error::RunError;
 use crate::service_accounts;
 
-/// How long the API server may take to say that it is healthy, and how often it is asked.
+/// Time limit for the API server to become healthy, and the pause between health checks.
 const WAIT: Duration = Duration::from_secs(10);
 const STEP: Duration = Duration::from_secs(1);
-/// How often the log says what is still waited for.
+/// Interval of repeated log messages while the API server is not healthy.
 const REPORT_EVERY: Duration = Duration::from_secs(10);
 
-/// Where the API server is.
+/// The connections to the API server.
 #[derive(Clone)]
 pub struct Connection {
-    /// Sends requests.
+    /// Sends the requests of controllers and informers.
     pub client: HttpService,
-    /// Sends those of the election, best over a connection of its own: a renewal must not wait
-    /// behind the work.
+    /// Sends the requests of leader election. Use a separate connection, because a renewal must not
+    /// wait behind other requests.
     pub election: HttpService,
-    /// Shows no credentials of its own; for controllers that have some.
+    /// Sends requests without credentials, for controllers that add a token of their own.
     pub anonymous: HttpService,
-    /// What metrics call the API server, such as `10.0.0.1:6443`.
+    /// The label value `host` in metrics, such as `10.0.0.1:6443`.
     pub host: String,
-    /// Who is asked about users; without one, nobody is but those whose certificates files vouch
-    /// for.
+    /// Client for TokenReviews; without it, only client certificates of authorities in files
+    /// authenticate.
     pub authentication: Option<Delegate>,
-    /// Who is asked about permissions; without one, there are none but those of flags.
+    /// Client for SubjectAccessReviews; without it, only `system:masters` and the always-allowed
+    /// paths are permitted.
     pub authorization: Option<Delegate>,
-    /// How many connections all these are.
+    /// Number of distinct connections, for the metric of connections.
     pub connections: usize,
-    /// What they were made with; `None` for those that are none.
+    /// The transports that these connections share; `None` for clients from other sources.
     pub transports: Option<Transports>,
 }
 
-/// An API server that is asked about clients of ours, with credentials for that.
+/// A client for reviews of requests to our HTTPS port, with its own credentials.
 #[derive(Clone)]
 pub struct Delegate {
-    /// Sends the questions.
+    /// Sends the reviews.
     pub client: HttpService,
-    /// What metrics call it.
+    /// The label value `host` in metrics.
     pub host: String,
 }
 
 impl Connection {
-    /// From `--kubeconfig` and `--master`, or the pod's service account, and for questions about
-    /// clients from the flags of those. No request is made; must be called inside a runtime.
+    /// Connects as `--kubeconfig` and `--master` say, or with the pod's service account. Clients
+    /// for reviews come from `--authentication-kubeconfig` and `--authorization-kubeconfig`. Sends
+    /// no request. Must be called inside a Tokio runtime.
     pub fn from_config(config: &Config) -> Result<Self, RunError> {
         let loaded = client::load_config(config.kubeconfig.as_deref(), config.master.as_deref())?;
         let transports = Transports::new()?;
@@ -88,7 +95,7 @@ impl Connection {
         Ok(connection)
     }
 
-    /// The API server that `kubeconfig` names, else that of the pod; `None` where there is neither.
+    /// A client from `kubeconfig`, else from the pod's service account; `None` if neither exists.
     fn delegate(
         &mut self,
         config: &Config,
@@ -99,7 +106,7 @@ impl Connection {
             && kubeconfig == config.kubeconfig.as_deref()
             && config.master.is_none()
         {
-            // The same server and credentials need no connection of their own.
+            // Server and credentials are the same, so both share one connection.
             return Ok(Some(Delegate {
                 client: self.client.clone(),
                 host: self.host.clone(),
@@ -125,8 +132,8 @@ impl Connection {
         }))
     }
 
-    /// Through one client for everything, which has no connection that could be busy. Nobody is
-    /// asked about clients.
+    /// Uses one client for all requests, such as an API server in memory. Without clients for
+    /// reviews, only files authenticate.
     pub fn in_process(client: impl Into<HttpService>, host: impl Into<String>) -> Self {
         let client = client.into();
         let (election, anonymous) = (client.clone(), client.clone());
@@ -144,18 +151,19 @@ impl Connection {
     }
 }
 
-/// Requests per second, and at once, about clients: high, as they hold up answers of ours.
+/// Throttle of reviews, in requests per second and burst. It is high because responses of our HTTPS
+/// port wait for reviews. Upstream's values.
 const REVIEW_QPS: f32 = 200.0;
 const REVIEW_BURST: u32 = 400;
-/// Time for one attempt of such a request.
+/// Time limit of one attempt of a review.
 const REVIEW_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Makes clients, each with a throttle and a user agent of its own.
+/// A factory of API clients. Each client has its own throttle and user agent.
 #[derive(Clone)]
 pub(crate) struct Clients {
     connection: Connection,
     metrics: ClientMetrics,
-    /// Requests of the work itself: those of controllers, of their informers and of their Events.
+    /// Activity of controllers, informers and Event recorders; the stall detector reads it.
     activity: Activity,
     qps: f32,
     burst: u32,
@@ -187,12 +195,12 @@ impl Clients {
         })
     }
 
-    /// For what is asked beside the work, such as whether the API server is well.
+    /// A client for requests that are no part of the controllers' work, such as health checks.
     pub(crate) fn make(&self, identity: &str, timeout: Duration) -> ApiClient {
         self.over(&self.connection.client, identity, timeout, &self.metrics)
     }
 
-    /// For the work; [`Clients::activity`] shows the requests of this client.
+    /// A client for controllers and informers. [`Clients::activity`] observes its requests.
     pub(crate) fn make_for_work(&self, identity: &str, timeout: Duration) -> ApiClient {
         self.over(
             &self.connection.client,
@@ -206,8 +214,9 @@ impl Clients {
         &self.activity
     }
 
-    /// For a controller, which writes while `gate` is open: in the manager's name or, where that is
-    /// wished, in its own.
+    /// A client for a controller, which can write while `gate` is open. With
+    /// `--use-service-account-credentials`, it uses the service account `identity`, else the
+    /// manager's credentials.
     pub(crate) fn make_for_controller(
         &self,
         identity: &str,
@@ -245,7 +254,7 @@ impl Clients {
         )
     }
 
-    /// For questions to `delegate`.
+    /// A client for reviews through `delegate`.
     pub(crate) fn make_for(&self, delegate: &Delegate, identity: &str) -> ApiClient {
         let (qps, burst, timeout) = (REVIEW_QPS, REVIEW_BURST, REVIEW_TIMEOUT);
         let settings = ClientSettings {
@@ -284,14 +293,14 @@ impl Clients {
     }
 }
 
-/// Waits until the API server at `server` says that it is healthy. That it does not know us, or
-/// lets us do nothing, is not waited out.
+/// Waits until `/healthz` of the API server at `server` passes, for at most ten seconds. Rejected
+/// credentials (401, 403) are an error at once, because waiting would not help.
 pub(crate) async fn wait_for_api_server(client: &ApiClient, server: &str) -> Result<(), RunError> {
     wait_for_health(client, server, Some(WAIT)).await
 }
 
-/// The same for a candidate, which has nothing to lose by waiting for as long as it takes: ending
-/// and being started again with ever longer pauses would only delay it.
+/// As [`wait_for_api_server`], but without a time limit. Waiting costs a candidate nothing, while
+/// an exit would lead to restarts with growing back-off.
 pub(crate) async fn wait_as_candidate(client: &ApiClient, server: &str) -> Result<(), RunError> {
     wait_for_health(client, server, None).await
 }
@@ -342,6 +351,7 @@ async fn wait_for_health(
     }
 }
 
+/// Completes at `deadline`; `None` means never.
 async fn at(deadline: Option<Instant>) {
     match deadline {
         Some(deadline) => sleep_until(deadline).await,
@@ -349,8 +359,8 @@ async fn at(deadline: Option<Instant>) {
     }
 }
 
-/// What the log says of an API server that is waited for: each new cause at once, and the same one
-/// every ten seconds.
+/// Log messages about an API server that is not healthy: each new cause at once, then every ten
+/// seconds.
 struct Reports<'a> {
     server: &'a str,
     since: Instant,
@@ -396,8 +406,8 @@ impl<'a> Reports<'a> {
     }
 }
 
-/// Fails when the Lease may not be read: waiting for it would be in vain. Other errors are the
-/// elector's to deal with.
+/// Fails if the API server refuses to return the Lease (401, 403), because no retry would help. The
+/// elector handles other errors.
 pub(crate) async fn check_lock(
     client: &ApiClient,
     settings: &ElectionSettings,
@@ -439,8 +449,7 @@ mod tests {
     use crate::options::Options;
     use crate::registry::ControllerRegistry;
 
-    /// A client whose requests are answered with these codes in turn, and with the last one from
-    /// then on.
+    /// A client that receives these status codes in order, and then always the last one.
     fn answering(codes: &'static [u16]) -> ApiClient {
         let asked = Arc::new(AtomicUsize::new(0));
         let service = tower::service_fn(move |_: Request<Body>| {
@@ -463,14 +472,14 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_server_that_becomes_healthy_is_waited_for() {
+    async fn the_manager_waits_until_the_api_server_is_healthy() {
         wait_for_api_server(&answering(&[500, 500, 200]), "test")
             .await
             .unwrap();
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_server_that_stays_unwell_is_given_up_after_ten_seconds() {
+    async fn the_wait_for_an_unhealthy_api_server_ends_after_ten_seconds() {
         let start = Instant::now();
         let error = wait_for_api_server(&answering(&[500]), "10.0.0.1:6443")
             .await
@@ -483,7 +492,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn credentials_that_are_refused_are_reported_at_once() {
+    async fn rejected_credentials_are_reported_at_once() {
         let start = Instant::now();
         for codes in [&[401], &[403]] {
             assert!(matches!(

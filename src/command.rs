@@ -1,4 +1,9 @@
-//! The command line from arguments to exit status.
+//! From command-line arguments to the exit status of the process.
+//!
+//! arguments -> `Options` -> logs -> [`Config`] -> `Connection` -> [`Manager`] -> exit status
+//!
+//! Every failure is printed or logged here, once, with upstream's words where it has them.
+//! Upstream: `NewControllerManagerCommand` in `cmd/kube-controller-manager/app`.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -19,14 +24,15 @@ use crate::spans::Spans;
 use crate::version;
 use crate::{help, limits};
 
-/// Does what `arguments` (without the program's name) ask for, with the controllers of `registry`,
-/// until it is done or a signal comes. Everything that goes wrong has been said on standard error
+/// Runs the command in `arguments` (without the program's name), with the controllers of
+/// `registry`, until it completes or a signal arrives. Errors have been written to standard error
 /// when this returns.
 pub fn run(arguments: Vec<String>, registry: ControllerRegistry) -> ExitCode {
     run_beside(arguments, registry, &[])
 }
 
-/// The same for a program with further commands, which the help names.
+/// As [`run`], for a program with subcommands; `commands` are their names and summaries for the
+/// help text.
 pub(crate) fn run_beside(
     arguments: Vec<String>,
     registry: ControllerRegistry,
@@ -50,7 +56,7 @@ pub(crate) fn run_beside(
     }
 }
 
-/// A reader that has seen enough (`--help | head`) is no failure.
+/// Prints to standard output. A closed pipe (`--help | head`) is no failure.
 pub(crate) fn print(text: &str) -> ExitCode {
     use std::io::Write;
     let _ = std::io::stdout().write_all(text.as_bytes());
@@ -58,10 +64,10 @@ pub(crate) fn print(text: &str) -> ExitCode {
 }
 
 fn manage(options: Options, registry: &ControllerRegistry) -> ExitCode {
-    // An unknown format is reported below with everything else that is wrong, as text.
+    // `Config::new` reports an unknown format below. Until then, logs are text.
     let format = LogFormat::from_flag(&options.text("logging-format")).unwrap_or(LogFormat::Text);
     let verbosity = options.int("v");
-    // Work comes in small pieces; more threads would only cost memory on large machines.
+    // Syncs are short. More than four threads would cost memory on large machines without a gain.
     let threads = std::thread::available_parallelism().map_or(1, |n| n.get().min(4));
     let runtime = match Builder::new_multi_thread()
         .worker_threads(threads)
@@ -86,7 +92,7 @@ fn manage(options: Options, registry: &ControllerRegistry) -> ExitCode {
         spans.as_ref().ok().and_then(Option::as_ref),
     );
     if let Err(error) = &spans {
-        tracing::error!(%error, "there will be no traces");
+        tracing::error!(%error, "cannot start tracing; no spans are exported");
     }
     if verbosity >= 1 {
         for (name, value) in options.iter() {
@@ -136,7 +142,7 @@ fn manage(options: Options, registry: &ControllerRegistry) -> ExitCode {
     if let Ok(Some(spans)) = spans {
         spans.end();
     }
-    // Whatever still blocks a thread, such as the look-up of a name, must not hold up the exit.
+    // A blocking call, such as a DNS look-up, must not delay the exit.
     runtime.shutdown_timeout(Duration::ZERO);
     match ended {
         Ok(()) => ExitCode::SUCCESS,
@@ -151,7 +157,7 @@ fn manage(options: Options, registry: &ControllerRegistry) -> ExitCode {
     }
 }
 
-/// Why a list of controllers that is not empty leaves none to run. The empty list wants none, as in
+/// The error if `--controllers` has items but selects no controller. An empty list is valid, as in
 /// upstream.
 fn nothing_to_run(config: &Config, registry: &ControllerRegistry) -> Option<String> {
     let list = config.options().list("controllers").join(",");
@@ -171,7 +177,8 @@ fn nothing_to_run(config: &Config, registry: &ControllerRegistry) -> Option<Stri
     ))
 }
 
-/// The error with those of its causes that its own text leaves out; foreign errors often do.
+/// The text of an error and of its sources, without repetitions. Many foreign errors omit their
+/// source.
 fn describe(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -195,7 +202,7 @@ async fn serve(config: Config, log: Verbosity, runtime: &Runtime) -> Result<(), 
         .await
 }
 
-/// The first SIGTERM or SIGINT asks to stop; a second one does not ask.
+/// Stops the manager at the first SIGTERM or SIGINT, and ends the process at the second one.
 async fn signals(stop: CancellationToken) -> std::io::Result<()> {
     let mut signals = Signals::listen()?;
     signals.next().await;

@@ -1,4 +1,4 @@
-//! Why a manager ends.
+//! The errors that end a manager, and their exit status.
 
 use steersman_runtime::client::{self, ApiError};
 use steersman_runtime::controller::InitError;
@@ -7,87 +7,87 @@ use steersman_runtime::leader::ElectionConfigError;
 use crate::access::AccessError;
 use crate::server::ServeError;
 
-/// Why a manager ended. Texts are upstream's where it has one.
+/// The reason why a manager ended. Texts equal upstream's where it has one.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// No address or credentials of an API server.
+    /// Address or credentials of the API server are missing or unreadable.
     #[error(transparent)]
     Kubeconfig(#[from] client::ConfigError),
-    /// Credentials that cannot be used.
+    /// The credentials cannot be used for a connection.
     #[error(transparent)]
     Connect(#[from] client::ConnectError),
-    /// No address or credentials of the API server that is to be asked about clients.
+    /// A kubeconfig for reviews of requests to our port is missing or unreadable.
     #[error("failed to get delegated {what} kubeconfig: {source}")]
     DelegateKubeconfig {
-        /// Authentication or authorization.
+        /// `authentication` or `authorization`.
         what: &'static str,
-        /// Why not.
+        /// The cause.
         #[source]
         source: client::ConfigError,
     },
-    /// It cannot be decided who may see what.
+    /// Access control of the HTTPS port cannot be set up.
     #[error(transparent)]
     Access(#[from] AccessError),
-    /// The HTTP server cannot start.
+    /// The HTTPS server cannot start.
     #[error(transparent)]
     Serve(#[from] ServeError),
-    /// Two parts register a metric of the same name.
+    /// Two metrics have the same name.
     #[error("register metrics: {0}")]
     Metrics(#[from] prometheus::Error),
-    /// The machine has no name to be a candidate under.
+    /// The host name is invalid UTF-8, so it cannot be part of the candidate's identity.
     #[error("the host name is not text: {0:?}")]
     HostName(std::ffi::OsString),
-    /// The API server does not answer, or is not well.
+    /// The API server did not become healthy in time.
     #[error("failed to wait for apiserver being healthy: timed out waiting for the condition: API server {server}: {}", source.cause())]
     Unhealthy {
-        /// Where it should be.
+        /// Host and port of the API server.
         server: String,
-        /// What came of the last attempt.
+        /// The error of the last attempt.
         #[source]
         source: ApiError,
     },
-    /// The API server knows us and lets us do nothing, or does not know us.
+    /// The API server rejects the credentials or denies the request (401, 403).
     #[error("the API server {server} refuses {}: {}", source.request(), source.cause())]
     Refused {
-        /// Where it is.
+        /// Host and port of the API server.
         server: String,
-        /// Its words.
+        /// The answer of the API server.
         source: ApiError,
     },
-    /// The Lease may not be read.
+    /// The API server refuses to return the Lease.
     #[error("error retrieving resource lock {lock}: {source}")]
     Lock {
-        /// Namespace and name.
+        /// Namespace and name of the Lease.
         lock: String,
-        /// The API server's words.
+        /// The answer of the API server.
         #[source]
         source: ApiError,
     },
-    /// Durations of the election that cannot work; upstream panics.
+    /// The durations of leader election contradict each other; upstream panics.
     #[error(transparent)]
     Election(#[from] ElectionConfigError),
-    /// A controller could not be built.
+    /// A controller could not be initialised.
     #[error(transparent)]
     Build(#[from] InitError),
-    /// Somebody else may lead now.
+    /// The Lease was lost; another process may lead.
     #[error("leaderelection lost")]
     LeaseLost,
-    /// Nothing was done for a long time although there was work, so that another process should
-    /// lead.
+    /// The leader made no progress for too long although it had work. It ends, so that another
+    /// process can lead.
     #[error("no progress, giving up the leadership: {0}")]
     Stalled(String),
-    /// A controller ended although nobody told it to.
+    /// A controller ended without a request to stop.
     #[error("controller {0} ended unexpectedly")]
     ControllerEnded(&'static str),
-    /// Controllers were still at work when their time was over.
+    /// These controllers did not stop within `--controller-shutdown-timeout`.
     #[error("controller shutdown timeout reached: {} still running", .0.join(", "))]
     ShutdownTimeout(Vec<String>),
 }
 
 impl RunError {
-    /// The exit status of a process that ends so.
+    /// The exit status of the process.
     pub fn exit_code(&self) -> u8 {
-        // A panic in Go ends with 2.
+        // The exit status of a Go process that panics.
         if matches!(self, Self::Election(_)) {
             2
         } else {

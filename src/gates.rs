@@ -1,7 +1,11 @@
-//! What decides whether a write still goes out, from winning the Lease to the end of the process.
+//! Write gates: they decide whether a write may still be sent.
 //!
-//! controllers: while we lead and nobody asked us to stop. Events: while we lead, and after an
-//! orderly end of all other writes.
+//! - Controllers write while this process leads and has not been asked to stop.
+//! - Events are sent while this process leads. After an orderly stop they are still sent, because
+//!   they only report writes that happened.
+//!
+//! A gate closes before the Lease can belong to another process, so that two leaders never write at
+//! the same time. docs/leader-election.md specifies this.
 
 use std::sync::Arc;
 
@@ -11,16 +15,19 @@ use steersman_runtime::client::WriteGate;
 use steersman_runtime::tasks::CancellationToken;
 use tokio::time::Instant;
 
-/// The gates of one time at work. Without an election we always lead.
+/// The write gates of one term. Without leader election, this process always leads.
 pub(crate) struct Gates {
+    /// The gate of the elector: open while the Lease is held.
     election: Option<Arc<dyn WriteGate>>,
     stop: CancellationToken,
+    /// Cancelled when controllers must not wait for their last writes.
     abandon: CancellationToken,
+    /// Cancelled when all controllers have stopped while the Lease was held.
     done: CancellationToken,
 }
 
 impl Gates {
-    /// Gates within `election` that close with `stop`.
+    /// Gates that close when the gate of `election` closes, or with `stop`.
     pub(crate) fn new(election: Option<Arc<dyn WriteGate>>, stop: &CancellationToken) -> Self {
         Self {
             election,
@@ -30,36 +37,36 @@ impl Gates {
         }
     }
 
-    /// For controllers.
+    /// The gate of controllers.
     pub(crate) fn writes(&self) -> Arc<dyn WriteGate> {
-        Arc::new(Work {
+        Arc::new(ControllerGate {
             election: self.election.clone(),
             stop: self.stop.clone(),
             abandon: self.abandon.clone(),
         })
     }
 
-    /// For Events, which are told to the end.
+    /// The gate of Events, which are sent even after controllers have stopped.
     pub(crate) fn events(&self) -> Arc<dyn WriteGate> {
-        Arc::new(Telling {
+        Arc::new(EventGate {
             election: self.election.clone(),
             done: self.done.clone(),
         })
     }
 
-    /// Controllers begin no further write.
+    /// Closes the gate of controllers.
     pub(crate) fn close(&self) {
         self.stop.cancel();
     }
 
-    /// Controllers begin no further write, and those that were sent are not waited for.
+    /// Closes the gate of controllers, and cancels the wait for writes that were already sent.
     pub(crate) fn abandon(&self) {
         self.close();
         self.abandon.cancel();
     }
 
-    /// No write of a controller is under way any more, and we led until now: Events no longer
-    /// depend on the Lease.
+    /// Call it when no write of a controller is in progress. If the Lease is still held, Events may
+    /// be sent from now on without it.
     pub(crate) fn work_is_done(&self) {
         if self
             .election
@@ -71,13 +78,13 @@ impl Gates {
     }
 }
 
-struct Work {
+struct ControllerGate {
     election: Option<Arc<dyn WriteGate>>,
     stop: CancellationToken,
     abandon: CancellationToken,
 }
 
-impl WriteGate for Work {
+impl WriteGate for ControllerGate {
     fn is_open(&self) -> bool {
         !self.stop.is_cancelled()
             && self
@@ -99,12 +106,12 @@ impl WriteGate for Work {
     }
 }
 
-struct Telling {
+struct EventGate {
     election: Option<Arc<dyn WriteGate>>,
     done: CancellationToken,
 }
 
-impl WriteGate for Telling {
+impl WriteGate for EventGate {
     fn is_open(&self) -> bool {
         self.done.is_cancelled()
             || self
@@ -138,9 +145,9 @@ mod tests {
     }
 
     #[test]
-    fn a_stop_closes_the_gate_of_controllers_and_an_orderly_end_keeps_that_of_events_open() {
-        // (why, we lead, stopped, work done, then the Lease is given up, controllers may write,
-        // events may be written)
+    fn stopping_closes_the_gate_of_controllers_but_not_that_of_events() {
+        // (why, leads, stopped, controllers done, Lease lost or released afterwards, controllers
+        // may write, Events may be written)
         let cases = [
             ("standby", false, false, false, false, false, false),
             ("leader", true, false, false, false, true, true),
@@ -191,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn without_an_election_only_the_stop_counts() {
+    fn without_leader_election_only_stop_closes_the_gate() {
         let stop = CancellationToken::new();
         let gates = Gates::new(None, &stop);
         assert!(gates.writes().is_open() && gates.events().is_open());
@@ -199,7 +206,7 @@ mod tests {
         assert!(!gates.writes().is_open() && gates.events().is_open());
         assert!(
             !stop.is_cancelled(),
-            "a controller that ended does not stop the process"
+            "a controller that ends does not cancel the caller's token"
         );
     }
 }

@@ -1,8 +1,10 @@
-//! Steersman, the Kubernetes controller manager, as a library: a whole manager in-process, or one
-//! with controllers of your own.
+//! Steersman, the Kubernetes controller manager, as a library.
 //!
-//! arguments -> [`options`] -> [`config`] -> manager: serve, elect, build controllers, run them,
-//! stop in reverse
+//! Tests start whole managers in-process, and other programs run it with additional controllers
+//! (`examples/custom_controller.rs`).
+//!
+//! arguments -> [`options`] -> [`config`] -> [`manager`]: serve, elect, build controllers, run
+//! them, stop in reverse order
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod access;

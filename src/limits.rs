@@ -1,8 +1,8 @@
-//! Limits of the process.
+//! Resource limits of the process.
 
-/// Lets the process open as many files as it is allowed to, as Go's runtime does: what is set by
-/// default is low for the sake of old programs, and a thousand idle clients must not cut us off
-/// from the API server.
+/// Raises the soft limit of open files to the hard limit, as Go's runtime does. The default soft
+/// limit (often 1024) is low for historical reasons. Idle clients must not use up the descriptors
+/// that connections to the API server need.
 pub(crate) fn raise_open_files() {
     #[cfg(unix)]
     {

@@ -1,6 +1,6 @@
-//! Logs: one line per event on standard error, as klog writes them, or as JSON.
+//! Log output: one line per event on standard error, in klog's text format or as JSON.
 //!
-//! Levels of `tracing` are verbosities of upstream:
+//! `--v` has upstream's meaning. Levels of `tracing` map to verbosities as follows:
 //!
 //! | verbosity | level | lines |
 //! |---|---|---|
@@ -33,7 +33,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::spans::Spans;
 
-/// How a line looks.
+/// The format of a log line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogFormat {
     /// klog's text.
@@ -43,7 +43,7 @@ pub enum LogFormat {
 }
 
 impl LogFormat {
-    /// Reads a value of `--logging-format`; returns it when it is none.
+    /// Parses a value of `--logging-format`. An unknown value is returned as the error.
     pub fn from_flag(text: &str) -> Result<Self, String> {
         match text {
             "text" => Ok(Self::Text),
@@ -53,15 +53,16 @@ impl LogFormat {
     }
 }
 
-/// Events of this target are plain lines: their message is not quoted.
+/// Target of events with a message that is written without quotes.
 pub(crate) const PLAIN: &str = "steersman::plain";
 
-/// A verbosity below upstream's lowest, for where the log is not what people look at.
+/// Verbosity that shows warnings and errors only, for commands with another main output than the
+/// log.
 #[cfg(feature = "dev")]
 pub(crate) const WARNINGS_ONLY: i64 = -1;
 
-/// How much is logged, as the table of this module says; it may change at any time. Foreign crates
-/// log warnings only. Cheap to clone; clones are one.
+/// The current verbosity, as in the table of this module; it can change at runtime. Other crates
+/// only log warnings and errors. Cloning is cheap; clones share the value.
 #[derive(Clone)]
 pub struct Verbosity {
     level: Arc<AtomicI64>,
@@ -69,7 +70,7 @@ pub struct Verbosity {
 }
 
 impl Verbosity {
-    /// At `level`; whoever changes it has the log changed by `apply`.
+    /// Starts at `level`. `apply` is called with each new level.
     pub fn new(level: i64, apply: impl Fn(i64) + Send + Sync + 'static) -> Self {
         Self {
             level: Arc::new(level.into()),
@@ -77,26 +78,26 @@ impl Verbosity {
         }
     }
 
-    /// What it is now.
+    /// The current level.
     pub fn get(&self) -> i64 {
         self.level.load(Ordering::Relaxed)
     }
 
-    /// Changes it.
+    /// Changes the level of the log.
     pub fn set(&self, level: i64) {
         self.level.store(level, Ordering::Relaxed);
         (self.apply)(level);
     }
 }
 
-/// Requests to the server, one line each.
+/// Target of requests to our server, one line each.
 pub(crate) const REQUESTS: &str = "steersman::requests";
 
-/// Requests that were refused.
+/// Target of requests to our server that were refused.
 pub(crate) const REFUSALS: &str = "steersman::refusals";
 
-/// Targets with a verbosity of their own, which is upstream's.
-const APART: [(&str, i64); 5] = [
+/// Targets with a verbosity that differs from the rule of their level. The values are upstream's.
+const OWN_VERBOSITY: [(&str, i64); 5] = [
     (REQUESTS, 3),
     (steersman_runtime::events::OCCURRED, 3),
     (REFUSALS, 4),
@@ -104,6 +105,7 @@ const APART: [(&str, i64); 5] = [
     (steersman_runtime::client::REQUESTS, 6),
 ];
 
+/// The filter of events at this verbosity.
 fn targets(verbosity: i64) -> Targets {
     let ours = match verbosity {
         ..=-1 => LevelFilter::WARN,
@@ -114,41 +116,43 @@ fn targets(verbosity: i64) -> Targets {
     let all = Targets::new()
         .with_default(LevelFilter::WARN)
         .with_target("steersman", ours);
-    // What it cannot verify, the error of the connection says better.
+    // The TLS error of the connection describes the same failure better.
     let all = all.with_target("rustls_platform_verifier", LevelFilter::OFF);
-    let hidden = APART.into_iter().filter(|(_, from)| verbosity < *from);
+    let hidden = OWN_VERBOSITY
+        .into_iter()
+        .filter(|(_, from)| verbosity < *from);
     all.with_targets(hidden.map(|(target, _)| (target, ours.min(LevelFilter::INFO))))
 }
 
-/// The verbosity from which an event that is no error is shown.
+/// The lowest verbosity that shows an event below the level of errors.
 fn verbosity_of(metadata: &tracing::Metadata<'_>) -> i64 {
-    let apart = || {
-        APART
+    let own = || {
+        OWN_VERBOSITY
             .iter()
             .find(|(target, _)| *target == metadata.target())
             .map(|(_, from)| *from)
     };
     match *metadata.level() {
         Level::ERROR | Level::WARN | Level::INFO => 0,
-        Level::DEBUG => apart().unwrap_or(2),
-        Level::TRACE => apart().unwrap_or(4),
+        Level::DEBUG => own().unwrap_or(2),
+        Level::TRACE => own().unwrap_or(4),
     }
 }
 
-/// The file with its folder: many folders have a file of the same name.
+/// The file name with its folder, because many folders have a file of the same name.
 fn short(path: &str) -> &str {
     let start = path.rmatch_indices('/').nth(1).map_or(0, |(at, _)| at + 1);
     &path[start..]
 }
 
-/// Sends the events of the process to standard error, as many as `verbosity` wants, now and later.
-/// Does nothing when somebody listens already. `spans` hears of all syncs and writes, however
-/// little is logged.
+/// Writes events of the process to standard error, filtered by `verbosity`, which can change later.
+/// Has no effect if a subscriber is already installed. `spans` receives the spans of all syncs and
+/// writes, at any verbosity.
 pub fn init(format: LogFormat, verbosity: i64, spans: Option<&Spans>) -> Verbosity {
     init_to(std::io::stderr, format, verbosity, spans)
 }
 
-/// [`init`] with another place than standard error. Each line is one write.
+/// As [`init`], with another destination than standard error. Each line is a single write.
 pub(crate) fn init_to<W>(
     writer: W,
     format: LogFormat,
@@ -179,9 +183,10 @@ where
     }
 }
 
+/// A verbosity that reloads `filter`.
 fn changed_by<S: 'static>(filter: reload::Handle<Targets, S>, verbosity: i64) -> Verbosity {
     Verbosity::new(verbosity, move |level| {
-        // An error says that the log is gone, with all that could be changed.
+        // Reloading fails only after the subscriber has been dropped.
         let _ = filter.reload(targets(level));
     })
 }
@@ -200,7 +205,7 @@ where
     })
 }
 
-/// Writes the fields of an event or a span, each after a separator.
+/// Formats the fields of an event or a span, each after a separator.
 struct Fields(LogFormat);
 
 impl<'w> FormatFields<'w> for Fields {
@@ -236,7 +241,7 @@ impl Visit for Visitor {
         if field.name() == "message" {
             self.message = Some(text);
         } else if self.format == LogFormat::Text && text.starts_with(['"', '[']) {
-            // Quoted already, or a list, which klog does not quote either.
+            // Already quoted, or a list, which klog does not quote either.
             let _ = write!(self.rest, " {}={text}", field.name());
         } else {
             self.put(field, &Json::from(text));
@@ -244,8 +249,8 @@ impl Visit for Visitor {
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {
-        // Also one called `message`, as that of an Event: what the line itself says comes as format
-        // arguments, never as a string.
+        // A string field can also be called `message`, as in the line of an Event. The message of
+        // the line itself always arrives as format arguments.
         self.put(field, &Json::from(value));
     }
 
@@ -319,7 +324,7 @@ where
                 )
             }
             LogFormat::Json => {
-                // Milliseconds with a fraction, as upstream's JSON has them.
+                // Milliseconds with four decimals, as in upstream's JSON.
                 let nanos = now.as_nanosecond();
                 let (millis, fraction) = (nanos / 1_000_000, nanos % 1_000_000 / 100);
                 let verbosity = match *metadata.level() {
@@ -378,9 +383,9 @@ mod tests {
     }
 
     #[test]
-    fn lines_come_at_the_verbosity_of_upstreams() {
+    fn events_appear_at_upstreams_verbosity() {
         let client = steersman_runtime::client::REQUESTS;
-        // (target, level, from which verbosity on)
+        // (target, level, lowest verbosity that shows it)
         let cases = [
             ("steersman::manager", Level::INFO, 0),
             ("steersman_runtime::client::exchange", Level::DEBUG, 2),
@@ -409,8 +414,8 @@ mod tests {
     }
 
     #[test]
-    fn a_source_is_a_file_with_its_folder() {
-        // (path of the compiler, source in the log)
+    fn the_source_is_the_file_name_with_its_folder() {
+        // (path from the compiler, source in the log)
         let cases = [
             ("controllers/deployment/sync.rs", "deployment/sync.rs"),
             ("/build/crates/runtime/src/workers.rs", "src/workers.rs"),
@@ -423,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn text_looks_like_klogs() {
+    fn text_lines_equal_klogs_format() {
         let line = logged(LogFormat::Text, everything);
         let (head, rest) = line.split_once("] ").unwrap();
         assert!(
@@ -452,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn json_is_one_object_with_all_fields() {
+    fn json_lines_are_one_object_with_all_fields() {
         let line = logged(LogFormat::Json, everything);
         let mut object: serde_json::Map<String, Json> = serde_json::from_str(&line).unwrap();
         assert!(object.remove("ts").unwrap().as_f64().unwrap() > 1.7e12);

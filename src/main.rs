@@ -1,4 +1,4 @@
-//! The manager as a program.
+//! The program `steersman`: passes its arguments to the library.
 
 use std::process::ExitCode;
 

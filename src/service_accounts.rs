@@ -1,9 +1,10 @@
-//! A service account for each controller: `--use-service-account-credentials`.
+//! `--use-service-account-credentials`: each controller uses its own service account.
 //!
-//! request -> token at hand, or a new one (service account made where it is missing ->
-//! TokenRequest) -> request with the token
+//! request -> cached token, or a new one (create the ServiceAccount if missing -> TokenRequest) ->
+//! request with the token
 //!
-//! Upstream: `DynamicControllerClientBuilder`.
+//! Each controller then has only the permissions of its role, and audit logs name the controller.
+//! Upstream: `DynamicControllerClientBuilder` in `k8s.io/controller-manager/pkg/clientbuilder`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,19 +20,19 @@ use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep};
 use tower::BoxError;
 
-/// Where the accounts are: a namespace that no ordinary user can look into.
+/// Namespace of the service accounts. Ordinary users have no access to it.
 pub(crate) const NAMESPACE: &str = "kube-system";
-/// For how long a token is asked for.
+/// Requested lifetime of a token.
 const LIFETIME: Duration = Duration::from_secs(3600);
-/// A shorter life is taken for this long: the clocks of two machines may differ.
+/// A shorter granted lifetime is treated as this one, because clocks of two machines may differ.
 const SHORTEST: Duration = Duration::from_secs(600);
-/// A token is used for this part of its life.
+/// Fraction of its lifetime for which a token is used.
 const USED: f64 = 0.8;
-/// Attempts at a token in all, and the pause after the first, which doubles.
+/// Number of attempts at a token, and the pause after the first one; it doubles each time.
 const ATTEMPTS: u32 = 4;
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Why there is no token.
+/// No token could be obtained.
 #[derive(Debug, thiserror::Error)]
 #[error("failed to get token for {NAMESPACE}/{account}: {source}")]
 struct TokenError {
@@ -40,23 +41,24 @@ struct TokenError {
     source: ApiError,
 }
 
-/// A token as a header, and until when it is shown.
+/// A token as a header, and the instant of its replacement.
 struct Held {
     header: HeaderValue,
     until: Instant,
 }
 
-/// The tokens of one account, one after the other.
+/// The current token of one service account.
 struct Tokens {
+    /// Name of the service account.
     account: String,
-    /// With the manager's own credentials.
+    /// Client with the manager's own credentials; it requests tokens.
     accounts: ApiClient,
     held: Mutex<Option<Held>>,
 }
 
-/// A client that shows tokens of the service account `account`, which `accounts` gets, over
-/// `anonymous`, which must show no credentials of its own: a client certificate would count before
-/// any token.
+/// A client with tokens of the service account `account`; `accounts` requests them. `anonymous`
+/// must send no credentials of its own, because a client certificate would take precedence over a
+/// token.
 pub(crate) fn client(anonymous: HttpService, accounts: ApiClient, account: &str) -> HttpService {
     let tokens = Arc::new(Tokens {
         account: account.to_owned(),
@@ -85,7 +87,7 @@ impl Tokens {
         Ok(response)
     }
 
-    /// Who comes while a token is on its way waits for that one.
+    /// The header with a valid token. Concurrent callers wait for the same TokenRequest.
     async fn header(&self) -> Result<HeaderValue, TokenError> {
         let mut held = self.held.lock().await;
         if let Some(held) = held.as_ref().filter(|held| Instant::now() < held.until) {
@@ -95,7 +97,7 @@ impl Tokens {
         for attempt in 1.. {
             match self.request().await {
                 Ok(new) => return Ok(held.insert(new).header.clone()),
-                // After the end of leadership no attempt can succeed.
+                // Once the write gate is closed, no attempt can succeed.
                 Err(source) if attempt == ATTEMPTS || matches!(source, ApiError::Fenced { .. }) => {
                     return Err(TokenError {
                         account: self.account.clone(),
@@ -110,7 +112,8 @@ impl Tokens {
         unreachable!("the last attempt returns")
     }
 
-    /// The account may have been made anew: its next request gets another token.
+    /// Drops a token that the API server rejected. The service account may have been recreated,
+    /// which invalidates its tokens.
     async fn forget(&self, header: &HeaderValue) {
         let mut held = self.held.lock().await;
         if held.as_ref().is_some_and(|held| held.header == header) {
@@ -118,6 +121,7 @@ impl Tokens {
         }
     }
 
+    /// Requests a token; creates the service account if it is missing.
     async fn request(&self) -> Result<Held, ApiError> {
         let account = Target {
             resource: &SERVICE_ACCOUNTS,
@@ -160,6 +164,7 @@ impl Tokens {
         })
     }
 
+    /// Creates the service account.
     async fn make(&self) -> Result<(), ApiError> {
         let collection = Target {
             resource: &SERVICE_ACCOUNTS,
@@ -171,14 +176,14 @@ impl Tokens {
             "apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"namespace": NAMESPACE, "name": self.account},
         });
         match self.accounts.create(collection, &account).await {
-            // The other manager was quicker.
+            // Another manager has created it in the meantime.
             Err(error) if error.is_already_exists() => Ok(()),
             made => made.map(drop),
         }
     }
 }
 
-/// A TokenRequest that was granted, perhaps for another time than was asked for.
+/// The answer to a TokenRequest. The server may grant another lifetime than requested.
 #[derive(Deserialize)]
 struct Granted {
     spec: GrantedSpec,

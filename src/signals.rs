@@ -1,4 +1,4 @@
-//! The signals that ask the process to end.
+//! The signals that stop the process: SIGTERM and SIGINT.
 
 #[cfg(unix)]
 pub(crate) use unix::Signals;
@@ -10,16 +10,16 @@ mod unix {
 
     use tokio::signal::unix::{Signal, SignalKind, signal};
 
-    /// Listens from its creation on; a signal that comes while nobody waits is not lost.
+    /// Listens from its creation. A signal between two calls of `next` is not lost.
     pub(crate) struct Signals(Vec<Signal>);
 
     impl Signals {
-        /// SIGTERM and SIGINT.
+        /// Listens to SIGTERM and SIGINT.
         pub(crate) fn listen() -> std::io::Result<Self> {
             Self::to(&[SignalKind::terminate(), SignalKind::interrupt()])
         }
 
-        /// The same, and SIGHUP: the terminal was closed.
+        /// Listens also to SIGHUP, which a closed terminal sends.
         #[cfg(feature = "dev")]
         pub(crate) fn listen_on_terminal() -> std::io::Result<Self> {
             Self::to(&[
@@ -37,7 +37,7 @@ mod unix {
                 .map(Self)
         }
 
-        /// Waits for the next one.
+        /// Waits for the next signal.
         pub(crate) async fn next(&mut self) {
             poll_fn(|cx| {
                 let came = self
@@ -66,7 +66,7 @@ impl Signals {
     }
 
     pub(crate) async fn next(&mut self) {
-        // An error means that there is no such signal here: then none ever comes.
+        // An error means that the platform lacks this signal, so it never arrives.
         if tokio::signal::ctrl_c().await.is_err() {
             std::future::pending::<()>().await;
         }

@@ -1,9 +1,10 @@
-//! Traces by OTLP over gRPC, for who asks with `--tracing-endpoint`: a span for each sync, and in
-//! it one for each write.
+//! `--tracing-endpoint`: exports traces with OTLP over gRPC. Each sync is a span, with a child span
+//! for each write.
 //!
-//! spans of `tracing` -> those of syncs and writes alone -> sampler -> batches -> collector
+//! `tracing` spans -> spans of syncs and writes only -> sampler -> batches -> collector
 //!
-//! Without an endpoint nothing of this exists, and nobody listens to the spans of writes.
+//! Without an endpoint, spans have no subscriber and cost nearly nothing. Upstream:
+//! `k8s.io/component-base/tracing`.
 
 use std::time::Duration;
 
@@ -23,19 +24,19 @@ use tracing_subscriber::registry::LookupSpan;
 use crate::options::Options;
 use crate::version;
 
-/// The rate at which everything is sampled.
+/// Value of `--tracing-sampling-rate-per-million` that samples every trace.
 pub(crate) const ALL: i64 = 1_000_000;
-/// Time for the last spans to be sent when the process ends.
+/// Time limit for exporting the remaining spans when the process ends.
 const FLUSH: Duration = Duration::from_secs(2);
 
-/// Where spans go.
+/// The exporter of spans.
 pub struct Spans {
     provider: SdkTracerProvider,
 }
 
 impl Spans {
-    /// What the flags ask for; nothing when they name no collector, or none that can be. Nothing is
-    /// sent yet. Must be called inside a runtime.
+    /// An exporter as the flags ask; `None` without a valid endpoint. Sends nothing yet. Must be
+    /// called inside a Tokio runtime.
     pub(crate) fn from_options(
         options: &Options,
     ) -> Result<Option<Self>, opentelemetry_otlp::ExporterBuildError> {
@@ -60,7 +61,7 @@ impl Spans {
         Ok(Some(Self { provider }))
     }
 
-    /// Listens to syncs and writes, whatever is logged of them.
+    /// A layer that receives spans of syncs and writes, independent of the log level.
     pub(crate) fn layer<S>(&self) -> impl Layer<S> + use<S>
     where
         S: Subscriber + for<'a> LookupSpan<'a> + Send + Sync,
@@ -79,7 +80,7 @@ impl Spans {
         )
     }
 
-    /// Sends what is left. Blocks, for two seconds at most.
+    /// Exports the remaining spans. Blocks for at most two seconds.
     pub(crate) fn end(self) {
         if let Err(error) = self.provider.shutdown_with_timeout(FLUSH) {
             tracing::warn!(%error, "some spans were not sent");
@@ -87,8 +88,8 @@ impl Spans {
     }
 }
 
-/// The URL of the collector in `--tracing-endpoint`: `host:port` as upstream has it, or a whole URL
-/// without TLS. `None` when it is empty.
+/// The collector's URL in `--tracing-endpoint`: `host:port` as upstream, or a URL with `http://`.
+/// `None` if the flag is empty.
 pub(crate) fn endpoint(text: &str) -> Result<Option<String>, ()> {
     if text.is_empty() {
         return Ok(None);
@@ -108,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_collector_is_named_by_host_and_port_or_url() {
+    fn the_endpoint_is_host_and_port_or_a_url() {
         for (text, url) in [
             ("", Ok(None)),
             ("localhost:4317", Ok(Some("http://localhost:4317"))),

@@ -1,11 +1,12 @@
-//! Notices that the manager makes no progress although there is work.
+//! Detects that the manager has work but makes no progress.
 //!
-//! requests (`Activity`), queues (`QueueMetrics`) -> a reason -> the health check, and later the
-//! end of the leadership
+//! requests (`Activity`), queues (`QueueMetrics`) -> reason -> health check, later the end of the
+//! leadership
 //!
-//! Losing the Lease covers an API server that is gone. This covers the rest: the Lease is renewed
-//! over a connection of its own, while nothing else gets through, so that no standby would ever
-//! take over.
+//! Leader election notices an unreachable API server, because renewals fail. It does not notice a
+//! stall of the other connections: renewals use their own connection and still succeed. Without
+//! this detector, such a leader would keep the Lease for ever. `--stall-timeout` sets the limit;
+//! upstream has nothing like it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,12 +17,12 @@ use tokio::time::sleep;
 
 use crate::health::{Check, Finding};
 
-/// Looks at the work of one manager. Cheap to clone.
+/// Observes requests and queues of one manager. Cloning is cheap.
 #[derive(Clone)]
 pub(crate) struct StallDetector {
     activity: Activity,
     queues: QueueMetrics,
-    /// `--stall-timeout`; `None` looks away.
+    /// `--stall-timeout`; `None` disables the detector.
     limit: Option<Duration>,
 }
 
@@ -34,7 +35,7 @@ impl StallDetector {
         }
     }
 
-    /// Why the work stands still now, if it does; one sentence.
+    /// The reason, as one sentence, if the work stands still now.
     pub(crate) fn stalled(&self) -> Option<String> {
         self.stalled_for(self.limit?)
     }
@@ -42,7 +43,7 @@ impl StallDetector {
     fn stalled_for(&self, limit: Duration) -> Option<String> {
         let syncs = || {
             let (controller, still) = self.queues.stalled()?;
-            // A long sync that sends requests makes progress with each answer.
+            // A long sync with requests makes progress with each answer.
             let is_stalled = still >= limit && self.activity.last_answer().elapsed() >= limit;
             is_stalled.then(|| {
                 format!(
@@ -54,7 +55,7 @@ impl StallDetector {
         self.activity.stalled(limit).or_else(syncs)
     }
 
-    /// Reports a stall, and fails readiness.
+    /// A health check that fails readiness during a stall.
     pub(crate) fn check(&self) -> Check {
         let detector = self.clone();
         Arc::new(move || {
@@ -64,7 +65,7 @@ impl StallDetector {
         })
     }
 
-    /// Comes with the reason when the work has stood still for twice the limit.
+    /// Waits until a stall has lasted for twice the limit, and returns the reason.
     pub(crate) async fn stalled_for_too_long(&self) -> String {
         let Some(limit) = self.limit else {
             return std::future::pending().await;

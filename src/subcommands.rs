@@ -1,4 +1,4 @@
-//! The program: the manager, and what `steersman <command>` does beside it.
+//! The program `steersman`: the manager, or a subcommand such as `steersman dev`.
 
 use std::process::ExitCode;
 
@@ -17,11 +17,11 @@ const VERSION: (&str, &str) = (
     "Shows the versions of Steersman and of the Kubernetes that it is equal to.",
 );
 
-/// Those that a build without the feature `dev` does not have.
+/// Subcommands that exist only in builds with the feature `dev`.
 const OF_DEV: [&str; 3] = ["apiserver", "dev", "nodes"];
 
-/// Runs the program with `arguments`, without its name: a command, or the manager with the
-/// controllers of Steersman.
+/// Runs the program with `arguments` (without its name): a subcommand, or the manager with the
+/// built-in controllers.
 pub fn main(arguments: Vec<String>) -> ExitCode {
     let Some((name, rest)) = arguments
         .split_first()
@@ -35,13 +35,13 @@ pub fn main(arguments: Vec<String>) -> ExitCode {
         _ => match of_dev(name, rest) {
             Some(code) => code,
             None if is_unknown(name) => ExitCode::FAILURE,
-            // In upstream's words, what stands there is an argument.
+            // Upstream treats any other word as an unexpected argument.
             None => run_beside(arguments, ControllerRegistry::builtin(), &commands()),
         },
     }
 }
 
-/// Name of each command, and what it does, sorted.
+/// Names and summaries of all subcommands, sorted by name.
 fn commands() -> Vec<(&'static str, &'static str)> {
     let mut commands = vec![HELP, VERSION];
     #[cfg(feature = "dev")]
@@ -54,7 +54,7 @@ fn commands() -> Vec<(&'static str, &'static str)> {
     commands
 }
 
-/// Runs the command of that name, if it is one for development.
+/// Runs the development subcommand `name`; `None` if there is no such subcommand.
 fn of_dev(name: &str, arguments: &[String]) -> Option<ExitCode> {
     #[cfg(feature = "dev")]
     if let Some((_, _, run)) = dev::SUBCOMMANDS.iter().find(|(known, ..)| *known == name) {
@@ -71,7 +71,7 @@ fn of_dev(name: &str, arguments: &[String]) -> Option<ExitCode> {
     None
 }
 
-/// Says which command was meant, if `name` is much like one.
+/// Prints a suggestion if `name` resembles a subcommand. Returns whether it does.
 fn is_unknown(name: &str) -> bool {
     let Some(meant) = nearest(name) else {
         return false;
@@ -80,6 +80,7 @@ fn is_unknown(name: &str) -> bool {
     true
 }
 
+/// The most similar subcommand, within an edit distance of a quarter of its length.
 fn nearest(name: &str) -> Option<&'static str> {
     let distance = |command: &str| strsim::damerau_levenshtein(name, command);
     let names = commands()
@@ -136,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slip_is_answered_with_the_command_that_was_meant() {
+    fn a_misspelled_subcommand_leads_to_a_suggestion() {
         for (typed, meant) in [
             ("verison", Some("version")),
             ("halp", Some("help")),
@@ -149,7 +150,7 @@ mod tests {
 
     #[cfg(feature = "dev")]
     #[test]
-    fn every_command_for_development_is_known_without_it() {
+    fn builds_without_the_feature_know_the_names_of_dev_subcommands() {
         assert_eq!(dev::SUBCOMMANDS.map(|(name, ..)| name), OF_DEV);
         assert_eq!(
             (nearest("aplserver"), nearest("dew"), nearest("node")),

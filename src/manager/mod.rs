@@ -1,7 +1,10 @@
 //! The life of a manager.
 //!
-//! connect -> serve -> warm caches -> elect -> build controllers -> run them -> stop: controllers,
-//! Lease, events, informers
+//! connect -> serve -> fill caches -> elect -> build controllers -> run them -> stop: controllers,
+//! Lease, Events, informers
+//!
+//! The HTTPS server starts first and stops last, so that probes see every phase. Upstream: `Run` in
+//! `cmd/kube-controller-manager/app/controllermanager.go`.
 
 mod term;
 
@@ -32,13 +35,13 @@ use crate::{metrics, version};
 pub use crate::error::RunError;
 use term::{Surroundings, Term};
 
-/// Time for one attempt of a list, which may be hundreds of megabytes; a connection that is dead is
-/// noticed long before.
+/// Time limit of one attempt of a list, which may be hundreds of megabytes. The connection detects
+/// a dead peer much earlier.
 const LIST_TIMEOUT: Duration = Duration::from_secs(300);
-/// Time for one attempt to find out whether the API server is well.
+/// Time limit of one request to `/healthz` of the API server.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A manager that is connected and has its port, and does nothing yet.
+/// A manager with connections and a bound port, before it starts to work.
 pub struct Manager {
     config: Config,
     clients: Clients,
@@ -54,7 +57,7 @@ pub struct Manager {
 }
 
 impl Manager {
-    /// Registers metrics and binds the port. Must be called inside a runtime.
+    /// Registers metrics and binds the port. Must be called inside a Tokio runtime.
     pub fn new(config: Config, connection: Connection, clock: Clock) -> Result<Self, RunError> {
         let (registry, slis) = (Registry::new(), Registry::new());
         metrics::register(&registry, &config.features)?;
@@ -102,7 +105,7 @@ impl Manager {
         })
     }
 
-    /// Lets clients change `verbosity` at `/debug/flags/v`, unless `--profiling=false`.
+    /// Lets clients change `verbosity` through `/debug/flags/v`, unless `--profiling=false`.
     #[must_use]
     pub fn with_verbosity(mut self, verbosity: Verbosity) -> Self {
         if let Some((_, endpoints)) = &mut self.server {
@@ -111,26 +114,26 @@ impl Manager {
         self
     }
 
-    /// Where health and metrics are served.
+    /// The address of the HTTPS server.
     pub fn address(&self) -> Option<SocketAddr> {
         self.address
     }
 
-    /// The checks, as `/healthz`, `/livez` and `/readyz` run them.
+    /// The health checks that `/healthz`, `/livez` and `/readyz` run.
     pub fn health(&self) -> HealthChecks {
         self.health.clone()
     }
 
-    /// The metrics, as `/metrics` shows them.
+    /// The registry that `/metrics` serves.
     pub fn registry(&self) -> &Registry {
         &self.registry
     }
 
-    /// Works until `stop`, then stops in order and gives the Lease up.
+    /// Runs until `stop`, then stops controllers in order and releases the Lease.
     ///
     /// # Errors
-    /// Every other way to end. After [`RunError::LeaseLost`] no write is under way and none will be
-    /// sent.
+    /// Returns an error for every end other than `stop`. After [`RunError::LeaseLost`], no write is
+    /// in progress or will be sent.
     pub async fn run(mut self, stop: CancellationToken) -> Result<(), RunError> {
         let tasks = Tasks::default();
         self.registry.register(Box::new(tasks.panics()))?;
@@ -213,7 +216,7 @@ impl Manager {
             renew_deadline: settings.renew_deadline,
             retry_period: settings.retry_period,
         };
-        // So that one request that hangs cannot use up the whole deadline.
+        // Two attempts fit into the renew deadline, so one hanging request does not use it up.
         let timeout = (settings.renew_deadline / 2).max(Duration::from_secs(1));
         let client = self.clients.make_for_election(timeout);
         let recorder = EventRecorder::start(
@@ -234,7 +237,7 @@ impl Manager {
     }
 }
 
-/// Who decides about requests to the server.
+/// The access control of the HTTPS server.
 fn access(
     serving: &Serving,
     clients: &Clients,
@@ -270,20 +273,20 @@ fn access(
     )?)
 }
 
-/// Fails from the moment the process was asked to end.
+/// A check that fails after the process was asked to stop, so that `/readyz` reports the shutdown.
 fn shutdown_check(stop: &CancellationToken) -> Check {
     let stop = stop.clone();
     Arc::new(move || {
         if stop.is_cancelled() {
-            Err(Finding::Failed("the process is about to end".to_owned()))
+            Err(Finding::Failed("the process is stopping".to_owned()))
         } else {
             Ok(())
         }
     })
 }
 
-/// Fails until the informers that were started have synced; afterwards it reports what keeps them
-/// from being up to date.
+/// A check that fails until all started informers have synced. Later it reports informers that
+/// cannot follow their watch.
 fn informer_check(informers: &InformerFactory) -> Check {
     let informers = informers.clone();
     Arc::new(move || {
@@ -299,7 +302,7 @@ fn informer_check(informers: &InformerFactory) -> Check {
     })
 }
 
-/// Once to twice `duration`.
+/// A random duration between one and two times `duration`.
 fn jittered(duration: Duration) -> Duration {
     duration.mul_f64(1.0 + rand::rng().random::<f64>())
 }

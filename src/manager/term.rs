@@ -1,4 +1,10 @@
-//! One time at work: the Lease, the controllers, and how both end.
+//! One term of leadership: the Lease, the controllers, and the order in which both end.
+//!
+//! acquire Lease -> build controllers -> sync informers -> run -> close gates -> join controllers
+//! -> release Lease -> send queued Events
+//!
+//! The Lease is released only after the last write has ended, so that the next leader starts from a
+//! settled state. The document `docs/leader-election.md` specifies the election.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -17,47 +23,48 @@ use crate::api::{check_lock, wait_for_api_server};
 use crate::gates::Gates;
 use crate::health::{Check, Finding, Phase, Scope};
 
-/// Time for one attempt of a request of a controller. Longer than the minute after which
-/// kube-apiserver ends a request itself (`--request-timeout`): its answer says why, and is a sign
-/// of life. Upstream waits without a limit.
+/// Time limit of one attempt of a controller's request. kube-apiserver ends a request itself after
+/// a minute (`--request-timeout`). This limit is longer, because that answer names the cause and
+/// proves that the server lives. Upstream waits without a limit.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(70);
-/// Time for controllers to stop when the leader gives up because nothing moves, where the flag sets
-/// no limit.
+/// Time limit for controllers to stop after a stall, if `--controller-shutdown-timeout` sets none.
 const STALLED_SHUTDOWN: Duration = Duration::from_secs(10);
-/// Time for what has been queued, such as Events, to be sent when everything else has stopped.
+/// Time limit for sending queued Events and other background work after everything else has
+/// stopped.
 const FLUSH: Duration = Duration::from_secs(3);
 
-/// What is there before a term, and goes last.
+/// Parts of a manager that exist before a term and end after it.
 pub(super) struct Surroundings {
-    /// Asks whether the API server is well.
+    /// Client for health checks of the API server.
     pub(super) probe: ApiClient,
     pub(super) informers: InformerFactory,
-    /// What runs until `background` ends it.
+    /// Background tasks, which run until `background` is cancelled.
     pub(super) tasks: Tasks,
     pub(super) background: CancellationToken,
 }
 
-/// What one time at work needs, from the wait for the Lease to the last Event that is sent.
+/// The state of one term, from the wait for the Lease to the last sent Event.
 pub(super) struct Term<'a> {
     manager: &'a Manager,
     surroundings: &'a Surroundings,
-    /// Somebody asked the process to end.
+    /// Cancelled when the process was asked to stop.
     stop: &'a CancellationToken,
-    /// What controllers send their Events from, and whatever else outlives their `run`.
+    /// Tasks of controllers that outlive `Controller::run`, such as Event senders.
     senders: Arc<Tasks>,
-    /// Ends `senders` once they have sent what they have.
+    /// Cancelled to end `senders` after they have sent their queues.
     farewell: CancellationToken,
-    /// What writes of controllers have to pass, and Events.
+    /// The write gates of controllers and of Events.
     gates: Gates,
-    /// What was written before this revision may be somebody else's work.
-    since: u64,
+    /// Resource version at which this term began; 0 without leader election. Earlier writes may
+    /// come from the previous leader.
+    term_start_rv: u64,
 }
 
-/// A controller and its name.
+/// A controller with its name.
 type Built = (&'static str, Box<dyn Controller>);
 
 impl<'a> Term<'a> {
-    /// A term that writes only while `elector`, if there is one, lets it.
+    /// A term that writes only while the gate of `elector` is open, if there is one.
     pub(super) fn new(
         manager: &'a Manager,
         surroundings: &'a Surroundings,
@@ -71,19 +78,19 @@ impl<'a> Term<'a> {
             senders: Arc::new(surroundings.tasks.beside()),
             farewell: CancellationToken::new(),
             gates: Gates::new(elector.map(Elector::gate), stop),
-            since: 0,
+            term_start_rv: 0,
         }
     }
 
-    /// Leads, once elected where that is asked for, until `stop` or until something goes wrong;
-    /// then ends what it began, and what runs in the background too.
+    /// Leads, after winning the election if there is one, until `stop` or an error. Then stops
+    /// everything that the term or the background runs.
     pub(super) async fn run(mut self, elector: Option<Elector>) -> Result<(), RunError> {
         let ended = match elector {
             Some(elector) => self.run_elected(elector).await,
             None => self.lead().await,
         };
         if !is_unclean(&ended) {
-            // Last of all: a standby must not wait for our Events.
+            // Queued Events are sent after the release, so that a standby does not wait for them.
             self.farewell.cancel();
             self.surroundings.background.cancel();
             let sent = async {
@@ -97,7 +104,7 @@ impl<'a> Term<'a> {
         ended
     }
 
-    /// Waits for the Lease, leads, and gives it up when all that writes has stopped.
+    /// Waits for the Lease, leads, and releases the Lease after all writers have stopped.
     async fn run_elected(&mut self, mut elector: Elector) -> Result<(), RunError> {
         if let Some(settings) = &self.manager.config.election {
             tokio::select! {
@@ -108,32 +115,31 @@ impl<'a> Term<'a> {
         if !elector.acquire(self.stop).await {
             return Ok(());
         }
-        self.since = elector.term_version();
+        self.term_start_rv = elector.term_version();
         let renewing = CancellationToken::new();
         let lead = self.lead();
         let ended = {
             let mut hold = pin!(elector.hold(&renewing));
             tokio::select! {
-                // Looked at first: when both are ready, losing the Lease is what counts.
+                // Polled first: if both are ready, the loss of the Lease decides the outcome.
                 biased;
                 _ = &mut hold => Err(RunError::LeaseLost),
                 ended = lead => {
-                    // A renewal under way is waited for: it must not cross with the release.
+                    // Wait for a renewal in progress, because it must not overlap with the release.
                     renewing.cancel();
                     if hold.await == TermEnd::Lost { Err(RunError::LeaseLost) } else { ended }
                 }
             }
         };
-        // A straggler may still have a request under way, so the Lease has to run out by itself.
+        // Otherwise a request may still be in progress, so the Lease must expire instead.
         if !is_unclean(&ended) {
             elector.release().await;
         }
         ended
     }
 
-    /// Builds and runs the controllers until `stop`, or until one of them ends. Once `stop` has
-    /// come they begin no write, and none is under way when this returns; their Events are still
-    /// queued.
+    /// Builds and runs the controllers until `stop`, or until one of them ends. After `stop` they
+    /// start no write. When this returns, none is in progress; their Events may still be queued.
     async fn lead(&self) -> Result<(), RunError> {
         let Self { manager, stop, .. } = *self;
         let Surroundings {
@@ -143,7 +149,7 @@ impl<'a> Term<'a> {
             background,
         } = self.surroundings;
         manager.progress.set(Phase::Starting);
-        // Minutes may have passed since the first time.
+        // Check again: a standby may have waited for the Lease for a long time.
         tokio::select! {
             () = stop.cancelled() => return Ok(()),
             checked = wait_for_api_server(probe, &manager.clients.connection().host) => checked?,
@@ -195,13 +201,13 @@ impl<'a> Term<'a> {
             }
         }
         if let Err(error @ RunError::Stalled(_)) = &outcome {
-            // Said here, because the controllers may not stop either.
+            // Log the reason here, because the controllers may not stop either.
             tracing::error!(%error, "giving up the leadership");
         }
 
-        // Where no request is answered, waiting for the last ones would only keep the Lease from
-        // others. A write that the server still works on may land after the next leader has begun;
-        // preconditions and that leader's live checks cover it (leader-election.md).
+        // If no request is answered, waiting for the last ones would only delay the next leader. A
+        // write that the server still processes may take effect after the next leader has started.
+        // Preconditions and that leader's live reads cover this case (leader-election.md).
         if manager.stall.stalled().is_some() {
             self.gates.abandon();
         }
@@ -233,7 +239,7 @@ impl<'a> Term<'a> {
             queue_metrics: manager.queue_metrics.clone(),
         });
         (context.tasks, context.stop) = (Arc::clone(&self.senders), self.farewell.clone());
-        (context.event_gate, context.term_start_rv) = (Some(self.gates.events()), self.since);
+        (context.event_gate, context.term_start_rv) = (Some(self.gates.events()), self.term_start_rv);
         context.debug = manager.debug.clone();
         context.options = Arc::new(manager.config.options().clone());
         context.features = manager.config.features.for_controllers();
@@ -258,7 +264,7 @@ impl<'a> Term<'a> {
     }
 }
 
-/// Waits for controllers to stop, at most for `limit` if there is one.
+/// Waits until all controllers have stopped, for at most `limit` if there is one.
 async fn join(running: &Tasks, limit: Option<Duration>) -> Result<(), RunError> {
     let Some(limit) = limit else {
         running.join(Duration::from_secs(5)).await;
@@ -268,8 +274,8 @@ async fn join(running: &Tasks, limit: Option<Duration>) -> Result<(), RunError> 
     joined.map_err(|_| RunError::ShutdownTimeout(running.running()))
 }
 
-/// Runs one controller after its delay, and reports its name when it ends without having been told
-/// to, by a panic too.
+/// Runs one controller after its delay. Sends its name if it ends without a request to stop, also
+/// after a panic.
 async fn supervised(
     name: &'static str,
     controller: Box<dyn Controller>,
@@ -291,6 +297,7 @@ async fn supervised(
     drop(end);
 }
 
+/// Sends the name when dropped, so that a panic of the controller is reported too.
 struct End {
     name: &'static str,
     stop: CancellationToken,
@@ -300,13 +307,13 @@ struct End {
 impl Drop for End {
     fn drop(&mut self) {
         if !self.stop.is_cancelled() {
-            // Nobody listens any more only when the manager has ended, too.
+            // The receiver is gone only if the manager has ended as well.
             let _ = self.ends.send(self.name);
         }
     }
 }
 
-/// Reports work of a controller that does not move, and panics.
+/// A health check that reports a stuck queue, and panics in syncs.
 fn controller_check(name: &'static str, queues: &QueueMetrics) -> Check {
     let queues = queues.clone();
     Arc::new(move || match &queues.troubles(name)[..] {
@@ -315,7 +322,7 @@ fn controller_check(name: &'static str, queues: &QueueMetrics) -> Check {
     })
 }
 
-/// Whether some write may still be under way, or be refused for a good reason.
+/// Whether a write may still be in progress. Then the Lease must expire, and Events are dropped.
 fn is_unclean(ended: &Result<(), RunError>) -> bool {
     matches!(
         ended,
@@ -344,7 +351,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_controller_that_ends_by_itself_is_reported_and_one_that_is_stopped_is_not() {
+    async fn a_controller_that_ends_without_a_stop_request_is_reported() {
         for panics in [true, false] {
             let (tasks, stop) = (Tasks::default(), CancellationToken::new());
             let (ends, mut ended) = mpsc::unbounded_channel();
@@ -365,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn a_jittered_duration_is_once_to_twice_as_long() {
+    fn jittered_durations_are_one_to_two_times_as_long() {
         let second = Duration::from_secs(1);
         assert!((0..100).all(|_| (second..second * 2).contains(&jittered(second))));
         assert_eq!(jittered(Duration::ZERO), Duration::ZERO);

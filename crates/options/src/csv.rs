@@ -1,6 +1,8 @@
-//! One line of comma-separated values, read and written as Go's `encoding/csv` does.
+//! Reads and writes one line of comma-separated values with the rules of Go's `encoding/csv`.
+//!
+//! Upstream's flag library uses that package for lists, so quoting and error messages must match.
 
-/// Splits `line`; the message of an error is Go's.
+/// Splits `line` into fields. The error has Go's message.
 pub(crate) fn split(line: &str) -> Result<Vec<String>, String> {
     if line.is_empty() {
         return Ok(Vec::new());
@@ -35,8 +37,8 @@ pub(crate) fn split(line: &str) -> Result<Vec<String>, String> {
     }
 }
 
-/// Reads a field up to its closing quote: the field and its length with that quote, or where it
-/// goes wrong.
+/// Reads a quoted field up to its closing quote. Returns the field and its length including that
+/// quote, or the position of the error.
 fn unquote(text: &str) -> Result<(String, usize), usize> {
     let mut field = String::new();
     let mut rest = text;
@@ -58,7 +60,7 @@ fn unquote(text: &str) -> Result<(String, usize), usize> {
     }
 }
 
-/// Joins `fields`, quoting those that need it.
+/// Joins `fields`; quotes a field where Go's writer does.
 pub(crate) fn join(fields: &[String]) -> String {
     let quote = |field: &String| {
         let needed = field.contains([',', '"', '\n', '\r'])
@@ -93,13 +95,13 @@ mod tests {
             assert_eq!(
                 split(&join(&read)).unwrap(),
                 fields,
-                "{line} does not survive being written"
+                "{line} changes when it is written and read again"
             );
         }
     }
 
     #[test]
-    fn broken_quotes_are_reported_where_they_are() {
+    fn errors_name_the_column_of_a_broken_quote() {
         let cases = [
             (
                 r#"a"b"#,

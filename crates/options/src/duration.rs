@@ -1,4 +1,6 @@
-//! Go durations, as flags take them and `/configz` prints them: `1h30m`, `12h0m0s`, `0s`.
+//! Durations in Go's format, as flags accept and `/configz` prints them: `1h30m`, `12h0m0s`, `0s`.
+//!
+//! Port of `time.ParseDuration` and `Duration.String` of Go's standard library.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,7 +8,7 @@ use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 
-/// A signed duration in nanoseconds that reads and prints as Go's `time.Duration` does.
+/// A signed duration in nanoseconds that parses and prints like Go's `time.Duration`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct GoDuration(i64);
 
@@ -23,7 +25,7 @@ impl GoDuration {
         Self(seconds.saturating_mul(SECONDS))
     }
 
-    /// The duration as the standard library has it; a negative one is zero.
+    /// The duration as a type of the standard library; a negative one becomes zero.
     pub fn to_std(self) -> Duration {
         Duration::from_nanos(u64::try_from(self.0).unwrap_or(0))
     }
@@ -35,7 +37,7 @@ impl From<Duration> for GoDuration {
     }
 }
 
-/// Text that is no Go duration; the message is Go's.
+/// A text that is no Go duration. The messages are Go's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ParseDurationError {
     /// Not a number with a unit, or out of range.
@@ -44,10 +46,10 @@ pub enum ParseDurationError {
     /// A number without a unit.
     #[error("time: missing unit in duration {0:?}")]
     MissingUnit(String),
-    /// A number with a unit Go does not have.
+    /// A number with a unit that Go does not have.
     #[error("time: unknown unit {unit:?} in duration {text:?}")]
     UnknownUnit {
-        /// What stands where the unit should.
+        /// The text in the place of the unit.
         unit: String,
         /// The whole text.
         text: String,
@@ -70,7 +72,7 @@ impl FromStr for GoDuration {
         if rest.is_empty() {
             return Err(invalid());
         }
-        // Summed as u64, so that the most negative duration can be read.
+        // The sum is unsigned, because the most negative duration has no positive counterpart.
         let mut total: u64 = 0;
         while !rest.is_empty() {
             let (whole, after) = digits(rest);
@@ -108,6 +110,7 @@ impl FromStr for GoDuration {
     }
 }
 
+/// Splits `text` after its leading digits.
 fn digits(text: &str) -> (&str, &str) {
     text.split_at(
         text.find(|c: char| !c.is_ascii_digit())
@@ -115,6 +118,7 @@ fn digits(text: &str) -> (&str, &str) {
     )
 }
 
+/// Nanoseconds per unit.
 fn scale_of(unit: &str) -> Option<i64> {
     Some(match unit {
         "ns" => NANOS,
@@ -127,7 +131,7 @@ fn scale_of(unit: &str) -> Option<i64> {
     })
 }
 
-/// `whole.fraction` times `scale`, the part below a nanosecond cut off.
+/// `whole.fraction` times `scale`, in nanoseconds, rounded towards zero.
 fn nanos(whole: &str, fraction: &str, scale: i64) -> Option<u64> {
     let scale = u64::try_from(scale).ok()?;
     let whole: u64 = if whole.is_empty() {
@@ -135,7 +139,7 @@ fn nanos(whole: &str, fraction: &str, scale: i64) -> Option<u64> {
     } else {
         whole.parse().ok()?
     };
-    // The longest unit has 3.6e12 ns, so digits past the eighteenth cannot matter.
+    // The longest unit has 3.6e12 ns, so digits after the eighteenth have no effect.
     let fraction = &fraction[..fraction.len().min(18)];
     let extra = match fraction.parse::<u128>() {
         Ok(value) => u64::try_from(
@@ -166,6 +170,7 @@ impl fmt::Display for GoDuration {
     }
 }
 
+/// Writes a duration of at least one second, with all units from the largest one down.
 fn write_seconds(f: &mut fmt::Formatter<'_>, nanos: u64) -> fmt::Result {
     let minute = MINUTES.unsigned_abs();
     let (minutes, seconds) = (nanos / minute, nanos % minute);
@@ -199,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_read_and_print_as_in_go() {
+    fn durations_are_parsed_and_printed_as_in_go() {
         // (typed, nanoseconds, printed)
         let cases = [
             ("0", 0, "0s"),
@@ -242,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn what_go_refuses_is_refused_in_its_words() {
+    fn invalid_durations_are_refused_with_gos_messages() {
         let cases = [
             ("", r#"time: invalid duration """#),
             ("abc", r#"time: invalid duration "abc""#),

@@ -1,20 +1,20 @@
-//! Command lines that cannot be used, in the words of upstream's flag library.
+//! Errors of the command line, with the messages of upstream's flag library.
 
 use super::{Flag, flags};
 
-/// A command line that cannot be used. `Display` is upstream's text after `Error: `.
+/// An invalid command line. `Display` is upstream's text after `Error: `.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text}")]
 pub struct UsageError {
     text: String,
-    /// Whether the usage text comes first.
+    /// Whether to print the usage text before the error.
     pub show_usage: bool,
     /// A flag that the user may have meant, without dashes.
     pub suggestion: Option<&'static str>,
 }
 
 impl UsageError {
-    /// An error about a flag, in these words.
+    /// An error about a flag, with this message.
     pub fn flag(text: String) -> Self {
         Self {
             text,
@@ -23,7 +23,7 @@ impl UsageError {
         }
     }
 
-    /// An error that needs no usage text.
+    /// An error without the usage text.
     pub fn plain(text: String) -> Self {
         Self {
             text,
@@ -32,7 +32,7 @@ impl UsageError {
         }
     }
 
-    /// A flag that is not in the table, with the one that may have been meant.
+    /// An unknown flag, with a suggestion if a similar one exists.
     pub fn unknown_flag(name: &str) -> Self {
         Self {
             suggestion: nearest(name),
@@ -40,7 +40,7 @@ impl UsageError {
         }
     }
 
-    /// A value that its flag cannot take.
+    /// A value that the flag does not accept.
     pub fn invalid(flag: &Flag, text: &str, reason: &str) -> Self {
         let name = match short_of(flag) {
             Some(short) => format!("-{short}, --{}", flag.name),
@@ -52,7 +52,7 @@ impl UsageError {
     }
 }
 
-/// The flag whose name is most like `name`, when it is alike enough to be a slip.
+/// The most similar flag, if it is similar enough to be meant.
 fn nearest(name: &str) -> Option<&'static str> {
     let likeness = |flag: &'static Flag| (strsim::jaro_winkler(name, flag.name), flag.name);
     let best = flags().map(likeness).max_by(|a, b| a.0.total_cmp(&b.0))?;

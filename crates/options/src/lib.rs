@@ -1,12 +1,16 @@
-//! The flags of the manager: one table of names, types and defaults, and their values.
+//! The flags of the manager: one table of names, types and defaults, and the values of a command
+//! line.
 //!
-//! text -> value.rs (types, Go's rules and words) -> [`Options`] -> the manager's configuration,
-//! and the controllers
+//! text -> value.rs (types, with Go's rules and messages) -> [`Options`] -> configuration of the
+//! manager and of its controllers
 //!
-//! The flags are a table (table.rs) and no clap structs, because everything users see has to equal
-//! upstream: one-word list defaults, `--flag=false`, `_` for `-`, and the words of each error. The
-//! manager and its controllers read their flags from the same [`Options`], so that no default
-//! stands in two places; a name that is not in the table panics where a controller is built.
+//! The flags are a table (table.rs) instead of clap structs, because everything users see has to
+//! equal upstream. Examples are defaults of lists, `--flag=false`, `_` in place of `-`, and error
+//! messages.
+//!
+//! The manager and its controllers read the same [`Options`], so each default exists once. Reading
+//! a flag that the table lacks panics; tests find it, because controllers read flags when they are
+//! built.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod csv;
@@ -25,7 +29,7 @@ pub use value::{Value, bool as go_bool};
 
 use crate::duration::GoDuration;
 
-/// Type of a flag's value, named as help shows it.
+/// The type of a flag's value, named as in the help text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(
     missing_docs,
@@ -51,52 +55,54 @@ pub enum Kind {
     Version,
 }
 
-/// What giving a flag does.
+/// The effect of a flag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
-    /// What it says.
+    /// The flag works.
     Live,
-    /// Nothing, as in upstream or because there is nothing to do.
+    /// Ignored, as in upstream, or because Steersman has no such feature.
     Moot,
-    /// Nothing yet.
+    /// No effect yet; setting the flag leads to a warning.
     Inert,
-    /// What it says, once this controller exists.
+    /// The flag works if this controller exists, and has no effect yet otherwise.
     Of(&'static str),
 }
 
-/// One line of the table.
+/// A flag: one line of the table.
 #[derive(Debug, Clone, Copy)]
 pub struct Flag {
-    /// Without dashes.
+    /// The name without dashes.
     pub name: &'static str,
-    /// Type of its value.
+    /// The type of its value.
     pub kind: Kind,
-    /// As typed on a command line; lists without brackets.
+    /// The default, as typed on a command line; lists without brackets.
     pub default: &'static str,
-    /// What giving it does.
+    /// The effect of the flag.
     pub effect: Effect,
-    /// One line for `--help`.
+    /// The text in `--help`.
     pub help: &'static str,
 }
 
-/// Every flag, in the order of the table.
+/// All flags, in the order of the table.
 pub fn flags() -> impl Iterator<Item = &'static Flag> {
     table::SECTIONS.iter().flat_map(|(_, flags)| flags.iter())
 }
 
-/// The flag of this name.
+/// The flag called `name`.
 pub fn find(name: &str) -> Option<&'static Flag> {
     flags().find(|flag| flag.name == name)
 }
 
+/// A flag with its value.
 #[derive(Debug, Clone)]
 struct Entry {
     flag: &'static Flag,
     value: Value,
+    /// Whether the flag was set.
     given: bool,
 }
 
-/// The value of every flag, typed or default.
+/// The values of all flags, set or default.
 #[derive(Debug, Clone)]
 pub struct Options {
     entries: BTreeMap<&'static str, Entry>,
@@ -124,7 +130,7 @@ impl Default for Options {
 
 macro_rules! getter {
     ($name:ident, $variant:ident, $type:ty) => {
-        /// The value of `flag`, which the table must have with this type.
+        /// The value of `flag`. Panics if the table has no such flag of this type.
         pub fn $name(&self, flag: &str) -> $type {
             match self.value(flag) {
                 Value::$variant(value) => value.clone(),
@@ -145,17 +151,17 @@ impl Options {
     getter!(map, Map, BTreeMap<String, String>);
     getter!(ip, Ip, IpAddr);
 
-    /// A number of workers; none below one, as with upstream's loops.
+    /// A number of workers. A negative value is zero, as in upstream's loops.
     pub fn workers(&self, flag: &str) -> usize {
         usize::try_from(self.int(flag)).unwrap_or(0)
     }
 
-    /// A duration for timers; a negative one is none.
+    /// A duration for timers; a negative one is zero.
     pub fn time(&self, flag: &str) -> Duration {
         self.duration(flag).to_std()
     }
 
-    /// The value of `flag`, which the table must have.
+    /// The value of `flag`. Panics if the table has no such flag.
     pub fn value(&self, flag: &str) -> &Value {
         let entry = self.entries.get(flag);
         &entry
@@ -163,14 +169,14 @@ impl Options {
             .value
     }
 
-    /// Name and printed value of every flag, sorted by name.
+    /// Name and printed value of all flags, sorted by name.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, String)> {
         self.entries
             .iter()
             .map(|(name, entry)| (*name, entry.value.to_string()))
     }
 
-    /// Names of the flags that were typed although nothing here heeds them yet, sorted.
+    /// Names of the flags that were set but have no effect yet, sorted.
     pub fn without_effect(&self, has_controller: impl Fn(&str) -> bool) -> Vec<&'static str> {
         let idle = |effect| match effect {
             Effect::Live | Effect::Moot => false,
@@ -184,7 +190,7 @@ impl Options {
             .collect()
     }
 
-    /// The flags that leave a controller which runs without workers, with their values, sorted.
+    /// Worker counts of zero or less of enabled controllers: flag and value, sorted by flag.
     pub fn without_workers(&self, is_enabled: impl Fn(&str) -> bool) -> Vec<(&'static str, i64)> {
         let is_count =
             |flag: &Flag| flag.name.starts_with("concurrent-") && flag.name.ends_with("-syncs");
@@ -201,13 +207,13 @@ impl Options {
             .collect()
     }
 
-    /// Sets one flag as if it had been typed; for tests and for programs that embed the manager.
+    /// Sets a flag as if it had been typed. Used by tests and by programs that embed the manager.
     pub fn set(&mut self, name: &str, text: &str) -> Result<(), UsageError> {
         let flag = find(name).ok_or_else(|| UsageError::unknown_flag(name))?;
         self.set_flag(flag, text)
     }
 
-    /// Sets a flag of the table; `text` is read by its kind.
+    /// Sets a flag of the table; `text` is parsed by its kind.
     pub fn set_flag(&mut self, flag: &'static Flag, text: &str) -> Result<(), UsageError> {
         let value = Value::parse(flag.kind, text)
             .map_err(|reason| UsageError::invalid(flag, text, &reason))?;
@@ -215,7 +221,7 @@ impl Options {
             .entries
             .get_mut(flag.name)
             .expect("every flag of the table has an entry");
-        // A list grows with each use; the first one replaces the default.
+        // Each use extends a list, except that the first one replaces the default.
         match (&mut entry.value, value) {
             (Value::List(old), Value::List(new)) | (Value::Gates(old), Value::Gates(new))
                 if entry.given =>
@@ -235,14 +241,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_default_of_the_table_is_valid_and_every_name_is_used_once() {
+    fn defaults_are_valid_and_names_are_unique() {
         let count = flags().count();
         assert_eq!(
             Options::default().entries.len(),
             count,
-            "a name is there twice"
+            "a name occurs twice"
         );
-        // 148 flags that upstream's help shows, 2 that it hides, 5 of our own.
+        // 148 flags in upstream's help, 2 that it hides, 5 of Steersman.
         assert_eq!(count, 155);
         let hidden = table::SECTIONS
             .iter()

@@ -1,5 +1,7 @@
-//! Every flag of kube-controller-manager 1.36, and the few of our own: names, types, defaults,
+//! All flags of kube-controller-manager 1.36, and the few of Steersman: names, types, defaults,
 //! sections.
+//!
+//! `--help`, `/flagz`, `/configz` and the parser use this table.
 
 use crate::Effect::{Inert, Live, Moot, Of};
 use crate::Kind::{
@@ -24,8 +26,7 @@ const fn flag(
     }
 }
 
-/// Sections in the order of the help output. The section without a title holds flags that help does
-/// not show.
+/// Sections in the order of the help output. The section without a title has the hidden flags.
 // One line per flag keeps this readable as a table.
 #[rustfmt::skip]
 pub const SECTIONS: &[(&str, &[Flag])] = &[

@@ -1,4 +1,4 @@
-//! Values of flags: read from text with Go's rules and messages, printed as Go prints them.
+//! Values of flags: parsed with Go's rules and messages, and printed as Go prints them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use crate::duration::GoDuration;
 use crate::{Kind, csv};
 
-/// A flag's value.
+/// The value of a flag.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
     /// A bool.
@@ -16,24 +16,24 @@ pub enum Value {
     Duration(GoDuration),
     /// An integer.
     Int(i64),
-    /// A number of single precision, printed as such.
+    /// A single-precision number, printed as such.
     Float32(f32),
-    /// A number of double precision.
+    /// A double-precision number.
     Float(f64),
-    /// Text.
+    /// A text.
     Text(String),
-    /// Several texts.
+    /// A list of texts.
     List(Vec<String>),
-    /// Texts by their names.
+    /// A map of texts.
     Map(BTreeMap<String, String>),
-    /// Settings of gates, each as `[component:]Gate=<bool>`.
+    /// Feature gates, each as `[component:]Gate=<bool>`.
     Gates(Vec<String>),
     /// An IP address.
     Ip(IpAddr),
 }
 
 impl Value {
-    /// Reads `text` as `kind`; an error is Go's reason.
+    /// Parses `text` as `kind`. The error is Go's reason.
     pub fn parse(kind: Kind, text: &str) -> Result<Self, String> {
         match kind {
             Kind::Bool => bool(text).map(Self::Bool),
@@ -99,12 +99,14 @@ impl fmt::Display for Value {
     }
 }
 
+/// The non-empty items of a comma-separated list.
 fn parts(text: &str) -> impl Iterator<Item = &str> {
     text.split(',')
         .map(str::trim)
         .filter(|part| !part.is_empty())
 }
 
+/// Go's `strconv.ParseBool`.
 pub fn bool(text: &str) -> Result<bool, String> {
     match text {
         "1" | "t" | "T" | "TRUE" | "true" | "True" => Ok(true),
@@ -121,7 +123,8 @@ fn range(function: &str, text: &str) -> String {
     format!("strconv.{function}: parsing {text:?}: value out of range")
 }
 
-/// Go's `ParseInt` with base 0: a prefix chooses the base, and underscores may separate digits.
+/// Go's `strconv.ParseInt` with base 0: a prefix selects the base, and underscores may separate
+/// digits.
 fn int(function: &str, text: &str, min: i64, max: i64) -> Result<i64, String> {
     let (sign, unsigned) = match text.as_bytes().first() {
         Some(b'-') => (-1, &text[1..]),
@@ -140,7 +143,7 @@ fn int(function: &str, text: &str, min: i64, max: i64) -> Result<i64, String> {
     } else {
         (10, lower.as_str())
     };
-    // An underscore stands between two digits, or between the prefix and a digit.
+    // An underscore may stand between two digits, or between the prefix and a digit.
     let misplaced =
         digits.ends_with('_') || digits.contains("__") || (base == 10 && digits.starts_with('_'));
     let digits = digits.replace('_', "");
@@ -154,6 +157,7 @@ fn int(function: &str, text: &str, min: i64, max: i64) -> Result<i64, String> {
         .ok_or_else(|| range(function, text))
 }
 
+/// A verbosity of klog: an unsigned number that fits into 32 bits with sign.
 fn level(text: &str) -> Result<i64, String> {
     if text.is_empty() || !text.bytes().all(|b| b.is_ascii_digit()) {
         return Err(syntax("ParseUint", text));
@@ -179,7 +183,7 @@ fn int32_slice(text: &str) -> Result<Vec<String>, String> {
     }
 }
 
-/// A pair is one item of the list, so that several flags add up.
+/// A pair is a single item of the list, so that repeated flags add pairs.
 fn cert_key(text: &str) -> Result<Vec<String>, String> {
     if text.is_empty() {
         return Ok(Vec::new());
@@ -196,7 +200,7 @@ fn cert_key(text: &str) -> Result<Vec<String>, String> {
     }
 }
 
-/// One pair may hold commas; of several each is a field of CSV.
+/// A single pair may contain commas in its value. Several pairs are CSV fields.
 fn string_map(text: &str) -> Result<BTreeMap<String, String>, String> {
     if text.is_empty() {
         return Ok(BTreeMap::new());
@@ -213,6 +217,7 @@ fn string_map(text: &str) -> Result<BTreeMap<String, String>, String> {
     items.into_iter().map(pair).collect()
 }
 
+/// Checks a quantity such as `64Mi`; the text is kept as typed.
 fn quantity(text: &str) -> Result<String, String> {
     let number = text.trim_start_matches(['+', '-']);
     let end = number
@@ -235,6 +240,7 @@ fn quantity(text: &str) -> Result<String, String> {
     }
 }
 
+/// Checks a list of `filename=N`; the text is kept as typed.
 fn vmodule(text: &str) -> Result<String, String> {
     for part in text.split(',').filter(|part| !part.is_empty()) {
         let rule = part
@@ -256,7 +262,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_print_as_go_prints_them() {
+    fn values_are_printed_as_in_go() {
         // (kind, typed, printed)
         let cases = [
             (Kind::Bool, "T", "true"),
@@ -300,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_value_is_refused_in_gos_words() {
+    fn invalid_values_are_refused_with_gos_messages() {
         let cases = [
             (
                 Kind::Bool,

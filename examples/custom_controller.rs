@@ -1,6 +1,7 @@
-//! A manager with a controller of one's own: one line in `main`, everything else as in Steersman.
+//! A manager with an additional controller. `main` registers it with one line; everything else is
+//! as in Steersman.
 //!
-//! The controller says in the log when a pod keeps restarting. Try it with `cargo run --example
+//! The controller logs a warning when a pod keeps restarting. Try it with `cargo run --example
 //! custom_controller -- --kubeconfig ~/.kube/config --leader-elect=false
 //! --controllers=restart-reporter`.
 
@@ -35,11 +36,13 @@ const RESTART_REPORTER: Descriptor = Descriptor {
     init,
 };
 
-/// Restarts from which on a pod is worth a line.
+/// Number of restarts from which on a pod is reported.
 const MANY: i32 = 5;
 
+/// Reports pods that keep restarting.
 struct RestartReporter;
 
+/// Enqueues a pod whenever its number of restarts changes.
 fn init(context: &ControllerContext) -> Result<Box<dyn Controller>, InitError> {
     let keyed = Keyed::<Pod>::new(context, "restart-reporter-controller", "restart_reporter");
     let queue = keyed.queue();
@@ -60,6 +63,7 @@ impl ObjectSyncer for RestartReporter {
             return Ok(Requeue::Never);
         }
         tracing::warn!(pod = %key, restarts = pod.restarts, "this pod keeps restarting");
+        // Report the pod again in an hour if it still restarts.
         Ok(Requeue::After(Duration::from_secs(3600)))
     }
 }

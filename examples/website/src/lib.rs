@@ -1,5 +1,7 @@
-//! An operator: each Website becomes a ConfigMap with its page and a Deployment that serves it. It
-//! knows nothing of Steersman; its tests do.
+//! An operator: it creates a ConfigMap with the page, and a Deployment that serves it, for each
+//! Website.
+//!
+//! It uses `kube` only. Its tests run it on Steersman's development cluster.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -16,7 +18,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// A page on some servers.
+/// A web page that a number of servers serve.
 #[derive(Debug, Clone, CustomResource, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "example.dev",
@@ -26,22 +28,22 @@ use serde_json::{Value, json};
     status = "WebsiteStatus"
 )]
 pub struct WebsiteSpec {
-    /// What visitors read.
+    /// The content of the page.
     pub page: String,
-    /// How many servers there are.
+    /// The number of servers.
     #[schemars(range(min = 0))]
     pub replicas: i32,
 }
 
-/// What has become of it.
+/// The status of a Website.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WebsiteStatus {
-    /// Servers that serve the current page.
+    /// Number of ready servers with the current page.
     pub ready_replicas: i32,
 }
 
-/// Works for all Websites, for ever.
+/// Reconciles all Websites; never returns.
 pub async fn run(client: Client) {
     Controller::new(
         Api::<Website>::all(client.clone()),
@@ -64,6 +66,7 @@ pub async fn run(client: Client) {
     .await;
 }
 
+/// Applies both objects, and copies the Deployment's progress to the status of the Website.
 async fn reconcile(website: Arc<Website>, client: Arc<Client>) -> Result<Action, kube::Error> {
     let (name, namespace) = (website.name_any(), website.namespace().unwrap_or_default());
     let client = Client::clone(&client);
@@ -112,7 +115,7 @@ fn servers(website: &Website) -> Value {
             "replicas": website.spec.replicas,
             "selector": {"matchLabels": labels},
             "template": {
-                // Another page is another template, which replaces the servers.
+                // The hash of the page changes the template, so a new page replaces the servers.
                 "metadata": {"labels": labels, "annotations": {"example.dev/page": format!("{:x}", hasher.finish())}},
                 "spec": {
                     "containers": [{"name": "server", "image": "nginx", "volumeMounts": [{"name": "page", "mountPath": "/usr/share/nginx/html"}]}],
@@ -123,7 +126,8 @@ fn servers(website: &Website) -> Value {
     })
 }
 
-/// Objects of a Website have its name, and end with it.
+/// Metadata of a dependent: the Website's name, and a controller reference, so that the garbage
+/// collector deletes it.
 fn metadata(website: &Website) -> Value {
     json!({"name": website.name_any(), "ownerReferences": [website.controller_owner_ref(&())]})
 }

@@ -1,4 +1,4 @@
-//! The operator as a program, for the cluster of the kubeconfig.
+//! The operator as a program; it uses the cluster of the kubeconfig.
 
 #[tokio::main]
 async fn main() -> Result<(), kube::Error> {

@@ -1,4 +1,4 @@
-//! The operator on the embedded cluster: what its users see.
+//! Tests of the operator on the development cluster.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -10,10 +10,11 @@ use steersman_devcluster::DevCluster;
 use steersman_devcluster::faults::{Matcher, RequestFault, conflict, internal_error};
 use website_operator::Website;
 
-/// Nothing waits this long: under paused time a minute takes no longer than the work in it.
+/// Time limit of each wait. Time is paused, so a minute takes only as long as the work in it.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// A cluster in which Deployments roll out, what has lost its owner goes, and the operator works.
+/// A cluster with the operator, and with the controllers that roll out Deployments and delete
+/// dependents.
 async fn cluster() -> DevCluster {
     DevCluster::builder()
         .object(Website::crd())
@@ -32,7 +33,7 @@ fn website(replicas: i32) -> Value {
     json!({"apiVersion": "example.dev/v1", "kind": "Website", "metadata": {"name": "blog"}, "spec": {"page": "Hello", "replicas": replicas}})
 }
 
-/// Waits until the only Website has this many servers.
+/// Waits until the only Website reports this many ready servers.
 async fn served_by(cluster: &DevCluster, servers: i32) {
     let ready = |websites: &[Value]| {
         websites.len() == 1 && websites[0]["status"]["readyReplicas"] == servers
@@ -64,7 +65,7 @@ async fn a_website_is_served_and_scaled() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_page_replaces_the_servers() {
+async fn a_changed_page_replaces_the_servers() {
     let cluster = cluster().await;
     cluster.create(website(2)).await.unwrap();
     served_by(&cluster, 2).await;
@@ -91,7 +92,7 @@ async fn another_page_replaces_the_servers() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_left_of_a_deleted_website() {
+async fn deleting_a_website_deletes_all_its_objects() {
     let cluster = cluster().await;
     cluster.create(website(2)).await.unwrap();
     served_by(&cluster, 2).await;
@@ -108,7 +109,7 @@ async fn nothing_is_left_of_a_deleted_website() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_api_server_in_trouble_is_asked_again() {
+async fn failed_requests_are_retried_without_duplicates() {
     let cluster = cluster().await;
     let faults = cluster.faults();
     faults.reject(
@@ -132,7 +133,7 @@ async fn an_api_server_in_trouble_is_asked_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_website_without_sense_is_refused() {
+async fn an_invalid_website_is_refused() {
     let refusal = cluster().await.create(website(-1)).await.unwrap_err();
     assert_eq!(refusal.code, 422);
     assert!(

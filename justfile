@@ -31,7 +31,7 @@ alias devcluster := dev
 chart:
     scripts/chart.sh
 
-# Builds the image's binary and starts it in an empty root: --quick, --twice.
+# Builds the binary of the image and starts it in an empty root: --quick, --twice.
 image *arguments:
     scripts/image.sh "$@"
 
@@ -39,11 +39,11 @@ image *arguments:
 fuzz *arguments:
     scripts/fuzz.sh "$@"
 
-# Lets random users act on a dist build for ten minutes.
+# Runs random actions of several users against a dist build for ten minutes.
 soak *arguments:
     cargo build --profile dist
     "${PYTHON:-.venv/bin/python}" scripts/soak.py "$@"
 
-# Runs everything that must hold on main.
+# Runs all checks that main must pass.
 ci:
     .ci/run

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Fuzzes what reads bytes from strangers, each target for a bounded time. Needs a C++ compiler; a stable Rust toolchain will do.
-#   scripts/fuzz.sh [seconds per target, 10 if not given] [target...]
-# What it learns is kept in target/fuzz, where the next run goes on. An input that breaks something is put there, too: it belongs into
-# fuzz/seeds, which every test run reads.
+# Fuzzes the parsers of untrusted bytes, each target for a bounded time. Needs a C++ compiler; a
+# stable Rust toolchain is enough.
+#   scripts/fuzz.sh [seconds per target, default 10] [target...]
+# The corpus is kept in target/fuzz, and the next run continues with it. An input that causes a
+# failure is stored there, too. Copy it to fuzz/seeds, which every test run reads.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

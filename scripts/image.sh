@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# What the Dockerfile does, without a container engine: the same build, and the binary started in a root of its own with nothing else
-# in it, as nobody in particular, against the embedded API server. Needs root, or user namespaces, for the chroot.
+# Checks the image's binary without a container engine. It builds as the Dockerfile does, and starts
+# the binary against the embedded API server, with chroot, as an unprivileged user, in a folder with
+# no other file. Needs root, or user namespaces.
 #   scripts/image.sh [--quick] [--twice]
-# --quick leaves out the optimisation across crates, which takes most of the time; the binary gets half as large again, and is measured
-# by that. The image itself is never built so.
-# --twice builds again from nothing, in a folder that lies elsewhere, and fails unless both binaries have the same bytes.
+# --quick omits link-time optimisation, which takes most of the time. The binary is half as large
+# again, so the size limit is higher. The image is never built this way.
+# --twice builds a second time from nothing in another folder, and fails if the binaries differ.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -35,7 +36,8 @@ fail() {
   exit 1
 }
 
-# What .dockerignore lets through, and nothing else, built where it lies elsewhere: both must make no difference.
+# Copy the files that .dockerignore admits to another folder, and build there. Neither the missing
+# files nor the path may change the binary.
 context=target/image-context
 mkdir -p "$context"
 find "$context" -mindepth 1 -maxdepth 1 ! -name target -exec rm -rf {} +
@@ -45,7 +47,7 @@ root="$scratch/root"
 "$context/scripts/build-static.sh" "$root/usr/local/bin"
 binary="$root/usr/local/bin/steersman"
 if [ -n "$twice" ]; then
-  # The copy, since builds take long enough for somebody to change the sources.
+  # Copy the first copy, because the sources may change during the build.
   mkdir -p "$scratch/somewhere/else"
   tar --create --exclude=./target --directory "$context" --file - . | tar --extract --directory "$scratch/somewhere/else"
   "$scratch/somewhere/else/scripts/build-static.sh" "$scratch/second"
@@ -57,14 +59,14 @@ size=$(stat --format=%s "$(readlink -f "$binary")")
 [ "$size" -lt "$most_bytes" ] || fail "the binary has $size bytes, more than $most_bytes"
 if readelf --program-headers "$binary" | grep -q INTERP; then fail "the binary needs a dynamic linker"; fi
 
-# As the image's USER, with no capability left and no file but the binary.
+# Run as the image's USER, without capabilities, with no other file than the binary.
 enter=(chroot --userspec=65532:65532 "$root")
 if [ "$(id -u)" -ne 0 ]; then
   enter=(unshare --user --map-root-user chroot "$root")
 fi
 version=$("${enter[@]}" /usr/local/bin/kube-controller-manager --version) || fail "it does not start in an empty root"
 
-# The embedded API server, with its own manager: the one under test stands for election under another name.
+# The embedded API server has its own manager, so the manager under test uses another Lease.
 cargo build --quiet --package steersman
 target/debug/steersman dev --write-kubeconfig "$root/kubeconfig" >"$scratch/server" 2>&1 &
 children+=($!)

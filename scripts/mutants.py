@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Makes mistakes in the controllers, one at a time in a copy of the tree, and asks the perturbation suite whether it notices.
+"""Mutation test of the perturbation suite: injects one defect at a time into the controllers, and
+checks that the suite fails.
 
-    scripts/mutants.py [TEXT]     only the mistakes whose name contains TEXT
+    scripts/mutants.py [TEXT]     only the mutants whose name contains TEXT
 
-A mistake is a list of replacements; a text that is not there exactly once ends the script, so that the table keeps up with the code.
-CARGO_TARGET_DIR may name a folder to build in, but not that of the project: Cargo would take the mistakes for its own code. CARGO_ARGUMENTS
-are options for cargo. Exits with 1 where a mistake is not noticed.
+A mutant is a list of replacements in a copy of the tree. The script ends if a text to replace does
+not occur exactly once, so that the table stays up to date with the code. CARGO_TARGET_DIR may name
+a build folder other than that of the project, because Cargo would reuse the mutated code there.
+CARGO_ARGUMENTS are options for cargo. Exits with 1 if the suite misses a mutant.
 """
 
 import os
@@ -19,8 +21,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 DEPLOYMENT = "controllers/deployment"
 SETS = "controllers/replicaset"
 
-# (mistake, replacements: file, right, wrong; arguments of the suite)
-MISTAKES = [
+# (name, replacements: file, original text, mutated text; arguments of the suite)
+MUTANTS = [
     (
         "a limit of unavailable pods that is one too large",
         [(f"{DEPLOYMENT}/limits.rs", "d.spec.replicas - max_unavailable(d)", "d.spec.replicas - max_unavailable(d) - 1")],
@@ -58,7 +60,8 @@ MISTAKES = [
 ]
 
 
-def notices(tree: pathlib.Path, replacements, arguments) -> bool:
+def is_detected(tree: pathlib.Path, replacements, arguments) -> bool:
+    """Whether the suite fails with these replacements, which are reverted afterwards."""
     changed = {}
     for name, right, wrong in replacements:
         file = tree / name
@@ -70,7 +73,7 @@ def notices(tree: pathlib.Path, replacements, arguments) -> bool:
     options = os.environ.get("CARGO_ARGUMENTS", "").split()
     cargo = ["cargo", "test", *options, "-p", "steersman-perturb", "--test", "suite"]
     try:
-        # What does not build is no mistake of a controller.
+        # A mutant that does not compile is an error of this script, not a detection.
         subprocess.run([*cargo, "--no-run"], cwd=tree, check=True, stderr=subprocess.DEVNULL)
         run = subprocess.run([*cargo, "--", *arguments], cwd=tree, capture_output=True, text=True)
     finally:
@@ -83,17 +86,17 @@ def notices(tree: pathlib.Path, replacements, arguments) -> bool:
 
 def main() -> int:
     if pathlib.Path(os.environ.get("CARGO_TARGET_DIR") or "elsewhere").resolve() == ROOT / "target":
-        sys.exit("CARGO_TARGET_DIR is that of the project, whose next build would have the mistakes")
+        sys.exit("CARGO_TARGET_DIR is that of the project, whose next build would contain the mutants")
     wanted = sys.argv[1] if len(sys.argv) > 1 else ""
     missed = 0
     with tempfile.TemporaryDirectory() as folder:
         tree = pathlib.Path(folder) / "tree"
         shutil.copytree(ROOT, tree, ignore=shutil.ignore_patterns("target", ".git", ".venv"))
-        for mistake, replacements, arguments in MISTAKES:
-            if wanted in mistake:
-                noticed = notices(tree, replacements, arguments)
-                missed += not noticed
-                print(f"{'noticed' if noticed else 'MISSED '}  {mistake}", flush=True)
+        for name, replacements, arguments in MUTANTS:
+            if wanted in name:
+                detected = is_detected(tree, replacements, arguments)
+                missed += not detected
+                print(f"{'detected' if detected else 'MISSED  '}  {name}", flush=True)
     return 1 if missed else 0
 
 

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Ten minutes of `steersman dev` under the random actions of several users, with its memory and tasks sampled.
+"""Runs `steersman dev` under random actions of several users for ten minutes, and samples memory and tasks.
 
   cargo build --profile dist && scripts/soak.py [--minutes 10] [--warm-up 3] [--seed 1] [--users 6] [--binary target/dist/steersman] [--log FILE]
 
-Before that they act for some minutes, and everything is deleted, so that connections and caches are there: the tasks that are left then are
-those that must be left at the end, when everything has been deleted again. Fails when their numbers differ, when anything panicked, or when
-memory grows by 2 % or more between minute 3 and the end; of a run of less than ten minutes it says so and does not fail. Needs the
-kubernetes package: PYTHON=.venv/bin/python after scripts/test.sh.
+A warm-up comes first: the users act for some minutes, and everything is deleted. It fills connections
+and caches. The number of tasks after it must be reached again at the end, when everything has been
+deleted again. The run fails if the numbers differ, if a task or a sync panicked, or if memory grows by
+2 % or more between minute 3 and the end. A run of less than ten minutes only reports the growth.
+Needs the kubernetes package: PYTHON=.venv/bin/python after scripts/test.sh.
 """
 
 import argparse
@@ -24,18 +25,21 @@ from kubernetes import client, config
 from kubernetes.client.exceptions import ApiException
 
 NAMESPACES = ["default", "one", "two"]
-# So many that what one minute brings is much like what another brings: of a dozen objects, few paused Deployments more are a tenth less to do.
+# With many objects, all minutes have a similar amount of work. Among a dozen objects, a few more
+# paused Deployments would reduce it by a tenth.
 NAMES = [f"n{number}" for number in range(16)]
 SAMPLES = 120
 # Seconds from one deletion of a namespace to the next.
 ROUND = 20
 ALLOWED_GROWTH = 0.02
 JUDGED_MINUTES = 10
-# Seconds from action to action of one user. The server keeps the changes of the last minutes: their number is most of its memory.
+# Seconds between two actions of one user. The server keeps the changes of the last minutes, and
+# most of its memory depends on their number.
 PACE = 0.25
-# Of the Events of an hour, as by default, memory grows for an hour. With a term this short their number is steady from minute 3 on.
+# With the default of an hour, the number of Events and thereby memory would grow for an hour. With
+# this value, the number is steady from minute 3 on.
 EVENT_TTL = "60s"
-# What others did meanwhile: gone, there already, changed, or in a namespace that ends.
+# Answers caused by other users: not found, already exists, conflict, or a terminating namespace.
 EXPECTED = {403, 404, 409}
 
 
@@ -45,7 +49,7 @@ def template(app, image):
 
 
 class Deck:
-    """What is drawn comes in a random order, but in each round as often as it should: what a minute brings is what any other brings."""
+    """Draws cards in random order, each as often as it should occur per round, so that minutes have equal work."""
 
     def __init__(self, chance, cards):
         self.chance, self.cards, self.left = chance, list(cards), []
@@ -57,8 +61,8 @@ class Deck:
 
 
 class User:
-    """Does something at random, at a steady pace. All users share few names, so that they meet. What somebody dropped is there again as
-    soon as somebody else wants to change it, so the number of objects is bounded and stays about the same."""
+    """Acts at random, at a steady pace. All users share few names, so that their actions collide. A user
+    recreates a deleted object in order to change it, so the number of objects stays about the same."""
 
     def __init__(self, kubeconfig, seed):
         api = config.new_client_from_config(kubeconfig)
@@ -85,7 +89,7 @@ class User:
 
     @staticmethod
     def attempt(action, *arguments):
-        """Whether it could be done, or somebody else was in the way."""
+        """Returns false if another user's action prevented this one."""
         try:
             action(*arguments)
         except ApiException as error:
@@ -217,7 +221,7 @@ class Dev:
 
 
 def until(holds, limit):
-    """Whether it came to hold within so many seconds."""
+    """Returns whether the condition became true within so many seconds."""
     end = time.monotonic() + limit
     while time.monotonic() < end:
         if holds():
@@ -227,7 +231,7 @@ def until(holds, limit):
 
 
 def steady(value):
-    """What it is once it has not changed for a while."""
+    """Returns the value once it has not changed for ten seconds."""
     last, since = value(), time.monotonic()
     while time.monotonic() - since < 10:
         time.sleep(1)
@@ -237,7 +241,7 @@ def steady(value):
 
 
 def emptied(user):
-    """Whether everything could be deleted."""
+    """Returns whether everything could be deleted."""
 
     def empty():
         user.drop_everything()
@@ -247,7 +251,7 @@ def emptied(user):
 
 
 def act(users, seconds, sample):
-    """Lets all users act for so long, and takes samples meanwhile."""
+    """Lets all users act for so many seconds, and takes samples meanwhile."""
     begun, stop, failures = time.monotonic(), threading.Event(), []
 
     def work(user):
@@ -256,14 +260,14 @@ def act(users, seconds, sample):
             while not stop.wait(max(0, due - time.monotonic())):
                 user.act()
                 due += PACE
-        except Exception as error:  # noqa: BLE001 - whatever it is ends the run
+        except Exception as error:  # noqa: BLE001 - any failure ends the run
             failures.append(error)
             stop.set()
 
     threads = [threading.Thread(target=work, args=[user]) for user in users]
     for thread in threads:
         thread.start()
-    # What a namespace takes with it is a third of all there is, so that comes at even times.
+    # A namespace holds a third of all objects, so namespaces are deleted at regular intervals.
     rounds = zip(itertools.count(ROUND, ROUND), itertools.cycle(NAMESPACES[1:]))
     due, doomed = next(rounds)
     while not stop.is_set() and (at := time.monotonic() - begun) < seconds:
@@ -312,7 +316,8 @@ def report(arguments, samples, tasks_before, empty, settled, actions, last):
     print("| minute | memory, MiB | tasks |\n|---|---|---|")
     for number in range(1, 11):
         print(f"| {number * arguments.minutes / 10:g} | {median_of(number, 1) / 2**20:.1f} | {median_of(number, 2):.0f} |")
-    # What a line through all samples since minute 3 says, as single minutes differ by what the users happen to do.
+    # Use the slope of a line through all samples since minute 3, because single minutes vary with
+    # the users' actions.
     late = [sample for sample in samples if sample[0] >= 3 * minute]
     slope, at_start = statistics.linear_regression([sample[0] - 3 * minute for sample in late], [sample[1] for sample in late])
     growth = slope * 7 * minute / at_start
@@ -334,7 +339,7 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--users", type=int, default=6)
     parser.add_argument("--binary", default="target/dist/steersman")
-    parser.add_argument("--log", type=argparse.FileType("w"), default=subprocess.DEVNULL, help="what steersman dev says meanwhile")
+    parser.add_argument("--log", type=argparse.FileType("w"), default=subprocess.DEVNULL, help="file for the output of steersman dev")
     arguments = parser.parse_args()
     dev = Dev(arguments.binary, arguments.log)
     try:

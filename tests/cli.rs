@@ -1,4 +1,4 @@
-//! What a user sees who types something wrong, or asks for help.
+//! The output of the program for help, version and invalid input.
 
 use crate::support::{api_server, kubeconfig, output};
 
@@ -54,7 +54,7 @@ fn help_and_version_go_to_standard_output() {
 }
 
 #[test]
-fn an_unknown_flag_gets_the_usage_the_error_and_a_hint() {
+fn an_unknown_flag_leads_to_usage_error_and_suggestion() {
     let output = output(&["--leader-elekt"]);
     let text = String::from_utf8(output.stderr).unwrap();
     assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0));
@@ -66,12 +66,12 @@ fn an_unknown_flag_gets_the_usage_the_error_and_a_hint() {
 }
 
 #[test]
-fn wrong_input_is_one_line_and_status_1() {
+fn invalid_input_leads_to_one_line_and_status_1() {
     let directory = tempfile::tempdir().unwrap();
     let malformed = directory.path().join("malformed");
     std::fs::write(&malformed, "clusters: [").unwrap();
     let malformed = malformed.to_str().unwrap();
-    // (arguments, what the last line contains)
+    // (arguments, part of the last line)
     let cases: [(&[&str], &str); 16] = [
         (
             &["--leader-elect-lease-duration=15"],
@@ -137,7 +137,7 @@ fn wrong_input_is_one_line_and_status_1() {
 }
 
 #[test]
-fn a_taken_port_is_named() {
+fn the_error_for_a_port_in_use_names_the_address() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap();
     let (status, _, last) = run(&[
@@ -153,7 +153,7 @@ fn a_taken_port_is_named() {
 }
 
 #[test]
-fn an_api_server_that_is_not_there_is_waited_for_and_then_named() {
+fn an_unreachable_api_server_is_named_after_waiting_for_it() {
     let text = String::from_utf8(
         output(&[
             "--master=127.0.0.1:1",
@@ -182,7 +182,7 @@ fn an_api_server_that_is_not_there_is_waited_for_and_then_named() {
 }
 
 #[test]
-fn credentials_that_are_refused_are_reported_at_once() {
+fn rejected_credentials_are_reported_at_once() {
     let directory = tempfile::tempdir().unwrap();
     let kubeconfig = kubeconfig(directory.path(), api_server("401 Unauthorized"));
     let (status, _, last) = run(&[
@@ -255,7 +255,7 @@ fn the_arguments_of_a_kubeadm_manifest_are_accepted_with_two_warnings() {
 }
 
 #[test]
-fn durations_of_the_election_that_cannot_work_end_with_status_2() {
+fn contradictory_election_durations_end_with_status_2() {
     let cases: [(&[&str], &str); 3] = [
         (
             &["--leader-elect-lease-duration=10s"],
@@ -281,7 +281,7 @@ fn durations_of_the_election_that_cannot_work_end_with_status_2() {
 }
 
 #[test]
-fn a_controller_without_workers_is_warned_of_by_its_flag() {
+fn a_controller_without_workers_leads_to_a_warning_with_its_flag() {
     let arguments = [
         "--kubeconfig=/nowhere",
         "--concurrent-deployment-syncs=0",

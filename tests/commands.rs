@@ -1,12 +1,11 @@
-//! kubectl as people type it: every command at least once, by what people are after.
-//! `support::script` tells how to read `commands/*.txt`.
+//! Every kubectl command, by task. `support::script` describes the format of `commands/*.txt`.
 
 use crate::harness::Cluster;
 
-/// A Deployment and two ConfigMaps, with a label that tells that they belong together.
+/// A Deployment and two ConfigMaps with a common label.
 const SET: &str = include_str!("commands/set.yaml");
 
-/// What is left of it in the end.
+/// The objects of `SET` without those that pruning must delete.
 const LESS: &str = include_str!("commands/less.yaml");
 
 fn cluster() -> Option<Cluster> {
@@ -31,7 +30,7 @@ fn manifests_are_applied_compared_pruned_and_replaced() {
 }
 
 #[test]
-fn objects_are_changed_in_every_way() {
+fn objects_are_changed_by_every_command() {
     let Some(cluster) = cluster() else { return };
     cluster.file("negative.sed", "s/^  replicas: 2/  replicas: -2/");
     cluster.file("three.sed", "s/^  replicas: 2/  replicas: 3/");
@@ -45,13 +44,13 @@ fn a_rollout_is_followed_paused_and_undone_to_a_revision() {
 }
 
 #[test]
-fn what_there_is_is_shown_in_every_form() {
+fn objects_are_shown_in_every_output_format() {
     let Some(cluster) = cluster() else { return };
     cluster.script(include_str!("commands/show.txt"));
 }
 
 #[test]
-fn what_happens_is_watched_and_waited_for() {
+fn changes_are_watched_and_waited_for() {
     let Some(cluster) = cluster() else { return };
     cluster.apply(SET);
     let pods = cluster.watch("get pods -w");
@@ -69,7 +68,8 @@ fn what_happens_is_watched_and_waited_for() {
 
 #[test]
 fn nodes_are_cordoned_and_drained_as_budgets_allow() {
-    let reason = "other tests use the nodes of this cluster, and no controller of ours counts what budgets allow";
+    let reason =
+        "other tests use the nodes of this cluster, and Steersman has no disruption controller";
     let Some(cluster) = cluster().and_then(|cluster| cluster.embedded(reason)) else {
         return;
     };
@@ -77,7 +77,7 @@ fn nodes_are_cordoned_and_drained_as_budgets_allow() {
 }
 
 #[test]
-fn certificates_are_approved_and_roles_brought_up_to_date() {
+fn certificates_are_approved_and_roles_reconciled() {
     let Some(cluster) = cluster() else { return };
     let files = [
         ("request.yaml", include_str!("commands/request.yaml")),
@@ -90,7 +90,7 @@ fn certificates_are_approved_and_roles_brought_up_to_date() {
 }
 
 #[test]
-fn roles_are_the_sum_of_others() {
+fn aggregated_roles_contain_the_rules_of_others() {
     let Some(cluster) =
         cluster().and_then(|cluster| cluster.with_controllers("aggregates ClusterRoles"))
     else {
@@ -100,8 +100,8 @@ fn roles_are_the_sum_of_others() {
 }
 
 #[test]
-fn what_needs_a_real_node_says_so() {
-    let reason = "a real API server passes these on to kubelets, and says what came of that";
+fn requests_that_need_a_real_kubelet_report_that() {
+    let reason = "a real API server forwards these requests to kubelets";
     let Some(cluster) = cluster().and_then(|cluster| cluster.embedded(reason)) else {
         return;
     };

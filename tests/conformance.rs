@@ -1,5 +1,5 @@
-//! The promises of an API server, kept where nodes and controllers are at work: by the embedded
-//! server through HTTPS, or by the cluster that `KUBEBUILDER_ASSETS` or `KUBECONFIG` names.
+//! The conformance checks of the API server, run next to nodes and controllers. The server is the
+//! embedded one over HTTPS, or the one that `KUBEBUILDER_ASSETS` or `KUBECONFIG` selects.
 
 use std::time::Duration;
 
@@ -9,14 +9,14 @@ use steersman_runtime::client::{connect, load_config};
 
 use crate::harness::Cluster;
 
-/// How long one check may take.
+/// Time limit of one check.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// Checks under way at once; most of their time is waiting for watches to end.
+/// Number of concurrent checks; they mostly wait for watches to end.
 const AT_ONCE: usize = 16;
 
 #[test]
-fn every_promise_is_kept_among_nodes_and_controllers() {
+fn the_api_server_passes_all_checks_next_to_nodes_and_controllers() {
     let Some(cluster) = Cluster::start_apart() else {
         return;
     };

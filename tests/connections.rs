@@ -1,4 +1,4 @@
-//! More connections at once than anybody should need.
+//! Ten thousand connections to the embedded API server do not exclude further clients.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -15,14 +15,15 @@ use tokio_rustls::client::TlsStream;
 use crate::support::{LIMIT, Program};
 
 const CONNECTIONS: usize = 10_000;
-/// Under way at once; a listener's queue has room for them.
+/// Number of concurrent connection attempts; the listener's backlog holds them.
 const AT_ONCE: usize = 100;
-/// What a process opens besides.
+/// Number of file descriptors that a process needs for other purposes.
 const OTHER_FILES: u64 = 500;
-/// What many systems allow a process that does not ask for more.
+/// The usual soft limit of open files.
 const USUAL: &str = "1024";
 
-/// Lets this process, and those it starts, open as many files as they may. Whether that is enough.
+/// Raises the soft limit of open files to the hard limit, for this process and its children.
+/// Returns whether the limit is sufficient.
 fn may_open(files: u64) -> bool {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
     let raised = setrlimit(
@@ -35,15 +36,15 @@ fn may_open(files: u64) -> bool {
     raised.is_ok() && maximum.is_none_or(|maximum| maximum >= files)
 }
 
-/// A client that stays: most say nothing at all, one of eight shakes hands and says nothing more,
-/// one of eight has been answered.
+/// A client that keeps its connection open. Most clients send nothing, one of eight completes only
+/// the handshake, and one of eight gets a response.
 enum Client {
     Silent(TcpStream),
-    Known(Box<TlsStream<TcpStream>>),
+    Handshaken(Box<TlsStream<TcpStream>>),
 }
 
 impl Client {
-    async fn come(index: usize, address: (&str, u16), tls: &TlsConnector) -> Self {
+    async fn connect(index: usize, address: (&str, u16), tls: &TlsConnector) -> Self {
         let stream = TcpStream::connect(address).await.unwrap();
         if index % 4 != 1 {
             return Self::Silent(stream);
@@ -60,21 +61,21 @@ impl Client {
             stream.read_exact(&mut start).await.unwrap();
             assert_eq!(&start, b"HTTP/1.1 200 OK");
         }
-        Self::Known(Box::new(stream))
+        Self::Handshaken(Box::new(stream))
     }
 
-    /// Until the other side closes; how does not matter.
+    /// Waits until the server closes the connection, in any way.
     async fn end(self) {
         let mut rest = Vec::new();
         let _ = match self {
             Self::Silent(mut stream) => stream.read_to_end(&mut rest).await,
-            Self::Known(mut stream) => stream.read_to_end(&mut rest).await,
+            Self::Handshaken(mut stream) => stream.read_to_end(&mut rest).await,
         };
     }
 }
 
 #[test]
-fn ten_thousand_of_them_keep_nobody_out() {
+fn ten_thousand_open_connections_do_not_block_a_new_client() {
     if !may_open(CONNECTIONS as u64 + OTHER_FILES) {
         eprintln!(
             "skipped: this process may not open {CONNECTIONS} files; `ulimit -Hn` tells how many it may"
@@ -111,9 +112,9 @@ fn ten_thousand_of_them_keep_nobody_out() {
     ));
 
     tokio::runtime::Runtime::new().unwrap().block_on(async {
-        let coming = futures::stream::iter(0..CONNECTIONS)
-            .map(|index| Client::come(index, (&host, port), &tls));
-        let open: Vec<Client> = coming.buffer_unordered(AT_ONCE).collect().await;
+        let connecting = futures::stream::iter(0..CONNECTIONS)
+            .map(|index| Client::connect(index, (&host, port), &tls));
+        let open: Vec<Client> = connecting.buffer_unordered(AT_ONCE).collect().await;
         let client = kube::Client::from(connect(&config).unwrap());
         let made =
             http::Request::post("/api/v1/namespaces").header("content-type", "application/json");
@@ -122,14 +123,14 @@ fn ten_thousand_of_them_keep_nobody_out() {
         );
         let made = tokio::time::timeout(LIMIT, made)
             .await
-            .expect("an answer in time")
+            .expect("the server answers in time")
             .unwrap();
         assert_eq!(made["status"]["phase"], "Active");
         server.signal("TERM");
         let ends = futures::future::join_all(open.into_iter().map(Client::end));
         tokio::time::timeout(LIMIT, ends)
             .await
-            .expect("all of them are closed");
+            .expect("the server closes all connections");
     });
     let (status, said) = server.end_with_log();
     assert_eq!((status, said.as_str()), (Some(0), ""));

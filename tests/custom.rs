@@ -1,9 +1,9 @@
-//! Custom resources and explanations, as people meet them with kubectl.
+//! Custom resources and `kubectl explain`.
 
 use crate::harness::Cluster;
 
-/// A definition of widgets in a group that only this test has: definitions belong to the whole
-/// cluster.
+/// A definition of widgets, in a group of its own, because definitions are cluster-scoped and tests
+/// run concurrently.
 fn definition(group: &str) -> String {
     format!(
         r#"
@@ -29,7 +29,7 @@ spec:
     schema:
       openAPIV3Schema:
         type: object
-        description: A widget is what this test is about.
+                description: A widget of this test.
         required: [spec]
         properties:
           spec:
@@ -55,7 +55,7 @@ fn widget(group: &str, name: &str, spec: &str) -> String {
     format!("apiVersion: {group}/v1\nkind: Widget\nmetadata: {{name: {name}}}\nspec: {spec}\n")
 }
 
-/// A cluster that serves widgets, and the group they are in.
+/// A cluster that serves widgets, and their group.
 fn with_widgets() -> Option<(Cluster, String)> {
     let cluster = Cluster::start()?;
     let group = format!("{}.example.com", cluster.namespace());
@@ -67,7 +67,7 @@ fn with_widgets() -> Option<(Cluster, String)> {
 }
 
 #[test]
-fn a_custom_resource_is_created_shown_scaled_patched_replaced_and_deleted() {
+fn custom_resources_are_created_shown_scaled_patched_replaced_and_deleted() {
     let Some((cluster, group)) = with_widgets() else {
         return;
     };
@@ -107,7 +107,7 @@ fn a_custom_resource_is_created_shown_scaled_patched_replaced_and_deleted() {
     );
     assert!(
         cluster.kubectl("get all").contains("widget"),
-        "the category all has them"
+        "the category all includes widgets"
     );
 
     cluster.kubectl(&format!("scale {widgets} small --replicas=5"));
@@ -145,7 +145,7 @@ fn a_custom_resource_is_created_shown_scaled_patched_replaced_and_deleted() {
         r#"[{"op":"replace","path":"/spec/size","value":6}]"#,
     ]);
 
-    // As kubectl edit does: the whole object, with its version.
+    // `kubectl edit` also sends the whole object with its resource version.
     let read = cluster.kubectl(&format!("get {widgets} small -o yaml"));
     let replaced = cluster.kubectl_file("replace -f", &read.replace("color: red", "color: blue"));
     assert!(
@@ -163,7 +163,7 @@ fn a_custom_resource_is_created_shown_scaled_patched_replaced_and_deleted() {
     let stale = cluster.kubectl_file("replace -f", &read);
     assert!(String::from_utf8_lossy(&stale.stderr).contains("the object has been modified"));
 
-    // (why, manifest, words)
+    // (why, manifest, part of the error)
     let cases = [
         (
             "range",
@@ -246,7 +246,7 @@ fn server_side_apply_merges_custom_resources_by_their_schema() {
     assert_eq!(
         cluster.get(&format!("{widgets} w"), "{.spec.parts[*].name}"),
         "b",
-        "what nobody applies any more is gone"
+        "a list entry without an applier is removed"
     );
 
     let wanted = widget(&group, "w", "{size: 1, color: blue}");
@@ -260,11 +260,11 @@ fn server_side_apply_merges_custom_resources_by_their_schema() {
 }
 
 #[test]
-fn what_there_is_is_explained() {
+fn built_in_and_custom_fields_are_explained() {
     let Some((cluster, group)) = with_widgets() else {
         return;
     };
-    // (what, words)
+    // (field, part of the output)
     let cases = [
         ("deployment.spec.strategy", "Rolling update config params"),
         ("deployment.spec.strategy", "<DeploymentStrategy>"),
@@ -273,9 +273,9 @@ fn what_there_is_is_explained() {
         ("pod.spec.containers.resources", "<map[string]Quantity>"),
         ("services --api-version=v1", "VERSION:    v1"),
         ("crd.spec.versions.schema", "openAPIV3Schema"),
-        // kubectl looks for what it does not know in what it keeps of the server, and only then
-        // anew: short names come after names.
-        ("widgets", "A widget is what this test is about."),
+        // kubectl looks up unknown names in its discovery cache, and refreshes the cache only then.
+        // Short names work after the refresh, so they come last.
+        ("widgets", "A widget of this test."),
         ("wdg.spec.size", "How large the widget is."),
         ("wdg.spec.parts.weight", "<integer>"),
     ];
@@ -287,7 +287,7 @@ fn what_there_is_is_explained() {
 }
 
 #[test]
-fn client_side_apply_merges_by_the_published_keys() {
+fn client_side_apply_merges_lists_by_their_merge_keys() {
     let Some(cluster) = Cluster::start() else {
         return;
     };
@@ -297,7 +297,7 @@ fn client_side_apply_merges_by_the_published_keys() {
         )
     };
     cluster.apply(&pod("[{name: main, image: a}, {name: side, image: b}]"));
-    // Somebody else adds a container, which an apply has to leave alone.
+    // Another client adds a container, which an apply must keep.
     let more = r#"{"spec":{"template":{"spec":{"containers":[{"name":"more","image":"c"}]}}}}"#;
     cluster.kubectl_words(&["patch", "deployment", "web", "-p", more]);
     cluster.apply(&pod("[{name: main, image: z}]"));
@@ -313,7 +313,7 @@ fn client_side_apply_merges_by_the_published_keys() {
     );
 }
 
-/// A ConfigMap that the widget `owner` owns and whose deletion it waits for.
+/// A ConfigMap that the widget `owner` owns, and that blocks the deletion of its owner.
 fn owned_map(cluster: &Cluster, group: &str, name: &str, owner: &str) -> String {
     let uid = cluster.get(&format!("widgets.{group} {owner}"), "{.metadata.uid}");
     format!(
@@ -322,7 +322,7 @@ fn owned_map(cluster: &Cluster, group: &str, name: &str, owner: &str) -> String 
 }
 
 #[test]
-fn custom_resources_are_deleted_before_after_or_without_what_they_own_and_with_their_definition() {
+fn custom_resources_are_deleted_with_every_propagation_policy_and_with_their_definition() {
     let Some((cluster, group)) = with_widgets() else {
         return;
     };
@@ -334,12 +334,12 @@ fn custom_resources_are_deleted_before_after_or_without_what_they_own_and_with_t
         cluster.apply(&widget(&group, "whole", "{size: 1}"));
         cluster.apply(&owned_map(&cluster, &group, "part", "whole"));
     };
-    // The collector finds a new type within half a minute.
+    // The garbage collector discovers a new type within half a minute.
     assemble();
     cluster.kubectl(&format!(
         "delete {widgets} whole --cascade=foreground --timeout=90s"
     ));
-    assert_eq!(cluster.kubectl(left), "", "it went before");
+    assert_eq!(cluster.kubectl(left), "", "the dependent is deleted first");
     assemble();
     cluster.kubectl(&format!(
         "delete {widgets} whole --cascade=background --timeout=60s"
@@ -364,7 +364,7 @@ fn custom_resources_are_deleted_before_after_or_without_what_they_own_and_with_t
 }
 
 #[test]
-fn a_namespace_says_which_custom_resources_hold_it_and_goes_with_them() {
+fn a_terminating_namespace_names_the_custom_resources_it_waits_for() {
     let Some((cluster, group)) = with_widgets() else {
         return;
     };

@@ -1,11 +1,12 @@
-//! `steersman dev`, as scripts use it: `--apply --once`, wrong input, signals.
+//! `steersman dev`, used as scripts do: `--apply --once`, invalid input, signals.
 
 use std::path::Path;
 use std::process::Command;
 
 use crate::support::{Program, output, output_of, python};
 
-/// A ReplicationController and a ReplicaSet of two pods each, whose simulated pods behave as told.
+/// A ReplicationController and a ReplicaSet of two pods each. `behaviour` is that of their
+/// simulated pods.
 fn manifest(behaviour: &str) -> String {
     let template = format!(
         "template: {{metadata: {{labels: {{app: web}}, annotations: {{simulate.steersman.dev/behaviour: {behaviour}}}}}, \
@@ -18,6 +19,7 @@ fn manifest(behaviour: &str) -> String {
     )
 }
 
+/// Runs `dev --once` with this manifest; returns exit status and standard error.
 fn once(manifest: &str, timeout: &str) -> (Option<i32>, String) {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("manifest.yaml");
@@ -39,14 +41,14 @@ fn once(manifest: &str, timeout: &str) -> (Option<i32>, String) {
 }
 
 #[test]
-fn what_keeps_pods_counts_as_available_with_all_of_them() {
+fn replica_sets_are_available_when_all_their_pods_are() {
     let (status, said) = once(&manifest("normal"), "15s");
     assert_eq!(status, Some(0), "{said}");
     assert!(said.contains("everything is available"), "{said}");
 }
 
 #[test]
-fn what_is_not_available_in_time_is_named() {
+fn objects_that_are_not_available_in_time_are_named() {
     let (status, said) = once(&manifest("fail"), "3s");
     assert_eq!(status, Some(1), "{said}");
     for expected in [
@@ -58,8 +60,8 @@ fn what_is_not_available_in_time_is_named() {
 }
 
 #[test]
-fn a_rollout_past_its_deadline_is_named_with_the_state_of_its_pods() {
-    // Times are whole seconds: a deadline of one may pass before the pod has failed.
+fn a_rollout_past_its_deadline_is_reported_with_the_state_of_its_pods() {
+    // Conditions have whole seconds, so a deadline of one second could pass before the pod fails.
     let manifest = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec:\n  progressDeadlineSeconds: 2\n  \
                     selector: {matchLabels: {app: web}}\n  template:\n    metadata: {labels: {app: web}, annotations: \
                     {simulate.steersman.dev/behaviour: fail}}\n    spec: {containers: [{name: main, image: app}]}\n";
@@ -77,14 +79,14 @@ fn a_rollout_past_its_deadline_is_named_with_the_state_of_its_pods() {
 }
 
 #[test]
-fn a_pod_that_fails_ends_the_wait() {
+fn a_failed_pod_ends_the_wait() {
     let pod = |policy: &str| {
         format!(
             "apiVersion: v1\nkind: Pod\nmetadata: {{name: p, annotations: {{simulate.steersman.dev/behaviour: fail}}}}\n\
              spec: {{restartPolicy: {policy}, containers: [{{name: c, image: i}}]}}\n"
         )
     };
-    // (restart policy, last line)
+    // (restart policy, reason)
     let cases = [
         ("Always", "does not stay up (CrashLoopBackOff)"),
         ("Never", "failed (Error)"),
@@ -101,7 +103,7 @@ fn a_pod_that_fails_ends_the_wait() {
 }
 
 #[test]
-fn manifests_that_cannot_be_applied_are_named_with_the_reason() {
+fn manifests_that_cannot_be_applied_are_reported_with_the_reason() {
     let pod = |rest: &str| format!("apiVersion: v1\nkind: Pod\nmetadata: {{name: p}}\n{rest}\n");
     let deployment = |selector: &str, replicas: &str| {
         format!(
@@ -109,7 +111,7 @@ fn manifests_that_cannot_be_applied_are_named_with_the_reason() {
              template: {{metadata: {{labels: {{app: web}}}}, spec: {{containers: [{{name: c, image: i}}]}}}}}}\n"
         )
     };
-    // (manifest, what the error says after the name of the file)
+    // (manifest, error after the file name)
     let cases = [
         (
             "a: [1,\nb: }".to_owned(),
@@ -149,15 +151,15 @@ fn manifests_that_cannot_be_applied_are_named_with_the_reason() {
 }
 
 #[test]
-fn wrong_input_to_dev_is_one_error_and_status_1() {
+fn invalid_input_to_dev_leads_to_one_error_and_status_1() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
     let directory = tempfile::tempdir().unwrap();
-    let theirs = directory.path().join("config");
-    std::fs::write(&theirs, "apiVersion: v1\nkind: Config\n").unwrap();
-    let theirs = theirs.to_str().unwrap();
+    let existing = directory.path().join("config");
+    std::fs::write(&existing, "apiVersion: v1\nkind: Config\n").unwrap();
+    let existing = existing.to_str().unwrap();
     let in_use = format!("Error: listen on 127.0.0.1:{port}: Address already in use");
-    // (arguments, how the error begins)
+    // (arguments, beginning of the error)
     let cases: [(&[&str], &str); 11] = [
         (&["--bogus"], "error: unexpected argument '--bogus' found"),
         (
@@ -182,7 +184,7 @@ fn wrong_input_to_dev_is_one_error_and_status_1() {
             "Error: write the kubeconfig /nowhere/at/all: No such file or directory",
         ),
         (
-            &["--write-kubeconfig", theirs],
+            &["--write-kubeconfig", existing],
             "Error: write the kubeconfig ",
         ),
         (
@@ -205,12 +207,12 @@ fn wrong_input_to_dev_is_one_error_and_status_1() {
         assert!(said.starts_with(expected), "{arguments:?} said: {said}");
     }
     assert_eq!(
-        std::fs::read_to_string(theirs).unwrap(),
+        std::fs::read_to_string(existing).unwrap(),
         "apiVersion: v1\nkind: Config\n"
     );
 }
 
-/// `steersman dev` that has applied a manifest of one ConfigMap.
+/// Starts `steersman dev` with a manifest, and waits until it is applied.
 fn started(kubeconfig: &Path, more: &[&str]) -> Program {
     let manifest = kubeconfig.with_file_name("manifest.yaml");
     std::fs::write(
@@ -235,7 +237,7 @@ fn started(kubeconfig: &Path, more: &[&str]) -> Program {
 }
 
 #[test]
-fn signals_end_it_and_nothing_is_left_behind() {
+fn signals_stop_dev_and_remove_the_kubeconfig() {
     let directory = tempfile::tempdir().unwrap();
     let kubeconfig = directory.path().join("kubeconfig");
     for signal in ["INT", "TERM", "HUP"] {
@@ -248,7 +250,7 @@ fn signals_end_it_and_nothing_is_left_behind() {
 }
 
 #[test]
-fn a_signal_before_everything_is_available_is_a_failure() {
+fn a_signal_before_everything_is_available_leads_to_an_error() {
     let directory = tempfile::tempdir().unwrap();
     let pod = directory.path().join("pod.yaml");
     let manifest = "apiVersion: v1\nkind: Pod\nmetadata: {name: p, annotations: {simulate.steersman.dev/behaviour: hang}}\n\
@@ -270,7 +272,7 @@ fn deployment(name: &str) -> String {
     )
 }
 
-/// What `dev --once` logs of one roll-out at this verbosity.
+/// Log lines of `dev --once` during one rollout, at this verbosity.
 fn logged(verbosity: &str) -> Vec<String> {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("manifest.yaml");
@@ -292,8 +294,8 @@ fn logged(verbosity: &str) -> Vec<String> {
 }
 
 #[test]
-fn each_verbosity_adds_the_lines_of_upstream() {
-    // (verbosity, at most so many lines, parts that some line has, parts that no line has)
+fn each_verbosity_adds_upstreams_lines() {
+    // (verbosity, maximum number of lines, parts of some line, parts of no line)
     type Parts = &'static [&'static str];
     let cases: [(&str, usize, Parts, Parts); 3] = [
         (
@@ -347,8 +349,8 @@ fn each_verbosity_adds_the_lines_of_upstream() {
 
 const LONG_NAME: &str = "checkout-production-eu-west-1-service-frontend";
 
-/// What `dev --once` writes to a terminal whose width changes once a row is there. `None` where no
-/// Python can make a terminal.
+/// The output of `dev --once` on a terminal that changes its width while rows are shown. `None`
+/// without a Python that can open a pseudo-terminal.
 fn on_terminal(widths: [usize; 2], environment: &[(&str, &str)]) -> Option<String> {
     let python = python("pty")?;
     let directory = tempfile::tempdir().unwrap();
@@ -379,7 +381,7 @@ fn on_terminal(widths: [usize; 2], environment: &[(&str, &str)]) -> Option<Strin
 }
 
 #[test]
-fn rows_follow_the_width_of_the_terminal() {
+fn rows_adapt_to_the_width_of_the_terminal() {
     let Some(said) = on_terminal([160, 50], &[("NO_COLOR", "1")]) else {
         return;
     };
@@ -388,7 +390,7 @@ fn rows_follow_the_width_of_the_terminal() {
         before.contains(&format!("default/{LONG_NAME} [")),
         "{before}"
     );
-    // The row of about 120 columns takes three lines of 50 now, and all of them go.
+    // The row of about 120 columns now takes three lines of 50 columns. All three are erased.
     let (_, after) = after.split_once("\x1b[3A\x1b[J").unwrap();
     let rows: Vec<&str> = after
         .lines()
@@ -409,11 +411,11 @@ fn rows_follow_the_width_of_the_terminal() {
         said.contains(&format!("deployment default/{LONG_NAME} complete in ")),
         "{said}"
     );
-    assert!(!said.contains("\x1b[0m"), "a colour in {said:?}");
+    assert!(!said.contains("\x1b[0m"), "a colour code in {said:?}");
 }
 
 #[test]
-fn colours_are_for_terminals_that_want_them() {
+fn colours_are_used_only_on_capable_terminals() {
     let Some(coloured) = on_terminal([130, 130], &[]) else {
         return;
     };

@@ -1,4 +1,4 @@
-//! Whole managers with elections, in-process, in front of a cluster in memory.
+//! Leader election of whole managers, in-process, against a cluster in memory.
 
 use std::time::Duration;
 
@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use crate::support::LIMIT;
 use crate::support::cluster::{deployment, held, wait_for_count, wait_for_lease};
 
+/// A running manager.
 pub(crate) struct Running {
     pub(crate) health: HealthChecks,
     pub(crate) metrics: prometheus::Registry,
@@ -28,7 +29,7 @@ impl Running {
         self.ended().await
     }
 
-    /// Waits until it ends by itself.
+    /// Waits until the manager ends without a stop request.
     pub(crate) async fn ended(self) -> Result<(), RunError> {
         self.task.await.unwrap()
     }
@@ -38,7 +39,7 @@ pub(crate) fn cluster() -> DevCluster {
     DevCluster::new(Clock::runtime("2026-01-01T00:00:00Z".parse().unwrap()))
 }
 
-/// A whole manager without a port, as the admin.
+/// Starts a whole manager without a port, with administrator credentials.
 pub(crate) fn start(cluster: &DevCluster, flags: &[(&str, &str)]) -> Running {
     start_over(
         cluster,
@@ -47,7 +48,7 @@ pub(crate) fn start(cluster: &DevCluster, flags: &[(&str, &str)]) -> Running {
     )
 }
 
-/// The same over another connection.
+/// As [`start`], over another connection.
 pub(crate) fn start_over(
     cluster: &DevCluster,
     connection: Connection,
@@ -71,7 +72,7 @@ pub(crate) fn start_over(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deployment_becomes_pods_and_a_stop_gives_the_lease_up() {
+async fn a_deployment_gets_its_pods_and_a_stop_releases_the_lease() {
     let cluster = cluster();
     let manager = start(&cluster, &[]);
     cluster.create(deployment("web", 3)).await.unwrap();
@@ -90,7 +91,7 @@ async fn a_deployment_becomes_pods_and_a_stop_gives_the_lease_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_election_there_is_no_lease() {
+async fn without_election_no_lease_is_created() {
     let cluster = cluster();
     let manager = start(
         &cluster,
@@ -103,7 +104,7 @@ async fn without_election_there_is_no_lease() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_standby_writes_nothing_and_takes_over_when_the_leader_stops() {
+async fn a_standby_writes_nothing_until_the_leader_stops() {
     let cluster = cluster();
     let first = start(&cluster, &[]);
     let holder = wait_for_lease(&cluster, held).await["holderIdentity"].clone();
@@ -114,7 +115,7 @@ async fn a_standby_writes_nothing_and_takes_over_when_the_leader_stops() {
     assert_eq!(
         wait_for_lease(&cluster, held).await["holderIdentity"],
         holder,
-        "the standby took the lease of a living leader"
+        "the standby took the Lease from a working leader"
     );
 
     first.stop().await.unwrap();
@@ -125,7 +126,7 @@ async fn a_standby_writes_nothing_and_takes_over_when_the_leader_stops() {
     .await;
     assert!(
         asked.elapsed() < Duration::from_secs(5),
-        "the release was noticed only after {:?}",
+        "the standby noticed the release only after {:?}",
         asked.elapsed()
     );
     cluster.create(deployment("late", 2)).await.unwrap();
@@ -134,9 +135,9 @@ async fn a_standby_writes_nothing_and_takes_over_when_the_leader_stops() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_candidate_that_is_stopped_as_it_wins_leaves_no_lease_behind() {
+async fn a_candidate_that_is_stopped_while_it_acquires_releases_the_lease() {
     let cluster = cluster();
-    // Another leader has gone, so that this one updates the Lease; and once there is none yet.
+    // First the Lease does not exist and is created; then it exists, released, and is updated.
     for verb in ["create", "update"] {
         let slow = cluster.faults().delay(
             Matcher::new(verb, "leases"),
@@ -149,7 +150,7 @@ async fn a_candidate_that_is_stopped_as_it_wins_leaves_no_lease_behind() {
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
         });
-        limit.await.expect("nobody asked for the lease");
+        limit.await.expect("the candidate requests the Lease");
         manager.stop().await.unwrap();
         let spec = wait_for_lease(&cluster, |_| true).await;
         assert_eq!(spec["holderIdentity"], "", "{verb}");
@@ -157,7 +158,7 @@ async fn a_candidate_that_is_stopped_as_it_wins_leaves_no_lease_behind() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lost_lease_ends_the_manager_at_once() {
+async fn losing_the_lease_ends_the_manager_at_once() {
     let cluster = cluster();
     let manager = start(&cluster, &[]);
     cluster.create(deployment("web", 1)).await.unwrap();
@@ -172,7 +173,7 @@ async fn a_lost_lease_ends_the_manager_at_once() {
     let began = Instant::now();
     let ended = tokio::time::timeout(LIMIT, manager.task)
         .await
-        .expect("still running")
+        .expect("the manager ends")
         .unwrap();
     assert!(matches!(ended, Err(RunError::LeaseLost)), "{ended:?}");
     assert_eq!(ended.unwrap_err().exit_code(), 1);
@@ -187,12 +188,12 @@ async fn a_lost_lease_ends_the_manager_at_once() {
     assert_eq!(
         cluster.count("replicasets"),
         1,
-        "a manager that has lost its lease went on writing"
+        "a manager without the Lease continued to write"
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_may_not_be_read_is_reported() {
+async fn a_refused_read_of_the_lease_is_reported() {
     let cluster = cluster();
     let mut forbidden = Status::internal("");
     (forbidden.code, forbidden.reason) = (403, "Forbidden");

@@ -1,4 +1,4 @@
-//! One manager takes over from another that is at work.
+//! One manager takes over from another in the middle of its work.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -10,35 +10,35 @@ use crate::election::{cluster, start};
 use crate::program::start_at;
 use crate::support::LIMIT;
 use crate::support::cluster::{
-    UNHURRIED, created_through, deployment, done, held, wait_for_count, wait_for_lease,
+    NO_EXPIRY, created_through, deployment, held, pod_writes, wait_for_count, wait_for_lease,
 };
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_leader_that_is_told_to_stop_hands_over_at_once_and_says_so() {
+async fn a_stopped_leader_hands_over_at_once_and_reports_it() {
     const PODS: usize = 200;
     let cluster = DevCluster::new(Clock::system());
     let anywhere = SocketAddr::from(([127, 0, 0, 1], 0));
     let door = cluster.serve_https(anywhere).await.unwrap();
     let other = cluster.serve_https(anywhere).await.unwrap();
-    let mut leader = start_at(&door, &UNHURRIED);
+    let mut leader = start_at(&door, &NO_EXPIRY);
     let first = wait_for_lease(&cluster, held).await["holderIdentity"].clone();
-    let mut standby = start_at(&other, &UNHURRIED);
+    let mut standby = start_at(&other, &NO_EXPIRY);
     cluster
         .create(deployment("web", PODS as u32))
         .await
         .unwrap();
-    // More than the burst of its throttle: from now on the leader creates some twenty a second,
-    // with a hundred waiting for theirs.
+    // That is more than the burst of the throttle. The leader now creates about twenty pods per
+    // second, while about a hundred requests wait.
     let at_work = cluster
         .wait_for("pods", LIMIT, |pods| pods.len() >= 40)
         .await;
     assert!(
         at_work.unwrap().len() < PODS / 2,
-        "nothing left to hand over"
+        "the leader has too few pods left to hand over"
     );
 
     leader.signal("TERM");
-    // By its watch: with these durations it does not look again of itself.
+    // The standby learns of the release by its watch: these durations leave no other way in time.
     wait_for_lease(&cluster, |spec| {
         held(spec) && spec["holderIdentity"] != first
     })
@@ -57,7 +57,7 @@ async fn a_leader_that_is_told_to_stop_hands_over_at_once_and_says_so() {
     );
     assert!(
         of_standby > 0,
-        "the leader did all of its work before it gave the Lease up"
+        "the leader completed all work before it released the Lease"
     );
     assert_eq!(of_leader + of_standby, PODS);
     standby.signal("TERM");
@@ -68,7 +68,10 @@ async fn a_leader_that_is_told_to_stop_hands_over_at_once_and_says_so() {
         Some(0)
     );
     assert_eq!(
-        (done(&cluster, "create"), done(&cluster, "delete")),
+        (
+            pod_writes(&cluster, "create"),
+            pod_writes(&cluster, "delete")
+        ),
         (PODS, 0),
         "pods created and deleted"
     );
@@ -82,18 +85,18 @@ async fn a_leader_that_is_told_to_stop_hands_over_at_once_and_says_so() {
     };
     assert!(
         said("stopped leading"),
-        "Events of the end are sent, too: {events:#?}"
+        "Events about the end of leadership are sent: {events:#?}"
     );
     assert!(
         !said("not sent"),
-        "a write that a stop held back is no failure: {events:#?}"
+        "a write that the stop prevented is not reported as a failure: {events:#?}"
     );
     door.stop().await;
     other.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_standby_whose_cache_lags_repeats_nothing_of_what_the_leader_did() {
+async fn a_new_leader_with_a_stale_cache_does_not_repeat_writes() {
     let cluster = cluster();
     let leader = start(&cluster, &[]);
     let first = wait_for_lease(&cluster, held).await["holderIdentity"].clone();
@@ -118,9 +121,9 @@ async fn a_standby_whose_cache_lags_repeats_nothing_of_what_the_leader_did() {
     .await;
     tokio::time::sleep(Duration::from_secs(10)).await;
     assert_eq!(
-        done(&cluster, "create"),
+        pod_writes(&cluster, "create"),
         5,
-        "the standby created pods that were there"
+        "the new leader created pods that existed already"
     );
 
     cluster.faults().resume_watches("pods");
@@ -133,6 +136,12 @@ async fn a_standby_whose_cache_lags_repeats_nothing_of_what_the_leader_did() {
         .unwrap();
     wait_for_count(&cluster, "pods", 6).await;
     tokio::time::sleep(Duration::from_secs(10)).await;
-    assert_eq!((done(&cluster, "create"), done(&cluster, "delete")), (6, 0));
+    assert_eq!(
+        (
+            pod_writes(&cluster, "create"),
+            pod_writes(&cluster, "delete")
+        ),
+        (6, 0)
+    );
     standby.stop().await.unwrap();
 }

@@ -1,5 +1,4 @@
-//! What the black-box tests share: a cluster to talk to, kubectl to talk with, and waiting with a
-//! limit.
+//! The harness of the black-box tests: a cluster, kubectl, and waiting with a time limit.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -12,8 +11,8 @@ use crate::support::control_plane::ControlPlane;
 use crate::support::script::{self, Ends, Step};
 use crate::support::{LIMIT, Program, output_of, skip};
 
-/// A cluster for one test: one made of the programs in `KUBEBUILDER_ASSETS`, else the one
-/// `KUBECONFIG` names, else the embedded one.
+/// A cluster for one test. `KUBEBUILDER_ASSETS` (a folder of programs) or `KUBECONFIG` select it;
+/// otherwise it is the embedded cluster.
 pub(crate) struct Cluster {
     kubectl: PathBuf,
     kubeconfig: PathBuf,
@@ -22,14 +21,14 @@ pub(crate) struct Cluster {
     made: Made,
 }
 
-/// What runs for this test, and those that run at the same time.
+/// The processes of the cluster. Concurrent tests share a real control plane.
 enum Made {
     Dev { _program: Program },
     Real { _control_plane: Arc<ControlPlane> },
     Nothing,
 }
 
-/// kubectl, or `None` with a line that says how to get it.
+/// The path of kubectl; `None`, with a message, if it is missing.
 fn kubectl() -> Option<PathBuf> {
     let named = std::env::var_os("KUBECTL").map(PathBuf::from);
     let local = Path::new(env!("CARGO_MANIFEST_DIR")).join(".venv/bin/kubectl");
@@ -41,21 +40,21 @@ fn kubectl() -> Option<PathBuf> {
 }
 
 impl Cluster {
-    /// A running cluster with an empty namespace, or `None` where there is no kubectl.
+    /// A running cluster with an empty namespace; `None` without kubectl.
     pub(crate) fn start() -> Option<Self> {
         Self::start_with(true, ControlPlane::shared)
     }
 
-    /// The same, for a test that would keep the manager from the work of others: it gets a control
-    /// plane of its own.
+    /// As [`Cluster::start`], with a control plane that no other test uses. For tests that would
+    /// delay the controllers for other tests.
     pub(crate) fn start_apart() -> Option<Self> {
         Self::start_with(true, |assets, kubectl| {
             Arc::new(ControlPlane::start(assets, kubectl, true))
         })
     }
 
-    /// The same without a controller manager; in the cluster that `KUBECONFIG` names, nobody else
-    /// may run one.
+    /// As [`Cluster::start`], without a controller manager. A cluster that `KUBECONFIG` selects
+    /// must not run one.
     pub(crate) fn start_without_manager() -> Option<Self> {
         Self::start_with(false, |assets, kubectl| {
             Arc::new(ControlPlane::start(assets, kubectl, false))
@@ -113,14 +112,14 @@ impl Cluster {
         matches!(self.made, Made::Dev { .. })
     }
 
-    /// The cluster, if annotations decide what becomes of pods.
+    /// The cluster, if its nodes are simulated, so that annotations decide the behaviour of pods.
     pub(crate) fn with_simulated_nodes(self) -> Option<Self> {
         let is_so = !matches!(self.made, Made::Nothing);
         self.only_if(is_so, "the nodes of this cluster are not simulated")
     }
 
-    /// The cluster, unless only our manager runs there: upstream's controller that does `what` is
-    /// missing then.
+    /// The cluster, unless Steersman is its only controller manager. `what` is the task of an
+    /// upstream controller that Steersman lacks.
     pub(crate) fn with_controllers(self, what: &str) -> Option<Self> {
         let is_so = !matches!(self.made, Made::Real { .. });
         self.only_if(
@@ -129,7 +128,7 @@ impl Cluster {
         )
     }
 
-    /// The cluster, if it is embedded; why it has to be, otherwise.
+    /// The cluster, if it is embedded; otherwise the test is skipped for this reason.
     pub(crate) fn embedded(self, reason: &str) -> Option<Self> {
         let is_so = self.is_embedded();
         self.only_if(is_so, reason)
@@ -142,7 +141,7 @@ impl Cluster {
         is_so.then_some(self)
     }
 
-    /// The administrator's.
+    /// The administrator's kubeconfig.
     pub(crate) fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
     }
@@ -151,13 +150,13 @@ impl Cluster {
         Run { cluster: self, why }
     }
 
-    /// Runs kubectl with these words and returns its standard output; panics with everything it
-    /// printed when it fails.
+    /// Runs kubectl with these words. Returns its standard output, or panics with all output if it
+    /// fails.
     pub(crate) fn kubectl(&self, words: &str) -> String {
         self.kubectl_words(&words.split_whitespace().collect::<Vec<_>>())
     }
 
-    /// The same for words that contain blanks.
+    /// As [`Cluster::kubectl`], for arguments with spaces.
     pub(crate) fn kubectl_words(&self, words: &[&str]) -> String {
         let output = self.try_kubectl_words(words);
         assert!(
@@ -170,7 +169,7 @@ impl Cluster {
         String::from_utf8(output.stdout).expect("kubectl prints UTF-8")
     }
 
-    /// Runs kubectl with these words, however it ends.
+    /// Runs kubectl with these words; it may fail.
     pub(crate) fn try_kubectl(&self, words: &str) -> Output {
         self.try_kubectl_words(&words.split_whitespace().collect::<Vec<_>>())
     }
@@ -192,18 +191,19 @@ impl Cluster {
         command
     }
 
-    /// Runs kubectl with `manifest` in a file as last argument.
+    /// Runs kubectl with the path of a file with `manifest` as its last argument.
     pub(crate) fn kubectl_file(&self, words: &str, manifest: &str) -> Output {
         self.file("manifest.yaml", manifest);
         self.try_kubectl(&format!("{words} manifest.yaml"))
     }
 
-    /// Puts a file where kubectl runs.
+    /// Writes a file to the working directory of kubectl.
     pub(crate) fn file(&self, name: &str, content: &str) {
         std::fs::write(self.home.path().join(name), content).expect("write a file");
     }
 
-    /// Runs the commands of a script, see [`script`]. `NAMESPACE` stands for that of this test.
+    /// Runs the commands of a script, see [`script`]. `NAMESPACE` stands for the namespace of this
+    /// test.
     pub(crate) fn script(&self, script: &str) {
         let script = script.replace("NAMESPACE", &self.namespace);
         script::parse(&script)
@@ -211,6 +211,7 @@ impl Cluster {
             .for_each(|step| self.step(step));
     }
 
+    /// Runs one command; repeats it until the time limit if the script says so.
     fn step(&self, step: &Step<'_>) {
         let (variables, words) = step.words();
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
@@ -238,7 +239,7 @@ impl Cluster {
         }
     }
 
-    /// Starts kubectl with these words, and lets it run.
+    /// Starts kubectl with these words in the background.
     pub(crate) fn watch(&self, words: &str) -> Watch {
         let words: Vec<&str> = words.split_whitespace().collect();
         let mut child = self
@@ -269,7 +270,7 @@ impl Cluster {
         self.run("apply").arg_file("apply -f", manifest);
     }
 
-    /// `get <what> -o jsonpath=<path>`.
+    /// Runs `get <what> -o jsonpath=<path>`.
     pub(crate) fn get(&self, what: &str, path: &str) -> String {
         let path = format!("jsonpath={path}");
         let words: Vec<&str> = ["get"]
@@ -280,8 +281,8 @@ impl Cluster {
         self.kubectl_words(&words)
     }
 
-    /// Waits until `kubectl <words>` is refused with words that `is_right` accepts: a real server
-    /// remembers for seconds who may do what.
+    /// Waits until `kubectl <words>` fails with an error that `is_right` accepts. A real API server
+    /// caches permissions for some seconds.
     pub(crate) fn eventually_refused(&self, words: &str, is_right: impl Fn(&str) -> bool) {
         let started = Instant::now();
         loop {
@@ -299,8 +300,8 @@ impl Cluster {
         }
     }
 
-    /// Waits until `kubectl <words>` prints what `is_right` accepts; prints the objects when it
-    /// does not within the limit.
+    /// Waits until `kubectl <words>` prints a text that `is_right` accepts. Prints the objects if
+    /// the time limit passes.
     pub(crate) fn eventually(&self, words: &str, is_right: impl Fn(&str) -> bool) -> String {
         let started = Instant::now();
         loop {
@@ -320,14 +321,14 @@ impl Cluster {
     }
 }
 
-/// kubectl that prints what happens. Ends when this is dropped.
+/// A running kubectl with its output. Dropping it ends kubectl.
 pub(crate) struct Watch {
     child: Child,
     lines: mpsc::Receiver<String>,
 }
 
 impl Watch {
-    /// Reads on to the next line that has all these words one after the other.
+    /// Reads up to the next line that contains these words in sequence.
     pub(crate) fn until(&self, words: &str) {
         let wanted: Vec<&str> = words.split_whitespace().collect();
         let (started, mut seen) = (Instant::now(), Vec::new());
@@ -355,7 +356,7 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // It may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -386,7 +387,7 @@ impl Drop for Cluster {
     }
 }
 
-/// `steersman dev`, or the same without controllers, with its kubeconfig.
+/// Starts `steersman dev`, or an API server without controllers. Returns its kubeconfig.
 fn embedded_cluster(home: &Path, manager: bool) -> (PathBuf, Made) {
     let kubeconfig = home.join("kubeconfig");
     let path = kubeconfig
@@ -399,7 +400,7 @@ fn embedded_cluster(home: &Path, manager: bool) -> (PathBuf, Made) {
     };
     let mut program =
         Program::start(&[command, &["--latency", "100ms", "--write-kubeconfig", path]].concat());
-    // The file is put in place whole, once the server answers.
+    // The file appears atomically, once the server answers.
     program.wait_until("ready", || kubeconfig.exists());
     (kubeconfig, Made::Dev { _program: program })
 }

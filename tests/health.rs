@@ -1,4 +1,4 @@
-//! What the probes of whole managers say while their world changes.
+//! Health checks of whole managers under changing conditions.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::election::{cluster, start};
 use crate::support::LIMIT;
 use crate::support::cluster::{held, wait_for_lease};
 
-/// Waits until the body of `probe` has `part`.
+/// Waits until the body of `probe` contains `part`.
 async fn wait_for(health: &HealthChecks, probe: Probe, part: &str) -> String {
     let body = || health.report(probe, "verbose").body;
     let waited = tokio::time::timeout(LIMIT * 10, async {
@@ -25,7 +25,7 @@ async fn wait_for(health: &HealthChecks, probe: Probe, part: &str) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_at_work_and_a_warm_standby_are_ready_and_nobody_else_is() {
+async fn only_a_working_leader_and_a_standby_with_filled_caches_are_ready() {
     let cluster = cluster();
     let slow = cluster
         .faults()
@@ -39,7 +39,7 @@ async fn a_leader_at_work_and_a_warm_standby_are_ready_and_nobody_else_is() {
     );
     assert!(
         leader.health.report(Probe::Livez, "").healthy,
-        "it is alive all the same"
+        "the leader is alive although it is not ready"
     );
     let body = wait_for(&leader.health, Probe::Readyz, "readyz check passed").await;
     for name in [
@@ -60,7 +60,7 @@ async fn a_leader_at_work_and_a_warm_standby_are_ready_and_nobody_else_is() {
     wait_for(&cold.health, Probe::Readyz, "readyz check passed").await;
     assert!(
         !warm.health.report(Probe::Readyz, "").healthy,
-        "its caches are empty"
+        "the caches of the standby are empty"
     );
     wait_for(&warm.health, Probe::Readyz, "readyz check passed").await;
     cluster.faults().remove(slow);
@@ -79,7 +79,7 @@ async fn a_leader_at_work_and_a_warm_standby_are_ready_and_nobody_else_is() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_stays_down_is_reported_and_fails_readiness_only_where_that_is_wanted() {
+async fn a_broken_watch_fails_readiness_only_in_strict_mode() {
     for (strict, found) in [
         ("false", "[+]informer-sync ok, but degraded"),
         ("true", "[-]informer-sync failed"),
@@ -98,14 +98,14 @@ async fn a_watch_that_stays_down_is_reported_and_fails_readiness_only_where_that
         wait_for(&manager.health, Probe::Readyz, found).await;
         assert!(
             manager.health.report(Probe::Livez, "").healthy,
-            "a restart would not help"
+            "liveness passes, because a restart would not help"
         );
         manager.stop().await.unwrap();
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_controller_that_its_own_flag_switches_off_is_no_part_of_the_checks() {
+async fn a_controller_that_its_flag_disables_has_no_health_check() {
     for (enabled, listed) in [("true", true), ("false", false)] {
         let cluster = cluster();
         let manager = start(&cluster, &[("enable-garbage-collector", enabled)]);
@@ -119,7 +119,7 @@ async fn a_controller_that_its_own_flag_switches_off_is_no_part_of_the_checks() 
     }
 }
 
-/// What `steersman_health_check_degraded` says of a check.
+/// The value of `steersman_health_check_degraded` for a check.
 fn degraded(metrics: &prometheus::Registry, check: &str) -> f64 {
     let families = metrics.gather();
     let family = families
@@ -142,8 +142,7 @@ fn degraded(metrics: &prometheus::Registry, check: &str) -> f64 {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_sync_that_does_not_end_is_reported_as_its_controllers_and_fails_probes_only_where_that_is_wanted()
- {
+async fn a_stuck_sync_is_reported_for_its_controller_and_fails_probes_only_in_strict_mode() {
     let passes = "[+]namespace-controller ok\n";
     for (strict, stuck) in [
         (
@@ -159,7 +158,7 @@ async fn a_sync_that_does_not_end_is_reported_as_its_controllers_and_fails_probe
         );
         wait_for(&manager.health, Probe::Healthz, passes).await;
         assert_eq!(degraded(&manager.metrics, "namespace-controller"), 0.0);
-        // Each kind of object is given up only when its time is over, and there are many.
+        // Each resource type waits for its time limit, so the sync takes long.
         let deletions = Matcher {
             verb: Some("deletecollection".to_owned()),
             ..Matcher::default()

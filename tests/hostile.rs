@@ -1,5 +1,5 @@
-//! Files that are no good, and clients that are up to no good: the first are named, the second are
-//! answered or left, and the manager goes on.
+//! Invalid files and hostile clients. Errors name the file; clients are refused or disconnected,
+//! and the manager continues to work.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -15,7 +15,7 @@ use crate::support::secured::Secured;
 use crate::support::{Clients, LIMIT, api_server, free_port, kubeconfig, output};
 
 #[test]
-fn files_that_are_no_good_are_named_and_the_manager_does_not_start() {
+fn errors_name_invalid_files_and_the_manager_does_not_start() {
     let directory = tempfile::tempdir().unwrap();
     let kubeconfig = kubeconfig(directory.path(), api_server("200 OK"));
     let file = |name: &str, text: &str| {
@@ -36,30 +36,30 @@ fn files_that_are_no_good_are_named_and_the_manager_does_not_start() {
         authority("no.ca", "no authority"),
         format!("--client-ca-file={}", directory.path().display()),
     );
-    // (what, flags, parts of the last line)
+    // (case, flags, parts of the last line)
     let cases: [(&str, &[&str], [&str; 2]); 5] = [
         (
-            "a pair that is none",
+            "key of another certificate",
             &[&certificate, &others_key],
             ["other.key", "tls: private key does not match public key"],
         ),
         (
-            "a key that is none",
+            "invalid key",
             &[&certificate, &no_key],
             ["no.key", "private key: "],
         ),
         (
-            "half a pair",
+            "certificate without a key",
             &[&certificate],
             ["need to specify both", "--tls-private-key-file"],
         ),
         (
-            "an authority that is none",
+            "invalid authority",
             &[&no_authority],
             ["no.ca", "does not contain any valid"],
         ),
         (
-            "an authority that cannot be read",
+            "unreadable authority",
             &[&directory_flag],
             ["unable to load client CA provider", "Is a directory"],
         ),
@@ -84,8 +84,8 @@ fn files_that_are_no_good_are_named_and_the_manager_does_not_start() {
     }
 }
 
-/// Whether it still answers and works: `pods` are there soon after they are wanted.
-async fn assert_unharmed(secured: &Secured, pods: usize) {
+/// Asserts that the manager answers probes, and that a new Deployment leads to `pods` pods in all.
+async fn assert_working(secured: &Secured, pods: usize) {
     let (head, body) = secured.ask("GET /healthz", "", "", None);
     assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}\n{body}");
     secured
@@ -96,7 +96,7 @@ async fn assert_unharmed(secured: &Secured, pods: usize) {
     wait_for_count(&secured.cluster, "pods", pods).await;
 }
 
-/// A token of a service account, for one audience.
+/// A token of a service account for one audience.
 async fn token(cluster: &DevCluster, audience: &str) -> String {
     let path = "/api/v1/namespaces/default/serviceaccounts/scraper/token";
     let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"audiences": [audience]}});
@@ -108,7 +108,7 @@ async fn token(cluster: &DevCluster, audience: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn credentials_that_are_no_good_are_refused_in_upstreams_words() {
+async fn invalid_credentials_are_refused_with_upstreams_messages() {
     let cluster = DevCluster::new(Clock::system());
     let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "scraper", "namespace": "default"}});
     cluster.create(account).await.unwrap();
@@ -125,42 +125,54 @@ async fn credentials_that_are_no_good_are_refused_in_upstreams_words() {
     let stranger = Clients::new(tempfile::tempdir().unwrap().path()).master();
     let cannot = |user: &str| format!("forbidden: User \"{user}\" cannot get path \"/metrics\"");
     let account = cannot("system:serviceaccount:default:scraper");
-    // (who, token, certificate, status, message)
+    // (case, token, certificate, status, message)
     let cases = [
-        ("a scraper", "monitor", None, 200, String::new()),
-        ("an account that may not", ours.as_str(), None, 403, account),
+        ("permitted token", "monitor", None, 200, String::new()),
         (
-            "a token for another audience",
+            "token of an account without permission",
+            ours.as_str(),
+            None,
+            403,
+            account,
+        ),
+        (
+            "token for another audience",
             others.as_str(),
             None,
             401,
             "Unauthorized".to_owned(),
         ),
         (
-            "a token that nobody knows",
+            "unknown token",
             "made.up.token",
             None,
             401,
             "Unauthorized".to_owned(),
         ),
-        ("a user who may not", "", Some(&joe), 403, cannot("joe")),
         (
-            "an expired certificate",
+            "certificate of a user without permission",
+            "",
+            Some(&joe),
+            403,
+            cannot("joe"),
+        ),
+        (
+            "expired certificate",
             "",
             Some(&expired),
             401,
             "Unauthorized".to_owned(),
         ),
         (
-            "a certificate of a stranger",
+            "certificate of an unknown authority",
             "",
             Some(&stranger),
             401,
             "Unauthorized".to_owned(),
         ),
-        ("nobody", "", None, 403, cannot("system:anonymous")),
+        ("no credentials", "", None, 403, cannot("system:anonymous")),
     ];
-    for (who, token, certificate, status, message) in cases {
+    for (case, token, certificate, status, message) in cases {
         let header = if token.is_empty() {
             String::new()
         } else {
@@ -169,23 +181,23 @@ async fn credentials_that_are_no_good_are_refused_in_upstreams_words() {
         let (head, body) = secured.ask("GET /metrics", &header, "", certificate);
         assert!(
             head.starts_with(&format!("HTTP/1.1 {status} ")),
-            "{who}: {head}"
+            "{case}: {head}"
         );
         if status != 200 {
             let answer: serde_json::Value = serde_json::from_str(&body).unwrap();
             assert_eq!(
                 (&answer["kind"], &answer["code"], &answer["message"]),
                 (&"Status".into(), &status.into(), &message.into()),
-                "{who}"
+                "{case}"
             );
         }
     }
-    assert_unharmed(&secured, 1).await;
+    assert_working(&secured, 1).await;
     secured.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn requests_that_are_too_large_are_answered_or_cut_off() {
+async fn oversized_requests_are_refused_or_cut_off() {
     let secured = Secured::start(DevCluster::new(Clock::system()), &[]).await;
     let master = secured.clients.master();
     let (head, _) = secured.ask(
@@ -196,7 +208,7 @@ async fn requests_that_are_too_large_are_answered_or_cut_off() {
     );
     assert!(
         head.starts_with("HTTP/1.1 200 OK\r\n"),
-        "nobody waits for the rest of a body that nobody reads: {head}"
+        "the server answers without waiting for an unused body: {head}"
     );
     let number = "1".repeat(2000);
     let (head, body) = secured.ask(
@@ -211,12 +223,12 @@ async fn requests_that_are_too_large_are_answered_or_cut_off() {
     assert!(head.starts_with("HTTP/1.1 431 "), "{head}");
     let (head, _) = secured.ask("GET /healthz", "content-length: many\r\n", "", None);
     assert!(head.starts_with("HTTP/1.1 400 "), "{head}");
-    assert_unharmed(&secured, 1).await;
+    assert_working(&secured, 1).await;
     secured.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_thousand_clients_that_do_nothing_and_one_that_talks_nonsense_are_in_nobodys_way() {
+async fn a_thousand_idle_clients_do_not_disturb_the_manager() {
     let secured = Secured::start(DevCluster::new(Clock::system()), &[]).await;
     let idle: Vec<TcpStream> = (0..1000)
         .map(|_| TcpStream::connect(secured.address).unwrap())
@@ -225,8 +237,8 @@ async fn a_thousand_clients_that_do_nothing_and_one_that_talks_nonsense_are_in_n
     nonsense
         .write_all(&[22, 3, 1, 255, 255, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9])
         .unwrap();
-    assert_unharmed(&secured, 1).await;
-    // Each is left as soon as its time is over; reading ends then.
+    assert_working(&secured, 1).await;
+    // The server closes each connection at its time limit; then reading ends.
     for mut client in idle.into_iter().chain([nonsense]) {
         client.set_read_timeout(Some(LIMIT)).unwrap();
         let mut rest = Vec::new();
@@ -235,6 +247,6 @@ async fn a_thousand_clients_that_do_nothing_and_one_that_talks_nonsense_are_in_n
             Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "{error}"),
         }
     }
-    assert_unharmed(&secured, 2).await;
+    assert_working(&secured, 2).await;
     secured.stop().await;
 }

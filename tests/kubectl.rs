@@ -1,10 +1,11 @@
-//! What people do to Deployments with kubectl, on the real binary.
+//! Deployments, ReplicaSets and other objects under the commands of the real kubectl.
 
 use std::path::{Path, PathBuf};
 
 use crate::harness::Cluster;
 use crate::support::skip;
 
+/// A manifest of the Deployment `web`.
 fn web(replicas: u32, image: &str) -> String {
     format!(
         "apiVersion: apps/v1\nkind: Deployment\nmetadata: {{name: web, labels: {{app: web}}}}\nspec:\n  replicas: {replicas}\n  \
@@ -13,6 +14,7 @@ fn web(replicas: u32, image: &str) -> String {
     )
 }
 
+/// Waits until the Deployment `web` is rolled out.
 fn rolled_out(cluster: &Cluster) {
     rolled_out_as(cluster, "web");
 }
@@ -23,7 +25,7 @@ fn rolled_out_as(cluster: &Cluster, name: &str) {
 }
 
 #[test]
-fn a_deployment_rolls_out_scales_rolls_back_and_goes() {
+fn a_deployment_rolls_out_scales_rolls_back_and_is_deleted() {
     let Some(cluster) = Cluster::start() else {
         return;
     };
@@ -83,14 +85,14 @@ fn a_deployment_rolls_out_scales_rolls_back_and_goes() {
 }
 
 #[test]
-fn a_namespace_goes_with_everything_in_it() {
+fn a_deleted_namespace_takes_all_its_objects_along() {
     let Some(cluster) = Cluster::start() else {
         return;
     };
     cluster.apply(&web(2, "app:v1"));
     rolled_out(&cluster);
     cluster.kubectl("create configmap settings --from-literal=a=b");
-    // kubectl returns when a watch has seen the namespace go.
+    // kubectl returns when its watch reports the deletion of the namespace.
     let said = cluster.kubectl(&format!(
         "delete namespace {} --timeout=60s",
         cluster.namespace()
@@ -105,7 +107,7 @@ fn a_namespace_goes_with_everything_in_it() {
 }
 
 #[test]
-fn deleting_takes_dependents_along_before_or_after_or_leaves_them() {
+fn deletion_follows_every_propagation_policy() {
     let Some(cluster) = Cluster::start() else {
         return;
     };
@@ -121,7 +123,7 @@ fn deleting_takes_dependents_along_before_or_after_or_leaves_them() {
             assert_eq!(
                 (names("replicasets"), names("pods")),
                 (String::new(), String::new()),
-                "all went before"
+                "all dependents are deleted before the owner"
             );
         }
         cluster.eventually(
@@ -134,13 +136,13 @@ fn deleting_takes_dependents_along_before_or_after_or_leaves_them() {
     cluster.kubectl("delete deployment web --cascade=orphan --timeout=60s");
     assert_eq!(names("pods").split_whitespace().count(), 2);
     let owners = cluster.get("replicasets", "{.items[*].metadata.ownerReferences}");
-    assert_eq!(owners, "", "the ReplicaSet is nobody's");
+    assert_eq!(owners, "", "the orphaned ReplicaSet has no owner");
     cluster.kubectl("delete replicasets --all --timeout=60s");
     cluster.eventually("get pods -o jsonpath={.items[*].metadata.name}", is_empty);
 }
 
 #[test]
-fn a_paused_rollout_waits_until_it_is_resumed() {
+fn a_paused_rollout_continues_when_it_is_resumed() {
     let Some(cluster) = Cluster::start() else {
         return;
     };
@@ -176,7 +178,7 @@ fn a_paused_rollout_waits_until_it_is_resumed() {
 }
 
 #[test]
-fn tables_describe_and_wait_show_what_people_expect() {
+fn tables_describe_and_wait_have_kubectls_usual_output() {
     let Some(cluster) = Cluster::start() else {
         return;
     };
@@ -240,7 +242,7 @@ fn tables_describe_and_wait_show_what_people_expect() {
 }
 
 #[test]
-fn a_broken_image_is_stuck_and_undone() {
+fn a_rollout_of_failing_pods_is_reported_and_undone() {
     let Some(cluster) = Cluster::start().and_then(Cluster::with_simulated_nodes) else {
         return;
     };
@@ -265,11 +267,11 @@ fn a_broken_image_is_stuck_and_undone() {
 }
 
 #[test]
-fn wrong_manifests_get_the_servers_words() {
+fn invalid_manifests_are_refused_with_the_servers_message() {
     let Some(cluster) = Cluster::start() else {
         return;
     };
-    // (why, manifest, words)
+    // (why, manifest, part of the error)
     let mismatch = web(1, "a").replace(
         "selector: {matchLabels: {app: web}}",
         "selector: {matchLabels: {app: other}}",
@@ -319,7 +321,7 @@ fn wrong_manifests_get_the_servers_words() {
     );
 }
 
-/// The folder of real-world manifests, or `None` with a line that says so.
+/// The folder of real-world manifests; `None`, with a message, if it is missing.
 fn manifests() -> Option<PathBuf> {
     let root = std::env::var_os("STEERSMAN_SHARED").map_or_else(
         || Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared"),
@@ -336,6 +338,7 @@ fn manifests() -> Option<PathBuf> {
     Some(folder)
 }
 
+/// Applies a real-world manifest, waits for all its Deployments, and deletes it again.
 fn real_world(file: &str) {
     let Some(manifests) = manifests() else { return };
     let Some(cluster) = Cluster::start() else {
@@ -411,7 +414,7 @@ fn guestbook_of_replication_controllers_runs() {
             "no {expected:?} in:\n{described}"
         );
     }
-    // A second apply changes only what was scaled.
+    // A second apply resets only the scaled object.
     let again = cluster.kubectl(&apply);
     assert_eq!(
         again
@@ -427,13 +430,13 @@ fn guestbook_of_replication_controllers_runs() {
     );
 }
 
-/// kubectl sends these as protobuf.
+/// kubectl sends these objects as protobuf.
 #[test]
-fn objects_are_created_without_manifests() {
+fn objects_are_created_by_generator_commands() {
     let Some(cluster) = Cluster::start() else {
         return;
     };
-    // (words, what to get, path, value)
+    // (arguments, object, path, value)
     let cases = [
         (
             "create deployment web --image=app:v1 --replicas=2 --port=80",
@@ -555,7 +558,7 @@ fn objects_are_created_without_manifests() {
 }
 
 #[test]
-fn an_object_moves_from_client_side_to_server_side_apply() {
+fn an_object_migrates_from_client_side_to_server_side_apply() {
     let Some(cluster) = Cluster::start() else {
         return;
     };

@@ -1,4 +1,4 @@
-//! What people ask kubectl about users, rights and quotas, on the real binary.
+//! Users, permissions, tokens and quotas under the commands of the real kubectl.
 
 use std::process::Output;
 
@@ -10,6 +10,7 @@ fn stdout(output: &Output) -> &str {
         .trim()
 }
 
+/// The error of a command that must fail.
 fn refusal(cluster: &Cluster, words: &str) -> String {
     let output = cluster.try_kubectl(words);
     assert!(
@@ -21,7 +22,7 @@ fn refusal(cluster: &Cluster, words: &str) -> String {
 }
 
 #[test]
-fn roles_are_granted_asked_about_and_taken_away() {
+fn roles_are_granted_checked_and_revoked() {
     let Some(cluster) = Cluster::start() else {
         return;
     };
@@ -57,7 +58,7 @@ fn roles_are_granted_asked_about_and_taken_away() {
         "{listed}"
     );
 
-    // Who may not do it may not grant it.
+    // A user cannot grant permissions beyond their own (privilege escalation).
     cluster.kubectl("create role granter --verb=create --resource=roles.rbac.authorization.k8s.io");
     cluster.kubectl("create rolebinding granters --role=granter --user=bob");
     cluster.kubectl("create rolebinding bobs --role=reader --user=bob");
@@ -74,7 +75,7 @@ fn roles_are_granted_asked_about_and_taken_away() {
 }
 
 #[test]
-fn an_account_works_with_a_token_of_its_own() {
+fn a_service_account_authenticates_with_its_token() {
     let Some(cluster) = Cluster::start() else {
         return;
     };
@@ -87,7 +88,7 @@ fn an_account_works_with_a_token_of_its_own() {
     let token = cluster.kubectl("create token robot --duration=20m");
     assert_eq!(token.trim().split('.').count(), 3, "a JWT");
 
-    // Without the kubeconfig, whose certificate would tell another user.
+    // Use no kubeconfig, because its certificate belongs to another user.
     let server =
         cluster.kubectl("config view --raw --minify -o jsonpath={.clusters[0].cluster.server}");
     let as_robot = format!(
@@ -128,7 +129,7 @@ fn an_account_works_with_a_token_of_its_own() {
 }
 
 #[test]
-fn a_quota_is_shown_kept_and_told_by_what_stays_undone() {
+fn a_quota_limits_pods_and_is_shown_by_kubectl() {
     let Some(cluster) =
         Cluster::start().and_then(|cluster| cluster.with_controllers("counts quotas"))
     else {
@@ -165,7 +166,7 @@ fn a_quota_is_shown_kept_and_told_by_what_stays_undone() {
 }
 
 #[test]
-fn pods_have_the_account_and_the_priority_of_a_real_cluster() {
+fn pods_get_the_service_account_and_priority_of_a_real_cluster() {
     let Some(cluster) =
         Cluster::start().and_then(|cluster| cluster.with_controllers("makes service accounts"))
     else {

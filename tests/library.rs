@@ -1,4 +1,4 @@
-//! The library with controllers of ours, switched on by name.
+//! The development cluster with Steersman's controllers, selected by name.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ spec:
 ";
 
 #[tokio::test(start_paused = true)]
-async fn ours_by_name_act_in_every_fork() {
+async fn controllers_selected_by_name_act_in_a_cluster_and_in_its_fork() {
     let limit = Duration::from_secs(60);
     let started = || {
         DevCluster::builder()

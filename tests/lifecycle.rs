@@ -1,4 +1,4 @@
-//! A whole manager in-process, with controllers that only wait.
+//! The life of a whole manager in-process, with controllers that only wait.
 
 use std::pin::Pin;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use steersman_runtime::controller::{Controller, Descriptor, InitError};
 use steersman_runtime::tasks::CancellationToken;
 use tokio::time::Instant;
 
-/// Runs until told to stop, and then needs this long to finish. `None` panics at once.
+/// A controller that runs until stopped, and then needs this time to finish. `None` panics at once.
 struct Waits(Option<Duration>);
 
 impl Controller for Waits {
@@ -59,8 +59,8 @@ const BASE: Descriptor = Descriptor {
     init: |_| unreachable!("every controller has its own"),
 };
 
-/// A manager without election and without a port, in front of an API server that says `status` to
-/// everything.
+/// A manager without election and port, with an API server that answers every request with
+/// `status`.
 fn manager(controllers: &[Descriptor], flags: &[(&str, &str)], status: u16) -> Manager {
     let registry = controllers
         .iter()
@@ -85,26 +85,29 @@ fn manager(controllers: &[Descriptor], flags: &[(&str, &str)], status: u16) -> M
     Manager::new(config, connection, Clock::system()).unwrap()
 }
 
-/// Runs a manager for five seconds, asks it to stop, and says how it ended and how long after that.
+/// Runs a manager for five seconds, then stops it. Returns its result and the time it took to stop.
 async fn run_and_stop(manager: Manager) -> (Result<(), RunError>, Duration) {
     let stop = CancellationToken::new();
     let running = tokio::spawn(manager.run(stop.clone()));
     tokio::time::sleep(Duration::from_secs(5)).await;
-    assert!(!running.is_finished(), "ended before it was told to");
+    assert!(
+        !running.is_finished(),
+        "the manager ended before the stop request"
+    );
     let asked = Instant::now();
     stop.cancel();
     (running.await.unwrap(), asked.elapsed())
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stop_waits_for_controllers_to_finish() {
+async fn a_stop_waits_until_controllers_have_finished() {
     let (ended, took) = run_and_stop(manager(&[QUICK], &[], 200)).await;
     ended.unwrap();
     assert_eq!(took.as_secs(), 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn controllers_that_do_not_finish_in_time_are_named() {
+async fn controllers_that_do_not_stop_in_time_are_named() {
     let (ended, took) = run_and_stop(manager(&[QUICK, SLOW], &[], 200)).await;
     assert_eq!(
         ended.unwrap_err().to_string(),
@@ -114,7 +117,7 @@ async fn controllers_that_do_not_finish_in_time_are_named() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_a_limit_every_controller_is_waited_for() {
+async fn without_a_shutdown_timeout_the_wait_is_unlimited() {
     let (ended, took) = run_and_stop(manager(
         &[SLOW],
         &[("controller-shutdown-timeout", "0")],
@@ -126,7 +129,7 @@ async fn without_a_limit_every_controller_is_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn controllers_start_after_once_to_twice_their_interval() {
+async fn controllers_start_after_one_to_two_start_intervals() {
     let start = Instant::now();
     let manager = manager(&[PANICS], &[("controller-start-interval", "10s")], 200);
     let ended = manager.run(CancellationToken::new()).await;
@@ -139,7 +142,7 @@ async fn controllers_start_after_once_to_twice_their_interval() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_controller_that_cannot_be_built_ends_the_manager() {
+async fn a_controller_that_fails_to_initialise_ends_the_manager() {
     let ended = manager(&[QUICK, BROKEN], &[], 200)
         .run(CancellationToken::new())
         .await
@@ -151,7 +154,7 @@ async fn a_controller_that_cannot_be_built_ends_the_manager() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_disabled_controller_is_not_built() {
+async fn a_disabled_controller_is_not_initialised() {
     run_and_stop(manager(
         &[QUICK, BROKEN],
         &[("controllers", "*,-broken")],
@@ -163,14 +166,14 @@ async fn a_disabled_controller_is_not_built() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stop_is_heard_while_the_api_server_is_unwell() {
+async fn a_stop_ends_the_wait_for_an_unhealthy_api_server() {
     let (ended, took) = run_and_stop(manager(&[QUICK], &[], 500)).await;
     ended.unwrap();
     assert_eq!(took, Duration::ZERO);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_candidate_outlasts_an_api_server_that_is_unwell() {
+async fn a_candidate_keeps_waiting_for_an_unhealthy_api_server() {
     let stop = CancellationToken::new();
     let running =
         tokio::spawn(manager(&[QUICK], &[("leader-elect", "true")], 500).run(stop.clone()));

@@ -1,7 +1,7 @@
-//! Whole managers, in-process and as a program.
+//! Tests of whole managers, in-process and as a program.
 #![allow(
     clippy::unwrap_used,
-    reason = "a test that cannot go on should say where"
+    reason = "a failed `unwrap` shows the place in the test"
 )]
 
 mod apiserver;

@@ -1,4 +1,4 @@
-//! `steersman nodes` on an API server that has nodes of its own.
+//! `steersman nodes` with an API server that also has other nodes.
 
 use std::path::Path;
 
@@ -9,6 +9,7 @@ use steersman_devcluster::https::HttpsDoor;
 use crate::support::cluster::wait_for_count;
 use crate::support::{LIMIT, Program, output, steersman};
 
+/// A pod with the behaviour `flaky`, which the table of stages defines.
 fn pod(name: &str, node: Option<&str>) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "annotations": {"simulate.steersman.dev/behaviour": "flaky"}},
@@ -31,7 +32,7 @@ fn container(pods: &[Value], name: &str) -> Option<(u64, String, bool)> {
     ))
 }
 
-/// An API server whose door is open, and `steersman nodes` on it.
+/// Starts an API server, and `steersman nodes` that connects to it.
 async fn started(arguments: &[&str], directory: &Path) -> (DevCluster, HttpsDoor, Program) {
     let cluster = DevCluster::builder().start().await.unwrap();
     let door = cluster
@@ -51,7 +52,7 @@ async fn started(arguments: &[&str], directory: &Path) -> (DevCluster, HttpsDoor
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn pods_of_own_nodes_live_by_the_table_and_others_are_left_alone() {
+async fn pods_follow_the_stages_on_simulated_nodes_only() {
     let directory = tempfile::tempdir().unwrap();
     let stages = directory.path().join("stages.yaml");
     let table = "stages:\n- {name: crash, state: ready, behaviour: flaky, then: crash-loop, reason: OOMKilled}\n\
@@ -95,11 +96,11 @@ async fn pods_of_own_nodes_live_by_the_table_and_others_are_left_alone() {
     );
     program.signal("TERM");
     assert_eq!(program.end(), Some(0));
-    assert_eq!(cluster.count("nodes"), 2, "the nodes stay");
+    assert_eq!(cluster.count("nodes"), 2, "the Node objects remain");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_a_scheduler_they_take_pods_in_turn() {
+async fn with_schedule_unscheduled_pods_are_spread_over_the_nodes() {
     let directory = tempfile::tempdir().unwrap();
     let (cluster, _door, _program) = started(&["--count=3", "--schedule"], directory.path()).await;
     let objects = (0..6).map(|n| pod(&format!("p{n}"), None));
@@ -123,7 +124,7 @@ async fn without_a_scheduler_they_take_pods_in_turn() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_of_somebody_else_is_not_taken() {
+async fn an_existing_node_is_not_taken_over() {
     let directory = tempfile::tempdir().unwrap();
     let cluster = DevCluster::builder();
     let cluster = cluster
@@ -154,13 +155,13 @@ async fn a_node_of_somebody_else_is_not_taken() {
 }
 
 #[test]
-fn wrong_input_is_one_error() {
+fn invalid_input_leads_to_one_error() {
     let directory = tempfile::tempdir().unwrap();
     let table = directory.path().join("stages.yaml");
     std::fs::write(&table, "stages: [{name: a, state: asleep, then: ready}]\n").unwrap();
     let table = table.to_str().unwrap();
     let wrong = format!("Error: {table}: table of stages: unknown variant `asleep`");
-    // (arguments, how the error begins)
+    // (arguments, beginning of the error)
     let cases: [(&[&str], &str); 5] = [
         (
             &["--count=some"],

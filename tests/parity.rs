@@ -1,9 +1,10 @@
-//! The list of upstream's tests in `docs/parity.md` says of ours what is true.
+//! The list of upstream's tests in `docs/parity.md` refers to existing tests, and explains each
+//! gap.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// Where modules have their roots.
+/// The root folders of modules.
 const ROOTS: [&str; 5] = [
     "controllers",
     "crates/runtime/src",
@@ -12,7 +13,7 @@ const ROOTS: [&str; 5] = [
     "tests",
 ];
 
-/// The source of every module by its path: `replicaset::pods` is `controllers/replicaset/pods.rs`.
+/// The source of all modules, by path: `replicaset::pods` is `controllers/replicaset/pods.rs`.
 fn modules() -> BTreeMap<String, String> {
     let mut modules = BTreeMap::new();
     for root in ROOTS {
@@ -35,6 +36,7 @@ fn modules() -> BTreeMap<String, String> {
     modules
 }
 
+/// The module path of a file.
 fn module(root: &Path, file: &Path) -> String {
     let relative: PathBuf = file.strip_prefix(root).unwrap().with_extension("");
     let names = relative
@@ -44,8 +46,7 @@ fn module(root: &Path, file: &Path) -> String {
     names.collect::<Vec<_>>().join("::")
 }
 
-/// Whether the test of this path is there: in the file of its module, or in that of a module around
-/// it.
+/// Whether the test `module::name` exists, in the file of the module or of one of its parents.
 fn exists(modules: &BTreeMap<String, String>, test: &str) -> bool {
     let (mut module, name) = test.rsplit_once("::").unwrap_or_default();
     let is_test = |source: &String| {
@@ -78,7 +79,7 @@ fn exists(modules: &BTreeMap<String, String>, test: &str) -> bool {
     }
 }
 
-/// One row of a table: the test upstream, ours, and the note.
+/// The rows of the tables: upstream's test, our tests, note.
 fn rows(text: &str) -> impl Iterator<Item = (&str, Vec<&str>, &str)> {
     let rows = text
         .lines()
@@ -93,7 +94,7 @@ fn rows(text: &str) -> impl Iterator<Item = (&str, Vec<&str>, &str)> {
 }
 
 #[test]
-fn every_test_in_the_list_is_there_and_every_gap_explained() {
+fn listed_tests_exist_and_gaps_are_explained() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/parity.md");
     let text = std::fs::read_to_string(path).unwrap();
     let modules = modules();
@@ -108,28 +109,25 @@ fn every_test_in_the_list_is_there_and_every_gap_explained() {
         .collect();
     assert!(
         unexplained.is_empty(),
-        "neither test nor reason: {unexplained:?}"
+        "neither test nor note: {unexplained:?}"
     );
-    assert!(rows(&text).count() > 100, "the list is there");
+    assert!(rows(&text).count() > 100, "the tables are found");
 }
 
 #[test]
-fn a_test_that_is_not_there_is_missed() {
+fn a_missing_test_is_detected() {
     let modules = modules();
-    assert!(exists(
-        &modules,
-        "parity::a_test_that_is_not_there_is_missed"
-    ));
+    assert!(exists(&modules, "parity::a_missing_test_is_detected"));
     assert!(
-        !exists(&modules, "parity::a_test_that_is_not"),
-        "a beginning of a name"
+        !exists(&modules, "parity::a_missing_test"),
+        "a prefix of a name does not count"
     );
     assert!(
         !exists(&modules, "parity::rows"),
-        "a function that is no test"
+        "a function without a test attribute does not count"
     );
     assert!(
-        !exists(&modules, "replicaset::a_test_that_is_not_there_is_missed"),
-        "another module"
+        !exists(&modules, "replicaset::a_missing_test_is_detected"),
+        "a test of another module does not count"
     );
 }

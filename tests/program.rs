@@ -1,4 +1,4 @@
-//! The program while it runs: what it serves, and how signals end it.
+//! The running program: its HTTPS endpoints, and its reaction to signals.
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
@@ -15,8 +15,7 @@ use crate::support::{
     Clients, LIMIT, Program, api_server, ask, free_port, get, kubeconfig, split, tls,
 };
 
-/// A manager without controllers in front of an API server that says it is well, once it serves and
-/// runs.
+/// A manager without controllers that serves HTTPS. Its API server only reports that it is healthy.
 pub(crate) struct Serving {
     pub(crate) program: Program,
     pub(crate) address: SocketAddr,
@@ -25,18 +24,18 @@ pub(crate) struct Serving {
 }
 
 impl Serving {
-    /// Settings of a client that may do everything.
+    /// TLS settings of a client in `system:masters`.
     pub(crate) fn master(&self) -> Arc<rustls::ClientConfig> {
         tls(&self.certificate, Some(&self.clients.master()))
     }
 
-    /// Settings of a client that shows nothing.
-    pub(crate) fn nobody(&self) -> Arc<rustls::ClientConfig> {
+    /// TLS settings of a client without a certificate.
+    pub(crate) fn anonymous(&self) -> Arc<rustls::ClientConfig> {
         tls(&self.certificate, None)
     }
 }
 
-/// Starts one, with its files in `directory` and more flags.
+/// Starts a manager with its files in `directory`, and with more flags.
 pub(crate) fn start(directory: &Path, flags: &[&str]) -> Serving {
     let kubeconfig = kubeconfig(directory, api_server("200 OK"));
     let clients = Clients::new(directory);
@@ -76,10 +75,10 @@ fn health_metrics_and_configuration_are_served_over_tls() {
     let directory = tempfile::tempdir().unwrap();
     let serving = start(directory.path(), &[]);
     let address = serving.address;
-    let (head, body) = get(address, serving.nobody(), "/healthz?verbose");
+    let (head, body) = get(address, serving.anonymous(), "/healthz?verbose");
     assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
     assert_eq!(body, "[+]ping ok\nhealthz check passed\n");
-    let (head, _) = get(address, serving.nobody(), "/metrics");
+    let (head, _) = get(address, serving.anonymous(), "/metrics");
     assert!(head.starts_with("HTTP/1.1 403 Forbidden\r\n"), "{head}");
     let (head, body) = get(address, serving.master(), "/metrics");
     assert!(
@@ -112,18 +111,18 @@ fn health_metrics_and_configuration_are_served_over_tls() {
 }
 
 #[test]
-fn what_is_logged_can_be_changed_at_run_time_unless_that_is_switched_off() {
+fn the_verbosity_changes_at_run_time_unless_profiling_is_disabled() {
     let directory = tempfile::tempdir().unwrap();
     let put = |serving: &Serving| {
         let head = "PUT /debug/flags/v HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: 1\r\n\r\n3";
         ask(serving.address, serving.master(), head)
     };
     let mut serving = start(directory.path(), &[]);
-    get(serving.address, serving.nobody(), "/healthz?quietly");
+    get(serving.address, serving.anonymous(), "/healthz?quietly");
     let (head, body) = put(&serving);
     assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
     assert_eq!(body, "successfully set klog.logging.verbosity to 3");
-    get(serving.address, serving.nobody(), "/healthz?loudly");
+    get(serving.address, serving.anonymous(), "/healthz?loudly");
     serving
         .program
         .wait_for_line(r#""HTTP" verb="GET" URI="/healthz?loudly""#);
@@ -137,7 +136,7 @@ fn what_is_logged_can_be_changed_at_run_time_unless_that_is_switched_off() {
 }
 
 #[test]
-fn a_signal_ends_the_program_in_order() {
+fn a_signal_stops_the_program_in_order() {
     for signal in ["TERM", "INT"] {
         let directory = tempfile::tempdir().unwrap();
         let mut program = start(directory.path(), &[]).program;
@@ -147,7 +146,7 @@ fn a_signal_ends_the_program_in_order() {
     }
 }
 
-/// A program in front of a cluster served over HTTPS, once it leads.
+/// Starts the program with a cluster over HTTPS, and waits until it leads.
 async fn start_leading(cluster: &DevCluster) -> (Program, HttpsDoor) {
     let door = cluster
         .serve_https(SocketAddr::from(([127, 0, 0, 1], 0)))
@@ -158,7 +157,7 @@ async fn start_leading(cluster: &DevCluster) -> (Program, HttpsDoor) {
     (program, door)
 }
 
-/// A program with these arguments in front of this door.
+/// Starts the program with these arguments; it connects to this door.
 pub(crate) fn start_at(door: &HttpsDoor, arguments: &[&str]) -> Program {
     let directory = tempfile::tempdir().unwrap();
     let kubeconfig = directory.path().join("kubeconfig");
@@ -170,13 +169,13 @@ pub(crate) fn start_at(door: &HttpsDoor, arguments: &[&str]) -> Program {
     ];
     all.extend(arguments);
     let mut program = Program::start(&all);
-    // From here on it no longer needs the file.
+    // The program has read the kubeconfig now, so the file may be deleted.
     program.wait_for_line("Attempting to acquire leader lease");
     program
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn over_https_it_rolls_out_and_on_a_signal_gives_its_lease_up() {
+async fn over_https_it_rolls_out_and_a_signal_releases_the_lease() {
     let cluster = DevCluster::new(Clock::system());
     let (mut program, door) = start_leading(&cluster).await;
     cluster.create(deployment("web", 3)).await.unwrap();
@@ -196,7 +195,7 @@ async fn over_https_it_rolls_out_and_on_a_signal_gives_its_lease_up() {
 async fn a_second_signal_ends_the_program_at_once() {
     let cluster = DevCluster::new(Clock::system());
     let (mut program, door) = start_leading(&cluster).await;
-    // Giving the Lease up now takes far longer than the test waits.
+    // From now on, releasing the Lease takes much longer than the test waits.
     cluster
         .faults()
         .delay(Matcher::new("update", "leases"), LIMIT * 2, None);

@@ -1,9 +1,9 @@
-//! README.md and docs/ agree with the code, and their links lead to files and headings.
+//! README.md and docs/ agree with the code, and their links point to existing files and headings.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-/// The table of controllers between its two marks, made from the registry.
+/// The table of controllers in the README, rendered from the registry.
 fn controllers_table() -> String {
     let mut table = "| controller | alias | purpose |\n|---|---|---|\n".to_owned();
     for controller in steersman_controllers::ALL {
@@ -25,7 +25,7 @@ fn controllers_table() -> String {
 }
 
 #[test]
-fn the_readme_lists_the_controllers_there_are() {
+fn the_readme_lists_all_controllers() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md");
     let readme = std::fs::read_to_string(&path).unwrap();
     let mark = "<!-- controllers: kept true by a test -->\n";
@@ -38,12 +38,12 @@ fn the_readme_lists_the_controllers_there_are() {
     }
     assert_eq!(
         found, wanted,
-        "run this test with UPDATE_README=1 to mend it"
+        "run this test with UPDATE_README=1 to update it"
     );
 }
 
 #[test]
-fn the_tests_shown_in_the_guide_are_those_of_the_example() {
+fn the_tests_in_the_guide_equal_those_of_the_example() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let guide = std::fs::read_to_string(root.join("docs/testing.md")).unwrap();
     let tests = std::fs::read_to_string(root.join("examples/website/tests/website.rs")).unwrap();
@@ -61,7 +61,7 @@ fn the_tests_shown_in_the_guide_are_those_of_the_example() {
     }
 }
 
-/// The Markdown files below `folder`.
+/// The Markdown files in `folder` and its subfolders.
 fn pages_in(folder: &Path) -> Vec<PathBuf> {
     let mut pages = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap() {
@@ -75,7 +75,7 @@ fn pages_in(folder: &Path) -> Vec<PathBuf> {
     pages
 }
 
-/// The lines of a page that are no code.
+/// The lines of a page outside of code blocks.
 fn prose(page: &str) -> Vec<&str> {
     let mut fenced = false;
     let is_prose = |line: &&str| {
@@ -86,7 +86,7 @@ fn prose(page: &str) -> Vec<&str> {
     page.lines().filter(is_prose).collect()
 }
 
-/// The targets of links and pictures, `[text](target)`.
+/// The targets of links and images, `[text](target)`.
 fn targets<'a>(prose: &[&'a str]) -> Vec<&'a str> {
     prose
         .iter()
@@ -95,7 +95,7 @@ fn targets<'a>(prose: &[&'a str]) -> Vec<&'a str> {
         .collect()
 }
 
-/// The name by which GitHub links to a heading.
+/// The anchor that GitHub generates for a heading.
 fn anchor(heading: &str) -> String {
     let kept = heading.trim().to_lowercase();
     kept.chars()
@@ -113,7 +113,7 @@ fn has_heading(page: &Path, name: &str) -> bool {
 }
 
 #[test]
-fn relative_links_of_pages_lead_to_files_and_headings() {
+fn relative_links_point_to_existing_files_and_headings() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut pages = [
         "README.md",

@@ -1,6 +1,9 @@
-//! Three managers on one API server, as they run in production: what becomes of the work when the
-//! leader ends, dies, freezes or is cut off. Where a Lease has to run out, the durations of the
-//! election are shorter than the defaults and in about the same proportion.
+//! Three managers on one API server, as in production, while the leader stops, dies, freezes or
+//! loses its network.
+//!
+//! Other managers take over, and no write happens twice or by two leaders at a time. Where a Lease
+//! must expire, the durations of the election are shorter than the defaults, in about the same
+//! proportion.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -13,7 +16,7 @@ use steersman_devcluster::requests::RequestRecord;
 use steersman_runtime::clock::Clock;
 
 use crate::support::cluster::{
-    UNHURRIED, created_through, deployment, done, held, wait_for_count, wait_for_lease,
+    NO_EXPIRY, created_through, deployment, held, pod_writes, wait_for_count, wait_for_lease,
 };
 use crate::support::network::Network;
 use crate::support::{LIMIT, Program};
@@ -25,19 +28,18 @@ const SHORT: [&str; 3] = [
     "--leader-elect-retry-period=800ms",
 ];
 
-/// More than a leader creates at once: with the default throttle some twenty a second come after
-/// the first thirty.
+/// More pods than a leader creates at once: after the first thirty, the default throttle allows
+/// twenty per second.
 const PODS: usize = 120;
 
-/// One manager, with a network and a door of its own, by which its requests are told from the
-/// others'.
-struct Member {
+/// A manager with its own network and its own door. The door identifies its requests.
+struct Instance {
     program: Program,
     network: Network,
     door: HttpsDoor,
 }
 
-impl Member {
+impl Instance {
     async fn start(cluster: &DevCluster, durations: &[&str]) -> Self {
         let door = cluster
             .serve_https(SocketAddr::from(([127, 0, 0, 1], 0)))
@@ -57,7 +59,7 @@ impl Member {
         ];
         arguments.extend(durations);
         let mut program = Program::start(&arguments);
-        // From here on it no longer needs the file.
+        // The program has read the kubeconfig now, so the file may be deleted.
         program.wait_for_line("Attempting to acquire leader lease");
         Self {
             program,
@@ -66,28 +68,29 @@ impl Member {
         }
     }
 
+    /// Waits for the end of the process, and returns its exit status.
     fn end(&mut self) -> Option<i32> {
         tokio::task::block_in_place(|| self.program.end())
     }
 }
 
-/// A leader at work on a Deployment with far more pods than it has created so far, and two
-/// standbys.
-struct Crew {
+/// A leader that has created only a part of the pods of a Deployment, and two standbys.
+struct Managers {
     cluster: DevCluster,
-    leader: Member,
-    standbys: Vec<Member>,
+    leader: Instance,
+    standbys: Vec<Instance>,
+    /// The spec of the Lease while the leader worked.
     lease: Value,
 }
 
-impl Crew {
+impl Managers {
     async fn at_work(durations: &[&str]) -> Self {
         let cluster = DevCluster::new(Clock::system());
-        let leader = Member::start(&cluster, durations).await;
+        let leader = Instance::start(&cluster, durations).await;
         wait_for_lease(&cluster, held).await;
         let standbys = vec![
-            Member::start(&cluster, durations).await,
-            Member::start(&cluster, durations).await,
+            Instance::start(&cluster, durations).await,
+            Instance::start(&cluster, durations).await,
         ];
         cluster
             .create(deployment("web", PODS as u32))
@@ -96,7 +99,10 @@ impl Crew {
         let begun = cluster
             .wait_for("pods", LIMIT, |pods| pods.len() >= 35)
             .await;
-        assert!(begun.unwrap().len() < PODS, "nothing left to hand over");
+        assert!(
+            begun.unwrap().len() < PODS,
+            "the leader has pods left to create"
+        );
         let lease = wait_for_lease(&cluster, held).await;
         Self {
             cluster,
@@ -106,8 +112,8 @@ impl Crew {
         }
     }
 
-    /// Waits until another has done something new, and until all that was begun is done; says how
-    /// long the former took.
+    /// Waits until another manager acts on a new Deployment, and until all pods exist. Returns the
+    /// time until the former.
     async fn until_another_has_acted(&self, since: Instant) -> Duration {
         self.cluster.create(deployment("new", 1)).await.unwrap();
         let is_new = |set: &Value| set["metadata"]["labels"]["app"] == "new";
@@ -115,21 +121,21 @@ impl Crew {
             .cluster
             .wait_for("replicasets", LIMIT, |sets| sets.iter().any(is_new))
             .await;
-        acted.unwrap_or_else(|sets| panic!("nobody took over: {sets:#?}"));
+        acted.unwrap_or_else(|sets| panic!("no manager took over: {sets:#?}"));
         let took = since.elapsed();
         wait_for_count(&self.cluster, "pods", PODS + 1).await;
         took
     }
 
-    /// Nobody may have taken a Lease that was not given up before it had run out.
-    async fn assert_taken_after_it_ran_out(&self) {
+    /// Asserts that the Lease was taken only after it had expired.
+    async fn assert_taken_after_expiry(&self) {
         let lease = wait_for_lease(&self.cluster, |spec| {
             spec["holderIdentity"] != self.lease["holderIdentity"]
         })
         .await;
         let time =
             |spec: &Value, field: &str| spec[field].as_str().unwrap().parse::<Timestamp>().unwrap();
-        // The last renewal before the takeover is at least as late as the one that was seen.
+        // The last renewal before the takeover may be later than the one seen, never earlier.
         let waited = time(&lease, "acquireTime").duration_since(time(&self.lease, "renewTime"));
         assert!(
             waited.unsigned_abs() >= LEASE,
@@ -137,10 +143,14 @@ impl Crew {
         );
     }
 
-    /// Nothing was done twice, and once one has begun to write no other writes any more.
+    /// Asserts that no write happened twice, and that only one manager wrote at any time.
     fn assert_one_at_a_time(&self) {
-        assert_eq!(done(&self.cluster, "create"), PODS + 1, "pods created");
-        assert_eq!(done(&self.cluster, "delete"), 0, "pods deleted");
+        assert_eq!(
+            pod_writes(&self.cluster, "create"),
+            PODS + 1,
+            "pods created"
+        );
+        assert_eq!(pod_writes(&self.cluster, "delete"), 0, "pods deleted");
         let requests = self.cluster.requests();
         let mut writers: Vec<_> = requests
             .iter()
@@ -151,95 +161,98 @@ impl Crew {
         assert_eq!(
             writers.len(),
             2,
-            "one wrote after another had begun to: {writers:?}"
+            "a former leader wrote after its successor: {writers:?}"
         );
     }
 }
 
-/// Whether this is a write of a controller, and no Event.
+/// Whether this is a write of a controller other than an Event.
 fn is_work(request: &RequestRecord) -> bool {
     let writes = !matches!(request.verb.as_str(), "get" | "list" | "watch");
     writes && request.user_agent.ends_with("-controller") && request.resource != "events"
 }
 
-/// Shown with `--nocapture`; the default durations are measured by `steersman-bench --failover`.
+/// Prints a duration; shown with `--nocapture`. `steersman-bench --failover` measures with the
+/// default durations.
 fn report(what: &str, took: Duration) {
     println!(
-        "{what}: another has acted after {:.1} s",
+        "{what}: another manager acted after {:.1} s",
         took.as_secs_f64()
     );
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn when_the_leader_is_told_to_end_the_lease_is_not_waited_out() {
-    // Nobody would act in time who waited for the Lease to run out, or until it is time for another
-    // try.
-    let mut crew = Crew::at_work(&UNHURRIED).await;
+async fn after_sigterm_another_manager_takes_over_without_waiting_for_the_expiry() {
+    // With these durations, a takeover in time is only possible by watching the Lease.
+    let mut managers = Managers::at_work(&NO_EXPIRY).await;
     let asked = Instant::now();
-    crew.leader.program.signal("TERM");
-    report("SIGTERM", crew.until_another_has_acted(asked).await);
+    managers.leader.program.signal("TERM");
+    report("SIGTERM", managers.until_another_has_acted(asked).await);
     assert!(
-        created_through(&crew.cluster, &crew.leader.door) < PODS,
-        "the leader did all of its work before it gave the Lease up"
+        created_through(&managers.cluster, &managers.leader.door) < PODS,
+        "the leader created all pods before it released the Lease"
     );
-    assert_eq!(crew.leader.end(), Some(0));
-    crew.assert_one_at_a_time();
+    assert_eq!(managers.leader.end(), Some(0));
+    managers.assert_one_at_a_time();
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn when_the_leader_is_killed_another_goes_on_once_the_lease_has_run_out() {
-    let mut crew = Crew::at_work(&SHORT).await;
+async fn after_sigkill_another_manager_takes_over_when_the_lease_expires() {
+    let mut managers = Managers::at_work(&SHORT).await;
     let killed = Instant::now();
-    crew.leader.program.signal("KILL");
-    report("SIGKILL", crew.until_another_has_acted(killed).await);
-    assert_eq!(crew.leader.end(), None);
-    crew.assert_taken_after_it_ran_out().await;
-    crew.assert_one_at_a_time();
+    managers.leader.program.signal("KILL");
+    report("SIGKILL", managers.until_another_has_acted(killed).await);
+    assert_eq!(managers.leader.end(), None);
+    managers.assert_taken_after_expiry().await;
+    managers.assert_one_at_a_time();
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_leader_that_wakes_up_too_late_writes_nothing_and_ends() {
-    let mut crew = Crew::at_work(&SHORT).await;
+async fn a_frozen_leader_that_resumes_too_late_ends_without_a_write() {
+    let mut managers = Managers::at_work(&SHORT).await;
     let frozen = Instant::now();
-    crew.leader.program.signal("STOP");
-    report("SIGSTOP", crew.until_another_has_acted(frozen).await);
-    crew.assert_taken_after_it_ran_out().await;
-    crew.leader.program.signal("CONT");
-    assert_eq!(crew.leader.end(), Some(1));
-    crew.assert_one_at_a_time();
+    managers.leader.program.signal("STOP");
+    report("SIGSTOP", managers.until_another_has_acted(frozen).await);
+    managers.assert_taken_after_expiry().await;
+    managers.leader.program.signal("CONT");
+    assert_eq!(managers.leader.end(), Some(1));
+    managers.assert_one_at_a_time();
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_leader_that_alone_is_cut_off_ends_before_another_takes_over() {
-    let mut crew = Crew::at_work(&SHORT).await;
+async fn a_leader_without_network_ends_before_another_manager_takes_over() {
+    let mut managers = Managers::at_work(&SHORT).await;
     let cut = Instant::now();
-    crew.leader.network.fall_silent();
-    assert_eq!(crew.leader.end(), Some(1));
-    let lease = wait_for_lease(&crew.cluster, |_| true).await;
+    managers.leader.network.drop_traffic();
+    assert_eq!(managers.leader.end(), Some(1));
+    let lease = wait_for_lease(&managers.cluster, |_| true).await;
     assert_eq!(
-        lease["holderIdentity"], crew.lease["holderIdentity"],
-        "another led while the first still ran"
+        lease["holderIdentity"], managers.lease["holderIdentity"],
+        "another manager led while the first one still ran"
     );
-    report("network cut", crew.until_another_has_acted(cut).await);
-    crew.assert_taken_after_it_ran_out().await;
-    crew.assert_one_at_a_time();
+    report("network cut", managers.until_another_has_acted(cut).await);
+    managers.assert_taken_after_expiry().await;
+    managers.assert_one_at_a_time();
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn while_the_api_server_is_gone_only_the_leader_ends_and_nothing_is_done_twice_afterwards() {
-    let mut crew = Crew::at_work(&SHORT).await;
-    for member in std::iter::once(&crew.leader).chain(&crew.standbys) {
-        member.network.refuse();
+async fn an_outage_of_the_api_server_ends_only_the_leader_and_repeats_no_write() {
+    let mut managers = Managers::at_work(&SHORT).await;
+    for instance in std::iter::once(&managers.leader).chain(&managers.standbys) {
+        instance.network.refuse();
     }
-    assert_eq!(crew.leader.end(), Some(1));
-    // Long enough for everybody to have noticed, and for the Lease to run out.
+    assert_eq!(managers.leader.end(), Some(1));
+    // Long enough for all managers to notice, and for the Lease to expire.
     tokio::time::sleep(LEASE).await;
-    for standby in &mut crew.standbys {
+    for standby in &mut managers.standbys {
         standby.program.assert_running();
-        standby.network.mend();
+        standby.network.restore();
     }
     let back = Instant::now();
-    report("API server back", crew.until_another_has_acted(back).await);
-    crew.assert_taken_after_it_ran_out().await;
-    crew.assert_one_at_a_time();
+    report(
+        "API server back",
+        managers.until_another_has_acted(back).await,
+    );
+    managers.assert_taken_after_expiry().await;
+    managers.assert_one_at_a_time();
 }

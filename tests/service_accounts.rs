@@ -1,5 +1,5 @@
-//! `--use-service-account-credentials`: controllers that work in names of their own, in front of an
-//! API server that enforces RBAC with the roles that every cluster has.
+//! `--use-service-account-credentials`: each controller uses its own service account. The API
+//! server enforces RBAC with the default roles of every cluster.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,8 +13,8 @@ use steersman_devcluster::status::Status;
 use crate::election::{Running, cluster, start_over};
 use crate::support::cluster::{deployment, held, wait_for_count, wait_for_lease};
 
-/// A manager as kubeadm runs it: its user has a role of that name, its controllers have service
-/// accounts with theirs.
+/// A manager as kubeadm runs it: its user and its controllers' service accounts have their default
+/// roles.
 async fn start(cluster: &DevCluster) -> Running {
     let user = User::new("system:kube-controller-manager", [""; 0]);
     let connection = Connection::in_process(cluster.client_as(user), "devcluster");
@@ -27,7 +27,7 @@ async fn start(cluster: &DevCluster) -> Running {
     manager
 }
 
-/// Who wrote what, but for Events.
+/// Users and resources of all successful writes except Events.
 fn writers(cluster: &DevCluster) -> BTreeSet<(String, String)> {
     let requests = cluster.requests().into_iter();
     let writes = requests
@@ -38,6 +38,7 @@ fn writers(cluster: &DevCluster) -> BTreeSet<(String, String)> {
         .collect()
 }
 
+/// Requests that were rejected or denied.
 fn refusals(cluster: &DevCluster) -> Vec<String> {
     let requests = cluster.requests().into_iter();
     requests
@@ -47,7 +48,7 @@ fn refusals(cluster: &DevCluster) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn controllers_work_in_their_own_names_within_the_roles_of_every_cluster() {
+async fn controllers_use_their_own_accounts_within_the_default_roles() {
     let cluster = cluster();
     let manager = start(&cluster).await;
     cluster.create(deployment("web", 3)).await.unwrap();
@@ -89,8 +90,8 @@ async fn controllers_work_in_their_own_names_within_the_roles_of_every_cluster()
     assert_eq!(refusals(&cluster), [""; 0]);
 }
 
-/// Scales the Deployment, waits until it is so, and says how many tokens the controller that
-/// creates pods has got so far.
+/// Scales the Deployment and waits for the pods. Returns how many tokens the ReplicaSet controller
+/// has requested so far.
 async fn tokens_after_scaling(cluster: &DevCluster, replicas: usize) -> usize {
     let path = cluster.path("deployments", "default", "web");
     cluster
@@ -103,7 +104,7 @@ async fn tokens_after_scaling(cluster: &DevCluster, replicas: usize) -> usize {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_token_is_shown_for_four_fifths_of_its_life() {
+async fn a_token_is_used_for_four_fifths_of_its_lifetime() {
     let cluster = cluster();
     let manager = start(&cluster).await;
     cluster.create(deployment("web", 1)).await.unwrap();
@@ -120,7 +121,7 @@ async fn a_token_is_shown_for_four_fifths_of_its_life() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_account_that_was_deleted_is_made_anew_and_one_that_cannot_be_had_is_waited_for() {
+async fn deleted_accounts_are_recreated_and_failed_token_requests_are_retried() {
     let cluster = cluster();
     let manager = start(&cluster).await;
     cluster.create(deployment("web", 1)).await.unwrap();

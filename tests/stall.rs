@@ -1,5 +1,4 @@
-//! A leader whose requests are no longer answered gives the Lease up, so that another can do the
-//! work.
+//! A leader without answers to its requests gives up the Lease, so that another manager can work.
 
 use std::time::Duration;
 
@@ -15,7 +14,7 @@ use crate::support::cluster::{deployment, held, wait_for_count, wait_for_lease};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// What gives a controller a request to send that hangs.
+/// User actions that lead to a particular request of a controller.
 enum Work {
     Start,
     Create,
@@ -49,12 +48,12 @@ impl Work {
     }
 }
 
-/// All but those of the election.
+/// All writes of a client except those of leader election.
 fn writes_of(client: &str) -> Matcher {
     Matcher::writes().client(client).except("leases")
 }
 
-/// A leader that has made two pods.
+/// A leader that has created two pods.
 async fn at_work(cluster: &DevCluster, flags: &[(&str, &str)]) -> Running {
     let manager = start(cluster, flags);
     cluster
@@ -68,8 +67,8 @@ async fn at_work(cluster: &DevCluster, flags: &[(&str, &str)]) -> Running {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_ends_when_a_kind_of_request_hangs() {
-    // (what hangs, kind of the request in the reason, the work that needs it)
+async fn a_leader_ends_when_any_type_of_request_hangs() {
+    // (requests that hang, type of request in the reason, action that causes it)
     let cases = [
         (Matcher::verb("list"), "LIST", Work::DeleteNamespace),
         (Matcher::new("watch", "pods"), "WATCH", Work::Start),
@@ -116,7 +115,7 @@ async fn a_leader_ends_when_a_kind_of_request_hangs() {
         work.begin(&cluster).await;
 
         let began = Instant::now();
-        // The deletion of a collection may take five minutes, where other requests may take 70 s.
+        // The deletion of a collection may take five minutes; other requests may take 70 s.
         let patience = if kind == "DELETECOLLECTION" {
             Duration::from_secs(300 - 70)
         } else {
@@ -127,7 +126,7 @@ async fn a_leader_ends_when_a_kind_of_request_hangs() {
         assert!(probe.contains("[-]progress failed"), "{kind}: {probe}");
         let ended = tokio::time::timeout(LIMIT * 5, manager.ended())
             .await
-            .unwrap_or_else(|_| panic!("{kind}: it goes on"));
+            .unwrap_or_else(|_| panic!("{kind}: the manager continues"));
         let error = ended.unwrap_err();
         assert!(matches!(&error, RunError::Stalled(_)), "{kind}: {error}");
         assert!(
@@ -147,7 +146,7 @@ async fn a_leader_ends_when_a_kind_of_request_hangs() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_standby_takes_over_from_a_leader_that_stands_still() {
+async fn a_standby_takes_over_from_a_stalled_leader() {
     let cluster = cluster();
     let leader = at_work(&cluster, &[]).await;
     let holder = wait_for_lease(&cluster, held).await["holderIdentity"].clone();
@@ -168,11 +167,11 @@ async fn a_standby_takes_over_from_a_leader_that_stands_still() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stop_of_a_leader_that_stands_still_releases_the_lease_at_once() {
+async fn stopping_a_stalled_leader_releases_the_lease_at_once() {
     for accounts in ["false", "true"] {
         let cluster = cluster();
         let manager = at_work(&cluster, &[("use-service-account-credentials", accounts)]).await;
-        // The tokens at hand expire meanwhile, so that controllers also wait for tokens.
+        // The current tokens expire in this time, so controllers also wait for new tokens.
         tokio::time::sleep(LIMIT * 60).await;
         let hanging = writes_of("kube-controller-manager").except("events");
         let rule = cluster
@@ -196,13 +195,13 @@ async fn a_stop_of_a_leader_that_stands_still_releases_the_lease_at_once() {
         assert_eq!(
             cluster.faults().hits(rule),
             hits,
-            "nothing is tried again after the end"
+            "no request is retried after the stop"
         );
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_idle_leader_goes_on() {
+async fn an_idle_leader_is_not_stalled() {
     let cluster = cluster();
     let manager = at_work(&cluster, &[]).await;
     tokio::time::sleep(LIMIT * 60).await;
@@ -211,7 +210,7 @@ async fn an_idle_leader_goes_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stall_timeout_of_zero_is_no_limit() {
+async fn a_stall_timeout_of_zero_disables_the_detection() {
     let cluster = cluster();
     let manager = at_work(&cluster, &[("stall-timeout", "0s")]).await;
     cluster

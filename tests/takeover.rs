@@ -1,8 +1,9 @@
-//! A cluster at rest changes hands between two managers, there and back: no object gets another
-//! version, and no Event is told.
+//! A settled cluster is handed over from one manager to another and back. All objects keep their
+//! resource versions, and no Event is written.
 //!
-//! The other manager is this one, unless `STEERSMAN_TAKEOVER_OTHER` names a program;
-//! `tests/takeover --other PATH` sets it.
+//! This proves that a user can replace kube-controller-manager by Steersman, and return, without
+//! restarting a pod. By default, the other manager is Steersman too. `STEERSMAN_TAKEOVER_OTHER`,
+//! which `tests/takeover --other PATH` sets, selects another program.
 
 use std::process::Command;
 use std::time::Duration;
@@ -12,10 +13,10 @@ use serde_json::{Value, json};
 use crate::harness::Cluster;
 use crate::support::{Program, steersman};
 
-/// The workload controllers, which both managers have.
+/// The workload controllers that both managers have.
 const CONTROLLERS: &str = "--controllers=deployment,replicaset,replicationcontroller,podgc";
 
-/// What pods of these manifests do in a cluster with simulated nodes.
+/// Annotation with the behaviour of simulated pods.
 const BEHAVIOUR: &str = "simulate.steersman.dev/behaviour";
 
 fn other() -> Command {
@@ -25,14 +26,14 @@ fn other() -> Command {
     }
 }
 
-/// How long to look whether something happens after all.
+/// Time for which to look for unexpected writes.
 fn window() -> Duration {
     let seconds = std::env::var("STEERSMAN_TAKEOVER_WINDOW")
         .map_or(2, |text| text.parse().expect("a number of seconds"));
     Duration::from_secs(seconds)
 }
 
-/// A manager at work on `cluster`. It holds the usual Lease, so two never write at the same time.
+/// A running manager. All managers use the same Lease, so two never write at the same time.
 struct Manager(Program);
 
 impl Manager {
@@ -48,12 +49,12 @@ impl Manager {
     fn end(mut self) {
         self.0.assert_running();
         self.0.signal("TERM");
-        // Upstream's manager says by its status that it lost the Lease.
+        // Ignore the exit status: upstream's manager reports the loss of the Lease by it.
         self.0.end();
     }
 }
 
-/// An object of the group `apps`, or of the core when it has none.
+/// A workload object of the group `apps`, or a ReplicationController.
 fn object(kind: &str, name: &str, spec: Value) -> Value {
     let api_version = if kind == "ReplicationController" {
         "v1"
@@ -67,7 +68,7 @@ fn template(name: &str, image: &str) -> Value {
     json!({"metadata": {"labels": {"app": name}}, "spec": {"containers": [{"name": "main", "image": image}]}})
 }
 
-/// The spec of something that keeps `replicas` pods, with these fields on top.
+/// The spec of a workload with `replicas` pods; `more` overrides fields.
 fn spec(name: &str, replicas: u32, more: Value) -> Value {
     let mut spec = json!({"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": template(name, "app:v1")});
     for (field, value) in more.as_object().expect("fields") {
@@ -76,8 +77,9 @@ fn spec(name: &str, replicas: u32, more: Value) -> Value {
     spec
 }
 
-/// A template whose quantities are not spelled as the server would.
-fn oddly_spelled() -> Value {
+/// A template with quantities that the API server does not print in this form. Its hash must not
+/// depend on the form.
+fn unusual_quantities() -> Value {
     let mut template = template("odd", "app:v1");
     template["spec"]["containers"][0]["resources"] =
         json!({"limits": {"cpu": "1000m", "memory": "1048576Ki"}, "requests": {"cpu": 0.25}});
@@ -85,8 +87,8 @@ fn oddly_spelled() -> Value {
     template
 }
 
-/// What there is before the other manager starts: ReplicaSets to adopt, and Deployments that never
-/// had a manager.
+/// The objects that exist before the first manager starts: ReplicaSets to adopt, and Deployments of
+/// every kind.
 fn manifests() -> Vec<Value> {
     let mut stalled = template("stalled", "registry.invalid/never:v1");
     stalled["metadata"]["annotations"] = json!({BEHAVIOUR: "never-ready"});
@@ -112,7 +114,7 @@ fn manifests() -> Vec<Value> {
         deployment("born-paused", 1, json!({"paused": true})),
         deployment("paused", 1, json!({})),
         deployment("zero", 0, json!({})),
-        deployment("odd", 1, json!({"template": oddly_spelled()})),
+        deployment("odd", 1, json!({"template": unusual_quantities()})),
         object(
             "ReplicaSet",
             "set",
@@ -135,8 +137,8 @@ fn manifests() -> Vec<Value> {
     ]
 }
 
-/// Deployments of no pods with templates of every group of fields, and the hashes that upstream's
-/// manager gives them.
+/// Deployments without pods, with templates of every group of fields, and the template hashes that
+/// upstream computes.
 fn hashed() -> Vec<(Value, String)> {
     let lines = include_str!("../crates/runtime/src/template/testdata/cases.jsonl").lines();
     let cases = lines.map(|line| serde_json::from_str::<Value>(line).expect("a case a line"));
@@ -153,14 +155,15 @@ fn hashed() -> Vec<(Value, String)> {
     made.collect()
 }
 
+/// Waits until these Deployments are rolled out.
 fn rolled_out(cluster: &Cluster, names: &[&str]) {
     for name in names {
         cluster.kubectl(&format!("rollout status deployment/{name} --timeout=90s"));
     }
 }
 
-/// Waits until the Deployment says why it does not go on.
-fn told(cluster: &Cluster, name: &str, reason: &str) {
+/// Waits until the condition Progressing of the Deployment has this reason.
+fn wait_for_progressing_reason(cluster: &Cluster, name: &str, reason: &str) {
     let path = "{.status.observedGeneration}={.metadata.generation}={.status.conditions[?(@.type==\"Progressing\")].reason}";
     cluster.eventually(
         &format!("get deployment {name} -o jsonpath={path}"),
@@ -173,8 +176,8 @@ fn told(cluster: &Cluster, name: &str, reason: &str) {
     );
 }
 
-/// The version of every object that a workload controller could write, and every Event; what
-/// `sentinel` is about left out.
+/// Resource versions of all objects that workload controllers write, and of all Events; those of
+/// sentinels are left out.
 fn versions(cluster: &Cluster) -> Vec<String> {
     let path =
         "{range .items[*]}{.kind} {.metadata.name} {.metadata.resourceVersion}{\"\\n\"}{end}";
@@ -191,7 +194,7 @@ fn versions(cluster: &Cluster) -> Vec<String> {
     lines
 }
 
-/// Waits until nothing changes any more.
+/// Waits until nothing changes, and returns the resource versions.
 fn at_rest(cluster: &Cluster) -> Vec<String> {
     let mut before = versions(cluster);
     loop {
@@ -204,12 +207,13 @@ fn at_rest(cluster: &Cluster) -> Vec<String> {
     }
 }
 
-/// Starts a manager on what another left; everything must stay as it is. The manager goes on.
+/// Starts a manager in a settled cluster, and asserts that it writes nothing except for the
+/// sentinel. The manager continues to run.
 fn taken_over_without_a_write(cluster: &Cluster, program: Command, sentinel: &str) -> Manager {
     let before = versions(cluster);
     let manager = Manager::start(cluster, program);
-    // Its queues are first in, first out: when this one is rolled out, everything else has been
-    // looked at.
+    // Workqueues are first in, first out: once the sentinel is rolled out, all older objects have
+    // been synced.
     cluster.apply(&object("Deployment", sentinel, spec(sentinel, 1, json!({}))).to_string());
     rolled_out(cluster, &[sentinel]);
     std::thread::sleep(window());
@@ -218,13 +222,13 @@ fn taken_over_without_a_write(cluster: &Cluster, program: Command, sentinel: &st
     let new: Vec<_> = after.iter().filter(|line| !before.contains(line)).collect();
     assert!(
         gone.is_empty() && new.is_empty(),
-        "taking over changed\n{gone:#?}\nto\n{new:#?}"
+        "the takeover changed\n{gone:#?}\nto\n{new:#?}"
     );
     manager
 }
 
 #[test]
-fn a_cluster_at_rest_changes_hands_and_nothing_in_it_changes() {
+fn a_handover_between_managers_changes_no_object() {
     let Some(cluster) = Cluster::start_without_manager() else {
         return;
     };
@@ -259,9 +263,9 @@ fn a_cluster_at_rest_changes_hands_and_nothing_in_it_changes() {
     cluster.kubectl("set image deployment/paused main=app:v2");
     rolled_out(&cluster, &["undone"]);
     for name in ["born-paused", "paused"] {
-        told(&cluster, name, "DeploymentPaused");
+        wait_for_progressing_reason(&cluster, name, "DeploymentPaused");
     }
-    told(&cluster, "stalled", "ProgressDeadlineExceeded");
+    wait_for_progressing_reason(&cluster, "stalled", "ProgressDeadlineExceeded");
     for (kind, name, pods) in [
         ("rs", "set", "2"),
         ("rc", "controller", "2"),

@@ -1,4 +1,4 @@
-//! Handshakes with clients that speak only some of TLS.
+//! TLS handshakes with clients that support only particular versions, suites and groups.
 
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
@@ -13,10 +13,10 @@ use rustls::pki_types::ServerName;
 
 use crate::support::{Program, api_server, free_port, kubeconfig, output, tls_with};
 
-/// What a client speaks: one version, one suite and one group.
+/// The only version, suite and group that a client supports.
 type Spoken = (ProtocolVersion, CipherSuite, NamedGroup);
 
-/// What comes of a handshake with a client that speaks nothing but this.
+/// The result of a handshake with a client that supports only these algorithms.
 fn handshake(
     address: SocketAddr,
     certificate: &Path,
@@ -54,14 +54,14 @@ fn handshake(
 }
 
 #[test]
-fn a_client_is_served_when_it_speaks_what_flags_allow_and_turned_away_when_not() {
+fn handshakes_succeed_exactly_with_the_algorithms_that_flags_allow() {
     let everything = [
         (TLSv1_2, TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, secp256r1),
         (TLSv1_2, TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384, X25519),
         (TLSv1_3, TLS13_AES_256_GCM_SHA384, X25519),
         (TLSv1_3, TLS13_CHACHA20_POLY1305_SHA256, secp384r1),
     ];
-    // (flags, which of these clients are served; what the others are told)
+    // (flags, which clients succeed, error of the others)
     let cases: [(&[&str], [bool; 4], &str); 5] = [
         (&[], [true; 4], ""),
         (
@@ -70,8 +70,8 @@ fn a_client_is_served_when_it_speaks_what_flags_allow_and_turned_away_when_not()
             "ProtocolVersion",
         ),
         (&["--tls-min-version=VersionTLS10"], [true; 4], ""),
-        // The second suite is upstream's, too, but nobody should speak it. Those of TLS 1.3 are not
-        // for choosing.
+        // Upstream accepts the second suite, too; rustls omits it as insecure. TLS 1.3 suites
+        // cannot be selected.
         (
             &[
                 "--tls-cipher-suites=TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,TLS_RSA_WITH_AES_256_CBC_SHA",
@@ -129,7 +129,7 @@ fn a_client_is_served_when_it_speaks_what_flags_allow_and_turned_away_when_not()
 }
 
 #[test]
-fn what_there_is_not_is_refused_in_upstreams_words() {
+fn unknown_algorithms_are_refused_with_upstreams_messages() {
     let directory = tempfile::tempdir().unwrap();
     let kubeconfig = kubeconfig(directory.path(), api_server("200 OK"));
     let cases = [
@@ -170,7 +170,7 @@ fn what_there_is_not_is_refused_in_upstreams_words() {
             "{flag}: {said}"
         );
     }
-    // Without a server nobody looks.
+    // With `--secure-port=0`, these flags are not checked, as in upstream.
     let cases = ["--tls-min-version=TLS1.2", "--tls-curve-preferences=30"];
     let mut program = Program::start(
         &[

@@ -1,4 +1,4 @@
-//! Spans, as a collector gets them.
+//! Traces as a collector receives them.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -21,7 +21,7 @@ use crate::support::cluster::{deployment, wait_for_count};
 use crate::support::free_port;
 use crate::support::secured::Secured;
 
-/// A collector that keeps what it gets.
+/// A collector that stores the spans it receives.
 #[derive(Clone, Default)]
 struct Collector(Arc<Mutex<Vec<ExportTraceServiceRequest>>>);
 
@@ -37,7 +37,7 @@ impl TraceService for Collector {
 }
 
 impl Collector {
-    /// Listens until the test ends.
+    /// Accepts connections until the test ends.
     fn listen(&self) -> SocketAddr {
         let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
         let server =
@@ -87,7 +87,7 @@ fn attributes(span: &Span) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// The life of a manager with these flags that rolls a Deployment out.
+/// Runs a manager with these flags through the rollout of a Deployment, up to its end.
 async fn roll_out(flags: &[&str]) {
     let secured = Secured::start(DevCluster::new(Clock::system()), flags).await;
     secured.cluster.create(deployment("web", 2)).await.unwrap();
@@ -107,7 +107,7 @@ async fn roll_out(flags: &[&str]) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_collector_gets_a_span_for_each_sync_and_in_it_one_for_each_write() {
+async fn a_collector_receives_a_span_per_sync_with_child_spans_of_its_writes() {
     let collector = Collector::default();
     let address = collector.listen();
     roll_out(&[&format!("--tracing-endpoint={address}")]).await;
@@ -144,7 +144,7 @@ async fn a_collector_gets_a_span_for_each_sync_and_in_it_one_for_each_write() {
         (sync.name.as_str(), &sync.trace_id),
         ("sync", &creation.trace_id)
     );
-    assert!(sync.parent_span_id.is_empty(), "a sync begins a trace");
+    assert!(sync.parent_span_id.is_empty(), "a sync starts a trace");
     let said = attributes(sync);
     assert_eq!(
         said.get("controller").map(String::as_str),
@@ -161,7 +161,7 @@ async fn a_collector_gets_a_span_for_each_sync_and_in_it_one_for_each_write() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_not_sampled_is_not_sent_and_a_collector_that_is_not_there_is_in_nobodys_way() {
+async fn unsampled_spans_are_not_sent_and_an_unreachable_collector_does_no_harm() {
     let collector = Collector::default();
     let address = collector.listen();
     roll_out(&[

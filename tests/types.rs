@@ -1,5 +1,5 @@
-//! More types than one HTTP/2 connection has streams: an API server with the limit of
-//! kube-apiserver, and hundreds of custom types.
+//! More resource types than one HTTP/2 connection has streams: hundreds of custom types, on an API
+//! server with kube-apiserver's stream limit.
 
 use std::net::SocketAddr;
 
@@ -12,7 +12,7 @@ use crate::support::{LIMIT, Program};
 
 const TYPES: usize = 300;
 
-/// Ten types to a group, as operators have them.
+/// The API group of a type; ten types share a group, as those of real operators do.
 fn group(number: usize) -> String {
     format!("g{}.example.com", number / 10)
 }
@@ -34,10 +34,10 @@ fn definition(number: usize) -> Value {
     })
 }
 
-/// A manager at work must not notice that types are added until no connection has room for another
-/// watch.
+/// Each type needs a watch. The manager must open further connections when the first one has no
+/// stream left.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_manager_works_on_while_hundreds_of_types_are_added() {
+async fn a_manager_continues_to_work_while_hundreds_of_types_are_added() {
     let cluster = DevCluster::new(Clock::system());
     let door = cluster
         .serve_https(SocketAddr::from(([127, 0, 0, 1], 0)))
@@ -75,11 +75,12 @@ async fn a_manager_works_on_while_hundreds_of_types_are_added() {
         .await
         .unwrap();
     let plural = format!("widgets{last}");
-    // The collector goes on only when it watches all types; it looks for new ones every 30 s.
+    // The garbage collector deletes only while it watches all types. It discovers new types every
+    // 30 s.
     let waited = cluster
         .wait_for(&plural, LIMIT, |widgets| widgets.is_empty())
         .await;
-    waited.unwrap_or_else(|widgets| panic!("{widgets:#?} stays although its owner is gone"));
+    waited.unwrap_or_else(|widgets| panic!("{widgets:#?} remains although its owner is deleted"));
 
     cluster.create(deployment("after", 2)).await.unwrap();
     wait_for_count(&cluster, "pods", 4).await;

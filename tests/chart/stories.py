@@ -1,4 +1,4 @@
-"""The chart in the hands of the real Helm. STEERSMAN is the program; UPDATE_CHART=1 renews the golden renderings.
+"""Tests of the chart with the real Helm. STEERSMAN is the program; UPDATE_CHART=1 renews the golden renderings.
 
     STEERSMAN=target/debug/steersman python stories.py -v [Renderings | Releases | Managers]
 """
@@ -52,7 +52,7 @@ EVERYTHING = {
 
 
 def rendered(values, namespace="steersman"):
-    """The manifests, as one text in the order of their files."""
+    """Returns the manifests as one text, in the order of their files."""
     with helm.Chart.load(CHART) as chart:
         files = chart.render(values, name="steersman", namespace=namespace, is_install=True)
     texts = [text.strip("\n") for name, text in sorted(files.items()) if text.strip() and not name.endswith("NOTES.txt")]
@@ -64,13 +64,13 @@ def objects(values, **named):
 
 
 class Renderings(unittest.TestCase):
-    def test_lint_finds_nothing(self):
+    def test_lint_has_no_findings(self):
         for values in ({"controllers": ["*"]}, {"mode": "replace"}, EVERYTHING, {**EVERYTHING, "grafanaDashboard": {"enabled": True}}):
             report = helm.lint(CHART, values, strict=True)
             worse = [message for message in report["messages"] if message["severity"] > 1]
             self.assertEqual((worse, report["errors"]), ([], []), report)
 
-    def test_renderings_are_as_written_down(self):
+    def test_renderings_equal_the_golden_files(self):
         cases = {
             "beside": {"controllers": ["deployment", "replicaset-controller"]},
             "replace": {"mode": "replace", "controllers": ["deployment", "replicaset", "garbagecollector"]},
@@ -83,7 +83,7 @@ class Renderings(unittest.TestCase):
                     file.write_text(found)
                 self.assertEqual(found, file.read_text(), "scripts/chart.sh renews it")
 
-    def test_wrong_values_are_refused_with_what_is_wrong(self):
+    def test_invalid_values_are_refused_with_the_reason(self):
         cases = [
             ({"mode": "instead"}, "'/mode': value must be one of 'beside', 'replace'"),
             ({"replicaCount": "two"}, "'/replicaCount': got string, want integer"),
@@ -116,7 +116,7 @@ class Renderings(unittest.TestCase):
                     chart.validate_schema({"controllers": ["*"], **values})
                 self.assertIn(message, str(refused.exception))
 
-    def test_names_that_look_like_something_else_stay_names(self):
+    def test_names_that_look_like_other_types_stay_strings(self):
         values = {
             "controllers": ["*"], "fullnameOverride": "on", "imagePullSecrets": ["123"], "tls": {"secretName": "1e3"},
             "priorityClassName": "yes", "serviceAccount": {"name": "0"}, "leaderElection": {"leaseName": "1", "leaseNamespace": "2"},
@@ -134,7 +134,7 @@ class Renderings(unittest.TestCase):
         relabelings = made[("ServiceMonitor", "on")]["spec"]["endpoints"][0]["relabelings"]
         self.assertEqual(relabelings[0]["replacement"], "a: 7")
 
-    def test_durations_with_which_no_manager_starts_are_refused(self):
+    def test_contradictory_election_durations_are_refused(self):
         cases = [
             (("15s", "15s", "2s"), "leaseDuration (15s) must be longer than renewDeadline (15s)"),
             (("5s", "10s", "2s"), "leaseDuration (5s) must be longer than renewDeadline (10s)"),
@@ -150,7 +150,7 @@ class Renderings(unittest.TestCase):
         for durations, message in cases:
             with self.subTest(durations):
                 values = {"controllers": ["*"], "leaderElection": dict(zip(names, durations))}
-                # The program ends with the same judgement.
+                # The program refuses the same durations.
                 flags = [f"--leader-elect-{flag}={value}" for flag, value in zip(("lease-duration", "renew-deadline", "retry-period"), durations)]
                 command = [os.environ["STEERSMAN"], f"--kubeconfig={kubeconfig.name}", "--secure-port=0", *flags]
                 said = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT)
@@ -161,7 +161,7 @@ class Renderings(unittest.TestCase):
         rendered({"controllers": ["*"], "leaderElection": dict(zip(names, ("1m30s", "1m", "49s")))})
         rendered({"controllers": ["*"], "leaderElection": dict(zip(names, ("15s", "12.001s", "10s")))})
 
-    def test_controllers_that_cannot_be_are_refused(self):
+    def test_unknown_controllers_are_refused(self):
         cases = [
             ({}, "mode beside: say in `controllers` which ones Steersman runs"),
             ({"controllers": ["deployment", "sandwich"]}, 'mode beside: "sandwich" in `controllers` is not one of *, '),
@@ -176,7 +176,7 @@ class Renderings(unittest.TestCase):
                 rendered(values)
             self.assertIn(message, str(refused.exception))
 
-    def test_the_first_item_that_names_a_controller_decides(self):
+    def test_the_first_item_that_names_a_controller_decides_for_it(self):
         every = [controller["name"] for controller in yaml.safe_load((CHART / "files/controllers.yaml").read_text())]
         cases = [
             (["*"], every),
@@ -185,7 +185,7 @@ class Renderings(unittest.TestCase):
             (["deployment", "-deployment-controller"], ["deployment-controller"]),
             (["-podgc", "podgc", "namespace"], ["namespace-controller"]),
         ]
-        # What kube-controller-manager was told to run can be said of Steersman as it stands.
+        # In mode replace, the list for kube-controller-manager is passed on unchanged.
         taken_over = ["*", "bootstrapsigner", "-nodeipam", "-ttl"]
         self.assertEqual(arguments(objects({"mode": "replace", "controllers": taken_over}))["controllers"], ",".join(taken_over))
         for items, names in cases:
@@ -193,7 +193,7 @@ class Renderings(unittest.TestCase):
                 flags = arguments(objects({"controllers": items}))
                 self.assertEqual(flags["controllers"].split(","), names)
 
-    def test_pods_are_as_the_standard_restricted_wants_them(self):
+    def test_pods_satisfy_the_restricted_pod_security_standard(self):
         for values in ({"controllers": ["*"]}, EVERYTHING):
             pod = objects(values)[("Deployment", values.get("fullnameOverride", "steersman"))]["spec"]["template"]["spec"]
             self.assertLessEqual({"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}.items(), pod["securityContext"].items())
@@ -204,7 +204,7 @@ class Renderings(unittest.TestCase):
             self.assertEqual(container["securityContext"], confined)
             self.assertNotIn("hostPort", container["ports"][0])
 
-    def test_no_leader_is_no_alarm_while_kube_controller_manager_may_hold_the_lease(self):
+    def test_a_missing_leader_is_critical_only_without_another_manager(self):
         for values, severity in (
             ({"controllers": ["*"]}, "critical"),
             ({"mode": "replace"}, "info"),
@@ -215,7 +215,7 @@ class Renderings(unittest.TestCase):
             explained = "as it should be for as long as kube-controller-manager holds it" in alert["annotations"]["description"]
             self.assertEqual(explained, "mode" in values)
 
-    def test_the_two_scrape_loops_of_a_manager_share_no_series(self):
+    def test_both_scrape_endpoints_have_distinct_series(self):
         monitor = objects(EVERYTHING)[("ServiceMonitor", "kcm")]
         path = {"action": "replace", "sourceLabels": ["__metrics_path__"], "targetLabel": "metrics_path"}
         endpoints = {endpoint["path"]: endpoint for endpoint in monitor["spec"]["endpoints"]}
@@ -226,14 +226,14 @@ class Renderings(unittest.TestCase):
         self.assertEqual(endpoints["/metrics/slis"]["metricRelabelings"], [dropped])
         self.assertNotIn("metricRelabelings", endpoints["/metrics"])
 
-    def test_the_dashboard_is_the_one_in_the_file(self):
+    def test_the_dashboard_equals_its_file(self):
         values = {"controllers": ["*"], "grafanaDashboard": {"enabled": True}}
         made = objects(values)[("ConfigMap", "steersman-dashboard")]
         self.assertEqual(made["metadata"]["labels"]["grafana_dashboard"], "1")
         self.assertEqual(json.loads(made["data"]["steersman.json"]), json.loads((CHART / "files/dashboard.json").read_text()))
 
     @unittest.skipUnless(shutil.which("promtool"), "no promtool")
-    def test_prometheus_understands_the_alerts(self):
+    def test_promtool_accepts_the_alerts(self):
         rule = objects(EVERYTHING)[("PrometheusRule", "kcm")]
         with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
             yaml.safe_dump({"groups": rule["spec"]["groups"]}, file)
@@ -241,7 +241,7 @@ class Renderings(unittest.TestCase):
             checked = subprocess.run(["promtool", "check", "rules", file.name], capture_output=True, text=True)
         self.assertEqual(checked.returncode, 0, checked.stdout + checked.stderr)
 
-    def test_only_controllers_that_run_have_rights(self):
+    def test_only_selected_controllers_have_permissions(self):
         def rules(**values):
             return objects(values)[("ClusterRole", "steersman")]["rules"]
 
@@ -252,7 +252,7 @@ class Renderings(unittest.TestCase):
         for rule in rules(controllers=["*"], useServiceAccountCredentials=True):
             self.assertEqual(rule["verbs"], ["list", "watch"])
 
-    def test_the_flags_are_those_of_the_program(self):
+    def test_the_program_accepts_the_flags_of_the_chart(self):
         for values in ({"controllers": ["*"]}, EVERYTHING):
             flags = [f"--{name}={value}" for name, value in arguments(objects(values)).items()]
             said = subprocess.run([os.environ["STEERSMAN"], *flags, "--version"], capture_output=True, text=True)
@@ -304,7 +304,7 @@ class Cluster(unittest.TestCase):
 
 class Releases(Cluster):
     def test_install_upgrade_roll_back_uninstall(self):
-        # Where no pod gets in that asks for more than it needs.
+        # The namespace enforces the restricted standard, so it admits only pods that satisfy it.
         restricted = client.V1ObjectMeta(name="steersman", labels={"pod-security.kubernetes.io/enforce": "restricted"})
         self.core.create_namespace(client.V1Namespace(metadata=restricted))
         with self.assertRaisesRegex(client.ApiException, "violates PodSecurity"):
@@ -342,10 +342,10 @@ class Releases(Cluster):
         ]
         for listed in lists:
             self.assertEqual([o.metadata.name for o in listed(**label).items], [], listed.__name__)
-        # The garbage collector takes these.
+        # The garbage collector deletes the pods.
         self.eventually("gone", lambda: not self.core.list_namespaced_pod("steersman", **label).items)
 
-    def test_a_release_that_never_gets_ready_is_an_error(self):
+    def test_a_release_that_does_not_become_ready_is_an_error(self):
         values = {"controllers": ["*"], "podAnnotations": {"simulate.steersman.dev/behaviour": "never-ready"}}
         with self.assertRaises(helm.HelmError):
             self.helm.install(CHART, "steersman", values, create_namespace=True, wait="watcher", timeout=3)
@@ -353,7 +353,7 @@ class Releases(Cluster):
 
 
 class Managers(Cluster):
-    """No controllers but those of a manager that runs as the chart says, with the account that the chart makes."""
+    """The only controllers are those of a manager that runs as the chart says, with the chart's service account."""
 
     controllers = ""
 
@@ -364,7 +364,7 @@ class Managers(Cluster):
         self.folder = pathlib.Path(folder.name)
 
     def credentials(self, namespace, account):
-        """A kubeconfig with a token of this account, and nothing else."""
+        """Returns a kubeconfig with a token of this account only."""
         token = self.core.create_namespaced_service_account_token(
             account, namespace, client.AuthenticationV1TokenRequest(spec=client.V1TokenRequestSpec(audiences=[]))
         ).status.token
@@ -375,14 +375,14 @@ class Managers(Cluster):
         return str(file), token
 
     def manager(self):
-        """Starts the program with the arguments of the Deployment, and what the kubelet would do for a pod."""
+        """Starts the program with the arguments of the Deployment, and with credentials as in a pod."""
         container = self.deployment().spec.template.spec.containers[0]
         kubeconfig, _ = self.credentials("steersman", "steersman")
-        doors = [f"--{flag}={kubeconfig}" for flag in ("kubeconfig", "authentication-kubeconfig", "authorization-kubeconfig")]
-        return self.start([*container.args, *doors, "--bind-address=127.0.0.1"])
+        credentials_flags = [f"--{flag}={kubeconfig}" for flag in ("kubeconfig", "authentication-kubeconfig", "authorization-kubeconfig")]
+        return self.start([*container.args, *credentials_flags, "--bind-address=127.0.0.1"])
 
     def start(self, arguments):
-        """Starts the program on a free port, which it gives, too."""
+        """Starts the program on a free port, and returns both."""
         port = free_port()
         with open(self.folder / "log", "w") as log:
             manager = subprocess.Popen([os.environ["STEERSMAN"], *arguments, f"--secure-port={port}"], stderr=log)
@@ -391,7 +391,7 @@ class Managers(Cluster):
         return manager, port
 
     def work(self, values):
-        """Installs, lets a manager work on what Helm made, and gives what its metrics say at the end."""
+        """Installs the chart, runs a manager with its objects, and returns the manager's metrics."""
         for plural, kind in (("servicemonitors", "ServiceMonitor"), ("prometheusrules", "PrometheusRule")):
             client.ApiextensionsV1Api(self.api).create_custom_resource_definition(definition(plural, kind))
         toggles = ("serviceMonitor", "prometheusRule", "grafanaDashboard", "networkPolicy")
@@ -402,12 +402,12 @@ class Managers(Cluster):
         self.eventually("available", self.is_available)
         self.helm.upgrade(CHART, "steersman", {**values, "replicaCount": 3}, wait="watcher", timeout=LIMIT)
         self.assertTrue(self.is_available())
-        # Deletes what the account may delete, pods through their owner.
+        # Make the account use its permission to delete pods.
         self.apps.create_namespaced_replica_set("default", replica_set("web", 2))
         self.eventually("there", lambda: len(self.core.list_namespaced_pod("default").items) == 2)
         self.apps.delete_namespaced_replica_set("web", "default", propagation_policy="Background")
         self.eventually("collected", lambda: not self.core.list_namespaced_pod("default").items)
-        # Health checks have series for the paths that were asked for: these, and no others.
+        # Request each probe once, because a health check has series only for requested paths.
         container = self.deployment().spec.template.spec.containers[0]
         for probe in (container.startup_probe, container.liveness_probe, container.readiness_probe):
             self.assertEqual(ask(port, probe.http_get.path), (200, "ok"))
@@ -416,14 +416,14 @@ class Managers(Cluster):
         self.core.create_namespaced_service_account("monitoring", account("prometheus"))
         _, token = self.credentials("monitoring", "prometheus")
         metrics = {path: ask(port, path, token)[1] for path in ("/metrics", "/metrics/slis")}
-        self.assert_told_apart(metrics, values)
+        self.assert_distinct_series(metrics, values)
         manager.terminate()
         self.assertEqual(manager.wait(LIMIT), 0)
         metrics = "".join(metrics.values())
         self.assert_answers(metrics, values)
         return metrics
 
-    def assert_within_its_rights(self, metrics):
+    def assert_within_its_permissions(self, metrics):
         refused = [line for line in metrics.splitlines() if re.match(r'rest_client_requests_total\{code="40[13]"', line)]
         log = (self.folder / "log").read_text()
         self.assertEqual(refused, [], log)
@@ -434,13 +434,13 @@ class Managers(Cluster):
     def test_in_place_with_one_account(self):
         values = {"mode": "replace"}
         metrics = self.work(values)
-        self.assert_within_its_rights(metrics)
+        self.assert_within_its_permissions(metrics)
         lease = client.CoordinationV1Api(self.api).read_namespaced_lease("kube-controller-manager", "kube-system")
-        self.assertEqual(lease.spec.holder_identity, "", "given up at the end")
+        self.assertEqual(lease.spec.holder_identity, "", "the Lease is released at the end")
         self.assertIn('leader_election_master_status{name="kube-controller-manager"} 1', metrics)
 
-    def assert_told_apart(self, metrics, values):
-        """No family of both paths ends up in one series: what the ServiceMonitor does not drop is of one path."""
+    def assert_distinct_series(self, metrics, values):
+        """Asserts that each family has series from one path only, after the drop rules of the ServiceMonitor."""
         monitor = next(o for (kind, _), o in objects(values).items() if kind == "ServiceMonitor")
         seen = set()
         for endpoint in monitor["spec"]["endpoints"]:
@@ -451,11 +451,11 @@ class Managers(Cluster):
             seen |= kept
 
     def assert_answers(self, metrics, values):
-        """What alerts and dashboard ask for is exported, with the labels that they go by and, where they name one, the value."""
+        """Asserts that the families, labels and values in alerts and dashboard are exported."""
         exported = {name: [] for name in re.findall(r"^# TYPE (\S+) ", metrics, re.MULTILINE)}
         for name, labels in re.findall(r"^([a-z_]+)(?:\{(.*)\})? ", metrics, re.MULTILINE):
             exported.setdefault(name, []).append(dict(re.findall(r'(\w+)="([^"]*)"', labels)))
-        # Prometheus adds these itself.
+        # Prometheus adds these labels itself.
         added = {"instance", "job"}
         asked = [rule["expr"] for rule in alerts(values)], panels()
         for expression in asked[0] + asked[1]:
@@ -473,7 +473,7 @@ class Managers(Cluster):
                     self.assertEqual(labels - {label for one in series for label in one}, set(), f"labels of {name}")
                     found = [one for one in series if equal.items() <= one.items()]
                     self.assertTrue(found or (name in exported and not equal), f"no {name} with {equal} among {series}")
-        # Everything that counts panics is looked at, by both.
+        # Alerts and dashboard cover all counters of panics.
         for name in exported:
             if name.endswith("_panics_total"):
                 for expressions in asked:
@@ -482,13 +482,13 @@ class Managers(Cluster):
     def test_beside_with_an_account_for_each_controller(self):
         names = ["deployment", "replicaset", "garbagecollector"]
         metrics = self.work({"controllers": names, "useServiceAccountCredentials": True})
-        self.assert_within_its_rights(metrics)
+        self.assert_within_its_permissions(metrics)
         accounts = {made.metadata.name for made in self.core.list_namespaced_service_account("kube-system").items}
         self.assertLessEqual({"deployment-controller", "replicaset-controller", "generic-garbage-collector"}, accounts)
         client.CoordinationV1Api(self.api).read_namespaced_lease("steersman", "steersman")
 
     def static_pod(self, manifest, lease):
-        """Starts what a static pod of docs/ would start on a kubeadm node: as kubeadm's user, with kubeadm's files."""
+        """Starts the static pod of docs/ as on a kubeadm node: as kubeadm's user, with kubeadm's files."""
         pod = yaml.safe_load((ROOT / "docs/kubeadm" / manifest).read_text())
         (container,) = pod["spec"]["containers"]
         credentials = yaml.safe_load(pathlib.Path(self.kubeconfig).read_text())
@@ -518,7 +518,7 @@ class Managers(Cluster):
 
 
 def alerts(values):
-    """The rules with these values."""
+    """Returns the alerting rules with these values."""
     rule = {**values.get("prometheusRule", {}), "enabled": True}
     made = objects({**values, "prometheusRule": rule})
     (groups,) = [o["spec"]["groups"] for (kind, _), o in made.items() if kind == "PrometheusRule"]
@@ -526,7 +526,7 @@ def alerts(values):
 
 
 def panels():
-    """The queries of the dashboard."""
+    """Returns the queries of the dashboard."""
     dashboard = json.loads((CHART / "files/dashboard.json").read_text())
     return [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
 
@@ -541,7 +541,7 @@ def replica_set(name, replicas):
 
 
 def definition(plural, kind):
-    """A kind of the Prometheus Operator, of which everything passes."""
+    """Returns a permissive definition of a kind of the Prometheus Operator."""
     group, schema = "monitoring.coreos.com", {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
     return {
@@ -565,7 +565,7 @@ def free_port():
 
 
 def ask(port, path, token=None):
-    """Status and body of an answer of the manager."""
+    """Returns status and body of a response of the manager."""
     connection = http.client.HTTPSConnection("127.0.0.1", int(port), timeout=LIMIT, context=ssl._create_unverified_context())
     connection.request("GET", path, headers={"Authorization": f"Bearer {token}"} if token else {})
     answer = connection.getresponse()

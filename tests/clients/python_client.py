@@ -1,4 +1,4 @@
-"""What a test in Python does: starts the server, works with the official client, waits for a rollout, stops the server.
+"""A typical test in Python: starts the server, uses the official client, waits for a rollout, and stops the server.
 
     python_client.py path/to/steersman
 """
@@ -34,7 +34,7 @@ def rolled_out(live):
 
 
 def wait_for_rollout(apps):
-    """Lists, then watches from there, until the rollout is complete."""
+    """Lists, then watches from the listed version, until the rollout is complete."""
     listed = apps.list_namespaced_deployment("default", field_selector="metadata.name=web")
     if any(rolled_out(live) for live in listed.items):
         return
@@ -53,7 +53,7 @@ def wait_for_rollout(apps):
 
 
 def refused(call, *arguments, **named):
-    """The status code of a call that has to fail."""
+    """Returns status code and reason of a call that must fail."""
     try:
         answer = call(*arguments, **named)
     except client.ApiException as refusal:
@@ -66,7 +66,7 @@ def story():
     assert {node.metadata.name for node in core.list_node().items} == {"node-0", "node-1", "node-2"}
 
     created = apps.create_namespaced_deployment("default", deployment(replicas=3))
-    assert created.spec.strategy.rolling_update.max_surge == "25%", "the server fills in defaults"
+    assert created.spec.strategy.rolling_update.max_surge == "25%", "the server sets defaults"
     assert refused(apps.create_namespaced_deployment, "default", deployment(1)) == (409, "AlreadyExists")
     wait_for_rollout(apps)
 
@@ -96,10 +96,10 @@ def story():
             left.discard(event["object"].metadata.name)
         if not left:
             stream.stop()
-    assert not left, f"still there after {LIMIT} s: {left}"
+    assert not left, f"not deleted after {LIMIT} s: {left}"
     limit = time.monotonic() + LIMIT
     while exists(apps.read_namespaced_deployment, "web", "default"):
-        assert time.monotonic() < limit, "the Deployment outlives its pods"
+        assert time.monotonic() < limit, "the Deployment still exists after its pods are deleted"
         time.sleep(0.05)
 
 

@@ -1,8 +1,8 @@
-"""Runs a program on a terminal and copies its output.
+"""Runs a program on a pseudo-terminal and copies its output.
 
 usage: terminal.py WIDTH WIDTH_LATER PROGRAM [ARGUMENT...]
 
-The terminal gets its second width once the program has drawn a row; a line `@resized@` in the copy says when.
+The width changes once the program has drawn a row; a line `@resized@` in the copy marks that moment.
 """
 
 import fcntl
@@ -29,7 +29,7 @@ def main():
     while True:
         try:
             output = os.read(terminal, 65536)
-        except OSError:  # how Linux says that the other side is closed
+        except OSError:  # Linux reports a closed terminal this way
             break
         if not output:
             break

@@ -1,4 +1,4 @@
-//! A manager with work to do, in front of a cluster that sometimes fails it.
+//! A manager with work for every metric, on a cluster with injected failures.
 
 use serde_json::{Value, json};
 use steersman_devcluster::DevCluster;
@@ -11,16 +11,16 @@ use crate::support::cluster::deployment;
 use crate::support::secured::Secured;
 use crate::support::{Identity, LIMIT};
 
-/// What scrapers show.
+/// The bearer token of the scraper.
 pub(super) const TOKEN: &str = "scraper";
 
-/// A leader that a scraper may ask.
+/// A leader, with a scraper that has access to its metrics.
 pub(super) struct Busy {
     pub(super) secured: Secured,
 }
 
 impl Busy {
-    /// Starts one, and waits until it leads.
+    /// Starts a manager, and waits until it leads.
     pub(super) async fn start() -> Self {
         let cluster = DevCluster::new(Clock::system());
         cluster.add_token(TOKEN, User::new("prometheus", ["system:monitoring"]));
@@ -53,17 +53,17 @@ impl Busy {
         }
     }
 
-    /// Lets everything happen that has a metric.
+    /// Causes every event that a metric counts.
     pub(super) async fn do_everything_once(&self) {
         let cluster = &self.secured.cluster;
         cluster.create(deployment("web", 3)).await.unwrap();
-        // It has heard of its pods, and so expects none any more.
+        // The status shows that the cache has all pods, so no expectations remain.
         let counted = |sets: &[Value]| sets.iter().any(|set| set["status"]["replicas"] == 3);
         cluster
             .wait_for("replicasets", LIMIT, counted)
             .await
             .unwrap();
-        // While the cache of pods does not follow, the set cannot be looked at again.
+        // With a stale cache of pods, the ReplicaSet cannot be synced again.
         cluster.faults().stall_watches("pods");
         self.scale(5).await;
         self.wait_for_pods(5).await;
@@ -72,7 +72,7 @@ impl Busy {
             .await;
         cluster.faults().resume_watches("pods");
         self.wait_for_pods(6).await;
-        // The next renewal has to look first.
+        // After a foreign update of the Lease, the next renewal must read it first.
         let lease = cluster.path("leases", "kube-system", "kube-controller-manager");
         cluster
             .patch(&lease, json!({"metadata": {"labels": {"touched": "yes"}}}))
@@ -83,7 +83,7 @@ impl Busy {
         assert!(head.starts_with("HTTP/1.1 200"), "{head}");
     }
 
-    /// A little work.
+    /// Causes a little more work.
     pub(super) async fn do_something(&self) {
         for replicas in [2, 4] {
             self.scale(replicas).await;
@@ -113,7 +113,7 @@ impl Busy {
         waited.unwrap_or_else(|pods| panic!("not {count} pods: {pods:#?}"));
     }
 
-    /// Waits until `/metrics` has `part`.
+    /// Waits until `/metrics` contains `part`.
     async fn until(&self, part: &str) {
         let started = std::time::Instant::now();
         loop {
@@ -126,9 +126,9 @@ impl Busy {
         }
     }
 
-    /// A page as Prometheus is given it, which must be there.
+    /// A page as Prometheus receives it; it must exist.
     pub(super) fn get(&self, path: &str) -> String {
-        // Somebody with a certificate asks, too.
+        // A request with a client certificate as well, for the metrics of certificates.
         self.ask(path, Some(&self.secured.clients.master()));
         let (head, body) = self.ask(path, None);
         assert!(head.starts_with("HTTP/1.1 200"), "{head}\n{body}");

@@ -1,18 +1,18 @@
-//! Prometheus text, as far as it says what a family is.
+//! Parses Prometheus text into the properties of metric families.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What dashboards depend on in a family.
+/// The properties of a family that dashboards depend on.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub(super) struct Family {
     pub(super) kind: String,
     pub(super) labels: BTreeSet<String>,
-    /// Bounds of buckets but the last, in order.
+    /// Upper bounds of the buckets without `+Inf`, in order.
     pub(super) bounds: Vec<f64>,
 }
 
 impl Family {
-    /// From cells of a table: lists with commas; bounds may have a name.
+    /// Parses cells of a table: comma-separated lists; a list of bounds may have a name.
     pub(super) fn new(kind: &str, labels: &str, bounds: &str) -> Self {
         let bounds = super::BOUNDS
             .iter()
@@ -35,7 +35,7 @@ impl Family {
     }
 }
 
-/// The families of a page, by name. Every series of a family has to have the same labels.
+/// The families of a page, by name. All series of a family must have the same label names.
 pub(super) fn families(page: &str) -> BTreeMap<String, Family> {
     let mut families: BTreeMap<String, Family> = BTreeMap::new();
     let mut current = String::new();
@@ -72,7 +72,7 @@ pub(super) fn families(page: &str) -> BTreeMap<String, Family> {
     families
 }
 
-/// Names of the labels of a sample, and its upper bound.
+/// Label names of a sample, and the value of `le`.
 fn labels(sample: &str) -> (BTreeSet<String>, Option<f64>) {
     let mut names = BTreeSet::new();
     let mut bound = None;
@@ -93,7 +93,7 @@ fn labels(sample: &str) -> (BTreeSet<String>, Option<f64>) {
     (names, bound)
 }
 
-/// Where the quote is that ends a value.
+/// The position of the quote that ends a label value.
 fn end_of_value(text: &str) -> usize {
     let mut escaped = false;
     for (at, byte) in text.bytes().enumerate() {
@@ -103,5 +103,5 @@ fn end_of_value(text: &str) -> usize {
             _ => escaped = false,
         }
     }
-    panic!("a value without an end: {text:?}");
+    panic!("a label value without a closing quote: {text:?}");
 }

@@ -1,4 +1,4 @@
-//! What a busy manager shows, as scrapers, linters and dashboards see it.
+//! The metrics of a busy manager, compared with upstream's and checked with Prometheus.
 
 mod busy;
 mod exposition;
@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use busy::Busy;
 use exposition::Family;
 
-/// The table of families, and the names that stand for long lists of bounds in it.
+/// The table of expected families, and names for its long lists of bounds.
 const FAMILIES: &str = include_str!("families.txt");
 const BOUNDS: &[(&str, &str)] = &[
     (
@@ -28,7 +28,7 @@ const BOUNDS: &[(&str, &str)] = &[
     ),
 ];
 
-/// Upstream's names of the queues of the parts that are here, with `--client-ca-file`.
+/// Upstream's names of the work queues that exist with `--client-ca-file`.
 const QUEUES: [&str; 12] = [
     "DynamicCABundle-client-ca-bundle",
     "DynamicServingCertificateController",
@@ -44,7 +44,7 @@ const QUEUES: [&str; 12] = [
     "ttlcontroller",
 ];
 
-/// The families of one page that have to be there, by name.
+/// The expected families of one page, by name.
 fn expected(page: &str) -> BTreeMap<String, Family> {
     let mut families = BTreeMap::new();
     for line in FAMILIES.lines().filter(|line| !line.starts_with('#')) {
@@ -59,7 +59,7 @@ fn expected(page: &str) -> BTreeMap<String, Family> {
     families
 }
 
-/// Every family of `expected` that is not in `shown`, or differs there.
+/// The families of `expected` that are missing in `shown` or differ.
 fn differences(
     expected: BTreeMap<String, Family>,
     shown: &BTreeMap<String, Family>,
@@ -73,7 +73,7 @@ fn differences(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_family_of_upstream_is_shown_with_its_type_labels_and_buckets() {
+async fn all_families_of_upstream_have_its_type_labels_and_buckets() {
     let busy = Busy::start().await;
     busy.do_everything_once().await;
     let metrics = busy.get("/metrics");
@@ -86,8 +86,7 @@ async fn every_family_of_upstream_is_shown_with_its_type_labels_and_buckets() {
     let slis = busy.get("/metrics/slis");
     assert_eq!(exposition::families(&slis), expected("slis"), "\n{slis}");
 
-    // Besides upstream's there are ours and nothing else, and what labels them are names of things
-    // of which there are few.
+    // All other families are those of Steersman. Their labels have a small number of values.
     let ours: BTreeSet<&str> = shown
         .keys()
         .map(String::as_str)
@@ -152,7 +151,7 @@ async fn every_family_of_upstream_is_shown_with_its_type_labels_and_buckets() {
 }
 
 #[test]
-fn the_table_of_families_is_that_of_the_reference() {
+fn the_table_of_families_equals_the_reference() {
     let Some(reference) = reference::families() else {
         return;
     };
@@ -170,7 +169,7 @@ fn the_table_of_families_is_that_of_the_reference() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn promtool_finds_nothing_but_names_that_upstream_chose() {
+async fn promtool_complains_only_about_upstreams_names() {
     let Some(promtool) = prometheus::program("promtool") else {
         return;
     };
@@ -187,13 +186,14 @@ async fn promtool_finds_nothing_but_names_that_upstream_chose() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_prometheus_that_scrapes_has_data_for_every_panel_and_raises_no_alarm() {
+async fn every_dashboard_panel_has_data_and_no_alert_fires() {
     let Some(program) = prometheus::program("prometheus") else {
         return;
     };
     let busy = Busy::start().await;
     busy.do_everything_once().await;
-    // One that reads text, and one that asks for protobuf, since only that has native histograms.
+    // The first server scrapes text. The second one asks for protobuf, because it enables native
+    // histograms.
     let arguments: [&[&str]; 2] = [&[], &["--enable-feature=native-histograms"]];
     let start = |arguments| {
         (
@@ -206,7 +206,7 @@ async fn a_prometheus_that_scrapes_has_data_for_every_panel_and_raises_no_alarm(
     while servers.iter().any(|(_, waiting)| !waiting.is_empty()) {
         assert!(
             started.elapsed() < crate::support::LIMIT,
-            "no answers as wanted to {:#?}",
+            "queries without the expected answer: {:#?}",
             servers.map(|(_, waiting)| waiting)
         );
         busy.do_something().await;

@@ -1,4 +1,4 @@
-//! Prometheus and its linter, the programs.
+//! Runs the programs `prometheus` and `promtool`.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -13,7 +13,7 @@ use crate::support::{Program, free_port};
 const QUERIES: &str = include_str!("queries.txt");
 const CLUSTER: &str = "test";
 
-/// The program of this name. Where CI runs it has to be there; elsewhere its absence is one line.
+/// The program of this name. CI must have it; elsewhere the test is skipped without it.
 pub(super) fn program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&path)
@@ -29,7 +29,7 @@ pub(super) fn program(name: &str) -> Option<PathBuf> {
     found
 }
 
-/// What `promtool check metrics` says of a page, a line per complaint.
+/// The complaints of `promtool check metrics` about a page, one per line.
 pub(super) fn lint(promtool: &Path, page: &str) -> Vec<String> {
     let mut child = Command::new(promtool)
         .args(["check", "metrics"])
@@ -51,13 +51,13 @@ pub(super) fn lint(promtool: &Path, page: &str) -> Vec<String> {
         .lines()
         .map(str::to_owned)
         .collect();
-    // 3 is for what could be nicer, which is what is to be judged here.
+    // promtool exits with 3 for lint findings, which are the complaints to return.
     let expected = if complaints.is_empty() { 0 } else { 3 };
     assert_eq!(output.status.code(), Some(expected), "{complaints:#?}");
     complaints
 }
 
-/// What the answer to a query has to be.
+/// The expected answer to a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Wanted {
     Data,
@@ -73,7 +73,7 @@ pub(super) struct Query {
     wanted: Wanted,
 }
 
-/// All of them.
+/// All queries in queries.txt.
 pub(super) fn queries() -> impl Iterator<Item = Query> {
     QUERIES
         .lines()
@@ -99,14 +99,14 @@ pub(super) fn queries() -> impl Iterator<Item = Query> {
         })
 }
 
-/// A server that scrapes one manager every half second.
+/// A Prometheus server that scrapes one manager every half second.
 pub(super) struct Server {
     address: SocketAddr,
     program: Program,
 }
 
 impl Server {
-    /// With further arguments.
+    /// Starts the server with additional arguments.
     pub(super) fn start(program: &Path, busy: &Busy, arguments: &[&str]) -> Self {
         let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
         let job = |name: &str, path: &str| {
@@ -144,7 +144,7 @@ impl Server {
         Self { address, program }
     }
 
-    /// Whether the answer to `query` is as wanted by now; an error is none at any time.
+    /// Whether the current answer to `query` is the expected one. Panics if the query is invalid.
     pub(super) fn answers(&mut self, query: &Query) -> bool {
         self.program.assert_running();
         let encoded: String = form_urlencoded::byte_serialize(query.text.as_bytes()).collect();

@@ -1,17 +1,17 @@
-//! The families of the reference, where it is at hand.
+//! Parses the reference of upstream's metrics, if it is available.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use super::exposition::Family;
 
-/// The family of transports that a garbage collector ended, of which there are none without one,
-/// and those that nobody shows.
+/// Whether a family has no counterpart: Go's garbage collection of transports, and families that
+/// upstream never registers.
 fn has_no_counterpart(name: &str, idle: &str) -> bool {
     name == "rest_client_transport_cache_gc_calls_total" || idle.starts_with("not registered")
 }
 
-/// The families of its parts about what is here, by name; `None` without the reference.
+/// The families in the sections about implemented parts, by name; `None` without the reference.
 pub(super) fn families() -> Option<BTreeMap<String, Family>> {
     let folder = std::env::var_os("STEERSMAN_SHARED").map(PathBuf::from)?;
     let path = folder.join("reference/metrics.md");
@@ -70,7 +70,7 @@ pub(super) fn families() -> Option<BTreeMap<String, Family>> {
     Some(families)
 }
 
-/// The names in `name = value, value; other (remark)`.
+/// The label names in a cell such as `name = value, value; other (remark)`.
 fn label_names(cell: &str) -> String {
     let mut plain = String::new();
     let mut depth = 0;

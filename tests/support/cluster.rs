@@ -1,4 +1,4 @@
-//! What stories ask of a cluster in memory.
+//! Helpers for tests on a cluster in memory.
 
 use serde_json::{Value, json};
 use steersman_devcluster::DevCluster;
@@ -22,7 +22,7 @@ pub(crate) fn deployment(name: &str, replicas: u32) -> Value {
     })
 }
 
-/// Waits until there are `count` objects.
+/// Waits until there are exactly `count` objects.
 pub(crate) async fn wait_for_count(cluster: &DevCluster, plural: &str, count: usize) {
     let waited = cluster
         .wait_for(plural, LIMIT, |objects| objects.len() == count)
@@ -35,7 +35,7 @@ pub(crate) async fn wait_for_count(cluster: &DevCluster, plural: &str, count: us
     });
 }
 
-/// Waits until the Lease is as `condition` wants its spec.
+/// Waits until the spec of the Lease satisfies `condition`, and returns it.
 pub(crate) async fn wait_for_lease(
     cluster: &DevCluster,
     condition: impl Fn(&Value) -> bool,
@@ -50,23 +50,23 @@ pub(crate) async fn wait_for_lease(
     find(&waited.unwrap_or_else(|leases| panic!("{leases:#?}"))).unwrap()
 }
 
-/// Durations of the election with which, as long as any test lasts, nobody tries for the Lease a
-/// second time unless its watch says that it was given up, and nobody gets one that was not.
-pub(crate) const UNHURRIED: [&str; 3] = [
+/// Durations of the election that are longer than any test. A standby then tries again only when
+/// its watch reports a release, and no Lease expires.
+pub(crate) const NO_EXPIRY: [&str; 3] = [
     "--leader-elect-lease-duration=60m",
     "--leader-elect-renew-deadline=50m",
     "--leader-elect-retry-period=40m",
 ];
 
-/// Whether somebody holds the Lease of this spec.
+/// Whether the Lease with this spec has a holder.
 pub(crate) fn held(spec: &Value) -> bool {
     spec["holderIdentity"]
         .as_str()
         .is_some_and(|holder| !holder.is_empty())
 }
 
-/// How many creations or deletions of pods succeeded.
-pub(crate) fn done(cluster: &DevCluster, verb: &str) -> usize {
+/// Number of successful creations or deletions of pods.
+pub(crate) fn pod_writes(cluster: &DevCluster, verb: &str) -> usize {
     let is_one =
         |path: &str| path.ends_with("/pods") || (verb == "delete" && path.contains("/pods/"));
     cluster
@@ -76,7 +76,7 @@ pub(crate) fn done(cluster: &DevCluster, verb: &str) -> usize {
         .count()
 }
 
-/// How many pods were created through this door.
+/// Number of pods that were created through this door.
 pub(crate) fn created_through(cluster: &DevCluster, door: &HttpsDoor) -> usize {
     let is_one = |r: &RequestRecord| {
         r.door == Some(door.address())

@@ -1,6 +1,6 @@
-//! A real control plane of one API server and its store, with Steersman for a controller manager
-//! and simulated nodes. Pods are bound by `kube-scheduler` where it is among the programs, and by
-//! the nodes otherwise.
+//! A real control plane: etcd and kube-apiserver, with Steersman as controller manager, and
+//! simulated nodes. `kube-scheduler` binds pods if it is among the programs; otherwise the nodes
+//! bind them.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -17,16 +17,18 @@ use tokio::runtime::Runtime;
 
 use super::{LIMIT, Program, free_port};
 
+/// Bearer token of the administrator.
 const TOKEN: &str = "steersman-story";
 
+/// A running control plane.
 pub(crate) struct ControlPlane {
     _running: Mutex<Running>,
     kubeconfig: PathBuf,
     _home: tempfile::TempDir,
 }
 
-/// Everything ends when this is dropped, in the order of the fields: first the clients, then what
-/// they talk to.
+/// The processes. They end in the order of the fields when this is dropped: clients first, then
+/// their servers.
 struct Running {
     _nodes: Nodes,
     _manager: Option<Program>,
@@ -35,12 +37,11 @@ struct Running {
     _etcd: Program,
 }
 
-/// The one with a manager, which tests that run at the same time share: each has a namespace of its
-/// own.
+/// A control plane with a manager, shared by concurrent tests. Each test has its own namespace.
 static SHARED: Mutex<Weak<ControlPlane>> = Mutex::new(Weak::new());
 
 impl ControlPlane {
-    /// One with a manager; started unless another test still uses one.
+    /// The shared control plane; it is started unless another test still uses it.
     pub(crate) fn shared(assets: &Path, kubectl: &Path) -> Arc<Self> {
         let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
         shared.upgrade().unwrap_or_else(|| {
@@ -50,8 +51,7 @@ impl ControlPlane {
         })
     }
 
-    /// Starts the programs in the folder `assets`, then the manager, unless there is to be none,
-    /// and the nodes.
+    /// Starts the programs in the folder `assets`, then the manager if requested, and the nodes.
     pub(crate) fn start(assets: &Path, kubectl: &Path, manager: bool) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let home = directory.path();
@@ -99,7 +99,7 @@ impl ControlPlane {
     }
 }
 
-/// The store, and the URL of its clients.
+/// Starts etcd; returns its client URL as well.
 fn etcd(assets: &Path, home: &Path) -> (Program, String) {
     let url = format!("http://127.0.0.1:{}", free_port());
     let program = Program::spawn(
@@ -116,7 +116,7 @@ fn etcd(assets: &Path, home: &Path) -> (Program, String) {
     (program, url)
 }
 
-/// The scheduler, if there is one.
+/// Starts kube-scheduler, if the program exists.
 fn scheduler(assets: &Path, kubeconfig: &str) -> Option<Program> {
     let program = assets.join("kube-scheduler");
     program.exists().then(|| {
@@ -135,7 +135,7 @@ fn scheduler(assets: &Path, kubeconfig: &str) -> Option<Program> {
     })
 }
 
-/// The API server; its administrator's kubeconfig is written first, for whoever waits for it.
+/// Starts kube-apiserver, and writes the administrator's kubeconfig.
 fn api_server(assets: &Path, home: &Path, store: &str, kubeconfig: &Path) -> Program {
     let port = free_port();
     let (tokens, certificates) = (home.join("tokens.csv"), home.join("certificates"));
@@ -144,12 +144,13 @@ fn api_server(assets: &Path, home: &Path, store: &str, kubeconfig: &Path) -> Pro
         home.join("service-accounts.pub"),
     );
     std::fs::write(&tokens, format!("{TOKEN},admin,admin,\"system:masters\"\n")).unwrap();
-    // What verifies tokens has to be a public key: a private EC key is read in its older form only.
+    // Tokens are verified with a separate public key, because kube-apiserver reads only the older
+    // PEM form of private EC keys.
     let key = rcgen::KeyPair::generate().unwrap();
     std::fs::write(&private, key.serialize_pem()).unwrap();
     std::fs::write(&public, key.public_key_pem()).unwrap();
-    // The server makes a certificate for its address, and writes it with the authority that signed
-    // it.
+    // The server generates a certificate for its address. The file contains the signing authority
+    // as well.
     let authority = certificates.join("apiserver.crt");
     let text = format!(
         "apiVersion: v1\nkind: Config\ncurrent-context: story\nclusters:\n- name: story\n  cluster:\n    \
@@ -172,15 +173,15 @@ fn api_server(assets: &Path, home: &Path, store: &str, kubeconfig: &Path) -> Pro
             .args([
                 "--service-account-issuer=https://kubernetes.default.svc",
                 "--bind-address=127.0.0.1",
-                // Nobody is to reach it through the Service, whose endpoints may not be on the
-                // loopback device.
+                // The loopback address must not be an endpoint of the Service `kubernetes`. Tests
+                // do not use this Service.
                 "--advertise-address=127.0.0.1",
                 "--endpoint-reconciler-type=none",
                 "--service-cluster-ip-range=10.96.0.0/16",
                 "--authorization-mode=RBAC",
                 "--allow-privileged=true",
-                // No controller makes service accounts, and none takes the taint off that new nodes
-                // are given.
+                // Steersman lacks the controllers that create service accounts and that remove the
+                // taint of new nodes.
                 "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
             ]),
     )
@@ -189,7 +190,7 @@ fn api_server(assets: &Path, home: &Path, store: &str, kubeconfig: &Path) -> Pro
 /// Simulated nodes in this process.
 struct Nodes {
     runtime: Option<Runtime>,
-    /// They end with this.
+    /// The tasks of the nodes; they end when this is dropped.
     _tasks: Tasks,
     stop: CancellationToken,
 }

@@ -1,5 +1,5 @@
-//! What the stories share: the program, an API server that only says it is well, and a client that
-//! trusts one certificate.
+//! Helpers for tests of whole managers: the program, an API server with a fixed answer, and TLS
+//! clients.
 
 pub(crate) mod cluster;
 pub(crate) mod control_plane;
@@ -17,10 +17,10 @@ use std::time::Duration;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 
-/// How long anything here may take before the test fails.
+/// Time limit of every wait; the test fails after it.
 pub(crate) const LIMIT: Duration = Duration::from_secs(90);
 
-/// The program, with the service account of a pod it may run in hidden.
+/// A command that runs the program without the service account of a surrounding pod.
 pub(crate) fn steersman(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_steersman"));
     command
@@ -31,18 +31,18 @@ pub(crate) fn steersman(arguments: &[&str]) -> Command {
     command
 }
 
-/// Says which test is skipped, and why; `--nocapture` shows it.
+/// Reports a skipped test with the reason; shown with `--nocapture`.
 pub(crate) fn skip(reason: &str) {
     let test = std::thread::current();
     eprintln!("skipped {}: {reason}", test.name().unwrap_or("a test"));
 }
 
-/// Runs the program to its end.
+/// Runs the program until it ends.
 pub(crate) fn output(arguments: &[&str]) -> Output {
     output_of(&mut steersman(arguments))
 }
 
-/// Runs any program to its end.
+/// Runs a command until it ends.
 pub(crate) fn output_of(command: &mut Command) -> Output {
     let mut child = command
         .stdout(Stdio::piped())
@@ -61,7 +61,7 @@ pub(crate) fn output_of(command: &mut Command) -> Output {
     }
 }
 
-/// A Python that has `module`, or `None` with a line that says how to get it.
+/// A Python with the package `module`; `None`, with a message, if there is none.
 pub(crate) fn python(module: &str) -> Option<PathBuf> {
     let named = std::env::var_os("PYTHON").map(PathBuf::from);
     let local = Path::new(env!("CARGO_MANIFEST_DIR")).join(".venv/bin/python");
@@ -82,6 +82,7 @@ pub(crate) fn python(module: &str) -> Option<PathBuf> {
     found
 }
 
+/// Reads a pipe to its end in a thread, so that the child never blocks on a full pipe.
 fn drain(mut pipe: impl Read + Send + 'static) -> std::thread::JoinHandle<Vec<u8>> {
     std::thread::spawn(move || {
         let mut bytes = Vec::new();
@@ -90,7 +91,7 @@ fn drain(mut pipe: impl Read + Send + 'static) -> std::thread::JoinHandle<Vec<u8
     })
 }
 
-/// Waits for `child`; one that does not end in time is killed, and the test fails.
+/// Waits for `child`. Kills it and fails the test after the time limit.
 pub(crate) fn wait(child: &mut Child) -> std::process::ExitStatus {
     let start = std::time::Instant::now();
     loop {
@@ -105,7 +106,7 @@ pub(crate) fn wait(child: &mut Child) -> std::process::ExitStatus {
     }
 }
 
-/// A running program whose log is read line by line. Killed when dropped.
+/// A running program with its log. Dropping it kills the program.
 pub(crate) struct Program {
     child: Child,
     lines: mpsc::Receiver<String>,
@@ -113,11 +114,12 @@ pub(crate) struct Program {
 }
 
 impl Program {
+    /// Starts the program with these arguments.
     pub(crate) fn start(arguments: &[&str]) -> Self {
         Self::spawn(&mut steersman(arguments))
     }
 
-    /// Another program.
+    /// Starts any command.
     pub(crate) fn spawn(command: &mut Command) -> Self {
         let mut child = command
             .stdin(Stdio::null())
@@ -156,7 +158,7 @@ impl Program {
         }
     }
 
-    /// Waits until `is_so`; prints the log when the program ends before, or does not get there.
+    /// Waits until `is_so`. Prints the log if the program ends first, or after the time limit.
     pub(crate) fn wait_until(&mut self, what: &str, is_so: impl Fn() -> bool) {
         let start = std::time::Instant::now();
         while !is_so() {
@@ -170,7 +172,7 @@ impl Program {
         }
     }
 
-    /// Panics with the log when it has ended.
+    /// Panics with the log if the program has ended.
     pub(crate) fn assert_running(&mut self) {
         self.seen.extend(self.lines.try_iter());
         let ended = self.child.try_wait().unwrap();
@@ -189,12 +191,12 @@ impl Program {
         assert!(status.success());
     }
 
-    /// Waits for the end and gives the exit status; `None` when a signal ended it.
+    /// Waits for the end of the program. Returns the exit status; `None` if a signal ended it.
     pub(crate) fn end(&mut self) -> Option<i32> {
         wait(&mut self.child).code()
     }
 
-    /// The same, with everything it said.
+    /// As [`Program::end`], with the whole log.
     pub(crate) fn end_with_log(mut self) -> (Option<i32>, String) {
         let status = self.end();
         self.seen.extend(self.lines.iter());
@@ -204,13 +206,13 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // It has ended already, as a rule.
+        // Usually the program has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// An API server that says `status` to everything. Ends with the test process.
+/// An API server that answers every request with `status`, until the test process ends.
 pub(crate) fn api_server(status: &'static str) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -238,7 +240,7 @@ fn answer(mut stream: TcpStream, status: &str) {
     }
 }
 
-/// A kubeconfig in `directory` for the server at `address`; its path.
+/// Writes a kubeconfig for the server at `address` to `directory`; returns its path.
 pub(crate) fn kubeconfig(directory: &Path, address: SocketAddr) -> String {
     let text = format!(
         "apiVersion: v1\nkind: Config\ncurrent-context: test\nclusters:\n- name: test\n  cluster:\n    server: http://{address}\n\
@@ -249,7 +251,7 @@ pub(crate) fn kubeconfig(directory: &Path, address: SocketAddr) -> String {
     path.to_str().unwrap().to_owned()
 }
 
-/// A port that was free a moment ago.
+/// A port that was free a moment ago; another process may still take it.
 pub(crate) fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0")
         .unwrap()
@@ -258,17 +260,17 @@ pub(crate) fn free_port() -> u16 {
         .port()
 }
 
-/// An authority for client certificates, as `--client-ca-file` wants it.
+/// A certificate authority for clients, with its bundle for `--client-ca-file`.
 pub(crate) struct Clients {
     issuer: rcgen::Issuer<'static, rcgen::KeyPair>,
     pub(crate) bundle: PathBuf,
 }
 
-/// Who a client is: its certificate and key.
+/// The certificate and the private key of a client.
 pub(crate) type Identity = (CertificateDer<'static>, PrivateKeyDer<'static>);
 
 impl Clients {
-    /// Writes its certificate into `directory`.
+    /// Creates an authority, and writes its certificate to `directory`.
     pub(crate) fn new(directory: &Path) -> Self {
         let key = rcgen::KeyPair::generate().unwrap();
         let mut params = rcgen::CertificateParams::default();
@@ -284,12 +286,12 @@ impl Clients {
         }
     }
 
-    /// Somebody of this name and group.
+    /// A client certificate for this user and group.
     pub(crate) fn identity(&self, name: &str, group: &str) -> Identity {
         self.identity_until(name, group, 4096)
     }
 
-    /// The same, until that year.
+    /// As [`Clients::identity`], valid until the beginning of `year`.
     pub(crate) fn identity_until(&self, name: &str, group: &str, year: i32) -> Identity {
         let key = rcgen::KeyPair::generate().unwrap();
         let mut params = rcgen::CertificateParams::default();
@@ -308,13 +310,14 @@ impl Clients {
         )
     }
 
-    /// Somebody who may do everything.
+    /// A client certificate in the group `system:masters`.
     pub(crate) fn master(&self) -> Identity {
         self.identity("master", "system:masters")
     }
 }
 
-/// Settings that trust the authority at the end of the chain in `certificate`, and show who we are.
+/// TLS settings with `identity` as the client certificate. They trust the last certificate in the
+/// file `certificate`, which is the authority.
 pub(crate) fn tls(certificate: &Path, identity: Option<&Identity>) -> Arc<rustls::ClientConfig> {
     tls_with(
         certificate,
@@ -324,7 +327,7 @@ pub(crate) fn tls(certificate: &Path, identity: Option<&Identity>) -> Arc<rustls
     )
 }
 
-/// The same, and speak nothing but this.
+/// As [`tls`], restricted to these algorithms and protocol versions.
 pub(crate) fn tls_with(
     certificate: &Path,
     identity: Option<&Identity>,
@@ -350,7 +353,7 @@ pub(crate) fn tls_with(
     })
 }
 
-/// Sends `request`, a whole head, over TLS. Status line and headers of the answer, then its body.
+/// Sends `request`, a complete request, over TLS. Returns head and body of the response.
 pub(crate) fn ask(
     address: SocketAddr,
     tls: Arc<rustls::ClientConfig>,
@@ -364,7 +367,7 @@ pub(crate) fn ask(
     split(tls)
 }
 
-/// GETs `path` over TLS.
+/// Sends a GET of `path` over TLS.
 pub(crate) fn get(
     address: SocketAddr,
     tls: Arc<rustls::ClientConfig>,
@@ -377,7 +380,7 @@ pub(crate) fn get(
     )
 }
 
-/// Reads an answer to its end.
+/// Reads a response to its end, and splits it into head and body.
 pub(crate) fn split(mut stream: impl Read) -> (String, String) {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();

@@ -1,4 +1,4 @@
-//! A network between one manager and the API server, which can fail.
+//! A network between one manager and the API server that can fail.
 
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -6,48 +6,48 @@ use std::pin::pin;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-/// What becomes of what is sent.
+/// The treatment of connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    Whole,
+    Passing,
     Silent,
     Refusing,
 }
 
-/// Passes connections on to one server. All of them end when this is dropped.
+/// A TCP proxy to one server. Dropping it closes all connections.
 pub(crate) struct Network {
     address: SocketAddr,
     state: watch::Sender<State>,
 }
 
 impl Network {
-    /// A network whose other end is `server`.
+    /// A proxy to `server`.
     pub(crate) async fn to(server: SocketAddr) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let (state, seen) = watch::channel(State::Whole);
+        let (state, seen) = watch::channel(State::Passing);
         tokio::spawn(accept(listener, server, seen));
         Self { address, state }
     }
 
-    /// Where to connect to reach the server.
+    /// The address of the proxy.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// From now on nothing passes and nobody is told; what was under way is lost.
-    pub(crate) fn fall_silent(&self) {
+    /// Discards all traffic without closing connections; data in transit is lost.
+    pub(crate) fn drop_traffic(&self) {
         self.state.send_replace(State::Silent);
     }
 
-    /// All connections end, and new ones do at once, as if the server were gone.
+    /// Closes all connections, also new ones at once, as if the server were down.
     pub(crate) fn refuse(&self) {
         self.state.send_replace(State::Refusing);
     }
 
-    /// New connections pass again.
-    pub(crate) fn mend(&self) {
-        self.state.send_replace(State::Whole);
+    /// Lets new connections pass again.
+    pub(crate) fn restore(&self) {
+        self.state.send_replace(State::Passing);
     }
 }
 
@@ -63,7 +63,7 @@ async fn accept(listener: TcpListener, server: SocketAddr, mut state: watch::Rec
     }
 }
 
-/// Both ends close when this returns.
+/// Forwards one connection; both sides are closed when this returns.
 async fn pass(mut client: TcpStream, server: SocketAddr, mut state: watch::Receiver<State>) {
     let mut copy = pin!(async {
         let mut server = TcpStream::connect(server).await?;
@@ -71,12 +71,12 @@ async fn pass(mut client: TcpStream, server: SocketAddr, mut state: watch::Recei
         server.set_nodelay(true)?;
         tokio::io::copy_bidirectional(&mut client, &mut server).await
     });
-    if *state.borrow_and_update() == State::Whole {
+    if *state.borrow_and_update() == State::Passing {
         tokio::select! {
             _ = &mut copy => return,
             changed = state.changed() => if changed.is_err() { return },
         }
     }
-    // An error says that the network is no more.
+    // An error means that the proxy was dropped.
     let _ = state.wait_for(|state| *state != State::Silent).await;
 }

@@ -1,12 +1,13 @@
-//! What people type and what they see, as text.
+//! Scripts of kubectl commands and their expected output.
 //!
-//! A line beginning with `$` is a command of kubectl that succeeds, with `$!` one that fails, and
-//! with `~` one that is repeated until it prints what is wanted. Below it stand, indented, the
-//! texts that it prints to either stream; after `no:` one that it must not print. How many blanks
-//! there are is of no matter. Words are grouped by single quotes, `NAME=value` in front sets a
-//! variable of the environment as in a shell, and lines with `#` are comments.
+//! - A line with `$` is a command that must succeed, with `$!` one that must fail.
+//! - A line with `~` is a command that is repeated until its output is as expected.
+//! - Indented lines below a command are texts that it must print, to either stream. After `no:`
+//!   stands a text that it must not print. Runs of spaces count as one.
+//! - Single quotes group words, and `NAME=value` in front sets an environment variable, as in a
+//!   shell. Lines with `#` are comments.
 
-/// How a command ends.
+/// The expected result of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ends {
     Well,
@@ -14,7 +15,7 @@ pub(crate) enum Ends {
     WellAtLast,
 }
 
-/// A command and what is wanted of it.
+/// A command with its expected result and output.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Step<'a> {
     pub(crate) line: &'a str,
@@ -23,7 +24,7 @@ pub(crate) struct Step<'a> {
     pub(crate) does_not_print: Vec<&'a str>,
 }
 
-/// The steps of a script.
+/// Parses the steps of a script.
 pub(crate) fn parse(script: &str) -> Vec<Step<'_>> {
     let mut steps: Vec<Step<'_>> = Vec::new();
     for line in script
@@ -51,14 +52,14 @@ pub(crate) fn parse(script: &str) -> Vec<Step<'_>> {
                     None => step.prints.push(line.trim()),
                 }
             }
-            _ => panic!("neither a command nor what one prints: {line}"),
+            _ => panic!("neither a command nor expected output: {line}"),
         }
     }
     steps
 }
 
 impl Step<'_> {
-    /// Variables of the environment, and the words after them.
+    /// Environment variables and arguments of the command.
     pub(crate) fn words(&self) -> (Vec<(String, String)>, Vec<String>) {
         let mut words = split(self.line).into_iter().peekable();
         let mut variables = Vec::new();
@@ -79,27 +80,29 @@ impl Step<'_> {
         (variables, words.collect())
     }
 
-    /// What is wrong with an output, if anything is.
+    /// The difference between `output` and the expected output, if any.
     pub(crate) fn misses(&self, output: &str) -> Option<String> {
-        let output = evenly(output);
+        let output = normalized(output);
         if let Some(text) = self
             .prints
             .iter()
-            .find(|text| !output.contains(&evenly(text)))
+            .find(|text| !output.contains(&normalized(text)))
         {
             return Some(format!("does not print: {text}"));
         }
         self.does_not_print
             .iter()
-            .find(|text| output.contains(&evenly(text)))
+            .find(|text| output.contains(&normalized(text)))
             .map(|text| format!("prints: {text}"))
     }
 }
 
-fn evenly(text: &str) -> String {
+/// `text` with single spaces between words.
+fn normalized(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
+/// Splits a command at spaces outside of single quotes.
 fn split(line: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut quoted = false;
@@ -109,7 +112,7 @@ fn split(line: &str) -> Vec<String> {
             ' ' if !quoted => words.push(String::new()),
             letter => words
                 .last_mut()
-                .expect("there is one from the start")
+                .expect("the list starts with one word")
                 .push(letter),
         }
     }
@@ -119,7 +122,7 @@ fn split(line: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_script_is_commands_and_what_they_print() {
+fn scripts_consist_of_commands_and_expected_output() {
     let steps =
         parse("# why\n$ EDITOR='sed -i' edit x -o 'a b'\n    a  b\n    no: c\n$! get y\n~ get z\n");
     let ends: Vec<Ends> = steps.iter().map(|step| step.ends).collect();

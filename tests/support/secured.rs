@@ -1,4 +1,4 @@
-//! A leader with a port, in front of a cluster that it asks about its clients.
+//! A leader with an HTTPS port that delegates authentication and authorization to its cluster.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use steersman_devcluster::https::HttpsDoor;
 use super::cluster::{held, wait_for_lease};
 use super::{Clients, Identity, Program, ask, free_port, tls};
 
-/// Everything of it ends when this is dropped.
+/// A manager with its cluster. Dropping it ends all parts.
 pub(crate) struct Secured {
     pub(crate) program: Program,
     pub(crate) address: SocketAddr,
@@ -24,12 +24,12 @@ pub(crate) struct Secured {
 }
 
 impl Secured {
-    /// Starts one with more flags, and waits until it leads.
+    /// Starts a manager with more flags, and waits until it leads.
     pub(crate) async fn start(cluster: DevCluster, flags: &[&str]) -> Self {
         Self::start_as(cluster, flags, |kubeconfig, _| kubeconfig).await
     }
 
-    /// The same, with credentials from a plugin.
+    /// As [`Secured::start`], with the manager's credentials from an exec plugin.
     pub(crate) async fn start_with_plugin(cluster: DevCluster, flags: &[&str]) -> Self {
         Self::start_as(cluster, flags, from_plugin).await
     }
@@ -77,8 +77,7 @@ impl Secured {
         }
     }
 
-    /// Sends a request, the first line of which is `line` but for the version, with these headers
-    /// and body.
+    /// Sends a request. `line` is the request line without the HTTP version.
     pub(crate) fn ask(
         &self,
         line: &str,
@@ -94,14 +93,14 @@ impl Secured {
         })
     }
 
-    /// Ends the program, and waits for the requests that are under way.
+    /// Ends the program, and waits for requests in progress.
     pub(crate) async fn stop(self) {
         drop(self.program);
         self.door.stop().await;
     }
 }
 
-/// `kubeconfig` with a program in the place of its certificate and key, which that prints.
+/// `kubeconfig` with an exec plugin that prints its certificate and key.
 fn from_plugin(kubeconfig: String, home: &Path) -> String {
     let decoded = |name: &str| {
         let value = kubeconfig

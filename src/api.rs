@@ -4,7 +4,9 @@
 //! throttle
 //!
 //! Leader election has its own connection, so that renewals never queue behind controllers'
-//! requests. Upstream: `cmd/kube-controller-manager/app` (`Config`, `WaitForAPIServer`).
+//! requests. Upstream: `SimpleControllerClientBuilder` in
+//! `k8s.io/controller-manager/pkg/clientbuilder`, and `WaitForAPIServer` in
+//! `k8s.io/controller-manager/app`.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -245,6 +247,7 @@ impl Clients {
         client.fenced(Arc::clone(gate))
     }
 
+    /// A client for leader election, over its own connection.
     pub(crate) fn make_for_election(&self, timeout: Duration) -> ApiClient {
         self.over(
             &self.connection.election,
@@ -305,13 +308,14 @@ pub(crate) async fn wait_as_candidate(client: &ApiClient, server: &str) -> Resul
     wait_for_health(client, server, None).await
 }
 
+/// Requests `/healthz` once per second until it passes, or until `limit`.
 async fn wait_for_health(
     client: &ApiClient,
     server: &str,
     limit: Option<Duration>,
 ) -> Result<(), RunError> {
     let deadline = limit.map(|limit| Instant::now() + limit);
-    let (mut reports, mut last) = (Reports::new(server), None);
+    let (mut wait_log, mut last) = (WaitLog::new(server), None);
     loop {
         let answer = {
             let mut asked = std::pin::pin!(client.get_path("/healthz"));
@@ -319,12 +323,12 @@ async fn wait_for_health(
                 tokio::select! {
                     answer = &mut asked => break Some(answer),
                     () = at(deadline) => break None,
-                    () = sleep_until(reports.due) => reports.report("no answer yet"),
+                    () = sleep_until(wait_log.due) => wait_log.report("no answer yet"),
                 }
             }
         };
         match answer {
-            Some(Ok(_)) => return reports.healthy(),
+            Some(Ok(_)) => return wait_log.healthy(),
             Some(Err(source)) if is_refusal(&source) => {
                 return Err(RunError::Refused {
                     server: server.to_owned(),
@@ -332,7 +336,7 @@ async fn wait_for_health(
                 });
             }
             Some(Err(error)) => {
-                reports.failed(&error);
+                wait_log.failed(&error);
                 last = Some(error);
             }
             None => {}
@@ -361,14 +365,14 @@ async fn at(deadline: Option<Instant>) {
 
 /// Log messages about an API server that is not healthy: each new cause at once, then every ten
 /// seconds.
-struct Reports<'a> {
+struct WaitLog<'a> {
     server: &'a str,
     since: Instant,
     due: Instant,
     cause: String,
 }
 
-impl<'a> Reports<'a> {
+impl<'a> WaitLog<'a> {
     fn new(server: &'a str) -> Self {
         let now = Instant::now();
         Self {
@@ -379,6 +383,7 @@ impl<'a> Reports<'a> {
         }
     }
 
+    /// Logs the cause of a failed attempt, if it is new or the last message is old enough.
     fn failed(&mut self, error: &ApiError) {
         let cause = error.cause();
         if cause != self.cause || Instant::now() >= self.due {
@@ -427,6 +432,7 @@ pub(crate) async fn check_lock(
     }
 }
 
+/// Whether the API server rejects the credentials or denies the request.
 fn is_refusal(error: &ApiError) -> bool {
     matches!(
         error,

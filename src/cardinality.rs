@@ -25,6 +25,8 @@ pub(crate) fn constrain(families: &mut [MetricFamily], allowed: &AllowedValues) 
         .sum()
 }
 
+/// Replaces unexpected values in one family, and adds up the series that become equal. Returns the
+/// number of observations with unexpected values.
 fn merge_unexpected(
     family: &mut MetricFamily,
     allowed: &BTreeMap<String, BTreeSet<String>>,

@@ -63,6 +63,7 @@ pub(crate) fn print(text: &str) -> ExitCode {
     ExitCode::SUCCESS
 }
 
+/// Runs the manager with these options until it ends.
 fn manage(options: Options, registry: &ControllerRegistry) -> ExitCode {
     // `Config::new` reports an unknown format below. Until then, logs are text.
     let format = LogFormat::from_flag(&options.text("logging-format")).unwrap_or(LogFormat::Text);
@@ -192,6 +193,7 @@ fn describe(error: &dyn std::error::Error) -> String {
     text
 }
 
+/// Connects to the API server, and runs the manager until a signal or an error.
 async fn serve(config: Config, log: Verbosity, runtime: &Runtime) -> Result<(), RunError> {
     let stop = CancellationToken::new();
     runtime.spawn(signals(stop.clone()));

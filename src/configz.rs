@@ -55,6 +55,8 @@ pub(crate) fn render(options: &Options, controllers: &[String]) -> String {
     out
 }
 
+/// The value of a field as JSON text. Numbers and bools are printed as such, all other values as
+/// strings.
 fn json(source: &Source, options: &Options, controllers: &[String]) -> String {
     match source {
         Flag(name) => match options.value(name) {

@@ -78,6 +78,7 @@ impl Gates {
     }
 }
 
+/// The gate of controllers: open until the stop request or the loss of the Lease.
 struct ControllerGate {
     election: Option<Arc<dyn WriteGate>>,
     stop: CancellationToken,
@@ -106,6 +107,7 @@ impl WriteGate for ControllerGate {
     }
 }
 
+/// The gate of Events: after an orderly stop it stays open without the Lease.
 struct EventGate {
     election: Option<Arc<dyn WriteGate>>,
     done: CancellationToken,

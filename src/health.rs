@@ -66,6 +66,7 @@ pub enum Scope {
     Ready,
 }
 
+/// A check with its name and scope.
 #[derive(Clone)]
 struct Named {
     name: String,
@@ -81,7 +82,7 @@ pub struct HealthChecks {
     strict: bool,
     /// Names of checks with a finding in their last run. A finding is logged once, not at every
     /// probe.
-    troubled: Arc<Mutex<BTreeSet<String>>>,
+    with_findings: Arc<Mutex<BTreeSet<String>>>,
     start: GaugeVec,
     state: GaugeVec,
     runs: IntCounterVec,
@@ -134,7 +135,7 @@ impl HealthChecks {
         Ok(Self {
             checks: Arc::default(),
             strict,
-            troubled: Arc::default(),
+            with_findings: Arc::default(),
             start,
             state,
             runs,
@@ -174,7 +175,7 @@ impl HealthChecks {
                 continue;
             }
             let found = check().err();
-            let failed = self.judge(probe, name, found.as_ref());
+            let failed = self.record(probe, name, found.as_ref());
             healthy &= !failed;
             body.push_str(&match (failed, found) {
                 (true, _) => format!("[-]{name} failed: reason withheld\n"),
@@ -233,7 +234,7 @@ impl HealthChecks {
     }
 
     /// Counts and logs the result of a check. Returns whether it fails the probe.
-    fn judge(&self, probe: Probe, name: &str, found: Option<&Finding>) -> bool {
+    fn record(&self, probe: Probe, name: &str, found: Option<&Finding>) -> bool {
         let failed = match found {
             Some(Finding::Failed(_)) => true,
             Some(Finding::Degraded(_)) => self.strict,
@@ -249,12 +250,15 @@ impl HealthChecks {
         self.degraded
             .with_label_values(&[name])
             .set(if found.is_some() { 1.0 } else { 0.0 });
-        let mut troubled = self.troubled.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut with_findings = self
+            .with_findings
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         match found {
             Some(
                 Finding::Failed(reason) | Finding::Degraded(reason) | Finding::Unready(reason),
             ) => {
-                if troubled.insert(name.to_owned()) {
+                if with_findings.insert(name.to_owned()) {
                     tracing::warn!(check = name, reason, "health check found something wrong");
                 } else {
                     tracing::debug!(
@@ -265,7 +269,7 @@ impl HealthChecks {
                 }
             }
             None => {
-                if troubled.remove(name) {
+                if with_findings.remove(name) {
                     tracing::info!(check = name, "health check passes again");
                 }
             }

@@ -191,6 +191,7 @@ fn changed_by<S: 'static>(filter: reload::Handle<Targets, S>, verbosity: i64) ->
     })
 }
 
+/// The layer that writes log lines to `writer`.
 fn lines<S, W>(writer: W, format: LogFormat) -> impl Layer<S>
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
@@ -220,6 +221,7 @@ impl<'w> FormatFields<'w> for Fields {
     }
 }
 
+/// Collects the fields of an event or a span.
 struct Visitor {
     format: LogFormat,
     message: Option<String>,
@@ -271,6 +273,7 @@ impl Visit for Visitor {
     }
 }
 
+/// Formats whole lines: head, message, fields of the event, then fields of its spans.
 struct Lines {
     format: LogFormat,
     clock: Clock,

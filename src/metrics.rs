@@ -67,7 +67,7 @@ pub(crate) fn register(registry: &Registry, features: &Features) -> Result<(), p
 
 /// Applies `settings` to `families`, and adds the metrics that count registered and disabled
 /// metrics.
-pub(crate) fn with_census(
+pub(crate) fn with_metric_counts(
     mut families: Vec<MetricFamily>,
     settings: &MetricsSettings,
 ) -> Result<Vec<MetricFamily>, prometheus::Error> {
@@ -168,7 +168,7 @@ mod tests {
             disabled: ["version_info", "unused"].map(str::to_owned).into(),
             allowed: [("kubernetes_feature_enabled".to_owned(), names)].into(),
         };
-        let shown = with_census(registry.gather(), &settings).unwrap();
+        let shown = with_metric_counts(registry.gather(), &settings).unwrap();
         assert!(shown.is_sorted_by_key(|family| family.name().to_owned()));
         let text = exposition::encode(&shown);
         for line in [

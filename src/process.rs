@@ -21,6 +21,7 @@ pub(crate) struct Process {
     descriptions: Vec<Desc>,
 }
 
+/// The metrics of the process.
 struct Handles {
     cpu: Counter,
     received: Counter,

@@ -1,8 +1,8 @@
 //! The table of controllers, and the selection by `--controllers`.
 //!
 //! Upstream's names are accepted even where Steersman lacks the controller, so that the arguments
-//! of an existing installation work. Upstream: `NewControllerDescriptors` and `IsControllerEnabled`
-//! in `cmd/kube-controller-manager/app`.
+//! of an existing installation work. Upstream: `NewControllerDescriptors` in
+//! `cmd/kube-controller-manager/app`, and `IsControllerEnabled` in `k8s.io/controller-manager/app`.
 
 use steersman_runtime::controller::Descriptor;
 

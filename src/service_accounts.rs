@@ -73,6 +73,8 @@ pub(crate) fn client(anonymous: HttpService, accounts: ApiClient, account: &str)
 }
 
 impl Tokens {
+    /// Sends a request with the current token. A 401 discards the token, so that the next attempt
+    /// uses a new one.
     async fn send(
         &self,
         anonymous: &HttpService,

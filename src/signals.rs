@@ -29,6 +29,7 @@ mod unix {
             ])
         }
 
+        /// Listens to these signals.
         fn to(kinds: &[SignalKind]) -> std::io::Result<Self> {
             kinds
                 .iter()

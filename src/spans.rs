@@ -3,8 +3,8 @@
 //!
 //! `tracing` spans -> spans of syncs and writes only -> sampler -> batches -> collector
 //!
-//! Without an endpoint, spans have no subscriber and cost nearly nothing. Upstream:
-//! `k8s.io/component-base/tracing`.
+//! Spans cost nearly nothing while this flag is unset, because they have no subscriber then.
+//! Upstream: `k8s.io/component-base/tracing`.
 
 use std::time::Duration;
 

@@ -40,6 +40,7 @@ impl StallDetector {
         self.stalled_for(self.limit?)
     }
 
+    /// The reason, if requests or syncs have made no progress for `limit`.
     fn stalled_for(&self, limit: Duration) -> Option<String> {
         let syncs = || {
             let (controller, still) = self.queues.stalled()?;

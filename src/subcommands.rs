@@ -18,7 +18,7 @@ const VERSION: (&str, &str) = (
 );
 
 /// Subcommands that exist only in builds with the feature `dev`.
-const OF_DEV: [&str; 3] = ["apiserver", "dev", "nodes"];
+const DEV_COMMANDS: [&str; 3] = ["apiserver", "dev", "nodes"];
 
 /// Runs the program with `arguments` (without its name): a subcommand, or the manager with the
 /// built-in controllers.
@@ -32,7 +32,7 @@ pub fn main(arguments: Vec<String>) -> ExitCode {
     match name.as_str() {
         "help" => help(rest),
         "version" => show_version(rest),
-        _ => match of_dev(name, rest) {
+        _ => match run_dev_command(name, rest) {
             Some(code) => code,
             None if is_unknown(name) => ExitCode::FAILURE,
             // Upstream treats any other word as an unexpected argument.
@@ -55,14 +55,14 @@ fn commands() -> Vec<(&'static str, &'static str)> {
 }
 
 /// Runs the development subcommand `name`; `None` if there is no such subcommand.
-fn of_dev(name: &str, arguments: &[String]) -> Option<ExitCode> {
+fn run_dev_command(name: &str, arguments: &[String]) -> Option<ExitCode> {
     #[cfg(feature = "dev")]
     if let Some((_, _, run)) = dev::SUBCOMMANDS.iter().find(|(known, ..)| *known == name) {
         return Some(run(arguments.to_vec()));
     }
     #[cfg(not(feature = "dev"))]
     let _ = arguments;
-    if OF_DEV.contains(&name) {
+    if DEV_COMMANDS.contains(&name) {
         eprintln!(
             "Error: this build of steersman is without the command {name:?}; build it with the feature dev"
         );
@@ -90,6 +90,7 @@ fn nearest(name: &str) -> Option<&'static str> {
     names.min_by_key(|command| distance(command))
 }
 
+/// `steersman help [command]`.
 fn help(arguments: &[String]) -> ExitCode {
     let Some((name, _)) = arguments.split_first() else {
         return run_beside(
@@ -105,7 +106,7 @@ fn help(arguments: &[String]) -> ExitCode {
             if name == "help" { " [command]" } else { "" }
         ));
     }
-    of_dev(name, &["--help".to_owned()]).unwrap_or_else(|| {
+    run_dev_command(name, &["--help".to_owned()]).unwrap_or_else(|| {
         if !is_unknown(name) {
             let names: Vec<&str> = commands().into_iter().map(|(name, _)| name).collect();
             eprintln!(
@@ -117,6 +118,7 @@ fn help(arguments: &[String]) -> ExitCode {
     })
 }
 
+/// `steersman version`.
 fn show_version(arguments: &[String]) -> ExitCode {
     match arguments.first().map(String::as_str) {
         None => print(&format!(
@@ -151,7 +153,7 @@ mod tests {
     #[cfg(feature = "dev")]
     #[test]
     fn builds_without_the_feature_know_the_names_of_dev_subcommands() {
-        assert_eq!(dev::SUBCOMMANDS.map(|(name, ..)| name), OF_DEV);
+        assert_eq!(dev::SUBCOMMANDS.map(|(name, ..)| name), DEV_COMMANDS);
         assert_eq!(
             (nearest("aplserver"), nearest("dew"), nearest("node")),
             (Some("apiserver"), Some("dev"), Some("nodes"))

@@ -38,6 +38,7 @@ pub struct Zpages {
     inner: Arc<Inner>,
 }
 
+/// The data of both pages.
 struct Inner {
     /// All flags with their values, sorted by name.
     flags: Vec<(&'static str, String)>,
@@ -178,6 +179,7 @@ impl Inner {
             .collect()
     }
 
+    /// The text of `/statusz`.
     fn statusz(&self) -> String {
         let (up, separator) = (self.uptime(), separator());
         let up = format!(
@@ -206,6 +208,7 @@ impl Inner {
         page + "\n"
     }
 
+    /// The object behind a page, with upstream's field order.
     fn object(&self, page: Page, version: &str) -> Value {
         let mut object = Map::new();
         object.insert("kind".to_owned(), page.kind().into());

@@ -84,7 +84,7 @@ pub(crate) fn not_acceptable(request: &Parts, message: &str) -> Response {
 
 /// Path and query of the request target. HTTP/2 requests also carry scheme and host, which
 /// upstream's messages omit.
-pub(crate) fn asked_for(uri: &Uri) -> &str {
+pub(crate) fn request_target(uri: &Uri) -> &str {
     uri.path_and_query()
         .map_or_else(|| uri.path(), |whole| whole.as_str())
 }
@@ -95,7 +95,7 @@ pub(super) fn internal_error(uri: &Uri, error: &str) -> Response {
         StatusCode::INTERNAL_SERVER_ERROR,
         sanitized(&format!(
             "Internal Server Error: {:?}: {error}",
-            asked_for(uri)
+            request_target(uri)
         )) + "\n",
     )
 }
@@ -108,7 +108,7 @@ fn sanitized(text: &str) -> String {
 }
 
 /// Whether JSON is indented: by the query parameter `pretty`, or for browsers, `curl` and `Wget`.
-fn is_for_people(request: &Parts) -> bool {
+fn wants_indentation(request: &Parts) -> bool {
     let asked = form_urlencoded::parse(request.uri.query().unwrap_or_default().as_bytes())
         .find(|(key, _)| key == "pretty");
     if let Some((_, value)) = asked.filter(|(_, value)| !value.is_empty()) {
@@ -126,7 +126,7 @@ fn is_for_people(request: &Parts) -> bool {
 
 impl Form {
     /// The first supported media type in `Accept`; JSON if none is supported.
-    fn asked_for(headers: &HeaderMap) -> Self {
+    fn accepted(headers: &HeaderMap) -> Self {
         let lists = headers
             .get_all(header::ACCEPT)
             .into_iter()
@@ -152,10 +152,11 @@ impl Form {
 }
 
 impl Failure<'_> {
+    /// The response in the first media type that the client accepts.
     fn response(&self, request: &Parts) -> Response {
-        let form = Form::asked_for(&request.headers);
+        let form = Form::accepted(&request.headers);
         let body = match form {
-            Form::Json => self.json(is_for_people(request)).into_bytes(),
+            Form::Json => self.json(wants_indentation(request)).into_bytes(),
             Form::Yaml => self.yaml().into_bytes(),
             Form::Protobuf => self.protobuf(),
         };
@@ -167,6 +168,7 @@ impl Failure<'_> {
             .into_response()
     }
 
+    /// As upstream, compact JSON ends with a line break, and indented JSON without one.
     fn json(&self, indented: bool) -> String {
         // Go's JSON encoder escapes `&` too. `sanitized` has already removed `<` and `>`.
         let message = Value::from(self.message)
@@ -200,6 +202,7 @@ impl Failure<'_> {
         }
     }
 
+    /// Upstream's YAML encoder sorts the fields by name.
     fn yaml(&self) -> String {
         let details = if self.details { "details: {}\n" } else { "" };
         // Upstream's YAML encoder puts texts with a colon in single quotes. Inside them, only a

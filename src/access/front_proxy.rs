@@ -70,6 +70,7 @@ impl ProxyHeaders {
     }
 }
 
+/// All values of a header. Bytes that are no UTF-8 are replaced.
 fn values(headers: &HeaderMap, name: &str) -> Vec<String> {
     // An invalid header name is treated as absent.
     headers

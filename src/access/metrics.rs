@@ -57,6 +57,7 @@ pub(super) struct Timed {
 }
 
 impl Timed {
+    /// Counts one event with this label and its duration.
     pub(super) fn observe(&self, label: &str, took: Duration) {
         self.count.with_label_values(&[label]).inc();
         self.seconds

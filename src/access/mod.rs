@@ -34,7 +34,7 @@ use steersman_runtime::tasks::CancellationToken;
 use steersman_runtime::workqueue::QueueMetrics;
 use tokio::time::Instant;
 
-pub(crate) use answers::{NOSNIFF, asked_for, not_acceptable, text};
+pub(crate) use answers::{NOSNIFF, not_acceptable, request_target, text};
 pub(crate) use certificates::AnyClient;
 pub(crate) use metrics::AccessMetrics;
 
@@ -140,7 +140,7 @@ impl Access {
 
     /// Whether the TLS server requests client certificates.
     pub(crate) fn wants_certificates(&self) -> bool {
-        matches!(self, Self::Delegated(delegated) if delegated.trust.may_trust())
+        matches!(self, Self::Delegated(delegated) if delegated.trust.has_source())
     }
 
     /// Reads the trusted authorities from the ConfigMap, before the first request. Only a refusal
@@ -211,7 +211,7 @@ impl Delegated {
         match decided {
             Ok(Decision::Allow) => Ok(()),
             Ok(Decision::Deny(reason) | Decision::NoOpinion(reason)) => {
-                tracing::debug!(target: REFUSALS, URI = asked_for(&request.uri), user = user.name, reason, "Forbidden");
+                tracing::debug!(target: REFUSALS, URI = request_target(&request.uri), user = user.name, reason, "Forbidden");
                 Err(answers::forbidden(request, &user.name, &verb, &reason))
             }
             Err(error) => Err(answers::internal_error(&request.uri, &error)),
@@ -304,10 +304,10 @@ impl Delegated {
     /// Whether `--authorization-always-allow-paths` contains the path; `*` at the end matches any
     /// suffix.
     fn is_always_allowed(&self, path: &str) -> bool {
-        let path = unrooted(path);
+        let path = without_leading_slash(path);
         self.always_allow
             .iter()
-            .map(|allowed| unrooted(allowed))
+            .map(|allowed| without_leading_slash(allowed))
             .any(|allowed| match allowed.strip_suffix('*') {
                 Some(prefix) => path.starts_with(prefix),
                 None => path == allowed,
@@ -316,6 +316,6 @@ impl Delegated {
 }
 
 /// The path without its leading slash, which is optional in upstream's flag.
-fn unrooted(path: &str) -> &str {
+fn without_leading_slash(path: &str) -> &str {
     path.strip_prefix('/').unwrap_or(path)
 }

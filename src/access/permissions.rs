@@ -29,6 +29,7 @@ pub(super) enum Decision {
     NoOpinion(String),
 }
 
+/// The part of a SubjectAccessReview that decisions depend on.
 #[derive(Deserialize)]
 struct Review {
     #[serde(default)]

@@ -37,23 +37,25 @@ pub(super) struct Tokens {
     inner: Arc<Inner>,
 }
 
+/// The state that requests share with the tasks of reviews.
 struct Inner {
     client: ApiClient,
     /// Time for which an outcome is cached.
     ttl: Duration,
-    /// Key of the HMAC that turns tokens into cache keys. The cache therefore stores no tokens.
-    /// Clients do not know it, so they cannot construct colliding keys.
+    /// Key of the HMAC that turns tokens into cache keys. The cache therefore stores no tokens, and
+    /// only this process can construct colliding keys.
     secret: hmac::Key,
     /// Cached outcomes.
     known: Expiring<Key, Outcome>,
     /// Reviews in progress.
-    asking: Mutex<HashMap<Key, Shared<BoxFuture<'static, Outcome>>>>,
+    reviews: Mutex<HashMap<Key, Shared<BoxFuture<'static, Outcome>>>>,
     metrics: AccessMetrics,
 }
 
 /// HMAC of a token.
 type Key = Vec<u8>;
 
+/// The part of a TokenReview that the outcome depends on.
 #[derive(Deserialize)]
 struct TokenReview {
     #[serde(default)]
@@ -85,14 +87,14 @@ impl Tokens {
         metrics: AccessMetrics,
     ) -> Result<Self, ring::error::Unspecified> {
         let secret = hmac::Key::generate(hmac::HMAC_SHA256, &ring::rand::SystemRandom::new())?;
-        let (known, asking) = (Expiring::default(), Mutex::default());
+        let (known, reviews) = (Expiring::default(), Mutex::default());
         Ok(Self {
             inner: Arc::new(Inner {
                 client,
                 ttl,
                 secret,
                 known,
-                asking,
+                reviews,
                 metrics,
             }),
         })
@@ -109,7 +111,7 @@ impl Tokens {
             return outcome;
         }
         let asked = {
-            let mut asking = inner.asking.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut reviews = inner.reviews.lock().unwrap_or_else(PoisonError::into_inner);
             let start = || {
                 // A separate task: several requests may await it, and any of them may be cancelled.
                 // `LIMIT` bounds its lifetime.
@@ -120,9 +122,9 @@ impl Tokens {
                 .boxed()
                 .shared()
             };
-            asking.entry(key.clone()).or_insert_with(start).clone()
+            reviews.entry(key.clone()).or_insert_with(start).clone()
         };
-        let blocked = Counted::new(&inner.metrics, "blocked");
+        let blocked = GaugeGuard::new(&inner.metrics, "blocked");
         let outcome = asked.await;
         drop(blocked);
         inner.metrics.cache.observe("miss", began.elapsed());
@@ -131,9 +133,9 @@ impl Tokens {
 }
 
 /// Increments a gauge while it exists.
-struct Counted(IntGauge);
+struct GaugeGuard(IntGauge);
 
-impl Counted {
+impl GaugeGuard {
     fn new(metrics: &AccessMetrics, status: &str) -> Self {
         let gauge = metrics.active.with_label_values(&[status]);
         gauge.inc();
@@ -141,19 +143,19 @@ impl Counted {
     }
 }
 
-impl Drop for Counted {
+impl Drop for GaugeGuard {
     fn drop(&mut self) {
         self.0.dec();
     }
 }
 
-/// Removes a review from `Inner::asking` when it ends, also by a panic.
-struct Asking<'a>(&'a Inner, Key);
+/// Removes a review from `Inner::reviews` when it ends, also by a panic.
+struct ReviewGuard<'a>(&'a Inner, Key);
 
-impl Drop for Asking<'_> {
+impl Drop for ReviewGuard<'_> {
     fn drop(&mut self) {
         self.0
-            .asking
+            .reviews
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .remove(&self.1);
@@ -161,9 +163,10 @@ impl Drop for Asking<'_> {
 }
 
 impl Inner {
+    /// Sends one TokenReview, and caches its outcome.
     async fn ask(self: Arc<Self>, key: Key, token: String) -> Outcome {
-        let _over = Asking(&self, key.clone());
-        let _active = Counted::new(&self.metrics, "in_flight");
+        let _over = ReviewGuard(&self, key.clone());
+        let _active = GaugeGuard::new(&self.metrics, "in_flight");
         let document = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}});
         let asked = review::<TokenReview>(
             &self.client,
@@ -221,6 +224,7 @@ pub(super) fn token_of(headers: &HeaderMap) -> Option<String> {
     bearer(headers).or_else(|| protocol(headers))
 }
 
+/// The token in the header `Authorization: Bearer <token>`.
 fn bearer(headers: &HeaderMap) -> Option<String> {
     let mut parts = headers.get(AUTHORIZATION)?.to_str().ok()?.trim().split(' ');
     let scheme = parts.next()?;
@@ -230,6 +234,8 @@ fn bearer(headers: &HeaderMap) -> Option<String> {
         .then(|| token.to_owned())
 }
 
+/// The token in `Sec-WebSocket-Protocol`, base64url-encoded after a fixed prefix. It counts only
+/// for upgrades to WebSocket.
 fn protocol(headers: &HeaderMap) -> Option<String> {
     use base64::Engine;
     use base64::engine::general_purpose::URL_SAFE_NO_PAD;

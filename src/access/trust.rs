@@ -45,7 +45,7 @@ pub(super) struct TrustSource {
     client_file: Option<Reloading<Authorities>>,
     proxy_file: Option<(Reloading<Authorities>, ProxyHeaders)>,
     /// Content of the ConfigMap, for the parts that no file provides.
-    looked_up: RwLock<Trust>,
+    from_config_map: RwLock<Trust>,
     /// Client for the ConfigMap; `None` if files provide everything, or if no credentials are
     /// configured.
     lookup: Option<ApiClient>,
@@ -102,21 +102,21 @@ impl TrustSource {
         Ok(Self {
             client_file,
             proxy_file,
-            looked_up: RwLock::default(),
+            from_config_map: RwLock::default(),
             lookup,
         })
     }
 
     /// Whether any source of authorities is configured. Otherwise the TLS server requests no client
     /// certificates.
-    pub(super) fn may_trust(&self) -> bool {
+    pub(super) fn has_source(&self) -> bool {
         self.client_file.is_some() || self.proxy_file.is_some() || self.lookup.is_some()
     }
 
     /// The authorities that are trusted at this moment.
     pub(super) async fn current(&self) -> Trust {
         let mut trust = self
-            .looked_up
+            .from_config_map
             .read()
             .unwrap_or_else(PoisonError::into_inner)
             .clone();
@@ -158,6 +158,7 @@ impl TrustSource {
                 () = stop.cancelled() => return,
                 () = self.watch(client, queues) => {}
             }
+            // A watch that lasted was healthy, so the back-off starts again.
             pause = if began.elapsed() > LONGEST_PAUSE {
                 SHORTEST_PAUSE
             } else {
@@ -211,7 +212,7 @@ impl TrustSource {
         };
         let warn = |reason: String| tracing::warn!(reason, "ConfigMap {NAMESPACE}/{NAME}");
         let mut trust = self
-            .looked_up
+            .from_config_map
             .write()
             .unwrap_or_else(PoisonError::into_inner);
         if self.client_file.is_none() {
@@ -251,6 +252,7 @@ fn target(name: Option<&str>) -> Target<'_> {
     }
 }
 
+/// A watch event of the ConfigMap.
 #[derive(Deserialize)]
 struct Frame<'a> {
     #[serde(rename = "type")]

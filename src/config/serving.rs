@@ -161,6 +161,7 @@ fn path(options: &Options, flag: &str) -> Option<PathBuf> {
         .map(PathBuf::from)
 }
 
+/// Reads the flags of TLS.
 fn tls(options: &Options) -> Result<Tls, ConfigError> {
     let certificate = match (
         path(options, "tls-cert-file"),
@@ -245,6 +246,7 @@ fn named_pair(text: &str) -> NamedPair {
     }
 }
 
+/// Reads the flags of authentication and authorization. Reports all their errors at once.
 fn delegation(options: &Options) -> Result<Delegation, Vec<ConfigError>> {
     let mut errors = Vec::new();
     let mut headers = |flag: &'static str| {

@@ -93,6 +93,7 @@ pub(super) fn run(arguments: Vec<String>) -> ExitCode {
     }
 }
 
+/// Runs the cluster until a signal, the end of the parent process, or an error.
 async fn serve(args: ApiServerArgs, config: Config) -> Result<(), ApiServerError> {
     let parent_gone = parent::gone();
     let mut signals = Signals::listen_on_terminal().map_err(ApiServerError::Signals)?;

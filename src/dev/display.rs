@@ -35,6 +35,7 @@ pub(super) struct Display {
     shown: Mutex<Shown>,
 }
 
+/// The content of the display.
 #[derive(Default)]
 struct Shown {
     deployments: BTreeMap<ObjectKey, Entry>,
@@ -80,6 +81,7 @@ impl Display {
         self.say_in(&mut self.shown(), line.to_owned());
     }
 
+    /// Queues a line for the next draw, or prints it at once if nothing is drawn.
     fn say_in(&self, shown: &mut Shown, line: String) {
         if self.terminal.is_some() && !shown.is_closed {
             shown.said.push(line);
@@ -102,6 +104,7 @@ impl Display {
         }
     }
 
+    /// Redraws the rows if they, the size of the terminal, or the queued lines have changed.
     fn draw(&self, terminal: &Term) {
         let size = terminal.size_checked().unwrap_or(USUAL_SIZE);
         let mut shown = self.shown();

@@ -208,6 +208,7 @@ impl Embedded {
     }
 }
 
+/// A client without a throttle.
 fn client(cluster: &DevCluster) -> Result<ApiClient, prometheus::Error> {
     let settings = ClientSettings {
         user_agent: user_agent("dev"),

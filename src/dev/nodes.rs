@@ -80,6 +80,7 @@ pub(super) fn run(arguments: Vec<String>) -> ExitCode {
     }
 }
 
+/// Runs the simulated nodes until a signal.
 async fn simulate(args: NodesArgs) -> Result<(), NodesCommandError> {
     let mut signals = Signals::listen_on_terminal().map_err(NodesCommandError::Signals)?;
     let config = NodesConfig {

@@ -17,22 +17,22 @@ use super::progress::{State, assess, assess_replicas};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Outcome {
     /// These objects are not available yet.
-    Pending(Vec<Missing>),
+    Pending(Vec<Unavailable>),
     /// All objects are available.
     Available,
     /// This object cannot become available.
-    Impossible(Missing),
+    Impossible(Unavailable),
 }
 
 /// An object that is not available, with the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Missing {
+pub(super) struct Unavailable {
     kind: &'static str,
     key: ObjectKey,
     why: String,
 }
 
-impl fmt::Display for Missing {
+impl fmt::Display for Unavailable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -44,7 +44,7 @@ impl fmt::Display for Missing {
     }
 }
 
-impl Missing {
+impl Unavailable {
     /// The text with the states of the object's pods, as `kubectl get pods` shows them. They
     /// usually name the cause.
     pub(super) fn explain(&self, cluster: &DevCluster) -> String {
@@ -98,6 +98,8 @@ fn is_owned(object: &Value, owners: &[Value]) -> bool {
         .is_some_and(|uid| owners.iter().any(|owner| owner == uid))
 }
 
+/// The state of a pod as in the column STATUS of `kubectl get pods`, with a remark for unready
+/// pods.
 fn state(pod: &Value) -> String {
     let status = pod_status(pod);
     let is_ready =
@@ -158,11 +160,11 @@ impl Applied {
     /// Determines the outcome from the caches.
     pub(super) fn outcome(&self, caches: &Caches) -> Outcome {
         let mut pending = Vec::new();
-        let impossible = judge(&caches.deployments, &self.deployments, &mut pending, |d| {
+        let impossible = assess_all(&caches.deployments, &self.deployments, &mut pending, |d| {
             assess(d).state
         })
         .or_else(|| {
-            judge(
+            assess_all(
                 &caches.replica_sets,
                 &self.replica_sets,
                 &mut pending,
@@ -170,14 +172,14 @@ impl Applied {
             )
         })
         .or_else(|| {
-            judge(
+            assess_all(
                 &caches.replication_controllers,
                 &self.replication_controllers,
                 &mut pending,
                 assess_replicas,
             )
         })
-        .or_else(|| judge(&caches.pods, &self.pods, &mut pending, assess_pod));
+        .or_else(|| assess_all(&caches.pods, &self.pods, &mut pending, assess_pod));
         match impossible {
             Some(missing) => Outcome::Impossible(missing),
             None if pending.is_empty() => Outcome::Available,
@@ -188,15 +190,15 @@ impl Applied {
 
 /// Returns the first of `keys` that cannot become available. Adds objects that are not available
 /// yet to `pending`.
-fn judge<T: Object>(
+fn assess_all<T: Object>(
     cache: &SharedInformer<T>,
     keys: &[ObjectKey],
-    pending: &mut Vec<Missing>,
+    pending: &mut Vec<Unavailable>,
     assess: impl Fn(&T) -> State,
-) -> Option<Missing> {
+) -> Option<Unavailable> {
     let objects = cache.store();
     for key in keys {
-        let missing = |why: String| Missing {
+        let missing = |why: String| Unavailable {
             kind: &T::RESOURCE.kind,
             key: key.clone(),
             why,
@@ -212,6 +214,7 @@ fn judge<T: Object>(
     None
 }
 
+/// Assesses a pod of its own, without a controller.
 fn assess_pod(pod: &Pod) -> State {
     match pod.phase {
         Phase::Failed => State::Stuck("failed".to_owned()),

@@ -20,7 +20,7 @@ use tokio::sync::Notify;
 use super::display::{Display, LogLines};
 use super::duration;
 use super::embedded::{Embedded, EmbeddedArgs, EmbeddedError, manager_config};
-use super::outcome::{Applied, Caches, Missing, Outcome};
+use super::outcome::{Applied, Caches, Outcome, Unavailable};
 use crate::config::{Access, Config, Serving};
 use crate::signals::Signals;
 use steersman_options::duration::GoDuration;
@@ -93,6 +93,7 @@ pub(super) fn run(arguments: Vec<String>) -> ExitCode {
     }
 }
 
+/// Runs the cluster until a signal or an error; with `--once`, until the outcome is known.
 async fn dev(args: DevArgs, config: Config, display: Arc<Display>) -> Result<(), DevError> {
     let mut signals = Signals::listen_on_terminal().map_err(DevError::Signals)?;
     let manifests = args.embedded.manifests()?;
@@ -103,7 +104,7 @@ async fn dev(args: DevArgs, config: Config, display: Arc<Display>) -> Result<(),
     )
     .await?;
     let watch = Watch::start(&embedded, display).await?;
-    greet(&args, &embedded);
+    print_welcome(&args, &embedded);
 
     let cluster = embedded.cluster.clone();
     let ended = tokio::select! {
@@ -191,6 +192,7 @@ struct Watch {
 }
 
 impl Watch {
+    /// Starts the informers behind the display and the outcome, and waits until they have synced.
     async fn start(embedded: &Embedded, display: Arc<Display>) -> Result<Self, DevError> {
         let informers =
             InformerFactory::new(embedded.client.clone(), Duration::ZERO, &Registry::new())?;
@@ -217,7 +219,7 @@ impl Watch {
     }
 
     /// Waits until all applied objects are available. The error is an object that cannot be.
-    async fn available(&self, applied: &Applied) -> Result<(), Missing> {
+    async fn available(&self, applied: &Applied) -> Result<(), Unavailable> {
         loop {
             match applied.outcome(&self.caches) {
                 Outcome::Available => return Ok(()),
@@ -241,7 +243,7 @@ fn wake_for_unowned<T: Object>(cache: &SharedInformer<T>, changed: &Arc<Notify>)
     });
 }
 
-fn greet(args: &DevArgs, embedded: &Embedded) {
+fn print_welcome(args: &DevArgs, embedded: &Embedded) {
     println!(
         "Kubernetes API at {}, {}",
         embedded.door.url(),

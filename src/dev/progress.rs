@@ -95,6 +95,8 @@ pub(super) fn assess(deployment: &Deployment) -> Progress {
     }
 }
 
+/// The containers of the template. The cached view has no containers, so they are read from the
+/// document.
 fn images(deployment: &Deployment) -> Images {
     let object = deployment.document.to_object();
     let containers = object

@@ -97,7 +97,7 @@ pub(super) fn row(
     let _ = write!(row, "{:>ELAPSED$}  ", short(elapsed));
     let left = columns.width.saturating_sub(measure_text_width(&row));
     if left == 0 {
-        // So narrow a terminal has no bar, so the cut cannot break a colour code.
+        // So narrow a terminal has no bar. The cut therefore breaks no colour code.
         return truncate_str(&row, columns.width, "").into_owned();
     }
     let text = printable(&text);
@@ -129,6 +129,7 @@ pub(super) fn printable(text: &str) -> String {
         .collect()
 }
 
+/// The progress bar: available pods of the current template, relative to the desired number.
 fn bar(progress: &Progress, width: usize) -> String {
     let part = |number: i32| usize::try_from(number).unwrap_or(0);
     let (done, wanted) = (part(progress.done), part(progress.wanted));

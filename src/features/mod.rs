@@ -188,7 +188,7 @@ impl Features {
             }
         }
         if errors.is_empty() {
-            errors.extend(features.unmet());
+            errors.extend(features.unmet_dependencies());
         }
         if errors.is_empty() {
             Ok(features)
@@ -214,7 +214,7 @@ impl Features {
     }
 
     /// Errors of enabled gates that depend on disabled ones.
-    fn unmet(&self) -> impl Iterator<Item = FeatureError> {
+    fn unmet_dependencies(&self) -> impl Iterator<Item = FeatureError> {
         let on: Vec<_> = table::DEPENDENCIES
             .iter()
             .filter(|(name, _)| self.is_on(name))

@@ -20,6 +20,7 @@ const fn alpha(since: u8, default: bool) -> Spec {
     }
 }
 
+/// See [`alpha`].
 const fn beta(since: u8, default: bool) -> Spec {
     Spec {
         since,
@@ -29,6 +30,7 @@ const fn beta(since: u8, default: bool) -> Spec {
     }
 }
 
+/// See [`alpha`]. The gate can still be changed.
 const fn stable(since: u8, default: bool) -> Spec {
     Spec {
         since,
@@ -38,6 +40,7 @@ const fn stable(since: u8, default: bool) -> Spec {
     }
 }
 
+/// See [`alpha`].
 const fn deprecated(since: u8, default: bool) -> Spec {
     Spec {
         since,

@@ -33,7 +33,7 @@ use crate::zpages::Zpages;
 use crate::{metrics, version};
 
 pub use crate::error::RunError;
-use term::{Surroundings, Term};
+use term::{SharedParts, Term};
 
 /// Time limit of one attempt of a list, which may be hundreds of megabytes. The connection detects
 /// a dead peer much earlier.
@@ -188,17 +188,18 @@ impl Manager {
         self.health.add("progress", Scope::All, self.stall.check());
         self.progress.set(Phase::Standby);
 
-        let surroundings = Surroundings {
+        let shared = SharedParts {
             probe,
             informers,
             tasks,
             background,
         };
-        Term::new(&self, &surroundings, &stop, elector.as_ref())
+        Term::new(&self, &shared, &stop, elector.as_ref())
             .run(elector)
             .await
     }
 
+    /// Prepares leader election, with its Events and its health check.
     fn elector(
         &self,
         settings: &ElectionSettings,

@@ -34,7 +34,7 @@ const STALLED_SHUTDOWN: Duration = Duration::from_secs(10);
 const FLUSH: Duration = Duration::from_secs(3);
 
 /// Parts of a manager that exist before a term and end after it.
-pub(super) struct Surroundings {
+pub(super) struct SharedParts {
     /// Client for health checks of the API server.
     pub(super) probe: ApiClient,
     pub(super) informers: InformerFactory,
@@ -46,13 +46,13 @@ pub(super) struct Surroundings {
 /// The state of one term, from the wait for the Lease to the last sent Event.
 pub(super) struct Term<'a> {
     manager: &'a Manager,
-    surroundings: &'a Surroundings,
+    shared: &'a SharedParts,
     /// Cancelled when the process was asked to stop.
     stop: &'a CancellationToken,
     /// Tasks of controllers that outlive `Controller::run`, such as Event senders.
     senders: Arc<Tasks>,
     /// Cancelled to end `senders` after they have sent their queues.
-    farewell: CancellationToken,
+    stop_senders: CancellationToken,
     /// The write gates of controllers and of Events.
     gates: Gates,
     /// Resource version at which this term began; 0 without leader election. Earlier writes may
@@ -67,16 +67,16 @@ impl<'a> Term<'a> {
     /// A term that writes only while the gate of `elector` is open, if there is one.
     pub(super) fn new(
         manager: &'a Manager,
-        surroundings: &'a Surroundings,
+        shared: &'a SharedParts,
         stop: &'a CancellationToken,
         elector: Option<&Elector>,
     ) -> Self {
         Self {
             manager,
-            surroundings,
+            shared,
             stop,
-            senders: Arc::new(surroundings.tasks.beside()),
-            farewell: CancellationToken::new(),
+            senders: Arc::new(shared.tasks.beside()),
+            stop_senders: CancellationToken::new(),
             gates: Gates::new(elector.map(Elector::gate), stop),
             term_start_rv: 0,
         }
@@ -91,14 +91,10 @@ impl<'a> Term<'a> {
         };
         if !is_unclean(&ended) {
             // Queued Events are sent after the release, so that a standby does not wait for them.
-            self.farewell.cancel();
-            self.surroundings.background.cancel();
-            let sent = async {
-                tokio::join!(
-                    self.senders.join(FLUSH),
-                    self.surroundings.tasks.join(FLUSH)
-                )
-            };
+            self.stop_senders.cancel();
+            self.shared.background.cancel();
+            let sent =
+                async { tokio::join!(self.senders.join(FLUSH), self.shared.tasks.join(FLUSH)) };
             let _ = tokio::time::timeout(FLUSH, sent).await;
         }
         ended
@@ -109,7 +105,7 @@ impl<'a> Term<'a> {
         if let Some(settings) = &self.manager.config.election {
             tokio::select! {
                 () = self.stop.cancelled() => return Ok(()),
-                checked = check_lock(&self.surroundings.probe, settings) => checked?,
+                checked = check_lock(&self.shared.probe, settings) => checked?,
             }
         }
         if !elector.acquire(self.stop).await {
@@ -142,12 +138,12 @@ impl<'a> Term<'a> {
     /// start no write. When this returns, none is in progress; their Events may still be queued.
     async fn lead(&self) -> Result<(), RunError> {
         let Self { manager, stop, .. } = *self;
-        let Surroundings {
+        let SharedParts {
             probe,
             informers,
             tasks,
             background,
-        } = self.surroundings;
+        } = self.shared;
         manager.progress.set(Phase::Starting);
         // Check again: a standby may have waited for the Lease for a long time.
         tokio::select! {
@@ -226,19 +222,20 @@ impl<'a> Term<'a> {
         outcome
     }
 
+    /// The context that controllers are initialised with.
     fn context(&self) -> ControllerContext {
         let manager = self.manager;
         let (base, gate) = (manager.clients.clone(), self.gates.writes());
         let clients: ClientFactory =
             Arc::new(move |identity| base.make_for_controller(identity, REQUEST_TIMEOUT, &gate));
         let mut context = ControllerContext::new(ContextParts {
-            informers: self.surroundings.informers.clone(),
+            informers: self.shared.informers.clone(),
             clients,
             clock: manager.clock.clone(),
             registry: manager.registry.clone(),
             queue_metrics: manager.queue_metrics.clone(),
         });
-        (context.tasks, context.stop) = (Arc::clone(&self.senders), self.farewell.clone());
+        (context.tasks, context.stop) = (Arc::clone(&self.senders), self.stop_senders.clone());
         (context.event_gate, context.term_start_rv) = (Some(self.gates.events()), self.term_start_rv);
         context.debug = manager.debug.clone();
         context.options = Arc::new(manager.config.options().clone());
@@ -246,6 +243,7 @@ impl<'a> Term<'a> {
         context
     }
 
+    /// Initialises the enabled controllers. A controller that its own flag disables is skipped.
     fn build(&self, context: &ControllerContext) -> Result<Vec<Built>, RunError> {
         for name in &self.manager.config.controllers.disabled {
             tracing::info!(controller = name, "Warning: controller is disabled");

@@ -88,6 +88,7 @@ where
     }
 }
 
+/// The state of the parser.
 struct Reader<'a, I> {
     arguments: I,
     options: Options,
@@ -141,6 +142,7 @@ impl<I: Iterator<Item = String>> Reader<'_, I> {
         Ok(())
     }
 
+    /// Sets a flag, and warns if it is deprecated.
     fn set(&mut self, flag: &'static Flag, text: &str) -> Result<(), UsageError> {
         if flag.kind == Kind::Version {
             check_version(text).map_err(|reason| UsageError::invalid(flag, text, &reason))?;

@@ -1,8 +1,9 @@
 //! One connection: TLS handshake, requests, and time limits for idle clients.
 //!
 //! Every step of a client has a time limit: the handshake, the head of a request, and the next
-//! request. A slow or malicious client therefore cannot hold connections for ever. The limits equal
-//! upstream's.
+//! request. A slow or malicious client therefore cannot hold connections for ever. The limits of
+//! heads, idle connections and HTTP/2 frames equal upstream's
+//! (`k8s.io/apiserver/pkg/server/secure_serving.go`).
 
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -36,7 +37,7 @@ pub(super) const HEAD: Duration = Duration::from_secs(32);
 /// Maximum time between requests of a connection.
 const IDLE: Duration = Duration::from_secs(90);
 /// Time limit for a client to react to a graceful shutdown of its connection.
-const FAREWELL: Duration = Duration::from_secs(1);
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(1);
 /// Maximum size of an HTTP/2 frame, and the flow-control window of a stream, in bytes.
 const FRAME: u32 = 256 * 1024;
 
@@ -72,11 +73,12 @@ pub(super) fn listen(serving: &Serving) -> std::io::Result<TcpListener> {
 
 /// The settings that all connections share. Cloning is cheap.
 #[derive(Clone)]
-pub(super) struct Terms {
+pub(super) struct ConnectionSettings {
     tls: Option<Tls>,
     builder: auto::Builder<TokioExecutor>,
 }
 
+/// The acceptor with its certificates.
 #[derive(Clone)]
 struct Tls {
     acceptor: TlsAcceptor,
@@ -86,7 +88,7 @@ struct Tls {
     changes: Arc<ImmediateQueue>,
 }
 
-impl Terms {
+impl ConnectionSettings {
     /// The settings in `serving`; `ask_for_certificates` requests client certificates.
     pub(super) fn new(
         serving: &Serving,
@@ -123,7 +125,7 @@ impl Terms {
     }
 
     /// Whether connections use TLS.
-    pub(super) fn are_secure(&self) -> bool {
+    pub(super) fn has_tls(&self) -> bool {
         self.tls.is_some()
     }
 
@@ -197,30 +199,30 @@ async fn answer(
 ) {
     let address = peer.address;
     let traffic = Arc::new(Traffic::new());
-    let noted = Arc::clone(&traffic);
+    let observed = Arc::clone(&traffic);
     let service =
         hyper::service::service_fn(move |mut request: http::Request<hyper::body::Incoming>| {
             request.extensions_mut().insert(peer.clone());
             if let Some(uri) = path::decoded(request.uri()) {
                 *request.uri_mut() = uri;
             }
-            let under_way = UnderWay::new(&noted);
+            let request_guard = RequestGuard::new(&observed);
             let answer = router.clone().call(request);
             async move {
-                let _under_way = under_way;
+                let _guard = request_guard;
                 answer.await
             }
         });
-    let stream = Watched {
+    let stream = ObservedStream {
         stream,
         traffic: has_heads.then(|| Arc::clone(&traffic)),
     };
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
     let ended = tokio::select! {
         ended = &mut connection => ended,
-        () = traffic.ceased() => {
+        () = traffic.timed_out() => {
             connection.as_mut().graceful_shutdown();
-            timeout(FAREWELL, connection).await.unwrap_or(Ok(()))
+            timeout(SHUTDOWN_GRACE, connection).await.unwrap_or(Ok(()))
         }
     };
     if let Err(error) = ended {
@@ -235,6 +237,7 @@ struct Traffic {
     changed: Notify,
 }
 
+/// The current state of a connection.
 struct Now {
     /// Number of requests in progress.
     requests: usize,
@@ -278,7 +281,7 @@ impl Traffic {
 
     /// Waits until the connection has been idle for [`IDLE`], or a head is incomplete after
     /// [`HEAD`].
-    async fn ceased(&self) {
+    async fn timed_out(&self) {
         loop {
             match self.deadline() {
                 Some(deadline) if Instant::now() >= deadline => return,
@@ -295,9 +298,9 @@ impl Traffic {
 /// A request in progress, until the head of its response exists. Sending the body does not count,
 /// because bodies are complete in memory. A client that needs longer than [`IDLE`] to read one is
 /// not reading at all.
-struct UnderWay(Arc<Traffic>);
+struct RequestGuard(Arc<Traffic>);
 
-impl UnderWay {
+impl RequestGuard {
     fn new(traffic: &Arc<Traffic>) -> Self {
         let mut now = traffic.now();
         now.requests += 1;
@@ -307,7 +310,7 @@ impl UnderWay {
     }
 }
 
-impl Drop for UnderWay {
+impl Drop for RequestGuard {
     fn drop(&mut self) {
         let mut now = self.0.now();
         now.ended = Instant::now();
@@ -317,12 +320,12 @@ impl Drop for UnderWay {
 }
 
 /// A stream that reports received bytes to `traffic`.
-struct Watched<S> {
+struct ObservedStream<S> {
     stream: S,
     traffic: Option<Arc<Traffic>>,
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for ObservedStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -341,7 +344,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for ObservedStream<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -394,7 +397,7 @@ mod tests {
             access: Access::Open,
         };
         let queues = QueueMetrics::register(&prometheus::Registry::new()).unwrap();
-        let terms = Terms::new(&serving, &Clock::system(), false, &queues).unwrap();
+        let terms = ConnectionSettings::new(&serving, &Clock::system(), false, &queues).unwrap();
         let listener = listen(&serving).unwrap();
         let mut stream = TcpStream::connect(listener.local_addr().unwrap())
             .await

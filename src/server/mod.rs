@@ -31,14 +31,14 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use connection::{HEAD, Terms, listen};
+use connection::{ConnectionSettings, HEAD, listen};
 
-use crate::access::{Access, NOSNIFF, Peer, asked_for, text};
+use crate::access::{Access, NOSNIFF, Peer, request_target, text};
 use crate::config::{MetricsSettings, Releases, Serving};
 use crate::exposition;
 use crate::health::{HealthChecks, Probe};
 use crate::logs::{REQUESTS, Verbosity};
-use crate::metrics::with_census;
+use crate::metrics::with_metric_counts;
 use crate::tls::TlsError;
 use crate::version;
 use crate::zpages::{Page, Zpages};
@@ -99,7 +99,7 @@ pub struct Endpoints {
 /// A server that is bound to its port, before it accepts connections.
 pub struct Server {
     listener: TcpListener,
-    terms: Terms,
+    terms: ConnectionSettings,
     access: Arc<Access>,
 }
 
@@ -111,7 +111,7 @@ impl Server {
         clock: &Clock,
         queues: &QueueMetrics,
     ) -> Result<Self, ServeError> {
-        let terms = Terms::new(serving, clock, access.wants_certificates(), queues)?;
+        let terms = ConnectionSettings::new(serving, clock, access.wants_certificates(), queues)?;
         let listener = listen(serving).map_err(|error| ServeError::Listen {
             address: serving.address,
             error,
@@ -137,7 +137,7 @@ impl Server {
     pub async fn run(self, endpoints: Endpoints, stop: CancellationToken) {
         let router = router(endpoints, self.access());
         if let Ok(address) = self.local_addr() {
-            tracing::info!(%address, "{}", if self.terms.are_secure() { "Serving securely" } else { "Serving without TLS" });
+            tracing::info!(%address, "{}", if self.terms.has_tls() { "Serving securely" } else { "Serving without TLS" });
         }
         let mut connections = JoinSet::new();
         loop {
@@ -199,8 +199,8 @@ fn router(endpoints: Endpoints, access: Arc<Access>) -> Router {
 /// Applies access control, adds upstream's headers to every response, and turns a panic into a
 /// response.
 async fn guard(State(access): State<Arc<Access>>, request: Request, next: Next) -> Response {
-    let asked =
-        tracing::enabled!(target: REQUESTS, tracing::Level::DEBUG).then(|| Asked::of(&request));
+    let request_log = tracing::enabled!(target: REQUESTS, tracing::Level::DEBUG)
+        .then(|| RequestLog::of(&request));
     let path = request.uri().path().to_owned();
     let answer = async {
         let (head, body) = request.into_parts();
@@ -225,14 +225,14 @@ async fn guard(State(access): State<Arc<Access>>, request: Request, next: Next) 
         header::CACHE_CONTROL,
         HeaderValue::from_static("no-cache, private"),
     );
-    if let Some(asked) = asked {
-        asked.answered(response.status());
+    if let Some(request_log) = request_log {
+        request_log.answered(response.status());
     }
     response
 }
 
 /// The log line of a request, written when it has been answered.
-struct Asked {
+struct RequestLog {
     verb: Method,
     uri: String,
     agent: String,
@@ -240,7 +240,7 @@ struct Asked {
     at: Instant,
 }
 
-impl Asked {
+impl RequestLog {
     fn of(request: &Request) -> Self {
         let agent = request
             .headers()
@@ -254,7 +254,7 @@ impl Asked {
             .unwrap_or_default();
         let (verb, uri) = (
             request.method().clone(),
-            asked_for(request.uri()).to_owned(),
+            request_target(request.uri()).to_owned(),
         );
         Self {
             verb,
@@ -283,6 +283,8 @@ impl Asked {
     }
 }
 
+/// Debug pages of controllers, else 404. As upstream, the 404 of a controller with other debug
+/// pages has a body without text.
 async fn not_found(State(endpoints): State<Endpoints>, request: Request) -> Response {
     if let Some(path) = request.uri().path().strip_prefix("/debug/controllers/") {
         if let Some(page) = endpoints.debug.get(path) {
@@ -323,6 +325,7 @@ async fn configz(State(endpoints): State<Endpoints>) -> Response {
         .into_response()
 }
 
+/// `/flagz` or `/statusz`; 404 if its feature gate is off.
 async fn zpage(page: Page, state: State<Endpoints>, request: Request) -> Response {
     let State(endpoints) = &state;
     if !endpoints.zpages.has(page) {
@@ -331,6 +334,7 @@ async fn zpage(page: Page, state: State<Endpoints>, request: Request) -> Respons
     endpoints.zpages.answer(page, &request.into_parts().0)
 }
 
+/// `/debug/flags`: the list of flags that can be changed.
 async fn flags(state: State<Endpoints>, request: Request) -> Response {
     if state.verbosity.is_none() {
         return not_found(state, request).await;
@@ -343,6 +347,7 @@ async fn flags(state: State<Endpoints>, request: Request) -> Response {
         .into_response()
 }
 
+/// `/debug/flags/v`: a PUT of a number changes the verbosity.
 async fn set_verbosity(state: State<Endpoints>, request: Request) -> Response {
     let Some(verbosity) = state.verbosity.clone() else {
         return not_found(state, request).await;
@@ -399,7 +404,7 @@ async fn version(State(endpoints): State<Endpoints>) -> Response {
 }
 
 async fn metrics(State(endpoints): State<Endpoints>, request: Request) -> Response {
-    match with_census(endpoints.metrics.gather(), &endpoints.shown) {
+    match with_metric_counts(endpoints.metrics.gather(), &endpoints.shown) {
         Ok(families) => exposed(&endpoints, &families, &request),
         Err(error) => text(
             StatusCode::INTERNAL_SERVER_ERROR,
@@ -408,6 +413,7 @@ async fn metrics(State(endpoints): State<Endpoints>, request: Request) -> Respon
     }
 }
 
+/// `/metrics/slis`: as upstream, DELETE resets the metrics.
 async fn slis(State(endpoints): State<Endpoints>, request: Request) -> Response {
     if request.method() == Method::DELETE {
         endpoints.health.reset_metrics();
@@ -416,6 +422,7 @@ async fn slis(State(endpoints): State<Endpoints>, request: Request) -> Response 
     exposed(&endpoints, &endpoints.slis.gather(), &request)
 }
 
+/// The response with these families, and with upstream's header for the start of the process.
 fn exposed(
     endpoints: &Endpoints,
     families: &[prometheus::proto::MetricFamily],

@@ -171,6 +171,7 @@ fn float<F: std::str::FromStr>(text: &str) -> Result<F, String> {
     text.parse().map_err(|_| syntax("ParseFloat", text))
 }
 
+/// A list of 32-bit integers; each is parsed like `int`.
 fn int32_slice(text: &str) -> Result<Vec<String>, String> {
     let read = |part: &str| {
         int("ParseInt", part, i64::from(i32::MIN), i64::from(i32::MAX))

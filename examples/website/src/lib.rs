@@ -98,6 +98,7 @@ async fn reconcile(website: Arc<Website>, client: Arc<Client>) -> Result<Action,
     Ok(Action::await_change())
 }
 
+/// The ConfigMap with the page.
 fn page(website: &Website) -> Value {
     json!({
         "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata(website),
@@ -105,6 +106,7 @@ fn page(website: &Website) -> Value {
     })
 }
 
+/// The Deployment that serves the page.
 fn servers(website: &Website) -> Value {
     let mut hasher = DefaultHasher::new();
     website.spec.page.hash(&mut hasher);

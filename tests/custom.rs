@@ -29,7 +29,7 @@ spec:
     schema:
       openAPIV3Schema:
         type: object
-                description: A widget of this test.
+        description: A widget of this test.
         required: [spec]
         properties:
           spec:

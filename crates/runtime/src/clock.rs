@@ -1,5 +1,5 @@
-//! The one place that reads the time. Decisions take `now` as a parameter; everything else asks a
-//! [`Clock`].
+//! The only module that reads the wall clock. Decision functions take `now` as a parameter; all
+//! other code asks a [`Clock`]. So tests choose the time, as with upstream's k8s.io/utils/clock.
 
 use std::time::Duration;
 
@@ -13,8 +13,8 @@ pub struct Clock(Kind);
 #[derive(Debug, Clone)]
 enum Kind {
     System,
-    /// Wall time that moves with Tokio's clock, so that a paused runtime also pauses every
-    /// timestamp we write.
+    /// Wall time that advances with Tokio's clock. A paused runtime then also pauses every
+    /// timestamp that we write.
     Runtime {
         base: Timestamp,
         started: Instant,
@@ -27,8 +27,10 @@ impl Clock {
         Self(Kind::System)
     }
 
-    /// A clock that starts at `base` and advances with Tokio's (possibly paused) time. Must be
-    /// called inside a runtime.
+    /// A clock that starts at `base` and advances with Tokio's time, which tests may pause.
+    ///
+    /// # Panics
+    /// Outside a Tokio runtime.
     pub fn runtime(base: Timestamp) -> Self {
         Self(Kind::Runtime {
             base,
@@ -55,7 +57,7 @@ pub fn whole_seconds(time: Timestamp) -> Timestamp {
     Timestamp::from_second(time.as_second()).expect("a timestamp's own second is in range")
 }
 
-/// `later - earlier`, or zero when the order is the other way round.
+/// `later - earlier`, or zero if `later` is before `earlier`.
 pub fn saturating_since(later: Timestamp, earlier: Timestamp) -> Duration {
     Duration::try_from(later.duration_since(earlier)).unwrap_or(Duration::ZERO)
 }

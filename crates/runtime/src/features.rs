@@ -1,17 +1,21 @@
-//! Feature gates that change what a controller does, under upstream's names.
+//! Feature gates that change the behaviour of a controller, under upstream's names
+//! (`pkg/features/kube_features.go`).
 //!
-//! flags -> [`FeatureGates`] in the `ControllerContext` -> [`FeatureGates::is_on`] in the
-//! controller that asks
+//! `--feature-gates` -> [`FeatureGates`] in the `ControllerContext` -> [`FeatureGates::is_on`] in
+//! the controller
+//!
+//! Only gates that some controller reads are listed here. Their states are given to controllers
+//! and not kept in a global, so that tests with different gates can run side by side.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A gate that some controller asks for.
+/// A feature gate that some controller reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Gate {
     /// Upstream's name.
     pub name: &'static str,
-    /// Whether it is on unless something else was asked for.
+    /// The state of the gate if `--feature-gates` does not set it.
     pub default: bool,
 }
 
@@ -27,14 +31,15 @@ impl Gate {
 /// ReplicaSets and Deployments report `status.terminatingReplicas`.
 pub const DEPLOYMENT_REPLICA_SET_TERMINATING_REPLICAS: Gate =
     Gate::on("DeploymentReplicaSetTerminatingReplicas");
-/// Pods of a namespace are deleted before anything else in it.
+/// The namespace controller deletes pods before all other content of a namespace.
 pub const ORDERED_NAMESPACE_DELETION: Gate = Gate::on("OrderedNamespaceDeletion");
-/// The annotation `controller.kubernetes.io/pod-deletion-cost` counts when a ReplicaSet shrinks.
+/// The annotation `controller.kubernetes.io/pod-deletion-cost` ranks pods for deletion when a
+/// ReplicaSet scales down.
 pub const POD_DELETION_COST: Gate = Gate::on("PodDeletionCost");
 /// The status of a pod and its conditions carry `observedGeneration`.
 pub const POD_OBSERVED_GENERATION_TRACKING: Gate = Gate::on("PodObservedGenerationTracking");
 
-/// Every gate that some controller asks for, by name.
+/// All gates of this module, sorted by name.
 pub const ALL: [Gate; 4] = [
     DEPLOYMENT_REPLICA_SET_TERMINATING_REPLICAS,
     ORDERED_NAMESPACE_DELETION,
@@ -45,12 +50,12 @@ pub const ALL: [Gate; 4] = [
 /// The state of the gates in [`ALL`]. Cheap to clone.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FeatureGates {
-    /// Those that differ from their defaults, by name.
+    /// Gates that differ from their defaults, by name. Usually empty, so clones share one map.
     changed: Arc<BTreeMap<&'static str, bool>>,
 }
 
 impl FeatureGates {
-    /// The gates as `is_on` says of each name.
+    /// Reads the state of each gate in [`ALL`] from `is_on`, which gets the gate's name.
     pub fn new(is_on: impl Fn(&str) -> bool) -> Self {
         let states = ALL
             .into_iter()

@@ -1,9 +1,11 @@
-//! The machinery every controller of Steersman stands on.
+//! The machinery that all controllers of Steersman share.
 //!
 //! One [`informer::InformerFactory`] watches each resource type once for the whole process and
-//! keeps it in memory as a lean view ([`object`]). Handlers turn changes into keys of a
-//! [`workqueue::WorkQueue`]; a controller's `sync` reads the stores, decides, and writes through an
-//! [`client::ApiClient`]. [`leader`] says which process may write at all.
+//! caches its objects as lean views ([`object`]). Handlers map changes to keys of a
+//! [`workqueue::WorkQueue`]. A controller's `sync` reads the stores, decides, and writes through
+//! an [`client::ApiClient`]. [`leader`] elects the one process that may write.
+//!
+//! The upstream counterparts are the packages of k8s.io/client-go and `pkg/controller`.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

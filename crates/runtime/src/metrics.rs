@@ -1,6 +1,6 @@
-//! Handles for the metrics of the machinery, under upstream's names.
+//! The registry of metrics.
 //!
-//! A struct of handles per part, made with `register(&Registry)`; nothing is global, so tests can
-//! run side by side.
+//! Each module has its own struct of metric handles, made by `register(&Registry)`, with
+//! upstream's metric names. Metrics are not global, so tests can run side by side.
 
 pub use prometheus::Registry;

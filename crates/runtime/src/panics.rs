@@ -1,5 +1,8 @@
-//! Panics, each told in one sentence: by the code that catches it, or by a hook for those that
-//! nothing here catches.
+//! Panics as errors, so that each is logged exactly once and in one line.
+//!
+//! [`catch`] and [`catch_call`] turn a panic into a [`Panic`], which the caller logs. The hook of
+//! [`install_hook`] logs all other panics. Upstream's counterpart is `HandleCrash` of
+//! `apimachinery/pkg/util/runtime`; unlike it, a caught panic does not end the process.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -10,14 +13,14 @@ use std::pin::pin;
 use std::task::Poll;
 
 thread_local! {
-    /// How many calls of this module are on the stack.
+    /// The number of calls of [`catch_call`] on the stack of this thread.
     static CATCHING: Cell<usize> = const { Cell::new(0) };
-    /// Place of the last panic that one of them is about to catch.
+    /// Source location of the last panic, from the hook for the [`catch_call`] that catches it.
     static PLACE: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// A panic. `Display` is its message, its place as far as the hook is installed, and a request to
-/// report it.
+/// A caught panic. `Display` writes its message, its source location if the hook is installed, and
+/// a request to report it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Panic {
     text: String,
@@ -47,16 +50,17 @@ impl fmt::Display for Panic {
     }
 }
 
-/// Has the panics that nothing in this module catches logged, in place of the standard library's
-/// lines. Those it catches are left to the caller of [`catch`], so that none is told twice. For
-/// programs; once is enough.
+/// Replaces the panic output of the standard library by one log line per uncaught panic.
+///
+/// The hook logs no panic that [`catch`] catches: its caller does. A program calls this once, at
+/// the start of `main`.
 pub fn install_hook() {
-    set_hook(Box::new(tell));
+    set_hook(Box::new(on_panic));
 }
 
-fn tell(info: &PanicHookInfo<'_>) {
-    // Nothing unless RUST_BACKTRACE asks for it. That nobody reads standard error must not be a
-    // panic of its own.
+fn on_panic(info: &PanicHookInfo<'_>) {
+    // The backtrace is empty without RUST_BACKTRACE. `writeln!` instead of `eprintln!`, because a
+    // closed standard error must not cause a second panic.
     let backtrace = std::backtrace::Backtrace::capture();
     if backtrace.status() == std::backtrace::BacktraceStatus::Captured {
         let _ = writeln!(std::io::stderr(), "{backtrace}");
@@ -82,7 +86,8 @@ fn tell(info: &PanicHookInfo<'_>) {
     }
 }
 
-/// `kube-client-5.0.0/src/lib.rs:12`: without the directories of the machine it was built on.
+/// File and line, such as `kube-client-5.0.0/src/lib.rs:12`. The directories of the build machine
+/// are cut off.
 fn place(location: &Location<'_>) -> String {
     const REGISTRY: &str = "/registry/src/";
     let file = location.file();
@@ -120,7 +125,7 @@ mod tests {
 
     use super::*;
 
-    /// The process of another test: the hook is there for a whole process.
+    /// Runs in a process that another test starts, because a hook applies to a whole process.
     #[tokio::test]
     #[ignore = "another test starts it"]
     async fn panics_when_asked() {
@@ -135,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn each_panic_is_told_once_in_one_sentence() {
+    fn each_panic_is_logged_once_in_one_line() {
         let arguments = [
             "panics::tests::panics_when_asked",
             "--exact",
@@ -174,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn without_the_hook_a_panic_still_has_its_message() {
+    fn a_caught_panic_has_its_message_without_the_hook() {
         let panic = catch_call(|| std::panic::resume_unwind(Box::new("quiet"))).unwrap_err();
         assert_eq!(panic.to_string(), "quiet; this is a bug, please report");
         let panic = catch_call(|| std::panic::resume_unwind(Box::new(7))).unwrap_err();

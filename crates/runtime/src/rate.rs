@@ -1,11 +1,16 @@
-//! The token bucket that client throttling, work queues and the event spam filter share.
+//! The token bucket of client throttling, work queues and the Event spam filter.
+//!
+//! It gives the same waiting times as golang.org/x/time/rate, which upstream uses in
+//! `client-go/util/flowcontrol` and `client-go/util/workqueue`.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// A bucket that starts full, refills at `rate` tokens per second up to `burst`, and can be
-/// overdrawn by reservations, as golang.org/x/time/rate's limiter. Runs on Tokio's clock.
+/// A bucket that starts full and refills at `rate` tokens per second up to `burst`.
+///
+/// Reservations may make the balance negative; each then waits longer than the one before. Runs on
+/// Tokio's clock.
 #[derive(Debug)]
 pub struct TokenBucket {
     rate: f64,
@@ -20,7 +25,7 @@ impl TokenBucket {
         Self::new_at(rate, burst, Instant::now())
     }
 
-    /// As [`TokenBucket::new`], with the time given.
+    /// Like [`TokenBucket::new`], at the time `now`.
     pub fn new_at(rate: f64, burst: u32, now: Instant) -> Self {
         Self {
             rate,
@@ -30,28 +35,28 @@ impl TokenBucket {
         }
     }
 
-    /// Takes a token and says how long the caller must wait before acting on it.
+    /// Takes a token and returns the time that the caller must wait before it acts.
     pub fn reserve(&mut self) -> Duration {
         self.refill(Instant::now());
         self.tokens -= 1.0;
         self.debt(self.tokens)
     }
 
-    /// Puts a token back that was reserved and will not be used.
+    /// Returns a reserved token that the caller will not use.
     pub fn give_back(&mut self) {
         self.tokens = (self.tokens + 1.0).min(self.burst);
     }
 
-    /// Takes a token if there is one now.
+    /// Takes a token if one is available now. Returns whether it did.
     pub fn try_take(&mut self) -> bool {
         self.try_take_at(Instant::now())
     }
 
-    /// As [`TokenBucket::try_take`], with the time given.
+    /// Like [`TokenBucket::try_take`], at the time `now`.
     pub fn try_take_at(&mut self, now: Instant) -> bool {
         self.refill(now);
-        // Asked as a wait, not as `tokens >= 1`: a refill that is a rounding error short of a whole
-        // token counts as whole.
+        // The test is "no wait", not `tokens >= 1`: because of rounding, a refill may miss a whole
+        // token by less than a nanosecond's worth, and such a token counts as whole.
         let free = self.debt(self.tokens - 1.0).is_zero();
         if free {
             self.tokens -= 1.0;
@@ -65,7 +70,7 @@ impl TokenBucket {
         self.filled_at = self.filled_at.max(now);
     }
 
-    /// The time until a balance of `tokens` is zero, cut to whole nanoseconds.
+    /// The time in which a balance of `tokens` refills to zero, cut to whole nanoseconds.
     fn debt(&self, tokens: f64) -> Duration {
         if tokens >= 0.0 {
             return Duration::ZERO;
@@ -91,13 +96,13 @@ mod tests {
                 "overdraft {n}"
             );
         }
-        // 300 ms pay the debt back; only then do tokens grow again.
+        // The first 300 ms bring the balance back to zero, the next 50 ms yield half a token.
         tokio::time::advance(Duration::from_millis(350)).await;
         assert_eq!(bucket.reserve(), Duration::from_millis(50));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_token_given_back_shortens_the_wait_of_the_next() {
+    async fn a_returned_token_shortens_the_next_wait() {
         let mut bucket = TokenBucket::new(10.0, 1);
         assert_eq!(bucket.reserve(), Duration::ZERO);
         assert_eq!(bucket.reserve(), Duration::from_millis(100));
@@ -111,12 +116,12 @@ mod tests {
         assert_eq!(
             (0..5).filter(|_| bucket.try_take()).count(),
             1,
-            "never more than the burst"
+            "returned tokens do not exceed the burst"
         );
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_token_is_taken_only_when_there_is_one() {
+    async fn try_take_fails_until_a_whole_token_is_refilled() {
         let mut bucket = TokenBucket::new(1.0 / 300.0, 2);
         assert!(bucket.try_take());
         assert!(bucket.try_take());
@@ -136,7 +141,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_bucket_without_refill_never_pays_back() {
+    async fn reservations_wait_forever_in_a_bucket_without_refill() {
         let mut bucket = TokenBucket::new(0.0, 1);
         assert_eq!(bucket.reserve(), Duration::ZERO);
         assert_eq!(bucket.reserve(), Duration::from_nanos(u64::MAX));

@@ -1,12 +1,16 @@
-//! What a controller may do at the API server, as rules of a role.
+//! RBAC rules that a controller needs at the API server.
+//!
+//! Each descriptor lists its rules; the chart's roles are generated from them. Upstream keeps its
+//! rules in `plugin/pkg/auth/authorizer/rbac/bootstrappolicy/controller_policy.go`.
 
-/// One rule: every verb on every resource of every group. Roles of RBAC are made of these.
+/// One rule of a role: it allows all `verbs` on all `resources` of all `groups`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 pub struct Rule {
-    /// API groups; the core group is empty, `*` are all.
+    /// API groups. The core group is the empty string; `*` means all groups.
     #[serde(rename = "apiGroups")]
     pub groups: &'static [&'static str],
-    /// Plural resources, or `deployments/status`; `*` are all.
+    /// Plural resource names such as `deployments`, or subresources such as `deployments/status`;
+    /// `*` means all.
     pub resources: &'static [&'static str],
     /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`.
     pub verbs: &'static [&'static str],
@@ -16,10 +20,10 @@ impl Rule {
     /// Verbs of a shared informer.
     pub(crate) const INFORM: &'static [&'static str] = &["list", "watch"];
 
-    /// Writing Events, as [`crate::events::EventRecorder`] does.
+    /// The rule that [`crate::events::EventRecorder`] needs to write Events.
     pub const EVENTS: Self = Self::new(&[""], &["events"], &["create", "patch"]);
 
-    /// A rule.
+    /// Creates a rule.
     pub const fn new(
         groups: &'static [&'static str],
         resources: &'static [&'static str],
@@ -32,8 +36,11 @@ impl Rule {
         }
     }
 
-    /// The part of this rule that the shared informers of the process need, in whose name they run
-    /// when controllers have names of their own; `None` when nothing of it is watched.
+    /// The part of this rule that the shared informers need: `list` and `watch`.
+    ///
+    /// With `--use-service-account-credentials` each controller has its own identity, and informers
+    /// use the identity of the process. The role of that identity needs only this part. `None` if
+    /// the rule does not allow both verbs: no informer watches its resources.
     pub fn of_informers(&self) -> Option<Self> {
         let is_watched = Self::INFORM.iter().all(|verb| self.verbs.contains(verb));
         is_watched.then_some(Self {
@@ -48,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn informers_need_what_is_watched_and_no_more() {
+    fn informers_need_only_list_and_watch_of_watched_resources() {
         let rule = |verbs| Rule::new(&["apps"], &["deployments"], verbs);
         assert_eq!(
             rule(&["get", "list", "update", "watch"]).of_informers(),
@@ -57,7 +64,7 @@ mod tests {
         assert_eq!(
             rule(&["list", "deletecollection"]).of_informers(),
             None,
-            "lists of its own"
+            "the controller lists by itself, without an informer"
         );
         assert_eq!(Rule::EVENTS.of_informers(), None);
     }

@@ -1,7 +1,11 @@
-//! Files that are read again when they have changed.
+//! Values that are read from files, and read again after the files change.
 //!
-//! They are looked at when what they hold is asked for, at most once a second: no timer keeps an
-//! idle process awake, and a change is in effect when it matters.
+//! [`Reloading::current`] reads the files when a caller needs the value, at most once a second. So
+//! an idle process runs no timer, and the next use after a change sees the new value. A file that
+//! is unreadable or invalid is logged, and the previous value stays in use.
+//!
+//! Upstream polls such files on timers: `client-go/transport/cert_rotation.go` and
+//! `apiserver/pkg/server/dynamiccertificates`.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,12 +13,12 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How long files are taken to be unchanged.
-const TRUSTED: Duration = Duration::from_secs(1);
+/// The shortest time between two reads of the files.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 type Load<T> = Arc<dyn Fn(&[Vec<u8>]) -> Result<T, String> + Send + Sync>;
 
-/// What files hold. Cheap to clone; clones are one.
+/// The parsed content of some files. Cheap to clone; clones share one state.
 pub struct Reloading<T> {
     files: Arc<[PathBuf]>,
     load: Load<T>,
@@ -23,7 +27,7 @@ pub struct Reloading<T> {
 
 struct State<T> {
     checked: Instant,
-    /// The content last looked at, good or not.
+    /// The content that was read last, valid or not. An invalid content is logged only once.
     content: Vec<Vec<u8>>,
     value: Arc<T>,
 }
@@ -39,7 +43,10 @@ impl<T> Clone for Reloading<T> {
 }
 
 impl<T: Send + Sync + 'static> Reloading<T> {
-    /// Reads `files` and makes something of them. The error names the files.
+    /// Reads `files` and parses their contents with `load`.
+    ///
+    /// # Errors
+    /// If a file is unreadable or `load` fails. The error names the files.
     pub fn new(
         files: Vec<PathBuf>,
         load: impl Fn(&[Vec<u8>]) -> Result<T, String> + Send + Sync + 'static,
@@ -58,20 +65,19 @@ impl<T: Send + Sync + 'static> Reloading<T> {
         })
     }
 
-    /// What the files held when they were last looked at.
+    /// The value of the last successful read, without a look at the files.
     pub fn latest(&self) -> Arc<T> {
         Arc::clone(&self.state().value)
     }
 
-    /// What the files hold now. While they cannot be read, or make no sense, it is what they held
-    /// before.
+    /// The value that the files have now. While they are unreadable or invalid, the previous value.
     pub async fn current(&self) -> Arc<T> {
         {
             let mut state = self.state();
-            if state.checked.elapsed() < TRUSTED {
+            if state.checked.elapsed() < CHECK_INTERVAL {
                 return Arc::clone(&state.value);
             }
-            // Whoever asks meanwhile need not look as well.
+            // Set before the read, so that concurrent callers do not read the files as well.
             state.checked = Instant::now();
         }
         let files = Arc::clone(&self.files);
@@ -79,9 +85,9 @@ impl<T: Send + Sync + 'static> Reloading<T> {
             Ok(Ok(content)) => self.take(content),
             Ok(Err(error)) => tracing::error!(
                 error,
-                "cannot read files again, what was read before is kept"
+                "cannot read files again, the previous content stays in effect"
             ),
-            // The process ends.
+            // The runtime shuts down.
             Err(_) => {}
         }
         self.latest()
@@ -104,7 +110,7 @@ impl<T: Send + Sync + 'static> Reloading<T> {
                 tracing::error!(
                     files = names(&self.files),
                     reason,
-                    "files have changed and are no good, what was read before is kept"
+                    "files have changed and are invalid, the previous content stays in effect"
                 );
             }
         }
@@ -136,7 +142,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_change_is_seen_and_a_bad_one_leaves_what_was() {
+    async fn changes_take_effect_and_invalid_content_is_ignored() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("number");
         let write = |text: &str| std::fs::write(&file, text).unwrap();
@@ -162,11 +168,11 @@ mod tests {
         let reloading = Reloading::new(vec![file.clone()], number).unwrap();
         for (text, expected) in [("2", 2), ("oops", 2), ("3", 3)] {
             write(text);
-            tokio::time::advance(TRUSTED).await;
+            tokio::time::advance(CHECK_INTERVAL).await;
             assert_eq!(*reloading.current().await, expected, "{text}");
         }
         std::fs::remove_file(&file).unwrap();
-        tokio::time::advance(TRUSTED).await;
+        tokio::time::advance(CHECK_INTERVAL).await;
         assert_eq!(*reloading.current().await, 3);
     }
 }

@@ -1,9 +1,13 @@
-//! Resource types and the paths they are served under.
+//! Resource types and their paths at the API server.
+//!
+//! A [`ResourceType`] holds the data of upstream's `meta.RESTMapping`: group, version, kind, plural
+//! name and scope. The statics below are the types that controllers read or write by name;
+//! [`crate::discovery`] finds the others.
 
 use std::borrow::Cow;
 use std::fmt;
 
-/// A served resource: what a watch, a path and an owner reference need to know about it.
+/// A served resource, with all that a watch, a path and an owner reference contain.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ResourceType {
     /// API group; empty for core.
@@ -14,7 +18,7 @@ pub struct ResourceType {
     pub kind: Cow<'static, str>,
     /// Plural name in paths, such as `replicasets`.
     pub plural: Cow<'static, str>,
-    /// Whether objects live in namespaces.
+    /// True if objects of this type are in namespaces, false if they are cluster-scoped.
     pub namespaced: bool,
 }
 
@@ -43,7 +47,7 @@ impl ResourceType {
         }
     }
 
-    /// Path of the collection: of one namespace, or of all when `namespace` is `None`.
+    /// Path of the collection in `namespace`, or in all namespaces if it is `None`.
     pub fn path(&self, namespace: Option<&str>) -> String {
         let root = if self.group.is_empty() {
             "/api/v1".to_owned()
@@ -106,7 +110,7 @@ pub static SUBJECT_ACCESS_REVIEWS: ResourceType = ResourceType::builtin(
     "subjectaccessreviews",
     false,
 );
-/// What the server calls an object of any type of which it shows only the metadata.
+/// The type of an object whose answer contains only metadata (`as=PartialObjectMetadata`).
 pub(crate) static PARTIAL_METADATA: ResourceType = ResourceType::builtin(
     "meta.k8s.io",
     "PartialObjectMetadata",

@@ -1,10 +1,12 @@
-//! Where threads meet: the locks and tasks of the standard library and Tokio; or, with the feature
-//! `shuttle`, those of a scheduler that tries many orders in which threads can pass them. Only
-//! tests called `interleavings` run under that scheduler.
+//! Locks and task handles, which tests can replace.
 //!
-//! What is Tokio's own (`Semaphore`, `Notify`, `watch`, cancellation tokens) is opaque to it:
-//! another thread may run before and after a call of it, but not within. Waiting is seen, as it
-//! ends with a waker.
+//! By default these are the types of the standard library and Tokio. With the feature `shuttle`
+//! they are Shuttle's: its scheduler tries many orders in which threads take locks. Only tests
+//! called `interleavings` run under that scheduler.
+//!
+//! Shuttle does not see inside Tokio's `Semaphore`, `Notify`, `watch` and cancellation tokens. It
+//! may run another thread before and after a call of them, but not in the middle. It does see a
+//! task that waits for one of them, because the wait ends with a waker.
 
 #[cfg(not(feature = "shuttle"))]
 mod real {
@@ -32,7 +34,7 @@ mod ordered {
     };
     use tokio::time::Instant;
 
-    /// Stands for a runtime.
+    /// Replaces Tokio's runtime handle; tasks start under Shuttle.
     pub(crate) struct Handle;
 
     impl Handle {
@@ -48,30 +50,34 @@ mod ordered {
         }
     }
 
-    /// Time passes whenever the scheduler wants it to.
+    /// Sleeps until `deadline`. The scheduler decides when this happens: the paused clock jumps to
+    /// `deadline` as soon as this task runs again.
     pub(crate) async fn sleep_until(deadline: Instant) {
         yield_now().await;
         pass(deadline.saturating_duration_since(Instant::now())).await;
     }
 
-    /// Lets time pass for everybody.
+    /// Advances the paused clock, which all tasks share, by `time`.
     pub(crate) async fn pass(time: Duration) {
         if !time.is_zero() {
             tokio::time::advance(time).await;
         }
     }
 
-    /// Tells a story of threads in many orders: at random, and with few changes of thread in
-    /// unlikely places. Time stands still but for [`sleep_until`] and [`pass`].
+    /// Runs a test with threads in many orders of its steps.
+    ///
+    /// One scheduler picks random orders. The other (PCT) switches threads only a few times, at
+    /// unlikely places, and so finds rare races. Only [`sleep_until`] and [`pass`] advance the
+    /// clock.
     #[cfg(test)]
     pub(crate) fn in_many_orders(story: impl Fn() + Clone + Send + Sync + 'static) {
         const ORDERS: usize = 3_000;
         let mut config = Config::new();
-        // Futures in futures need more than the default in an unoptimised build.
+        // Nested futures of an unoptimised build need more stack than Shuttle's default.
         config.stack_size = 0x40000;
-        // Of each kind; a slow machine sees fewer orders.
+        // The limit for each of the two schedulers. A slow machine tries fewer orders.
         config.max_time = Some(Duration::from_secs(4));
-        // Instants are those of a runtime whose clock is paused.
+        // `Instant::now` needs a Tokio runtime; its clock is paused, so that orders are repeatable.
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_time()
             .start_paused(true)

@@ -1,4 +1,8 @@
-//! Owned tasks: whoever starts one waits for it, and shutdown can say which still run.
+//! Tasks with an owner, which waits for them.
+//!
+//! Every task of the process belongs to a [`Tasks`]. At shutdown its owner can name the tasks that
+//! still run. A panic ends only its own task; it is logged and counted. Upstream uses
+//! `wait.Group` and `HandleCrash` of apimachinery for this.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,7 +17,7 @@ pub use tokio_util::sync::CancellationToken;
 use crate::panics;
 use crate::sync::{AbortHandle, Handle, Mutex, MutexGuard};
 
-/// The tasks of one owner. Dropping it aborts them.
+/// The tasks of one owner. A dropped `Tasks` aborts them.
 #[derive(Default)]
 pub struct Tasks {
     shared: Arc<Shared>,
@@ -27,7 +31,7 @@ struct Shared {
     panics: Panics,
 }
 
-/// How many tasks panicked, of this owner and of those beside it.
+/// The number of tasks that panicked, of this owner and of the owners made by [`Tasks::beside`].
 #[derive(Clone)]
 struct Panics(IntCounter);
 
@@ -39,19 +43,19 @@ struct State {
 
 struct Running {
     name: Arc<str>,
-    /// Unset only between the registration and the start of the task.
+    /// `None` between the registration and the start of the task, and after [`Tasks::abort`].
     abort: Option<AbortHandle>,
 }
 
-/// Takes a task off the list however it ends: by itself, by a panic, aborted, or dropped by a
-/// runtime that shuts down.
+/// Removes a task from the list when dropped. So it covers each end of a task: normal, by a panic,
+/// by an abort, or with the runtime.
 struct Registration {
     shared: Arc<Shared>,
     id: u64,
 }
 
 impl Tasks {
-    /// No tasks yet, of another owner; panics are counted together with those of this one.
+    /// An empty list of tasks for another owner, with the panic counter of this one.
     #[must_use]
     pub fn beside(&self) -> Self {
         Self {
@@ -63,7 +67,10 @@ impl Tasks {
     }
 
     /// Starts `future` as a task called `name`. A panic in it is logged with the name and counted;
-    /// other tasks go on. Must be called inside a runtime.
+    /// other tasks continue.
+    ///
+    /// # Panics
+    /// Outside a Tokio runtime.
     pub fn spawn(
         &self,
         name: impl Into<String>,
@@ -87,8 +94,8 @@ impl Tasks {
             shared: Arc::clone(&self.shared),
             id,
         };
-        // Not under the lock: a runtime that shuts down drops the future here, and that takes the
-        // lock.
+        // The lock is free here: a runtime that shuts down drops the future inside `spawn`, and the
+        // drop of `registration` takes the lock.
         let task = Handle::current().spawn(async move {
             let registration = registration;
             if let Err(panic) = panics::catch(future).await {
@@ -114,12 +121,12 @@ impl Tasks {
         names
     }
 
-    /// Counts the tasks that panicked (`steersman_task_panics_total`); not registered anywhere yet.
+    /// The counter of tasks that panicked (`steersman_task_panics_total`). The caller registers it.
     pub fn panics(&self) -> IntCounter {
         self.shared.panics.0.clone()
     }
 
-    /// Ends all of them where they wait, as the end of the process would.
+    /// Aborts all tasks. Each ends at its current `await`, without clean-up code.
     pub fn abort(&self) {
         let running: Vec<_> = self
             .shared
@@ -133,8 +140,7 @@ impl Tasks {
         }
     }
 
-    /// Waits until all have ended. Every `report_every` the names of those that still run are
-    /// logged.
+    /// Waits until all tasks have ended. Logs the names of running tasks every `report_every`.
     pub async fn join(&self, report_every: Duration) {
         loop {
             let ended = self.shared.ended.notified();
@@ -208,10 +214,10 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_panic_is_counted_and_leaves_the_others_alone() {
+    async fn a_panic_is_counted_and_other_tasks_continue() {
         let tasks = Tasks::default();
         let beside = tasks.beside();
-        beside.spawn("bad, too", async { panic!("as planned") });
+        beside.spawn("also bad", async { panic!("as planned") });
         beside.join(REPORT).await;
         tasks.spawn("bad", async { panic!("as planned") });
         let (done, finished) = tokio::sync::oneshot::channel();
@@ -221,7 +227,7 @@ mod tests {
         });
         tasks.join(REPORT).await;
         assert_eq!(tasks.panics().get(), 2);
-        assert!(finished.await.is_ok(), "the good task ran to its end");
+        assert!(finished.await.is_ok(), "the other task has finished");
     }
 
     #[tokio::test(start_paused = true)]
@@ -238,7 +244,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn joining_nothing_returns_at_once() {
+    async fn join_returns_at_once_without_tasks() {
         Tasks::default().join(REPORT).await;
     }
 }

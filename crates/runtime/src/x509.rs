@@ -1,25 +1,30 @@
-//! What of a certificate says who holds it, and from when until when it is good.
+//! Reads the subject and the validity period of a certificate.
 //!
-//! Certificates come from strangers, also before anybody has vouched for them: whatever the bytes
-//! are, reading them gives a certificate or an error, never a panic.
+//! The bytes come from clients, also before any authority has verified them. So the parser returns
+//! a certificate or an error for all inputs, and never panics. It checks no signature: rustls does
+//! that. Go programs use crypto/x509 for this.
 
 use jiff::civil::DateTime;
 use yasna::{ASN1Error, ASN1ErrorKind, ASN1Result, BERReader, Tag};
 
-/// The part of a certificate that we have a use for. That it is here does not make it true: an
-/// authority has to vouch for it.
+/// The fields of a certificate that Steersman uses. They are only claims until a trusted authority
+/// has verified the certificate.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Certificate {
-    /// The parts of its subject's name, in order: kind (an object identifier) and text.
+    /// The attributes of the subject's name, in order: object identifier and text.
     pub subject: Vec<(Vec<u64>, String)>,
-    /// When it begins to be good, Unix seconds.
+    /// Start of the validity period, Unix seconds.
     pub not_before: i64,
-    /// When it ends to be good, Unix seconds. Those that never end say the year 9999.
+    /// End of the validity period, Unix seconds. It is in the year 9999 for certificates that do
+    /// not expire.
     pub not_after: i64,
 }
 
 impl Certificate {
-    /// Reads DER. The error says what is wrong with it, not where it came from.
+    /// Parses DER.
+    ///
+    /// # Errors
+    /// If the bytes are not a certificate. The caller adds the file or connection they came from.
     pub fn read(der: &[u8]) -> Result<Self, String> {
         yasna::parse_der(der, certificate).map_err(|error| format!("not a certificate: {error}"))
     }
@@ -45,7 +50,7 @@ fn certificate(reader: BERReader<'_, '_>) -> ASN1Result<Certificate> {
                     Ok(())
                 })
             })?;
-            // Key and extensions are for whoever verifies it.
+            // The verifier reads the key and the extensions.
             while part.read_optional(|rest| rest.read_der())?.is_some() {}
             Ok(())
         })?;
@@ -59,8 +64,8 @@ fn attribute(name: BERReader<'_, '_>) -> ASN1Result<(Vec<u64>, String)> {
     name.read_sequence(|name| {
         let kind = name.next().read_oid()?;
         let value = name.next().read_tagged_der()?;
-        // All kinds of text in use are ASCII or UTF-8, but for two that no tool has written for
-        // decades.
+        // Every string type in use is ASCII or UTF-8. The two others, BMPString and
+        // UniversalString, are obsolete.
         Ok((
             kind.components().clone(),
             String::from_utf8_lossy(value.value()).into_owned(),
@@ -78,8 +83,9 @@ fn time(reader: BERReader<'_, '_>) -> ASN1Result<i64> {
     seconds.ok_or_else(|| ASN1Error::new(ASN1ErrorKind::Invalid))
 }
 
-/// `260131235959Z`, or with all digits of the year, as Unix seconds. These are the only forms that
-/// a certificate may have (RFC 5280, 4.1.2.5): no fractions, no offsets.
+/// Unix seconds of `260131235959Z`, or of the form with a year of four digits.
+///
+/// RFC 5280, 4.1.2.5 allows only these forms in a certificate: fractions and offsets are invalid.
 fn seconds(text: &[u8], year_digits: usize) -> Option<i64> {
     let (last, digits) = text.split_last()?;
     if *last != b'Z' || digits.len() != year_digits + 10 || !digits.iter().all(u8::is_ascii_digit) {
@@ -112,8 +118,8 @@ mod tests {
 
     use super::*;
 
-    /// A certificate of `jane` that ends at a time with this tag and text; all that nobody reads is
-    /// empty.
+    /// A certificate of `jane` whose validity period ends at `text`, with the ASN.1 type `tag`.
+    /// Fields that the parser skips are empty.
     fn ends_at(tag: Tag, text: &str) -> Vec<u8> {
         let time = |writer: DERWriter<'_>, tag, text: &str| {
             writer.write_tagged_implicit(tag, |writer| writer.write_bytes(text.as_bytes()));
@@ -148,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn only_times_as_certificates_have_them_are_read() {
+    fn only_the_time_formats_of_rfc_5280_are_accepted() {
         let (utc, generalized) = (TAG_UTCTIME, TAG_GENERALIZEDTIME);
         // (tag, text, Unix seconds)
         let cases = [
@@ -159,7 +165,7 @@ mod tests {
             (generalized, "20500101000000Z", Some(2_524_608_000)),
             (generalized, "99991231235959Z", Some(253_402_300_799)),
             (generalized, "00010101000000Z", Some(-62_135_596_800)),
-            // Beyond all years, and out of what can be counted.
+            // Times that are out of range after the offset is applied.
             (generalized, "99991231235959-2359", None),
             (generalized, "00000101000000+2359", None),
             (generalized, "20260101000000+0100", None),
@@ -193,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_or_has_one_bit_wrong_is_a_certificate_or_an_error() {
+    fn truncated_and_corrupted_certificates_never_cause_a_panic() {
         let whole = ends_at(TAG_GENERALIZEDTIME, "99991231235959Z");
         for end in 0..whole.len() {
             assert!(Certificate::read(&whole[..end]).is_err(), "{end}");
@@ -206,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn certificates_as_they_are_made_are_read() {
+    fn a_generated_certificate_is_read() {
         let mut params = rcgen::CertificateParams::default();
         params.distinguished_name = rcgen::DistinguishedName::new();
         params

@@ -1,9 +1,12 @@
-//! What the API server serves, asked from the API server.
+//! Reads the list of served resources from the API server.
 //!
-//! GET /api, GET /apis (aggregated form) -> [`Discovery`]; a server that only speaks the older form
-//! is asked once more per group version. A group version that cannot be listed is reported in
-//! [`Discovery::failures`], and the others are still there: whoever deletes on what is absent must
-//! look at both.
+//! GET /api, GET /apis (aggregated form) -> [`Discovery`]
+//!
+//! A server without the aggregated form gets one more request per group version. A group version
+//! that cannot be listed is in [`Discovery::failures`]; the other group versions are complete. A
+//! controller that deletes objects because a resource is absent must check the failures too.
+//!
+//! Upstream: `client-go/discovery` (`discovery_client.go`, `aggregated_discovery.go`).
 
 #[cfg(test)]
 mod tests;
@@ -36,47 +39,47 @@ impl fmt::Display for GroupVersion {
     }
 }
 
-/// One resource in one version.
+/// One resource in one version, with its verbs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServedResource {
-    /// What it is and where.
+    /// The type of the resource.
     pub resource: ResourceType,
-    /// What may be done with it, such as `deletecollection`.
+    /// Verbs that the resource supports, such as `deletecollection`.
     pub verbs: Vec<String>,
 }
 
 impl ServedResource {
-    /// Whether `verb` may be used on it.
+    /// True if the resource supports `verb`.
     pub fn allows(&self, verb: &str) -> bool {
         self.verbs.iter().any(|known| known == verb)
     }
 }
 
-/// A group with the versions that could be listed.
+/// An API group with the versions that could be listed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServedGroup {
     /// Name; empty for core.
     pub name: String,
-    /// The version the server prefers, whether or not it could be listed.
+    /// The server's preferred version, even if it could not be listed.
     pub preferred: String,
-    /// Versions in the server's order, each with its resources; no subresources.
+    /// Versions in the server's order, each with its resources, without subresources.
     pub versions: Vec<(String, Vec<ServedResource>)>,
 }
 
-/// Everything that is served, as far as it could be found out.
+/// All served resources of the group versions that could be listed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Discovery {
-    /// Core first, then in the server's order.
+    /// The core group first, then the others in the server's order.
     pub groups: Vec<ServedGroup>,
-    /// Group versions that could not be listed, and why.
+    /// Group versions that could not be listed, with the error.
     pub failures: BTreeMap<GroupVersion, String>,
-    /// What the server calls group versions without their being any.
+    /// Names of group versions that are malformed, such as `a/b/c`.
     pub unparsable: Vec<String>,
 }
 
 impl Discovery {
-    /// Each resource of each group once: in the preferred version, or else in the first that has
-    /// it.
+    /// Each resource of each group once: in the preferred version, or else in the first version
+    /// that has it.
     pub fn preferred(&self) -> Vec<&ServedResource> {
         self.groups
             .iter()
@@ -84,7 +87,7 @@ impl Discovery {
             .collect()
     }
 
-    /// The resource that serves objects of this group, version and kind.
+    /// The resource with this group, version and kind.
     pub fn resource_of_kind(
         &self,
         group: &str,
@@ -96,7 +99,8 @@ impl Discovery {
         resources.iter().find(|served| served.resource.kind == kind)
     }
 
-    /// What is missing, in upstream's words (`ErrGroupDiscoveryFailed`); `None` if nothing is.
+    /// The message for [`Discovery::failures`] in upstream's words (`ErrGroupDiscoveryFailed`);
+    /// `None` without failures.
     pub fn failure(&self) -> Option<String> {
         if self.failures.is_empty() {
             return None;
@@ -138,7 +142,7 @@ impl ServedGroup {
 const ACCEPT: &str =
     "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json";
 
-/// Whether bytes are a document of discovery, in one of its forms; for the fuzzer.
+/// True if `body` is a discovery document in one of its forms. For the fuzzer.
 pub(crate) fn reads(body: &[u8]) -> bool {
     let core = GroupVersion {
         group: String::new(),
@@ -147,11 +151,11 @@ pub(crate) fn reads(body: &[u8]) -> bool {
     wire::Root::decode(body).is_ok() | wire::resources(body, &core).is_ok()
 }
 
-/// Asks for everything that is served.
+/// Reads all served resources from the API server.
 ///
 /// # Errors
-/// When `/api` or `/apis` cannot be read at all. A 404 of `/api` is none: an aggregated server has
-/// no core group.
+/// When `/api` or `/apis` cannot be read at all. A 404 of `/api` is fine, because an aggregated API
+/// server has no core group.
 pub async fn discover(client: &ApiClient) -> Result<Discovery, ApiError> {
     let core = match root(client, "/api").await {
         Ok(found) => found,
@@ -177,8 +181,8 @@ async fn root(client: &ApiClient, path: &str) -> Result<wire::Root, ApiError> {
     wire::Root::decode(&body).map_err(|source| undecodable(path, source))
 }
 
-/// The older form: one request per group version, all at once; the client's throttle is what paces
-/// them.
+/// Reads the older form: one request per group version, all sent at once. The client's throttle
+/// limits their rate.
 async fn list_versions(
     client: &ApiClient,
     groups: Vec<wire::GroupName>,
@@ -229,7 +233,7 @@ async fn list_version(
     };
     match client.get_path(&path).await {
         Ok(body) => wire::resources(&body, of).map_err(|source| undecodable(&path, source)),
-        // As upstream: a server may have no core group and say otherwise.
+        // As upstream: some servers announce a core group that they do not serve.
         Err(error) if of.group.is_empty() && error.is_not_found() => Ok(Vec::new()),
         Err(error) => Err(error),
     }

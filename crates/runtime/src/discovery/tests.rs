@@ -23,7 +23,8 @@ fn client(base: kube::Client) -> ApiClient {
     )
 }
 
-/// A server that answers each path with its document, and 404 or, for `null`, 503 otherwise.
+/// A server that answers each path with its document. It answers 503 for a `null` document, and
+/// 404 for an unknown path.
 fn serving(documents: &[(&str, Value)]) -> ApiClient {
     let documents: HashMap<String, Value> = documents
         .iter()
@@ -68,7 +69,7 @@ fn entry(plural: &str, verbs: &[&str]) -> Value {
 }
 
 #[tokio::test]
-async fn every_resource_comes_once_in_the_preferred_version() {
+async fn each_resource_is_listed_once_in_the_preferred_version() {
     let pods = json!([{"metadata": {}, "versions": [{"version": "v1", "freshness": "Current", "resources": [
         entry("pods", &["delete"]), {"resource": "only-parts", "subresources": []},
     ]}]}]);
@@ -92,7 +93,7 @@ async fn every_resource_comes_once_in_the_preferred_version() {
 }
 
 #[tokio::test]
-async fn a_stale_version_is_reported_and_the_rest_is_there() {
+async fn stale_versions_are_failures_and_other_versions_are_listed() {
     let groups = json!([
         {"metadata": {"name": "broken.example.com"}, "versions": [{"version": "v1", "freshness": "Stale", "resources": []}]},
         {"metadata": {"name": "fine.example.com"}, "versions": [{"version": "v1", "resources": [entry("things", &[])]}]},
@@ -109,7 +110,7 @@ async fn a_stale_version_is_reported_and_the_rest_is_there() {
 }
 
 #[tokio::test]
-async fn the_older_form_is_read_version_by_version() {
+async fn the_older_form_is_read_with_one_request_per_version() {
     let group = |name: &str, versions: &[&str], preferred: &str| {
         let version = |v: &&str| json!({"groupVersion": format!("{name}/{v}"), "version": v});
         json!({
@@ -148,7 +149,7 @@ async fn the_older_form_is_read_version_by_version() {
 }
 
 #[tokio::test]
-async fn roots_that_cannot_be_read_are_an_error() {
+async fn an_unreadable_root_document_is_an_error() {
     let error = discover(&serving(&[("/apis", Value::Null)]))
         .await
         .unwrap_err();

@@ -1,5 +1,8 @@
-//! Discovery documents: the aggregated form, which tells everything, and the older one, which tells
-//! it piece by piece.
+//! Decodes discovery documents.
+//!
+//! The aggregated form (`apidiscovery.k8s.io/v2`) lists all resources in one document. The older
+//! form has one document of group names and one of resources per group version. Upstream:
+//! `client-go/discovery/aggregated_discovery.go` and `apimachinery/pkg/apis/meta/v1` `types.go`.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -9,12 +12,12 @@ use serde::{Deserialize, Deserializer};
 use super::{GroupVersion, ServedGroup, ServedResource};
 use crate::resource::ResourceType;
 
-/// What `/api` or `/apis` answers.
+/// The answer of `/api` or `/apis`.
 #[derive(Debug)]
 pub(super) enum Root {
-    /// Everything.
+    /// The aggregated form, with all resources.
     Aggregated(Aggregated),
-    /// The names of group versions, each to be asked for.
+    /// The older form, with group versions only. Each needs a request for its resources.
     Names(Vec<GroupName>),
 }
 
@@ -89,7 +92,7 @@ struct VersionDiscovery {
 #[serde(rename_all = "camelCase")]
 struct ResourceDiscovery {
     resource: String,
-    /// Missing where only subresources are served.
+    /// Absent if only subresources are served.
     response_kind: Option<ResponseKind>,
     #[serde(default)]
     scope: String,
@@ -242,7 +245,7 @@ struct ApiResource {
     verbs: Vec<String>,
 }
 
-/// The resources of one group version in the older form; subresources left out.
+/// The resources of one group version in the older form, without subresources.
 pub(super) fn resources(
     body: &[u8],
     of: &GroupVersion,

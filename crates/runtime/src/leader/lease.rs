@@ -1,18 +1,21 @@
-//! The Lease object: what is read from it, and what is written on top of it.
+//! The Lease object as JSON: fields that an elector reads, and the record that it writes.
+//!
+//! The whole document is kept, because an update replaces all fields of the object. Upstream:
+//! `client-go/tools/leaderelection/resourcelock/leaselock.go`.
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use crate::object::ObjectReference;
 
-/// A Lease as the server sent it. Fields we do not know stay in it and go back with the next write.
+/// A Lease as the server sent it. The next write returns fields that this code does not know.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Lease(Value);
 
-/// The five fields an elector writes.
+/// The five fields of the spec that an elector writes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Record {
-    /// Empty: free.
+    /// Identity of the holder; empty for a released Lease.
     pub(super) holder: String,
     pub(super) duration_seconds: u64,
     pub(super) acquire_time: String,
@@ -26,7 +29,7 @@ impl Lease {
         Ok(Self(Value::Object(document)))
     }
 
-    /// A Lease nobody has written yet.
+    /// A Lease that does not exist at the server yet.
     pub(super) fn new(namespace: &str, name: &str) -> Self {
         Self(json!({
             "apiVersion": "coordination.k8s.io/v1",
@@ -35,8 +38,8 @@ impl Lease {
         }))
     }
 
-    /// This Lease with `record` in it. What coordinated election left behind goes, as with
-    /// upstream's elector.
+    /// This Lease with `record` in its spec. As upstream's elector, it removes the fields of
+    /// coordinated leader election.
     pub(super) fn with(&self, record: &Record) -> Value {
         let mut document = self.0.clone();
         if !document["spec"].is_object() {
@@ -58,12 +61,12 @@ impl Lease {
         document
     }
 
-    /// Everything that makes one record differ from another.
+    /// The spec. Two records are equal if their specs are.
     pub(super) fn spec(&self) -> &Value {
         &self.0["spec"]
     }
 
-    /// Who holds it; empty if nobody does.
+    /// Identity of the holder; empty for a free Lease.
     pub(super) fn holder(&self) -> &str {
         self.spec()["holderIdentity"].as_str().unwrap_or_default()
     }
@@ -82,7 +85,7 @@ impl Lease {
         self.spec()["acquireTime"].as_str()
     }
 
-    /// 0 for one that was never stored.
+    /// The resource version, or 0 for a Lease that was never stored.
     pub(super) fn resource_version(&self) -> u64 {
         self.0["metadata"]["resourceVersion"]
             .as_str()
@@ -108,7 +111,7 @@ impl Lease {
     }
 }
 
-/// `time` as a MicroTime: UTC, six decimals.
+/// `time` as a MicroTime: UTC with six decimals.
 pub(super) fn micro_time(time: Timestamp) -> String {
     format!("{time:.6}")
 }
@@ -134,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_carries_along_what_it_does_not_know() {
+    fn a_write_keeps_unknown_fields() {
         let served = json!({
             "metadata": {"name": "l", "resourceVersion": "7", "labels": {"a": "b"}, "futureField": [1]},
             "spec": {"holderIdentity": "old", "leaseTransitions": 3, "strategy": "OldestEmulationVersion", "preferredHolder": "x"},

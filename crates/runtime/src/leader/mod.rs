@@ -1,13 +1,18 @@
-//! Leader election on a Lease.
+//! Leader election on a Lease. At most one process leads at any time, and only the leader writes.
 //!
-//! state.rs decides (record seen, time passed -> next request, lead, give up); this file does the
-//! IO; the gate closes all writes before another process may lead.
+//! `state.rs` decides: the record in the Lease and the time give the next request, or the end of
+//! the term. This file does the IO. The write gate closes before another process may lead.
 //!
-//! Differs from upstream where that is safer or quicker, and never in what the Lease looks like:
-//! the term ends exactly one renew deadline after the start of the last successful renewal
-//! (upstream: up to a retry period later), or at once when somebody else is in the Lease;
-//! candidates also watch the Lease, so that a release is answered in milliseconds; releasing is a
-//! step of its own, for when everything that writes has stopped.
+//! Upstream: `client-go/tools/leaderelection`. The Lease looks the same, but the behaviour differs
+//! where that is safer or quicker:
+//!
+//! - The term ends exactly one renew deadline after the start of the last successful renewal.
+//!   Upstream's term may end a retry period later.
+//! - The term ends at once if another holder is in the Lease.
+//! - Candidates watch the Lease, so they answer a release in milliseconds.
+//! - Release is a separate step, after all writers have stopped.
+//!
+//! `docs/leader-election.md` specifies the rules and names the tests.
 
 mod lease;
 #[cfg(test)]
@@ -44,30 +49,32 @@ use state::{Election, Input, Next, Outcome, State};
 
 pub use standing::ElectionHealth;
 
-/// Target of the log line of each renewal, for those who want a verbosity of its own.
+/// The `tracing` target of the log line of each renewal. It is separate, so that a filter can hide
+/// this frequent line.
 pub const RENEWALS: &str = "steersman_runtime::leader::renewals";
 
-/// Upstream's `JitterFactor`: attempts to acquire are up to this many retry periods further apart.
+/// Upstream's `JitterFactor`: the pause between attempts to acquire is a retry period, plus a
+/// random part of up to this many retry periods.
 const JITTER_FACTOR: f64 = 1.2;
 
-/// Which Lease, who we are, and how patient to be.
+/// The Lease, the identity of this candidate, and the durations of the election.
 #[derive(Debug, Clone)]
 pub struct ElectionConfig {
     /// Namespace of the Lease.
     pub namespace: String,
     /// Name of the Lease.
     pub name: String,
-    /// `<hostname>_<uuid>`, new for each process.
+    /// The holder name of this process: `<hostname>_<uuid>`, new for each process.
     pub identity: String,
-    /// How long a standby waits after the last renewal it saw.
+    /// A candidate takes the Lease this long after the last renewal that it saw.
     pub lease_duration: Duration,
-    /// How long the leader keeps trying to renew before it gives up.
+    /// The leader gives up this long after the start of its last successful renewal.
     pub renew_deadline: Duration,
-    /// Step between attempts.
+    /// Pause between two attempts.
     pub retry_period: Duration,
 }
 
-/// Durations that cannot work together; upstream's texts, on which it exits 2.
+/// Invalid durations, in upstream's words. The process exits with code 2, as upstream's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ElectionConfigError(pub &'static str);
@@ -75,9 +82,9 @@ pub struct ElectionConfigError(pub &'static str);
 /// How a term ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TermEnd {
-    /// `stop` came; the Lease is still ours.
+    /// `stop` was cancelled. This process still holds the Lease.
     Stopped,
-    /// The Lease could not be renewed in time. All writes are refused from now on.
+    /// The Lease was not renewed in time, or has another holder. The gate refuses all writes.
     Lost,
 }
 
@@ -111,8 +118,8 @@ impl ElectionConfig {
         }
     }
 
-    /// Limit of one request, retries included, so that one that hangs cannot use up the whole
-    /// deadline.
+    /// Time limit of one request with its retries. It is half of the deadline, so that one request
+    /// without an answer leaves time for another attempt.
     fn request_limit(&self) -> Duration {
         (self.renew_deadline / 2).max(Duration::from_secs(1))
     }
@@ -169,7 +176,8 @@ impl Metrics {
     }
 
     fn slow_renewals(&self, total: u64) {
-        // A family without children is not shown, as upstream's before the first slow renewal.
+        // Upstream shows this family only after the first slow renewal. Prometheus omits a family
+        // that has no label values yet.
         if total > 0 {
             let counter = self.slowpath.with_label_values(&[&self.name]);
             counter.inc_by(total.saturating_sub(counter.get()));
@@ -177,10 +185,10 @@ impl Metrics {
     }
 }
 
-/// Sends an Event about the Lease.
+/// Sends an Event about the Lease. Tests replace it.
 type Announce = Box<dyn Fn(ObjectReference, String) + Send + Sync>;
 
-/// One candidate.
+/// One candidate of the election.
 pub struct Elector {
     config: ElectionConfig,
     client: ApiClient,
@@ -189,15 +197,19 @@ pub struct Elector {
     metrics: Metrics,
     election: Election,
     standing: Arc<Standing>,
-    /// Draws the pauses between attempts. It begins with the identity, which no two processes
-    /// share, so that candidates do not go in step, and those of a test whose names are given do
-    /// the same each time.
+    /// Draws the pauses between attempts. Its seed is the identity: processes draw different
+    /// pauses, and a test with fixed identities repeats exactly.
     jitter: SmallRng,
 }
 
 impl Elector {
-    /// A candidate; no request is made yet. `client` should be of its own (`leader-election`),
-    /// timing out after max(1 s, renew deadline / 2). At most one per registry.
+    /// Creates a candidate. It sends no request yet.
+    ///
+    /// `client` should be separate from other clients (user agent `leader-election`), with a
+    /// timeout of max(1 s, renew deadline / 2). So requests of controllers cannot delay a renewal.
+    ///
+    /// # Errors
+    /// If the durations are invalid, or `registry` has the metrics of another candidate already.
     pub fn new(
         config: ElectionConfig,
         client: ApiClient,
@@ -242,46 +254,47 @@ impl Elector {
         })
     }
 
-    /// The gate for [`ApiClient::fenced`]: open from winning the Lease until the last renewal is as
-    /// old as the renew deadline.
+    /// The gate for [`ApiClient::fenced`]. It is open from winning the Lease until the last renewal
+    /// is as old as the renew deadline.
     ///
-    /// It compares times whenever it is asked, so it closes in time even if nobody gets to run the
-    /// election.
+    /// It reads the clock for each write. So it closes in time even if the election's task does not
+    /// run.
     pub fn gate(&self) -> Arc<dyn WriteGate> {
         Arc::clone(&self.standing) as Arc<dyn WriteGate>
     }
 
-    /// The revision at which the Lease was last written by us, 0 if it never was: everything that
-    /// others did while they led came before it.
+    /// The resource version of the Lease as last seen, or 0. For a leader, this is the version of
+    /// its own last write; all writes of earlier leaders have lower versions.
     pub fn term_version(&self) -> u64 {
         self.election.lease().map_or(0, Lease::resource_version)
     }
 
-    /// For `/healthz`.
+    /// The health check for `/healthz`.
     pub fn health(&self) -> ElectionHealth {
         ElectionHealth::of(&self.standing)
     }
 
-    /// Tries until the Lease is ours (true) or `stop` comes (false). While somebody else holds it
-    /// the Lease is watched, so that a release is answered at once. A candidate that has led never
-    /// does again: false.
+    /// Tries until this candidate holds the Lease (true) or `stop` is cancelled (false).
     ///
-    /// An attempt under way at `stop` is waited for, up to the limit of one request: its write may
-    /// get through, and a Lease held by a process that has gone would leave the cluster without a
-    /// leader until it runs out. It is released again.
+    /// While another candidate holds the Lease, a watch shows its release at once. Returns false if
+    /// a term of this candidate has ended before: it leads only once.
+    ///
+    /// After `stop`, a pending attempt may still finish, for the time limit of one request. Its
+    /// write may succeed, and then the Lease is released again. Otherwise the cluster would have no
+    /// leader until that Lease expires.
     pub async fn acquire(&mut self, stop: &CancellationToken) -> bool {
         tracing::info!(lock = self.lock(), "Attempting to acquire leader lease...");
         let mut holders = self.holders();
         let limit = self.config.request_limit();
-        let stopped_for_long = async {
+        let stop_limit = async {
             stop.cancelled().await;
             sleep(limit).await;
         };
-        let mut stopped_for_long = pin!(stopped_for_long);
+        let mut stop_limit = pin!(stop_limit);
         loop {
             let outcome = tokio::select! {
                 biased;
-                () = &mut stopped_for_long => return false,
+                () = &mut stop_limit => return false,
                 outcome = self.attempt() => outcome,
             };
             if stop.is_cancelled() {
@@ -317,12 +330,14 @@ impl Elector {
         }
         tracing::info!(lock = self.lock(), "Successfully acquired lease");
         self.metrics.leads(true);
-        self.say("became leader");
+        self.send_event("became leader");
         true
     }
 
-    /// Renews the Lease until `stop` or until it is lost. After `stop` nobody renews it: what still
-    /// has to be written must be done within the renew deadline, then the gate closes.
+    /// Renews the Lease until `stop` is cancelled or the Lease is lost.
+    ///
+    /// After `stop` there are no renewals. Controllers have up to the renew deadline for their last
+    /// writes; then the gate closes.
     pub async fn hold(&mut self, stop: &CancellationToken) -> TermEnd {
         let identity = self.config.identity.clone();
         let mut holders = self.holders();
@@ -353,15 +368,15 @@ impl Elector {
                 biased;
                 () = sleep_until(until) => return self.lose(),
                 () = stop.cancelled() => return TermEnd::Stopped,
-                // Somebody else may be in the Lease, or it is gone: find out now.
+                // Another holder may be in the Lease, or the Lease is deleted. Attempt now.
                 () = changed_to(&mut holders, |holder| holder != identity) => {}
                 () = sleep(self.config.retry_period) => {}
             }
         }
     }
 
-    /// Gives the Lease up, after everything that writes has stopped. Closes the gate. An error
-    /// leaves the Lease to run out.
+    /// Closes the gate and empties the Lease. All writers must have stopped before. After an error,
+    /// the Lease stays until it expires.
     pub async fn release(&mut self) {
         let was_leader = matches!(self.election.state(), State::Leading { .. });
         self.election.give_up();
@@ -372,7 +387,7 @@ impl Elector {
             tracing::error!(lock = self.lock(), error, "Failed to release lease");
         }
         if was_leader {
-            self.say("stopped leading");
+            self.send_event("stopped leading");
         }
     }
 
@@ -389,14 +404,14 @@ impl Elector {
                 .replace(self.config.target(), &lease.with(&record))
                 .await
             {
-                // A renewal that was under way when we stopped came through in between.
+                // The server handled a renewal of ours, sent before the stop, after our read.
                 Err(e) if e.is_conflict() => {}
                 outcome => return outcome.map(|_| ()).map_err(|e| e.to_string()),
             }
         }
     }
 
-    /// One attempt to get or keep the Lease. May be dropped at any point.
+    /// One attempt to acquire or renew the Lease. Callers may drop it at any `await`.
     async fn attempt(&mut self) -> Outcome {
         let mut input = Input::Attempt;
         loop {
@@ -470,8 +485,8 @@ impl Elector {
         }
     }
 
-    /// The Lease that `request` answers with, `None` if there is none, or what to say of the
-    /// failure.
+    /// Sends `request` with a time limit. Returns the Lease of the answer, `None` for 404, or the
+    /// text of the error.
     async fn limited(
         &self,
         request: impl Future<Output = Result<Bytes, ApiError>>,
@@ -495,15 +510,15 @@ impl Elector {
         self.publish();
         self.metrics.leads(false);
         tracing::info!(lock = self.lock(), "Failed to renew lease");
-        self.say("stopped leading");
+        self.send_event("stopped leading");
         TermEnd::Lost
     }
 
-    fn say(&self, what: &str) {
+    fn send_event(&self, change: &str) {
         if let Some(lease) = self.election.lease() {
             (self.announce)(
                 lease.reference(),
-                format!("{} {what}", self.config.identity),
+                format!("{} {change}", self.config.identity),
             );
         }
     }
@@ -517,13 +532,13 @@ impl Elector {
     }
 }
 
-/// Comes when the watch shows a holder of which `wanted` is true.
+/// Returns when the watch shows a holder for which `wanted` is true.
 async fn changed_to(holders: &mut BoxStream<'static, String>, wanted: impl Fn(&str) -> bool) {
     while let Some(holder) = holders.next().await {
         if wanted(&holder) {
             return;
         }
     }
-    // The stream has no end; if it had, the retry period alone would do.
+    // `watch::holders` never ends. If it did, attempts at the retry period would still be enough.
     std::future::pending().await
 }

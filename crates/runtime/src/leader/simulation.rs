@@ -1,11 +1,12 @@
-//! Three candidates and one Lease, while clocks disagree, processes are paused, and requests and
-//! answers are late or lost.
+//! Simulates three state machines and one Lease under faults: clocks run at different rates,
+//! processes pause, and requests and answers are late or lost.
 //!
-//! The state machine alone, in a world that knows the true time; `tests/election` runs whole
-//! electors, whose clocks agree. The invariants are written out in `docs/leader-election.md`, and
-//! have the same names here. They hold as long as clocks run at rates less than lease duration /
-//! renew deadline apart, as upstream demands; that they fail beyond shows that the simulation can
-//! tell.
+//! The simulation knows the true time, so it can test disagreeing clocks. `tests/election` runs
+//! whole electors with one common clock. `docs/leader-election.md` defines the invariants under the
+//! names used here.
+//!
+//! As upstream's election, the invariants need clock rates that differ by less than lease duration
+//! / renew deadline. One test exceeds this limit: it proves that the simulation finds two leaders.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -32,37 +33,37 @@ type Time = u64;
 
 const SECOND: Time = 1_000_000;
 
-/// How bad the world is.
+/// Probabilities of the injected faults, and the error of clocks.
 #[derive(Clone, Copy)]
-struct Weather {
-    /// How far the rate of a clock may be from 1.
+struct FaultRates {
+    /// The largest difference between the rate of a clock and 1.
     drift: f64,
-    /// How likely a request is lost, and its answer.
+    /// Probability that a request is lost, and that an answer is lost.
     loss: f64,
-    /// How likely a message is late by seconds.
+    /// Probability that a message is late by seconds.
     late: f64,
-    /// How likely a process is paused at an event.
+    /// Probability that a process pauses at an event.
     pauses: f64,
-    /// How likely a leader that just renewed gives up.
+    /// Probability that a leader releases the Lease after a renewal.
     releases: f64,
 }
 
-/// How far clocks may be off: the slowest leader, 10 s / 0.82, is done before the fastest standby,
-/// 15 s / 1.18.
+/// The largest clock error that the election tolerates. The slowest leader stops after 10 s / 0.82,
+/// and the fastest standby may take the Lease after 15 s / 1.18, which is later.
 const DRIFT: f64 = 0.18;
 
-/// How long a message takes when nothing goes wrong.
-const PROMPT: Time = SECOND / 5;
+/// The longest delay of a message that is not late.
+const MAX_DELAY: Time = SECOND / 5;
 
-/// As bad as it may be.
-const STORM: Weather = Weather {
+/// All faults, with the largest clock error.
+const FAULTS: FaultRates = FaultRates {
     drift: DRIFT,
     loss: 0.12,
     late: 0.1,
     pauses: 0.004,
     releases: 0.02,
 };
-const CALM: Weather = Weather {
+const NO_FAULTS: FaultRates = FaultRates {
     drift: 0.0,
     loss: 0.0,
     late: 0.0,
@@ -71,22 +72,22 @@ const CALM: Weather = Weather {
 };
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum Happening {
-    /// A candidate may make an attempt.
+enum Event {
+    /// A candidate makes an attempt.
     Wake,
-    /// A request arrives at the server; nothing answers when `answer_lost`.
+    /// A request arrives at the server. With `answer_lost`, its answer is lost.
     Request {
         number: u64,
         write: Option<String>,
         answer_lost: bool,
     },
-    /// An answer arrives: 200 with the Lease, 404, or another refusal.
+    /// An answer arrives: 200 with the Lease, 404, or 409.
     Answer {
         number: u64,
         code: u16,
         lease: String,
     },
-    /// The candidate stops waiting.
+    /// The candidate's time limit for the request is over.
     Timeout { number: u64 },
 }
 
@@ -95,17 +96,17 @@ struct Candidate {
     name: String,
     start: Instant,
     rate: f64,
-    /// When the process goes on, if it is paused.
+    /// The end of the current or last pause of the process.
     paused_until: Time,
-    /// The request under way, and whether it is one that reads or writes.
+    /// Number of the pending request, and true if it is a write.
     waiting_for: Option<(u64, bool)>,
-    /// It is giving the Lease up, or has.
+    /// The candidate releases the Lease, or has released it.
     releasing: bool,
     has_led: bool,
-    /// It led and does no longer.
+    /// The candidate led and does not lead any more.
     is_done: bool,
-    /// A new process starts in its place.
-    reborn_at: Option<Time>,
+    /// When a new process replaces this one, if it has ended.
+    restart_at: Option<Time>,
 }
 
 impl Candidate {
@@ -113,7 +114,7 @@ impl Candidate {
         self.start + Duration::from_micros((now as f64 * self.rate) as u64)
     }
 
-    /// The true time that passes while its clock goes on by `time`.
+    /// The true time in which the candidate's clock advances by `time`.
     fn pause(&self, time: Duration) -> Time {
         (time.as_micros() as f64 / self.rate) as Time
     }
@@ -125,44 +126,44 @@ impl Candidate {
 
 struct World {
     random: StdRng,
-    weather: Weather,
+    rates: FaultRates,
     now: Time,
-    queue: BinaryHeap<Reverse<(Time, u64, usize, Happening)>>,
+    queue: BinaryHeap<Reverse<(Time, u64, usize, Event)>>,
     issued: u64,
-    births: usize,
+    started_processes: usize,
     candidates: Vec<Candidate>,
     stored: Option<Value>,
-    /// Of each revision, from 1, when it was stored, and who was the holder in it.
+    /// Time and holder of each revision of the Lease. The first entry is revision 1.
     history: Vec<(Time, String)>,
     terms: usize,
 }
 
 impl World {
-    fn new(seed: u64, weather: Weather) -> Self {
+    fn new(seed: u64, rates: FaultRates) -> Self {
         let mut world = Self {
             random: StdRng::seed_from_u64(seed),
-            weather,
+            rates,
             now: 0,
             queue: BinaryHeap::new(),
             issued: 0,
-            births: 0,
+            started_processes: 0,
             candidates: Vec::new(),
             stored: None,
             history: Vec::new(),
             terms: 0,
         };
         for _ in 0..CANDIDATES {
-            let candidate = world.born();
+            let candidate = world.start_process();
             world.candidates.push(candidate);
         }
-        (0..CANDIDATES).for_each(|who| world.later(who, SECOND, Happening::Wake));
+        (0..CANDIDATES).for_each(|index| world.later(index, SECOND, Event::Wake));
         world
     }
 
-    fn born(&mut self) -> Candidate {
-        self.births += 1;
-        let name = format!("candidate-{}", self.births);
-        let drift = self.weather.drift;
+    fn start_process(&mut self) -> Candidate {
+        self.started_processes += 1;
+        let name = format!("candidate-{}", self.started_processes);
+        let drift = self.rates.drift;
         Candidate {
             election: Election::new(name.clone(), LEASE, DEADLINE),
             name,
@@ -173,72 +174,73 @@ impl World {
             releasing: false,
             has_led: false,
             is_done: false,
-            reborn_at: None,
+            restart_at: None,
         }
     }
 
-    fn later(&mut self, who: usize, after: Time, what: Happening) {
+    fn later(&mut self, index: usize, after: Time, event: Event) {
         self.issued += 1;
         self.queue
-            .push(Reverse((self.now + after, self.issued, who, what)));
+            .push(Reverse((self.now + after, self.issued, index, event)));
     }
 
     fn chance(&mut self, likely: f64) -> bool {
         self.random.random_bool(likely)
     }
 
-    /// How long a message is under way.
+    /// Draws the delay of a message.
     fn delay(&mut self) -> Time {
-        let late = self.weather.late;
+        let late = self.rates.late;
         let limit = if self.chance(late) {
             12 * SECOND
         } else {
-            PROMPT
+            MAX_DELAY
         };
         self.random.random_range(1000..limit)
     }
 
     fn run(&mut self, until: Time) -> Result<(), String> {
-        while let Some(Reverse((at, _, who, what))) = self.queue.pop() {
+        while let Some(Reverse((at, _, index, event))) = self.queue.pop() {
             if at > until {
-                self.queue.push(Reverse((at, 0, who, what)));
+                self.queue.push(Reverse((at, 0, index, event)));
                 self.now = until;
                 return Ok(());
             }
             self.now = self.now.max(at);
-            let to_process = !matches!(what, Happening::Request { .. });
-            if to_process && self.candidates[who].paused_until > self.now {
-                let wait = self.candidates[who].paused_until - self.now;
-                self.later(who, wait, what);
+            let to_process = !matches!(event, Event::Request { .. });
+            if to_process && self.candidates[index].paused_until > self.now {
+                let wait = self.candidates[index].paused_until - self.now;
+                self.later(index, wait, event);
                 continue;
             }
-            let pauses = self.weather.pauses;
+            let pauses = self.rates.pauses;
             if to_process && self.chance(pauses) {
-                self.candidates[who].paused_until =
+                self.candidates[index].paused_until =
                     self.now + self.random.random_range(SECOND..40 * SECOND);
             }
             // A term may have ended since the last event.
             self.check()?;
-            self.happen(who, what);
+            self.handle(index, event);
             self.check()?;
         }
         Ok(())
     }
 
-    fn happen(&mut self, who: usize, what: Happening) {
-        match what {
-            Happening::Wake => {
-                if self.candidates[who]
-                    .reborn_at
+    fn handle(&mut self, index: usize, event: Event) {
+        match event {
+            Event::Wake => {
+                if self.candidates[index]
+                    .restart_at
                     .is_some_and(|at| at <= self.now)
                 {
-                    self.candidates[who] = self.born();
+                    self.candidates[index] = self.start_process();
                 }
-                if self.candidates[who].waiting_for.is_none() && !self.candidates[who].releasing {
-                    self.step(who, Input::Attempt);
+                if self.candidates[index].waiting_for.is_none() && !self.candidates[index].releasing
+                {
+                    self.step(index, Input::Attempt);
                 }
             }
-            Happening::Request {
+            Event::Request {
                 number,
                 write,
                 answer_lost,
@@ -247,9 +249,9 @@ impl World {
                 if !answer_lost {
                     let delay = self.delay();
                     self.later(
-                        who,
+                        index,
                         delay,
-                        Happening::Answer {
+                        Event::Answer {
                             number,
                             code,
                             lease,
@@ -257,12 +259,12 @@ impl World {
                     );
                 }
             }
-            Happening::Answer {
+            Event::Answer {
                 number,
                 code,
                 lease,
             } => {
-                let Some((_, writes)) = self.candidates[who]
+                let Some((_, writes)) = self.candidates[index]
                     .waiting_for
                     .take_if(|(waiting, _)| *waiting == number)
                 else {
@@ -276,17 +278,17 @@ impl World {
                     (_, true) => Input::NotWritten,
                     (_, false) => Input::Unreadable,
                 };
-                self.step(who, input);
+                self.step(index, input);
             }
-            Happening::Timeout { number } => {
-                let Some((_, writes)) = self.candidates[who]
+            Event::Timeout { number } => {
+                let Some((_, writes)) = self.candidates[index]
                     .waiting_for
                     .take_if(|(waiting, _)| *waiting == number)
                 else {
                     return;
                 };
                 self.step(
-                    who,
+                    index,
                     if writes {
                         Input::NotWritten
                     } else {
@@ -297,7 +299,7 @@ impl World {
         }
     }
 
-    /// The server: one Lease under optimistic concurrency.
+    /// The API server: one Lease with optimistic concurrency.
     fn serve(&mut self, write: Option<String>) -> (u16, String) {
         let Some(write) = write else {
             return self
@@ -338,86 +340,92 @@ impl World {
         );
     }
 
-    fn step(&mut self, who: usize, input: Input) {
-        let (now, wall) = (self.candidates[who].local(self.now), self.wall());
-        if self.candidates[who].releasing {
-            return self.release(who, input);
+    fn step(&mut self, index: usize, input: Input) {
+        let (now, wall) = (self.candidates[index].local(self.now), self.wall());
+        if self.candidates[index].releasing {
+            return self.release(index, input);
         }
-        let led = matches!(self.candidates[who].election.state(), State::Leading { .. });
-        let next = self.candidates[who].election.step(input, now, wall);
+        let led = matches!(
+            self.candidates[index].election.state(),
+            State::Leading { .. }
+        );
+        let next = self.candidates[index].election.step(input, now, wall);
         match next {
-            Next::Read => self.send(who, None),
-            Next::Create(record) => self.send(who, Some(Lease::new("ns", "l").with(&record))),
+            Next::Read => self.send(index, None),
+            Next::Create(record) => self.send(index, Some(Lease::new("ns", "l").with(&record))),
             Next::Renew(lease, record) | Next::Update(lease, record) => {
-                self.send(who, Some(lease.with(&record)))
+                self.send(index, Some(lease.with(&record)))
             }
-            Next::Rest(Outcome::Lost) => self.die(who),
+            Next::Rest(Outcome::Lost) => self.end_process(index),
             Next::Rest(outcome) => {
                 self.terms += usize::from(!led && outcome == Outcome::Acquired);
-                let releases = self.weather.releases;
+                let releases = self.rates.releases;
                 if outcome == Outcome::Renewed && self.chance(releases) {
-                    self.candidates[who].releasing = true;
-                    self.candidates[who].election.give_up();
-                    return self.send(who, None);
+                    self.candidates[index].releasing = true;
+                    self.candidates[index].election.give_up();
+                    return self.send(index, None);
                 }
-                let leads = matches!(self.candidates[who].election.state(), State::Leading { .. });
+                let leads = matches!(
+                    self.candidates[index].election.state(),
+                    State::Leading { .. }
+                );
                 let pause = if leads {
                     RETRY
                 } else {
                     self.random.random_range(RETRY..LONGEST_RETRY)
                 };
-                let pause = self.candidates[who].pause(pause);
-                self.later(who, pause, Happening::Wake);
+                let pause = self.candidates[index].pause(pause);
+                self.later(index, pause, Event::Wake);
             }
         }
     }
 
-    /// As the elector does: read, write the empty record, again upon a conflict.
-    fn release(&mut self, who: usize, input: Input) {
+    /// Releases as the elector does: read, write the empty record, repeat after a conflict.
+    fn release(&mut self, index: usize, input: Input) {
         let wall = self.wall();
         match input {
-            Input::Found(lease) => match self.candidates[who].election.release(&lease, wall) {
-                Some(record) => self.send(who, Some(lease.with(&record))),
-                None => self.die(who),
+            Input::Found(lease) => match self.candidates[index].election.release(&lease, wall) {
+                Some(record) => self.send(index, Some(lease.with(&record))),
+                None => self.end_process(index),
             },
-            Input::NotWritten => self.send(who, None),
-            _ => self.die(who),
+            Input::NotWritten => self.send(index, None),
+            _ => self.end_process(index),
         }
     }
 
-    fn die(&mut self, who: usize) {
+    fn end_process(&mut self, index: usize) {
         let after = self.random.random_range(SECOND..10 * SECOND);
-        self.candidates[who].reborn_at = Some(self.now + after);
-        self.later(who, after, Happening::Wake);
+        self.candidates[index].restart_at = Some(self.now + after);
+        self.later(index, after, Event::Wake);
     }
 
-    fn send(&mut self, who: usize, write: Option<Value>) {
+    fn send(&mut self, index: usize, write: Option<Value>) {
         self.issued += 1;
         let number = self.issued;
-        self.candidates[who].waiting_for = Some((number, write.is_some()));
-        let loss = self.weather.loss;
+        self.candidates[index].waiting_for = Some((number, write.is_some()));
+        let loss = self.rates.loss;
         if !self.chance(loss) {
             let (delay, answer_lost) = (self.delay(), self.chance(loss));
             self.later(
-                who,
+                index,
                 delay,
-                Happening::Request {
+                Event::Request {
                     number,
                     write: write.map(|lease| lease.to_string()),
                     answer_lost,
                 },
             );
         }
-        let limit = self.candidates[who].pause(REQUEST_LIMIT);
-        self.later(who, limit, Happening::Timeout { number });
+        let limit = self.candidates[index].pause(REQUEST_LIMIT);
+        self.later(index, limit, Event::Timeout { number });
     }
 
-    /// A wall clock that nobody should rely on.
+    /// A random wall clock: decisions must not depend on it.
     fn wall(&mut self) -> Timestamp {
         Timestamp::UNIX_EPOCH + Duration::from_secs(self.random.random_range(0..1_000_000))
     }
 
-    /// What must hold at every instant.
+    /// Checks the invariants, which must hold at every instant.
     fn check(&mut self) -> Result<(), String> {
         let now = self.now;
         let leaders: Vec<&str> = self
@@ -455,67 +463,69 @@ impl World {
                 let (stored, holder) = &self.history[usize::try_from(known).unwrap() - 1];
                 assert_eq!(
                     *holder, candidate.name,
-                    "RecordAgrees: it leads by revision {known}"
+                    "RecordAgrees: the term rests on revision {known}"
                 );
                 assert!(
                     until <= candidate.local(*stored) + DEADLINE,
-                    "TermBounded: {holder} leads by revision {known}"
+                    "TermBounded: the term of {holder} rests on revision {known}"
                 );
             }
         }
         Ok(())
     }
 
-    /// From now on nothing goes wrong: what is under way is lost, and every process is there and
-    /// runs.
-    fn clear_up(&mut self) {
-        self.weather = CALM;
-        for Reverse((at, number, who, what)) in std::mem::take(&mut self.queue) {
-            if matches!(what, Happening::Wake | Happening::Timeout { .. }) {
-                let at = if self.candidates[who].paused_until > self.now {
+    /// Ends all faults. Messages under way are lost, paused processes continue, and ended processes
+    /// are replaced at once.
+    fn end_faults(&mut self) {
+        self.rates = NO_FAULTS;
+        for Reverse((at, number, index, event)) in std::mem::take(&mut self.queue) {
+            if matches!(event, Event::Wake | Event::Timeout { .. }) {
+                let at = if self.candidates[index].paused_until > self.now {
                     self.now
                 } else {
                     at
                 };
-                self.queue.push(Reverse((at, number, who, what)));
+                self.queue.push(Reverse((at, number, index, event)));
             }
         }
-        for who in 0..CANDIDATES {
-            self.candidates[who].paused_until = self.now;
-            if let Some(at) = &mut self.candidates[who].reborn_at {
+        for index in 0..CANDIDATES {
+            self.candidates[index].paused_until = self.now;
+            if let Some(at) = &mut self.candidates[index].restart_at {
                 *at = self.now;
-                self.later(who, 0, Happening::Wake);
+                self.later(index, 0, Event::Wake);
             }
         }
     }
 }
 
-/// `Progress`, by the slowest clock: the request under way is given up, the record is seen at the
-/// next attempt, waited out, and replaced at the one after that, each with its requests.
+/// The limit of `Progress`, measured by the slowest clock.
+///
+/// The pending request times out. The next attempt sees the record, the candidate waits for the
+/// lease duration, and the attempt after that takes the Lease. Each attempt sends requests.
 fn progress() -> Time {
     let local = REQUEST_LIMIT + LONGEST_RETRY + LEASE + LONGEST_RETRY;
-    (local.as_micros() as f64 / (1.0 - DRIFT)) as Time + 3 * 4 * PROMPT
+    (local.as_micros() as f64 / (1.0 - DRIFT)) as Time + 3 * 4 * MAX_DELAY
 }
 
 #[test]
-fn there_are_never_two_leaders_whatever_happens_to_clocks_processes_and_messages() {
+fn at_most_one_candidate_leads_under_all_faults() {
     let mut terms = 0;
     for seed in 0..30 {
-        let mut world = World::new(seed, STORM);
+        let mut world = World::new(seed, FAULTS);
         world
             .run(600 * SECOND)
-            .unwrap_or_else(|broken| panic!("seed {seed}: {broken}"));
+            .unwrap_or_else(|violation| panic!("seed {seed}: {violation}"));
         terms += world.terms;
     }
-    assert!(terms > 200, "the story is about leaders: {terms} terms");
+    assert!(terms > 200, "the runs have too few terms: {terms}");
 }
 
 #[test]
-fn somebody_leads_soon_after_the_storm() {
+fn a_candidate_leads_soon_after_the_faults_end() {
     for seed in 0..40 {
-        let mut world = World::new(seed, STORM);
+        let mut world = World::new(seed, FAULTS);
         world.run(120 * SECOND).unwrap();
-        world.clear_up();
+        world.end_faults();
         let (mut by, mut led) = (120 * SECOND + progress(), Vec::new());
         for _ in 0..20 {
             world.run(by).unwrap();
@@ -527,11 +537,11 @@ fn somebody_leads_soon_after_the_storm() {
 }
 
 #[test]
-fn clocks_that_run_too_far_apart_are_noticed() {
-    let weather = Weather {
+fn the_simulation_detects_two_leaders_with_too_different_clocks() {
+    let rates = FaultRates {
         drift: 0.45,
-        ..STORM
+        ..FAULTS
     };
-    let broken = (0..150).any(|seed| World::new(seed, weather).run(600 * SECOND).is_err());
-    assert!(broken, "the simulation cannot tell two leaders from one");
+    let detected = (0..150).any(|seed| World::new(seed, rates).run(600 * SECOND).is_err());
+    assert!(detected, "the simulation does not detect two leaders");
 }

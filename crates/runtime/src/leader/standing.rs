@@ -1,4 +1,8 @@
-//! What the rest of the process may know of the election: the gate, and the health check.
+//! The state of the election as the rest of the process sees it: the write gate and the health
+//! check.
+//!
+//! Both read the clock on each call, so they are right even if the election's task does not run.
+//! Upstream: `HealthzAdaptor` in `client-go/tools/leaderelection/healthzadaptor.go`.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -8,8 +12,8 @@ use tokio::time::Instant;
 use super::state::State;
 use crate::client::WriteGate;
 
-/// A leader that has not renewed for lease duration + this is ill: its process should have ended
-/// long ago.
+/// The health check of a leader fails if its last renewal is older than the lease duration plus
+/// this time. Its process should have ended long before. As upstream.
 const GRACE: Duration = Duration::from_secs(20);
 
 pub(super) struct Standing {
@@ -49,7 +53,7 @@ impl WriteGate for Standing {
     }
 }
 
-/// Tells `/healthz` whether the election is well. Cheap to clone.
+/// The health check of the election, for `/healthz`. Cheap to clone.
 #[derive(Clone)]
 pub struct ElectionHealth(Arc<Standing>);
 
@@ -58,7 +62,7 @@ impl ElectionHealth {
         Self(Arc::clone(standing))
     }
 
-    /// Fails when we lead and the last renewal is older than lease duration + 20 s.
+    /// Fails if this process leads and the last renewal is older than the lease duration + 20 s.
     pub fn check(&self) -> Result<(), String> {
         let (state, observed_since) = self.0.get();
         let age = observed_since.map_or(Duration::ZERO, |since| since.elapsed());
@@ -71,7 +75,7 @@ impl ElectionHealth {
         Ok(())
     }
 
-    /// Whether this process leads.
+    /// True if this process leads.
     pub fn is_leader(&self) -> bool {
         self.0.is_open()
     }
@@ -84,7 +88,7 @@ mod tests {
     const LEASE: Duration = Duration::from_secs(15);
 
     #[tokio::test(start_paused = true)]
-    async fn the_gate_is_open_up_to_its_deadline_and_no_longer() {
+    async fn the_gate_closes_at_the_end_of_the_term() {
         let standing = Standing::new("l", LEASE);
         assert!(!standing.is_open(), "a standby does not write");
         let until = Instant::now() + Duration::from_secs(10);
@@ -92,13 +96,13 @@ mod tests {
         tokio::time::advance(Duration::from_millis(9_999)).await;
         assert!(standing.is_open());
         tokio::time::advance(Duration::from_millis(1)).await;
-        assert!(!standing.is_open(), "though nobody told it");
+        assert!(!standing.is_open(), "closed without a call of `set`");
         standing.set(State::Lost, None);
         assert!(!standing.is_open());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn only_a_leader_that_hangs_is_ill() {
+    async fn only_a_leader_without_recent_renewal_is_unhealthy() {
         let standing = Arc::new(Standing::new("l", LEASE));
         let health = ElectionHealth::of(&standing);
         let now = Instant::now();

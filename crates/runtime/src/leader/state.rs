@@ -1,11 +1,14 @@
-//! Decides about the Lease: what to ask for next, whether we lead, when our term is over. No IO.
+//! The state machine of the election, without IO. It decides the next request, whether this
+//! process leads, and when its term ends.
 //!
 //! attempt -> (leading: write at once) -> read -> held by another | write -> leading
 //!
-//! Only the local monotonic clock decides. The times in the Lease are for people; the time that
-//! counts is when *we* first saw the record that is in it. On Linux that clock goes on while a
-//! process is stopped (SIGSTOP, a frozen cgroup), so a leader that wakes up late finds its term
-//! over before it can write.
+//! Only the local monotonic clock decides. As upstream, a candidate measures from the moment when
+//! *it* first saw the current record. It never compares the times in the Lease with its own clock,
+//! so clocks of different machines need not agree.
+//!
+//! On Linux the monotonic clock continues while a process is stopped (SIGSTOP, a frozen cgroup). A
+//! leader that continues late therefore finds that its term is over before it can write.
 
 use std::time::Duration;
 
@@ -14,75 +17,75 @@ use tokio::time::Instant;
 
 use super::lease::{Lease, Record, micro_time};
 
-/// Where we stand.
+/// The state of this candidate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum State {
-    /// Somebody else leads, or nobody that we know of.
+    /// This candidate has not led yet.
     Standby,
-    /// The Lease is ours. We may write before `until`: the start of the last write of it that
-    /// succeeded, plus the renew deadline.
+    /// This candidate holds the Lease and may write before `until`. That is the start of its last
+    /// successful write of the Lease plus the renew deadline.
     Leading { until: Instant },
-    /// Our term is over. There is no way back.
+    /// The term of this candidate is over. This state is final.
     Lost,
 }
 
-/// What happened.
+/// An event for the state machine.
 #[derive(Debug)]
 pub(super) enum Input {
-    /// It is time for an attempt to get or keep the Lease.
+    /// It is time for an attempt to acquire or renew the Lease.
     Attempt,
-    /// The Lease was read.
+    /// The read returned this Lease.
     Found(Lease),
-    /// There is no Lease.
+    /// The read returned 404: there is no Lease.
     Missing,
-    /// Reading failed.
+    /// The read failed.
     Unreadable,
-    /// Our write was taken, and this is the Lease now.
+    /// The write succeeded; the server answered with this Lease.
     Written(Lease),
-    /// Our write was refused, or its answer never came.
+    /// The write was refused, or there was no answer in time.
     NotWritten,
 }
 
-/// What to do about it.
+/// The next step of the IO code.
 #[derive(Debug, PartialEq)]
 pub(super) enum Next {
-    /// Read the Lease, from the latest state.
+    /// Read the Lease from the API server.
     Read,
     /// Create the Lease with this record.
     Create(Record),
-    /// Replace the Lease as we remember it; if it is another by now, it is read next.
+    /// Replace the Lease as last seen, without a read. After a conflict, the next step is a read.
     Renew(Lease, Record),
-    /// Replace the Lease just read.
+    /// Replace the Lease that was just read.
     Update(Lease, Record),
-    /// Nothing until the next attempt.
+    /// The attempt has ended. Wait for the next one.
     Rest(Outcome),
 }
 
 /// How an attempt ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// We lead now.
+    /// This candidate became leader.
     Acquired,
-    /// We still lead.
+    /// This candidate still leads.
     Renewed,
-    /// Somebody else leads.
+    /// Another candidate holds the Lease.
     Held { holder: String },
     /// A request failed.
     Failed,
-    /// Our term is over.
+    /// The term of this candidate is over.
     Lost,
 }
 
 struct Observed {
     lease: Lease,
-    /// When its record was first seen with this content.
+    /// When this candidate first saw the record with this content.
     since: Instant,
 }
 
-/// The write under way.
+/// A write that has no answer yet.
 struct Pending {
     began: Instant,
-    /// Made from memory; if it fails, the Lease is read.
+    /// True for a write without a read before it. If it fails, a read follows.
     is_optimistic: bool,
 }
 
@@ -90,7 +93,7 @@ struct Pending {
 pub(super) struct Election {
     identity: String,
     lease_duration: Duration,
-    /// How long a successful write lets us lead.
+    /// Length of a term, from the start of a successful write.
     term: Duration,
     state: State,
     observed: Option<Observed>,
@@ -104,7 +107,8 @@ impl Election {
         lease_duration: Duration,
         renew_deadline: Duration,
     ) -> Self {
-        // Others go by the whole seconds in the record, so these also bound our term.
+        // The record holds whole seconds, and other candidates wait only for those. So a term may
+        // not be longer.
         let term = renew_deadline.min(Duration::from_secs(lease_duration.as_secs()));
         Self {
             identity,
@@ -121,30 +125,30 @@ impl Election {
         self.state
     }
 
-    /// The Lease as last read or written.
+    /// The Lease that was last read or written.
     pub(super) fn lease(&self) -> Option<&Lease> {
         self.observed.as_ref().map(|o| &o.lease)
     }
 
-    /// When the record last changed before our eyes.
+    /// When this candidate last saw a change of the record.
     pub(super) fn observed_since(&self) -> Option<Instant> {
         self.observed.as_ref().map(|o| o.since)
     }
 
-    /// Renewals that had to read the Lease first.
+    /// The number of renewals that had to read the Lease first.
     pub(super) fn slow_renewals(&self) -> u64 {
         self.slow_renewals
     }
 
-    /// Ends our term.
+    /// Ends the term of this candidate, for good.
     pub(super) fn give_up(&mut self) {
         self.state = State::Lost;
     }
 
-    /// Takes in what happened at `now` and says what to do. `wall` is only ever written into
-    /// records.
+    /// Handles an event at the time `now` and returns the next step. `wall` is written into records
+    /// and never compared.
     pub(super) fn step(&mut self, input: Input, now: Instant, wall: Timestamp) -> Next {
-        // Before all else: no answer, however good, prolongs a term that has run out.
+        // This check comes first, because no answer may extend a term that is over.
         if let State::Leading { until } = self.state
             && now >= until
         {
@@ -169,7 +173,7 @@ impl Election {
         }
     }
 
-    /// What to write to give up `lease`; `None` if it is not ours.
+    /// The record that releases `lease`; `None` if this candidate does not hold it.
     pub(super) fn release(&self, lease: &Lease, wall: Timestamp) -> Option<Record> {
         let now = micro_time(wall);
         (lease.holder() == self.identity).then(|| Record {
@@ -209,8 +213,8 @@ impl Election {
         let holder = lease.holder();
         let is_others = !holder.is_empty() && holder != self.identity;
         if matches!(self.state, State::Leading { .. }) {
-            // Upstream goes on trying until its deadline. But whoever is in the Lease writes
-            // already, and whoever was in it and left has written, so our term ends here.
+            // Upstream retries until its deadline. But a new holder may write already, and a holder
+            // that has released the Lease since may have written. So the term ends here.
             let has_changed_hands = holder.is_empty()
                 && before.is_some_and(|o| o.lease.transitions() != lease.transitions());
             if is_others || has_changed_hands {
@@ -236,12 +240,13 @@ impl Election {
 
     fn written(&mut self, lease: Lease, pending: Option<Pending>, now: Instant) -> Next {
         self.observed = Some(Observed { lease, since: now });
-        // The term counts from before the request was sent: nobody can have seen the new record
-        // earlier than that.
+        // The term starts when the request was sent, because other candidates cannot have seen the
+        // new record earlier.
         let until = pending.map_or(now, |p| p.began + self.term);
         let was_leading = matches!(self.state, State::Leading { .. });
         if now >= until {
-            // Only a standby gets here. The record is ours; the next attempt renews it.
+            // Only a standby gets here: its answer came later than a term. It is the holder in the
+            // record, and the next attempt renews it.
             return Next::Rest(Outcome::Failed);
         }
         self.state = State::Leading { until };
@@ -272,7 +277,7 @@ impl Election {
 }
 
 impl Observed {
-    /// Whether its holder may still be leading, going by the duration that holder wrote.
+    /// True if the holder may still lead, according to the duration that it wrote itself.
     fn is_valid(&self, now: Instant) -> bool {
         now.saturating_duration_since(self.since)
             < Duration::from_secs(self.lease.duration_seconds())
@@ -305,7 +310,7 @@ mod tests {
             }
         }
 
-        /// One that acquired a fresh Lease with the write of second 0.
+        /// A candidate that created the Lease at second 0.
         fn leading() -> Self {
             let mut candidate = Self::new();
             candidate.at(0.0, Input::Attempt);
@@ -331,7 +336,7 @@ mod tests {
         }
     }
 
-    /// `renewed` stands for the fields that change with each renewal.
+    /// `renewed` sets the fields that change with each renewal.
     fn lease(holder: &str, duration: u64, transitions: i64, renewed: u32) -> Lease {
         let document = json!({
             "metadata": {"name": "l", "namespace": "ns", "resourceVersion": renewed.to_string()},
@@ -379,9 +384,9 @@ mod tests {
     }
 
     #[test]
-    fn who_may_take_a_lease_and_what_it_writes() {
-        // (why, lease found, then seconds later found again unchanged, transitions written; None:
-        // held)
+    fn a_candidate_takes_a_lease_that_is_expired_or_released_or_its_own() {
+        // (why, Lease at the first read, seconds until a second read of the same Lease, transitions
+        // written; None: held by another)
         let cases = [
             (
                 "held, first seen just now",
@@ -396,26 +401,26 @@ mod tests {
                 None,
             ),
             (
-                "run out since we watch it",
+                "expired since it was first seen",
                 lease("other", 15, 3, 1),
                 15.0,
                 Some(4),
             ),
             (
-                "the holder's own duration counts, longer",
+                "the holder wrote a longer duration",
                 lease("other", 60, 3, 1),
                 59.9,
                 None,
             ),
             (
-                "the holder's own duration counts, shorter",
+                "the holder wrote a shorter duration",
                 lease("other", 2, 3, 1),
                 2.0,
                 Some(4),
             ),
             ("released", lease("", 1, 3, 1), 0.0, Some(4)),
-            ("ours from a lost answer", lease(ME, 15, 3, 1), 0.0, Some(3)),
-            ("ours, gone stale", lease(ME, 15, 3, 1), 20.0, Some(3)),
+            ("our own, answer lost", lease(ME, 15, 3, 1), 0.0, Some(3)),
+            ("our own, expired", lease(ME, 15, 3, 1), 20.0, Some(3)),
         ];
         for (why, found, later, expected) in cases {
             let mut me = Candidate::new();
@@ -434,10 +439,10 @@ mod tests {
     }
 
     #[test]
-    fn a_standby_counts_from_when_it_first_saw_the_current_record() {
+    fn a_standby_waits_from_its_first_sight_of_the_current_record() {
         let mut me = Candidate::new();
-        // The leader renews at 0..=8, then dies; we look every 4 seconds and once more just before
-        // and at the end.
+        // The leader renews until second 8 and then dies. The standby reads every 4 seconds, and
+        // just before and at the end of the 15 seconds.
         for (seconds, renewed) in [(0.0, 0), (4.0, 4), (8.0, 8), (12.0, 8), (22.9, 8)] {
             me.at(seconds, Input::Attempt);
             assert_eq!(
@@ -453,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn any_change_of_the_record_starts_the_patience_anew() {
+    fn any_change_of_the_spec_restarts_the_wait() {
         // (why, field, value)
         let cases = [
             ("renewed", "renewTime", json!("2021-01-01T00:00:00.000000Z")),
@@ -476,7 +481,7 @@ mod tests {
             me.at(16.0, Input::Attempt);
             assert_eq!(me.at(16.0, Input::Found(changed)), held("other"), "{why}");
         }
-        // Metadata does not count.
+        // A change of metadata does not restart the wait.
         let mut me = Candidate::new();
         me.at(0.0, Input::Attempt);
         me.at(0.0, Input::Found(lease("other", 15, 0, 1)));
@@ -501,7 +506,7 @@ mod tests {
     }
 
     #[test]
-    fn a_renewal_is_written_from_memory_and_keeps_the_history() {
+    fn a_renewal_needs_no_read_and_keeps_acquire_time_and_transitions() {
         let mut me = Candidate::leading();
         let Next::Renew(base, record) = me.at(2.0, Input::Attempt) else {
             panic!("no renewal")
@@ -516,7 +521,7 @@ mod tests {
         );
         assert!(
             (me.until() - 12.0).abs() < 1e-6,
-            "counts from when the request began"
+            "the term starts when the request starts"
         );
         assert_eq!(me.election.slow_renewals(), 0);
     }
@@ -533,7 +538,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leader_that_cannot_renew_is_done_at_the_deadline_whatever_comes() {
+    fn no_input_extends_a_term_after_the_renew_deadline() {
         let inputs: [fn() -> Input; 6] = [
             || Input::Attempt,
             || Input::Found(lease(ME, 15, 0, 1)),
@@ -545,23 +550,23 @@ mod tests {
         for input in inputs {
             let mut me = Candidate::leading();
             me.at(9.9, Input::Attempt);
-            let what = format!("{:?}", input());
-            assert_eq!(me.at(10.0, input()), Next::Rest(Outcome::Lost), "{what}");
+            let name = format!("{:?}", input());
+            assert_eq!(me.at(10.0, input()), Next::Rest(Outcome::Lost), "{name}");
             assert_eq!(
                 me.at(10.1, Input::Written(lease(ME, 15, 0, 3))),
                 Next::Rest(Outcome::Lost),
-                "for good: {what}"
+                "the state is final: {name}"
             );
         }
     }
 
     #[test]
-    fn a_leader_that_finds_another_in_the_lease_is_done_at_once() {
+    fn a_leader_that_reads_another_holder_stops_leading_at_once() {
         // (why, lease found after a conflict)
         let cases = [
             ("held by another", lease("other", 15, 1, 2)),
             (
-                "held by another, with a duration of nothing",
+                "held by another, with a duration of zero",
                 lease("other", 0, 1, 2),
             ),
             ("released by another", lease("", 1, 1, 2)),
@@ -603,7 +608,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_took_longer_than_a_term_makes_no_leader() {
+    fn an_answer_later_than_a_term_makes_no_leader() {
         let mut me = Candidate::new();
         me.at(0.0, Input::Attempt);
         me.at(0.0, Input::Missing);
@@ -614,12 +619,12 @@ mod tests {
         assert_eq!(me.election.state(), State::Standby);
         assert!(
             matches!(me.at(11.0, Input::Attempt), Next::Renew(..)),
-            "the record is ours to renew"
+            "the candidate renews its own record"
         );
     }
 
     #[test]
-    fn a_conflict_while_acquiring_is_no_success() {
+    fn a_conflict_during_acquisition_fails_the_attempt() {
         let mut me = Candidate::new();
         me.at(0.0, Input::Attempt);
         me.at(0.0, Input::Found(lease("", 1, 3, 1)));
@@ -628,7 +633,7 @@ mod tests {
     }
 
     #[test]
-    fn the_whole_seconds_of_the_record_bound_the_term() {
+    fn a_term_is_at_most_the_whole_seconds_in_the_record() {
         let mut election = Election::new(
             ME.to_owned(),
             Duration::from_millis(5900),
@@ -651,7 +656,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_holder_releases_and_transitions_stay() {
+    fn only_the_holder_releases_and_transitions_are_kept() {
         let me = Candidate::leading();
         let record = me
             .election

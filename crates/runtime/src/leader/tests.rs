@@ -1,4 +1,4 @@
-//! Candidates with real clients against a Lease in memory, in paused time.
+//! Tests of whole electors against a Lease in memory, in paused time.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -23,14 +23,14 @@ struct Server {
     writes: AtomicUsize,
 }
 
-/// One candidate's way to the server.
+/// The connection of one candidate to the server, with its faults.
 #[derive(Clone, Default)]
 struct Link {
     /// Requests and watches get no answer.
     is_cut: Arc<AtomicBool>,
     /// Watches are refused.
     has_no_watch: Arc<AtomicBool>,
-    /// Writes arrive, but their answers do not.
+    /// The server handles writes, but their answers are lost.
     loses_answers: Arc<AtomicBool>,
 }
 
@@ -150,7 +150,7 @@ impl Server {
         answer(200, &new)
     }
 
-    /// As somebody with kubectl would.
+    /// Changes the Lease as a user with kubectl would.
     fn edit(&self, change: impl FnOnce(&mut Value)) {
         let mut new = self.lease.lock().unwrap().1.clone().unwrap();
         change(&mut new);
@@ -223,7 +223,8 @@ impl Candidate {
         self.elector.hold(&self.stop).await
     }
 
-    /// Acquires, then holds until stopped or lost; `None` if it was stopped before it led.
+    /// Acquires the Lease and holds it until the end of the term. `None` if the candidate was
+    /// stopped before it led.
     async fn lead(mut self) -> (Option<TermEnd>, Self) {
         let end = if self.acquire().await {
             Some(self.hold().await)
@@ -252,7 +253,7 @@ async fn pass(seconds: f64) {
 }
 
 #[test]
-fn durations_that_cannot_work_are_refused_in_upstreams_words() {
+fn invalid_durations_are_refused_with_upstreams_messages() {
     // (lease, deadline, retry in seconds, expected)
     let cases = [
         (
@@ -325,22 +326,22 @@ async fn the_first_candidate_creates_the_lease_and_renews_it_every_retry_period(
     assert_eq!(
         server.writes.load(Ordering::Relaxed),
         1 + 31,
-        "created, renewed at once, then every 2 s"
+        "one creation, one renewal at once, then one every 2 s"
     );
     stop.cancel();
     let (end, a) = leader.await.unwrap();
     assert_eq!(end, TermEnd::Stopped);
-    assert!(gate.is_open(), "what is under way may still be written");
-    assert_eq!(server.holder(), "a", "not released unasked");
+    assert!(gate.is_open(), "controllers may finish their writes");
+    assert_eq!(server.holder(), "a", "a stop does not release the Lease");
     assert_eq!(a.metric("leader_election_slowpath_total"), None);
     pass(9.0).await;
     assert!(gate.is_open());
     pass(1.0).await;
-    assert!(!gate.is_open(), "nobody renews any more");
+    assert!(!gate.is_open(), "there were no renewals after the stop");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_release_is_answered_at_once() {
+async fn a_standby_takes_a_released_lease_at_once() {
     let server = Server::new();
     let mut a = Candidate::new("a", &server, &Link::default());
     assert!(a.acquire().await);
@@ -367,11 +368,11 @@ async fn a_release_is_answered_at_once() {
         a.metric("leader_election_master_status").as_deref(),
         Some("0")
     );
-    assert!(!a.acquire().await, "no way back");
+    assert!(!a.acquire().await, "a candidate leads only once");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deleted_lease_is_taken_at_once() {
+async fn a_standby_takes_a_deleted_lease_at_once() {
     let server = Server::new();
     let mut a = Candidate::new("a", &server, &Link::default());
     assert!(a.acquire().await);
@@ -394,9 +395,9 @@ async fn without_a_watch_a_release_is_found_within_the_retry_period() {
     let server = Server::new();
     let mut a = Candidate::new("a", &server, &Link::default());
     assert!(a.acquire().await);
-    let blind = Link::default();
-    set(&blind.has_no_watch);
-    let mut b = Candidate::new("b", &server, &blind);
+    let unwatched = Link::default();
+    set(&unwatched.has_no_watch);
+    let mut b = Candidate::new("b", &server, &unwatched);
     let standby = tokio::spawn(async move { b.acquire().await });
     pass(7.0).await;
     let released = Instant::now();
@@ -410,7 +411,7 @@ async fn without_a_watch_a_release_is_found_within_the_retry_period() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_lease_of_a_dead_leader_is_waited_out_in_full() {
+async fn a_candidate_waits_the_full_lease_duration_after_a_leader_died() {
     let server = Server::new();
     let mut a = Candidate::new("a", &server, &Link::default());
     assert!(a.acquire().await);
@@ -425,7 +426,7 @@ async fn the_lease_of_a_dead_leader_is_waited_out_in_full() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_cut_off_stops_writing_before_another_may_lead() {
+async fn a_disconnected_leader_stops_writing_before_another_may_lead() {
     let server = Server::new();
     let link = Link::default();
     let a = Candidate::new("a", &server, &link);
@@ -442,14 +443,14 @@ async fn a_leader_cut_off_stops_writing_before_another_may_lead() {
     let cut = Instant::now();
     let mut closed = None;
     while !gate_b.is_open() {
-        assert!(cut.elapsed() < Duration::from_secs(30), "nobody took over");
+        assert!(cut.elapsed() < Duration::from_secs(30), "b did not lead");
         if closed.is_none() && !gate_a.is_open() {
             closed = Some(cut.elapsed());
         }
         pass(0.01).await;
     }
     let closed = closed
-        .expect("closed before the other opened")
+        .expect("the gate of a closed before the gate of b opened")
         .as_secs_f64();
     let taken = cut.elapsed().as_secs_f64();
     assert!((8.0..=10.1).contains(&closed), "closed after {closed}");
@@ -468,26 +469,26 @@ async fn a_leader_cut_off_stops_writing_before_another_may_lead() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_that_was_stopped_for_a_while_does_not_write_when_it_goes_on() {
+async fn a_leader_that_was_paused_beyond_its_term_does_not_write() {
     let server = Server::new();
     let a = Candidate::new("a", &server, &Link::default());
     let gate = a.elector.gate();
     let leader = tokio::spawn(a.lead());
     pass(4.5).await;
     let writes = server.writes.load(Ordering::Relaxed);
-    // As SIGSTOP and SIGCONT do: time goes on, and nobody runs meanwhile.
+    // Like SIGSTOP and SIGCONT: time passes while no task of the process runs.
     tokio::time::advance(Duration::from_secs(12)).await;
-    assert!(!gate.is_open(), "before the elector had a chance to look");
+    assert!(!gate.is_open(), "closed before the elector ran again");
     assert_eq!(leader.await.unwrap().0, Some(TermEnd::Lost));
     assert_eq!(server.writes.load(Ordering::Relaxed), writes);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_is_done_as_soon_as_another_is_in_the_lease() {
+async fn a_leader_stops_leading_when_another_holder_is_in_the_lease() {
     // (why, the leader has a watch, longest time until it notices)
     for (why, has_watch, limit) in [
-        ("told by the watch", true, 0.1),
-        ("at the next renewal", false, 2.1),
+        ("seen by the watch", true, 0.1),
+        ("seen at the next renewal", false, 2.1),
     ] {
         let server = Server::new();
         let link = Link::default();
@@ -508,7 +509,7 @@ async fn a_leader_is_done_as_soon_as_another_is_in_the_lease() {
         assert!(!gate.is_open(), "{why}");
         let took = changed.elapsed().as_secs_f64();
         assert!(took <= limit, "{why}: took {took}");
-        assert_eq!(server.holder(), "b", "{why}: it leaves the Lease alone");
+        assert_eq!(server.holder(), "b", "{why}: a does not change the Lease");
         assert_eq!(
             a.metric("leader_election_master_status").as_deref(),
             Some("0")
@@ -517,7 +518,7 @@ async fn a_leader_is_done_as_soon_as_another_is_in_the_lease() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_conflict_without_another_holder_is_a_slow_renewal() {
+async fn a_leader_renews_after_a_conflict_without_another_holder() {
     let server = Server::new();
     let a = Candidate::new("a", &server, &Link::default());
     let (gate, stop) = (a.elector.gate(), a.stop.clone());
@@ -539,7 +540,7 @@ async fn a_conflict_without_another_holder_is_a_slow_renewal() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn renewals_whose_answers_are_lost_prolong_nothing() {
+async fn renewals_with_lost_answers_do_not_extend_the_term() {
     let server = Server::new();
     let link = Link::default();
     let a = Candidate::new("a", &server, &link);
@@ -559,7 +560,7 @@ async fn renewals_whose_answers_are_lost_prolong_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_acquisition_whose_answer_was_lost_is_picked_up() {
+async fn a_candidate_leads_after_the_answer_of_its_acquisition_was_lost() {
     let server = Server::new();
     let link = Link::default();
     set(&link.loses_answers);
@@ -574,7 +575,7 @@ async fn an_acquisition_whose_answer_was_lost_is_picked_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_many_candidates_one_leads_at_any_time() {
+async fn of_many_candidates_at_most_one_leads_at_any_time() {
     let server = Server::new();
     let links: Vec<Link> = (0..5).map(|_| Link::default()).collect();
     let candidates: Vec<Candidate> = links
@@ -596,7 +597,7 @@ async fn of_many_candidates_one_leads_at_any_time() {
         while leaders().iter().all(|i| led.contains(i)) {
             assert!(
                 began.elapsed() < Duration::from_secs(40),
-                "nobody leads after {led:?}"
+                "no candidate leads after {led:?}"
             );
             assert!(leaders().len() <= 1, "two lead: {:?}", leaders());
             pass(0.05).await;
@@ -613,7 +614,7 @@ async fn of_many_candidates_one_leads_at_any_time() {
     }
     for (i, task) in tasks.into_iter().enumerate() {
         let expected = match led.iter().position(|l| *l == i) {
-            // Cut off only just now, it had no time to find out.
+            // It was disconnected last, and its term is not over yet.
             Some(3) => Some(TermEnd::Stopped),
             Some(_) => Some(TermEnd::Lost),
             None => None,
@@ -623,7 +624,7 @@ async fn of_many_candidates_one_leads_at_any_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_candidate_can_be_stopped() {
+async fn a_waiting_candidate_can_be_stopped() {
     let server = Server::new();
     let mut a = Candidate::new("a", &server, &Link::default());
     assert!(a.acquire().await);
@@ -636,7 +637,7 @@ async fn a_candidate_can_be_stopped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_release_of_a_lease_that_is_not_ours_changes_nothing() {
+async fn a_release_leaves_the_lease_of_another_holder_unchanged() {
     let server = Server::new();
     let mut a = Candidate::new("a", &server, &Link::default());
     assert!(a.acquire().await);

@@ -1,4 +1,7 @@
-//! Watches the Lease, so that a release is seen when it happens and not at the next attempt.
+//! Watches the Lease, so that a candidate sees a release at once and not at its next attempt.
+//!
+//! The watch is only a hint: the elector still reads the Lease before it decides. So a late or
+//! failed watch costs time and never safety. Upstream's elector has no watch.
 
 use std::time::Duration;
 
@@ -12,7 +15,7 @@ use super::ElectionConfig;
 use crate::client::{ApiClient, ApiError, Target};
 use crate::resource::LEASES;
 
-/// The longest pause before a broken watch is opened again.
+/// The longest pause before a failed watch is opened again.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 #[derive(Deserialize)]
@@ -37,13 +40,14 @@ struct Watch {
     client: ApiClient,
     config: ElectionConfig,
     lines: Option<BoxStream<'static, Result<Bytes, ApiError>>>,
-    /// Before the next opening; none before the first.
+    /// Pause before the watch is opened; zero for the first time.
     pause: Duration,
 }
 
-/// The holder each time the Lease changes; empty when it is free or gone. Never ends; while the
-/// watch fails there is nothing, and attempts at the retry period have to do. What it says may be
-/// stale: it is a reason to look, not to decide.
+/// Yields the holder after each change of the Lease; an empty name for a free or deleted Lease.
+///
+/// The stream never ends. While the watch fails it yields nothing, and only attempts at the retry
+/// period remain. A yielded holder may be stale, so the caller must read the Lease.
 pub(super) fn holders(client: ApiClient, config: ElectionConfig) -> BoxStream<'static, String> {
     let watch = Watch {
         client,
@@ -72,7 +76,7 @@ impl Watch {
                             self.pause = Duration::ZERO;
                             return holder;
                         }
-                        Seen::Nothing => {}
+                        Seen::Bookmark => {}
                         Seen::Failure => self.lines = None,
                     },
                     Some(Err(_)) | None => self.lines = None,
@@ -104,7 +108,8 @@ impl Watch {
 #[derive(Debug, PartialEq)]
 enum Seen {
     Holder(String),
-    Nothing,
+    Bookmark,
+    /// The watch must be opened again.
     Failure,
 }
 
@@ -118,7 +123,7 @@ fn holder_in(line: &[u8]) -> Seen {
             Seen::Holder(spec.and_then(|s| s.holder_identity).unwrap_or_default())
         }
         "DELETED" => Seen::Holder(String::new()),
-        "BOOKMARK" => Seen::Nothing,
+        "BOOKMARK" => Seen::Bookmark,
         _ => Seen::Failure,
     }
 }
@@ -128,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_frame_says_who_holds_the_lease() {
+    fn the_holder_is_read_from_a_watch_event() {
         let holder = |name: &str| Seen::Holder(name.to_owned());
         // (frame, expected)
         let cases = [
@@ -147,7 +152,7 @@ mod tests {
             ),
             (
                 r#"{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"5"}}}"#,
-                Seen::Nothing,
+                Seen::Bookmark,
             ),
             (
                 r#"{"type":"ERROR","object":{"kind":"Status","status":"Failure","code":410}}"#,

@@ -1,15 +1,16 @@
-//! Three real candidates, each a process of its own, against one API server, in paused time:
-//! requests and answers are late or lost, the server refuses, watches fall silent, and processes
-//! are cut off, paused, killed or asked to end.
+//! Three whole electors, each in a simulated process, against one API server in paused time.
 //!
-//! What must hold is written out in `docs/leader-election.md`; the names are the same here. Gates
-//! open only while a candidate is polled, and close by themselves, so looking around each poll is
-//! looking at every instant.
+//! Faults are injected at random: requests and answers are late or lost, the server refuses
+//! requests, and watches are silent. Processes are disconnected, paused, killed, or get SIGTERM.
+//!
+//! `docs/leader-election.md` defines the invariants under the names used here. Gates open only
+//! while a candidate is polled, and close with the clock. Checks around each poll therefore cover
+//! every instant.
 //!
 //!     STEERSMAN_SEEDS=1000 cargo test -p steersman-runtime --test election
 #![allow(
     clippy::unwrap_used,
-    reason = "a test that cannot go on should say where"
+    reason = "a test that cannot continue should show the line"
 )]
 
 mod network;
@@ -23,57 +24,57 @@ use rand::Rng;
 use steersman_devcluster::faults::{Matcher, RuleId, internal_error, throttled};
 use tokio::time::{Instant, sleep, sleep_until};
 
-use world::{CANDIDATES, Happened, LEASE, LONGEST_RETRY, World};
+use world::{CANDIDATES, LEASE, LONGEST_RETRY, LeaseVersion, World};
 
-/// How long things go wrong.
-const STORM: Duration = Duration::from_secs(400);
-/// How long somebody must lead without a break after that.
-const CALM: Duration = Duration::from_secs(60);
-/// A pause of the client that the end of the storm does not cut short (`Retry-After`, or before a
-/// broken read is repeated), and the requests of an attempt in fine weather.
-const UNDER_WAY: Duration = Duration::from_secs(2);
-/// `Progress`: from the end of the storm a record may be seen first at the next attempt, has to be
-/// waited out, and is replaced at the attempt after that.
+/// Duration of the faults.
+const FAULTS: Duration = Duration::from_secs(400);
+/// After the faults and [`PROGRESS`], one candidate must lead for this time without a break.
+const STABLE: Duration = Duration::from_secs(60);
+/// Time for the requests of one attempt, and for waits that began before the end of the faults:
+/// `Retry-After`, or the pause before a failed read is repeated.
+const PENDING: Duration = Duration::from_secs(2);
+/// The limit of `Progress`, from the end of the faults. The next attempt may be the first to see
+/// the record; the candidate waits for the lease duration; the attempt after that takes the Lease.
 const PROGRESS: Duration = LEASE
     .saturating_add(LONGEST_RETRY.saturating_mul(2))
-    .saturating_add(UNDER_WAY);
+    .saturating_add(PENDING);
 
 const SEED: &str = "STEERSMAN_SEED";
 const SEEDS: &str = "STEERSMAN_SEEDS";
 
-/// Lets go wrong whatever can, at random.
-struct Storm {
+/// Injects faults at random.
+struct Injector {
     world: World,
     rules: Vec<RuleId>,
 }
 
-impl Storm {
-    async fn rage(&mut self) {
-        let end = Instant::now() + STORM;
-        while Instant::now() < end && self.world.broken().is_none() {
-            self.strike();
-            let lull = self.world.weather().lull;
+impl Injector {
+    async fn inject(&mut self) {
+        let end = Instant::now() + FAULTS;
+        while Instant::now() < end && self.world.violation().is_none() {
+            self.inject_one();
+            let longest_pause = self.world.rates().longest_pause;
             let pause = self
                 .world
-                .draw(|random| random.random_range(Duration::ZERO..lull));
+                .draw(|random| random.random_range(Duration::ZERO..longest_pause));
             sleep(pause).await;
         }
     }
 
-    fn strike(&mut self) {
+    fn inject_one(&mut self) {
         let world = &self.world;
         let faults = world.cluster.faults();
-        let who = world.draw(|random| random.random_range(0..CANDIDATES));
+        let slot = world.draw(|random| random.random_range(0..CANDIDATES));
         let seconds = |range: Range<u64>| {
             world.draw(|random| Duration::from_secs(random.random_range(range)))
         };
         let times = Some(world.draw(|random| random.random_range(1..4)));
         let on_lease = |verb| Matcher::new(verb, "leases");
         let rule = match world.draw(|random| random.random_range(0..20)) {
-            0..=3 => return world.pause(who, seconds(1..40)),
-            4 => return world.kill(who),
-            5 => return world.ask_to_end(who),
-            6 | 7 => return world.cut_off(who, seconds(2..30)),
+            0..=3 => return world.pause(slot, seconds(1..40)),
+            4 => return world.kill(slot),
+            5 => return world.terminate(slot),
+            6 | 7 => return world.cut_off(slot, seconds(2..30)),
             8 => return faults.break_watches("leases"),
             9 => return faults.stall_watches("leases"),
             10 | 11 => return faults.resume_watches("leases"),
@@ -87,30 +88,30 @@ impl Storm {
         self.rules.push(rule);
     }
 
-    /// From now on nothing goes wrong any more, and what was under way is reset.
+    /// Ends all faults, and resets the requests under way.
     fn end(self) -> World {
         let faults = self.world.cluster.faults();
         faults.resume_watches("leases");
         self.rules.into_iter().for_each(|rule| faults.remove(rule));
-        self.world.clear_up();
+        self.world.end_faults();
         self.world
     }
 }
 
-/// One run, or the first invariant that did not hold in it. What happened is told in order.
-async fn run(seed: u64) -> Result<Vec<Happened>, String> {
-    let mut storm = Storm {
+/// Runs one seed. Returns all versions of the Lease in order, or the first violated invariant.
+async fn run(seed: u64) -> Result<Vec<LeaseVersion>, String> {
+    let mut injector = Injector {
         world: World::start(seed),
         rules: Vec::new(),
     };
-    storm.rage().await;
-    let world = storm.end();
-    let somebody_leads_by = Instant::now() + PROGRESS;
-    sleep_until(somebody_leads_by).await;
+    injector.inject().await;
+    let world = injector.end();
+    let must_lead_by = Instant::now() + PROGRESS;
+    sleep_until(must_lead_by).await;
     let leader = world.leader();
-    while leader.is_some() && Instant::now() < somebody_leads_by + CALM {
+    while leader.is_some() && Instant::now() < must_lead_by + STABLE {
         if world.leader() != leader {
-            world.break_off(format!(
+            world.violated(format!(
                 "Progress: {leader:?} led, then {:?}",
                 world.leader()
             ));
@@ -119,16 +120,17 @@ async fn run(seed: u64) -> Result<Vec<Happened>, String> {
         sleep(Duration::from_millis(250)).await;
     }
     if leader.is_none() {
-        world.break_off(format!(
-            "Progress: nobody leads {} s after all is well again",
+        world.violated(format!(
+            "Progress: no candidate leads {} s after the end of the faults",
             PROGRESS.as_secs()
         ));
     }
-    world.broken().map_or_else(|| Ok(world.history()), Err)
+    world.violation().map_or_else(|| Ok(world.history()), Err)
 }
 
-/// The same run each time: one thread, and time that stands still while it works.
-fn tell(seed: u64) -> Result<Vec<Happened>, String> {
+/// Runs one seed on one thread, with a clock that advances only while all tasks wait. So a seed
+/// repeats exactly.
+fn run_seed(seed: u64) -> Result<Vec<LeaseVersion>, String> {
     tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
@@ -150,11 +152,11 @@ fn seeds() -> Range<u64> {
 }
 
 #[test]
-fn whatever_happens_one_leads_and_when_it_is_over_somebody_does() {
+fn the_invariants_hold_under_faults_and_a_candidate_leads_afterwards() {
     let (mut terms, mut seconds) = (0, 0);
     for seed in seeds() {
-        let history = tell(seed).unwrap_or_else(|broken| {
-            panic!("{broken}\nto see this again: {SEED}={seed} cargo test -p steersman-runtime --test election -- --nocapture")
+        let history = run_seed(seed).unwrap_or_else(|violation| {
+            panic!("{violation}\nto repeat this run: {SEED}={seed} cargo test -p steersman-runtime --test election -- --nocapture")
         });
         let led = history
             .windows(2)
@@ -165,17 +167,17 @@ fn whatever_happens_one_leads_and_when_it_is_over_somebody_does() {
             history.len()
         );
         terms += led;
-        seconds += (STORM + PROGRESS + CALM).as_secs();
+        seconds += (FAULTS + PROGRESS + STABLE).as_secs();
     }
     println!("{terms} terms in {seconds} s of the paused clock");
     assert!(
         terms as u64 > seconds / 100,
-        "too quiet a time to tell anything: {terms} terms in {seconds} s"
+        "the runs have too few terms: {terms} in {seconds} s"
     );
 }
 
 #[test]
-fn a_seed_tells_the_same_story_each_time() {
+fn a_seed_repeats_exactly() {
     let seed = seeds().start;
-    assert_eq!(tell(seed), tell(seed));
+    assert_eq!(run_seed(seed), run_seed(seed));
 }

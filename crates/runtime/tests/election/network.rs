@@ -1,5 +1,5 @@
-//! Between a process and the server: requests travel on their own, so that they arrive though
-//! nobody waits for them any more.
+//! The network between a process and the API server. Each request is a separate task, so it may
+//! arrive after its sender has given up or died.
 
 use std::io::{Error, ErrorKind};
 use std::time::Duration;
@@ -12,29 +12,29 @@ use tokio::sync::oneshot;
 use tokio::time::sleep;
 use tower::Service;
 
-use super::world::{DEADLINE, LEASE, Weather, World};
+use super::world::{DEADLINE, FaultRates, LEASE, World};
 
-const CALM: Weather = Weather {
+const NO_FAULTS: FaultRates = FaultRates {
     loss: 0.0,
     late: 0.0,
-    lull: Duration::MAX,
+    longest_pause: Duration::MAX,
 };
-/// The longest way of what is not late.
-const PROMPT: Duration = Duration::from_millis(200);
-/// The longest way of what is: nobody waits so long.
-const LATE: Duration = Duration::from_secs(12);
+/// The longest delay of a message that is not late.
+const MAX_DELAY: Duration = Duration::from_millis(200);
+/// The longest delay of a late message: longer than all time limits of clients.
+const MAX_LATE_DELAY: Duration = Duration::from_secs(12);
 
-/// What happens to one request.
+/// The delays and losses of one request.
 struct Fate {
-    /// The way there; `None`: it never arrives.
-    there: Option<Duration>,
-    /// The way back; `None`: the answer never arrives.
-    back: Option<Duration>,
-    /// Whether the connection is closed where something does not arrive, and is not just silent.
+    /// Delay of the request; `None` if it is lost.
+    request_delay: Option<Duration>,
+    /// Delay of the answer; `None` if it is lost.
+    answer_delay: Option<Duration>,
+    /// True if a loss closes the connection; otherwise the connection stays silent.
     is_reset: bool,
 }
 
-/// A client of the process `name` in this place.
+/// A client of the process `name` in this slot.
 pub(crate) fn client(world: World, slot: usize, name: String) -> kube::Client {
     let service = tower::service_fn(move |request: Request<Body>| {
         let (world, name) = (world.clone(), name.clone());
@@ -43,7 +43,7 @@ pub(crate) fn client(world: World, slot: usize, name: String) -> kube::Client {
             tokio::spawn(async move {
                 tokio::select! {
                     biased;
-                    () = calm_before(&world) => {}
+                    () = faults_end_later(&world) => {}
                     () = carry(&world, slot, &name, request, answer) => {}
                 }
             });
@@ -55,12 +55,12 @@ pub(crate) fn client(world: World, slot: usize, name: String) -> kube::Client {
     kube::Client::new(service, "default")
 }
 
-/// The end of the storm, for what was sent before.
-async fn calm_before(world: &World) {
-    if world.calm().is_cancelled() {
+/// Returns at the end of the faults, for requests that were sent before it.
+async fn faults_end_later(world: &World) {
+    if world.faults_ended().is_cancelled() {
         std::future::pending::<()>().await;
     }
-    world.calm().cancelled().await;
+    world.faults_ended().cancelled().await;
 }
 
 async fn carry(
@@ -72,24 +72,24 @@ async fn carry(
 ) {
     let is_work = !request.uri().path().contains("/leases");
     let fate = draw(world, slot, is_work);
-    let Some(there) = fate.there else {
+    let Some(request_delay) = fate.request_delay else {
         return lose(fate.is_reset, answer).await;
     };
-    sleep(there).await;
+    sleep(request_delay).await;
     let handled = world.cluster.service().call(request).await;
     if is_work
         && handled
             .as_ref()
             .is_ok_and(|response| response.status().is_success())
     {
-        world.worked(name);
+        world.work_done(name);
     }
-    world.look();
-    let Some(back) = fate.back else {
+    world.check();
+    let Some(answer_delay) = fate.answer_delay else {
         return lose(fate.is_reset, answer).await;
     };
-    sleep(back).await;
-    // Nobody may wait for it any more.
+    sleep(answer_delay).await;
+    // The sender may have given up already.
     let _ = answer.send(handled);
 }
 
@@ -100,33 +100,39 @@ async fn lose<T>(is_reset: bool, answer: oneshot::Sender<T>) {
     drop(answer);
 }
 
-/// Work that is under way when its sender's term ends has until the Lease may be somebody else's to
-/// arrive: no network does better than that without a token that the server checks. The Lease
-/// itself has such a token, its version, so it may take any time.
+/// Draws the fate of one request.
+///
+/// The delay of the leader's work is less than lease duration - renew deadline. A later write could
+/// arrive in the term of another leader, because the server checks no leader on other objects. The
+/// server does check the version of the Lease, so requests for the Lease may have any delay.
 fn draw(world: &World, slot: usize, is_work: bool) -> Fate {
     let is_cut_off = world.is_cut_off(slot);
-    let Weather { loss, late, .. } = if world.calm().is_cancelled() {
-        &CALM
+    let FaultRates { loss, late, .. } = if world.faults_ended().is_cancelled() {
+        &NO_FAULTS
     } else {
-        world.weather()
+        world.rates()
     };
     world.draw(|random| {
         let mut way = |latest: Duration| {
             let latest = if random.random_bool(*late) {
                 latest
             } else {
-                PROMPT
+                MAX_DELAY
             };
             random.random_range(Duration::from_millis(1)..latest)
         };
-        let there = way(if is_work { LEASE - DEADLINE } else { LATE });
-        let back = way(LATE);
+        let request_delay = way(if is_work {
+            LEASE - DEADLINE
+        } else {
+            MAX_LATE_DELAY
+        });
+        let answer_delay = way(MAX_LATE_DELAY);
         let arrives = !is_cut_off && !random.random_bool(*loss);
         let returns = !random.random_bool(*loss);
         let is_reset = !is_cut_off && random.random_bool(0.4);
         Fate {
-            there: arrives.then_some(there),
-            back: returns.then_some(back),
+            request_delay: arrives.then_some(request_delay),
+            answer_delay: returns.then_some(answer_delay),
             is_reset,
         }
     })

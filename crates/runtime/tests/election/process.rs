@@ -1,5 +1,5 @@
-//! One candidate after another in each place: what a manager does with its elector, in a process
-//! that can be paused and killed.
+//! Simulated processes that can be paused and killed. Each uses its elector as the manager does.
+//! Each slot runs one process after another.
 
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex};
@@ -18,11 +18,11 @@ use tokio::time::sleep;
 use super::network;
 use super::world::{DEADLINE, LEASE, RETRY, WORK, World};
 
-/// What is done to a process from outside.
+/// The signals to a process.
 #[derive(Clone, Default)]
-pub(crate) struct Orders {
+pub(crate) struct Signals {
     /// SIGTERM.
-    pub(crate) end: CancellationToken,
+    pub(crate) terminate: CancellationToken,
     /// SIGKILL.
     pub(crate) kill: CancellationToken,
     pub(crate) switch: Arc<Switch>,
@@ -54,9 +54,9 @@ impl Switch {
     }
 }
 
-/// A process: not polled while it is frozen, and looked at around each poll.
+/// A process. It is not polled while it is frozen. The invariants are checked around each poll.
 struct Process {
-    life: Pin<Box<dyn Future<Output = ()> + Send>>,
+    process_future: Pin<Box<dyn Future<Output = ()> + Send>>,
     switch: Arc<Switch>,
     world: World,
 }
@@ -68,38 +68,38 @@ impl Future for Process {
         if self.switch.is_frozen(context.waker()) {
             return Poll::Pending;
         }
-        self.world.look();
-        let poll = self.life.as_mut().poll(context);
-        self.world.look();
+        self.world.check();
+        let poll = self.process_future.as_mut().poll(context);
+        self.world.check();
         poll
     }
 }
 
-/// Starts a process in this place each time the one before has ended.
+/// Starts a process in this slot each time the previous one has ended.
 pub(crate) async fn slot(world: World, slot: usize) {
     for birth in 0.. {
-        let orders = Orders::default();
-        let life = Box::pin(live(
+        let signals = Signals::default();
+        let process_future = Box::pin(run_process(
             world.clone(),
             slot,
             format!("{slot}-{birth}"),
-            orders.clone(),
+            signals.clone(),
         ));
         let process = Process {
-            life,
-            switch: Arc::clone(&orders.switch),
+            process_future,
+            switch: Arc::clone(&signals.switch),
             world: world.clone(),
         };
         let was_killed = tokio::select! {
             biased;
-            () = orders.kill.cancelled() => true,
+            () = signals.kill.cancelled() => true,
             () = process => false,
         };
-        world.died(slot, was_killed);
+        world.process_ended(slot, was_killed);
         let pause = world.draw(|random| Duration::from_millis(random.random_range(1..10_000)));
         tokio::select! {
             biased;
-            () = world.calm().cancelled() => sleep(Duration::from_millis(1)).await,
+            () = world.faults_ended().cancelled() => sleep(Duration::from_millis(1)).await,
             () = sleep(pause) => {}
         }
     }
@@ -120,8 +120,8 @@ fn client(world: &World, slot: usize, name: &str) -> ApiClient {
     )
 }
 
-/// As the manager does: acquire, hold beside the work, release when the work is done.
-async fn live(world: World, slot: usize, name: String, orders: Orders) {
+/// Runs like the manager: acquire, hold the Lease while the work runs, release after the work.
+async fn run_process(world: World, slot: usize, name: String, signals: Signals) {
     let client = client(&world, slot, &name);
     let config = ElectionConfig {
         namespace: "kube-system".to_owned(),
@@ -134,13 +134,13 @@ async fn live(world: World, slot: usize, name: String, orders: Orders) {
     let (recorder, clock) = (world.events.clone(), world.cluster.clock().clone());
     let mut elector =
         Elector::new(config, client.clone(), recorder, clock, &Registry::new()).unwrap();
-    world.born(slot, &name, elector.gate(), orders.clone());
-    if !elector.acquire(&orders.end).await {
+    world.process_started(slot, &name, elector.gate(), signals.clone());
+    if !elector.acquire(&signals.terminate).await {
         return;
     }
     let (renewing, work) = (
         CancellationToken::new(),
-        work(client.fenced(elector.gate()), &orders.end),
+        work(client.fenced(elector.gate()), &signals.terminate),
     );
     let is_ours = {
         let mut hold = pin!(elector.hold(&renewing));
@@ -158,8 +158,8 @@ async fn live(world: World, slot: usize, name: String, orders: Orders) {
     }
 }
 
-/// Writes until `end`; the write under way then is waited for.
-async fn work(client: ApiClient, end: &CancellationToken) {
+/// Writes until `terminate` is cancelled, and finishes the pending write.
+async fn work(client: ApiClient, terminate: &CancellationToken) {
     let target = Target {
         resource: &CONFIG_MAPS,
         namespace: Some("default"),
@@ -167,8 +167,8 @@ async fn work(client: ApiClient, end: &CancellationToken) {
         subresource: None,
     };
     for number in 0.. {
-        // Failures are what the network makes; the next write says more than another attempt of
-        // this one.
+        // Injected faults make writes fail. The next write has a new number, so a retry is not
+        // needed.
         let _ = client
             .patch(
                 target,
@@ -178,7 +178,7 @@ async fn work(client: ApiClient, end: &CancellationToken) {
             .await;
         tokio::select! {
             biased;
-            () = end.cancelled() => return,
+            () = terminate.cancelled() => return,
             () = sleep(Duration::from_millis(700)) => {}
         }
     }

@@ -1,4 +1,5 @@
-//! What the run knows of all processes and of the Lease, and what must hold of them.
+//! The state of a run: the API server, all processes and all versions of the Lease. It checks the
+//! invariants.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -14,7 +15,7 @@ use steersman_runtime::metrics::Registry;
 use steersman_runtime::tasks::{CancellationToken, Tasks};
 use tokio::time::{Instant, sleep};
 
-use super::process::{self, Orders};
+use super::process::{self, Signals};
 
 pub(crate) const CANDIDATES: usize = 3;
 pub(crate) const LEASE: Duration = Duration::from_secs(15);
@@ -23,10 +24,10 @@ pub(crate) const RETRY: Duration = Duration::from_secs(2);
 /// The longest pause between two attempts to acquire: the jitter adds up to 1.2 of it.
 pub(crate) const LONGEST_RETRY: Duration = Duration::from_millis(4_400);
 
-/// What the leader writes when it works.
+/// Name of the ConfigMap that the leader writes as its work.
 pub(crate) const WORK: &str = "work";
 
-/// Cheap to clone; ends with its last clone outside of its own tasks.
+/// One run. Cheap to clone. Its tasks end with the last clone outside of them.
 #[derive(Clone)]
 pub(crate) struct World {
     pub(crate) cluster: DevCluster,
@@ -35,54 +36,54 @@ pub(crate) struct World {
     _tasks: Arc<Tasks>,
 }
 
-/// How bad a run is; some are hardly disturbed, so that terms grow old in them, and some are
-/// nothing but trouble.
-pub(crate) struct Weather {
-    /// How likely a request or its answer is lost.
+/// Rates of the faults of one run. They differ between runs: few faults allow long terms, and many
+/// faults cause many changes of leader.
+pub(crate) struct FaultRates {
+    /// Probability that a request or its answer is lost.
     pub(crate) loss: f64,
-    /// How likely it is late by seconds.
+    /// Probability that a message is late by seconds.
     pub(crate) late: f64,
-    /// The longest time between two troubles.
-    pub(crate) lull: Duration,
+    /// The longest time between two injected faults.
+    pub(crate) longest_pause: Duration,
 }
 
 struct Shared {
     random: Mutex<StdRng>,
-    weather: Weather,
-    /// Cancelled when the storm is over.
-    calm: CancellationToken,
-    book: Mutex<Book>,
+    rates: FaultRates,
+    /// Cancelled at the end of the faults.
+    faults_ended: CancellationToken,
+    records: Mutex<Records>,
 }
 
 /// A version of the Lease.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Happened {
+pub(crate) struct LeaseVersion {
     pub(crate) at: Duration,
     pub(crate) holder: String,
     transitions: i64,
     version: String,
 }
 
-struct Book {
+struct Records {
     began: Instant,
     slots: Vec<Slot>,
-    /// The revision of the server up to which this is known.
+    /// The server's revision up to which `leases` is complete.
     revision: u64,
-    leases: Vec<Happened>,
-    broken: Option<String>,
+    leases: Vec<LeaseVersion>,
+    violation: Option<String>,
 }
 
-/// A place for one process at a time.
+/// A slot runs one process at a time.
 #[derive(Default)]
 struct Slot {
-    living: Option<Living>,
+    process: Option<Process>,
     cut_off_until: Option<Instant>,
 }
 
-struct Living {
+struct Process {
     name: String,
     gate: Arc<dyn WriteGate>,
-    orders: Orders,
+    signals: Signals,
     has_led: bool,
     is_done: bool,
 }
@@ -107,25 +108,25 @@ impl World {
             ClientMetrics::register(&Registry::new()).unwrap(),
         );
         let events = EventRecorder::start("test", client, clock, &tasks, &CancellationToken::new());
-        let book = Book {
+        let records = Records {
             began: Instant::now(),
             slots: (0..CANDIDATES).map(|_| Slot::default()).collect(),
             revision: cluster.revision(),
             leases: Vec::new(),
-            broken: None,
+            violation: None,
         };
         let mut random = StdRng::seed_from_u64(seed);
-        let weather = Weather {
+        let rates = FaultRates {
             loss: random.random_range(0.0..0.15),
             late: random.random_range(0.0..0.2),
-            lull: Duration::from_secs(random.random_range(3..25)),
+            longest_pause: Duration::from_secs(random.random_range(3..25)),
         };
         let random = Mutex::new(random);
         let shared = Arc::new(Shared {
             random,
-            weather,
-            calm: CancellationToken::new(),
-            book: Mutex::new(book),
+            rates,
+            faults_ended: CancellationToken::new(),
+            records: Mutex::new(records),
         });
         let world = Self {
             cluster,
@@ -139,54 +140,63 @@ impl World {
         world
     }
 
-    fn book(&self) -> MutexGuard<'_, Book> {
-        self.shared.book.lock().unwrap()
+    fn records(&self) -> MutexGuard<'_, Records> {
+        self.shared.records.lock().unwrap()
     }
 
     pub(crate) fn draw<T>(&self, draw: impl FnOnce(&mut StdRng) -> T) -> T {
         draw(&mut self.shared.random.lock().unwrap())
     }
 
-    pub(crate) fn weather(&self) -> &Weather {
-        &self.shared.weather
+    pub(crate) fn rates(&self) -> &FaultRates {
+        &self.shared.rates
     }
 
-    /// Cancelled when the storm is over.
-    pub(crate) fn calm(&self) -> &CancellationToken {
-        &self.shared.calm
+    /// Cancelled at the end of the faults.
+    pub(crate) fn faults_ended(&self) -> &CancellationToken {
+        &self.shared.faults_ended
     }
 
-    pub(crate) fn born(&self, slot: usize, name: &str, gate: Arc<dyn WriteGate>, orders: Orders) {
-        let living = Living {
+    pub(crate) fn process_started(
+        &self,
+        slot: usize,
+        name: &str,
+        gate: Arc<dyn WriteGate>,
+        signals: Signals,
+    ) {
+        let process = Process {
             name: name.to_owned(),
             gate,
-            orders,
+            signals,
             has_led: false,
             is_done: false,
         };
-        self.book().slots[slot].living = Some(living);
+        self.records().slots[slot].process = Some(process);
     }
 
-    /// The process is no more. One that came to its own end writes no more either.
-    pub(crate) fn died(&self, slot: usize, was_killed: bool) {
-        let Some(living) = self.book().slots[slot].living.take() else {
+    /// The process has ended. If it was not killed, its gate must be closed.
+    pub(crate) fn process_ended(&self, slot: usize, was_killed: bool) {
+        let Some(process) = self.records().slots[slot].process.take() else {
             return;
         };
-        if !was_killed && living.gate.is_open() {
-            self.break_off(format!(
+        if !was_killed && process.gate.is_open() {
+            self.violated(format!(
                 "NoWayBack: {} has ended and may write",
-                living.name
+                process.name
             ));
         }
     }
 
     pub(crate) fn pause(&self, slot: usize, time: Duration) {
-        if let Some(living) = &self.book().slots[slot].living {
-            let (switch, calm) = (Arc::clone(&living.orders.switch), self.calm().clone());
+        if let Some(process) = &self.records().slots[slot].process {
+            let (switch, faults_ended) = (
+                Arc::clone(&process.signals.switch),
+                self.faults_ended().clone(),
+            );
             switch.freeze();
             tokio::spawn(async move {
                 tokio::select! {
-                    () = calm.cancelled() => {}
+                    () = faults_ended.cancelled() => {}
                     () = sleep(time) => {}
                 }
                 switch.thaw();
@@ -195,107 +205,108 @@ impl World {
     }
 
     pub(crate) fn kill(&self, slot: usize) {
-        if let Some(living) = &self.book().slots[slot].living {
-            living.orders.kill.cancel();
+        if let Some(process) = &self.records().slots[slot].process {
+            process.signals.kill.cancel();
         }
     }
 
-    pub(crate) fn ask_to_end(&self, slot: usize) {
-        if let Some(living) = &self.book().slots[slot].living {
-            living.orders.end.cancel();
+    pub(crate) fn terminate(&self, slot: usize) {
+        if let Some(process) = &self.records().slots[slot].process {
+            process.signals.terminate.cancel();
         }
     }
 
     pub(crate) fn cut_off(&self, slot: usize, time: Duration) {
-        self.book().slots[slot].cut_off_until = Some(Instant::now() + time);
+        self.records().slots[slot].cut_off_until = Some(Instant::now() + time);
     }
 
     pub(crate) fn is_cut_off(&self, slot: usize) -> bool {
-        !self.calm().is_cancelled()
-            && self.book().slots[slot]
+        !self.faults_ended().is_cancelled()
+            && self.records().slots[slot]
                 .cut_off_until
                 .is_some_and(|until| Instant::now() < until)
     }
 
-    pub(crate) fn clear_up(&self) {
-        self.calm().cancel();
+    pub(crate) fn end_faults(&self) {
+        self.faults_ended().cancel();
     }
 
-    pub(crate) fn history(&self) -> Vec<Happened> {
-        self.book().leases.clone()
+    pub(crate) fn history(&self) -> Vec<LeaseVersion> {
+        self.records().leases.clone()
     }
 
-    pub(crate) fn broken(&self) -> Option<String> {
-        self.book().broken.clone()
+    pub(crate) fn violation(&self) -> Option<String> {
+        self.records().violation.clone()
     }
 
-    /// Notes what does not hold; the first counts.
-    pub(crate) fn break_off(&self, what: String) {
-        let mut book = self.book();
-        let at = book.began.elapsed().as_secs_f64();
-        book.broken
-            .get_or_insert(format!("after {at:.3} s: {what}"));
+    /// Records a violated invariant. Only the first is kept.
+    pub(crate) fn violated(&self, violation: String) {
+        let mut records = self.records();
+        let at = records.began.elapsed().as_secs_f64();
+        records
+            .violation
+            .get_or_insert(format!("after {at:.3} s: {violation}"));
     }
 
-    /// Whoever may write.
+    /// Name of the process with an open gate.
     pub(crate) fn leader(&self) -> Option<String> {
-        self.book()
+        self.records()
             .leaders()
             .next()
             .map(|leader| leader.name.clone())
     }
 
-    /// The server has handled a request of the work of `name`.
-    pub(crate) fn worked(&self, name: &str) {
-        self.look();
+    /// The server has handled a work request of `name`: checks OneWriter.
+    pub(crate) fn work_done(&self, name: &str) {
+        self.check();
         let holder = self
-            .book()
+            .records()
             .leases
             .last()
             .map(|lease| lease.holder.clone())
             .unwrap_or_default();
         if holder != name {
-            self.break_off(format!(
+            self.violated(format!(
                 "OneWriter: {name} writes, while {holder:?} holds the Lease"
             ));
         }
     }
 
-    /// Looks at the Lease and at all gates.
-    pub(crate) fn look(&self) {
-        let result = self.book().look(&self.cluster);
-        if let Err(broken) = result {
-            self.break_off(broken);
+    /// Checks the invariants on the Lease and all gates.
+    pub(crate) fn check(&self) {
+        let result = self.records().check(&self.cluster);
+        if let Err(violation) = result {
+            self.violated(violation);
         }
     }
 }
 
-impl Book {
-    fn leaders(&self) -> impl Iterator<Item = &Living> {
+impl Records {
+    fn leaders(&self) -> impl Iterator<Item = &Process> {
         self.slots
             .iter()
-            .filter_map(|slot| slot.living.as_ref())
-            .filter(|living| living.gate.is_open())
+            .filter_map(|slot| slot.process.as_ref())
+            .filter(|process| process.gate.is_open())
     }
 
-    fn look(&mut self, cluster: &DevCluster) -> Result<(), String> {
+    fn check(&mut self, cluster: &DevCluster) -> Result<(), String> {
         if cluster.revision() != self.revision {
             self.revision = cluster.revision();
             self.read(cluster)?;
         }
-        for living in self
+        for process in self
             .slots
             .iter_mut()
-            .filter_map(|slot| slot.living.as_mut())
+            .filter_map(|slot| slot.process.as_mut())
         {
-            let is_open = living.gate.is_open();
-            if is_open && living.is_done {
-                return Err(format!("NoWayBack: {} leads again", living.name));
+            let is_open = process.gate.is_open();
+            if is_open && process.is_done {
+                return Err(format!("NoWayBack: {} leads again", process.name));
             }
-            living.is_done |= living.has_led && !is_open;
-            living.has_led |= is_open;
+            process.is_done |= process.has_led && !is_open;
+            process.has_led |= is_open;
         }
-        let leaders: Vec<&Living> = self.leaders().collect();
+        let leaders: Vec<&Process> = self.leaders().collect();
         let [leader] = leaders[..] else {
             let names: Vec<&str> = leaders.iter().map(|leader| &*leader.name).collect();
             return if names.is_empty() {
@@ -327,14 +338,14 @@ impl Book {
         }
     }
 
-    /// Notes another version of the Lease.
+    /// Records a new version of the Lease, and checks its transitions.
     fn read(&mut self, cluster: &DevCluster) -> Result<(), String> {
         let leases = cluster.objects("leases");
         let Some(lease) = leases.first() else {
             return Ok(());
         };
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let now = Happened {
+        let now = LeaseVersion {
             at: self.began.elapsed(),
             holder: text(&lease["spec"]["holderIdentity"]),
             transitions: lease["spec"]["leaseTransitions"].as_i64().unwrap_or(-1),

@@ -1,5 +1,8 @@
-//! How long a key that failed has to wait: the longer of its own back-off and the queue's overall
-//! rate.
+//! The delay of a key after a failed sync: the longer one of the key's own back-off and the overall
+//! rate limit.
+//!
+//! Upstream: `DefaultTypedControllerRateLimiter` in
+//! `client-go/util/workqueue/default_rate_limiters.go`.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -10,7 +13,7 @@ use crate::rate::TokenBucket;
 
 /// The back-off of a key after its first failure.
 const FIRST: Duration = Duration::from_millis(5);
-/// Rate-limited adds per second over all keys, and how many may go at once.
+/// Rate-limited adds of all keys: per second, and the burst.
 const RATE: f64 = 10.0;
 const BURST: u32 = 100;
 
@@ -29,8 +32,8 @@ impl<K: Clone + Eq + Hash> Backoff<K> {
         }
     }
 
-    /// Counts a failure of `key`. The overall rate is charged even when the key's own back-off is
-    /// longer.
+    /// Counts a failure of `key` and returns its delay. As upstream, this takes a token of the
+    /// overall rate even if the key's own back-off is longer.
     pub(super) fn next_delay(&mut self, key: &K) -> Duration {
         let failures = self.failures.entry(key.clone()).or_default();
         let own = after(*failures, self.max);
@@ -60,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_keys_own_back_off_doubles_up_to_the_limit() {
+    fn the_back_off_of_one_key_doubles_up_to_the_limit() {
         let max = Duration::from_secs(1000);
         // (failures before, milliseconds)
         let cases = [
@@ -89,7 +92,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn forgetting_resets_one_key_and_not_the_other() {
+    async fn forget_resets_only_its_key() {
         let mut backoff = Backoff::new(Duration::from_secs(1));
         let millis = |backoff: &mut Backoff<_>, key| backoff.next_delay(&key).as_millis();
         for expected in [5, 10, 20, 40, 80] {
@@ -105,7 +108,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn beyond_the_burst_keys_come_a_tenth_of_a_second_apart() {
+    async fn keys_beyond_the_burst_are_100_ms_apart() {
         let mut backoff = Backoff::new(Duration::from_secs(1000));
         for key in 0..100 {
             assert_eq!(backoff.next_delay(&key), FIRST, "key {key}");

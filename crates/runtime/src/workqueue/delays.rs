@@ -1,4 +1,6 @@
-//! Keys that wait for their time, the earliest first.
+//! Delayed keys, sorted by their deadlines. A key has at most one deadline.
+//!
+//! Upstream: `client-go/util/workqueue/delaying_queue.go`.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
@@ -8,10 +10,10 @@ use tokio::time::Instant;
 
 use super::shrink_map;
 
-/// Stands for any delay beyond it; keeps the arithmetic of instants in range.
+/// Longer delays are cut to this, so that sums of instants do not overflow.
 const FOREVER: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
 
-/// When, and (to keep the order of insertion) the how-manieth.
+/// Deadline, and number of the insertion. Keys with equal deadlines keep the order of insertion.
 type Slot = (Instant, u64);
 
 pub(super) struct Delays<K> {
@@ -31,8 +33,8 @@ impl<K> Default for Delays<K> {
 }
 
 impl<K: Clone + Eq + Hash> Delays<K> {
-    /// Lets `key` wait for `delay`, unless it is due before that anyway. True if it is now the
-    /// first in line.
+    /// Delays `key` by `delay`. An earlier deadline of the key stays. True if `key` now has the
+    /// earliest deadline of all keys.
     pub(super) fn insert(&mut self, key: K, now: Instant, delay: Duration) -> bool {
         let due = now + delay.min(FOREVER);
         if let Some(slot) = self.slots.get(&key) {
@@ -50,7 +52,7 @@ impl<K: Clone + Eq + Hash> Delays<K> {
             .is_some_and(|(first, _)| *first == slot)
     }
 
-    /// Takes out one key whose time has come.
+    /// Removes and returns one due key.
     pub(super) fn pop_due(&mut self, now: Instant) -> Option<K> {
         let first = self.by_time.first_entry()?;
         if first.key().0 > now {
@@ -62,7 +64,7 @@ impl<K: Clone + Eq + Hash> Delays<K> {
         Some(key)
     }
 
-    /// When the first key is due.
+    /// The earliest deadline.
     pub(super) fn next(&self) -> Option<Instant> {
         self.by_time.first_key_value().map(|((due, _), _)| *due)
     }

@@ -1,4 +1,4 @@
-//! Producers, workers and the timer in many orders.
+//! Runs producers, workers and the timer in many orders under Shuttle, see `crate::sync`.
 
 use futures::FutureExt;
 use shuttle::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
@@ -12,9 +12,11 @@ const KEYS: usize = 2;
 
 #[derive(Default)]
 struct World {
-    /// What is to be synced, by key.
+    /// The number of changes of each key.
     wanted: [AtomicUsize; KEYS],
+    /// The number of changes that the last sync of each key saw.
     synced: [AtomicUsize; KEYS],
+    /// True while a worker has the key.
     busy: [AtomicBool; KEYS],
 }
 
@@ -32,16 +34,16 @@ fn queue() -> WorkQueue<usize> {
     WorkQueue::new("test", &QueueMetrics::register(&Registry::new()).unwrap())
 }
 
-/// Nothing is left in a queue that was shut down, and nothing runs for it.
+/// Asserts that a queue is empty after shutdown and that its timer has ended.
 fn assert_at_rest(queue: &WorkQueue<usize>) {
     let state = queue.shared.lock();
     let left = (state.queue.len(), state.marks.len(), state.delays.next());
     assert_eq!(left, (0, 0, None), "queued, marked, delayed");
-    assert!(state.timer.is_none(), "the timer outlives the queue");
+    assert!(state.timer.is_none(), "the timer runs after shutdown");
 }
 
 #[test]
-fn no_key_has_two_workers_and_no_change_is_left_unsynced() {
+fn a_key_has_at_most_one_worker_and_each_change_is_synced() {
     in_many_orders(|| {
         let queue = queue();
         let world = Arc::new(World::default());
@@ -81,11 +83,11 @@ fn no_key_has_two_workers_and_no_change_is_left_unsynced() {
 }
 
 #[test]
-fn every_delayed_key_comes_whoever_arms_the_timer() {
+fn each_delayed_key_is_added_in_all_states_of_the_timer() {
     in_many_orders(|| {
         let queue = queue();
-        // The timer may be started, be told of an earlier key, or be at its end when the next delay
-        // comes.
+        // At the next delay the timer may not run yet, may sleep until a later deadline, or may be
+        // about to end.
         let producers = [vec![(0, 3), (1, 2)], vec![(1, 1)]].map(|delays| {
             let queue = queue.clone();
             thread::spawn(move || {
@@ -94,7 +96,7 @@ fn every_delayed_key_comes_whoever_arms_the_timer() {
                     .for_each(|(key, delay)| queue.add_after(key, Duration::from_secs(delay)))
             })
         });
-        // Without its timer it waits for ever, which the scheduler takes for a deadlock.
+        // Without a timer, `get` waits forever, and Shuttle reports a deadlock.
         let mut missing = vec![0, 1];
         while !missing.is_empty() {
             let item = future::block_on(queue.get()).unwrap();
@@ -110,7 +112,7 @@ fn every_delayed_key_comes_whoever_arms_the_timer() {
 }
 
 #[test]
-fn a_queue_that_is_shut_down_hands_out_nothing_that_was_delayed() {
+fn delayed_keys_are_dropped_at_shutdown() {
     in_many_orders(|| {
         let queue = queue();
         let closed = Arc::new(AtomicBool::new(false));
@@ -123,7 +125,7 @@ fn a_queue_that_is_shut_down_hands_out_nothing_that_was_delayed() {
                     let Some(item) = future::block_on(queue.get()) else {
                         return taken;
                     };
-                    assert!(!was_closed, "{} comes after the end", item.key);
+                    assert!(!was_closed, "{} comes after shutdown", item.key);
                     taken += 1;
                 }
             })
@@ -143,7 +145,7 @@ fn a_queue_that_is_shut_down_hands_out_nothing_that_was_delayed() {
 }
 
 #[test]
-fn a_key_that_failed_comes_again_whoever_adds_or_forgets_it_meanwhile() {
+fn a_failed_key_is_retried_despite_concurrent_add_and_forget() {
     in_many_orders(|| {
         let queue = queue();
         let wanted = Arc::new(AtomicUsize::new(0));
@@ -160,8 +162,8 @@ fn a_key_that_failed_comes_again_whoever_adds_or_forgets_it_meanwhile() {
             let queue = queue.clone();
             thread::spawn(move || queue.forget(&1))
         };
-        // The first sync fails and sees nothing, so it is the retry that has to see the last change
-        // if no add comes after it.
+        // The first sync fails without a look at `wanted`. So the retry must see the last change,
+        // if no add follows.
         let (mut synced, mut failed) = (0, false);
         while synced < 2 {
             let item = future::block_on(queue.get()).unwrap();
@@ -175,7 +177,11 @@ fn a_key_that_failed_comes_again_whoever_adds_or_forgets_it_meanwhile() {
         }
         producer.join().unwrap();
         other.join().unwrap();
-        assert_eq!(queue.failures(&1), 0, "forgotten after its last failure");
+        assert_eq!(
+            queue.failures(&1),
+            0,
+            "`forget` came after the last failure"
+        );
         queue.shut_down();
         while future::block_on(queue.get()).is_some() {}
         assert_at_rest(&queue);
@@ -183,7 +189,7 @@ fn a_key_that_failed_comes_again_whoever_adds_or_forgets_it_meanwhile() {
 }
 
 #[test]
-fn failures_told_at_once_all_count() {
+fn concurrent_failures_are_all_counted() {
     in_many_orders(|| {
         let queue = queue();
         let failing = [(), ()].map(|()| {
@@ -202,20 +208,20 @@ fn failures_told_at_once_all_count() {
 }
 
 #[test]
-fn a_worker_that_stops_waiting_takes_no_key_with_it() {
+fn a_cancelled_get_loses_no_key() {
     in_many_orders(|| {
         let queue = queue();
         let producer = {
             let queue = queue.clone();
             thread::spawn(move || queue.add(1))
         };
-        let impatient = {
+        let cancelled = {
             let queue = queue.clone();
-            // Asked once, whenever that is, and dropped.
+            // Polls `get` once, at any time, and drops it.
             thread::spawn(move || queue.get().now_or_never().flatten().map(|item| item.key))
         };
         producer.join().unwrap();
-        let taken = impatient.join().unwrap();
+        let taken = cancelled.join().unwrap();
         queue.shut_down();
         let left = future::block_on(queue.get()).map(|item| item.key);
         assert!(

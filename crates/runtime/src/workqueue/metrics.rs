@@ -1,5 +1,7 @@
-//! The `workqueue_*` families. Every series of a queue exists, with zeros, from the moment the
-//! queue is made.
+//! The `workqueue_*` metrics, and the checks for stalled queues.
+//!
+//! All series of a queue exist, with zeros, as soon as the queue exists. Upstream:
+//! `client-go/util/workqueue/metrics.go` and `component-base/metrics/prometheus/workqueue`.
 
 use std::fmt;
 use std::sync::{Arc, PoisonError, Weak};
@@ -43,7 +45,8 @@ pub(super) struct Handles {
 }
 
 impl QueueMetrics {
-    /// Registers the seven families of upstream's work queues, and `steersman_sync_panics_total`.
+    /// Registers the seven families of upstream's work queues, and the `steersman_*` families of
+    /// syncs.
     pub fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
         let durations = |name, help| {
             HistogramVec::new(HistogramOpts::new(name, help).buckets(bounds()?), LABELS)
@@ -125,15 +128,15 @@ impl QueueMetrics {
         }
     }
 
-    /// The metrics of work that upstream queues under this name and that is done here the moment it
-    /// arises.
+    /// The metrics of a queue that upstream has and Steersman does not need, because it does the
+    /// work at once. The series exist for dashboards.
     pub fn immediate(&self, name: &str) -> ImmediateQueue {
         self.work.unfinished.with_label_values(&[name]).set(0.0);
         self.work.longest.with_label_values(&[name]).set(0.0);
         ImmediateQueue(self.handles(name))
     }
 
-    /// A key of `controller` was synced, with this result.
+    /// Records the result and the duration of one sync of `controller`.
     pub(crate) fn synced(&self, controller: &str, result: &str, took: Duration) {
         self.syncs
             .with_label_values(&[controller, result])
@@ -144,7 +147,7 @@ impl QueueMetrics {
         self.skips.with_label_values(&[queue, resource]).inc();
     }
 
-    /// Notes that `queue` is the work of `controller`.
+    /// Assigns `queue` to `controller`.
     pub(crate) fn assign(&self, controller: &'static str, queue: Weak<dyn Ages>) {
         let mut work = self
             .work
@@ -155,8 +158,8 @@ impl QueueMetrics {
         work.push((controller, queue));
     }
 
-    /// What is wrong with the work of `controller`, one sentence each: a sync that does not end,
-    /// keys that nobody takes, a panic not long ago.
+    /// The problems of `controller`'s queues, one sentence each: a sync that does not end, keys
+    /// that workers do not take, or a recent panic.
     pub fn troubles(&self, controller: &str) -> Vec<String> {
         let work = self
             .work
@@ -171,8 +174,7 @@ impl QueueMetrics {
         queues.flat_map(|queue| queue.troubles(now)).collect()
     }
 
-    /// The controller whose queue has had work and made no progress for the longest time, and that
-    /// time.
+    /// The controller that has had work without progress for the longest time, and that time.
     pub fn stalled(&self) -> Option<(&'static str, Duration)> {
         let work = self
             .work
@@ -182,11 +184,11 @@ impl QueueMetrics {
         let now = Instant::now();
         let queues = work
             .iter()
-            .filter_map(|(name, queue)| Some((*name, queue.upgrade()?.stood_still(now))));
+            .filter_map(|(name, queue)| Some((*name, queue.upgrade()?.stalled_for(now))));
         queues.max_by_key(|(_, time)| *time)
     }
 
-    /// Asks `queue` for the ages of its work whenever metrics are gathered.
+    /// Registers `queue`, so that each scrape reads the ages of its keys in process.
     pub(super) fn watch(&self, name: &str, queue: Weak<dyn Ages>) {
         let mut queues = self
             .work
@@ -198,16 +200,16 @@ impl QueueMetrics {
     }
 }
 
-/// 10 ns to 10 s.
+/// Upstream's buckets, in seconds: 10 ns to 10 s.
 fn bounds() -> Result<Vec<f64>, prometheus::Error> {
     exponential_buckets(1e-8, 10.0, 10)
 }
 
-/// Metrics of a queue in which nothing ever waits.
+/// Metrics of a queue in which items never wait.
 pub struct ImmediateQueue(Handles);
 
 impl ImmediateQueue {
-    /// One item came and was worked on for so long.
+    /// Records one item that was processed in the time `took`.
     pub fn processed(&self, took: Duration) {
         self.0.adds.inc();
         self.0.queue_duration.observe(0.0);
@@ -215,15 +217,15 @@ impl ImmediateQueue {
     }
 }
 
-/// A queue that can tell how long its keys have been in process.
+/// A queue that reports the ages of its keys. It hides the type of the keys.
 pub(crate) trait Ages: Send + Sync {
     fn in_process(&self, now: Instant) -> InProcess;
 
-    /// What is wrong, one sentence each.
+    /// The problems of this queue, one sentence each.
     fn troubles(&self, now: Instant) -> Vec<String>;
 
-    /// For how long no key was taken and no sync ended although there is work; zero without work.
-    fn stood_still(&self, now: Instant) -> Duration;
+    /// The time since a worker last took or finished a key, while there is work. Zero without work.
+    fn stalled_for(&self, now: Instant) -> Duration;
 }
 
 /// Ages of the keys in process.
@@ -234,7 +236,7 @@ pub(crate) struct InProcess {
 }
 
 impl InProcess {
-    /// With one more key, in process since `age` ago.
+    /// Adds a key that has been in process for `age`.
     pub(super) fn with(self, age: Duration) -> Self {
         Self {
             sum: self.sum + age,
@@ -243,14 +245,14 @@ impl InProcess {
     }
 }
 
-/// A queue under its name, which outlives it.
+/// A queue with its name. The name stays after the queue is dropped, so that the series go to zero.
 type Named = (String, Weak<dyn Ages>);
 
-/// A controller and a queue of its.
+/// A controller and one of its queues.
 type Assigned = (&'static str, Weak<dyn Ages>);
 
-/// Upstream's two gauges of work in process, computed when they are read. Upstream sets them every
-/// 0.5 s; without that timer an idle process stays asleep.
+/// Upstream's two gauges of work in process, computed at each scrape. Upstream sets them every
+/// 0.5 s; without such a timer an idle process does not wake up.
 #[derive(Clone)]
 struct InProcessCollector {
     unfinished: GaugeVec,
@@ -315,7 +317,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_bounds_are_upstreams_to_the_last_bit() {
+    fn bucket_bounds_equal_upstreams_exactly() {
         let expected = [
             1e-08,
             1e-07,

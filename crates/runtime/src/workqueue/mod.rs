@@ -1,8 +1,12 @@
-//! The work queue of upstream's client-go: deduplicating, delaying, rate limited.
+//! A work queue of keys that deduplicates, delays and rate-limits, as upstream's
+//! `client-go/util/workqueue` does.
 //!
-//! add -> (dirty) -> queue -> get -> (in process) -> drop of the item; add_after and
-//! add_rate_limited wait in front of add. A key is never handed to two workers at once; a key added
-//! while it is being processed comes once more.
+//! add -> (dirty) -> queue -> get -> (in process) -> drop of the item
+//!
+//! `add_after` and `add_rate_limited` wait before they add. The queue never gives one key to two
+//! workers at once. A key that is added during its processing is queued once more after it.
+//!
+//! One timer task handles all delays. It runs only while keys are delayed.
 
 mod backoff;
 mod delays;
@@ -31,11 +35,11 @@ use crate::sync::{AbortHandle, Handle, Mutex, MutexGuard, sleep_until};
 /// The longest back-off of one key with upstream's default limiter.
 const MAX_BACKOFF: Duration = Duration::from_secs(1000);
 
-/// Work that does not move for so long is stuck: every request of a sync, its retries included, has
-/// ended by then. A panic is worth a report for as long.
+/// The health check reports a queue without progress after this time. By then every request of a
+/// sync has ended, with its retries. The check also reports a panic for this long.
 const STUCK: Duration = Duration::from_secs(600);
 
-/// A queue of keys. Cheap to clone; all clones are one queue.
+/// A queue of keys. Cheap to clone; clones share one queue.
 pub struct WorkQueue<K> {
     shared: Arc<Shared<K>>,
 }
@@ -43,45 +47,51 @@ pub struct WorkQueue<K> {
 struct Shared<K> {
     name: String,
     state: Mutex<State<K>>,
-    /// One permit per queued key; closed on shut-down.
+    /// Has one permit per queued key. Closed at shutdown.
     queued: Semaphore,
     metrics: Handles,
     all: QueueMetrics,
     runtime: Handle,
-    /// Tells the timer that the earliest deadline has changed.
+    /// Wakes the timer after a change of the earliest deadline.
     rearm: Arc<Notify>,
 }
 
 struct State<K> {
     queue: VecDeque<K>,
-    /// Every key that is dirty or in process.
+    /// All keys that are dirty or in process.
     marks: HashMap<K, Marks>,
     delays: Delays<K>,
     backoff: Backoff<K>,
-    /// The task that moves due keys; it runs only while keys are delayed.
+    /// The task that adds due keys. It runs only while keys are delayed.
     timer: Option<AbortHandle>,
-    /// When a key was last taken or done.
+    /// When a worker last took or finished a key.
     moved: Instant,
+    /// When a sync last panicked.
     panicked: Option<Instant>,
     shutting_down: bool,
 }
 
 #[derive(Default)]
 struct Marks {
-    /// Dirty: when the add that still awaits processing was accepted.
+    /// Time of the add, if the key is dirty: added and not yet taken by a worker.
     added: Option<Instant>,
-    /// In process: since when.
+    /// Time at which a worker took the key, if it is in process.
     taken: Option<Instant>,
 }
 
 impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
-    /// A queue called `name` in metrics, with upstream's default limiter: 5 ms doubling to 1000 s
-    /// per key, 10/s with burst 100 for all. Must be called inside a runtime.
+    /// A queue called `name` in metrics, with upstream's default rate limiter.
+    ///
+    /// The back-off of one key is 5 ms and doubles up to 1000 s. All keys together may have 10
+    /// rate-limited adds per second, with a burst of 100.
+    ///
+    /// # Panics
+    /// Outside a Tokio runtime.
     pub fn new(name: &str, metrics: &QueueMetrics) -> Self {
         Self::with_max_backoff(name, metrics, MAX_BACKOFF)
     }
 
-    /// As [`WorkQueue::new`], with another limit for the back-off of one key.
+    /// Like [`WorkQueue::new`], with `max` as the longest back-off of one key.
     pub fn with_max_backoff(name: &str, metrics: &QueueMetrics, max: Duration) -> Self {
         let state = State {
             queue: VecDeque::new(),
@@ -107,13 +117,13 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
         Self { shared }
     }
 
-    /// Adds a key unless it is queued already.
+    /// Adds a key. Has no effect if the key is queued already, or after shutdown.
     pub fn add(&self, key: K) {
         self.shared
             .add(&mut self.shared.lock(), key, Instant::now());
     }
 
-    /// Adds a key after `delay`. Of several pending delays of one key the earliest counts.
+    /// Adds a key after `delay`. If one key has several delays, the earliest deadline counts.
     pub fn add_after(&self, key: K, delay: Duration) {
         let mut state = self.shared.lock();
         if state.shutting_down {
@@ -135,24 +145,27 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
         }
     }
 
-    /// Adds a key after its back-off, which doubles with each call until [`WorkQueue::forget`].
+    /// Adds a key after its back-off. The back-off doubles with each call until
+    /// [`WorkQueue::forget`].
     pub fn add_rate_limited(&self, key: K) {
         let delay = self.shared.lock().backoff.next_delay(&key);
         self.add_after(key, delay);
     }
 
-    /// Ends the back-off of a key.
+    /// Resets the back-off of a key. Workers call it after a successful sync.
     pub fn forget(&self, key: &K) {
         self.shared.lock().backoff.forget(key);
     }
 
-    /// How often a key was added rate limited since it was last forgotten.
+    /// The number of [`WorkQueue::add_rate_limited`] calls for a key since its last
+    /// [`WorkQueue::forget`].
     pub fn failures(&self, key: &K) -> u32 {
         self.shared.lock().backoff.failures(key)
     }
 
-    /// The next key, or `None` once the queue is shut down and empty. The key counts as processed
-    /// when the item is dropped. Cancel safe.
+    /// Waits for the next key. `None` after shutdown, when the queue is empty.
+    ///
+    /// The key is in process until the item is dropped. This method is cancel safe.
     pub async fn get(&self) -> Option<Item<K>> {
         match self.shared.queued.acquire().await {
             Ok(permit) => permit.forget(),
@@ -180,7 +193,8 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
         })
     }
 
-    /// Refuses further adds and drops pending delays; queued keys are still handed out.
+    /// Shuts the queue down: it refuses further adds and drops delayed keys. Workers still get the
+    /// queued keys.
     pub fn shut_down(&self) {
         let mut state = self.shared.lock();
         state.shutting_down = true;
@@ -191,12 +205,12 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
         self.shared.queued.close();
     }
 
-    /// Keys waiting now, without those delayed or in process.
+    /// The number of queued keys, without keys that are delayed or in process.
     pub fn len(&self) -> usize {
         self.shared.lock().queue.len()
     }
 
-    /// True when no key waits.
+    /// True if no key is queued.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -212,13 +226,13 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
         self.shared.lock().panicked = Some(Instant::now());
     }
 
-    /// Notes that this is the work of `controller`, for its health check.
+    /// Assigns this queue to `controller`, for its health check.
     pub(crate) fn assign(&self, controller: &'static str) {
         let queue: Weak<Shared<K>> = Arc::downgrade(&self.shared);
         self.shared.all.assign(controller, queue);
     }
 
-    /// Metrics of all queues.
+    /// The metric handles of all queues.
     pub(crate) fn metrics(&self) -> &QueueMetrics {
         &self.shared.all
     }
@@ -240,7 +254,7 @@ impl<K> fmt::Debug for WorkQueue<K> {
     }
 }
 
-/// A key in process. Dropping it (also in a panic) says done.
+/// A key in process. Its drop, also during a panic, marks the key as done.
 pub struct Item<K> {
     /// The key.
     pub key: K,
@@ -259,7 +273,7 @@ impl<K: fmt::Debug> fmt::Debug for Item<K> {
     }
 }
 
-/// The queue as an item sees it, so that [`Item`] itself needs no bounds on its key.
+/// The part of the queue that [`Item`] uses. With this trait, `Item` needs no bounds on its key.
 trait Done<K>: Send + Sync {
     fn done(&self, key: &K);
 }
@@ -293,7 +307,7 @@ impl<K: Clone + Eq + Hash> Shared<K> {
         self.queued.add_permits(1);
     }
 
-    /// Adds what is due and says when the next key will be; without one the timer is over.
+    /// Adds all due keys. Returns the next deadline; `None` ends the timer.
     fn add_due(&self) -> Option<Instant> {
         let mut state = self.lock();
         let now = Instant::now();
@@ -378,7 +392,7 @@ impl<K: Eq + Hash + Send + Sync> Ages for Shared<K> {
         troubles
     }
 
-    fn stood_still(&self, now: Instant) -> Duration {
+    fn stalled_for(&self, now: Instant) -> Duration {
         let state = self.lock();
         let in_process = state.marks.values().any(|marks| marks.taken.is_some());
         let queued = state
@@ -407,8 +421,8 @@ impl<K> Drop for Shared<K> {
     }
 }
 
-/// Sleeps from deadline to deadline. Holds the queue only in between, so that the last clone can
-/// go.
+/// Sleeps until each deadline and adds due keys. It holds the queue only between two sleeps, so
+/// that the queue can be dropped meanwhile.
 async fn run_timer<K: Clone + Eq + Hash>(queue: Weak<Shared<K>>, rearm: Arc<Notify>) {
     loop {
         let Some(next) = queue.upgrade().and_then(|queue| queue.add_due()) else {
@@ -424,8 +438,9 @@ async fn run_timer<K: Clone + Eq + Hash>(queue: Weak<Shared<K>>, rearm: Arc<Noti
 /// Collections below this size keep their memory.
 const KEPT_CAPACITY: usize = 64;
 
-/// The capacity to shrink to when a collection has become mostly empty, as after a burst; rare
-/// enough to cost nothing per key.
+/// The capacity to which a collection should shrink, if it is mostly empty, as after a burst.
+///
+/// A collection shrinks only below a quarter of its capacity, so the cost per key is negligible.
 fn spare(len: usize, capacity: usize) -> Option<usize> {
     (capacity > KEPT_CAPACITY && len < capacity / 4).then_some(len * 2)
 }

@@ -11,7 +11,7 @@ fn queue() -> WorkQueue<&'static str> {
     WorkQueue::new("test", &QueueMetrics::register(&Registry::new()).unwrap())
 }
 
-/// Takes the next key, which must come within a minute, and says done at once.
+/// Takes the next key, which must come within a minute, and marks it as done at once.
 async fn next(queue: &WorkQueue<&'static str>) -> &'static str {
     let item = tokio::time::timeout(60_000 * MS, queue.get()).await;
     item.expect("a key within a minute")
@@ -38,7 +38,7 @@ fn sample(registry: &Registry, family: &str) -> f64 {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_key_is_handed_out_while_producers_and_workers_overlap() {
+async fn workers_get_every_key_from_concurrent_producers() {
     let queue = WorkQueue::new("test", &QueueMetrics::register(&Registry::new()).unwrap());
     let mut producers = tokio::task::JoinSet::new();
     for key in 0..50 {
@@ -77,13 +77,13 @@ async fn every_key_is_handed_out_while_producers_and_workers_overlap() {
     assert_eq!(
         seen,
         (0..50).collect(),
-        "all keys, and none added after the end"
+        "all keys except the one added after shutdown"
     );
     assert!(queue.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_queued_key_is_not_queued_again_and_order_is_first_in_first_out() {
+async fn queued_keys_are_deduplicated_and_first_in_first_out() {
     let queue = queue();
     for (key, len) in [("foo", 1), ("bar", 2), ("foo", 2)] {
         queue.add(key);
@@ -102,7 +102,7 @@ async fn adds_during_processing_cause_exactly_one_more_run() {
     for _ in 0..3 {
         queue.add("foo");
     }
-    assert_eq!(queue.len(), 0, "not to a second worker");
+    assert_eq!(queue.len(), 0, "a second worker does not get the key");
     drop(item);
     assert_eq!(queue.len(), 1);
     assert_eq!(next(&queue).await, "foo");
@@ -110,20 +110,20 @@ async fn adds_during_processing_cause_exactly_one_more_run() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_re_added_before_the_end_is_still_handed_out_after_it() {
+async fn a_key_added_again_before_shutdown_is_processed_after_it() {
     let queue = queue();
     queue.add("foo");
     let item = queue.get().await.unwrap();
     queue.add("foo");
     queue.shut_down();
-    assert!(queue.get().await.is_none(), "nothing waits now");
+    assert!(queue.get().await.is_none(), "the queue is empty now");
     drop(item);
     assert_eq!(queue.get().await.unwrap().key, "foo");
     assert!(queue.get().await.is_none());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_worker_that_panics_lets_go_of_its_key() {
+async fn a_panicking_worker_releases_its_key() {
     let queue = queue();
     queue.add("foo");
     let of_worker = queue.clone();
@@ -137,7 +137,7 @@ async fn a_worker_that_panics_lets_go_of_its_key() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn shutting_down_wakes_every_waiting_worker() {
+async fn shutdown_wakes_every_waiting_worker() {
     let queue = queue();
     let workers: Vec<_> = (0..3)
         .map(|_| {
@@ -155,12 +155,12 @@ async fn shutting_down_wakes_every_waiting_worker() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_several_delays_the_earliest_counts() {
-    // (why, delays in ms, when the key comes)
+async fn the_earliest_of_several_delays_counts() {
+    // (why, delays in ms, expected delay in ms)
     let cases: [(&str, &[u64], u64); 4] = [
         ("one", &[50], 50),
-        ("a later one postpones nothing", &[50, 70], 50),
-        ("an earlier one comes first", &[50, 30], 30),
+        ("a later one is ignored", &[50, 70], 50),
+        ("an earlier one replaces a later one", &[50, 30], 30),
         ("seconds", &[5_000, 16_000], 5_000),
     ];
     for (why, delays, expected) in cases {
@@ -177,7 +177,7 @@ async fn of_several_delays_the_earliest_counts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_delayed_key_is_added_although_it_was_added_at_once_too() {
+async fn an_immediate_add_does_not_cancel_a_delayed_one() {
     let (queue, started) = (queue(), Instant::now());
     queue.add_after("foo", 5 * MS);
     queue.add("foo");
@@ -188,7 +188,7 @@ async fn a_delayed_key_is_added_although_it_was_added_at_once_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn delayed_keys_come_in_the_order_of_their_times() {
+async fn delayed_keys_are_added_in_the_order_of_their_deadlines() {
     let queue = queue();
     for (key, delay) in [("foo", 1000), ("bar", 500), ("baz", 250), ("tie", 500)] {
         queue.add_after(key, delay * MS);
@@ -200,7 +200,7 @@ async fn delayed_keys_come_in_the_order_of_their_times() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_timer_takes_up_an_earlier_deadline_and_starts_anew_after_a_pause() {
+async fn the_timer_follows_an_earlier_deadline_and_restarts_when_needed() {
     let (queue, started) = (queue(), Instant::now());
     queue.add_after("foo", 1000 * MS);
     tokio::task::yield_now().await;
@@ -218,7 +218,7 @@ async fn the_timer_takes_up_an_earlier_deadline_and_starts_anew_after_a_pause() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_delay_is_an_add_and_an_endless_one_no_panic() {
+async fn a_zero_delay_adds_at_once_and_the_longest_delay_does_not_panic() {
     let queue = queue();
     queue.add_after("never", Duration::MAX);
     queue.add_after("foo", Duration::ZERO);
@@ -226,7 +226,7 @@ async fn no_delay_is_an_add_and_an_endless_one_no_panic() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn shutting_down_drops_delays_and_ends_the_timer() {
+async fn shutdown_drops_delayed_keys_and_ends_the_timer() {
     let queue = queue();
     queue.add_after("foo", 50 * MS);
     queue.shut_down();
@@ -238,7 +238,7 @@ async fn shutting_down_drops_delays_and_ends_the_timer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_timer_ends_with_the_last_clone_and_when_nothing_waits() {
+async fn the_timer_ends_without_delayed_keys_and_with_the_last_clone() {
     let first = queue();
     first.add_after("foo", 50 * MS);
     assert_eq!(next(&first).await, "foo");
@@ -259,7 +259,7 @@ async fn the_timer_ends_with_the_last_clone_and_when_nothing_waits() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn failures_of_a_key_space_its_returns_until_it_is_forgotten() {
+async fn the_back_off_of_a_key_doubles_until_it_is_forgotten() {
     let queue = queue();
     for (failures, delay) in [(0, 5), (1, 10), (2, 20), (3, 40)] {
         assert_eq!(queue.failures(&"foo"), failures);
@@ -277,7 +277,7 @@ async fn failures_of_a_key_space_its_returns_until_it_is_forgotten() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn rate_limited_adds_beyond_the_burst_come_a_tenth_of_a_second_apart() {
+async fn rate_limited_adds_beyond_the_burst_are_100_ms_apart() {
     let queue = WorkQueue::new("test", &QueueMetrics::register(&Registry::new()).unwrap());
     let started = Instant::now();
     for key in 0..103 {
@@ -335,7 +335,7 @@ async fn metrics_exist_from_the_start_and_follow_a_key() {
     queue.add_after("foo", Duration::ZERO);
     all(
         [1.0, 3.0, 4.0, 2.0, 1.0, 1.0, 1.0],
-        "retries, planned ones included",
+        "retries include delayed adds",
     );
     drop(bar);
     queue.shut_down();
@@ -343,12 +343,12 @@ async fn metrics_exist_from_the_start_and_follow_a_key() {
     queue.add_after("late", MS);
     all(
         [1.0, 3.0, 4.0, 2.0, 2.0, 0.0, 0.0],
-        "nothing is accepted at the end",
+        "adds after shutdown are refused",
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn memory_of_a_burst_is_given_back() {
+async fn memory_is_released_after_a_burst() {
     let queue = WorkQueue::new("test", &QueueMetrics::register(&Registry::new()).unwrap());
     for key in 0..10_000 {
         queue.add(key);
@@ -373,23 +373,27 @@ async fn memory_of_a_burst_is_given_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_queue_stands_still_only_with_work_and_without_progress() {
+async fn a_queue_is_stalled_only_with_work_and_without_progress() {
     let metrics = QueueMetrics::register(&Registry::new()).unwrap();
     let queue = WorkQueue::new("test", &metrics);
     queue.assign("controller");
-    let still = || metrics.stalled().unwrap().1;
+    let stalled_time = || metrics.stalled().unwrap().1;
     advance(1000 * MS).await;
-    assert_eq!(still(), Duration::ZERO, "no key is no work");
+    assert_eq!(stalled_time(), Duration::ZERO, "no key is no work");
     queue.add_after("later", 5000 * MS);
     advance(1000 * MS).await;
-    assert_eq!(still(), Duration::ZERO, "a delayed key is no work yet");
+    assert_eq!(
+        stalled_time(),
+        Duration::ZERO,
+        "a delayed key is no work yet"
+    );
     queue.add("a");
     advance(1000 * MS).await;
     assert_eq!(metrics.stalled(), Some(("controller", 1000 * MS)));
     let item = queue.get().await;
-    assert_eq!(still(), Duration::ZERO, "taking a key is progress");
+    assert_eq!(stalled_time(), Duration::ZERO, "taking a key is progress");
     advance(2000 * MS).await;
-    assert_eq!(still(), 2000 * MS, "the sync goes on");
+    assert_eq!(stalled_time(), 2000 * MS, "the sync still runs");
     drop(item);
-    assert_eq!(still(), Duration::ZERO);
+    assert_eq!(stalled_time(), Duration::ZERO);
 }

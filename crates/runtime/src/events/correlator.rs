@@ -1,7 +1,10 @@
-//! Decides what becomes of an event: an Event of its own, a higher count of an earlier one, or
-//! nothing.
+//! Decides how an Event is written: as a new Event, as a higher count of an earlier Event, or not
+//! at all.
 //!
-//! occurrence -> combine with similar ones -> count equal ones -> drop spam
+//! occurrence -> combine similar ones -> count equal ones -> drop spam
+//!
+//! The limits protect the API server and etcd from a controller that repeats itself. Upstream:
+//! `client-go/tools/record/events_cache.go`.
 
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -17,24 +20,24 @@ use crate::rate::TokenBucket;
 
 /// Entries of each of the three caches.
 const CAPACITY: usize = 4096;
-/// This many different messages about one thing are combined.
+/// Similar events are combined from this number of different messages on.
 const COMBINE_FROM: usize = 10;
-/// A pause longer than this between similar events starts their count of messages anew.
+/// After a longer pause between similar events, their messages are counted from zero.
 const COMBINE_WITHIN: Duration = Duration::from_secs(600);
-/// Writes about one object at once, and how many per second in the long run.
+/// The limit of writes about one object: the burst, and the rate per second.
 const SPAM_BURST: u32 = 25;
 const SPAM_RATE: f64 = 1.0 / 300.0;
 
 const COMBINED: &str = "(combined from similar events): ";
 
-/// What to write.
+/// The write for an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Correlated {
     /// A new Event.
     Post(Record),
-    /// A higher count of an Event written earlier.
+    /// A higher count of an earlier Event.
     Patch(Record),
-    /// Nothing: too much was written about this object already.
+    /// No write: there were too many writes about this object.
     Drop,
 }
 
@@ -46,19 +49,21 @@ pub(super) struct Record {
     pub(super) count: u32,
     pub(super) first: Timestamp,
     pub(super) last: Timestamp,
-    /// Stands for several similar events.
+    /// True if the Event combines several similar events.
     pub(super) combined: bool,
 }
 
-/// A moment on both clocks: the one that is written and the one that measures.
+/// A moment on both clocks: wall time goes into Events, runtime time measures intervals.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Moment {
     pub(super) wall: Timestamp,
     pub(super) runtime: Instant,
 }
 
-/// Remembers what one component said. Identities are kept as 128-bit hashes with random keys:
-/// small, and no two meet in practice.
+/// The recent Events of one component.
+///
+/// The caches store 128-bit hashes with random keys instead of the identities themselves. They need
+/// little memory, and collisions do not occur in practice.
 pub(super) struct Correlator {
     hashers: [RandomState; 2],
     groups: Lru<u128, Group>,
@@ -66,28 +71,28 @@ pub(super) struct Correlator {
     budgets: Lru<u128, TokenBucket>,
 }
 
-/// Events that differ in their message alone.
+/// Events that differ only in their messages.
 struct Group {
-    /// Hashes of the different messages, fewer than [`COMBINE_FROM`].
+    /// Hashes of the different messages; always fewer than [`COMBINE_FROM`].
     messages: Vec<u64>,
     last: Instant,
 }
 
-/// An Event as far as it was written, or would have been without the spam filter.
+/// An Event that was written, or that only the spam filter dropped.
 #[derive(Clone, Copy)]
 struct Written {
     count: u32,
-    /// First seen.
-    born: Timestamp,
+    /// Time of the first occurrence.
+    first: Timestamp,
     name: Name,
 }
 
-/// What tells the names of Events about one object apart.
+/// The unique part of an Event's name.
 #[derive(Clone, Copy)]
 enum Name {
-    /// Nanoseconds since 1970, which follow the object's name.
+    /// Nanoseconds since 1970, as the suffix of the object's name.
     Derived(i64),
-    /// The name where the object's does not do for one.
+    /// The whole name, if the object's name cannot be part of an Event's name.
     Random(Uuid),
 }
 
@@ -101,7 +106,7 @@ impl Correlator {
         }
     }
 
-    /// What to do about `occurrence`, processed at `now`.
+    /// Decides the write for `occurrence` at the time `now`.
     pub(super) fn correlate(&mut self, occurrence: &Occurrence, now: Moment) -> Correlated {
         let Occurrence {
             object,
@@ -129,15 +134,14 @@ impl Correlator {
         let at = if combined { now.wall } else { *at };
         let written = self.written.get_or_insert_with(key, || Written {
             count: 0,
-            born: at,
-            name: if combined || makes_a_name(&object.name) {
+            first: at,
+            name: if combined || is_valid_prefix(&object.name) {
                 Name::Derived(next_nanosecond(&LAST_NANOSECOND, at))
             } else {
                 Name::Random(Uuid::new_v4())
             },
         });
-        // Counted even if the spam filter stops it: the next write that gets through carries the
-        // full count.
+        // Counted even if the spam filter drops it, so that the next write has the full count.
         written.count = written.count.saturating_add(1);
         let written = *written;
 
@@ -162,7 +166,7 @@ impl Correlator {
                 message.clone()
             },
             count: written.count,
-            first: written.born,
+            first: written.first,
             last: at,
             combined,
         };
@@ -173,7 +177,7 @@ impl Correlator {
         }
     }
 
-    /// Notes `message` in its group; true if the group has too many to write each on its own.
+    /// Adds `message` to its group. True if the group has so many messages that they are combined.
     fn joins_group(&mut self, group: u128, message: &str, now: Instant) -> bool {
         let message = self.hashers[0].hash_one(message);
         let group = self.groups.get_or_insert_with(group, || Group {
@@ -191,7 +195,7 @@ impl Correlator {
             group.messages.push(message);
             return false;
         }
-        // Upstream adds it and then removes an arbitrary one; ours is the oldest.
+        // Upstream adds the message and removes an arbitrary one. This code removes the oldest.
         group.messages.remove(0);
         group.messages.push(message);
         true
@@ -206,12 +210,13 @@ impl Correlator {
     }
 }
 
-/// The nanosecond in the name made last, by any recorder of this process.
+/// The nanosecond in the last derived name, of all recorders of this process.
 static LAST_NANOSECOND: AtomicI64 = AtomicI64::new(i64::MIN);
 
-/// The nanosecond of `at`, or the first one after `last` when that is later: two components that
-/// speak about one object, or about two objects of one name, at the same moment must not meet under
-/// one name.
+/// The nanosecond of `at`, or `last` + 1 if that is later.
+///
+/// Two components may record events about one object at the same moment, or about two objects with
+/// one name. Their Events must have different names.
 fn next_nanosecond(last: &AtomicI64, at: Timestamp) -> i64 {
     let nanosecond = i64::try_from(at.as_nanosecond()).unwrap_or(i64::MAX);
     let next = |last: i64| nanosecond.max(last.saturating_add(1));
@@ -227,8 +232,8 @@ fn derived_name(object: &str, nanosecond: i64) -> String {
     format!("{object}.{nanosecond:x}")
 }
 
-/// Whether [`derived_name`] of this object is a DNS subdomain, as names of Events must be.
-fn makes_a_name(object: &str) -> bool {
+/// True if [`derived_name`] of this object is a DNS subdomain, as names of Events must be.
+fn is_valid_prefix(object: &str) -> bool {
     const SUFFIX: usize = ".1234567890abcdef".len();
     let is_alphanumeric = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let is_label = |label: &str| {
@@ -268,14 +273,14 @@ mod tests {
         }
     }
 
-    /// A correlator and a clock that the test moves.
-    struct Story {
+    /// A correlator with a clock that the test advances.
+    struct TestCorrelator {
         correlator: Correlator,
         started: Instant,
         passed: Duration,
     }
 
-    impl Story {
+    impl TestCorrelator {
         fn new() -> Self {
             Self {
                 correlator: Correlator::new(),
@@ -284,7 +289,7 @@ mod tests {
             }
         }
 
-        fn tell(&mut self, occurrence: &Occurrence, after: Duration) -> Correlated {
+        fn correlate(&mut self, occurrence: &Occurrence, after: Duration) -> Correlated {
             self.passed += after;
             let wall = Timestamp::from_second(START).unwrap() + self.passed;
             let occurrence = Occurrence {
@@ -390,11 +395,11 @@ mod tests {
             ),
         ];
         for (name, previous, new, seconds, expected) in cases {
-            let mut story = Story::new();
+            let mut correlator = TestCorrelator::new();
             for occurrence in previous {
-                story.tell(&occurrence, secs(seconds));
+                correlator.correlate(&occurrence, secs(seconds));
             }
-            match (story.tell(&new, secs(seconds)), expected) {
+            match (correlator.correlate(&new, secs(seconds)), expected) {
                 (Correlated::Drop, None) => {}
                 (Correlated::Post(record), Some((message, 1))) => {
                     assert_eq!((&*record.message, record.count), (message, 1), "{name}")
@@ -409,11 +414,11 @@ mod tests {
     }
 
     #[test]
-    fn a_hundred_created_pods_make_nine_events_a_combined_one_and_fifteen_patches() {
-        let mut story = Story::new();
+    fn hundred_creations_give_nine_events_a_combined_one_and_fifteen_patches() {
+        let mut correlator = TestCorrelator::new();
         let created = |n: usize| occurrence("SuccessfulCreate", &format!("Created pod: web-{n}"));
         let outcomes: Vec<_> = (1..=100)
-            .map(|n| story.tell(&created(n), Duration::from_millis(1)))
+            .map(|n| correlator.correlate(&created(n), Duration::from_millis(1)))
             .collect();
 
         assert!(
@@ -444,21 +449,26 @@ mod tests {
                 .all(|outcome| *outcome == Correlated::Drop)
         );
 
-        // One token comes back in five minutes, and what was dropped still counts.
-        let Correlated::Patch(record) = story.tell(&created(101), Duration::from_secs(300)) else {
+        // After five minutes there is one more token, and the count includes dropped events.
+        let Correlated::Patch(record) =
+            correlator.correlate(&created(101), Duration::from_secs(300))
+        else {
             panic!("no patch")
         };
         assert_eq!((record.name, record.count), (combined.name.clone(), 92));
-        assert_eq!(story.tell(&created(102), Duration::ZERO), Correlated::Drop);
+        assert_eq!(
+            correlator.correlate(&created(102), Duration::ZERO),
+            Correlated::Drop
+        );
     }
 
     #[test]
-    fn normal_and_warning_have_budgets_of_their_own_and_so_have_objects() {
-        let mut story = Story::new();
+    fn each_type_and_each_object_has_its_own_spam_limit() {
+        let mut correlator = TestCorrelator::new();
         let normal = occurrence("a", "b");
         let mut drops = |occurrence: &Occurrence| {
             (0..26)
-                .filter(|_| story.tell(occurrence, Duration::ZERO) == Correlated::Drop)
+                .filter(|_| correlator.correlate(occurrence, Duration::ZERO) == Correlated::Drop)
                 .count()
         };
         assert_eq!(drops(&normal), 1);
@@ -468,7 +478,7 @@ mod tests {
                 ..normal.clone()
             }),
             26,
-            "the reason does not matter"
+            "all reasons share the limit"
         );
         assert_eq!(
             drops(&Occurrence {
@@ -477,20 +487,20 @@ mod tests {
             }),
             1
         );
-        let mut reborn = normal.clone();
-        reborn.object.uid = "another".to_owned();
-        assert_eq!(drops(&reborn), 1);
+        let mut recreated = normal.clone();
+        recreated.object.uid = "another".to_owned();
+        assert_eq!(drops(&recreated), 1);
         let mut newer = normal;
         newer.object.resource_version = "8".to_owned();
-        assert_eq!(drops(&newer), 26, "the version does not matter");
+        assert_eq!(drops(&newer), 26, "all versions share the limit");
     }
 
     #[test]
-    fn names_come_from_the_object_unless_that_is_no_name() {
+    fn names_start_with_the_object_name_if_the_result_is_valid() {
         let at = Timestamp::from_second(START).unwrap();
         let nanosecond = next_nanosecond(&AtomicI64::new(0), at);
         assert_eq!(derived_name("web", nanosecond), "web.18fae27693b40000");
-        // (name, whether it makes a name)
+        // (name of the object, whether the Event's name starts with it)
         let long = "a".repeat(236);
         let cases = [
             ("web", true),
@@ -506,23 +516,24 @@ mod tests {
             (&long, true),
             (&format!("{long}a"), false),
         ];
-        for (name, makes) in cases {
-            assert_eq!(makes_a_name(name), makes, "{name}");
-            let mut told = occurrence("a", "b");
-            told.object.name = name.to_owned();
-            let Correlated::Post(record) = Story::new().tell(&told, Duration::ZERO) else {
+        for (name, is_valid) in cases {
+            assert_eq!(is_valid_prefix(name), is_valid, "{name}");
+            let mut event = occurrence("a", "b");
+            event.object.name = name.to_owned();
+            let Correlated::Post(record) = TestCorrelator::new().correlate(&event, Duration::ZERO)
+            else {
                 panic!("a first event")
             };
             let is_derived = record
                 .name
                 .rsplit_once('.')
                 .is_some_and(|(object, _)| object == name);
-            assert_eq!(is_derived, makes, "{name}: {}", record.name);
+            assert_eq!(is_derived, is_valid, "{name}: {}", record.name);
         }
     }
 
     #[test]
-    fn no_two_names_are_made_of_one_nanosecond() {
+    fn derived_names_have_different_nanoseconds() {
         let (last, at) = (AtomicI64::new(i64::MIN), |nanosecond| {
             Timestamp::from_nanosecond(nanosecond).unwrap()
         });
@@ -530,7 +541,7 @@ mod tests {
         let cases = [
             ("first", 50, 50),
             ("the same moment", 50, 51),
-            ("later, but taken", 51, 52),
+            ("later, but used already", 51, 52),
             ("the clock was set back", 7, 53),
             ("later", 60, 60),
         ];
@@ -538,25 +549,26 @@ mod tests {
             assert_eq!(next_nanosecond(&last, at(time)), expected, "{why}");
         }
 
-        // Two components that have no correlator in common.
-        let told = occurrence("a", "b");
-        let names =
-            [Story::new(), Story::new()].map(|mut story| match story.tell(&told, Duration::ZERO) {
+        // Two components have different correlators.
+        let event = occurrence("a", "b");
+        let names = [TestCorrelator::new(), TestCorrelator::new()].map(|mut correlator| {
+            match correlator.correlate(&event, Duration::ZERO) {
                 Correlated::Post(record) => record.name,
                 other => panic!("{other:?}"),
-            });
+            }
+        });
         assert_ne!(names[0], names[1]);
     }
 
     #[test]
     fn a_random_name_is_kept_for_later_counts() {
-        let mut story = Story::new();
-        let mut told = occurrence("a", "b");
-        told.object.name = "system:node".to_owned();
-        let Correlated::Post(first) = story.tell(&told, Duration::ZERO) else {
+        let mut correlator = TestCorrelator::new();
+        let mut event = occurrence("a", "b");
+        event.object.name = "system:node".to_owned();
+        let Correlated::Post(first) = correlator.correlate(&event, Duration::ZERO) else {
             panic!("a first event")
         };
-        let Correlated::Patch(second) = story.tell(&told, Duration::ZERO) else {
+        let Correlated::Patch(second) = correlator.correlate(&event, Duration::ZERO) else {
             panic!("a second one")
         };
         assert_eq!((second.name, second.count), (first.name, 2));

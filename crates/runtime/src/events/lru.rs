@@ -1,11 +1,15 @@
-//! A map that forgets what was not used for the longest time.
+//! A map of limited size. A new entry replaces the least recently used one.
+//!
+//! Upstream uses `golang/groupcache/lru` for the caches of its correlator.
 
 use std::hash::{BuildHasher, Hash, RandomState};
 
 use hashbrown::HashTable;
 
-/// At most `capacity` entries. They lie in one array and know their neighbours in the order of use,
-/// so an entry costs little more than its key and value.
+/// Holds at most `capacity` entries.
+///
+/// The entries are in one array and are linked in the order of use. So an entry needs little more
+/// memory than its key and value.
 pub(super) struct Lru<K, V> {
     capacity: usize,
     nodes: Vec<Node<K, V>>,
@@ -23,12 +27,12 @@ struct Node<K, V> {
     older: u32,
 }
 
-/// No position.
+/// Marks the end of the list in `newer` and `older`.
 const NONE: u32 = u32::MAX;
 
 impl<K: Copy + Eq + Hash, V> Lru<K, V> {
     /// # Panics
-    /// When `capacity` is zero or does not fit into 32 bits.
+    /// If `capacity` is zero or does not fit into 32 bits.
     pub(super) fn new(capacity: usize) -> Self {
         assert!(capacity > 0 && u32::try_from(capacity).is_ok_and(|capacity| capacity < NONE));
         Self {
@@ -41,7 +45,7 @@ impl<K: Copy + Eq + Hash, V> Lru<K, V> {
         }
     }
 
-    /// The value of `key`, made when there is none. Counts as a use.
+    /// The value of `key`, which is inserted if it is absent. Counts as a use.
     pub(super) fn get_or_insert_with(&mut self, key: K, make: impl FnOnce() -> V) -> &mut V {
         let hash = self.hasher.hash_one(key);
         let found = self
@@ -59,7 +63,8 @@ impl<K: Copy + Eq + Hash, V> Lru<K, V> {
         &mut self.nodes[at as usize].value
     }
 
-    /// Gives `key` a place, not linked yet: a new one, or that of the entry unused for longest.
+    /// Stores a new entry, which is not linked yet. A full map gives it the position of the least
+    /// recently used entry.
     fn insert(&mut self, hash: u64, key: K, value: V) -> u32 {
         let node = Node {
             key,
@@ -73,8 +78,8 @@ impl<K: Copy + Eq + Hash, V> Lru<K, V> {
         } else {
             let at = self.oldest;
             self.unlink(at);
-            let forgotten = self.hasher.hash_one(self.nodes[at as usize].key);
-            if let Ok(entry) = self.table.find_entry(forgotten, |other| *other == at) {
+            let evicted = self.hasher.hash_one(self.nodes[at as usize].key);
+            if let Ok(entry) = self.table.find_entry(evicted, |other| *other == at) {
                 entry.remove();
             }
             self.nodes[at as usize] = node;
@@ -113,21 +118,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_entry_unused_for_longest_goes_first() {
+    fn the_least_recently_used_entry_is_evicted_first() {
         let mut lru = Lru::new(3);
         for key in [1, 2, 3, 1, 4] {
             lru.get_or_insert_with(key, || key * 10);
         }
-        // 2 was the oldest when 4 came; asking for it again makes it anew and pushes 3 out.
+        // The insertion of 4 evicts 2. The next use of 2 inserts it again and evicts 3.
         for (key, expected) in [(1, 10), (4, 40), (2, 0), (1, 10), (4, 40), (3, 0)] {
             assert_eq!(*lru.get_or_insert_with(key, || 0), expected, "{key}");
         }
         assert_eq!((lru.nodes.len(), lru.table.len()), (3, 3));
     }
 
-    /// A list of keys in their order of use is the same, but slow.
+    /// The list of keys in the order of use is a slow but simple model of the map.
     #[test]
-    fn whatever_is_asked_for_it_is_as_a_list_would_have_it() {
+    fn the_map_behaves_like_a_list_in_the_order_of_use() {
         for capacity in [1, 2, 7, 64] {
             let (mut lru, mut list) = (Lru::new(capacity), Vec::<(u32, u32)>::new());
             let mut key = 1_u32;

@@ -1,7 +1,10 @@
-//! Events about objects, correlated and sent as upstream's recorder does.
+//! Records Events about objects, with upstream's names, counts and limits.
 //!
 //! event() -> queue of 1000 -> [`correlator`] (combine, count, drop spam) -> [`sender`] (POST or
 //! PATCH, retries)
+//!
+//! [`EventRecorder::event`] never waits: a controller must not stop because Events are slow. Events
+//! are best effort, so a full queue drops them. Upstream: `client-go/tools/record`.
 
 mod correlator;
 mod lru;
@@ -18,23 +21,24 @@ use crate::clock::Clock;
 use crate::object::{ObjectKey, ObjectReference};
 use crate::tasks::{CancellationToken, Tasks};
 
-/// Target of the log line of each Event, for those who want a verbosity of its own.
+/// The `tracing` target of the log line of each Event. It is separate, so that a filter can hide
+/// these lines.
 pub const OCCURRED: &str = "steersman_runtime::events::occurred";
 
-/// Events that may wait to be sent.
+/// Capacity of the queue of Events to send.
 const QUEUE: usize = 1000;
 
 /// Type of an Event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum EventType {
-    /// Something went as it should.
+    /// Something happened as expected.
     Normal,
-    /// Something did not.
+    /// Something failed.
     Warning,
 }
 
 impl EventType {
-    /// As in `type` of an Event.
+    /// The value of an Event's field `type`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Normal => "Normal",
@@ -43,15 +47,16 @@ impl EventType {
     }
 }
 
-/// Records Events of one component. Cheap to clone; never blocks; what does not fit its queue of
-/// 1000 is dropped with a log line.
+/// Records the Events of one component. Cheap to clone.
+///
+/// It never blocks. If its queue of 1000 is full, it drops the Event and logs that.
 #[derive(Clone)]
 pub struct EventRecorder {
     queue: mpsc::Sender<Occurrence>,
     clock: Clock,
 }
 
-/// Something that happened to an object, before correlation.
+/// An Event before correlation.
 #[derive(Debug, Clone)]
 struct Occurrence {
     object: ObjectReference,
@@ -62,8 +67,10 @@ struct Occurrence {
 }
 
 impl EventRecorder {
-    /// A recorder for `component` (`deployment-controller`) that sends through `client`, from a
-    /// task of `tasks`, until `stop`; what is queued then is still sent, within two seconds.
+    /// Starts a recorder for `component`, such as `deployment-controller`.
+    ///
+    /// It sends Events through `client` from a task of `tasks`, until `stop` is cancelled. It then
+    /// has two seconds to send the queued Events.
     pub fn start(
         component: &'static str,
         client: ApiClient,
@@ -77,7 +84,7 @@ impl EventRecorder {
         Self { queue, clock }
     }
 
-    /// Says `message` about `object`.
+    /// Records an Event about `object`. Identical and similar Events are combined later.
     pub fn event(
         &self,
         object: ObjectReference,

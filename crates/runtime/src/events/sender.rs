@@ -1,4 +1,7 @@
-//! Writes correlated events to the API server, one at a time.
+//! Writes correlated Events to the API server, one at a time.
+//!
+//! As with upstream (`client-go/tools/record/event.go`), a patch therefore never overtakes the
+//! creation of its Event.
 
 use std::time::Duration;
 
@@ -16,11 +19,12 @@ use crate::clock::{Clock, whole_seconds};
 use crate::resource;
 use crate::tasks::CancellationToken;
 
-/// How often one event is tried while the API server cannot be reached, and the pause between.
+/// The number of attempts for one Event while the API server is unreachable, and the pause between
+/// them. As upstream.
 const TRIES: u32 = 12;
 const PAUSE: Duration = Duration::from_secs(10);
-/// How long the end waits for events still queued.
-const FAREWELL: Duration = Duration::from_secs(2);
+/// Time limit for queued Events at shutdown.
+const SHUTDOWN_LIMIT: Duration = Duration::from_secs(2);
 
 pub(super) struct Sender {
     component: &'static str,
@@ -46,13 +50,13 @@ impl Sender {
         }
     }
 
-    /// Sends until all recorders are gone, or until `stop` and then what is queued, but no longer
-    /// than [`FAREWELL`].
+    /// Sends Events until all recorders are dropped or `stop` is cancelled. After `stop` it sends
+    /// the queued Events, for at most [`SHUTDOWN_LIMIT`].
     pub(super) async fn run(mut self, mut queue: mpsc::Receiver<Occurrence>) {
         let stop = self.stop.clone();
         let late = async {
             stop.cancelled().await;
-            tokio::time::sleep(FAREWELL).await;
+            tokio::time::sleep(SHUTDOWN_LIMIT).await;
         };
         tokio::select! {
             () = self.drain(&mut queue) => {}
@@ -84,8 +88,8 @@ impl Sender {
         }
     }
 
-    /// Writes with retries. The answer is not looked at: all that upstream learns from it is what
-    /// we sent.
+    /// Writes one Event, with retries. The body of the answer is ignored: it would only repeat the
+    /// sent fields that correlation needs.
     async fn write(&self, occurrence: &Occurrence, record: &Record, patch: bool) {
         let (object, reason) = (&occurrence.object, occurrence.reason);
         for tried in 1..=TRIES {
@@ -111,8 +115,8 @@ impl Sender {
             if tried == TRIES {
                 break;
             }
-            // The first pause is drawn so that the clients of a server that went down do not come
-            // back together.
+            // The first pause is random, so that clients do not all retry at once after an outage
+            // of the API server.
             let pause = if tried == 1 {
                 PAUSE.mul_f64(rand::rng().random())
             } else {
@@ -159,7 +163,7 @@ impl Sender {
                 .patch(event, PatchKind::Strategic, &Patch::new(record))
                 .await
             {
-                // It has expired: tell the whole story again under the same name.
+                // The Event has expired: create it again with the same name and the full count.
                 Err(error) if error.is_not_found() => {}
                 outcome => return outcome,
             }
@@ -267,7 +271,7 @@ impl<'a> Event<'a> {
             count: record.count,
             event_type: occurrence.kind.as_str(),
             event_time: (),
-            // Upstream leaves it empty on combined events.
+            // Upstream leaves this field empty in combined Events.
             reporting_component: if record.combined { "" } else { component },
             reporting_instance: "",
         }

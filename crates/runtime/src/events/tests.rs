@@ -11,9 +11,8 @@ use super::*;
 use crate::client::{ClientMetrics, ClientSettings};
 use crate::metrics::Registry;
 
-/// Answers each request with the status code that `answer` gives for its number and verb; `None` is
-/// a broken connection.
-struct Story {
+/// A recorder, and the requests that it sent.
+struct TestRecorder {
     recorder: EventRecorder,
     requests: Arc<Mutex<Vec<Seen>>>,
     tasks: Tasks,
@@ -28,7 +27,11 @@ struct Seen {
     at: Duration,
 }
 
-fn start(answer: impl Fn(usize, &str) -> Option<(u16, Value)> + Send + Sync + 'static) -> Story {
+/// Starts a recorder. `answer` gets number and verb of each request, and returns the status code
+/// and the body. `None` resets the connection.
+fn start(
+    answer: impl Fn(usize, &str) -> Option<(u16, Value)> + Send + Sync + 'static,
+) -> TestRecorder {
     let (requests, answer, started): (Arc<Mutex<Vec<Seen>>>, _, _) =
         (Arc::default(), Arc::new(answer), Instant::now());
     let seen = Arc::clone(&requests);
@@ -72,7 +75,7 @@ fn start(answer: impl Fn(usize, &str) -> Option<(u16, Value)> + Send + Sync + 's
     let (tasks, stop) = (Tasks::default(), CancellationToken::new());
     let clock = Clock::runtime("2026-01-01T00:00:00.5Z".parse().unwrap());
     let recorder = EventRecorder::start("replicaset-controller", client, clock, &tasks, &stop);
-    Story {
+    TestRecorder {
         recorder,
         requests,
         tasks,
@@ -80,8 +83,8 @@ fn start(answer: impl Fn(usize, &str) -> Option<(u16, Value)> + Send + Sync + 's
     }
 }
 
-impl Story {
-    /// Stops, waits for the end, and tells what was sent.
+impl TestRecorder {
+    /// Stops the recorder, waits for its end, and returns its requests.
     async fn end(self) -> Vec<Seen> {
         self.stop.cancel();
         self.tasks.join(Duration::from_secs(60)).await;
@@ -94,7 +97,7 @@ impl Story {
         self.end().await
     }
 
-    fn say(&self, message: &str) {
+    fn record(&self, message: &str) {
         self.recorder.event(
             replica_set(),
             EventType::Normal,
@@ -127,12 +130,12 @@ fn failure(code: u16, reason: &str) -> Option<(u16, Value)> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_event_has_upstreams_shape_and_its_repetition_is_a_patch() {
-    let story = start(ok);
-    story.say("Created pod: web-1");
+async fn an_event_has_upstreams_fields_and_a_repetition_is_a_patch() {
+    let test = start(ok);
+    test.record("Created pod: web-1");
     tokio::time::sleep(Duration::from_secs(3)).await;
-    story.say("Created pod: web-1");
-    let seen = story.end().await;
+    test.record("Created pod: web-1");
+    let seen = test.end().await;
     let [post, patch] = &*seen else {
         panic!("{seen:?}")
     };
@@ -140,7 +143,7 @@ async fn an_event_has_upstreams_shape_and_its_repetition_is_a_patch() {
         (&*post.line, &*post.content_type),
         ("POST /api/v1/namespaces/shop/events", "application/json")
     );
-    // Later than the clock says when another event of this process took the nanosecond.
+    // The suffix is later than the clock if another test of this process used the nanosecond.
     let name = post.body["metadata"]["name"].as_str().unwrap();
     assert!(
         i64::from_str_radix(name.strip_prefix("web.").unwrap(), 16).unwrap()
@@ -180,12 +183,12 @@ async fn an_event_has_upstreams_shape_and_its_repetition_is_a_patch() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_combined_event_names_no_reporter() {
-    let story = start(ok);
+async fn a_combined_event_has_no_reporting_component() {
+    let test = start(ok);
     for n in 1..=10 {
-        story.say(&format!("Created pod: web-{n}"));
+        test.record(&format!("Created pod: web-{n}"));
     }
-    let seen = story.end().await;
+    let seen = test.end().await;
     assert_eq!(seen.len(), 10);
     let last = &seen[9].body;
     assert_eq!(
@@ -200,18 +203,17 @@ async fn a_combined_event_names_no_reporter() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_event_about_a_cluster_scoped_object_goes_to_the_default_namespace() {
-    let story = start(ok);
+async fn events_of_cluster_scoped_objects_are_in_the_default_namespace() {
+    let test = start(ok);
     let node = ObjectReference {
         namespace: String::new(),
         kind: "Node".to_owned(),
         api_version: "v1".to_owned(),
         ..replica_set()
     };
-    story
-        .recorder
+    test.recorder
         .event(node, EventType::Warning, "Gone", "gone".to_owned());
-    let seen = story.end().await;
+    let seen = test.end().await;
     assert_eq!(seen[0].line, "POST /api/v1/namespaces/default/events");
     assert_eq!(seen[0].body["metadata"]["namespace"], "default");
     assert_eq!(seen[0].body["involvedObject"].get("namespace"), None);
@@ -219,17 +221,17 @@ async fn an_event_about_a_cluster_scoped_object_goes_to_the_default_namespace() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_event_that_has_expired_is_posted_again_with_its_count() {
-    let story = start(|_, verb| {
+async fn an_expired_event_is_created_again_with_its_count() {
+    let test = start(|_, verb| {
         if verb == "PATCH" {
             failure(404, "NotFound")
         } else {
             ok(0, verb)
         }
     });
-    story.say("again");
-    story.say("again");
-    let seen = story.end().await;
+    test.record("again");
+    test.record("again");
+    let seen = test.end().await;
     let verbs: Vec<_> = seen
         .iter()
         .map(|s| s.line.split(' ').next().unwrap())
@@ -243,7 +245,7 @@ async fn an_event_that_has_expired_is_posted_again_with_its_count() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_is_final_whatever_it_says() {
+async fn error_answers_are_not_retried() {
     for (code, reason) in [
         (403, "Forbidden"),
         (409, "AlreadyExists"),
@@ -251,17 +253,17 @@ async fn an_answer_is_final_whatever_it_says() {
         (500, "InternalError"),
         (429, "TooManyRequests"),
     ] {
-        let story = start(move |_, _| failure(code, reason));
-        story.say("once");
-        assert_eq!(story.end_after(300).await.len(), 1, "{reason}");
+        let test = start(move |_, _| failure(code, reason));
+        test.record("once");
+        assert_eq!(test.end_after(300).await.len(), 1, "{reason}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_out_of_reach_is_tried_twelve_times_ten_seconds_apart() {
-    let story = start(|_, _| None);
-    story.say("never arrives");
-    let seen = story.end_after(600).await;
+async fn an_unreachable_server_gets_twelve_attempts_ten_seconds_apart() {
+    let test = start(|_, _| None);
+    test.record("never arrives");
+    let seen = test.end_after(600).await;
     assert_eq!(seen.len(), 12);
     let pauses: Vec<_> = seen
         .windows(2)
@@ -269,7 +271,7 @@ async fn a_server_out_of_reach_is_tried_twelve_times_ten_seconds_apart() {
         .collect();
     assert!(
         pauses[0] < Duration::from_secs(10),
-        "the first one is drawn: {pauses:?}"
+        "the first pause is random: {pauses:?}"
     );
     for pause in &pauses[1..] {
         assert_eq!(pause.as_secs(), 10, "{pauses:?}");
@@ -277,11 +279,11 @@ async fn a_server_out_of_reach_is_tried_twelve_times_ten_seconds_apart() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn later_events_wait_for_one_that_is_retried() {
-    let story = start(|number, verb| if number == 1 { None } else { ok(number, verb) });
-    story.say("first");
-    story.say("second");
-    let seen = story.end_after(60).await;
+async fn later_events_wait_for_a_retried_event() {
+    let test = start(|number, verb| if number == 1 { None } else { ok(number, verb) });
+    test.record("first");
+    test.record("second");
+    let seen = test.end_after(60).await;
     let messages: Vec<_> = seen
         .iter()
         .map(|s| s.body["message"].as_str().unwrap())
@@ -290,13 +292,13 @@ async fn later_events_wait_for_one_that_is_retried() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_queued_at_the_end_is_still_sent_but_not_retried() {
-    let story = start(|number, verb| if number == 1 { None } else { ok(number, verb) });
-    story.say("first");
-    story.say("second");
+async fn queued_events_are_sent_at_shutdown_without_retries() {
+    let test = start(|number, verb| if number == 1 { None } else { ok(number, verb) });
+    test.record("first");
+    test.record("second");
     let started = Instant::now();
-    let recorder = story.recorder.clone();
-    let seen = story.end().await;
+    let recorder = test.recorder.clone();
+    let seen = test.end().await;
     let messages: Vec<_> = seen
         .iter()
         .map(|s| s.body["message"].as_str().unwrap())
@@ -307,32 +309,32 @@ async fn what_is_queued_at_the_end_is_still_sent_but_not_retried() {
         replica_set(),
         EventType::Normal,
         "Late",
-        "nobody listens".to_owned(),
+        "after shutdown".to_owned(),
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_full_queue_drops_events_and_blocks_nobody() {
-    let story = start(ok);
+async fn a_full_queue_drops_events_and_does_not_block() {
+    let test = start(ok);
     for n in 0..QUEUE + 10 {
         let object = ObjectReference {
             name: format!("web-{n}"),
             ..replica_set()
         };
-        story.recorder.event(
+        test.recorder.event(
             object,
             EventType::Normal,
             "SuccessfulCreate",
             "made".to_owned(),
         );
     }
-    assert_eq!(story.end().await.len(), QUEUE);
+    assert_eq!(test.end().await.len(), QUEUE);
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_event_about_an_object_without_kind_is_not_sent() {
-    let story = start(ok);
-    story.recorder.event(
+    let test = start(ok);
+    test.recorder.event(
         ObjectReference {
             kind: String::new(),
             ..replica_set()
@@ -341,5 +343,5 @@ async fn an_event_about_an_object_without_kind_is_not_sent() {
         "Any",
         "any".to_owned(),
     );
-    assert!(story.end().await.is_empty());
+    assert!(test.end().await.is_empty());
 }

@@ -1,9 +1,8 @@
-//! Informers against the API server of the development cluster, which fails in every way it can:
-//! nothing is lost, nothing is told twice, nothing is told in the wrong order. Everything runs in
-//! paused time.
+//! Informers against the API server of the development cluster under injected faults, in paused
+//! time. Handlers must receive each change once and in order, and the store must become current.
 #![allow(
     clippy::unwrap_used,
-    reason = "a test that cannot go on should say where"
+    reason = "a test that cannot continue should show the line"
 )]
 
 use std::collections::BTreeMap;
@@ -25,15 +24,15 @@ use steersman_runtime::object::Node;
 use steersman_runtime::tasks::{CancellationToken, Tasks};
 use tokio::time::{self, Instant};
 
-/// UID and version by name.
+/// UID and resource version of each object, by name.
 type State = BTreeMap<String, (String, u64)>;
 
 fn state_of(node: &Node) -> (String, u64) {
     (node.meta.uid.to_string(), node.meta.resource_version)
 }
 
-/// What a handler makes of the changes it hears; it notes every one that does not follow from those
-/// before.
+/// A handler that applies changes to its own copy of the state. It records changes that contradict
+/// the copy.
 #[derive(Default)]
 struct Listener {
     known: State,
@@ -42,7 +41,7 @@ struct Listener {
 }
 
 impl Listener {
-    fn hear(&mut self, change: Change<'_, Node>) {
+    fn receive(&mut self, change: Change<'_, Node>) {
         let (object, before) = match change {
             Change::Added { object, .. } => (object, None),
             Change::Updated { old, new } => (new, Some(state_of(old))),
@@ -77,14 +76,14 @@ impl Listener {
 }
 
 /// A cluster, and an informer over its nodes.
-struct Story {
+struct TestInformer {
     cluster: DevCluster,
     informer: SharedInformer<Node>,
     listener: Arc<Mutex<Listener>>,
     _tasks: Tasks,
 }
 
-impl Story {
+impl TestInformer {
     async fn start() -> Self {
         let cluster = DevCluster::new(Clock::runtime("2026-01-01T00:00:00Z".parse().unwrap()));
         let registry = Registry::new();
@@ -102,30 +101,30 @@ impl Story {
         let factory = InformerFactory::new(client, Duration::ZERO, &registry).unwrap();
         let informer = factory.shared::<Node>();
         let listener = Arc::new(Mutex::new(Listener::default()));
-        let hears = Arc::clone(&listener);
-        informer.add_handler(move |change| hears.lock().unwrap().hear(change));
+        let receiving = Arc::clone(&listener);
+        informer.add_handler(move |change| receiving.lock().unwrap().receive(change));
         let (tasks, stop) = (Tasks::default(), CancellationToken::new());
         factory.start(&tasks, &stop);
-        let story = Self {
+        let test = Self {
             cluster,
             informer,
             listener,
             _tasks: tasks,
         };
         for name in ["a", "b", "c"] {
-            story.create(name).await;
+            test.create(name).await;
         }
-        story.catches_up().await;
-        story
+        test.wait_until_current().await;
+        test
     }
 
-    /// Writes, and returns the version that came of it.
+    /// Creates a node, and returns its resource version.
     async fn create(&self, name: &str) -> u64 {
         let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}});
         version_of(&self.cluster.create(node).await.unwrap())
     }
 
-    async fn touch(&self, name: &str, mark: &str) -> u64 {
+    async fn annotate(&self, name: &str, mark: &str) -> u64 {
         let patch = json!({"metadata": {"annotations": {"mark": mark}}});
         version_of(
             &self
@@ -171,11 +170,11 @@ impl Story {
             .collect()
     }
 
-    /// Waits until the store is what the server has, and looks whether what was told leads there,
-    /// too. Returns how long it took.
-    async fn catches_up(&self) -> Duration {
+    /// Waits until the store equals the server's state, and checks that the handler's copy does
+    /// too. Returns the waiting time.
+    async fn wait_until_current(&self) -> Duration {
         let began = Instant::now();
-        // A silent watch is believed for up to 630 s.
+        // The informer waits up to 630 s before it closes a silent watch.
         while self.store() != self.server() || !self.informer.is_synced() {
             assert!(
                 began.elapsed() < Duration::from_secs(700),
@@ -187,7 +186,7 @@ impl Story {
         }
         let listener = self.listener.lock().unwrap();
         assert_eq!(listener.wrong, [""; 0]);
-        assert_eq!(listener.known, self.server(), "what handlers heard");
+        assert_eq!(listener.known, self.server(), "the handler's copy");
         began.elapsed()
     }
 }
@@ -213,12 +212,12 @@ fn throttled(retry_after: Option<u32>) -> Status {
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_every_kind_of_fault_the_store_is_what_the_server_has() {
+async fn the_store_equals_the_server_after_each_kind_of_fault() {
     type Fault = fn(&DevCluster);
-    // (why, before the writes, after them, seconds until the informer has caught up at the latest,
-    // deletions told from their absence)
+    // (why, fault before the writes, fault after them, longest time until the store is current in
+    // seconds, deletions that only a relist shows)
     let cases: [(&str, Fault, Fault, u64, usize); 13] = [
-        ("nothing", |_| {}, |_| {}, 1, 0),
+        ("no fault", |_| {}, |_| {}, 1, 0),
         (
             "a broken watch",
             |c| c.faults().break_watches("nodes"),
@@ -251,7 +250,7 @@ async fn after_every_kind_of_fault_the_store_is_what_the_server_has() {
             0,
         ),
         (
-            "history gone",
+            "history compacted",
             |c| c.faults().stall_watches("nodes"),
             |c| {
                 c.compact("nodes");
@@ -261,7 +260,7 @@ async fn after_every_kind_of_fault_the_store_is_what_the_server_has() {
             1,
         ),
         (
-            "history gone, no streaming lists",
+            "history compacted, no streaming lists",
             |c| c.faults().stall_watches("nodes"),
             |c| {
                 c.compact("nodes");
@@ -276,7 +275,7 @@ async fn after_every_kind_of_fault_the_store_is_what_the_server_has() {
             1,
         ),
         (
-            "broken, and an ill server",
+            "broken, and server errors",
             |c| {
                 c.faults()
                     .reject(watches(), Status::internal("ill"), Some(3));
@@ -298,7 +297,7 @@ async fn after_every_kind_of_fault_the_store_is_what_the_server_has() {
             0,
         ),
         (
-            "broken, and asked to wait",
+            "broken, and throttled with Retry-After",
             |c| {
                 c.faults().reject(watches(), throttled(Some(7)), Some(2));
                 c.faults().break_watches("nodes");
@@ -308,7 +307,7 @@ async fn after_every_kind_of_fault_the_store_is_what_the_server_has() {
             0,
         ),
         (
-            "lists asked to wait",
+            "lists throttled with Retry-After",
             |c| {
                 c.faults()
                     .reject(watches(), Status::internal("ill"), Some(2));
@@ -331,7 +330,7 @@ async fn after_every_kind_of_fault_the_store_is_what_the_server_has() {
             0,
         ),
         (
-            "a list that never comes",
+            "a list without an answer",
             |c| {
                 c.faults()
                     .reject(watches(), Status::internal("ill"), Some(2));
@@ -345,30 +344,30 @@ async fn after_every_kind_of_fault_the_store_is_what_the_server_has() {
         ),
     ];
     for (why, before, after, limit, missed) in cases {
-        let story = Story::start().await;
-        before(&story.cluster);
+        let test = TestInformer::start().await;
+        before(&test.cluster);
         time::sleep(Duration::from_millis(10)).await;
-        story.create("d").await;
-        story.touch("a", "1").await;
-        story.touch("a", "2").await;
-        story.delete("b").await;
-        story.delete("c").await;
-        story.create("c").await;
-        story.create("short-lived").await;
-        story.delete("short-lived").await;
+        test.create("d").await;
+        test.annotate("a", "1").await;
+        test.annotate("a", "2").await;
+        test.delete("b").await;
+        test.delete("c").await;
+        test.create("c").await;
+        test.create("short-lived").await;
+        test.delete("short-lived").await;
         time::sleep(Duration::from_millis(10)).await;
-        after(&story.cluster);
-        let took = story.catches_up().await;
+        after(&test.cluster);
+        let took = test.wait_until_current().await;
         assert!(took <= Duration::from_secs(limit), "{why}: {took:?}");
         assert_eq!(
-            story.listener.lock().unwrap().missed_deletions,
+            test.listener.lock().unwrap().missed_deletions,
             missed,
             "{why}"
         );
-        // And it follows on.
-        story.cluster.faults().resume_watches("nodes");
-        story.touch("d", "3").await;
-        let took = story.catches_up().await;
+        // The watch works again after the fault.
+        test.cluster.faults().resume_watches("nodes");
+        test.annotate("d", "3").await;
+        let took = test.wait_until_current().await;
         assert!(
             took <= Duration::from_secs(40),
             "{why}, afterwards: {took:?}"
@@ -376,33 +375,32 @@ async fn after_every_kind_of_fault_the_store_is_what_the_server_has() {
     }
 }
 
-/// Random writes under random faults for twenty simulated minutes.
-async fn wild_minutes(seed: u64) {
+/// Sends random writes under random faults for twenty simulated minutes.
+async fn run_with_random_faults(seed: u64) {
     let mut random = StdRng::seed_from_u64(seed);
-    let story = Story::start().await;
-    let faults = story.cluster.faults();
+    let test = TestInformer::start().await;
+    let faults = test.cluster.faults();
     let (awaited, seen) = (AtomicUsize::new(0), Arc::new(AtomicUsize::new(0)));
     let mut rules = Vec::new();
     let end = Instant::now() + Duration::from_secs(1200);
     while Instant::now() < end {
         for _ in 0..random.random_range(0..6) {
             let name = format!("n{}", random.random_range(0..12));
-            let exists = story.server().contains_key(&name);
+            let exists = test.server().contains_key(&name);
             let version = match random.random_range(0..3) {
-                _ if !exists => story.create(&name).await,
+                _ if !exists => test.create(&name).await,
                 0 => {
-                    story.delete(&name).await;
+                    test.delete(&name).await;
                     continue;
                 }
                 _ => {
-                    story
-                        .touch(&name, &random.random::<u64>().to_string())
+                    test.annotate(&name, &random.random::<u64>().to_string())
                         .await
                 }
             };
             awaited.fetch_add(1, Ordering::Relaxed);
-            let (seen, store) = (Arc::clone(&seen), story.informer.store());
-            story.informer.when_seen(version, move || {
+            let (seen, store) = (Arc::clone(&seen), test.informer.store());
+            test.informer.when_seen(version, move || {
                 assert!(
                     store.resource_version() >= version,
                     "called at {}, not at {version}",
@@ -426,7 +424,7 @@ async fn wild_minutes(seed: u64) {
                 None
             }
             5 => {
-                story.cluster.compact("nodes");
+                test.cluster.compact("nodes");
                 None
             }
             6 => Some(faults.reject(watches(), Status::internal("ill"), times)),
@@ -444,7 +442,7 @@ async fn wild_minutes(seed: u64) {
                 times,
             )),
         };
-        // Delays add up: with many at once no request would be answered in time.
+        // Delays of several rules add up. With many rules, all requests would time out.
         rules.extend(rule);
         if rules.len() > 4 {
             faults.remove(rules.remove(0));
@@ -453,28 +451,28 @@ async fn wild_minutes(seed: u64) {
     }
     faults.resume_watches("nodes");
     rules.into_iter().for_each(|rule| faults.remove(rule));
-    story.catches_up().await;
-    // A bookmark moves the store on to the last write, be it one of an object that is gone.
+    test.wait_until_current().await;
+    // A bookmark advances the store to the last write, even if its object is deleted.
     time::sleep(Duration::from_secs(120)).await;
     assert_eq!(
         seen.load(Ordering::Relaxed),
         awaited.load(Ordering::Relaxed),
-        "callbacks of writes that were seen"
+        "one callback for each write"
     );
     assert!(
         awaited.load(Ordering::Relaxed) > 100,
-        "too quiet a time to tell anything"
+        "the run has too few writes"
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn under_random_faults_nothing_is_lost_told_twice_or_told_in_the_wrong_order() {
+async fn handlers_receive_each_change_once_and_in_order_under_random_faults() {
     let seeds = match std::env::var("STEERSMAN_SEED") {
         Ok(seed) => vec![seed.parse().unwrap()],
         Err(_) => (0..2).map(|_| rand::random()).collect::<Vec<u64>>(),
     };
     for seed in seeds {
-        println!("to see this again: STEERSMAN_SEED={seed}");
-        wild_minutes(seed).await;
+        println!("to repeat this run: STEERSMAN_SEED={seed}");
+        run_with_random_faults(seed).await;
     }
 }

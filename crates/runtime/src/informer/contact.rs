@@ -1,5 +1,7 @@
-//! When an informer last heard from its server: what health checks and metrics want to know of a
-//! watch.
+//! The time of the last message from the API server to one informer, for health checks and metrics.
+//!
+//! A broken watch may look like a quiet one. But a healthy server sends bookmarks and closes
+//! watches, so a long silence shows a problem.
 
 use std::sync::PoisonError;
 use std::time::Duration;
@@ -8,25 +10,25 @@ use tokio::time::Instant;
 
 use crate::sync::{Mutex, MutexGuard};
 
-/// A watch that could not be opened for this long is worth a report.
+/// The health check reports a watch that is down for longer.
 const DOWN: Duration = Duration::from_secs(60);
 
-/// A watch this silent is worth one, too: servers send bookmarks every minute, and close a watch
-/// after ten at the latest.
+/// The health check reports a watch that is silent for longer. Servers send bookmarks every minute,
+/// and close a watch after ten minutes at the latest.
 const SILENT: Duration = Duration::from_secs(11 * 60);
 
-/// The connection of one informer to its server.
+/// The state of one informer's connection to the API server. `None` while the informer is stopped.
 #[derive(Default)]
 pub(super) struct Contact(Mutex<Option<State>>);
 
 struct State {
     heard: Instant,
-    /// Set while there is no watch.
+    /// Set while there is no open watch.
     down_since: Option<Instant>,
 }
 
 impl Contact {
-    /// The informer follows its server from now on.
+    /// The informer has started.
     pub(super) fn began(&self) {
         let now = Instant::now();
         *self.lock() = Some(State {
@@ -35,12 +37,12 @@ impl Contact {
         });
     }
 
-    /// It does so no longer, so silence means nothing.
+    /// The informer has stopped, so silence is no problem.
     pub(super) fn ended(&self) {
         *self.lock() = None;
     }
 
-    /// Something arrived, if only the head of an answer.
+    /// A message from the server arrived: a frame, a list, or the head of an answer.
     pub(super) fn heard(&self) {
         *self.lock() = Some(State {
             heard: Instant::now(),
@@ -55,12 +57,12 @@ impl Contact {
         }
     }
 
-    /// How long nothing has arrived; `None` when nothing is asked for.
+    /// The time since the last message; `None` for a stopped informer.
     pub(super) fn age(&self) -> Option<Duration> {
         self.lock().as_ref().map(|state| state.heard.elapsed())
     }
 
-    /// What is wrong with the watch, if anything.
+    /// The problem of the watch, if it has one.
     pub(super) fn trouble(&self) -> Option<String> {
         let state = self.lock();
         let state = state.as_ref()?;
@@ -85,14 +87,14 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_watch_is_in_trouble_when_it_is_down_or_silent_for_too_long() {
+    async fn a_watch_is_reported_if_it_is_down_or_silent_for_too_long() {
         let seconds = |n| tokio::time::advance(Duration::from_secs(n));
         let contact = Contact::default();
         seconds(600).await;
         assert_eq!(
             (contact.trouble(), contact.age()),
             (None, None),
-            "not begun"
+            "not started"
         );
         contact.began();
         seconds(60).await;
@@ -112,7 +114,7 @@ mod tests {
         assert_eq!(
             contact.trouble(),
             None,
-            "no bookmark, no event, and no reason to worry yet"
+            "eleven minutes of silence are allowed"
         );
         seconds(1).await;
         assert_eq!(contact.trouble().unwrap(), "has been silent for 661s");
@@ -124,7 +126,7 @@ mod tests {
         assert_eq!(
             contact.trouble().unwrap(),
             "has been down for 61s",
-            "each failed attempt does not start anew"
+            "a failed attempt does not restart the time"
         );
         contact.ended();
         assert_eq!((contact.trouble(), contact.age()), (None, None));

@@ -1,4 +1,9 @@
-//! Informers as those see them who care only for metadata, of types known at run time.
+//! Metadata informers, such as those of the garbage collector: their types are known only at run
+//! time, and they cache only metadata.
+//!
+//! A type with a shared informer uses its watch. Another type gets a watch of its own, with
+//! `PartialObjectMetadata`, which can stop and start again. Upstream: `client-go/metadata` and
+//! `client-go/metadata/metadatainformer`.
 
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -12,25 +17,25 @@ use crate::object::{Meta, Object, ObjectMetadata};
 use crate::sync::{Mutex, MutexGuard};
 use crate::tasks::{CancellationToken, Tasks};
 
-/// A change, as far as metadata tells.
+/// A change of an object's metadata.
 #[derive(Debug, Clone, Copy)]
 pub enum MetadataChange<'a> {
     /// A new object.
     Added(&'a Meta),
-    /// An object changed. The UIDs may differ: a recreation during a gap arrives so.
+    /// A changed object. The UIDs differ after a recreation during a gap of the watch.
     Updated {
-        /// What was known.
+        /// The previous metadata.
         old: &'a Meta,
-        /// What is now.
+        /// The new metadata.
         new: &'a Meta,
     },
-    /// An object is gone; its last known state.
+    /// A deleted object, with its last known metadata.
     Deleted(&'a Meta),
 }
 
 type Handler = Box<dyn Fn(MetadataChange<'_>) + Send + Sync>;
 
-/// An informer whose type does not matter.
+/// An informer without its object type.
 pub(super) trait Followed: Send + Sync {
     fn add(&self, handler: Handler);
     fn on_rewind(&self, forget: Box<dyn Fn() + Send + Sync>);
@@ -83,25 +88,26 @@ impl Followed for Own {
     }
 }
 
-/// The metadata of all objects of one resource. Cheap to clone; clones are one informer.
+/// The metadata of all objects of one resource. Cheap to clone; clones share one informer.
 #[derive(Clone)]
 pub struct MetadataInformer {
     followed: Arc<dyn Followed>,
-    /// Unless the watch belongs to an informer of whole objects, whose life is not ours to end.
+    /// The informer's own watch. `None` if a shared informer owns the watch: it must not be stopped
+    /// here.
     own: Option<Arc<Own>>,
 }
 
-/// An informer that sees only metadata and may be stopped and started again.
+/// An informer of metadata with its own watch. It can stop and start again.
 pub(super) struct Own {
     informer: SharedInformer<ObjectMetadata>,
     source: Arc<dyn ListWatch>,
-    /// Ends the task that runs or is about to.
+    /// Stops the task that was started last.
     running: Mutex<Option<CancellationToken>>,
-    /// Held by the task that follows the server: one that was stopped may still be at its last
-    /// step.
+    /// Locked by the task that watches. A stopped task may still run its last step, and the next
+    /// task must wait for it.
     following: tokio::sync::Mutex<()>,
-    /// Whether the task that was started last has synced. It is set while `running` is locked, so
-    /// that what an earlier task still does is not taken for it.
+    /// True if the task that was started last has synced. It is set while `running` is locked, so
+    /// that an earlier task cannot set it.
     synced: watch::Sender<bool>,
 }
 
@@ -127,10 +133,10 @@ impl Own {
     async fn follow(self: Arc<Self>, stop: CancellationToken) {
         let _only = self.following.lock().await;
         let shared = &self.informer.shared;
-        let tell = async {
+        let publish_synced = async {
             let mut synced = shared.synced();
             loop {
-                // The sender lives as long as the informer, so there is no other end.
+                // This cannot fail: the sender lives as long as the informer.
                 let _ = synced.wait_for(|synced| *synced).await;
                 {
                     let _running = self.running();
@@ -141,7 +147,7 @@ impl Own {
         };
         tokio::select! {
             () = self.informer.clone().run(Arc::clone(&self.source), Duration::ZERO, stop.clone()) => {}
-            () = tell => {}
+            () = publish_synced => {}
         }
         shared.stopped();
         self.synced.send_replace(false);
@@ -163,20 +169,21 @@ impl MetadataInformer {
         }
     }
 
-    /// As [`SharedInformer::add_handler`]: it first hears of everything that is there, must not
-    /// block, and stays.
+    /// Like [`SharedInformer::add_handler`]: the handler first gets all known objects. It must not
+    /// block, and cannot be removed.
     pub fn add_handler(&self, handler: impl Fn(MetadataChange<'_>) + Send + Sync + 'static) {
         self.followed.add(Box::new(handler));
     }
 
-    /// As [`SharedInformer::on_rewind`].
+    /// Like [`SharedInformer::on_rewind`].
     pub fn on_rewind(&self, forget: impl Fn() + Send + Sync + 'static) {
         self.followed.on_rewind(Box::new(forget));
     }
 
-    /// Follows the server as a task of `tasks` until [`MetadataInformer::stop`] or `stop`. Nothing
-    /// where it does already, or where the watch is shared with an informer of whole objects. After
-    /// a stop, the first state is told as the difference to the last one known.
+    /// Starts the watch as a task of `tasks`, until [`MetadataInformer::stop`] or `stop`.
+    ///
+    /// It has no effect if the watch already runs, or if a shared informer owns it. After a
+    /// restart, handlers get the difference to the last known state.
     pub fn start(&self, tasks: &Tasks, stop: &CancellationToken) {
         let Some(own) = &self.own else { return };
         let mut running = own.running();
@@ -191,8 +198,8 @@ impl MetadataInformer {
         );
     }
 
-    /// Ends the watch and keeps what is known. Nothing where the watch is shared with an informer
-    /// of whole objects.
+    /// Ends the watch and keeps the last known state. It has no effect if a shared informer owns
+    /// the watch.
     pub fn stop(&self) {
         let Some(own) = &self.own else { return };
         let mut running = own.running();
@@ -202,19 +209,19 @@ impl MetadataInformer {
         }
     }
 
-    /// Whether the first state since the start is known and all handlers have heard of it.
+    /// True if all handlers were called for the first list since the last start.
     pub fn is_synced(&self) -> bool {
         *self.followed.synced().borrow()
     }
 
-    /// The version up to which all handlers have heard of everything; 0 before the first state.
+    /// The resource version up to which all handlers were called. 0 before the first list.
     pub fn told_version(&self) -> u64 {
         self.followed.told_version()
     }
 
-    /// Waits until it is synced.
+    /// Waits until [`MetadataInformer::is_synced`].
     pub async fn synced(&self) {
-        // The sender lives as long as the informer, so there is no other end.
+        // This cannot fail: the sender lives as long as the informer.
         let _ = self.followed.synced().wait_for(|synced| *synced).await;
     }
 }

@@ -1,4 +1,4 @@
-//! Metric handles of the informers.
+//! The metrics of informers: upstream's `informer_*` families, and `steersman_informer_*`.
 
 use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
@@ -21,7 +21,7 @@ const LATENCY_BUCKETS: &[f64] = &[
     0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
 ];
 
-/// The families; see metrics.md section 5 for upstream's.
+/// The metric families of all informers.
 pub(super) struct InformerMetrics {
     queued: IntGaugeVec,
     latency: HistogramVec,
@@ -32,9 +32,9 @@ pub(super) struct InformerMetrics {
     caches: Caches,
 }
 
-/// The same for one resource.
+/// The metric handles of one resource.
 pub(super) struct ResourceMetrics {
-    /// Only of informers that upstream reports.
+    /// `None` for metadata informers, which upstream does not report.
     latency: Option<Histogram>,
     objects: IntGauge,
     relists: IntCounter,
@@ -99,15 +99,15 @@ impl InformerMetrics {
     }
 
     pub(super) fn of(&self, resource: &ResourceType) -> ResourceMetrics {
-        // Upstream makes the label from the kind, plural or not.
+        // Upstream derives the label from the kind, even if the real plural differs.
         let derived = format!("{}s", resource.kind.to_lowercase());
         let upstream = [NAME, &resource.group, &resource.version, &derived];
-        // Changes are handed on as they arrive, so nothing ever waits.
+        // The reflector applies each change when it arrives, so this queue is always empty.
         self.queued.with_label_values(&upstream).set(0);
         self.with_latency(resource, Some(self.latency.with_label_values(&upstream)))
     }
 
-    /// The same for an informer that sees only metadata, which upstream does not report.
+    /// The handles of a metadata informer, which upstream does not report.
     pub(super) fn of_metadata(&self, resource: &ResourceType) -> ResourceMetrics {
         self.with_latency(resource, None)
     }
@@ -128,7 +128,7 @@ impl InformerMetrics {
 }
 
 impl ResourceMetrics {
-    /// Asks `cache` how it is whenever metrics are gathered.
+    /// Registers `cache`, so that each scrape reads its age and size.
     pub(super) fn watch(&self, cache: Weak<dyn Cache>) {
         self.caches
             .watched
@@ -157,25 +157,26 @@ impl ResourceMetrics {
     }
 }
 
-/// What can be asked of an informer at any time.
+/// The part of an informer that a scrape reads.
 pub(super) trait Cache: Send + Sync {
-    /// When it last heard from its server.
+    /// The state of the connection to the API server.
     fn contact(&self) -> &Contact;
 
-    /// Bytes of the objects it holds, about.
+    /// Estimated bytes of the objects in the store.
     fn bytes(&self) -> usize;
 }
 
-/// A resource and its informer, which may be gone.
+/// A resource and its informer, which may be dropped already.
 type Watched = (String, Weak<dyn Cache>);
 
-/// How long each watch has been silent and what each cache weighs, computed when it is read.
-/// Informers that are not running have no age.
+/// The silence of each watch and the size of each store, computed at each scrape. A stopped
+/// informer has no silence.
 #[derive(Clone)]
 struct Caches {
     ages: GaugeVec,
     bytes: IntGaugeVec,
-    /// Counted elsewhere, and forgotten here.
+    /// Families that [`ResourceMetrics`] sets. This collector removes the series of dropped
+    /// informers from them.
     objects: IntGaugeVec,
     counters: [IntCounterVec; 3],
     watched: Arc<Mutex<Vec<Watched>>>,
@@ -208,8 +209,8 @@ impl Caches {
         })
     }
 
-    /// Forgets informers that are gone, and resources that have none any more, such as those of
-    /// definitions that were deleted.
+    /// Removes dropped informers, and the series of resources without an informer. Otherwise the
+    /// series of deleted CustomResourceDefinitions would stay.
     fn prune(&self, watched: &mut Vec<Watched>) {
         let (alive, gone) = std::mem::take(watched)
             .into_iter()
@@ -220,7 +221,7 @@ impl Caches {
             .iter()
             .filter(|(resource, _)| !watched.iter().any(|(alive, _)| alive == resource))
         {
-            // A series that was never there is gone as well.
+            // An error means that the series does not exist, which is fine.
             let _ = self.bytes.remove_label_values(&[resource]);
             let _ = self.objects.remove_label_values(&[resource]);
             for counter in &self.counters {
@@ -275,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_resource_without_informers_is_forgotten() {
+    fn series_of_a_resource_without_informers_are_removed() {
         let registry = Registry::new();
         let metrics = InformerMetrics::register(&registry).unwrap();
         let [first, second] = [(); 2].map(|()| {
@@ -286,7 +287,8 @@ mod tests {
             cache
         });
         let families = || {
-            // One collector forgets what another may have shown just before.
+            // Within one gathering, a family may be read before its series are removed. So this
+            // gathers twice.
             registry.gather();
             let ours = |family: &MetricFamily| {
                 family.name().starts_with("steersman_") && !family.get_metric().is_empty()
@@ -300,7 +302,7 @@ mod tests {
         assert_eq!(
             families(),
             5,
-            "all but the age of a watch, of which there is none"
+            "all except the age of a watch: no watch runs"
         );
         drop(first);
         assert_eq!(families(), 5);

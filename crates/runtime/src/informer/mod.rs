@@ -1,26 +1,28 @@
-//! Shared informers: one watch per resource type, a store everyone reads, handlers that hear of
-//! every change.
+//! Shared informers: one watch per resource type, a store for all controllers, and handlers that
+//! are called for every change.
 //!
 //! API server -> reflector (stream-list, watch, list) -> store -> handlers, in order -> queues
 //!
-//! What a reader may rely on:
+//! Guarantees:
 //!
-//! - The store holds, per object, a state that the server had. It never goes back in time, unless
-//!   the server did.
-//! - A handler is called for every change the reflector saw, in order, after the store shows it and
-//!   before the next change is applied. All handlers of a type run on its one task, one after the
-//!   other, and must only enqueue.
-//! - What happened while there was no watch is told as a difference: first what is gone, with its
-//!   last known state (`final_state_unknown`), then what changed or is new. A deletion and
+//! - For each object, the store holds a state that the server had. A state is replaced only by a
+//!   later one, except after a rewind of the server.
+//! - A handler is called for every change that the reflector saw, in order. The store shows the
+//!   change before the call, and the next change is applied after it. All handlers of a type run on
+//!   one task, one after the other, and must only enqueue.
+//! - After a gap in the watch, handlers get the difference to the new list. Deletions come first,
+//!   with the last known state (`final_state_unknown`), then updates and additions. A deletion and
 //!   recreation under one name is one update, with two UIDs.
-//! - An update whose old and new state are one version is told only by a resync. (Upstream also
-//!   tells it after every relist; its handlers ignore it.)
-//! - Whatever cannot be read is never skipped: the reflector logs it, keeps the state it has, and
-//!   lists again after a pause. An informer over objects it cannot read does not sync.
-//! - [`SharedInformer::is_synced`] means that all handlers have heard of the initial state.
-//! - [`Store::resource_version`] moves with events, bookmarks and lists, also over changes of
-//!   objects that were deleted again, so a writer can wait for its own writes
+//! - An update with equal old and new versions comes only from a resync. Upstream also sends it
+//!   after every relist, and its handlers ignore it.
+//! - The reflector skips no object that cannot be decoded. It logs the error, keeps the state of
+//!   the store, and lists again after a pause. Such an informer does not sync.
+//! - [`SharedInformer::is_synced`] means that all handlers were called for the initial state.
+//! - [`Store::resource_version`] advances with events, bookmarks and lists. It also advances for
+//!   objects that were deleted meanwhile, so a writer can wait for its own writes
 //!   ([`SharedInformer::when_seen`]).
+//!
+//! Upstream: `client-go/tools/cache` (`reflector.go`, `shared_informer.go`).
 
 mod contact;
 mod factory;
@@ -45,30 +47,30 @@ pub use metadata::{MetadataChange, MetadataInformer};
 pub use shared::SharedInformer;
 pub use store::{Index, Store};
 
-/// A change, as handlers hear of it.
+/// A change, as handlers receive it.
 #[derive(Debug)]
 pub enum Change<'a, T> {
-    /// A new object. `initial` when it belongs to the first list (or is replayed to a handler that
-    /// came late).
+    /// A new object.
     Added {
         /// The object.
         object: &'a Arc<T>,
-        /// Part of the initial state.
+        /// True for an object of the first list. A handler that is added later gets all objects of
+        /// the store this way.
         initial: bool,
     },
-    /// An object changed. Namespace and name are equal, the UIDs need not be: a recreation during a
-    /// gap arrives so.
+    /// A changed object. Namespace and name are equal. The UIDs differ after a recreation during a
+    /// gap of the watch.
     Updated {
-        /// What the store held.
+        /// The previous state in the store.
         old: &'a Arc<T>,
-        /// What it holds now.
+        /// The new state in the store.
         new: &'a Arc<T>,
     },
-    /// An object is gone.
+    /// A deleted object.
     Deleted {
-        /// The state carried by the event, or the last one known.
+        /// The state in the watch event, or the last known state.
         object: &'a Arc<T>,
-        /// The deletion was noticed by its absence after a gap, so `object` may be stale.
+        /// True if a relist showed the deletion after a gap, so `object` may be stale.
         final_state_unknown: bool,
     },
 }
@@ -90,7 +92,7 @@ impl<T> Clone for Change<'_, T> {
     }
 }
 
-// By hand, as a derive would ask for `T: Copy`; a change only borrows.
+// Written by hand, because a derive would require `T: Copy`. A change only borrows objects.
 impl<T> Copy for Change<'_, T> {}
 
 /// A cache whatever its type, as far as resource versions go.
@@ -105,5 +107,5 @@ pub trait VersionedCache: Send + Sync {
     fn on_rewind(&self, forget: Box<dyn Fn() + Send + Sync>);
 }
 
-/// A value in an index: an object's UID as text, a node name, a namespace.
+/// A value in an index, such as a UID, a node name or a namespace.
 pub type IndexKey = crate::intern::Sym;

@@ -1,8 +1,12 @@
-//! What the reflector asks for next: decisions without IO.
+//! Decides the next request of the reflector, without IO.
 //!
 //! stream-list -(initial state complete)-> watch -(closed)-> watch
 //!     |                                     |
 //!     +-(refused)-> list -(complete)-> watch +-(expired, failed)-> stream-list, after a back-off
+//!
+//! A watch that ended resumes at the last version, so that no event is missed. If this is not
+//! possible, a new list replaces the state. Upstream: `ListAndWatch` in
+//! `client-go/tools/cache/reflector.go`.
 
 use std::time::Duration;
 
@@ -11,7 +15,7 @@ use tokio::time::Instant;
 
 use crate::client::ApiError;
 
-/// A stream that ends sooner is no watch but a server in trouble.
+/// A stream that ends sooner shows a problem of the server. The next request then waits.
 const SHORT: Duration = Duration::from_secs(1);
 
 /// Objects per page of a list.
@@ -20,51 +24,51 @@ const PAGE: u32 = 500;
 /// A request of the reflector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Request {
-    /// A watch that starts with the state as of at least this version; the latest when there is
-    /// none.
+    /// A watch that starts with all objects (a streaming list), at version `from` or later. `None`
+    /// asks for the latest version.
     StreamList { from: Option<u64> },
-    /// A list, for servers that cannot stream one.
+    /// A list, for servers without streaming lists.
     List { from: ListFrom, paged: bool },
-    /// Everything after this version.
+    /// A watch of all changes after this version.
     Watch { from: u64 },
 }
 
 /// How recent a list must be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ListFrom {
-    /// Whatever the server has at hand.
+    /// Any version in the server's watch cache.
     Cached,
     /// At least this version.
     Version(u64),
-    /// The latest.
+    /// The latest version.
     Latest,
 }
 
-/// How a stream or list came to its end.
+/// How a stream or a list ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
-    /// The stream was closed, or broke: it can be resumed.
+    /// The stream was closed or broke. It can be resumed.
     Closed { lived: Duration, frames: u64 },
-    /// 429.
+    /// Status 429.
     Throttled,
-    /// Nobody listens at the server's address.
+    /// Connection refused.
     Refused,
-    /// The version asked for is no longer known.
+    /// The server has compacted the requested version.
     Expired,
-    /// The version asked for is not known yet, or the server's history turned out to end before it.
+    /// The server has not reached the requested version, or its history was rewound before it.
     TooLarge,
-    /// Anything else.
+    /// Any other error.
     Failed,
 }
 
-/// Where the reflector stands.
+/// The state of the reflector.
 #[derive(Debug)]
 pub(super) struct Progress {
-    /// The version up to which everything was handed on.
+    /// The version up to which the informer has all changes.
     version: Option<u64>,
-    /// The server refused that version, so the next state is asked for without one.
+    /// True if the server refused that version. The next list then asks for the latest version.
     version_unavailable: bool,
-    /// The server pages even lists that it may serve from memory.
+    /// True if the server pages even lists from its watch cache.
     paginated: bool,
     request: Request,
 }
@@ -79,18 +83,18 @@ impl Progress {
         }
     }
 
-    /// What to ask for now.
+    /// The request to send now.
     pub(super) fn request(&self) -> Request {
         self.request
     }
 
-    /// The state as of `version` is complete; what follows is watched.
+    /// The state at `version` is complete. The next request is a watch.
     pub(super) fn synced(&mut self, version: u64) {
         self.version_unavailable = false;
         self.advanced(version);
     }
 
-    /// A list came in pages although it was asked for from the server's cache.
+    /// The server paged a list. If the request allowed its watch cache, later lists are paged too.
     pub(super) fn saw_pages(&mut self) {
         if self.request
             == (Request::List {
@@ -102,28 +106,28 @@ impl Progress {
         }
     }
 
-    /// Whether `version` is one from before what was handed on already.
+    /// True if the informer already has a later version than `version`.
     pub(super) fn is_past(&self, version: u64) -> bool {
         self.version.is_some_and(|reached| version < reached)
     }
 
-    /// Everything up to `version` was handed on.
+    /// The informer has all changes up to `version`.
     pub(super) fn advanced(&mut self, version: u64) {
         self.version = Some(version);
         self.request = Request::Watch { from: version };
     }
 
-    /// Decides what comes after `end`. True when it must wait for one step of the back-off first.
+    /// Decides the next request after `end`. True if one step of the back-off must pass first.
     pub(super) fn ended(&mut self, end: End) -> bool {
         let short = matches!(end, End::Closed { lived, .. } if lived < SHORT);
-        let barren = matches!(end, End::Closed { frames: 0, .. });
+        let empty = matches!(end, End::Closed { frames: 0, .. });
         let (request, wait) = match (self.request, end) {
-            // Upstream reopens even a short stream at once if it carried anything; a server that
-            // keeps doing so would be asked thousands of times a second.
-            (Request::StreamList { .. }, End::Closed { .. }) if !(short && barren) => {
+            // Upstream reopens a short stream with frames at once. A server that closes each stream
+            // early would then get thousands of requests per second.
+            (Request::StreamList { .. }, End::Closed { .. }) if !(short && empty) => {
                 (self.stream_list(), short)
             }
-            (request @ Request::Watch { .. }, End::Closed { .. }) if !(short && barren) => {
+            (request @ Request::Watch { .. }, End::Closed { .. }) if !(short && empty) => {
                 (request, short)
             }
             (Request::StreamList { .. }, End::Throttled | End::Refused) => {
@@ -163,7 +167,7 @@ impl Progress {
             None => ListFrom::Cached,
             Some(version) => ListFrom::Version(version),
         };
-        // Without a limit the server answers from memory, with one it must read its database.
+        // Without a limit, the server answers from its watch cache; with one, it reads etcd.
         Request::List {
             from,
             paged: self.paginated || !matches!(from, ListFrom::Version(_)),
@@ -172,8 +176,8 @@ impl Progress {
 }
 
 impl Request {
-    /// The query, parameters in alphabetical order. `timeout` (whole seconds) is when the server
-    /// shall close a watch.
+    /// The query, with parameters in alphabetical order. The server closes a watch after `timeout`,
+    /// in whole seconds.
     pub(super) fn query(self, timeout: Duration) -> String {
         let (seconds, mut query) = (timeout.as_secs(), String::new());
         let duration = format!("{}m{}s", seconds / 60, seconds % 60);
@@ -209,7 +213,7 @@ impl Request {
     }
 }
 
-/// The query for the page of a list that `token` stands for.
+/// The query for the next page of a list; `token` is the `continue` value of the previous page.
 pub(super) fn next_page(token: &str) -> String {
     let mut query = String::from("continue=");
     for byte in token.bytes() {
@@ -223,7 +227,7 @@ pub(super) fn next_page(token: &str) -> String {
     query + &format!("&limit={PAGE}")
 }
 
-/// The class of a Status, from a response or an ERROR frame.
+/// Classifies a Status from a response or from an ERROR frame.
 pub(super) fn end_of_status(status: &Status, code: u16) -> End {
     let causes = status
         .details
@@ -243,7 +247,7 @@ pub(super) fn end_of_status(status: &Status, code: u16) -> End {
     }
 }
 
-/// The class of a failed request.
+/// Classifies a failed request.
 pub(super) fn end_of_error(error: &ApiError) -> End {
     match error {
         ApiError::Status { status, code, .. } => end_of_status(status, *code),
@@ -254,14 +258,14 @@ pub(super) fn end_of_error(error: &ApiError) -> End {
 
 fn is_refused(error: &(dyn std::error::Error + 'static)) -> bool {
     if let Some(io) = error.downcast_ref::<std::io::Error>() {
-        // What an IO error was made from is not its source.
+        // `source` skips the inner error of an IO error, so this code looks at it directly.
         let inner = io.get_ref().is_some_and(|inner| is_refused(inner));
         return inner || io.kind() == std::io::ErrorKind::ConnectionRefused;
     }
     error.source().is_some_and(is_refused)
 }
 
-/// The pauses between rounds: 0.8 s, doubled up to 30 s, each stretched by up to its own length.
+/// The pauses between requests: 0.8 s, doubled up to 30 s. Jitter adds up to 100 % to each.
 #[derive(Debug)]
 pub(super) struct Backoff {
     next: Duration,
@@ -280,8 +284,10 @@ impl Backoff {
         }
     }
 
-    /// The next pause; `jitter` in [0, 1). The sequence starts over two minutes after it last did,
-    /// whatever happened in between, as upstream's does.
+    /// The next pause, with `jitter` in [0, 1).
+    ///
+    /// The sequence starts again two minutes after its last start, even without a success in
+    /// between. Upstream's does the same.
     pub(super) fn step(&mut self, now: Instant, jitter: f64) -> Duration {
         if now.duration_since(self.since) > Self::RESET {
             *self = Self::new(now);
@@ -297,17 +303,17 @@ mod tests {
     use super::*;
 
     const LONG: Duration = Duration::from_secs(400);
-    const BLINK: Duration = Duration::from_millis(300);
+    const BRIEF: Duration = Duration::from_millis(300);
     const CLEAN: End = End::Closed {
         lived: LONG,
         frames: 0,
     };
     const SHORT_EMPTY: End = End::Closed {
-        lived: BLINK,
+        lived: BRIEF,
         frames: 0,
     };
     const SHORT_BUSY: End = End::Closed {
-        lived: BLINK,
+        lived: BRIEF,
         frames: 3,
     };
 
@@ -321,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn every_end_leads_to_the_next_request() {
+    fn each_end_decides_the_next_request_and_the_pause() {
         let (fresh, again) = (
             Request::StreamList { from: None },
             Request::StreamList { from: Some(7) },
@@ -333,9 +339,10 @@ mod tests {
             list(ListFrom::Version(7), false),
             list(ListFrom::Latest, true),
         );
+        // (why, version, request, its end, next request, must wait)
         let cases = [
             (
-                "cut off before the bookmark",
+                "closed before the bookmark",
                 None,
                 fresh,
                 CLEAN,
@@ -343,7 +350,7 @@ mod tests {
                 false,
             ),
             (
-                "cut off soon after some objects",
+                "closed soon, after some objects",
                 None,
                 fresh,
                 SHORT_BUSY,
@@ -421,14 +428,7 @@ mod tests {
                 true,
             ),
             ("watch timed out", Some(7), watch, CLEAN, watch, false),
-            (
-                "watch cut off soon",
-                Some(7),
-                watch,
-                SHORT_BUSY,
-                watch,
-                true,
-            ),
+            ("watch closed soon", Some(7), watch, SHORT_BUSY, watch, true),
             ("watch very short", Some(7), watch, SHORT_EMPTY, again, true),
             (
                 "watch throttled",
@@ -461,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_once_refused_is_not_asked_for_until_a_state_is_complete() {
+    fn a_refused_version_is_not_requested_until_a_list_is_complete() {
         let mut progress = at(Some(7), Request::StreamList { from: Some(7) });
         progress.ended(End::TooLarge);
         progress.ended(End::Failed);
@@ -480,7 +480,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_are_kept_where_the_server_pages_its_cache() {
+    fn lists_stay_paged_if_the_server_pages_its_cache() {
         let mut progress = at(
             None,
             Request::List {
@@ -502,7 +502,7 @@ mod tests {
     }
 
     #[test]
-    fn queries_are_spelled_as_upstream_spells_them() {
+    fn queries_equal_upstreams() {
         let list = |from, paged| Request::List { from, paged };
         let cases = [
             (
@@ -529,7 +529,7 @@ mod tests {
     }
 
     #[test]
-    fn pauses_double_and_start_over_two_minutes_after_they_last_did() {
+    fn pauses_double_and_restart_after_two_minutes() {
         let start = Instant::now();
         let mut backoff = Backoff::new(start);
         let pauses: Vec<f64> = (0..8)
@@ -549,7 +549,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_told_apart_by_reason_then_cause_then_code() {
+    fn errors_are_classified_by_cause_reason_and_code() {
         let status = |json: serde_json::Value| serde_json::from_value::<Status>(json).unwrap();
         let too_large = serde_json::json!({"reason": "Timeout", "details": {"causes": [{"reason": "ResourceVersionTooLarge"}]}});
         let cases = [

@@ -1,4 +1,8 @@
-//! Keeps one informer equal to the server: asks as [`Progress`] says, hands on what arrives.
+//! Keeps one informer up to date: sends the requests that [`Progress`] decides, and applies the
+//! results to the informer.
+//!
+//! The reflector never skips a frame. If it cannot apply one, it lists again. Upstream:
+//! `client-go/tools/cache/reflector.go`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,13 +21,14 @@ use super::wire::{self, Frame, Page, WireError};
 use crate::client::ApiError;
 use crate::object::Object;
 
-/// Silence beyond the server's own timeout after which a watch counts as dead.
+/// The server should close a watch at its timeout. A watch that is still open and silent this long
+/// after it counts as broken.
 const GRACE: Duration = Duration::from_secs(30);
 
-/// Silence within an initial state that is worth a line in the log.
+/// A pause within the initial state is logged after this time.
 const INITIAL_SILENCE: Duration = Duration::from_secs(10);
 
-/// Follows `source` for as long as it is polled.
+/// Lists and watches `source` for as long as this future is polled.
 pub(super) async fn run<T: Object>(source: &dyn ListWatch, informer: &Shared<T>) {
     let mut reflector = Reflector {
         source,
@@ -47,7 +52,7 @@ struct Reflector<'a, T> {
     source: &'a dyn ListWatch,
     informer: &'a Shared<T>,
     progress: Progress,
-    /// The state that a streaming list has brought so far.
+    /// The objects of an incomplete streaming list.
     initial: Objects<T>,
 }
 
@@ -60,10 +65,10 @@ enum ListError {
 }
 
 impl<T: Object> Reflector<'_, T> {
-    /// Makes one request and follows it to its end; `None` after a complete list.
+    /// Sends one request and handles it to its end. `None` after a complete list.
     async fn ask(&mut self) -> Option<End> {
         let request = self.progress.request();
-        // Drawn anew each time, so that the watches of a process do not end together.
+        // A random timeout for each watch, so that the watches of a process do not end together.
         let timeout = Duration::from_secs(rand::random_range(300..600));
         let query = request.query(timeout);
         if let Request::List { from, .. } = request {
@@ -104,8 +109,8 @@ impl<T: Object> Reflector<'_, T> {
             let body = match self.source.list(&query).await {
                 Ok(body) => body,
                 Err(error) if continued && end_of_error(&error) == End::Expired => {
-                    // The snapshot behind the token is gone; only a list in one piece is sure to
-                    // end.
+                    // The snapshot of the continue token has expired. A list without pages cannot
+                    // expire.
                     (objects, continued) = (Objects::default(), false);
                     query = Request::List { from, paged: false }.query(Duration::ZERO);
                     continue;
@@ -125,15 +130,15 @@ impl<T: Object> Reflector<'_, T> {
         }
     }
 
-    /// Follows a watch until it ends; `limit` is the longest silence it may have.
+    /// Handles a watch until it ends. `limit` is its longest allowed silence.
     async fn follow(&mut self, query: &str, limit: Duration) -> End {
         let opened = Instant::now();
         let mut stream = match time::timeout(limit, self.source.watch(query)).await {
             Ok(Ok(stream)) => stream,
             Ok(Err(error)) => {
                 let end = end_of_error(&error);
-                // Old servers cannot stream a list; if the list that follows fails too, that is
-                // worth a warning.
+                // Old servers have no streaming lists, so this is only a debug line. A failure of
+                // the list that follows is a warning.
                 if self.is_initial() && end == End::Failed {
                     debug!(resource = %self.informer.resource, %error, "streaming list failed");
                 } else {
@@ -146,12 +151,12 @@ impl<T: Object> Reflector<'_, T> {
         let (mut frames, mut heard) = (0, Instant::now());
         self.informer.contact.heard();
         loop {
-            let patience = if self.is_initial() {
+            let wait = if self.is_initial() {
                 INITIAL_SILENCE.min(limit)
             } else {
                 limit
             };
-            let line = match time::timeout(patience, stream.next()).await {
+            let line = match time::timeout(wait, stream.next()).await {
                 Ok(Some(Ok(line))) => line,
                 Ok(None) => {
                     return End::Closed {
@@ -160,8 +165,7 @@ impl<T: Object> Reflector<'_, T> {
                     };
                 }
                 Ok(Some(Err(error))) => {
-                    // Everything before the break was handed on, so the watch goes on where it
-                    // broke.
+                    // All frames before the break were applied, so the watch can resume there.
                     debug!(resource = %self.informer.resource, %error, "watch broke");
                     return match end_of_error(&error) {
                         End::Failed if error.status().is_none() => End::Closed {
@@ -195,8 +199,8 @@ impl<T: Object> Reflector<'_, T> {
         matches!(self.progress.request(), Request::StreamList { .. })
     }
 
-    /// Hands one frame on. A frame that cannot be read ends the round: the next one lists, so that
-    /// its event is not lost.
+    /// Applies one frame. A frame that cannot be decoded ends the watch with [`End::Failed`]. The
+    /// list that follows contains its change.
     fn take(&mut self, line: &[u8]) -> Result<(), End> {
         let frame = wire::frame::<T>(line).map_err(|error| {
             error!(resource = %self.informer.resource, %error, "watch event cannot be read");
@@ -252,8 +256,10 @@ impl<T: Object> Reflector<'_, T> {
         Ok(())
     }
 
-    /// A watch only goes forward. One that does not follows another history, that of a restored
-    /// database: what is between the two would be missed, so everything is asked for anew.
+    /// Checks that versions only increase.
+    ///
+    /// A lower version comes from another history, such as a restored etcd. Changes between the two
+    /// histories are unknown, so the informer must list again.
     fn forward(&self, version: u64) -> Result<(), End> {
         if self.progress.is_past(version) {
             warn!(resource = %T::RESOURCE, version, "watch went back, its server has lost some of its history");

@@ -1,4 +1,6 @@
-//! An informer at work: it follows the server, and reports everything anew from time to time.
+//! The task of one informer: it runs the reflector and the periodic resync.
+//!
+//! Both run on one task, so all handlers of a type are called one after the other.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,12 +15,12 @@ use crate::object::Object;
 use crate::panics;
 use crate::tasks::CancellationToken;
 
-/// Pause before an informer that panicked starts over.
+/// Pause before an informer restarts after a panic.
 const RESTART_PAUSE: Duration = Duration::from_secs(1);
 
 impl<T: Object> SharedInformer<T> {
-    /// Follows `source` until `stop`. Every `resync`, unless zero, all objects are reported as
-    /// updates to themselves.
+    /// Lists and watches `source` until `stop` is cancelled. Every `resync`, handlers get each
+    /// object as an update without a change. Zero disables this.
     pub(super) async fn run(
         self,
         source: Arc<dyn ListWatch>,
@@ -35,15 +37,15 @@ impl<T: Object> SharedInformer<T> {
             }
         };
         let follow = async {
-            // A panic here is a bug. A cache that nobody feeds any more would be a worse one, so it
-            // starts over from a full list.
+            // A panic here is a bug. But without its reflector the cache would stay stale for good,
+            // so the reflector starts again with a full list.
             while let Err(panic) = panics::catch(reflector::run(&*source, &self.shared)).await {
                 error!(resource = %self.shared.resource, %panic, "informer panicked, starting over");
                 time::sleep(RESTART_PAUSE).await;
             }
         };
         self.shared.contact.began();
-        // One task for all of it, so that nothing here runs at the same time as something else.
+        // One task for all of it, so that a resync and a watch event never run at the same time.
         tokio::select! {
             () = stop.cancelled() => {}
             () = follow => {}

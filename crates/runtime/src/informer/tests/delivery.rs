@@ -1,4 +1,4 @@
-//! What handlers, waiters and the factory's users get to see.
+//! Tests of the changes that handlers receive, of waiters for a version, and of the factory.
 
 use std::borrow::Cow;
 
@@ -6,21 +6,21 @@ use super::*;
 use crate::informer::MetadataInformer;
 
 #[tokio::test(start_paused = true)]
-async fn what_happened_during_a_gap_is_told_as_a_difference() {
+async fn handlers_receive_the_difference_after_a_gap() {
     let before = [
         node("kept", 1),
         node("changed", 2),
         node("gone", 3),
-        node_with_uid("reborn", 4, "first"),
+        node_with_uid("recreated", 4, "first"),
     ];
     let after = [
         node("kept", 1),
         node("changed", 12),
-        node_with_uid("reborn", 14, "second"),
+        node_with_uid("recreated", 14, "second"),
         node("new", 15),
     ];
     let expired = event("ERROR", &status(410, "Expired"));
-    let story = Story::new([
+    let test = TestInformer::new([
         streamed(
             &before,
             10,
@@ -31,7 +31,7 @@ async fn what_happened_during_a_gap_is_told_as_a_difference() {
     ]);
     let uids = Arc::new(Mutex::new(Vec::new()));
     let writer = Arc::clone(&uids);
-    story.informer.add_handler(move |change| {
+    test.informer.add_handler(move |change| {
         if let Change::Updated { old, new } = change
             && old.meta.uid != new.meta.uid
         {
@@ -41,54 +41,54 @@ async fn what_happened_during_a_gap_is_told_as_a_difference() {
                 .push(format!("{:?} -> {:?}", old.meta.uid, new.meta.uid));
         }
     });
-    story.start();
-    until(|| story.informer.is_synced(), String::new).await;
+    test.start();
+    until(|| test.informer.is_synced(), String::new).await;
     let kept = ObjectKey::new("", "kept");
-    let held = story.informer.store().get(&kept).unwrap();
-    let heard = story.hears(9).await;
+    let held = test.informer.store().get(&kept).unwrap();
+    let changes = test.wait_for_changes(9).await;
     assert_eq!(
-        heard[5], "missed deletion of gone@11",
+        changes[5], "missed deletion of gone@11",
         "deletions come first, with the last known state"
     );
-    let mut rest = heard[6..].to_vec();
+    let mut rest = changes[6..].to_vec();
     rest.sort();
     assert_eq!(
         rest,
         [
             "added new@15",
             "updated changed@2 -> changed@12",
-            "updated reborn@4 -> reborn@14"
+            "updated recreated@4 -> recreated@14"
         ]
     );
     assert_eq!(*uids.lock().unwrap(), ["first -> second"]);
     assert!(
-        Arc::ptr_eq(&held, &story.informer.store().get(&kept).unwrap()),
-        "what did not change is kept once"
+        Arc::ptr_eq(&held, &test.informer.store().get(&kept).unwrap()),
+        "the store keeps unchanged objects"
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_without_changes_is_silent() {
+async fn a_relist_without_changes_calls_no_handler() {
     let nodes = [node("a", 3), node("b", 4)];
     let expired = event("ERROR", &status(410, "Expired"));
     let script = [
         streamed(&nodes, 10, &[expired], After::Hang),
         streamed(&nodes, 20, &[], After::Hang),
     ];
-    let story = Story::after(script, 2).await;
+    let test = TestInformer::after(script, 2).await;
     until(
-        || story.informer.store().resource_version() == 20,
+        || test.informer.store().resource_version() == 20,
         String::new,
     )
     .await;
-    assert_eq!(story.heard().len(), 2);
+    assert_eq!(test.changes().len(), 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_late_handler_hears_of_every_object_exactly_once() {
+async fn a_late_handler_receives_each_object_exactly_once() {
     let (send, lines) = mpsc::unbounded_channel();
-    let story = Story::new([Reply::Live(lines)]);
-    story.start();
+    let test = TestInformer::new([Reply::Live(lines)]);
+    test.start();
     send.send(synced(1)).unwrap();
     let feeder = tokio::spawn(async move {
         for i in 0..500 {
@@ -100,111 +100,114 @@ async fn a_late_handler_hears_of_every_object_exactly_once() {
     });
     let mut late = Vec::new();
     for i in 1..=5 {
-        story.hears(i * 80).await;
-        late.push(listen(&story.informer));
+        test.wait_for_changes(i * 80).await;
+        late.push(record_changes(&test.informer));
     }
-    story.hears(500).await;
+    test.wait_for_changes(500).await;
     let _open = feeder.await.unwrap();
-    for heard in late {
-        let heard = heard.lock().unwrap();
-        let mut names: Vec<&str> = heard
+    for changes in late {
+        let changes = changes.lock().unwrap();
+        let mut names: Vec<&str> = changes
             .iter()
             .map(|line| line.split(' ').next_back().unwrap())
             .collect();
         names.sort_unstable();
         names.dedup();
-        assert_eq!((heard.len(), names.len()), (500, 500));
+        assert_eq!((changes.len(), names.len()), (500, 500));
         assert!(
-            heard
+            changes
                 .iter()
                 .is_sorted_by_key(|line| line.starts_with("added")),
-            "what was there comes before what came"
+            "initial objects come before later additions"
         );
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_handler_hears_everything_in_order() {
+async fn each_handler_receives_all_changes_in_order() {
     const EVENTS: u64 = 100_000;
     let events: Vec<String> = (0..EVENTS)
         .map(|i| event("MODIFIED", &node(&format!("n{}", i % 10), 11 + i)))
         .collect();
-    let story = Story::new([streamed(&[], 10, &events, After::Hang)]);
+    let test = TestInformer::new([streamed(&[], 10, &events, After::Hang)]);
     let versions = [
         Arc::new(Mutex::new(Vec::new())),
         Arc::new(Mutex::new(Vec::new())),
     ];
     for versions in &versions {
-        let (versions, store) = (Arc::clone(versions), story.informer.store());
-        story.informer.add_handler(move |change| {
+        let (versions, store) = (Arc::clone(versions), test.informer.store());
+        test.informer.add_handler(move |change| {
             let (Change::Added { object, .. } | Change::Updated { new: object, .. }) = change
             else {
                 return;
             };
             assert!(
                 Arc::ptr_eq(&store.get(&object.key()).unwrap(), object),
-                "the store shows what is told"
+                "the store shows the change before the handler's call"
             );
             versions.lock().unwrap().push(object.meta.resource_version);
         });
     }
-    story.start();
-    story.hears(EVENTS as usize).await;
+    test.start();
+    test.wait_for_changes(EVENTS as usize).await;
     let expected: Vec<u64> = (11..11 + EVENTS).collect();
     for versions in versions {
         assert_eq!(*versions.lock().unwrap(), expected);
     }
-    assert_eq!(story.metric("steersman_informer_handler_panics_total"), 0.0);
+    assert_eq!(test.metric("steersman_informer_handler_panics_total"), 0.0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_panicking_handler_harms_nobody_else() {
-    let story = Story::new([streamed(
+async fn a_panicking_handler_does_not_affect_other_handlers() {
+    let test = TestInformer::new([streamed(
         &[node("a", 3)],
         10,
         &[event("ADDED", &node("b", 11))],
         After::Hang,
     )]);
-    story.informer.add_handler(|_| panic!("on purpose"));
-    let after = listen(&story.informer);
-    story.start();
-    assert_eq!(story.hears(2).await, ["initial a@3", "added b@11"]);
-    assert_eq!(*after.lock().unwrap(), story.heard());
-    assert_eq!(story.metric("steersman_informer_handler_panics_total"), 2.0);
-    assert_eq!(story.informer.store().resource_version(), 11);
+    test.informer.add_handler(|_| panic!("on purpose"));
+    let after = record_changes(&test.informer);
+    test.start();
+    assert_eq!(
+        test.wait_for_changes(2).await,
+        ["initial a@3", "added b@11"]
+    );
+    assert_eq!(*after.lock().unwrap(), test.changes());
+    assert_eq!(test.metric("steersman_informer_handler_panics_total"), 2.0);
+    assert_eq!(test.informer.store().resource_version(), 11);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_resync_tells_every_object_again() {
-    let story = Story::new([streamed(&[node("a", 3)], 10, &[], After::Hang)]);
+async fn a_resync_sends_an_update_for_each_object() {
+    let test = TestInformer::new([streamed(&[node("a", 3)], 10, &[], After::Hang)]);
     let started = Instant::now();
-    story.start_with_resync(Duration::from_secs(60));
+    test.start_with_resync(Duration::from_secs(60));
     assert_eq!(
-        story.hears(3).await,
+        test.wait_for_changes(3).await,
         ["initial a@3", "updated a@3 -> a@3", "updated a@3 -> a@3"]
     );
     assert!(started.elapsed() >= Duration::from_secs(120));
-    assert_eq!(story.server.asked().len(), 1, "without a request");
+    assert_eq!(test.server.requests().len(), 1, "a resync sends no request");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_version_is_seen_once_the_handlers_have_heard_of_it() {
+async fn waiters_for_a_version_are_called_after_the_handlers() {
     let (send, lines) = mpsc::unbounded_channel();
-    let story = Story::new([Reply::Live(lines)]);
-    story.start();
+    let test = TestInformer::new([Reply::Live(lines)]);
+    test.start();
     let seen = Arc::new(Mutex::new(Vec::new()));
     let expect = |version| {
-        let (seen, heard) = (Arc::clone(&seen), Arc::clone(&story.heard));
-        story.informer.when_seen(version, move || {
+        let (seen, changes) = (Arc::clone(&seen), Arc::clone(&test.changes));
+        test.informer.when_seen(version, move || {
             seen.lock()
                 .unwrap()
-                .push((version, heard.lock().unwrap().len()))
+                .push((version, changes.lock().unwrap().len()))
         });
     };
     for version in [12, 10, 12, 15, 30] {
         expect(version);
     }
-    story.informer.when_seen(11, || panic!("on purpose"));
+    test.informer.when_seen(11, || panic!("on purpose"));
     let at = |count: usize| {
         let seen = Arc::clone(&seen);
         async move { until(|| seen.lock().unwrap().len() >= count, String::new).await }
@@ -222,29 +225,29 @@ async fn a_version_is_seen_once_the_handlers_have_heard_of_it() {
     assert_eq!(
         seen.lock().unwrap().last(),
         Some(&(20, 2)),
-        "at once when it was reached before"
+        "called at once for a version in the past"
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiting_for_a_version_ends_when_history_goes_back() {
+async fn waiting_for_a_version_ends_at_a_rewind() {
     let expired = event("ERROR", &status(410, "Expired"));
-    let story = Story::new([
+    let test = TestInformer::new([
         streamed(&[], 100, &[expired], After::Hang),
         streamed(&[], 7, &[], After::Hang),
     ]);
     let calls = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&calls);
-    story.start();
-    until(|| story.informer.is_synced(), String::new).await;
+    test.start();
+    until(|| test.informer.is_synced(), String::new).await;
     let (forgotten, seen) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-    MetadataInformer::over(Arc::new(story.informer.clone())).on_rewind({
+    MetadataInformer::over(Arc::new(test.informer.clone())).on_rewind({
         let forgotten = Arc::clone(&forgotten);
         move || {
             forgotten.fetch_add(1, Ordering::Relaxed);
         }
     });
-    story.informer.when_seen(150, {
+    test.informer.when_seen(150, {
         let (forgotten, seen) = (Arc::clone(&forgotten), Arc::clone(&seen));
         move || {
             counter.fetch_add(1, Ordering::Relaxed);
@@ -252,7 +255,7 @@ async fn waiting_for_a_version_ends_when_history_goes_back() {
         }
     });
     until(
-        || story.informer.store().resource_version() == 7,
+        || test.informer.store().resource_version() == 7,
         String::new,
     )
     .await;
@@ -260,27 +263,26 @@ async fn waiting_for_a_version_ends_when_history_goes_back() {
     assert_eq!(
         forgotten.load(Ordering::Relaxed),
         1,
-        "not with the first list"
+        "once, and not for the first list"
     );
     assert_eq!(
         seen.load(Ordering::Relaxed),
         1,
-        "who waited finds the versions forgotten"
+        "waiters are called after on_rewind"
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_informer_stops_when_told() {
-    let story = Story::new([]);
-    let server: Arc<dyn ListWatch> = Arc::<Server>::clone(&story.server);
+async fn an_informer_stops_after_cancellation() {
+    let test = TestInformer::new([]);
+    let server: Arc<dyn ListWatch> = Arc::<Server>::clone(&test.server);
     let task = tokio::spawn(
-        story
-            .informer
+        test.informer
             .clone()
-            .run(server, Duration::ZERO, story.stop.clone()),
+            .run(server, Duration::ZERO, test.stop.clone()),
     );
-    story.asked(1).await;
-    story.stop.cancel();
+    test.wait_for_requests(1).await;
+    test.stop.cancel();
     time::timeout(Duration::from_secs(1), task)
         .await
         .unwrap()
@@ -302,13 +304,13 @@ async fn a_factory_runs_one_informer_per_type_and_starts_each_once() {
     };
     let factory = InformerFactory::over(source, Duration::ZERO, &Registry::new()).unwrap();
     let (tasks, stop) = (Tasks::default(), CancellationToken::new());
-    assert!(factory.wait_synced(&stop).await, "nothing was started");
+    assert!(factory.wait_synced(&stop).await, "no informer was started");
 
-    let heard = listen(&factory.shared::<Node>());
+    let changes = record_changes(&factory.shared::<Node>());
     factory.start(&tasks, &stop);
     assert!(!factory.shared::<Node>().is_synced());
     assert!(factory.wait_synced(&stop).await);
-    assert_eq!(*heard.lock().unwrap(), ["initial a@3"]);
+    assert_eq!(*changes.lock().unwrap(), ["initial a@3"]);
     assert_eq!(
         factory.shared::<Node>().store().len(),
         1,
@@ -324,7 +326,7 @@ async fn a_factory_runs_one_informer_per_type_and_starts_each_once() {
     factory.start(&tasks, &stop);
     assert!(factory.wait_synced(&stop).await);
     assert!(factory.shared::<Pod>().is_synced());
-    assert_eq!((nodes.asked().len(), pods.asked().len()), (1, 1));
+    assert_eq!((nodes.requests().len(), pods.requests().len()), (1, 1));
     assert_eq!(tasks.running(), ["informer nodes", "informer pods"]);
 
     stop.cancel();
@@ -334,7 +336,7 @@ async fn a_factory_runs_one_informer_per_type_and_starts_each_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiting_for_caches_ends_when_the_process_stops() {
+async fn waiting_for_caches_ends_at_shutdown() {
     let factory =
         InformerFactory::over(|_, _| Server::new([]), Duration::ZERO, &Registry::new()).unwrap();
     let (tasks, stop) = (Tasks::default(), CancellationToken::new());
@@ -348,12 +350,12 @@ async fn waiting_for_caches_ends_when_the_process_stops() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_metrics_carry_upstreams_names_and_labels() {
-    let story = Story::new([streamed(&[node("a", 3)], 10, &[], After::Hang)]);
-    story.start();
-    story.hears(1).await;
+async fn metrics_have_upstreams_names_and_labels() {
+    let test = TestInformer::new([streamed(&[node("a", 3)], 10, &[], After::Hang)]);
+    test.start();
+    test.wait_for_changes(1).await;
     let text = prometheus::TextEncoder::new()
-        .encode_to_string(&story.registry.gather())
+        .encode_to_string(&test.registry.gather())
         .unwrap();
     for line in [
         r#"informer_queued_items{group="",name="kube-controller-manager",resource="nodes",version="v1"} 0"#,
@@ -369,7 +371,7 @@ async fn the_metrics_carry_upstreams_names_and_labels() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_informer_that_panicked_starts_over() {
+async fn an_informer_restarts_after_a_panic() {
     static PANICKED: AtomicUsize = AtomicUsize::new(0);
     let script = [
         streamed(
@@ -380,18 +382,18 @@ async fn an_informer_that_panicked_starts_over() {
         ),
         streamed(&[node("b", 11), node("c", 12)], 12, &[], After::Hang),
     ];
-    let story = Story::new(script);
-    let broken = story.informer.store().add_index("broken", |node| {
+    let test = TestInformer::new(script);
+    let broken = test.informer.store().add_index("broken", |node| {
         if &*node.meta.name == "b" && PANICKED.fetch_add(1, Ordering::Relaxed) == 0 {
             panic!("on purpose");
         }
         vec![node.meta.name.as_ref().into()]
     });
-    story.start();
-    let mut heard = story.hears(4).await;
-    heard[2..].sort();
+    test.start();
+    let mut changes = test.wait_for_changes(4).await;
+    changes[2..].sort();
     assert_eq!(
-        heard,
+        changes,
         [
             "initial a@3",
             "missed deletion of a@3",
@@ -399,12 +401,12 @@ async fn an_informer_that_panicked_starts_over() {
             "added c@12"
         ]
     );
-    assert_eq!(story.names(), ["b@11", "c@12"]);
+    assert_eq!(test.names(), ["b@11", "c@12"]);
     assert_eq!((broken.get("a").len(), broken.get("b").len()), (0, 1));
 }
 
 #[tokio::test(start_paused = true)]
-async fn metadata_comes_from_a_shared_watch_where_there_is_one_and_from_its_own_otherwise() {
+async fn a_metadata_informer_uses_a_shared_watch_or_else_its_own() {
     let whole = Server::new([streamed(&[node("a", 3)], 10, &[], After::Hang)]);
     let partial = Server::new([
         streamed(&[node("kept", 1), node("gone", 2)], 10, &[], After::Hang),
@@ -425,12 +427,12 @@ async fn metadata_comes_from_a_shared_watch_where_there_is_one_and_from_its_own_
         kind: "Thing".into(),
         ..Node::RESOURCE.clone()
     };
-    let heard = Arc::new(Mutex::new(Vec::new()));
+    let changes = Arc::new(Mutex::new(Vec::new()));
     let (nodes, things) = (factory.metadata(Node::RESOURCE), factory.metadata(&thing));
     for (name, informer) in [("node", &nodes), ("thing", &things)] {
-        let heard = Arc::clone(&heard);
+        let changes = Arc::clone(&changes);
         informer.add_handler(move |change| {
-            heard.lock().unwrap().push(match change {
+            changes.lock().unwrap().push(match change {
                 MetadataChange::Added(meta) => format!("{name} {} added", meta.name),
                 MetadataChange::Updated { old, new } => {
                     format!("{name} {} updated from {}", new.name, old.resource_version)
@@ -442,7 +444,7 @@ async fn metadata_comes_from_a_shared_watch_where_there_is_one_and_from_its_own_
         informer.start(&tasks, &stop);
         informer.synced().await;
     }
-    let mut first = std::mem::take(&mut *heard.lock().unwrap());
+    let mut first = std::mem::take(&mut *changes.lock().unwrap());
     first.sort();
     assert_eq!(
         first,
@@ -453,20 +455,20 @@ async fn metadata_comes_from_a_shared_watch_where_there_is_one_and_from_its_own_
         ["informer nodes", "metadata informer things"]
     );
 
-    // Stopped: nothing is forgotten, so that what is gone when it starts again can be told.
+    // A stopped informer keeps its state, so that deletions are noticed after a restart.
     nodes.stop();
     things.stop();
     until(|| !things.is_synced(), String::new).await;
-    assert!(nodes.is_synced(), "others need that watch");
+    assert!(nodes.is_synced(), "a shared watch does not stop");
     let again = factory.metadata(&thing);
     again.start(&tasks, &stop);
     again.synced().await;
     assert_eq!(
-        *heard.lock().unwrap(),
+        *changes.lock().unwrap(),
         ["thing gone deleted", "thing new added"]
     );
     assert_eq!(
-        (whole.asked().len(), partial.asked().len()),
+        (whole.requests().len(), partial.requests().len()),
         (1, 2),
         "one watch per type"
     );
@@ -478,7 +480,7 @@ async fn metadata_comes_from_a_shared_watch_where_there_is_one_and_from_its_own_
     assert_eq!(
         latencies.unwrap().get_metric().len(),
         1,
-        "upstream does not report informers over metadata"
+        "upstream does not report metadata informers"
     );
     stop.cancel();
 }

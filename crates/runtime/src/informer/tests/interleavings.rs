@@ -1,4 +1,5 @@
-//! The informer's task, its handlers, and who waits or starts and stops it, in many orders.
+//! Runs the informer's task, its handlers, its waiters, and calls of start and stop in many orders
+//! under Shuttle, see `crate::sync`.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -36,7 +37,7 @@ fn decoded(name: &str, version: u64) -> Arc<Node> {
     Arc::new(Node::decode(node(name, version).to_string().as_bytes()).unwrap())
 }
 
-/// a@1 is listed; b@2 comes, a@3 changes, b goes at 4.
+/// Feeds a list with a@1, then the addition of b@2, the update a@3, and the deletion of b at 4.
 fn feed(informer: &SharedInformer<Node>) {
     let mut listed = Objects::default();
     listed.insert(decoded("a", 1));
@@ -46,24 +47,24 @@ fn feed(informer: &SharedInformer<Node>) {
     informer.shared.remove(&decoded("b", 4));
 }
 
-/// What a handler believes to be there, and what it was told that cannot be: its panics would be
-/// caught.
+/// The objects that a handler knows from its changes, and the changes that contradict them. A
+/// handler cannot assert, because the informer catches its panics.
 #[derive(Default)]
-struct Belief {
-    there: BTreeSet<String>,
+struct Receiver {
+    known: BTreeSet<String>,
     wrong: Vec<String>,
 }
 
-impl Belief {
-    fn hear(&mut self, change: Change<'_, Node>) {
+impl Receiver {
+    fn receive(&mut self, change: Change<'_, Node>) {
         let (fits, name) = match change {
             Change::Added { object, .. } => (
-                self.there.insert(object.meta.name.to_string()),
+                self.known.insert(object.meta.name.to_string()),
                 &object.meta.name,
             ),
-            Change::Updated { new, .. } => (self.there.contains(&*new.meta.name), &new.meta.name),
+            Change::Updated { new, .. } => (self.known.contains(&*new.meta.name), &new.meta.name),
             Change::Deleted { object, .. } => {
-                (self.there.remove(&*object.meta.name), &object.meta.name)
+                (self.known.remove(&*object.meta.name), &object.meta.name)
             }
         };
         if !fits {
@@ -73,30 +74,30 @@ impl Belief {
 }
 
 #[test]
-fn a_handler_hears_everything_once_whenever_it_comes() {
+fn a_late_handler_receives_each_change_exactly_once() {
     in_many_orders(|| {
         let informer = informer();
-        let belief = Arc::new(Mutex::new(Belief::default()));
+        let receiver = Arc::new(Mutex::new(Receiver::default()));
         let late = {
-            let (informer, belief) = (informer.clone(), Arc::clone(&belief));
+            let (informer, receiver) = (informer.clone(), Arc::clone(&receiver));
             thread::spawn(move || {
-                informer.add_handler(move |change| belief.lock().unwrap().hear(change))
+                informer.add_handler(move |change| receiver.lock().unwrap().receive(change))
             })
         };
         feed(&informer);
         late.join().unwrap();
-        let belief = belief.lock().unwrap();
-        assert_eq!(belief.there, BTreeSet::from(["a".to_owned()]));
-        assert!(belief.wrong.is_empty(), "{:?}", belief.wrong);
+        let receiver = receiver.lock().unwrap();
+        assert_eq!(receiver.known, BTreeSet::from(["a".to_owned()]));
+        assert!(receiver.wrong.is_empty(), "{:?}", receiver.wrong);
     });
 }
 
 #[test]
-fn whoever_waits_for_a_version_is_called_once_and_sees_it() {
+fn a_waiter_is_called_once_after_store_and_handlers_reached_its_version() {
     in_many_orders(|| {
         let informer = informer();
-        let heard = Arc::new(Mutex::new(0));
-        let writer = Arc::clone(&heard);
+        let handled = Arc::new(Mutex::new(0));
+        let writer = Arc::clone(&handled);
         informer.add_handler(move |change| {
             if let Change::Added { object, .. } | Change::Updated { new: object, .. } = change {
                 *writer.lock().unwrap() = object.meta.resource_version;
@@ -111,7 +112,7 @@ fn whoever_waits_for_a_version_is_called_once_and_sees_it() {
                     called
                         .lock()
                         .unwrap()
-                        .push((store.resource_version(), *heard.lock().unwrap()))
+                        .push((store.resource_version(), *handled.lock().unwrap()))
                 };
                 informer.when_seen(2, then);
             })
@@ -119,18 +120,18 @@ fn whoever_waits_for_a_version_is_called_once_and_sees_it() {
         feed(&informer);
         waiting.join().unwrap();
         let called = called.lock().unwrap();
-        let [(version, heard)] = called[..] else {
+        let [(version, handled)] = called[..] else {
             panic!("called {} times", called.len())
         };
         assert!(
-            version >= 2 && heard >= 2,
-            "called at {version}, when the handler had heard of {heard}"
+            version >= 2 && handled >= 2,
+            "called at store version {version} and handler version {handled}"
         );
     });
 }
 
 #[test]
-fn readers_see_every_object_whole_while_the_cache_is_replaced() {
+fn readers_see_a_complete_state_while_the_store_is_replaced() {
     in_many_orders(|| {
         let informer = informer();
         feed(&informer);
@@ -145,7 +146,7 @@ fn readers_see_every_object_whole_while_the_cache_is_replaced() {
                 );
                 assert!(
                     store.get(&ObjectKey::new("", "a")).is_some(),
-                    "it is in both states"
+                    "a is in both states"
                 );
             })
         };
@@ -157,8 +158,8 @@ fn readers_see_every_object_whole_while_the_cache_is_replaced() {
     });
 }
 
-/// a@5 and b@6 are listed, c@10 comes; then the server is restored from a backup in which there is
-/// only a@1; d comes at 2 and goes at 3.
+/// Feeds a list with a@5 and b@6, and the addition of c@10. Then the server is restored from a
+/// backup with only a@1. After that, d is added at 2 and deleted at 3.
 fn feed_and_rewind(informer: &SharedInformer<Node>) {
     let listed = |names: &[(&str, u64)]| {
         let mut objects = Objects::default();
@@ -175,7 +176,7 @@ fn feed_and_rewind(informer: &SharedInformer<Node>) {
 }
 
 #[test]
-fn all_handlers_hear_the_same_though_the_history_goes_back() {
+fn all_handlers_agree_after_a_rewind() {
     in_many_orders(|| {
         let informer = informer();
         let rewinds = Arc::new(AtomicUsize::new(0));
@@ -185,76 +186,78 @@ fn all_handlers_hear_the_same_though_the_history_goes_back() {
         });
         let handlers = [(), ()].map(|()| {
             let (informer, rewinds) = (informer.clone(), Arc::clone(&rewinds));
-            let belief = Arc::new(Mutex::new(Belief::default()));
-            let hears = Arc::clone(&belief);
+            let receiver = Arc::new(Mutex::new(Receiver::default()));
+            let receiving = Arc::clone(&receiver);
             let adding = thread::spawn(move || {
                 informer.add_handler(move |change| {
-                    let mut belief = hears.lock().unwrap();
+                    let mut receiver = receiving.lock().unwrap();
                     if let Change::Added { object, .. } | Change::Updated { new: object, .. } =
                         change
                         && object.meta.resource_version < 5
                         && rewinds.load(SeqCst) == 0
                     {
-                        belief.wrong.push(format!(
-                            "{change:?} before it was told that the history went back"
-                        ));
+                        receiver
+                            .wrong
+                            .push(format!("{change:?} before the call of on_rewind"));
                     }
-                    belief.hear(change);
+                    receiver.receive(change);
                 });
             });
-            (belief, adding)
+            (receiver, adding)
         });
         feed_and_rewind(&informer);
-        for (belief, adding) in handlers {
+        for (receiver, adding) in handlers {
             adding.join().unwrap();
-            let belief = belief.lock().unwrap();
-            assert_eq!(belief.there, BTreeSet::from(["a".to_owned()]));
-            assert!(belief.wrong.is_empty(), "{:?}", belief.wrong);
+            let receiver = receiver.lock().unwrap();
+            assert_eq!(receiver.known, BTreeSet::from(["a".to_owned()]));
+            assert!(receiver.wrong.is_empty(), "{:?}", receiver.wrong);
         }
         assert_eq!(rewinds.load(SeqCst), 1);
     });
 }
 
 #[test]
-fn owner_that_waits_for_a_version_comes_back_though_the_history_goes_back() {
+fn a_sync_that_waits_for_the_cache_resumes_after_a_rewind() {
     in_many_orders(|| {
         let informer = informer();
         let (writes, owner) = (OwnWrites::new(0), ObjectKey::new("default", "rs"));
-        // Written before the restore, and gone with it.
+        // A write from before the restore, which the restore reverted.
         writes.to(informer.versioned()).record(&owner, 11);
-        let back = Arc::new(AtomicBool::new(false));
+        let resumed = Arc::new(AtomicBool::new(false));
         let worker = {
-            let (writes, back) = (writes.clone(), Arc::clone(&back));
+            let (writes, resumed) = (writes.clone(), Arc::clone(&resumed));
             thread::spawn(move || {
-                let called = Arc::clone(&back);
+                let called = Arc::clone(&resumed);
                 let waits = writes.wait_for_cache(&owner, move || called.store(true, SeqCst));
                 if waits.is_none() {
-                    back.store(true, SeqCst);
+                    resumed.store(true, SeqCst);
                 }
             })
         };
         feed_and_rewind(&informer);
         worker.join().unwrap();
-        assert!(back.load(SeqCst), "nothing brings it back");
+        assert!(resumed.load(SeqCst), "the sync does not resume");
     });
 }
 
-/// A server with one node, which knows how many watch it.
+/// A server with one node. It counts its watches.
 #[derive(Default)]
-struct Counting {
-    now: Arc<AtomicUsize>,
-    rounds: AtomicUsize,
+struct CountingServer {
+    /// Open watches.
+    open: Arc<AtomicUsize>,
+    /// All watches so far.
+    total: AtomicUsize,
 }
 
-impl ListWatch for Counting {
+impl ListWatch for CountingServer {
     fn list<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Bytes, ApiError>> {
-        panic!("the list is streamed")
+        panic!("the informer uses streaming lists")
     }
 
     fn watch<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Frames, ApiError>> {
-        assert_eq!(self.now.fetch_add(1, SeqCst), 0, "two follow the server");
-        self.rounds.fetch_add(1, SeqCst);
-        let watching = Watching(Arc::clone(&self.now));
+        assert_eq!(self.open.fetch_add(1, SeqCst), 0, "two open watches");
+        self.total.fetch_add(1, SeqCst);
+        let watching = Watching(Arc::clone(&self.open));
         let initial = [event("ADDED", &node("a", 1)), synced(1)].map(|line| Ok(Bytes::from(line)));
         let frames = stream::iter(initial).chain(stream::once(async move {
             let _watching = watching;
@@ -273,9 +276,9 @@ impl Drop for Watching {
 }
 
 #[test]
-fn a_metadata_informer_is_followed_by_one_task_at_most_and_by_one_after_the_last_start() {
+fn a_metadata_informer_has_one_watch_at_most_and_one_after_the_last_start() {
     in_many_orders(|| {
-        let server = Arc::new(Counting::default());
+        let server = Arc::new(CountingServer::default());
         let source = Arc::clone(&server);
         let factory = InformerFactory::over(
             move |_, _| Arc::clone(&source) as Arc<dyn ListWatch>,
@@ -298,13 +301,13 @@ fn a_metadata_informer_is_followed_by_one_task_at_most_and_by_one_after_the_last
             .for_each(|informer| informer.join().unwrap());
         let informer = factory.metadata(&resource::NODES);
         informer.start(&tasks, &stop);
-        // Never, if the last start was lost: the scheduler takes that for a deadlock.
+        // If the last start had no effect, this waits forever, and Shuttle reports a deadlock.
         future::block_on(informer.synced());
-        assert_eq!(server.now.load(SeqCst), 1);
+        assert_eq!(server.open.load(SeqCst), 1);
         informer.stop();
         future::block_on(tasks.join(Duration::from_secs(60)));
-        assert!(!informer.is_synced(), "nobody follows the server");
-        assert_eq!(server.now.load(SeqCst), 0);
-        assert!((1..=4).contains(&server.rounds.load(SeqCst)));
+        assert!(!informer.is_synced(), "a stopped informer is not synced");
+        assert_eq!(server.open.load(SeqCst), 0);
+        assert!((1..=4).contains(&server.total.load(SeqCst)));
     });
 }

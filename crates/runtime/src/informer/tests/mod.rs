@@ -1,5 +1,5 @@
-//! Stories of whole informers against a scripted server, in paused time. Here: the server and the
-//! means of telling.
+//! Tests of whole informers against a scripted server, in paused time. This file has the server and
+//! helpers.
 
 mod delivery;
 #[cfg(feature = "shuttle")]
@@ -27,22 +27,23 @@ use crate::object::{Node, Object, ObjectKey, Pod};
 use crate::resource::ResourceType;
 use crate::tasks::{CancellationToken, Tasks};
 
-/// What the server does with one request. When the script is over, requests hang.
+/// The server's reply to one request. After the last reply of a script, requests get no answer.
 enum Reply {
     List(String),
-    /// Frames, then the connection goes the way of `After`.
+    /// Frames, and then the end of the stream.
     Watch(Vec<String>, After),
-    /// Frames as the test sends them; closed when it drops its end.
+    /// Frames that the test sends. The stream ends when the test drops its sender.
     Live(mpsc::UnboundedReceiver<String>),
     Refuse(ApiError),
 }
 
 #[derive(Clone, Copy)]
 enum After {
-    /// Open for this long, then closed.
+    /// The stream closes after this time.
     Close(Duration),
-    /// Open for this long, then broken.
+    /// The connection breaks after this time.
     Break(Duration),
+    /// The stream stays open and silent.
     Hang,
 }
 
@@ -51,20 +52,20 @@ const CLOSE: After = After::Close(Duration::from_secs(200));
 #[derive(Default)]
 struct Server {
     script: Mutex<VecDeque<Reply>>,
-    /// Kind and query of every request, and when it came.
-    asked: Mutex<Vec<(String, Instant)>>,
+    /// Verb and query of each request, with its time.
+    requests: Mutex<Vec<(String, Instant)>>,
 }
 
 impl Server {
     fn new(script: impl IntoIterator<Item = Reply>) -> Arc<Self> {
         Arc::new(Self {
             script: Mutex::new(script.into_iter().collect()),
-            asked: Mutex::default(),
+            requests: Mutex::default(),
         })
     }
 
     fn next(&self, verb: &str, query: &str) -> Option<Reply> {
-        // The drawn timeouts are cut off: what they are is told in progress.rs.
+        // The timeouts are random, so they are cut off. The tests of progress.rs check them.
         let query = query
             .split("&timeout=")
             .next()
@@ -74,15 +75,15 @@ impl Server {
             "resourceVersionMatch=NotOlderThan&sendInitialEvents=true",
             "initial",
         );
-        self.asked.lock().unwrap().push((
+        self.requests.lock().unwrap().push((
             format!("{verb} {}", query.trim_start_matches('&')),
             Instant::now(),
         ));
         self.script.lock().unwrap().pop_front()
     }
 
-    fn asked(&self) -> Vec<String> {
-        self.asked
+    fn requests(&self) -> Vec<String> {
+        self.requests
             .lock()
             .unwrap()
             .iter()
@@ -90,9 +91,9 @@ impl Server {
             .collect()
     }
 
-    /// Time between one request and the next.
+    /// The times between consecutive requests.
     fn pauses(&self) -> Vec<Duration> {
-        self.asked
+        self.requests
             .lock()
             .unwrap()
             .windows(2)
@@ -195,7 +196,7 @@ fn page(version: u64, next: &str, items: &[serde_json::Value]) -> Reply {
     Reply::List(json!({"kind": "NodeList", "metadata": metadata, "items": items}).to_string())
 }
 
-/// An initial state of a streaming list, then what follows, then `after`.
+/// A streaming list of `objects` at `version`, then the events `then`, then `after`.
 fn streamed(objects: &[serde_json::Value], version: u64, then: &[String], after: After) -> Reply {
     let initial = objects.iter().map(|object| event("ADDED", object));
     Reply::Watch(
@@ -207,16 +208,16 @@ fn streamed(objects: &[serde_json::Value], version: u64, then: &[String], after:
     )
 }
 
-/// A running informer that writes down what its first handler hears.
-struct Story {
+/// An informer with a handler that records its changes as text.
+struct TestInformer {
     informer: SharedInformer<Node>,
     server: Arc<Server>,
-    heard: Arc<Mutex<Vec<String>>>,
+    changes: Arc<Mutex<Vec<String>>>,
     registry: Registry,
     stop: CancellationToken,
 }
 
-fn told(change: Change<'_, Node>) -> String {
+fn describe(change: Change<'_, Node>) -> String {
     let shown = |node: &Node| format!("{}@{}", node.meta.name, node.meta.resource_version);
     match change {
         Change::Added {
@@ -239,14 +240,14 @@ fn told(change: Change<'_, Node>) -> String {
     }
 }
 
-fn listen(informer: &SharedInformer<Node>) -> Arc<Mutex<Vec<String>>> {
-    let heard = Arc::new(Mutex::new(Vec::new()));
-    let writer = Arc::clone(&heard);
-    informer.add_handler(move |change| writer.lock().unwrap().push(told(change)));
-    heard
+fn record_changes(informer: &SharedInformer<Node>) -> Arc<Mutex<Vec<String>>> {
+    let changes = Arc::new(Mutex::new(Vec::new()));
+    let writer = Arc::clone(&changes);
+    informer.add_handler(move |change| writer.lock().unwrap().push(describe(change)));
+    changes
 }
 
-impl Story {
+impl TestInformer {
     fn new(script: impl IntoIterator<Item = Reply>) -> Self {
         let registry = Registry::new();
         let informer = SharedInformer::new(
@@ -254,11 +255,11 @@ impl Story {
                 .unwrap()
                 .of(Node::RESOURCE),
         );
-        let heard = listen(&informer);
+        let changes = record_changes(&informer);
         Self {
             informer,
             server: Server::new(script),
-            heard,
+            changes,
             registry,
             stop: CancellationToken::new(),
         }
@@ -273,33 +274,33 @@ impl Story {
         tokio::spawn(self.informer.clone().run(server, resync, self.stop.clone()));
     }
 
-    /// Runs a script until `requests` requests were made.
+    /// Starts an informer and waits until it has sent this number of requests.
     async fn after(script: impl IntoIterator<Item = Reply>, requests: usize) -> Self {
-        let story = Self::new(script);
-        story.start();
-        story.asked(requests).await;
-        story
+        let test = Self::new(script);
+        test.start();
+        test.wait_for_requests(requests).await;
+        test
     }
 
-    async fn asked(&self, requests: usize) {
+    async fn wait_for_requests(&self, requests: usize) {
         until(
-            || self.server.asked().len() >= requests,
-            || format!("{:?}", self.server.asked()),
+            || self.server.requests().len() >= requests,
+            || format!("{:?}", self.server.requests()),
         )
         .await;
     }
 
-    fn heard(&self) -> Vec<String> {
-        self.heard.lock().unwrap().clone()
+    fn changes(&self) -> Vec<String> {
+        self.changes.lock().unwrap().clone()
     }
 
-    async fn hears(&self, count: usize) -> Vec<String> {
+    async fn wait_for_changes(&self, count: usize) -> Vec<String> {
         until(
-            || self.heard.lock().unwrap().len() >= count,
-            || format!("{:?}", self.heard()),
+            || self.changes.lock().unwrap().len() >= count,
+            || format!("{:?}", self.changes()),
         )
         .await;
-        self.heard()
+        self.changes()
     }
 
     fn names(&self) -> Vec<String> {
@@ -325,7 +326,7 @@ impl Story {
     }
 }
 
-impl Drop for Story {
+impl Drop for TestInformer {
     fn drop(&mut self) {
         self.stop.cancel();
     }

@@ -55,8 +55,8 @@ impl TokenBucket {
     /// Like [`TokenBucket::try_take`], at the time `now`.
     pub fn try_take_at(&mut self, now: Instant) -> bool {
         self.refill(now);
-        // The test is "no wait", not `tokens >= 1`: because of rounding, a refill may miss a whole
-        // token by less than a nanosecond's worth, and such a token counts as whole.
+        // `tokens >= 1` would be wrong: because of rounding, a refill may miss a whole token by
+        // less than one nanosecond's worth. Such a token counts as whole.
         let free = self.debt(self.tokens - 1.0).is_zero();
         if free {
             self.tokens -= 1.0;

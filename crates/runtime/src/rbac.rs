@@ -40,7 +40,7 @@ impl Rule {
     ///
     /// With `--use-service-account-credentials` each controller has its own identity, and informers
     /// use the identity of the process. The role of that identity needs only this part. `None` if
-    /// the rule does not allow both verbs: no informer watches its resources.
+    /// the rule lacks one of the verbs: then no informer watches its resources.
     pub fn of_informers(&self) -> Option<Self> {
         let is_watched = Self::INFORM.iter().all(|verb| self.verbs.contains(verb));
         is_watched.then_some(Self {

@@ -110,7 +110,7 @@ pub static SUBJECT_ACCESS_REVIEWS: ResourceType = ResourceType::builtin(
     "subjectaccessreviews",
     false,
 );
-/// The type of an object whose answer contains only metadata (`as=PartialObjectMetadata`).
+/// The type of an object in an answer with only metadata (`as=PartialObjectMetadata`).
 pub(crate) static PARTIAL_METADATA: ResourceType = ResourceType::builtin(
     "meta.k8s.io",
     "PartialObjectMetadata",

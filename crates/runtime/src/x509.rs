@@ -118,7 +118,7 @@ mod tests {
 
     use super::*;
 
-    /// A certificate of `jane` whose validity period ends at `text`, with the ASN.1 type `tag`.
+    /// A certificate of `jane`. Its validity period ends at `text`, with the ASN.1 type `tag`.
     /// Fields that the parser skips are empty.
     fn ends_at(tag: Tag, text: &str) -> Vec<u8> {
         let time = |writer: DERWriter<'_>, tag, text: &str| {

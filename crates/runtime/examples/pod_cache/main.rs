@@ -1,8 +1,10 @@
-//! What a cached pod costs: memory with the indexes that controllers use, and time to decode.
+//! Measures the cost of a cached pod: its memory with the indexes of controllers, and the time to
+//! decode it. Linux only.
 //!
-//! `cargo run --release -p steersman-runtime --example pod_cache [pods]`. The pods come as frames
-//! of a watch through a real client and informer, made while they are read, so that what stays
-//! resident is the cache. Linux only.
+//! `cargo run --release -p steersman-runtime --example pod_cache [pods]`
+//!
+//! The pods arrive as frames of a watch through a real client and informer. Each frame is created
+//! when it is read, so only the cache stays in memory.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -24,7 +26,7 @@ const PODS_PER_SET: usize = 20;
 const PODS_PER_NODE: usize = 100;
 const SETS_PER_NAMESPACE: usize = 50;
 
-/// A cluster of `pods` pods, each as a ReplicaSet's pod looks once it runs.
+/// A cluster of `pods` running pods of ReplicaSets.
 #[derive(Clone)]
 struct Cluster {
     pods: usize,
@@ -66,7 +68,7 @@ impl Cluster {
             })
     }
 
-    /// Line `i` of the watch: the pods, then the bookmark that completes the initial state.
+    /// Line `i` of the watch: a pod, or after all pods the bookmark that ends the initial state.
     fn frame(&self, i: usize) -> String {
         if i < self.pods {
             return format!("{{\"type\":\"ADDED\",\"object\":{}}}\n", self.pod(i));
@@ -104,7 +106,7 @@ impl Cluster {
     }
 }
 
-/// Bytes of this process in memory.
+/// Resident memory of this process in bytes.
 fn resident() -> std::io::Result<usize> {
     let statm = std::fs::read_to_string("/proc/self/statm")?;
     let pages = statm

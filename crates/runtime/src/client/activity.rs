@@ -1,9 +1,9 @@
-//! Whether the API server still answers: what requests are under way, and since when none of their
-//! kind was answered.
+//! Detects an API server that does not answer any more. A leader in this state gives the Lease up
+//! (`--stall-timeout`), so that a process with working connections can lead.
 //!
-//! A request that fails for lack of an answer leaves its kind unanswered; an answer of any status,
-//! or a further piece of a long one, is progress. Time in the client-side throttle does not count:
-//! such a request has not begun.
+//! For each kind of request, [`Activity`] counts the pending requests and keeps the time of the
+//! last answer. An answer of any status is progress, and so is a further piece of a long answer.
+//! Time in the client-side throttle does not count, because the request starts after it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use crate::sync::Mutex;
 
-/// The requests of some clients. Cheap to clone; clones are one.
+/// The pending requests of some clients. Cheap to clone; clones share one state.
 #[derive(Debug, Clone)]
 pub struct Activity(Arc<Mutex<State>>);
 
@@ -27,9 +27,9 @@ struct State {
 #[derive(Debug)]
 struct Kind {
     under_way: usize,
-    /// When the oldest request began that came after the latest answer.
+    /// Start of the oldest request after the latest answer. After an answer, its time.
     unanswered_since: Option<Instant>,
-    /// When a request last began or ended.
+    /// When a request last started or ended.
     latest: Instant,
 }
 
@@ -43,13 +43,13 @@ impl Default for Activity {
 }
 
 impl Activity {
-    /// The kind of requests that has had no answer for `limit` or longer, although some were sent:
-    /// one sentence.
+    /// Describes a kind of requests that has had no answer for `limit` or longer, although requests
+    /// were sent. `None` if there is none.
     pub fn stalled(&self, limit: Duration) -> Option<String> {
         let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let stalled = state.kinds.iter().find_map(|(name, kind)| {
             let waited = kind.unanswered_since?.elapsed();
-            // Between two attempts of its caller, no request is under way.
+            // Between two attempts of a caller there is no pending request.
             let has_work = kind.under_way > 0 || kind.latest.elapsed() < limit;
             (has_work && waited >= limit).then_some((name, kind.under_way, waited))
         });
@@ -60,7 +60,7 @@ impl Activity {
         ))
     }
 
-    /// When any request was last answered; at first, when this was made.
+    /// The time of the last answer to any request. Before the first one, the creation time.
     pub fn last_answer(&self) -> Instant {
         self.0
             .lock()
@@ -68,12 +68,12 @@ impl Activity {
             .answered
     }
 
-    /// A request of this kind begins. Its answer may take longer than others by `patience`.
-    pub(super) fn begin(&self, kind: &'static str, patience: Duration) -> UnderWay {
+    /// Records the start of a request. Its answer may take `extra_time` longer than usual.
+    pub(super) fn begin(&self, kind: &'static str, extra_time: Duration) -> UnderWay {
         let now = Instant::now();
         self.with(kind, |_, kind| {
             kind.under_way += 1;
-            kind.unanswered_since.get_or_insert(now + patience);
+            kind.unanswered_since.get_or_insert(now + extra_time);
             kind.latest = now;
         });
         UnderWay {
@@ -94,7 +94,7 @@ impl Activity {
     }
 }
 
-/// A request that was begun and has not ended.
+/// A pending request.
 pub(super) struct UnderWay {
     activity: Activity,
     kind: &'static str,
@@ -102,7 +102,7 @@ pub(super) struct UnderWay {
 }
 
 impl UnderWay {
-    /// The server has answered, or sent more of its answer.
+    /// The server has answered, or sent another piece of its answer.
     pub(super) fn answered(&self) {
         let now = Instant::now();
         self.activity.with(self.kind, |answered, kind| {
@@ -111,7 +111,7 @@ impl UnderWay {
         });
     }
 
-    /// The request ends for lack of an answer.
+    /// The request ends without an answer.
     pub(super) fn unanswered(mut self) {
         self.is_unanswered = true;
     }
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_kind_without_answers_is_stalled_although_others_are_answered() {
+    async fn a_kind_without_answers_is_stalled_despite_answers_of_other_kinds() {
         let activity = Activity::default();
         let _hanging = activity.begin("POST", NONE);
         pass(59).await;
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn repeated_timeouts_are_a_stall_until_nothing_is_asked_any_more() {
+    async fn repeated_timeouts_are_a_stall_until_requests_stop() {
         let activity = Activity::default();
         for _ in 0..3 {
             let request = activity.begin("PUT", NONE);
@@ -170,7 +170,7 @@ mod tests {
         pass(59).await;
         assert!(
             activity.stalled(LIMIT).is_some(),
-            "the caller may be busy with something else"
+            "the caller may retry soon"
         );
         pass(1).await;
         assert_eq!(
@@ -195,12 +195,12 @@ mod tests {
         assert_eq!(
             activity.stalled(LIMIT),
             None,
-            "the caller gave the request up"
+            "the caller dropped the request"
         );
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_request_that_may_take_longer_is_stalled_later() {
+    async fn a_request_with_extra_time_is_stalled_later() {
         let activity = Activity::default();
         let _deletion = activity.begin("DELETECOLLECTION", Duration::from_secs(230));
         pass(289).await;

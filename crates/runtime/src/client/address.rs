@@ -1,22 +1,24 @@
-//! The address of the API server, as client-go reads it (`DefaultServerURL`): a URL, or a host with
-//! or without a port.
+//! Parses the address of the API server: a URL, or a host with or without a port.
+//!
+//! It accepts and refuses the same addresses as `DefaultServerURL` of `client-go/rest`, so that a
+//! kubeconfig works for both managers.
 
 use http::Uri;
 use http::uri::{Authority, Scheme};
 
-/// Address of an API server, with the credentials that a URL may carry taken out of it: addresses
-/// show up in logs.
+/// The address of an API server. Credentials of the URL are separate, because addresses appear in
+/// logs.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Address {
-    /// Always has a scheme, `http` or `https`, and an authority; never user information, a query or
-    /// a fragment.
+    /// Has a scheme (`http` or `https`) and an authority. Has no user information, query or
+    /// fragment.
     pub(super) url: Uri,
     /// User name and password of the URL.
     pub(super) user: Option<(String, String)>,
 }
 
 impl Address {
-    /// Reads `text`. An error says in client-go's words what is wrong, and shows no password.
+    /// Parses `text`. The errors are client-go's texts, and never show a password.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let shown = if text.contains('@') {
             "<a URL with credentials>"
@@ -29,8 +31,8 @@ impl Address {
             .filter(|(scheme, rest)| is_scheme(scheme) && has_host(rest))
         {
             Some((scheme, rest)) => (scheme.to_ascii_lowercase(), rest),
-            // `http` even with a certificate authority: clientcmd asks for the scheme before it
-            // looks at TLS settings.
+            // `http` even with a certificate authority, as clientcmd: it picks the scheme without a
+            // look at the TLS settings.
             None if has_path(text) => return Err(malformed()),
             None => ("http".to_owned(), text),
         };
@@ -49,7 +51,7 @@ impl Address {
             Some((user, host)) => (Some(credentials(user).ok_or_else(malformed)?), host),
             None => (None, authority),
         };
-        // As in Go, no host is this machine, and no port that of the scheme.
+        // As in Go: an empty host means this machine, an empty port means the scheme's default.
         let host = host.strip_suffix(':').unwrap_or(host);
         let host = if host.starts_with(':') {
             format!("localhost{host}")
@@ -77,7 +79,7 @@ impl Address {
         })
     }
 
-    /// Whether the connection is encrypted.
+    /// True if the connection uses TLS.
     pub(super) fn is_tls(&self) -> bool {
         self.url.scheme() == Some(&Scheme::HTTPS)
     }
@@ -90,12 +92,12 @@ fn is_scheme(text: &str) -> bool {
             .all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c))
 }
 
-/// Whether what follows `://` begins with an authority.
+/// True if `rest`, the text after `://`, begins with an authority.
 fn has_host(rest: &str) -> bool {
     !rest.is_empty() && !rest.starts_with(['/', '?', '#'])
 }
 
-/// Whether a host is followed by more than a slash.
+/// True if more than a slash follows the host.
 fn has_path(text: &str) -> bool {
     let text = &text[..text.find(['?', '#']).unwrap_or(text.len())];
     text.find('/').is_some_and(|slash| text[slash..].len() > 1)
@@ -117,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_mean_what_they_mean_to_client_go() {
+    fn addresses_are_parsed_as_by_client_go() {
         let cases = [
             ("https://10.0.0.1:6443", "https://10.0.0.1:6443/"),
             ("HTTPS://api.example.com", "https://api.example.com/"),
@@ -150,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_that_client_go_cannot_use_are_refused() {
+    fn addresses_that_client_go_refuses_are_refused() {
         let malformed = "host must be a URL or a host:port pair: ";
         let cases = [
             ("", malformed),
@@ -182,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn credentials_of_a_url_are_no_part_of_the_address() {
+    fn credentials_of_a_url_are_removed_from_the_address() {
         let address = Address::parse("https://me:hunter%202@host:6443/prefix").unwrap();
         assert_eq!(address.url.to_string(), "https://host:6443/prefix");
         assert_eq!(address.user, Some(("me".to_owned(), "hunter 2".to_owned())));

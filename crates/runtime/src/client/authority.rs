@@ -1,5 +1,7 @@
-//! The authority of the API server from a file that may change: looked at when a connection is
-//! opened, at most once a minute.
+//! The CA (certificate authority) of the API server, from a file that may change. The file is read
+//! when a connection is opened, at most once a minute.
+//!
+//! Upstream: `client-go/transport/ca_rotation.go`.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,9 +15,10 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 use tokio::time::Instant;
 
+/// The shortest time between two reads of the file.
 const INTERVAL: Duration = Duration::from_secs(60);
 
-/// Verifies servers against what the file holds, or held when it was last good.
+/// Verifies servers with the latest valid content of the file.
 #[derive(Debug)]
 pub(super) struct Authority {
     path: PathBuf,
@@ -31,7 +34,8 @@ struct State {
 }
 
 impl Authority {
-    /// `reloads` counts by `result` and `reason`. Fails when the file is no good now.
+    /// Reads the file. Fails if it is unreadable or invalid now. `reloads` counts later reads by
+    /// `result` and `reason`.
     pub(super) fn new(path: PathBuf, reloads: IntCounterVec) -> Result<Self, String> {
         let pem = std::fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))?;
         let verifier = verifier(&pem).map_err(|error| format!("{}: {error}", path.display()))?;
@@ -52,7 +56,7 @@ impl Authority {
             if state.checked.elapsed() < INTERVAL {
                 return Arc::clone(&state.verifier);
             }
-            // Other handshakes go on with what is known while this one looks.
+            // Set before the read, so that concurrent handshakes use the previous content.
             state.checked = Instant::now();
         }
         let read = std::fs::read(&self.path);
@@ -71,7 +75,7 @@ impl Authority {
 }
 
 impl State {
-    /// What came of it, in the words of upstream's metric.
+    /// Uses the new content if it is valid. Returns the labels of upstream's metric.
     fn take(&mut self, read: std::io::Result<Vec<u8>>) -> (&'static str, &'static str) {
         let Ok(pem) = read else {
             return ("failure", "read_error");
@@ -90,14 +94,14 @@ impl State {
     }
 }
 
-/// As in Go, what is not a certificate is passed over as long as there is one.
+/// As in Go, invalid certificates are ignored if at least one is valid.
 fn verifier(pem: &[u8]) -> Result<Arc<WebPkiServerVerifier>, String> {
     let mut roots = RootCertStore::empty();
-    let (_, passed_over) =
+    let (_, ignored) =
         roots.add_parsable_certificates(CertificateDer::pem_slice_iter(pem).filter_map(Result::ok));
-    if passed_over > 0 {
+    if ignored > 0 {
         tracing::warn!(
-            passed_over,
+            ignored,
             "some certificates of the authority of the API server cannot be read"
         );
     }
@@ -154,11 +158,11 @@ mod tests {
 
     use super::*;
 
-    /// What is no certificate, though it says so.
+    /// A PEM block that is no certificate.
     const UNREADABLE: &str = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
 
     #[tokio::test(start_paused = true)]
-    async fn the_file_is_followed_and_one_that_is_no_good_changes_nothing() {
+    async fn a_changed_file_is_used_and_an_invalid_file_is_ignored() {
         let pair = |name: &str| rcgen::generate_simple_self_signed(vec![name.to_owned()]).unwrap();
         let (old, new) = (pair("old"), pair("new"));
         let directory = tempfile::tempdir().unwrap();
@@ -177,9 +181,9 @@ mod tests {
         std::fs::write(&path, new.cert.pem()).unwrap();
         assert!(
             trusts(&old, "old") && !trusts(&new, "new"),
-            "it is not looked at so soon"
+            "the file is read at most once a minute"
         );
-        // (what the file holds then, result, reason, whether the new authority is trusted)
+        // (content of the file, result, reason, the new CA is trusted)
         let cases = [
             (Some(old.cert.pem()), "success", "unchanged", false),
             (

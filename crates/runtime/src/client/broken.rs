@@ -1,11 +1,12 @@
-//! What errors of connections mean.
+//! Classifies errors of connections, as `IsProbableEOF` and `IsTimeout` of
+//! `apimachinery/pkg/util/net` do.
 
 use std::error::Error as StdError;
 
 use super::pool::DialError;
 
-/// Whether an established connection broke, so that a GET may simply be repeated. A connection that
-/// could not be made at all is not meant: the caller's own back-off is for that.
+/// True if an established connection broke, so that a GET can be repeated soon. False if the
+/// connection could not be opened: the caller's back-off handles that.
 pub(super) fn is_lost_connection(error: &(dyn StdError + 'static)) -> bool {
     use std::io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
     if causes(error).any(|cause| cause.is::<DialError>()) {
@@ -18,19 +19,19 @@ pub(super) fn is_lost_connection(error: &(dyn StdError + 'static)) -> bool {
                 BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof
             );
         }
-        // The end of an HTTP/2 connection (GOAWAY, unanswered ping) and the reset of a stream.
+        // An HTTP/2 connection ended (GOAWAY, unanswered ping), or a stream was reset.
         if let Some(error) = cause.downcast_ref::<h2::Error>() {
             return error.is_go_away() || error.is_reset() || error.is_io();
         }
-        // hyper reports every end of an HTTP/1.1 connection as an error of its own that is neither
-        // ours nor a malformed message.
+        // hyper has an error of its own for each end of an HTTP/1.1 connection. Errors of the
+        // caller and malformed messages are excluded.
         cause
             .downcast_ref::<hyper::Error>()
             .is_some_and(|e| !e.is_user() && !e.is_parse())
     })
 }
 
-/// Whether an attempt to connect, or the connection, took too long.
+/// True if a dial or a request timed out.
 pub(super) fn is_timeout(error: &(dyn StdError + 'static)) -> bool {
     causes(error).any(|cause| {
         cause
@@ -42,7 +43,7 @@ pub(super) fn is_timeout(error: &(dyn StdError + 'static)) -> bool {
     })
 }
 
-/// `error` and what it comes from.
+/// `error` and its sources.
 fn causes<'a>(
     error: &'a (dyn StdError + 'static),
 ) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {

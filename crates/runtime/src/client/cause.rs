@@ -1,5 +1,6 @@
-//! Why the API server cannot be reached, in words that say what to look at: the HTTP client's own
-//! tell what it was about to do.
+//! Explains failed requests to the user: the cause, and the setting to check.
+//!
+//! The HTTP client's own texts name only the failed step, such as "client error (Connect)".
 
 use std::error::Error;
 use std::io::{self, ErrorKind};
@@ -9,14 +10,14 @@ use rustls::{CertificateError, Error as TlsError, InvalidMessage};
 use super::ApiError;
 
 impl ApiError {
-    /// Why there is no good answer, in one sentence without the request.
+    /// The cause of the failure in one sentence, without the request.
     pub fn cause(&self) -> String {
         match self {
             Self::Transport { source, .. } => of_transport(&**source),
             Self::Timeout { timeout, .. } => format!("no answer within {timeout:?}"),
             Self::Status { code: 401, .. } => format!("{self}: it does not accept the credentials"),
             Self::Status { code: 403, .. } => format!("{self}: the user lacks the right"),
-            // In upstream's words, which Go's server answers to a request in the clear.
+            // The text of Go's server for a request without TLS.
             Self::Status { code: 400, .. } if self.says("HTTP request to an HTTPS server") => {
                 "the server expects TLS and was asked without; its address must begin with https://"
                     .to_owned()
@@ -25,7 +26,7 @@ impl ApiError {
         }
     }
 
-    /// Whether the server's answer, which need not be a Status, has `text` in it.
+    /// True if the body of the server's answer contains `text`. It may be plain text.
     fn says(&self, text: &str) -> bool {
         let causes = self
             .status()
@@ -105,9 +106,8 @@ fn of_transport(error: &(dyn Error + 'static)) -> String {
 fn of_tls(error: &TlsError) -> String {
     match error {
         TlsError::InvalidCertificate(problem) => {
-            let what = match problem {
-                // A bad signature is that of another authority which has the same name, such as one
-                // made anew.
+            let reason = match problem {
+                // A bad signature comes from another CA with the same name, such as a recreated CA.
                 CertificateError::UnknownIssuer | CertificateError::BadSignature => {
                     "its issuer is unknown; check certificate-authority"
                 }
@@ -120,9 +120,9 @@ fn of_tls(error: &TlsError) -> String {
                 CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
                     "it is not valid yet; check the clock"
                 }
-                _ => "it is no good",
+                _ => "it is invalid",
             };
-            format!("the certificate of the server cannot be verified: {what} ({error})")
+            format!("the certificate of the server cannot be verified: {reason} ({error})")
         }
         TlsError::InvalidMessage(InvalidMessage::InvalidContentType) => {
             "the server does not speak TLS; if that is meant to be, its address must begin with http://".to_owned()
@@ -132,7 +132,8 @@ fn of_tls(error: &TlsError) -> String {
     }
 }
 
-/// `error` and its causes; what an I/O error wraps is one, though it says otherwise.
+/// `error` and its causes. `source` of an I/O error skips the error that it wraps, so this code
+/// looks at it directly.
 fn chain<'a>(error: &'a (dyn Error + 'static)) -> Vec<&'a (dyn Error + 'static)> {
     let mut chain: Vec<&'a (dyn Error + 'static)> = Vec::new();
     let mut next = Some(error);

@@ -1,5 +1,8 @@
-//! The certificate that a client shows: a pair of files that may change, and the connections it was
-//! shown on.
+//! Client certificates: a pair of files that may change, and separate connections for each
+//! certificate.
+//!
+//! A connection keeps the certificate of its TLS handshake. So a rotated certificate takes effect
+//! only on new connections. Upstream: `client-go/transport/cert_rotation.go`.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -18,7 +21,7 @@ use tower::{BoxError, Service};
 
 use crate::reload::Reloading;
 
-/// A chain and its key, both PEM. The error says which of them is wrong.
+/// Parses a certificate chain and its key, both in PEM. The error names the invalid part.
 pub(super) fn pair(certificate: &[u8], key: &[u8]) -> Result<CertifiedKey, String> {
     let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(certificate).collect();
     let chain = chain.map_err(|error| format!("certificate: {error}"))?;
@@ -30,9 +33,8 @@ pub(super) fn pair(certificate: &[u8], key: &[u8]) -> Result<CertifiedKey, Strin
         .map_err(|error| error.to_string())
 }
 
-/// A service for each certificate, one at a time: a connection keeps the one it was opened with, so
-/// another certificate needs connections of its own. What is under way on those of the old one ends
-/// in its own time.
+/// Keeps a service for the current certificate. A new certificate gets a new service with its own
+/// connections. Pending requests finish on the old connections.
 pub(super) struct PerCertificate<S> {
     make: Box<dyn Fn() -> S + Send + Sync>,
     current: Mutex<Option<(Option<CertificateDer<'static>>, S)>>,
@@ -46,7 +48,7 @@ impl<S: Clone> PerCertificate<S> {
         }
     }
 
-    /// The service whose connections show `leaf`.
+    /// The service with connections that use the certificate `leaf`.
     pub(super) fn showing(&self, leaf: Option<&CertificateDer<'static>>) -> S {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         match &*current {
@@ -56,13 +58,13 @@ impl<S: Clone> PerCertificate<S> {
     }
 }
 
-/// A pair in two files, looked at before each request, at most once a second. One that is no good
-/// changes nothing.
+/// A certificate and its key in two files. They are read before a request, at most once a second.
+/// Invalid files are ignored.
 pub(super) struct CertificateFiles(Reloading<CertifiedKey>);
 
 impl CertificateFiles {
-    /// The files that `auth` names. `None` if there are none, or if one of the two is not a file:
-    /// such a pair stays what it is, as client-go's does. Fails when they are no good now.
+    /// The two files in `auth`. `None` if one of the two is not a file: as in client-go, such a
+    /// pair does not change. Fails if the files are unreadable or invalid now.
     pub(super) fn of(auth: &AuthInfo) -> Result<Option<Self>, String> {
         let AuthInfo {
             client_certificate,
@@ -83,8 +85,8 @@ impl CertificateFiles {
         Reloading::new(files, |files| pair(&files[0], &files[1])).map(|files| Some(Self(files)))
     }
 
-    /// A service that sends requests over what `make` makes, on connections that show the files as
-    /// they are.
+    /// A service that sends each request with the current certificate. `make` creates the service
+    /// for a new certificate.
     pub(super) fn over<S, B>(
         self: Arc<Self>,
         make: impl Fn() -> S + Send + Sync + 'static,
@@ -136,7 +138,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn files_that_change_are_shown_on_connections_of_their_own() {
+    async fn a_changed_certificate_is_used_on_new_connections() {
         let directory = tempfile::tempdir().unwrap();
         let (certificate, key) = (
             directory.path().join("tls.crt"),
@@ -164,7 +166,7 @@ mod tests {
             *made.lock().unwrap() += 1;
             tower::service_fn(|_: Request<Body>| async { Ok::<_, Infallible>(Response::new(())) })
         });
-        // (what the files hold then, whether the new pair is shown, connections until then)
+        // (content of the files, the new pair is used, connections so far)
         let cases = [
             ((&old.0, &old.1), false, 1),
             ((&new.0, &old.1), false, 1),
@@ -190,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn only_pairs_of_which_both_are_files_are_followed() {
+    fn only_pairs_of_two_files_are_reloaded() {
         let auth = |change: fn(&mut AuthInfo)| {
             let mut auth = AuthInfo {
                 client_certificate: Some("/nowhere/tls.crt".to_owned()),

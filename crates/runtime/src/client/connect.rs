@@ -1,7 +1,10 @@
-//! From a configuration to a client of its API server.
+//! Creates a client of the API server from a configuration.
 //!
-//! base URL and credentials (kube, or a plugin) -> connection pool -> HTTP/2, or 1.1 where the
-//! server offers no better -> TLS with ring -> TCP
+//! base URL and credentials (kube, or a plugin) -> connection pool -> HTTP/2, or HTTP/1.1 -> TLS
+//! with ring -> TCP
+//!
+//! kube's client speaks HTTP/1.1 only, so the pool is our own
+//! (`docs/decisions/0002-own-connection-pool.md`). The layers above it are kube's.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -28,28 +31,32 @@ use super::service::HttpService;
 use super::token::TokenFile;
 use super::transports::Transports;
 
-/// Time to open a connection, TLS included.
+/// Time limit for a new connection, TLS included.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
-/// An unanswered ping ends the connection after interval + timeout = 25 s at most, whatever the
-/// kernel thinks of it.
+/// An unanswered ping closes the connection within interval + timeout = 25 s. The kernel would
+/// notice a broken network path only after minutes.
 pub(super) const PINGS: Pings = Pings {
     interval: Duration::from_secs(15),
     timeout: Duration::from_secs(10),
 };
 
-/// A client of its own, as [`Transports::connect`] makes them, of which nothing is counted.
+/// Like [`Transports::connect`], for a client without metrics of its connections.
 pub fn connect(config: &kube::Config) -> Result<HttpService, ConnectError> {
     Transports::new()?.connect(config)
 }
 
 impl Transports {
-    /// A client of the API server of `config`, with connections of its own. No request is made yet;
-    /// must be called inside a runtime. Where the server speaks HTTP/2, requests share a connection
-    /// up to the server's limit of streams, and so do watches; further connections are opened as
-    /// that limit demands.
+    /// Creates a client of the API server of `config`, with its own connections. It sends no
+    /// request yet.
     ///
-    /// Connections go through `config.proxy_url`, else through the proxy of `HTTPS_PROXY`,
+    /// With HTTP/2, requests share a connection up to the server's limit of streams, and then
+    /// another is opened. Watches share connections in the same way, apart from other requests.
+    ///
+    /// Connections go through `config.proxy_url`, or else through the proxy of `HTTPS_PROXY`,
     /// `HTTP_PROXY` and `NO_PROXY`.
+    ///
+    /// # Panics
+    /// Outside a Tokio runtime.
     pub fn connect(&self, config: &kube::Config) -> Result<HttpService, ConnectError> {
         connect_with(config, PINGS, self)
     }
@@ -72,13 +79,13 @@ fn connect_with(
     if config.cluster_url.scheme().is_none() || config.cluster_url.authority().is_none() {
         return Err(ConnectError::Address(config.cluster_url.to_string()));
     }
-    // Fails only when one is installed already, which is as good.
+    // An error means that a provider is installed already, which is fine.
     let _ = rustls::crypto::ring::default_provider().install_default();
 
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
     tcp.set_nodelay(true);
-    // For HTTP/1.1, which has no pings.
+    // HTTP/1.1 has no pings, so TCP keep-alive detects broken connections.
     tcp.set_keepalive(Some(pings.interval));
 
     let Some(proxy) = proxy_of(config, |name| std::env::var(name).ok()) else {
@@ -99,8 +106,8 @@ fn connect_with(
     }
 }
 
-/// The proxy that `config` or else the environment (read with `var`) names. As Go's, the
-/// environment does not count for this machine.
+/// The proxy of `config`, or else of the environment, which `var` reads. As in Go, a proxy of the
+/// environment is not used for this machine.
 fn proxy_of(config: &kube::Config, var: impl Fn(&str) -> Option<String>) -> Option<Intercept> {
     if let Some(url) = &config.proxy_url {
         return Matcher::builder()
@@ -142,7 +149,7 @@ where
     T::Future: Send + 'static,
     T::Error: Into<BoxError>,
 {
-    // What follows files and runs programs is ours; kube gets the rest.
+    // Plugins and files that may change are handled here. kube gets the other credentials.
     let plugin = runs_plugin(&config.auth_info).map(|exec| transports.plugin(exec));
     let certificate = CertificateFiles::of(&config.auth_info)
         .map_err(ConnectError::Certificate)?
@@ -214,7 +221,8 @@ where
     }
 }
 
-/// Order as in kube's own stack, without its retries: ours know which requests may be repeated.
+/// Adds the layers in the order of kube's own stack, without its retries. `Exchange` retries,
+/// because it knows which requests can be repeated.
 fn client_for<S, B>(config: &kube::Config, http: S) -> Result<HttpService, ConnectError>
 where
     S: Service<http::Request<Body>, Response = http::Response<B>, Error = BoxError, Future: Send>
@@ -225,7 +233,7 @@ where
     B: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
     let mut config = config.clone();
-    // Kube takes a line's end for a part of the token.
+    // kube treats the newline of a token file as part of the token.
     let file = config
         .auth_info
         .token_file
@@ -267,7 +275,7 @@ where
     Ok(HttpService::layered(service))
 }
 
-/// The program to ask for credentials, unless there are others, which go first.
+/// The credential plugin of `auth`. `None` if there are other credentials, which have precedence.
 fn runs_plugin(auth: &AuthInfo) -> Option<&ExecConfig> {
     let AuthInfo {
         exec,
@@ -286,7 +294,7 @@ fn runs_plugin(auth: &AuthInfo) -> Option<&ExecConfig> {
     exec.as_ref().filter(|_| !has_others)
 }
 
-/// `10.0.0.1:6443`: what metrics call the API server of `config`.
+/// The label `host` of the API server in metrics, such as `10.0.0.1:6443`.
 pub fn host(config: &kube::Config) -> String {
     config
         .cluster_url
@@ -295,14 +303,15 @@ pub fn host(config: &kube::Config) -> String {
         .unwrap_or_default()
 }
 
-/// The same API server, asked without credentials: for a client that shows some of its own.
+/// The same API server without credentials, for a client with its own credentials.
 pub fn anonymous(config: &kube::Config) -> kube::Config {
     let mut anonymous = config.clone();
     anonymous.auth_info = kube::config::AuthInfo::default();
     anonymous
 }
 
-/// A plugin's output holds tokens, and a parser quotes what it could not read.
+/// The text of `error` without output of a plugin. Such output may contain tokens, and errors of
+/// parsers quote it.
 fn without_secrets(error: &kube::Error) -> String {
     match error {
         kube::Error::Auth(AuthError::AuthExecRun { cmd, out }) => {
@@ -327,7 +336,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn settings_that_cannot_work_are_refused() {
+    async fn invalid_settings_are_refused() {
         let mut behind_proxy = config("https://10.0.0.1:6443");
         behind_proxy.proxy_url = Some("socks4://user:hunter2@proxy:3128".parse().unwrap());
         let error = connect(&behind_proxy).err().unwrap().to_string();
@@ -343,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn the_proxy_is_the_configured_one_or_the_environments() {
+    fn the_configured_proxy_has_precedence_over_the_environment() {
         // (why, API server, proxy-url, variables, expected)
         type Text = Option<&'static str>;
         type Case = (
@@ -384,7 +393,7 @@ mod tests {
                 None,
             ),
             (
-                "excepted",
+                "excluded by NO_PROXY",
                 "https://10.0.0.1:6443",
                 None,
                 &[
@@ -415,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn the_host_of_metrics_has_the_port_of_the_url() {
+    fn the_host_label_of_metrics_contains_the_port() {
         assert_eq!(
             host(&config("https://10.0.0.1:6443/prefix")),
             "10.0.0.1:6443"

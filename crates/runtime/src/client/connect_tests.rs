@@ -1,5 +1,5 @@
-//! Connections over TLS to real servers on this machine. Time is real here: sockets do not follow a
-//! paused clock.
+//! Tests with TLS connections to servers on this machine. They run in real time, because sockets
+//! ignore a paused clock.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -39,7 +39,8 @@ struct Server {
     acceptor: Option<TlsAcceptor>,
 }
 
-/// Answers a watch with one line and then keeps it open; anything else with the protocol's version.
+/// Answers each request with one line that contains the protocol's version. A watch then stays
+/// open.
 async fn answer(
     request: Request<Incoming>,
 ) -> Result<Response<StreamBody<stream::BoxStream<'static, Chunk>>>, Infallible> {
@@ -95,7 +96,7 @@ impl Server {
                 let acceptor = accepting.clone();
                 tokio::spawn(async move {
                     let server = auto::Builder::new(TokioExecutor::new());
-                    // How a connection ends is the client's affair, which is what is tested.
+                    // The tests check the end of connections on the client's side.
                     let _ = match acceptor {
                         Some(acceptor) => {
                             let Ok(tls) = acceptor.accept(tcp).await else {
@@ -153,7 +154,7 @@ async fn watches_share_one_http2_connection_and_requests_another() {
     let mut config = server.config("https", server.port);
     config.tls_server_name = Some("api.test".to_owned());
     let client = client(&config, PINGS);
-    let stories = async {
+    let requests_and_watches = async {
         let mut watches = Vec::new();
         for _ in 0..60 {
             let mut watch = client.watch(ALL_PODS, "").await.unwrap();
@@ -166,12 +167,12 @@ async fn watches_share_one_http2_connection_and_requests_another() {
         }
         drop(watches);
     };
-    timeout(LIMIT, stories).await.unwrap();
+    timeout(LIMIT, requests_and_watches).await.unwrap();
     assert_eq!(server.connections.load(Ordering::Relaxed), 2);
 }
 
 #[tokio::test]
-async fn a_plain_url_is_served_with_http_1() {
+async fn a_server_without_tls_is_used_with_http_1() {
     let server = Server::start(false).await;
     let client = client(&server.config("http", server.port), PINGS);
     let answer = timeout(LIMIT, client.list(ALL_PODS, ""))
@@ -179,7 +180,7 @@ async fn a_plain_url_is_served_with_http_1() {
         .unwrap()
         .unwrap();
     assert_eq!(answer, "{\"version\":\"1.1\"}\n");
-    // One connection each; those of answers that were read serve the next requests.
+    // Each request needs a connection, and connections are used again after their answer.
     for _ in 0..2 {
         let requests = (0..5).map(|_| client.list(ALL_PODS, ""));
         for answer in timeout(LIMIT, futures::future::join_all(requests))
@@ -193,7 +194,7 @@ async fn a_plain_url_is_served_with_http_1() {
 }
 
 #[tokio::test]
-async fn a_certificate_of_somebody_else_is_refused() {
+async fn a_certificate_for_another_name_is_refused() {
     let server = Server::start(true).await;
     let mut config = server.config("https", server.port);
     config.tls_server_name = Some("other.test".to_owned());
@@ -206,7 +207,7 @@ async fn a_certificate_of_somebody_else_is_refused() {
     );
 }
 
-/// Forwards TCP to `port` until it is `frozen`; from then on bytes vanish, as with a pulled cable.
+/// Forwards TCP to `port`. While it is `frozen`, it drops all bytes, like a broken network.
 async fn forward(port: u16, frozen: Arc<AtomicBool>) -> u16 {
     async fn pump(
         mut from: tokio::net::tcp::OwnedReadHalf,
@@ -239,7 +240,7 @@ async fn forward(port: u16, frozen: Arc<AtomicBool>) -> u16 {
 }
 
 #[tokio::test]
-async fn a_silent_connection_is_given_up_and_its_watches_end() {
+async fn a_silent_connection_is_closed_and_its_watches_end() {
     let server = Server::start(true).await;
     let frozen = Arc::new(AtomicBool::new(false));
     let port = forward(server.port, Arc::clone(&frozen)).await;
@@ -265,8 +266,8 @@ async fn a_silent_connection_is_given_up_and_its_watches_end() {
     assert_eq!(server.connections.load(Ordering::Relaxed), 2);
 }
 
-/// A server that reads something, sends `answer`, and closes the connection.
-async fn telling(answer: &'static str) -> u16 {
+/// A server that reads a request, sends `answer`, and closes the connection.
+async fn answering(answer: &'static str) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     tokio::spawn(async move {
@@ -280,15 +281,15 @@ async fn telling(answer: &'static str) -> u16 {
 }
 
 #[tokio::test]
-async fn a_server_that_cannot_be_asked_is_told_with_the_cause() {
+async fn errors_of_unusable_servers_name_the_cause() {
     let server = Server::start(true).await;
     let other = Server::start(true).await;
-    let plain = telling("HTTP/1.1 400 Bad Request\r\n\r\n").await;
+    let plain = answering("HTTP/1.1 400 Bad Request\r\n\r\n").await;
     let https = "HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n";
     let through = async |answer| {
         let mut config = server.config("https", server.port);
         config.proxy_url = Some(
-            format!("http://127.0.0.1:{}", telling(answer).await)
+            format!("http://127.0.0.1:{}", answering(answer).await)
                 .parse()
                 .unwrap(),
         );
@@ -296,15 +297,15 @@ async fn a_server_that_cannot_be_asked_is_told_with_the_cause() {
     };
     let mut misnamed = server.config("https", server.port);
     misnamed.tls_server_name = Some("other.test".to_owned());
-    let mut gone_proxy = server.config("https", server.port);
-    gone_proxy.proxy_url = Some("http://127.0.0.1:1".parse().unwrap());
-    let nowhere = kube::Config::new("http://nowhere.invalid:6443".parse().unwrap());
+    let mut unreachable_proxy = server.config("https", server.port);
+    unreachable_proxy.proxy_url = Some("http://127.0.0.1:1".parse().unwrap());
+    let unknown_host = kube::Config::new("http://nowhere.invalid:6443".parse().unwrap());
     let cases = [
         (
             server.config("https", 1),
             "connection refused: nothing listens there",
         ),
-        (nowhere, "the name of the server cannot be looked up: "),
+        (unknown_host, "the name of the server cannot be looked up: "),
         (
             other.config("https", server.port),
             "the certificate of the server cannot be verified: its issuer is unknown; check ",
@@ -318,17 +319,17 @@ async fn a_server_that_cannot_be_asked_is_told_with_the_cause() {
             "the server does not speak TLS; ",
         ),
         (
-            server.config("https", telling("").await),
+            server.config("https", answering("").await),
             "the connection was closed during the TLS handshake: ",
         ),
         (
-            server.config("http", telling(https).await),
+            server.config("http", answering(https).await),
             "the server expects TLS and was asked without; its address must begin with https://",
         ),
         (
             server.config(
                 "http",
-                telling("HTTP/1.1 401 No\r\ncontent-length: 0\r\n\r\n").await,
+                answering("HTTP/1.1 401 No\r\ncontent-length: 0\r\n\r\n").await,
             ),
             "the server has asked for the client",
         ),
@@ -337,11 +338,11 @@ async fn a_server_that_cannot_be_asked_is_told_with_the_cause() {
             "the proxy refuses to connect to the server",
         ),
         (
-            through("HTTP/1.1 407 Who are you\r\n\r\n").await,
+            through("HTTP/1.1 407 Proxy Authentication Required\r\n\r\n").await,
             "the proxy wants credentials",
         ),
         (
-            gone_proxy,
+            unreachable_proxy,
             "the proxy: connection refused: nothing listens there",
         ),
     ];
@@ -353,7 +354,7 @@ async fn a_server_that_cannot_be_asked_is_told_with_the_cause() {
             .unwrap_err();
         let cause = error.cause();
         assert!(cause.starts_with(expected), "{expected}: {cause}");
-        // One attempt: a connection that was never there is not lost.
+        // There is only one attempt, because no established connection was lost.
         assert!(
             began.elapsed() < Duration::from_secs(5),
             "{expected}: {:?}",
@@ -362,7 +363,7 @@ async fn a_server_that_cannot_be_asked_is_told_with_the_cause() {
     }
 }
 
-/// A SOCKS proxy that takes every connection to `port`, whatever it was asked for.
+/// A SOCKS proxy that connects each client to `port` and ignores the requested address.
 async fn socks(port: u16) -> u16 {
     use tokio::io::AsyncReadExt;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -385,7 +386,7 @@ async fn socks(port: u16) -> u16 {
 }
 
 #[tokio::test]
-async fn a_socks_proxy_looks_up_the_name_and_passes_everything_on() {
+async fn a_socks_proxy_resolves_the_name_and_forwards_the_connection() {
     let server = Server::start(true).await;
     let mut config = kube::Config::new("https://api.test:6443".parse().unwrap());
     config.root_cert = Some(vec![server.ca.clone()]);
@@ -401,7 +402,7 @@ async fn a_socks_proxy_looks_up_the_name_and_passes_everything_on() {
     assert_eq!(answer, "{\"version\":\"2\"}\n");
 }
 
-/// An HTTP proxy that speaks TLS with the certificate of `server`, and connects to it.
+/// An HTTP proxy over TLS with the certificate of `server`. It connects to `server`.
 async fn proxy_over_tls(server: &Server, acceptor: TlsAcceptor) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let (own, port) = (listener.local_addr().unwrap().port(), server.port);
@@ -427,7 +428,7 @@ async fn proxy_over_tls(server: &Server, acceptor: TlsAcceptor) -> u16 {
 }
 
 #[tokio::test]
-async fn a_proxy_may_speak_tls() {
+async fn a_proxy_over_tls_is_supported() {
     let server = Server::start(true).await;
     let mut config = kube::Config::new("https://api.test:6443".parse().unwrap());
     config.root_cert = Some(vec![server.ca.clone()]);

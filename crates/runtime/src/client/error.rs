@@ -1,5 +1,7 @@
-//! What can go wrong with a request, and how an answer that is no success is read (machinery:
-//! status code, body -> Status).
+//! The errors of requests, and the conversion of a failed answer (status code, body) to a Status.
+//!
+//! The texts are those of `apimachinery/pkg/api/errors`, because they appear in Events and
+//! conditions that users and tools read.
 
 use std::time::Duration;
 
@@ -8,30 +10,30 @@ use serde::Deserialize;
 
 use super::Target;
 
-/// Why a request failed. `Display` is what upstream would print (an API error is its message
-/// alone); the request it was is in [`ApiError::request`], for logs.
+/// A failed request. `Display` prints upstream's text: for an API error only its message. Logs
+/// should add [`ApiError::request`].
 #[derive(Debug, thiserror::Error)]
 pub enum ApiError {
-    /// The API server said no.
+    /// The API server answered with an error.
     #[error("{}", status.message.as_deref().unwrap_or("unknown"))]
     Status {
         /// `PUT /apis/apps/v1/...`.
         request: String,
         /// HTTP status code.
         code: u16,
-        /// The server's words, or a stand-in made from the code.
+        /// The server's Status, or one made from the code.
         status: Box<Status>,
     },
-    /// No answer.
+    /// There is no answer, because the connection failed.
     #[error("{request}: {}", with_causes(&**source))]
     Transport {
         /// The request.
         request: String,
-        /// What went wrong.
+        /// The error of the connection.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// No answer in time.
+    /// There is no answer within the time limit.
     #[error("{request}: no answer within {timeout:?}")]
     Timeout {
         /// The request.
@@ -39,25 +41,25 @@ pub enum ApiError {
         /// The limit.
         timeout: Duration,
     },
-    /// Not sent: this process may no longer write.
+    /// The write gate was closed, so the request was not sent.
     #[error("{request}: not sent, leadership has ended")]
     Fenced {
         /// The request.
         request: String,
     },
-    /// An answer that is not what was asked for.
+    /// Decoding of the answer failed, or encoding of the request's body.
     #[error("{request}: {source}")]
     Decode {
         /// The request.
         request: String,
-        /// What is wrong with it.
+        /// The error of the decoder.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
 }
 
-/// `error` and what its own text leaves out: the HTTP client's says no more than what it was about
-/// to do.
+/// The text of `error` with those of its causes. The text of the HTTP client alone names only the
+/// failed step.
 fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
     for reason in
@@ -71,7 +73,7 @@ fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
 }
 
 impl ApiError {
-    /// Verb and path.
+    /// Verb and path of the request.
     pub fn request(&self) -> &str {
         match self {
             Self::Status { request, .. }
@@ -82,7 +84,7 @@ impl ApiError {
         }
     }
 
-    /// The Status, when the server sent one.
+    /// The Status, if the server answered with an error.
     pub fn status(&self) -> Option<&Status> {
         if let Self::Status { status, .. } = self {
             Some(status)
@@ -105,14 +107,15 @@ impl ApiError {
         }
     }
 
-    /// 404.
+    /// True for 404.
     pub fn is_not_found(&self) -> bool {
         self.has_reason("NotFound", 404)
     }
 
-    /// 404 about an object that may have existed: the server serves its type and names it. Other
-    /// 404s (a type or a whole group that is not served, a proxy in between) say nothing about the
-    /// object.
+    /// True for a 404 that names the object: the server serves the type and has no such object.
+    ///
+    /// Other 404s, such as for an unserved type or from a proxy, do not prove that the object is
+    /// absent.
     pub fn is_object_not_found(&self) -> bool {
         let details = self.status().and_then(|status| status.details.as_ref());
         let is_named = details
@@ -121,40 +124,39 @@ impl ApiError {
         self.is_not_found() && is_named && !self.has_cause("UnexpectedServerResponse")
     }
 
-    /// Whether it was not sent, because this process may no longer write. Whoever may does it, so
-    /// nobody needs to hear of it.
+    /// True if the write gate refused the request. The next leader does the work, so this error
+    /// needs no log line.
     pub fn is_fenced(&self) -> bool {
         matches!(self, Self::Fenced { .. })
     }
 
-    /// 409 on a stale version.
+    /// True for a 409 because of a stale resource version.
     pub fn is_conflict(&self) -> bool {
         self.has_reason("Conflict", 409)
     }
 
-    /// 409 on a taken name.
+    /// True for a 409 because an object with this name exists.
     pub fn is_already_exists(&self) -> bool {
         self.has_reason("AlreadyExists", u16::MAX)
     }
 
-    /// 405: there is no such verb for this type.
+    /// True for 405: the type does not support this verb.
     pub fn is_method_not_allowed(&self) -> bool {
         self.has_reason("MethodNotAllowed", 405)
     }
 
-    /// 422.
+    /// True for 422.
     pub fn is_invalid(&self) -> bool {
         self.has_reason("Invalid", 422)
     }
 
-    /// 403.
+    /// True for 403.
     pub fn is_forbidden(&self) -> bool {
         self.has_reason("Forbidden", 403)
     }
 
-    /// Whether the same request may well succeed a moment later: the connection broke, or the
-    /// server says that it is in trouble or has too much to do. A server that cannot be reached at
-    /// all is not meant.
+    /// True for a transient failure: a retry may succeed soon. The connection broke, or the server
+    /// reported an internal error or overload. A refused connection does not count.
     pub fn is_passing(&self) -> bool {
         match self {
             Self::Status { code, .. } => matches!(code, 429 | 500 | 503 | 504),
@@ -172,7 +174,7 @@ impl ApiError {
         }
     }
 
-    /// Whether `details.causes` has this reason, such as `NamespaceTerminating`.
+    /// True if `details.causes` has this reason, such as `NamespaceTerminating`.
     pub fn has_cause(&self, reason: &str) -> bool {
         let causes = self
             .status()
@@ -182,7 +184,7 @@ impl ApiError {
     }
 }
 
-/// The part of a Status that tells it from any other answer.
+/// The fields that distinguish a Status from other answers.
 #[derive(Deserialize)]
 struct StatusHead<'a> {
     #[serde(borrow, default)]
@@ -191,10 +193,10 @@ struct StatusHead<'a> {
     status: Option<std::borrow::Cow<'a, str>>,
 }
 
-/// The Failure that `body` holds, if it is one.
+/// Decodes `body` if it is a Status with `status: Failure`.
 pub(super) fn failure_in(body: &[u8]) -> Option<Status> {
-    // Encoders write `kind` first. Objects and lists, possibly many megabytes, are told apart by
-    // their beginning.
+    // Encoders write `kind` first, so the beginning is enough. Lists may have many megabytes and
+    // must not be decoded twice.
     const HEAD: usize = 256;
     let head = &body[..body.len().min(HEAD)];
     memchr::memmem::find(head, b"\"Status\"")?;
@@ -205,7 +207,7 @@ pub(super) fn failure_in(body: &[u8]) -> Option<Status> {
     serde_json::from_slice(body).ok()
 }
 
-/// A Status in upstream's words for an answer that does not carry one (`NewGenericServerResponse`).
+/// The Status for an error answer without one, with upstream's texts (`NewGenericServerResponse`).
 pub(super) fn stand_in(
     code: u16,
     method: &http::Method,

@@ -1,6 +1,10 @@
-//! One request, from the throttle to the last retry.
+//! One request, from the throttle to its last retry.
 //!
-//! throttle -> gate -> attempt (with time limit) -> answer, or a wait and again from the top
+//! throttle -> gate -> attempt (with time limit) -> answer, or a pause and the same again
+//!
+//! The gate is checked before each attempt, so a retry never sends a write after the end of a
+//! term. Retries follow `client-go/rest/with_retry.go`: the server asks for them with
+//! `Retry-After`, and a GET is repeated after a lost connection.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -29,20 +33,20 @@ use crate::rate::TokenBucket;
 
 /// Upstream's `defaultMaxRetries`.
 const MAX_RETRIES: u32 = 10;
-/// Pause before a GET whose connection broke is repeated.
+/// Pause before a GET is repeated after a lost connection.
 const RECONNECT_PAUSE: Duration = Duration::from_secs(1);
-/// A wait for the throttle shorter than this is not worth a line.
+/// Shorter waits for the throttle are not logged.
 const LONG_WAIT: Duration = Duration::from_millis(50);
-/// A wait longer than this is said aloud, though not more often than [`WAIT_REPORT_INTERVAL`].
+/// Longer waits are logged at info level, at most once per [`WAIT_REPORT_INTERVAL`].
 const VERY_LONG_WAIT: Duration = Duration::from_secs(1);
 const WAIT_REPORT_INTERVAL: Duration = Duration::from_secs(10);
-/// Time for the answer to a watch to begin. Servers answer at once; a proxy may hold the answer
-/// back until its first line, and a bookmark comes about every minute.
+/// Time limit for the head of a watch's answer. Servers send it at once. A proxy may delay it until
+/// the first line, and a bookmark comes about every minute.
 const WATCH_OPENING: Duration = Duration::from_secs(75);
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// What is asked of the server.
+/// A request before its headers are complete.
 pub(super) struct Call<'a> {
     method: Method,
     target: Option<Target<'a>>,
@@ -51,7 +55,7 @@ pub(super) struct Call<'a> {
     body: Bytes,
     content_type: Option<&'static str>,
     accept: &'static str,
-    /// Time for one attempt, in place of what the client has for all.
+    /// Time limit of one attempt, instead of the client's.
     timeout: Option<Duration>,
 }
 
@@ -64,7 +68,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// GET `path`, which may carry a query.
+    /// GET `path`, which may contain a query.
     pub(super) fn at(path: &'a str) -> Self {
         let (path, query) = path.split_once('?').unwrap_or((path, ""));
         Self {
@@ -87,7 +91,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Asks for the answer in one of these media types.
+    /// Requests one of these media types.
     pub(super) fn accept(self, accept: &'static str) -> Self {
         Self { accept, ..self }
     }
@@ -121,7 +125,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// What it is about: a resource and what of it, or a path.
+    /// Resource and subresource, or the path of a request without a resource.
     fn resource(&self) -> String {
         match &self.target {
             Some(Target {
@@ -134,13 +138,13 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// What errors and logs call it.
+    /// The name of the request in errors: verb and path.
     fn name(&self) -> String {
         format!("{} {}", self.method, self.path)
     }
 
-    /// Requests of one kind are answered or not independently of others: a request to a path that
-    /// names no resource is `DISCOVERY`.
+    /// The kind of the request for [`super::Activity`], which checks each kind separately. A
+    /// request without a resource is `DISCOVERY`.
     fn kind(&self) -> &'static str {
         if self.target.is_none() {
             return "DISCOVERY";
@@ -186,17 +190,17 @@ struct Answer {
     body: Bytes,
 }
 
-/// Why there is no answer.
+/// The reason for a missing answer.
 enum Failure {
     Transport(BoxError),
     Timeout,
-    /// The gate closed while the write was under way, or before it was sent.
+    /// The gate closed before the answer came. `sent` is false if the write was never sent.
     Fenced {
         sent: bool,
     },
 }
 
-/// Everything that clones of one [`super::ApiClient`] share.
+/// The state that clones of one [`super::ApiClient`] share.
 pub(super) struct Exchange {
     base: HttpService,
     settings: ClientSettings,
@@ -225,7 +229,7 @@ impl Exchange {
         }
     }
 
-    /// The same with a throttle of its own.
+    /// A copy with its own throttle.
     pub(super) fn rethrottled(&self, qps_factor: f32, burst_factor: u32) -> Self {
         let ClientSettings { qps, burst, .. } = self.settings;
         let settings = ClientSettings {
@@ -236,7 +240,7 @@ impl Exchange {
         Self::new(self.base.clone(), settings, self.metrics.clone())
     }
 
-    /// Sends an ordinary request, as often as its failures allow.
+    /// Sends a request that is no watch, with retries.
     pub(super) async fn send(
         &self,
         call: Call<'_>,
@@ -275,7 +279,7 @@ impl Exchange {
         };
         let began = Instant::now();
         for attempt in 0.. {
-            unless_refused(gate, self.throttle(call))
+            unless_closed(gate, self.throttle(call))
                 .await
                 .ok_or_else(fenced)?;
             if gate.is_some_and(|g| !g.is_open()) {
@@ -295,7 +299,7 @@ impl Exchange {
             };
             let code = outcome.as_ref().ok().map(|a| a.code);
             if let Some(pause) = pause {
-                unless_refused(gate, self.wait_to_retry(call, attempt, pause, code))
+                unless_closed(gate, self.wait_to_retry(call, attempt, pause, code))
                     .await
                     .ok_or_else(fenced)?;
                 continue;
@@ -332,7 +336,7 @@ impl Exchange {
                 Ok(opened) => opened,
                 Err(_) => Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into()),
             };
-            settle(under_way, opened.is_ok());
+            finish(under_way, opened.is_ok());
             let (pause, outcome) = match opened {
                 Ok(response) if response.status().is_success() => {
                     let code = response.status().as_u16();
@@ -358,8 +362,7 @@ impl Exchange {
                 }
                 Err(e) if is_lost_connection(&*e) || is_timeout(&*e) => {
                     if last {
-                        // The caller's own loop deals with a watch that ends at once; upstream's
-                        // does, too.
+                        // As upstream, an empty watch. The caller's back-off handles it.
                         self.metrics.answered(call.method.as_str(), None);
                         return Ok(stream::empty().boxed());
                     }
@@ -389,8 +392,8 @@ impl Exchange {
         gate: Option<&dyn WriteGate>,
     ) -> Result<Answer, Failure> {
         let sent = Sent::default();
-        let patience = self.limit(call).saturating_sub(self.settings.timeout);
-        let under_way = self.metrics.begin(call.kind(), patience);
+        let extra_time = self.limit(call).saturating_sub(self.settings.timeout);
+        let under_way = self.metrics.begin(call.kind(), extra_time);
         let exchange = async {
             collect(
                 self.open(call, Lane::Requests, &sent).await?,
@@ -403,7 +406,7 @@ impl Exchange {
             () = closed(gate, &sent) => return Err(Failure::Fenced { sent: sent.get() }),
             outcome = self.within_limit(call, exchange) => outcome,
         };
-        settle(under_way, outcome.is_ok());
+        finish(under_way, outcome.is_ok());
         outcome
     }
 
@@ -468,14 +471,14 @@ impl Exchange {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .reserve();
-        // Given up while it waits: those that come later, such as Events at the end, must not pay
-        // for it.
+        // If the caller drops this wait, `unused` returns the token. Otherwise later requests, such
+        // as Events at shutdown, would wait longer.
         let unused = Unused(bucket);
         sleep(wait).await;
         std::mem::forget(unused);
         self.metrics.throttled(call.method.as_str(), wait);
         if !wait.is_zero() {
-            // What a user agent ends with is the name of its client.
+            // The last part of the user agent is the name of the client.
             let agent = &self.settings.user_agent;
             self.metrics.waited(
                 agent
@@ -517,7 +520,7 @@ impl Exchange {
     }
 }
 
-/// A token of the throttle that goes back when this is dropped.
+/// A token of the throttle, which is returned on drop.
 struct Unused<'a>(&'a Mutex<TokenBucket>);
 
 impl Drop for Unused<'_> {
@@ -529,8 +532,10 @@ impl Drop for Unused<'_> {
     }
 }
 
-/// Comes when a write that passed `gate` is to be abandoned; never when there is no gate or it does
-/// not know. One that was not `sent` yet goes as soon as the gate closes.
+/// Resolves when a pending write must be abandoned. Without a gate, it never resolves.
+///
+/// A write that is not `sent` yet is abandoned as soon as the gate closes. A sent write may wait
+/// for its answer until the end of the term.
 async fn closed(gate: Option<&dyn WriteGate>, sent: &Sent) {
     let Some(gate) = gate else {
         return std::future::pending().await;
@@ -546,7 +551,7 @@ async fn closed(gate: Option<&dyn WriteGate>, sent: &Sent) {
     };
     let closing = async {
         gate.closing().await;
-        sent.is_here().await;
+        sent.is_unsent().await;
     };
     tokio::select! {
         () = expired => {}
@@ -555,8 +560,8 @@ async fn closed(gate: Option<&dyn WriteGate>, sent: &Sent) {
     }
 }
 
-/// Notes how a request ended that was under way.
-fn settle(under_way: Option<UnderWay>, answered: bool) {
+/// Records the end of a pending request.
+fn finish(under_way: Option<UnderWay>, answered: bool) {
     match under_way {
         Some(under_way) if answered => under_way.answered(),
         Some(under_way) => under_way.unanswered(),
@@ -564,7 +569,7 @@ fn settle(under_way: Option<UnderWay>, answered: bool) {
     }
 }
 
-/// Waits for `pause`; `None` as soon as `gate` lets no new write begin.
+/// Waits for `pause`. `None` as soon as `gate` refuses new writes.
 async fn unless_refused<T>(
     gate: Option<&dyn WriteGate>,
     pause: impl Future<Output = T>,
@@ -580,7 +585,7 @@ async fn unless_refused<T>(
     }
 }
 
-/// Reads an answer to its end; `under_way` hears of each piece.
+/// Reads an answer to its end. Each piece counts as progress of `under_way`.
 async fn collect(
     response: Response<ResponseBody>,
     under_way: Option<&UnderWay>,
@@ -611,7 +616,7 @@ fn retry_after(headers: &HeaderMap) -> Option<u32> {
     headers.get(RETRY_AFTER)?.to_str().ok()?.parse().ok()
 }
 
-/// How long the server wants us to wait before we try again, if it wants us to.
+/// The pause that the server requests before a retry. `None` if it requests no retry.
 fn pause_asked_for(code: u16, retry_after: Option<u32>) -> Option<Duration> {
     let seconds = retry_after.filter(|_| code == 429 || code >= 500)?;
     Some(Duration::from_secs(u64::from(seconds)))
@@ -627,7 +632,7 @@ fn failure(call: &Call<'_>, answer: &Answer) -> ApiError {
             &answer.body,
         )
     });
-    // A Failure that came with a 2xx is judged by the code it names.
+    // For a Failure in an answer with 2xx, the code in its body counts.
     let code = match status.code.and_then(|c| u16::try_from(c).ok()) {
         Some(named) if (200..300).contains(&answer.code) => named,
         _ => answer.code,

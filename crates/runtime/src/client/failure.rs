@@ -1,21 +1,24 @@
-//! Why there is no client of an API server.
+//! The errors of the configuration and creation of a client.
+//!
+//! Each text names a remedy and shows no secret: kubeconfigs and their files contain tokens and
+//! keys.
 
 use std::path::PathBuf;
 
-/// Why there is no configuration. Never shows what is inside a file.
+/// The client's configuration is missing or invalid. The text never shows the content of a file.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// Neither flags nor a pod's environment; upstream's text.
+    /// Flags are missing, and this process is outside a pod. The text is upstream's.
     #[error(
         "invalid configuration: no configuration has been provided, try setting KUBERNETES_MASTER environment variable"
     )]
     Missing,
-    /// `--master`.
+    /// `--master` is not a URL.
     #[error("--master {url:?} is not a URL: {problem}; use https://<host>:<port>")]
     Master {
         /// The flag's value.
         url: String,
-        /// What is wrong with it.
+        /// The problem with the value.
         problem: String,
     },
     /// `--kubeconfig` cannot be read.
@@ -23,58 +26,58 @@ pub enum ConfigError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What went wrong.
+        /// The error of the file system.
         #[source]
         source: std::io::Error,
     },
-    /// `--kubeconfig` was read but is of no use.
+    /// `--kubeconfig` was read but is invalid.
     #[error("kubeconfig {}: {problem}", path.display())]
     Kubeconfig {
-        /// The file, or several as `KUBECONFIG` lists them.
+        /// The file, or several files in the format of `KUBECONFIG`.
         path: PathBuf,
-        /// What is wrong, and what to do.
+        /// The problem, and a remedy.
         problem: String,
     },
-    /// In a pod, but without a usable service account.
+    /// This process is in a pod without a usable service account.
     #[error(
         "service account of this pod: {problem}; mount its token (automountServiceAccountToken) or set --kubeconfig"
     )]
     InCluster {
-        /// What is wrong with it.
+        /// The problem with it.
         problem: String,
     },
 }
 
-/// Why no client can be made from a configuration. Never shows credentials.
+/// A client cannot be created from a configuration. The text never shows credentials.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
-    /// A kind of proxy that is not supported.
+    /// The scheme of the proxy is not supported.
     #[error(
         "the proxy {0} of the API server connection must be http, https, or socks5; change proxy-url or HTTPS_PROXY"
     )]
     Proxy(String),
-    /// CA, client certificate or key.
+    /// The CA, the client certificate or its key is invalid.
     #[error("TLS settings of the API server connection: {0}")]
     Tls(#[source] Box<kube::Error>),
-    /// The files with the client certificate and its key.
+    /// The files with the client certificate and its key are unreadable or invalid.
     #[error("client certificate of the API server connection: {0}")]
     Certificate(String),
-    /// The file with the authority of the API server.
+    /// The file with the CA of the API server is unreadable or invalid.
     #[error("authority of the API server connection: {0}")]
     Authority(String),
-    /// Two parts count under one name.
+    /// A metric is registered twice.
     #[error("metrics of connections: {0}")]
     Metrics(#[from] prometheus::Error),
-    /// `tls-server-name`.
+    /// `tls-server-name` is invalid.
     #[error("tls-server-name {0:?} is not a DNS name or IP address")]
     ServerName(String),
-    /// Token, basic auth, auth provider.
+    /// The token, basic auth or auth provider is invalid.
     #[error("credentials of the API server connection: {0}")]
     Credentials(String),
-    /// An address without scheme or host.
+    /// The address lacks a scheme or a host.
     #[error("the address {0} of the API server is not a URL; use https://<host>:<port>")]
     Address(String),
-    /// Impersonation.
+    /// An impersonation setting contains characters that a header cannot contain.
     #[error("impersonation settings of the API server connection cannot stand in a header")]
     Headers,
 }

@@ -1,7 +1,9 @@
-//! Kubeconfig files as client-go reads them.
+//! Reads kubeconfig files with the rules of `client-go/tools/clientcmd`.
 //!
-//! files -> merged (the first to name something wins) -> current context -> its cluster and its
-//! user, checked
+//! files -> merged (the first entry of a name wins) -> current context -> its cluster and its user,
+//! validated
+//!
+//! Errors never quote a file, because it may contain credentials.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,7 +18,7 @@ type Entry = Map<String, Value>;
 /// One kubeconfig, or several merged.
 #[derive(Debug, Default)]
 pub(super) struct Kubeconfig {
-    /// Files it was read from.
+    /// The files that it was read from.
     origins: Vec<PathBuf>,
     current_context: String,
     contexts: BTreeMap<String, Entry>,
@@ -24,24 +26,23 @@ pub(super) struct Kubeconfig {
     users: BTreeMap<String, Entry>,
 }
 
-/// What the current context stands for. Neither its cluster nor its user need be there; they are
-/// empty then.
+/// Cluster and user of the current context. Each is empty if it is missing.
 #[derive(Debug)]
 pub(super) struct Current {
     pub(super) cluster_name: String,
     pub(super) cluster: Cluster,
     pub(super) user_name: String,
     pub(super) user: AuthInfo,
-    /// The same as it was typed, without empty values, for those that `AuthInfo` hides.
+    /// The user's fields in the file, without empty values. `AuthInfo` hides some of them.
     typed: Entry,
-    /// Whether the context names a user that is not there.
+    /// True if the context names a missing user.
     pub(super) lacks_user: bool,
-    /// Why there is no cluster, if there is none.
+    /// The reason for a missing cluster. `None` if there is a cluster.
     pub(super) lacks_cluster: Option<String>,
 }
 
 impl Kubeconfig {
-    /// Reads `path`. Relative paths in it are meant from its directory. An empty file is an empty
+    /// Reads `path`. Relative paths in it start from its directory. An empty file is an empty
     /// kubeconfig.
     pub(super) fn read(path: &Path) -> Result<Self, ConfigError> {
         let text = std::fs::read_to_string(path).map_err(|source| match source.kind() {
@@ -104,7 +105,7 @@ impl Kubeconfig {
             clusters,
             users,
         };
-        // As in client-go, an entry that nobody asks for must be readable, too.
+        // As in client-go, unused entries must be valid too.
         let are_readable = read
             .clusters
             .values()
@@ -120,7 +121,7 @@ impl Kubeconfig {
         }
     }
 
-    /// Adds the entries of `next` whose names are not taken.
+    /// Adds entries of `next` with new names.
     pub(super) fn merge(&mut self, next: Self) {
         self.origins.extend(next.origins);
         if self.current_context.is_empty() {
@@ -137,14 +138,14 @@ impl Kubeconfig {
         }
     }
 
-    /// The files, as a list in `KUBECONFIG` names them.
+    /// The files, in the format of `KUBECONFIG`.
     pub(super) fn origin(&self) -> PathBuf {
         std::env::join_paths(&self.origins)
             .map(PathBuf::from)
             .unwrap_or_default()
     }
 
-    /// An error that names the files.
+    /// An error about these files.
     pub(super) fn refused(&self, problem: String) -> ConfigError {
         ConfigError::Kubeconfig {
             path: self.origin(),
@@ -152,8 +153,8 @@ impl Kubeconfig {
         }
     }
 
-    /// Cluster and user of the current context. Its absence is an error only where a context is
-    /// named.
+    /// Cluster and user of the current context. It is an error if the named context is missing, but
+    /// an empty name is fine.
     pub(super) fn current(&self) -> Result<Current, ConfigError> {
         let context = match self.contexts.get(&self.current_context) {
             Some(context) => context.clone(),
@@ -198,12 +199,12 @@ impl Kubeconfig {
 }
 
 impl Current {
-    /// A text of the user as it was typed.
+    /// A text field of the user in the file.
     pub(super) fn typed(&self, key: &str) -> Option<&str> {
         self.typed.get(key).and_then(Value::as_str)
     }
 
-    /// All that client-go's validation objects to (`validateClusterInfo`, `validateAuthInfo`).
+    /// All errors of client-go's validation (`validateClusterInfo`, `validateAuthInfo`).
     pub(super) fn problems(&self) -> Vec<String> {
         let mut problems = self.problems_of_cluster();
         problems.extend(self.problems_of_user());
@@ -287,7 +288,7 @@ impl Current {
                 }
             };
             let version = exec.api_version.as_deref().unwrap_or_default();
-            // Versions before v1 have a default for it.
+            // Versions before v1 have a default for `interactiveMode`.
             let needs_mode = !matches!(
                 version,
                 "client.authentication.k8s.io/v1beta1" | "client.authentication.k8s.io/v1alpha1"
@@ -326,7 +327,7 @@ fn malformed(path: &Path) -> ConfigError {
     }
 }
 
-/// The entries of a list of `{name, <inner>}`; `None` when it is something else.
+/// The entries of a list of `{name, <inner>}`. `None` if the value has another form.
 fn named(list: Option<Value>, inner: &str) -> Option<Vec<(String, Entry)>> {
     let items = match list {
         None | Some(Value::Null) => return Some(Vec::new()),
@@ -352,7 +353,8 @@ fn named(list: Option<Value>, inner: &str) -> Option<Vec<(String, Entry)>> {
     items.into_iter().map(read).collect()
 }
 
-/// Makes the paths that an entry names absolute. A command without a slash is looked up in `PATH`.
+/// Makes the paths of an entry absolute. A command without a slash stays, because it is looked up
+/// in `PATH`.
 fn resolve_paths(entry: &mut Entry, base: &Path) {
     let absolute = |value: &mut Value| {
         if let Value::String(path) = value
@@ -379,7 +381,7 @@ fn resolve_paths(entry: &mut Entry, base: &Path) {
         .for_each(absolute);
 }
 
-/// `entry` without what means as little as its absence does.
+/// `entry` without null and empty values, which mean the same as a missing field.
 fn without_empty(entry: &Entry) -> Entry {
     let is_empty = |value: &Value| match value {
         Value::Null => true,
@@ -403,7 +405,7 @@ fn text<'a>(entry: &'a Entry, key: &str) -> &'a str {
     entry.get(key).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// Says so when `file` cannot be opened.
+/// The error if `file` cannot be opened.
 fn unreadable(what: &str, file: &str, name: &str) -> Option<String> {
     let error = std::fs::File::open(file).err()?;
     Some(format!(
@@ -411,7 +413,7 @@ fn unreadable(what: &str, file: &str, name: &str) -> Option<String> {
     ))
 }
 
-/// The reason shows no password.
+/// Checks the URL of a proxy. The error shows no password.
 fn check_proxy(text: &str) -> Result<(), String> {
     let url: http::Uri = text
         .parse()

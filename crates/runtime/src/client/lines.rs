@@ -1,4 +1,7 @@
-//! Cuts a response body into lines.
+//! Cuts a response body into lines: each line of a watch is one frame.
+//!
+//! Watches carry most of the bytes that the manager receives, so this code copies as little as
+//! possible.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -6,14 +9,14 @@ use std::task::{Context, Poll, ready};
 use bytes::{Bytes, BytesMut};
 use futures::Stream;
 
-/// The lines of a stream of chunks, without their newlines; empty lines are left out. A line inside
-/// one chunk is a slice of it; one that spans chunks is put together once. Every byte is looked at
-/// once.
+/// The non-empty lines of a stream of chunks, without their newlines.
+///
+/// A line within one chunk is a slice of it. A line over several chunks is copied once.
 pub(crate) struct Lines<S> {
     chunks: S,
-    /// What has come and is not yet given out.
+    /// Received bytes that are not part of a returned line yet.
     rest: Bytes,
-    /// The beginning of a line whose end has not come yet.
+    /// The beginning of an incomplete line.
     partial: BytesMut,
     ended: bool,
 }
@@ -28,7 +31,7 @@ impl<S> Lines<S> {
         }
     }
 
-    /// The next line of what has come, if one is complete.
+    /// The next complete line of the received bytes.
     fn cut(&mut self) -> Option<Bytes> {
         while let Some(end) = memchr::memchr(b'\n', &self.rest) {
             let head = self.rest.split_to(end + 1).slice(..end);
@@ -64,7 +67,7 @@ where
             }
             match ready!(Pin::new(&mut self.chunks).poll_next(cx)) {
                 Some(Ok(chunk)) => self.rest = chunk,
-                // A line without its newline was cut short; what is left of it is of no use.
+                // A last line without a newline is incomplete, so it is dropped.
                 None => {
                     self.ended = true;
                     return Poll::Ready(None);
@@ -97,7 +100,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn lines_do_not_depend_on_where_the_chunks_end() {
+    async fn lines_do_not_depend_on_chunk_boundaries() {
         // (why, chunks, expected)
         let cases: &[(&str, &[&str], &[&str])] = &[
             ("one each", &["a\n", "b\n"], &["a", "b"]),
@@ -113,8 +116,8 @@ mod tests {
                 &["\n\na\n", "", "\n", "b\n"],
                 &["a", "b"],
             ),
-            ("cut short", &["a\nb"], &["a"]),
-            ("nothing", &[], &[]),
+            ("an incomplete last line", &["a\nb"], &["a"]),
+            ("no chunks", &[], &[]),
         ];
         for (why, chunks, expected) in cases {
             assert_eq!(&lines_of(chunks).await, expected, "{why}");
@@ -133,7 +136,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_ten_megabyte_line_comes_whole() {
+    async fn a_ten_megabyte_line_is_complete() {
         let piece = Bytes::from(vec![b'x'; 16 * 1024]);
         let mut chunks = vec![piece; 640];
         chunks.push(Bytes::from_static(b"\n"));

@@ -1,8 +1,10 @@
-//! Where the API server is and who we are: `--master` over `--kubeconfig`, else the service account
+//! Loads the client's configuration: `--master` before `--kubeconfig`, or else the service account
 //! of a pod.
 //!
-//! files -> kubeconfig -> cluster and user -> address, authority, credentials: the same meaning, or
-//! the same refusal, as client-go's
+//! files -> kubeconfig -> cluster and user -> address, CA, credentials
+//!
+//! It accepts and refuses the same files as client-go, so that an existing kubeconfig works
+//! unchanged. Upstream: `client-go/tools/clientcmd` and `InClusterConfig` of `client-go/rest`.
 
 use std::path::{Path, PathBuf};
 
@@ -18,9 +20,11 @@ use super::certificate;
 use super::failure::ConfigError;
 use super::kubeconfig::{Current, Kubeconfig};
 
-/// Loads the configuration as kube-controller-manager does, which does not look at the variable
-/// `KUBECONFIG`. The result has kube's own retries and compression switched off, and its
-/// `cluster_url` always has a scheme and an authority.
+/// Loads the configuration as kube-controller-manager does. As upstream, it ignores the variable
+/// `KUBECONFIG`.
+///
+/// The result has kube's own retries and compression disabled. Its `cluster_url` always has a
+/// scheme and an authority.
 pub fn load_config(
     kubeconfig: Option<&Path>,
     master: Option<&str>,
@@ -34,8 +38,10 @@ pub fn load_config(
     }
 }
 
-/// Loads the configuration as kubectl does: `kubeconfig`, else the files of the variable
-/// `KUBECONFIG`, merged, else `~/.kube/config`, else the service account of a pod.
+/// Loads the configuration as kubectl does.
+///
+/// The first of these that exists is used: `kubeconfig`, the merged files of the variable
+/// `KUBECONFIG`, `~/.kube/config`, the service account of a pod.
 pub fn load_config_as_kubectl(kubeconfig: Option<&Path>) -> Result<kube::Config, ConfigError> {
     if let Some(path) = kubeconfig.filter(|path| !path.as_os_str().is_empty()) {
         return load_config(Some(path), None);
@@ -55,7 +61,7 @@ pub fn load_config_as_kubectl(kubeconfig: Option<&Path>) -> Result<kube::Config,
     }
 }
 
-/// The files that are there, as one; `None` if there are none.
+/// Merges the files that exist. `None` if none of them exists.
 fn merged(files: Vec<PathBuf>) -> Result<Option<Kubeconfig>, ConfigError> {
     let mut merged: Option<Kubeconfig> = None;
     for path in files {
@@ -72,7 +78,7 @@ fn merged(files: Vec<PathBuf>) -> Result<Option<Kubeconfig>, ConfigError> {
     Ok(merged)
 }
 
-/// The configuration without any setting but kube's.
+/// A configuration with only the address.
 fn plain(address: &Address) -> kube::Config {
     let mut config = kube::Config::new(address.url.clone());
     config.default_retry = false;
@@ -95,11 +101,11 @@ fn from_kubeconfig(file: &Kubeconfig, master: Option<&str>) -> Result<kube::Conf
     match (master, &current.lacks_cluster) {
         (Some(url), _) => {
             current.cluster.server = Some(url.to_owned());
-            // It is the name of another server.
+            // The name belongs to the server of the kubeconfig, and `--master` is another server.
             current.cluster.tls_server_name = None;
         }
         (None, Some(reason)) => {
-            // As client-go's: a file that names no server at all is as good as none.
+            // As client-go: a file without a server is treated like a missing file.
             return match Pod::of_process().config()? {
                 Some(config) => {
                     tracing::warn!(kubeconfig = %file.origin().display(), reason, "using the service account of this pod");
@@ -147,7 +153,7 @@ fn from_kubeconfig(file: &Kubeconfig, master: Option<&str>) -> Result<kube::Conf
             "the API server is reached without TLS, so the credentials of the kubeconfig are not sent"
         );
     }
-    // Sent to any server, unlike credentials.
+    // Unlike credentials, impersonation headers are sent without TLS too.
     let AuthInfo {
         impersonate,
         impersonate_uid,
@@ -163,7 +169,7 @@ fn from_kubeconfig(file: &Kubeconfig, master: Option<&str>) -> Result<kube::Conf
     Ok(config)
 }
 
-/// How the server proves who it is.
+/// Sets the verification of the server: the CA, or none.
 fn identify_server(current: &Current, config: &mut kube::Config) -> Result<(), String> {
     let cluster = &current.cluster;
     let pem = match (
@@ -186,7 +192,7 @@ fn identify_server(current: &Current, config: &mut kube::Config) -> Result<(), S
         let authorities = authorities(&pem)
             .map_err(|problem| format!("unable to load root certificates: {problem}"))?;
         config.root_cert = Some(authorities);
-        // Read again when it changes, as upstream's.
+        // As upstream, the file is read again after changes.
         config.root_cert_file = cluster
             .certificate_authority
             .as_ref()
@@ -197,7 +203,7 @@ fn identify_server(current: &Current, config: &mut kube::Config) -> Result<(), S
     Ok(())
 }
 
-/// How we prove who we are.
+/// Sets the credentials of the client.
 fn identify_user(current: &Current, config: &mut kube::Config) -> Result<(), String> {
     let mut user = current.user.clone();
     let bytes = |data: &str, file: &str| match (current.typed(data), current.typed(file)) {
@@ -212,7 +218,7 @@ fn identify_user(current: &Current, config: &mut kube::Config) -> Result<(), Str
                 format!("client certificate of {}: {problem}", current.user_name)
             })?;
         }
-        // A key alone is of no use.
+        // A key without a certificate is unusable.
         None => (user.client_key, user.client_key_data) = (None, None),
     }
     if let Some(file) = &user.token_file {
@@ -221,7 +227,7 @@ fn identify_user(current: &Current, config: &mut kube::Config) -> Result<(), Str
             _ => Ok(()),
         });
         match (token, user.token.is_some()) {
-            // The file goes before the token for as long as it can be read.
+            // A readable file has precedence over the token.
             (Ok(()), _) => user.token = None,
             (Err(_), true) => user.token_file = None,
             (Err(problem), false) => return Err(problem),
@@ -241,7 +247,7 @@ fn identify_user(current: &Current, config: &mut kube::Config) -> Result<(), Str
     Ok(())
 }
 
-/// Those of a URL are for who has no others.
+/// Uses the credentials of the URL if there are no others.
 fn use_credentials_of_url(address: &Address, auth: &mut AuthInfo) {
     let has_others = auth.token.is_some()
         || auth.token_file.is_some()
@@ -279,7 +285,7 @@ fn read(what: &str, file: &str) -> Result<Vec<u8>, String> {
     std::fs::read(file).map_err(|error| format!("cannot read the {what} {file}: {error}"))
 }
 
-/// As in Go, lines may be broken.
+/// Decodes base64. As in Go, the text may contain newlines.
 fn decode(what: &str, text: &str) -> Result<Vec<u8>, String> {
     let text: String = text.chars().filter(|c| !matches!(c, '\r' | '\n')).collect();
     BASE64_STANDARD
@@ -287,7 +293,7 @@ fn decode(what: &str, text: &str) -> Result<Vec<u8>, String> {
         .map_err(|_| format!("{what} is not base64"))
 }
 
-/// The certificates in `pem`; as in Go, what is not one is passed over as long as there is one.
+/// The certificates in `pem`. As in Go, invalid ones are ignored if at least one is valid.
 fn authorities(pem: &[u8]) -> Result<Vec<Vec<u8>>, String> {
     let found: Vec<_> = CertificateDer::pem_slice_iter(pem)
         .filter_map(Result::ok)
@@ -307,16 +313,16 @@ fn authorities(pem: &[u8]) -> Result<Vec<Vec<u8>>, String> {
     }
 }
 
-/// What the kubelet gives a pod to reach the API server.
+/// Address and service account that the kubelet gives to a pod.
 struct Pod {
     host: String,
     port: String,
-    /// With the files of the service account.
+    /// The directory with the files of the service account.
     directory: PathBuf,
 }
 
 impl Pod {
-    /// That of this process, if it runs in one.
+    /// The pod of this process. Host and port are empty outside a pod.
     fn of_process() -> Self {
         let variable = |name| std::env::var(name).unwrap_or_default();
         Self {
@@ -326,7 +332,7 @@ impl Pod {
         }
     }
 
-    /// `None` outside a pod.
+    /// The configuration for the service account. `None` outside a pod.
     fn config(&self) -> Result<Option<kube::Config>, ConfigError> {
         if self.host.is_empty() || self.port.is_empty() {
             return Ok(None);
@@ -352,7 +358,7 @@ impl Pod {
                 (config.root_cert, config.root_cert_file) =
                     (Some(certificates), Some(authority.into()))
             }
-            // As client-go's: it goes on with the authorities of the system.
+            // As client-go: use the CAs of the system instead.
             Err(error) => {
                 tracing::error!(
                     file = authority,
@@ -371,7 +377,7 @@ mod tests {
 
     const SECRET: &str = "c2VjcmV0LXRva2Vu";
 
-    /// A kubeconfig with the fields of a cluster and of a user, in JSON.
+    /// A kubeconfig with these fields of its cluster and its user.
     fn kubeconfig_of(cluster: &str, user: &str) -> String {
         format!(
             "apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts:\n- name: c\n  context: {{cluster: k, user: u}}\n\
@@ -379,7 +385,7 @@ mod tests {
         )
     }
 
-    /// The same with a token.
+    /// A kubeconfig with these fields of its cluster, and a token.
     fn kubeconfig(cluster: &str) -> String {
         kubeconfig_of(cluster, &format!("token: {SECRET}"))
     }
@@ -420,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn master_goes_before_the_kubeconfigs_server() {
+    fn master_has_precedence_over_the_server_of_the_kubeconfig() {
         let file = kubeconfig("server: 'https://10.0.0.1:6443', tls-server-name: other");
         // (kubeconfig, --master, expected)
         let cases = [
@@ -451,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kubeconfig_without_a_server_will_do_with_master() {
+    fn a_kubeconfig_needs_no_server_with_master() {
         let file = kubeconfig("insecure-skip-tls-verify: true");
         assert!(
             load(&file, None)
@@ -462,20 +468,20 @@ mod tests {
         let config = load(&file, Some("https://10.0.0.2:6443")).unwrap();
         assert_eq!(config.cluster_url.to_string(), "https://10.0.0.2:6443/");
         assert!(config.accept_invalid_certs && config.auth_info.token.is_some());
-        // Not even a context is needed.
+        // An empty kubeconfig is enough too.
         let config = load("", Some("https://10.0.0.2:6443")).unwrap();
         assert!(config.auth_info.token.is_none());
     }
 
     #[test]
-    fn every_form_that_client_go_takes_is_taken() {
+    fn kubeconfigs_that_client_go_accepts_are_accepted() {
         let home = home();
         let encoded =
             |name: &str| BASE64_STANDARD.encode(std::fs::read(home.path().join(name)).unwrap());
         let (certificate, key) = (encoded("tls.crt"), encoded("tls.key"));
-        // (why, cluster besides a server, user)
+        // (why, fields of the cluster besides its server, fields of the user)
         let cases = [
-            ("nobody", String::new(), String::new()),
+            ("no credentials", String::new(), String::new()),
             ("empty values", "certificate-authority-data: '', tls-server-name: ''".to_owned(), "token: '', as: ''".to_owned()),
             ("null values", "certificate-authority: null".to_owned(), "exec: null, token: ~".to_owned()),
             (
@@ -527,12 +533,12 @@ mod tests {
     }
 
     #[test]
-    fn what_client_go_refuses_is_refused_at_once() {
+    fn kubeconfigs_that_client_go_refuses_are_refused_at_once() {
         let home = home();
         let garbage = BASE64_STANDARD.encode("no certificate");
         let exec = |fields: &str| format!("exec: {{{fields}}}");
         let v1 = "apiVersion: client.authentication.k8s.io/v1";
-        // (cluster besides a server, user, part of the error)
+        // (fields of the cluster besides its server, fields of the user, part of the error)
         let cases = [
             (
                 "certificate-authority: nowhere.crt",
@@ -676,9 +682,9 @@ mod tests {
     }
 
     #[test]
-    fn a_file_with_a_token_goes_before_the_token_while_it_can_be_read() {
+    fn a_readable_token_file_has_precedence_over_the_token() {
         let home = home();
-        // (user, whether the token counts, whether the file does)
+        // (user, the token is used, the file is used)
         let cases = [
             ("token: t, tokenFile: token", false, true),
             ("token: t, tokenFile: nowhere", true, false),
@@ -700,7 +706,7 @@ mod tests {
         for server in ["127.0.0.1:6443", "http://127.0.0.1:6443"] {
             let cluster =
                 format!("server: '{server}', certificate-authority: tls.crt, tls-server-name: x");
-            let file = kubeconfig_of(&cluster, &format!("token: {SECRET}, as: somebody"));
+            let file = kubeconfig_of(&cluster, &format!("token: {SECRET}, as: jane"));
             let config = load_in(home.path(), &file, None).unwrap();
             assert_eq!(config.cluster_url.to_string(), "http://127.0.0.1:6443/");
             assert!(
@@ -708,18 +714,18 @@ mod tests {
                     && config.root_cert.is_none()
                     && config.tls_server_name.is_none()
             );
-            assert_eq!(config.auth_info.impersonate.as_deref(), Some("somebody"));
+            assert_eq!(config.auth_info.impersonate.as_deref(), Some("jane"));
         }
     }
 
     #[test]
-    fn a_user_that_is_not_there_is_nobody() {
+    fn a_missing_user_has_no_credentials() {
         let file = kubeconfig("server: 'https://10.0.0.1:6443'").replace("user: u}", "user: v}");
         assert!(load(&file, None).unwrap().auth_info.token.is_none());
     }
 
     #[test]
-    fn credentials_of_a_url_are_used_unless_there_are_others() {
+    fn credentials_of_a_url_are_used_only_without_others() {
         let server = "server: 'https://me:hunter2@10.0.0.1:6443'";
         let config = load(&kubeconfig_of(server, ""), None).unwrap();
         assert_eq!(
@@ -745,7 +751,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_name_the_file_and_show_nothing_of_it() {
+    fn errors_name_the_file_and_never_show_its_content() {
         let good = kubeconfig("server: 'https://x'");
         // (why, content, part of the error)
         let cases = [
@@ -769,7 +775,7 @@ mod tests {
                 good.replace("kind: Config", "kind: Secret"),
                 "kind \"Secret\" of version \"v1\" is not a kubeconfig",
             ),
-            ("nothing", String::new(), "no current-context"),
+            ("an empty file", String::new(), "no current-context"),
             (
                 "no context",
                 good.replace("current-context: c\n", ""),
@@ -791,7 +797,7 @@ mod tests {
                 "cluster \"l\" of the current context is not among",
             ),
             (
-                "two of a name",
+                "two clusters with one name",
                 format!("{good}- name: k\n  cluster: {{server: 'https://y'}}\n"),
                 "duplicate name \"k\" in its clusters",
             ),
@@ -823,7 +829,7 @@ mod tests {
     }
 
     #[test]
-    fn several_files_are_merged_as_kubectl_merges_them() {
+    fn several_files_are_merged_as_by_kubectl() {
         let home = home();
         let file = |name: &str, content: String| {
             let path = home.path().join(name);
@@ -865,7 +871,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_is_known_by_its_environment_and_its_token() {
+    fn a_pod_needs_its_environment_variables_and_its_token() {
         let home = home();
         let pod = |host: &str, port: &str| Pod {
             host: host.to_owned(),
@@ -878,7 +884,7 @@ mod tests {
         );
         let config = pod("fd00::1", "443").config().unwrap().unwrap();
         assert_eq!(config.cluster_url.to_string(), "https://[fd00::1]:443/");
-        // As in client-go, the authorities of the system will do.
+        // As in client-go, `ca.crt` may be missing; the CAs of the system are used.
         assert!(config.auth_info.token_file.is_some() && config.root_cert.is_none());
         std::fs::rename(home.path().join("tls.crt"), home.path().join("ca.crt")).unwrap();
         assert!(
@@ -898,7 +904,7 @@ mod tests {
     }
 
     #[test]
-    fn outside_a_pod_and_without_flags_the_error_is_upstreams() {
+    fn the_error_without_flags_outside_a_pod_is_upstreams() {
         assert_eq!(
             ConfigError::Missing.to_string(),
             "invalid configuration: no configuration has been provided, try setting KUBERNETES_MASTER environment variable"
@@ -906,7 +912,7 @@ mod tests {
     }
 
     #[test]
-    fn a_master_that_is_no_url_is_refused() {
+    fn an_invalid_master_url_is_refused() {
         let error = load_config(None, Some("https://not a host"))
             .unwrap_err()
             .to_string();

@@ -1,4 +1,6 @@
-//! `rest_client_*`.
+//! The metrics of requests: upstream's `rest_client_*` families.
+//!
+//! Upstream: `component-base/metrics/prometheus/restclient`.
 
 use std::time::Duration;
 
@@ -24,7 +26,7 @@ const SIZES: &[f64] = &[
     16_777_216.0,
 ];
 
-/// Metric handles of all clients (`rest_client_*`). Cheap to clone; clones share the families.
+/// The metric handles of all clients. Cheap to clone; clones share the families.
 #[derive(Debug, Clone)]
 pub struct ClientMetrics {
     host: String,
@@ -41,7 +43,7 @@ pub struct ClientMetrics {
 }
 
 impl ClientMetrics {
-    /// Registers the families of clients.
+    /// Registers the families.
     pub fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
         let histogram = |name: &str, help: &str, buckets: &[f64]| {
             let opts = HistogramOpts::new(name, help).buckets(buckets.to_vec());
@@ -112,7 +114,7 @@ impl ClientMetrics {
         })
     }
 
-    /// The same families, for clients whose requests `activity` is to show, too.
+    /// A copy with the same families that also records requests in `activity`.
     #[must_use]
     pub fn observed_by(&self, activity: &Activity) -> Self {
         Self {
@@ -121,16 +123,16 @@ impl ClientMetrics {
         }
     }
 
-    /// A request of this kind goes out, of which the answer may take longer than others by
-    /// `patience`.
-    pub(super) fn begin(&self, kind: &'static str, patience: Duration) -> Option<UnderWay> {
+    /// Records the start of a request in the activity. Its answer may take `extra_time` longer than
+    /// usual.
+    pub(super) fn begin(&self, kind: &'static str, extra_time: Duration) -> Option<UnderWay> {
         self.activity
             .as_ref()
-            .map(|activity| activity.begin(kind, patience))
+            .map(|activity| activity.begin(kind, extra_time))
     }
 
-    /// The same families, for clients that talk to `host` (`10.0.0.1:6443`); without this the label
-    /// is empty.
+    /// A copy with the same families and the label `host`, such as `10.0.0.1:6443`. By default the
+    /// label is empty.
     #[must_use]
     pub fn for_host(&self, host: &str) -> Self {
         Self {
@@ -163,7 +165,7 @@ impl ClientMetrics {
             .observe(time.as_secs_f64());
     }
 
-    /// There are `connections` to API servers, each made for the first client that asked for it.
+    /// Counts `connections` new connections to API servers: upstream's cache misses.
     pub fn connected(&self, connections: usize) {
         self.transports.add(connections as i64);
         self.transport_calls
@@ -171,12 +173,12 @@ impl ClientMetrics {
             .inc_by(connections as u64);
     }
 
-    /// A client was made over a connection that is there.
+    /// Counts a client that uses an existing connection: upstream's cache hit.
     pub fn shared_connection(&self) {
         self.transport_calls.with_label_values(&["hit"]).inc();
     }
 
-    /// A request of `client` waited for its throttle.
+    /// Counts the time that a request of `client` waited for its throttle.
     pub(super) fn waited(&self, client: &str, time: Duration) {
         self.waits
             .with_label_values(&[client])

@@ -1,8 +1,11 @@
-//! Requests to the API server: one connection pool per process, one throttle and user agent per
-//! controller.
+//! Sends requests to the API server. The process has one connection pool; each controller has its
+//! own throttle and user agent.
 //!
 //! ApiClient (throttle, write gate, timeout, retries, metrics) -> HttpService (base URL,
 //! credentials) -> pool -> HTTP/2
+//!
+//! Throttle, retries, user agent and error messages are those of `client-go/rest`. Answers are
+//! returned as bytes, because each caller decodes only the fields that it needs.
 
 mod activity;
 mod address;
@@ -56,17 +59,17 @@ pub use transports::Transports;
 
 use exchange::{Call, Exchange};
 
-/// The target of the spans of writes, for who collects them; no log is to show them, so it is none
-/// of ours by name.
+/// The `tracing` target of the spans of writes, for span collectors. It is outside the crates of
+/// this workspace, so that log filters for these crates do not show it.
 pub const SPANS: &str = "kubernetes::writes";
 
-/// The target of the lines about requests that have been answered, one each: more than a log is to
-/// show among other details.
+/// The `tracing` target of one log line per answered request. It is separate, because these lines
+/// are too many for the usual debug level.
 pub const REQUESTS: &str = "steersman_runtime::requests";
 
 use crate::resource::ResourceType;
 
-/// One object or collection, and what of it.
+/// The object, collection or subresource of a request.
 #[derive(Debug, Clone, Copy)]
 pub struct Target<'a> {
     /// Resource type.
@@ -90,7 +93,7 @@ impl Target<'_> {
     }
 }
 
-/// The characters a path segment cannot hold as they are.
+/// The characters that must be escaped in a path segment.
 const OUTSIDE_SEGMENTS: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')
@@ -110,13 +113,13 @@ const OUTSIDE_SEGMENTS: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'=')
     .remove(b'@');
 
-/// `segment` as it may stand in a path. Names of most types need nothing; those of RBAC objects may
-/// hold anything but `/` and `%`.
+/// Escapes `segment` for a path. Most names need no escapes, but names of RBAC objects may contain
+/// all characters except `/` and `%`.
 fn escape(segment: &str) -> PercentEncode<'_> {
     utf8_percent_encode(segment, OUTSIDE_SEGMENTS)
 }
 
-/// How a patch is to be read.
+/// The format of a patch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PatchKind {
     /// `application/merge-patch+json`.
@@ -145,54 +148,52 @@ pub struct ApiClient {
     metadata_only: bool,
 }
 
-/// What sets one client apart from another.
+/// The settings of one client.
 #[derive(Debug, Clone)]
 pub struct ClientSettings {
-    /// Full `User-Agent`.
+    /// The full `User-Agent` header.
     pub user_agent: String,
-    /// Requests per second; not above zero means no limit.
+    /// Requests per second. Zero or less means no limit.
     pub qps: f32,
-    /// Requests that may go at once.
+    /// Requests that may be sent at once before `qps` applies.
     pub burst: u32,
-    /// Time for one attempt of an ordinary request.
+    /// Time limit of one attempt. It does not apply to watches.
     pub timeout: Duration,
 }
 
-/// Decides whether a write may still be sent; leader election closes it, and so does the end of the
-/// process.
+/// Decides whether a write may still be sent. The loss of the Lease and a shutdown close the gate.
 pub trait WriteGate: Send + Sync + 'static {
-    /// False from the moment another process may lead, or no new write may begin for another
-    /// reason.
+    /// False as soon as another process may lead, or if no new write may start for another reason.
     fn is_open(&self) -> bool;
 
-    /// When writes under way are abandoned unless that is put off by then, so that one which waits
-    /// for a connection does not arrive late; `None` if they are not.
+    /// The current end of the leader's term; a renewal moves it. Pending writes are abandoned at
+    /// the end, so that no write arrives late. `None` if the gate has no end.
     fn open_until(&self) -> Option<Instant> {
         None
     }
 
-    /// Comes when no new request may begin any more. A write that was sent is still waited for;
-    /// what waits for the throttle, for a connection or for another attempt is given up, and so is
-    /// every read.
+    /// Resolves when no new request may start. Sent writes may still get their answers. Reads are
+    /// cancelled, and so are writes that wait for the throttle, a connection or a retry.
     fn closing(&self) -> BoxFuture<'_, ()> {
         Box::pin(std::future::pending())
     }
 
-    /// Comes when writes that were sent are given up, too.
+    /// Resolves when sent writes are cancelled too.
     fn abandoning(&self) -> BoxFuture<'_, ()> {
         Box::pin(std::future::pending())
     }
 }
 
 const JSON: &str = "application/json";
-/// Falls back to whole objects, whose metadata reads the same.
+/// The second media type lets a server without metadata support send whole objects. Their metadata
+/// is decoded in the same way.
 const METADATA: &str =
     "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
 const METADATA_LIST: &str =
     "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
 
 impl ApiClient {
-    /// A client over `base`. The metrics are shared by all clients of the process.
+    /// A client that sends requests through `base`. All clients of a process share `metrics`.
     pub fn new(
         base: impl Into<HttpService>,
         settings: ClientSettings,
@@ -205,8 +206,8 @@ impl ApiClient {
         }
     }
 
-    /// The same client, with writes (everything but GET) refused as [`ApiError::Fenced`] once
-    /// `gate` is closed.
+    /// A copy of this client that refuses writes as [`ApiError::Fenced`] while `gate` is closed.
+    /// All requests except GET are writes.
     #[must_use]
     pub fn fenced(&self, gate: Arc<dyn WriteGate>) -> Self {
         Self {
@@ -215,8 +216,7 @@ impl ApiClient {
         }
     }
 
-    /// The same client (and the same throttle), asking for the metadata of objects instead of whole
-    /// objects.
+    /// A copy of this client, with the same throttle, that requests only the metadata of objects.
     #[must_use]
     pub fn metadata_only(&self) -> Self {
         Self {
@@ -225,7 +225,7 @@ impl ApiClient {
         }
     }
 
-    /// The same client with a throttle of its own: this client's rate and burst, multiplied.
+    /// A copy of this client with its own throttle: this client's rate and burst times the factors.
     #[must_use]
     pub fn rethrottled(&self, qps_factor: f32, burst_factor: u32) -> Self {
         Self {
@@ -234,7 +234,7 @@ impl ApiClient {
         }
     }
 
-    /// GET one object, from the latest state.
+    /// GET one object, at its latest version.
     pub async fn get(&self, target: Target<'_>) -> Result<Bytes, ApiError> {
         self.send(self.on(Method::GET, target)).await
     }
@@ -288,8 +288,8 @@ impl ApiClient {
             .await
     }
 
-    /// DELETE a collection with `options` as body. A server works on that longer than on other
-    /// requests, so that it has `timeout`.
+    /// DELETE a collection with `options` as body. The server needs longer for this than for other
+    /// requests, so the request has its own `timeout`.
     pub async fn delete_collection(
         &self,
         target: Target<'_>,
@@ -304,12 +304,13 @@ impl ApiClient {
         .await
     }
 
-    /// Opens a watch on a collection; `query` as the reflector wants it, without `watch=true`. Each
-    /// item is one line (one frame). Not throttled, no timeout but the server's; an error ends the
-    /// stream.
+    /// Opens a watch on a collection. `query` is without `watch=true`. Each item is one line, which
+    /// is one frame.
     ///
-    /// A line may share its memory with its neighbours on the wire (some 16 KiB): decode it and let
-    /// it go.
+    /// A watch is not throttled, and only the server limits its time. An error ends the stream.
+    ///
+    /// A line may share one buffer (about 16 KiB) with other lines. Decode it and drop it soon, or
+    /// it keeps the whole buffer in memory.
     pub async fn watch(
         &self,
         target: Target<'_>,
@@ -326,19 +327,19 @@ impl ApiClient {
             .await
     }
 
-    /// GET an absolute path that belongs to no resource, such as `/healthz` or `/version`.
+    /// GET an absolute path without a resource, such as `/healthz` or `/version`.
     pub async fn get_path(&self, path: &str) -> Result<Bytes, ApiError> {
         self.send(Call::at(path)).await
     }
 
-    /// As [`ApiClient::get_path`], with the media types that are wanted, best first.
+    /// Like [`ApiClient::get_path`], with the accepted media types, best first.
     pub async fn get_path_as(&self, path: &str, accept: &'static str) -> Result<Bytes, ApiError> {
         self.send(Call::at(path).accept(accept)).await
     }
 
     fn on<'a>(&self, method: Method, target: Target<'a>) -> Call<'a> {
-        // Servers refuse to show a list as one object, also the list that the deletion of a
-        // collection answers with.
+        // A list needs the media type of a list, or the server refuses the request. The deletion of
+        // a collection answers with a list too.
         let is_list = target.name.is_none() && matches!(method, Method::GET | Method::DELETE);
         let form = match (self.metadata_only, is_list) {
             (false, _) => JSON,
@@ -353,9 +354,10 @@ impl ApiClient {
     }
 }
 
-/// The `User-Agent` of the client called `identity` (`deployment-controller`): upstream's text for
-/// the release we are compatible with, so that audit logs and flow schemas that look at it keep
-/// working.
+/// The `User-Agent` of the client called `identity`, such as `deployment-controller`.
+///
+/// It is upstream's text for the compatible release. So audit policies and flow schemas that match
+/// it still work.
 pub fn user_agent(identity: &str) -> String {
     let platform = platform();
     let commit = option_env!("STEERSMAN_COMMIT").unwrap_or_default();
@@ -382,10 +384,10 @@ pub fn platform() -> String {
     format!("{os}/{arch}")
 }
 
-/// The Kubernetes release whose behaviour this is.
+/// The Kubernetes release with the same behaviour.
 pub const COMPATIBLE_VERSION: &str = "v1.36.2";
 
-/// `text` as a header value, without the characters that cannot stand in one.
+/// `text` as a header value. All characters except visible ASCII and spaces are removed.
 fn header_value(text: &str) -> HeaderValue {
     let visible: String = text.chars().filter(|c| matches!(c, ' '..='~')).collect();
     HeaderValue::from_str(&visible).expect("visible ASCII is a header value")

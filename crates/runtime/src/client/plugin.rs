@@ -1,8 +1,10 @@
-//! Credentials from a program, as kubeconfigs name one under `exec`: a token, a client certificate,
-//! or both.
+//! Credentials from a program, which a kubeconfig names under `exec`: a token, a client
+//! certificate, or both.
 //!
-//! request -> credentials (the program runs when there are none, or they have expired) -> header,
-//! TLS -> 401 -> the program again
+//! request -> credentials (the program runs if there are none, or they have expired) -> header,
+//! TLS -> after 401, the program runs again
+//!
+//! Upstream: `client-go/plugin/pkg/client/auth/exec/exec.go`.
 
 use std::fmt;
 use std::io::IsTerminal;
@@ -28,7 +30,8 @@ use super::certificate::{self, PerCertificate};
 use super::plugin_metrics::PluginMetrics;
 use crate::x509;
 
-/// Why there are no credentials. Never shows what the program said, which may be a secret.
+/// The program gave no valid credentials. The text never shows the program's output, which may
+/// contain secrets.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum PluginError {
     #[error("exec plugin: no command")]
@@ -45,7 +48,7 @@ pub(super) enum PluginError {
         command: String,
         status: std::process::ExitStatus,
     },
-    #[error("exec: what executable {0} printed is not an ExecCredential")]
+    #[error("exec: the output of executable {0} is not an ExecCredential")]
     Unreadable(String),
     #[error(
         "exec plugin is configured to use API version {wanted}, plugin returned version {found}"
@@ -55,11 +58,11 @@ pub(super) enum PluginError {
     Nothing,
     #[error("exec plugin returned only certificate or key, not both")]
     HalfAPair,
-    #[error("exec plugin returned a token that cannot stand in a header")]
+    #[error("exec plugin returned a token with characters that a header cannot contain")]
     Token,
     #[error("failed parsing client key/certificate: {0}")]
     Pair(String),
-    #[error("the exec plugin was not run to its end")]
+    #[error("the run of the exec plugin was aborted")]
     Aborted,
 }
 
@@ -85,7 +88,7 @@ struct Status {
     client_key_data: String,
 }
 
-/// What one run of the program gave.
+/// The credentials from one run of the program.
 struct Credentials {
     token: Option<HeaderValue>,
     certificate: Option<Certificate>,
@@ -94,7 +97,7 @@ struct Credentials {
 
 struct Certificate {
     key: Arc<CertifiedKey>,
-    /// Validity, Unix seconds.
+    /// Validity period, Unix seconds.
     not_before: i64,
     not_after: i64,
 }
@@ -105,16 +108,16 @@ impl Credentials {
             .is_some_and(|expires| Timestamp::now() > expires)
     }
 
-    /// The leaf that clients of them show.
+    /// The client certificate.
     fn leaf(&self) -> Option<&CertificateDer<'static>> {
         self.certificate.as_ref()?.key.cert.first()
     }
 }
 
-/// Forgets a run when it has ended, however it does.
-struct Over<'a>(&'a Plugin);
+/// Clears [`Plugin::running`] at the end of a run, also after a panic.
+struct ClearRunning<'a>(&'a Plugin);
 
-impl Drop for Over<'_> {
+impl Drop for ClearRunning<'_> {
     fn drop(&mut self) {
         self.0
             .running
@@ -124,11 +127,11 @@ impl Drop for Over<'_> {
     }
 }
 
-/// One program, run when its credentials are needed and never twice at once.
+/// One program. It runs when a request needs credentials, and never twice at once.
 pub(super) struct Plugin {
     exec: ExecConfig,
     metrics: PluginMetrics,
-    /// The run under way, which all who need its outcome wait for.
+    /// The current run. All requests that need credentials wait for it.
     running: Mutex<Option<Shared<BoxFuture<'static, Outcome>>>>,
     latest: RwLock<Option<Arc<Credentials>>>,
 }
@@ -143,7 +146,7 @@ impl Plugin {
         }
     }
 
-    /// Whether this is the plugin of `exec`.
+    /// True if this plugin has the settings `exec`.
     pub(super) fn is_of(&self, exec: &ExecConfig) -> bool {
         let text = |exec: &ExecConfig| {
             (
@@ -154,7 +157,7 @@ impl Plugin {
         text(&self.exec) == text(exec)
     }
 
-    /// When the certificate in use ends, if there is one, in Unix seconds.
+    /// End of the current certificate's validity, in Unix seconds. `None` without a certificate.
     pub(super) fn certificate_ends(&self) -> Option<i64> {
         self.latest()?
             .certificate
@@ -174,19 +177,19 @@ impl Plugin {
             .await
     }
 
-    /// Replaces credentials that were refused, unless somebody did so already.
+    /// Runs the program again if `refused` are still the latest credentials.
     async fn replace(self: &Arc<Self>, refused: &Arc<Credentials>) -> Outcome {
         self.latest_if(|credentials| !Arc::ptr_eq(credentials, refused))
             .await
     }
 
-    /// The latest credentials if they will do, else the outcome of a run.
-    async fn latest_if(self: &Arc<Self>, will_do: impl Fn(&Arc<Credentials>) -> bool) -> Outcome {
+    /// The latest credentials if `is_usable`, or else the outcome of a run.
+    async fn latest_if(self: &Arc<Self>, is_usable: impl Fn(&Arc<Credentials>) -> bool) -> Outcome {
         let run = {
-            // What a run gives is there before the run is forgotten, so whoever holds the lock sees
-            // the one or the other.
+            // A run stores its credentials before it clears `running`. So under this lock, either
+            // the run or its credentials are visible.
             let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(latest) = self.latest().filter(will_do) {
+            if let Some(latest) = self.latest().filter(is_usable) {
                 return Ok(latest);
             }
             running.get_or_insert_with(|| self.start()).clone()
@@ -194,12 +197,12 @@ impl Plugin {
         run.await
     }
 
-    /// Runs the program in a task of its own: a request that is given up meanwhile must not end it,
-    /// or a program that takes longer than requests may would never get to its end.
+    /// Runs the program in its own task. If the run ended with a cancelled request, a program that
+    /// is slower than the time limit of requests would never finish.
     fn start(self: &Arc<Self>) -> Shared<BoxFuture<'static, Outcome>> {
         let plugin = Arc::clone(self);
         let task = tokio::spawn(async move {
-            let _over = Over(&plugin);
+            let _clear = ClearRunning(&plugin);
             plugin.renew().await.map_err(Arc::new)
         });
         task.map(|ended| ended.unwrap_or_else(|_| Err(Arc::new(PluginError::Aborted))))
@@ -272,8 +275,8 @@ impl Plugin {
         read(answer, exec.api_version.as_deref().unwrap_or_default())
     }
 
-    /// A service that sends requests with our credentials over what `make` makes, on connections
-    /// that show our certificate.
+    /// A service that sends each request with the current credentials. `make` creates the service
+    /// for a new certificate.
     pub(super) fn over<S, B>(
         self: Arc<Self>,
         make: impl Fn() -> S + Send + Sync + 'static,
@@ -309,7 +312,7 @@ impl Plugin {
     }
 }
 
-/// Shows the certificate of the latest credentials, which every request gets before it opens a
+/// Uses the certificate of the latest credentials. Each request gets credentials before it opens a
 /// connection.
 impl ResolvesClientCert for Plugin {
     fn resolve(&self, _: &[&[u8]], _: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
@@ -333,7 +336,7 @@ impl fmt::Debug for Plugin {
     }
 }
 
-/// Checks what a program printed, by upstream's rules.
+/// Checks the output of a program by upstream's rules.
 fn read(answer: ExecCredential, wanted: &str) -> Result<Credentials, PluginError> {
     if answer.api_version != wanted {
         return Err(PluginError::ApiVersion {
@@ -367,7 +370,7 @@ fn read(answer: ExecCredential, wanted: &str) -> Result<Credentials, PluginError
     })
 }
 
-/// A chain and its key, both PEM.
+/// Parses a certificate chain and its key, both in PEM.
 fn pair(certificate: &str, key: &str) -> Result<Certificate, String> {
     let key = certificate::pair(certificate.as_bytes(), key.as_bytes())?;
     let leaf = key.end_entity_cert().map_err(|error| error.to_string())?;

@@ -1,11 +1,11 @@
-//! Upstream's families of credential plugins.
+//! Upstream's metrics of credential plugins (`rest_client_exec_plugin_*`).
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
 use prometheus::{Histogram, HistogramOpts, IntCounterVec, Opts, Registry};
 
-/// Bounds of the ages at which certificates are replaced: minutes to years.
+/// Upstream's buckets for the age of replaced certificates, in seconds: ten minutes to four years.
 const AGES: &[f64] = &[
     600.0,
     1800.0,
@@ -20,7 +20,7 @@ const AGES: &[f64] = &[
     124_416_000.0,
 ];
 
-/// What is counted of credential plugins.
+/// The metric handles of credential plugins.
 #[derive(Debug, Clone)]
 pub(super) struct PluginMetrics {
     calls: IntCounterVec,
@@ -47,15 +47,15 @@ impl PluginMetrics {
         })
     }
 
-    /// Shows what is counted.
+    /// Registers the metrics.
     pub(super) fn register(&self, registry: &Registry) -> Result<(), prometheus::Error> {
         registry.register(Box::new(self.calls.clone()))?;
         registry.register(Box::new(self.ages.clone()))
     }
 
-    /// A program ended so.
+    /// Counts a program that ended with `status`.
     pub(super) fn ended(&self, status: ExitStatus) {
-        // Go's code of a process that a signal ended.
+        // -1 is Go's exit code of a process that a signal ended.
         let code = status
             .code()
             .or_else(|| status.signal().map(|_| -1))
@@ -70,7 +70,7 @@ impl PluginMetrics {
             .inc();
     }
 
-    /// A program could not be started.
+    /// Counts a program that could not be started.
     pub(super) fn not_started(&self, error: &std::io::Error) {
         let is_missing = matches!(
             error.kind(),
@@ -84,7 +84,7 @@ impl PluginMetrics {
         self.calls.with_label_values(&[call_status, "1"]).inc();
     }
 
-    /// A certificate was replaced that was this many seconds old.
+    /// Records the age of a replaced certificate.
     pub(super) fn rotated(&self, seconds: f64) {
         self.ages.observe(seconds);
     }

@@ -1,5 +1,5 @@
-//! Programs that give credentials, and servers that refuse some. The programs are scripts of the
-//! shell.
+//! Tests of credential plugins, which are shell scripts here, against servers that refuse some
+//! credentials.
 
 use std::convert::Infallible;
 use std::path::PathBuf;
@@ -17,7 +17,8 @@ use super::transports::Transports;
 
 const API_VERSION: &str = "client.authentication.k8s.io/v1";
 
-/// A program that prints the files `1`, `2` and so on of its directory, one each time.
+/// A program that prints the file `1` of its directory at its first run, `2` at its second, and so
+/// on.
 struct Program {
     directory: tempfile::TempDir,
     transports: Transports,
@@ -47,7 +48,7 @@ impl Program {
         self.exec_after(":")
     }
 
-    /// Does something else first; its directory is `$1`.
+    /// Settings of a program that runs the script `first` before it prints. `$1` is its directory.
     fn exec_after(&self, first: &str) -> ExecConfig {
         let then = r#"cd "$1"; echo run >> runs; printf %s "$KUBERNETES_EXEC_INFO" > info; cat "$(wc -l < runs | tr -d ' ')""#;
         self.command(
@@ -73,7 +74,7 @@ impl Program {
             .count()
     }
 
-    /// A sample of a metric, as text.
+    /// The value of a metric, or the number of its samples for a histogram.
     fn metric(&self, family: &str, labels: &[&str]) -> Option<f64> {
         let families = self.metrics.gather();
         let family = families.iter().find(|found| found.name() == family)?;
@@ -100,18 +101,20 @@ impl Program {
     }
 }
 
-/// A server that answers with each of these codes once, then with 200; what it was shown, and how
-/// often it was connected to.
+/// A server that records requests and connections.
 #[derive(Clone, Default)]
 struct Server {
+    /// Status codes of the next answers, the last one first. After them, 200.
     codes: Arc<Mutex<Vec<u16>>>,
-    shown: Arc<Mutex<Vec<String>>>,
+    /// The `Authorization` headers of all requests.
+    authorizations: Arc<Mutex<Vec<String>>>,
+    /// The number of connections.
     connections: Arc<Mutex<usize>>,
 }
 
 impl Server {
-    /// Asks with the credentials of `exec`, as often as there are to be requests.
-    async fn ask(
+    /// Sends `requests` requests with the credentials of `exec`.
+    async fn send_requests(
         &self,
         program: &Program,
         exec: &ExecConfig,
@@ -128,7 +131,7 @@ impl Server {
                     .get("authorization")
                     .map_or("", |value| value.to_str().unwrap())
                     .to_owned();
-                server.shown.lock().unwrap().push(token);
+                server.authorizations.lock().unwrap().push(token);
                 let code = server.codes.lock().unwrap().pop().unwrap_or(200);
                 async move { Ok::<_, Infallible>(Response::builder().status(code).body(()).unwrap()) }
             })
@@ -166,9 +169,9 @@ async fn a_token_is_used_until_it_expires_or_is_refused() {
     ]);
     let server = Server::default();
     *server.codes.lock().unwrap() = vec![401, 200, 200];
-    let answers = server.ask(&program, &program.exec(), 5).await;
+    let answers = server.send_requests(&program, &program.exec(), 5).await;
     assert_eq!(answers, [Ok(200), Ok(200), Ok(401), Ok(200), Ok(200)]);
-    let shown = [
+    let authorizations = [
         "Bearer one",
         "Bearer one",
         "Bearer one",
@@ -176,15 +179,15 @@ async fn a_token_is_used_until_it_expires_or_is_refused() {
         "Bearer three",
     ];
     assert_eq!(
-        *server.shown.lock().unwrap(),
-        shown,
-        "the second had expired before it was used"
+        *server.authorizations.lock().unwrap(),
+        authorizations,
+        "the second token has expired already, so it is not used"
     );
     assert_eq!((program.runs(), program.calls("no_error", "0")), (3, 3.0));
     assert_eq!(
         *server.connections.lock().unwrap(),
         1,
-        "tokens need no other connection"
+        "a new token needs no new connection"
     );
 
     let info: Value =
@@ -197,35 +200,43 @@ async fn a_token_is_used_until_it_expires_or_is_refused() {
         program.metric("rest_client_exec_plugin_ttl_seconds", &[]),
         Some(f64::INFINITY)
     );
-    // Another connection with the same plugin does not ask again.
+    // Another connection with the same plugin uses its credentials.
     assert_eq!(
-        Server::default().ask(&program, &program.exec(), 1).await,
+        Server::default()
+            .send_requests(&program, &program.exec(), 1)
+            .await,
         [Ok(200)]
     );
     assert_eq!(program.runs(), 3);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_program_that_takes_longer_than_its_request_may_is_run_to_its_end() {
+async fn a_slow_program_finishes_after_its_request_timed_out() {
     let program = Program::printing(&[credential(json!({"token": "one"}))]);
     let slow = program.exec_after(r#"until test -e "$1/go"; do sleep 0.01; done"#);
     let server = Server::default();
-    let given_up =
-        tokio::time::timeout(Duration::from_secs(5), server.ask(&program, &slow, 1)).await;
-    assert!(given_up.is_err(), "the program has not ended");
+    let timed_out = tokio::time::timeout(
+        Duration::from_secs(5),
+        server.send_requests(&program, &slow, 1),
+    )
+    .await;
+    assert!(timed_out.is_err(), "the program still runs");
     let end = async { std::fs::write(program.file("go"), "").unwrap() };
     let (first, second, ()) = tokio::join!(
-        server.ask(&program, &slow, 1),
-        server.ask(&program, &slow, 1),
+        server.send_requests(&program, &slow, 1),
+        server.send_requests(&program, &slow, 1),
         end
     );
     assert_eq!((first, second), (vec![Ok(200)], vec![Ok(200)]));
     assert_eq!((program.runs(), program.calls("no_error", "0")), (1, 1.0));
-    assert_eq!(*server.shown.lock().unwrap(), ["Bearer one", "Bearer one"]);
+    assert_eq!(
+        *server.authorizations.lock().unwrap(),
+        ["Bearer one", "Bearer one"]
+    );
 }
 
 #[tokio::test]
-async fn a_certificate_that_is_replaced_gets_a_connection_of_its_own() {
+async fn a_new_certificate_gets_a_new_connection() {
     let certificate = |days: i64| {
         let key = rcgen::KeyPair::generate().unwrap();
         let mut params = rcgen::CertificateParams::default();
@@ -250,7 +261,7 @@ async fn a_certificate_that_is_replaced_gets_a_connection_of_its_own() {
     let server = Server::default();
     *server.codes.lock().unwrap() = vec![401];
     assert_eq!(
-        server.ask(&program, &program.exec(), 2).await,
+        server.send_requests(&program, &program.exec(), 2).await,
         [Ok(401), Ok(200)]
     );
     assert_eq!(
@@ -269,7 +280,7 @@ async fn a_certificate_that_is_replaced_gets_a_connection_of_its_own() {
 }
 
 #[tokio::test]
-async fn programs_that_are_no_good_are_named_and_counted_and_nothing_they_say_is_shown() {
+async fn errors_of_programs_are_counted_and_name_the_program_without_its_output() {
     let sh = |script: &str| vec!["-c".to_owned(), script.to_owned()];
     let prints = |output: Value| sh(&format!("echo '{output}'"));
     let secret = "s3cret";
@@ -299,7 +310,7 @@ async fn programs_that_are_no_good_are_named_and_counted_and_nothing_they_say_is
         (
             "sh",
             sh("echo {{ s3cret"),
-            "what executable sh printed is not an ExecCredential",
+            "the output of executable sh is not an ExecCredential",
             "no_error",
             "0",
         ),
@@ -340,7 +351,7 @@ async fn programs_that_are_no_good_are_named_and_counted_and_nothing_they_say_is
         let program = Program::printing(&[]);
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
         let answers = Server::default()
-            .ask(&program, &program.command(command, &arguments), 1)
+            .send_requests(&program, &program.command(command, &arguments), 1)
             .await;
         let error = answers[0].clone().unwrap_err();
         assert!(
@@ -354,7 +365,7 @@ async fn programs_that_are_no_good_are_named_and_counted_and_nothing_they_say_is
 }
 
 #[tokio::test]
-async fn a_plugin_is_only_asked_where_there_are_no_other_credentials() {
+async fn a_plugin_runs_only_without_other_credentials() {
     let program = Program::printing(&[]);
     let config = |change: fn(&mut AuthInfo)| {
         let mut config = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
@@ -373,5 +384,5 @@ async fn a_plugin_is_only_asked_where_there_are_no_other_credentials() {
             )
             .await;
     }
-    assert_eq!(program.runs(), 1, "the token goes first");
+    assert_eq!(program.runs(), 1, "the token has precedence");
 }

@@ -1,4 +1,6 @@
-//! Ways through a proxy: a tunnel that an HTTP proxy opens, in the clear or over TLS, or SOCKS.
+//! Connections through a proxy: a tunnel of an HTTP proxy, with or without TLS, or SOCKS.
+//!
+//! These are the schemes that Go's `http.Transport` supports: `http`, `https` and `socks5`.
 
 use http::Uri;
 use http::uri::Authority;
@@ -10,10 +12,10 @@ use kube::client::ConfigExt;
 
 use super::failure::ConnectError;
 
-/// Port of a SOCKS proxy without one.
+/// Default port of a SOCKS proxy.
 const SOCKS_PORT: u16 = 1080;
 
-/// A tunnel through `proxy`, which `connector` reaches.
+/// A tunnel through `proxy`. `connector` opens the connection to the proxy.
 pub(super) fn tunnel<C>(proxy: &Intercept, connector: C) -> Tunnel<C> {
     let tunnel = Tunnel::new(proxy.uri().clone(), connector);
     match proxy.basic_auth() {
@@ -22,14 +24,14 @@ pub(super) fn tunnel<C>(proxy: &Intercept, connector: C) -> Tunnel<C> {
     }
 }
 
-/// The way to a proxy that speaks TLS. As in Go, the authority of the API server vouches for it,
-/// too.
+/// Connects to a proxy over TLS. As in Go, the CA of the API server verifies the proxy's
+/// certificate.
 pub(super) fn over_tls(
     config: &kube::Config,
     tcp: HttpConnector,
 ) -> Result<HttpsConnector<HttpConnector>, ConnectError> {
     let mut config = config.clone();
-    // Credentials are for the API server alone.
+    // The credentials are only for the API server.
     config.auth_info = kube::config::AuthInfo::default();
     let tls = config
         .rustls_client_config()
@@ -41,7 +43,7 @@ pub(super) fn over_tls(
         .wrap_connector(tcp))
 }
 
-/// A way through a SOCKS proxy, which looks up the name of the API server.
+/// Connects through a SOCKS proxy. The proxy resolves the name of the API server.
 pub(super) fn socks(proxy: &Intercept, tcp: HttpConnector) -> SocksV5<HttpConnector> {
     let socks = SocksV5::new(with_port(proxy.uri()), tcp);
     match proxy.raw_auth() {

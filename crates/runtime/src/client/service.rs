@@ -1,5 +1,4 @@
-//! The way of a request to a server, whatever is behind it: a connection pool, or a server in the
-//! same process.
+//! The interface to a server: a connection pool, or a server in the same process for tests.
 
 use std::fmt;
 
@@ -17,13 +16,15 @@ use super::pool::Sent;
 /// The body of an answer.
 pub type ResponseBody = UnsyncBoxBody<Bytes, BoxError>;
 
-/// Sends requests to an API server. Cheap to clone. Calls do not share a task, unlike those of
-/// [`kube::Client`], so that one that fails or panics leaves the others alone.
+/// Sends requests to an API server. Cheap to clone.
+///
+/// Each call runs in the task of its caller, so a panic in one call does not affect others. The
+/// calls of [`kube::Client`] share one task.
 #[derive(Clone)]
 pub struct HttpService(BoxCloneSyncService<Request<Body>, Response<ResponseBody>, BoxError>);
 
 impl HttpService {
-    /// Requests are sent as soon as `service` is called.
+    /// Wraps `service`, which must send a request as soon as it is called.
     pub fn new<S, B>(service: S) -> Self
     where
         S: Service<Request<Body>, Response = Response<B>, Future: Send, Error: Into<BoxError>>
@@ -39,8 +40,10 @@ impl HttpService {
         }))
     }
 
-    /// For a `service` over another [`HttpService`], which notes itself when it sends a request.
-    /// Extensions of requests must reach it.
+    /// Wraps a `service` on top of a connection pool or another [`HttpService`].
+    ///
+    /// The inner service marks requests as sent. So `service` must pass on the extensions of
+    /// requests.
     pub fn layered<S, B>(service: S) -> Self
     where
         S: Service<Request<Body>, Response = Response<B>, Future: Send, Error: Into<BoxError>>
@@ -56,7 +59,8 @@ impl HttpService {
         Self(BoxCloneSyncService::new(service.map_err(Into::into)))
     }
 
-    /// Sends `request`. Fails if no answer begins; every status is an answer.
+    /// Sends `request`, and returns as soon as the head of the answer is here. An answer with any
+    /// status is a success.
     pub async fn send(&self, request: Request<Body>) -> Result<Response<ResponseBody>, BoxError> {
         self.0.clone().oneshot(request).await
     }
@@ -71,7 +75,7 @@ impl From<kube::Client> for HttpService {
     }
 }
 
-/// For users of the `kube` crate. Its calls share one task.
+/// For users of the `kube` crate. The calls of the result share one task.
 impl From<HttpService> for kube::Client {
     fn from(service: HttpService) -> Self {
         Self::new(service.0, "default")

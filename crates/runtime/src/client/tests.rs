@@ -12,10 +12,11 @@ use serde_json::json;
 use super::*;
 use crate::resource::{DEPLOYMENTS, NAMESPACES, PODS};
 
-/// What the scripted server does with the next request.
+/// The scripted server's reaction to the next request.
 enum Step {
+    /// Status code and body.
     Answer(u16, &'static str),
-    /// With `Retry-After`.
+    /// Status code and the header `Retry-After`.
     RetryAfter(u16, &'static str),
     Broken(std::io::ErrorKind),
     Silence,
@@ -30,7 +31,7 @@ struct Seen {
     at: Duration,
 }
 
-/// A server that plays a script and remembers what it was asked.
+/// A server that plays a script and records its requests.
 #[derive(Clone)]
 struct Server {
     script: Arc<Mutex<VecDeque<Step>>>,
@@ -98,7 +99,7 @@ impl Server {
             .lock()
             .unwrap()
             .pop_front()
-            .expect("a request more than the script has");
+            .expect("the script has a step for each request");
         let response = Response::builder();
         match step {
             Step::Answer(code, body) => Ok(response
@@ -140,7 +141,8 @@ impl Server {
     }
 }
 
-/// A client whose every request is answered by one stream of chunks.
+/// A client that gets these chunks as the body of each answer. A `broken` connection fails after
+/// them.
 fn streaming_client(chunks: Vec<&'static str>, broken: bool) -> ApiClient {
     let service = tower::service_fn(move |_: Request<Body>| {
         let chunks = chunks.clone();
@@ -182,7 +184,7 @@ const PODS_OF_SHOP: Target<'_> = Target {
 };
 
 #[tokio::test]
-async fn every_verb_is_sent_as_the_api_server_expects_it() {
+async fn each_verb_has_the_expected_path_headers_and_body() {
     let server = Server::playing((0..7).map(|_| Step::Answer(200, "{}")));
     let client = server.client(0.0);
     client.get(WEB).await.unwrap();
@@ -228,7 +230,7 @@ async fn every_verb_is_sent_as_the_api_server_expects_it() {
 }
 
 #[test]
-fn names_are_escaped_only_where_a_path_needs_it() {
+fn names_are_escaped_only_if_necessary() {
     // (name, expected)
     let cases = [
         ("web", "web"),
@@ -260,19 +262,19 @@ fn the_user_agent_is_upstreams() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_with_retry_after_is_asked_for_again_and_no_other() {
+async fn only_retry_after_and_lost_connections_of_gets_cause_retries() {
     use Step::{Answer, Broken, RetryAfter};
     use std::io::ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset};
-    // (why, verb, script, seconds at which requests come)
+    // (why, verb, script, times of requests in seconds)
     let cases: Vec<(&str, Method, Vec<Step>, Vec<u64>)> = vec![
         (
-            "429 says when",
+            "429 with Retry-After",
             Method::PUT,
             vec![RetryAfter(429, "3"), Answer(200, "{}")],
             vec![0, 3],
         ),
         (
-            "500 says when",
+            "500 and 503 with Retry-After",
             Method::GET,
             vec![
                 RetryAfter(500, "1"),
@@ -319,7 +321,7 @@ async fn an_answer_with_retry_after_is_asked_for_again_and_no_other() {
             vec![0, 1],
         ),
         (
-            "GET of nobody",
+            "GET with a refused connection",
             Method::GET,
             vec![Broken(ConnectionRefused)],
             vec![0],
@@ -356,7 +358,7 @@ async fn an_answer_with_retry_after_is_asked_for_again_and_no_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_ten_retries_the_error_stands() {
+async fn after_ten_retries_the_error_is_returned() {
     let server = Server::playing((0..11).map(|_| Step::RetryAfter(429, "1")));
     let error = server.client(0.0).get(WEB).await.unwrap_err();
     assert!(
@@ -367,7 +369,7 @@ async fn after_ten_retries_the_error_stands() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_attempt_without_an_answer_ends_in_time() {
+async fn an_attempt_without_an_answer_times_out() {
     let server = Server::playing([Step::Silence]);
     let began = Instant::now();
     let error = server.client(0.0).get(WEB).await.unwrap_err();
@@ -380,7 +382,7 @@ async fn an_attempt_without_an_answer_ends_in_time() {
 }
 
 #[tokio::test]
-async fn errors_are_the_servers_words_or_upstreams_stand_in() {
+async fn error_texts_are_the_servers_or_else_upstreams() {
     const CONFLICT: &str = r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"the object has been modified","reason":"Conflict","code":409}"#;
     const SUCCESS: &str = r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success"}"#;
     // (why, verb, code, body, expected message; empty for success)
@@ -454,8 +456,8 @@ async fn errors_are_the_servers_words_or_upstreams_stand_in() {
             "bare 403",
             Method::GET,
             403,
-            "nobody may",
-            "nobody may (get deployments.apps web)",
+            "forbidden for all",
+            "forbidden for all (get deployments.apps web)",
         ),
     ];
     for (why, verb, code, body, expected) in cases {
@@ -473,7 +475,7 @@ async fn errors_are_the_servers_words_or_upstreams_stand_in() {
 }
 
 #[tokio::test]
-async fn errors_without_a_status_still_know_their_reason() {
+async fn errors_without_a_status_have_a_reason() {
     // (code, is POST, check)
     type Check = fn(&ApiError) -> bool;
     let cases: [(u16, bool, Check); 5] = [
@@ -497,7 +499,7 @@ async fn errors_without_a_status_still_know_their_reason() {
 }
 
 #[tokio::test]
-async fn the_lines_of_a_watch_come_one_by_one() {
+async fn a_watch_yields_one_line_per_item() {
     let client = streaming_client(
         vec!["{\"type\":\"ADD", "ED\"}\n{\"type\":\"DELETED\"}\n"],
         false,
@@ -511,7 +513,7 @@ async fn the_lines_of_a_watch_come_one_by_one() {
 }
 
 #[tokio::test]
-async fn a_broken_watch_ends_with_the_error() {
+async fn a_broken_watch_ends_with_an_error() {
     let client = streaming_client(vec!["{}\n{"], true);
     let mut watch = client.watch(PODS_OF_SHOP, "").await.unwrap();
     assert_eq!(watch.next().await.unwrap().unwrap(), "{}");
@@ -523,7 +525,7 @@ async fn a_broken_watch_ends_with_the_error() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_cannot_be_opened_ends_at_once() {
+async fn a_watch_that_cannot_be_opened_is_empty() {
     let server = Server::playing((0..11).map(|_| Step::Broken(std::io::ErrorKind::UnexpectedEof)));
     let mut watch = server.client(0.0).watch(PODS_OF_SHOP, "").await.unwrap();
     assert!(watch.next().await.is_none());
@@ -574,7 +576,7 @@ async fn requests_are_throttled_and_watches_are_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_retry_is_throttled_anew() {
+async fn each_retry_waits_for_the_throttle() {
     let server = Server::playing([Step::RetryAfter(503, "1"), Step::Answer(200, "{}")]);
     server.client(0.25).get(WEB).await.unwrap();
     assert_eq!(server.times(), [0, 4]);
@@ -623,7 +625,7 @@ async fn a_closed_gate_stops_writes_but_not_reads() {
     client.get(WEB).await.unwrap();
     plain.replace(WEB, &json!({})).await.unwrap();
 
-    // It closes while a write waits for its second attempt.
+    // The gate closes while a write waits for its second attempt.
     gate.closed.store(false, Ordering::Relaxed);
     let close = async {
         tokio::time::sleep(Duration::from_secs(2)).await;
@@ -639,7 +641,7 @@ async fn a_closed_gate_stops_writes_but_not_reads() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_write_under_way_is_abandoned_when_the_gate_closes_and_not_when_it_is_extended() {
+async fn a_pending_write_is_abandoned_at_the_end_of_an_extended_term() {
     let server = Server::playing([Step::Silence]);
     let gate = Arc::new(Switch::default());
     let client = server
@@ -660,7 +662,7 @@ async fn a_write_under_way_is_abandoned_when_the_gate_closes_and_not_when_it_is_
     assert_eq!(began.elapsed().as_secs(), 3);
 }
 
-/// Closed by a token, as at the end of a process.
+/// A gate that a token closes, as at shutdown.
 struct Ending(crate::tasks::CancellationToken);
 
 impl WriteGate for Ending {
@@ -674,7 +676,7 @@ impl WriteGate for Ending {
 }
 
 #[tokio::test(start_paused = true)]
-async fn at_the_end_what_waits_is_given_up_at_once_and_what_was_sent_is_not() {
+async fn at_shutdown_unsent_requests_end_at_once_and_sent_writes_continue() {
     let server = Server::playing([
         Step::Silence,
         Step::Silence,
@@ -682,7 +684,8 @@ async fn at_the_end_what_waits_is_given_up_at_once_and_what_was_sent_is_not() {
         Step::Answer(200, "{}"),
     ]);
     let stop = crate::tasks::CancellationToken::new();
-    // One request per second: the second write is sent after one, the third after two, and so on.
+    // The throttle allows one request per second: the second is sent after 1 s, the third after
+    // 2 s.
     let plain = server.client(1.0);
     let client = plain.fenced(Arc::new(Ending(stop.clone())));
     let began = Instant::now();
@@ -715,12 +718,12 @@ async fn at_the_end_what_waits_is_given_up_at_once_and_what_was_sent_is_not() {
     );
     assert!(
         matches!(outcomes.1, (2500, ApiError::Fenced { .. })),
-        "a read under way: {:?}",
+        "a pending read: {:?}",
         outcomes.1
     );
     assert!(
         matches!(outcomes.2, (2500, ApiError::Fenced { .. })),
-        "before another attempt: {:?}",
+        "in the pause before a retry: {:?}",
         outcomes.2
     );
     assert!(
@@ -729,7 +732,7 @@ async fn at_the_end_what_waits_is_given_up_at_once_and_what_was_sent_is_not() {
         outcomes.3
     );
     assert_eq!(server.lines().len(), 3);
-    // Its token went back, so the next one that may be sent is not held up by it.
+    // The unused token was returned, so the next request does not wait longer.
     let resumed = Instant::now();
     plain.replace(WEB, &body).await.unwrap();
     assert!(
@@ -740,7 +743,7 @@ async fn at_the_end_what_waits_is_given_up_at_once_and_what_was_sent_is_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn metrics_count_final_answers_and_retries_apart() {
+async fn metrics_count_final_answers_and_retries_separately() {
     let server = Server::playing([
         Step::RetryAfter(429, "1"),
         Step::Answer(200, "{}"),
@@ -768,7 +771,7 @@ async fn metrics_count_final_answers_and_retries_apart() {
         r#"rest_client_requests_total{code="<error>",host="api:6443",method="GET"} 1"#,
         r#"rest_client_requests_total{code="200",host="api:6443",method="GET"} 1"#,
         r#"rest_client_request_retries_total{code="429",host="api:6443",verb="PUT"} 1"#,
-        // The watch is not timed.
+        // The duration of the watch is not observed.
         r#"rest_client_request_duration_seconds_count{host="api:6443",verb="GET"} 2"#,
         r#"rest_client_request_size_bytes_sum{host="api:6443",verb="PUT"} 4"#,
         r#"rest_client_response_size_bytes_count{host="api:6443",verb="PUT"} 1"#,
@@ -786,7 +789,7 @@ async fn metrics_count_final_answers_and_retries_apart() {
 }
 
 #[tokio::test]
-async fn a_client_of_metadata_asks_for_nothing_else() {
+async fn a_metadata_only_client_requests_partial_objects() {
     let asked = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&asked);
     let service = tower::service_fn(move |request: Request<Body>| {
@@ -833,7 +836,7 @@ async fn a_client_of_metadata_asks_for_nothing_else() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rethrottled_client_has_a_larger_bucket_of_its_own() {
+async fn a_rethrottled_client_has_its_own_larger_bucket() {
     let server = Server::playing((0..7).map(|_| Step::Answer(200, "{}")));
     let slow = server.client(1.0);
     let fast = slow.rethrottled(2.0, 3);

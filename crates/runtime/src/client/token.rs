@@ -1,5 +1,7 @@
-//! The bearer token of a file that may change, as `tokenFile` and the service account of a pod have
-//! it.
+//! A bearer token from a file that may change: `tokenFile` of a kubeconfig, or the token of a pod's
+//! service account, which the kubelet rotates.
+//!
+//! Upstream: `client-go/transport/token_source.go`.
 
 use std::sync::Arc;
 
@@ -10,16 +12,16 @@ use tower::{BoxError, Service, ServiceExt};
 
 use crate::reload::Reloading;
 
-/// The file's token as a header. A file that is no good any more changes nothing, as in client-go.
+/// The file's token as a header. As in client-go, an invalid file keeps the previous token.
 pub(super) struct TokenFile(Reloading<HeaderValue>);
 
 impl TokenFile {
-    /// Fails when the file is no good now.
+    /// Reads the file. Fails if it is unreadable or invalid now.
     pub(super) fn new(path: &str) -> Result<Self, String> {
         Reloading::new(vec![path.into()], |files| header(&files[0])).map(Self)
     }
 
-    /// Sends requests over `service` with the token in them.
+    /// A service that adds the token to each request for `service`.
     pub(super) fn over<S, B>(
         self,
         service: S,
@@ -45,14 +47,14 @@ impl TokenFile {
     }
 }
 
-/// The error shows nothing of the token.
+/// Builds the header. The error shows no part of the token.
 fn header(content: &[u8]) -> Result<HeaderValue, String> {
     let token = content.trim_ascii();
     if token.is_empty() {
         return Err("there is no token in it".to_owned());
     }
     let mut header = HeaderValue::from_bytes(&[b"Bearer ", token].concat())
-        .map_err(|_| "what it holds is no token".to_owned())?;
+        .map_err(|_| "its content is not a valid token".to_owned())?;
     header.set_sensitive(true);
     Ok(header)
 }
@@ -65,7 +67,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn the_file_is_followed_and_white_space_around_the_token_is_none_of_it() {
+    async fn a_changed_token_is_used_without_surrounding_white_space() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("token");
         let path_text = path.to_str().unwrap();
@@ -98,7 +100,7 @@ mod tests {
         let mut service = TokenFile::new(path_text)
             .unwrap()
             .over(server.map_err(BoxError::from));
-        // What the file holds then, and what is sent.
+        // (content of the file, token sent)
         for (content, expected) in [
             ("first", "first"),
             ("second", "second"),

@@ -1,5 +1,7 @@
-//! The connections of one process, and what is counted of how they come to be: upstream's families
-//! of transports and credential plugins.
+//! Opens the connections of one process, and registers upstream's metrics of transports and
+//! credential plugins.
+//!
+//! Upstream: `client-go/transport` and `client-go/plugin/pkg/client/auth/exec`.
 
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
@@ -15,8 +17,8 @@ use super::pool::PoolMetrics;
 
 type Plugins = Arc<RwLock<Vec<Arc<Plugin>>>>;
 
-/// Opens connections. Those with the same credential plugin share it, so that it runs once. Cheap
-/// to clone; clones are one.
+/// Opens connections. Connections with the same credential plugin share it, so that it runs once.
+/// Cheap to clone; clones share one state.
 #[derive(Debug, Clone)]
 pub struct Transports {
     plugins: Plugins,
@@ -27,7 +29,7 @@ pub struct Transports {
 }
 
 impl Transports {
-    /// None yet.
+    /// Creates the metrics. There are no connections yet.
     pub fn new() -> Result<Self, prometheus::Error> {
         let reloads = Opts::new(
             "rest_client_transport_ca_reload_total",
@@ -38,7 +40,7 @@ impl Transports {
             plugin_metrics: PluginMetrics::new()?,
             pool_metrics: PoolMetrics::new()?,
             authority_reloads: IntCounterVec::new(reloads, &["reason", "result"])?,
-            // Connections are there for as long as the process is; nothing collects them.
+            // Always zero: transports exist until the end of the process.
             certificate_collections: IntCounter::new(
                 "rest_client_transport_cert_rotation_gc_calls_total",
                 "[ALPHA] Number of times a watch on certificates ended together with its transport; transports never end here.",
@@ -46,7 +48,7 @@ impl Transports {
         })
     }
 
-    /// Shows what is counted.
+    /// Registers the metrics.
     pub fn register(&self, registry: &Registry) -> Result<(), prometheus::Error> {
         self.pool_metrics.register(registry)?;
         registry.register(Box::new(self.authority_reloads.clone()))?;
@@ -55,7 +57,7 @@ impl Transports {
         registry.register(Box::new(Remaining::new(Arc::clone(&self.plugins))?))
     }
 
-    /// The plugin of these settings.
+    /// The plugin with these settings. A new one is created if there is none.
     pub(super) fn plugin(&self, exec: &ExecConfig) -> Arc<Plugin> {
         let mut plugins = self.plugins.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = plugins.iter().find(|plugin| plugin.is_of(exec)) {
@@ -75,10 +77,10 @@ impl Transports {
     }
 }
 
-/// How long the certificates of plugins are still good; looked at on each scrape.
+/// The remaining validity of the plugins' certificates, computed at each scrape.
 struct Remaining {
     plugins: Plugins,
-    // Set and read under one lock, so that two scrapes do not mix.
+    /// Locked while it is set and read, so that concurrent scrapes do not mix.
     gauge: Mutex<Gauge>,
     description: Desc,
 }

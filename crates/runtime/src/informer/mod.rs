@@ -15,8 +15,8 @@
 //!   recreation under one name is one update, with two UIDs.
 //! - An update with equal old and new versions comes only from a resync. Upstream also sends it
 //!   after every relist, and its handlers ignore it.
-//! - The reflector skips no object that cannot be decoded. It logs the error, keeps the state of
-//!   the store, and lists again after a pause. Such an informer does not sync.
+//! - The reflector never skips an undecodable object. It logs the error, keeps the state of the
+//!   store, and lists again after a pause. Such an informer does not sync.
 //! - [`SharedInformer::is_synced`] means that all handlers were called for the initial state.
 //! - [`Store::resource_version`] advances with events, bookmarks and lists. It also advances for
 //!   objects that were deleted meanwhile, so a writer can wait for its own writes

@@ -109,8 +109,8 @@ impl<T: Object> Reflector<'_, T> {
             let body = match self.source.list(&query).await {
                 Ok(body) => body,
                 Err(error) if continued && end_of_error(&error) == End::Expired => {
-                    // The snapshot of the continue token has expired. A list without pages cannot
-                    // expire.
+                    // The snapshot of the continue token has expired. Only a list without pages is
+                    // safe from that.
                     (objects, continued) = (Objects::default(), false);
                     query = Request::List { from, paged: false }.query(Duration::ZERO);
                     continue;

@@ -4,8 +4,8 @@
 //! attempt -> (leading: write at once) -> read -> held by another | write -> leading
 //!
 //! Only the local monotonic clock decides. As upstream, a candidate measures from the moment when
-//! *it* first saw the current record. It never compares the times in the Lease with its own clock,
-//! so clocks of different machines need not agree.
+//! *it* first saw the current record. It ignores the times in the Lease, so clocks of different
+//! machines need not agree.
 //!
 //! On Linux the monotonic clock continues while a process is stopped (SIGSTOP, a frozen cgroup). A
 //! leader that continues late therefore finds that its term is over before it can write.

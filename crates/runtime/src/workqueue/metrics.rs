@@ -252,7 +252,7 @@ type Named = (String, Weak<dyn Ages>);
 type Assigned = (&'static str, Weak<dyn Ages>);
 
 /// Upstream's two gauges of work in process, computed at each scrape. Upstream sets them every
-/// 0.5 s; without such a timer an idle process does not wake up.
+/// 0.5 s; here, no timer wakes an idle process.
 #[derive(Clone)]
 struct InProcessCollector {
     unfinished: GaugeVec,

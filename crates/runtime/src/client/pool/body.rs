@@ -1,4 +1,4 @@
-//! The body of an answer. Its stream is in use until the body ends or is dropped.
+//! The body of an answer. It occupies its stream until it is dropped.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -9,7 +9,7 @@ use tower::BoxError;
 
 use super::{Stream, http1};
 
-/// A body, as its connection gives it.
+/// A body from an HTTP/2 or an HTTP/1.1 connection.
 pub(in crate::client) struct Incoming {
     kind: Kind,
 }
@@ -56,8 +56,8 @@ impl Body for Incoming {
         match &mut self.kind {
             Kind::Http2 { received, .. } => Poll::Ready(match ready!(received.poll_data(cx)) {
                 Some(Ok(bytes)) => {
-                    // The server may send as much again. Fails when the stream has ended, which the
-                    // next poll says.
+                    // Allows the server to send as many bytes again. This fails if the stream has
+                    // ended, and the next poll reports that.
                     let _ = received.flow_control().release_capacity(bytes.len());
                     Some(Ok(Frame::data(bytes)))
                 }

@@ -1,4 +1,4 @@
-//! An HTTP/1.1 connection: one request at a time.
+//! An HTTP/1.1 connection: one request at a time, on top of hyper.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -17,7 +17,7 @@ use super::{Failure, IDLE, Io, Keeper, Kept, Stream};
 
 type SendRequest = http1::SendRequest<Full<Bytes>>;
 
-/// The sending end, unless a request has it.
+/// hyper's sender. `None` while a request uses it.
 pub(super) struct Sender(Arc<Mutex<Option<SendRequest>>>);
 
 struct Connection {
@@ -44,7 +44,7 @@ impl Kept for Connection {
 
     fn drive(self: Box<Self>, keeper: Keeper) -> BoxFuture<'static, ()> {
         let Self { sender, connection } = *self;
-        // The pool holds the other handle; without it the connection ends after its request.
+        // The pool has the other handle. When it drops that, the connection ends after its request.
         drop(sender);
         Box::pin(async move {
             let mut ticks = interval(IDLE / 2);
@@ -56,7 +56,7 @@ impl Kept for Connection {
                 }
             };
             tokio::select! {
-                // The request hears of the error itself.
+                // The pending request gets the error itself.
                 _ = connection => {}
                 () = watching => {}
             }
@@ -64,7 +64,7 @@ impl Kept for Connection {
     }
 }
 
-/// A request under way. Gives the sending end back when the answer has been read.
+/// A pending request. It returns the sender after the answer was read.
 pub(super) struct Exchange {
     sender: Option<SendRequest>,
     home: Arc<Mutex<Option<SendRequest>>>,
@@ -82,7 +82,7 @@ impl Drop for Exchange {
         if has_ended {
             stream.retire();
         }
-        // After the sender is back, because the next request may begin at once.
+        // Only after the sender is returned, because the next request may start at once.
         drop(stream);
     }
 }
@@ -109,8 +109,7 @@ pub(super) async fn send(
     let Some(sender) = &mut exchange.sender else {
         return Err(gone("the connection has ended".into()));
     };
-    // Waits until the last answer has been read to its end; fails if the connection did not outlast
-    // it.
+    // Waits until the previous answer is complete. Fails if the connection ended with it.
     sender.ready().await.map_err(|error| gone(error.into()))?;
     let request = in_origin_form(parts, body);
     match sender.try_send_request(request).await {
@@ -127,7 +126,7 @@ pub(super) async fn send(
     }
 }
 
-/// HTTP/1.1 wants the path on the first line and the server's name in a header.
+/// HTTP/1.1 needs only the path in the first line, and the server's name in the header `Host`.
 fn in_origin_form(mut parts: request::Parts, body: Bytes) -> Request<Full<Bytes>> {
     if let Some(authority) = parts.uri.authority()
         && let Ok(host) = HeaderValue::from_str(authority.as_str())

@@ -1,4 +1,4 @@
-//! An HTTP/2 connection: its opening, its pings, and requests over it.
+//! An HTTP/2 connection: handshake, pings and requests, on top of the crate `h2`.
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -17,16 +17,16 @@ use tower::BoxError;
 
 use super::{Failure, Incoming, Io, Keeper, Kept, Pings, Sender, Stream};
 
-/// A server that sends no settings for so long is none.
+/// Time limit for the server's first SETTINGS frame.
 const SETTINGS_TIMEOUT: Duration = Duration::from_secs(30);
-/// One stream may have this much under way: enough for full speed at 10 ms of distance, and the
-/// most a slow reader can pile up.
+/// Bytes that the server may send on one stream before they are read. This is enough for full speed
+/// with a latency of 10 ms, and it bounds the memory of a slow reader.
 const STREAM_WINDOW: u32 = 1 << 20;
-/// Not a limit in practice, so that an answer that is read slowly does not hold up others of its
-/// connection.
+/// The same limit for a whole connection. It is so high that a slowly read answer does not block
+/// other answers.
 const CONNECTION_WINDOW: u32 = 1 << 30;
 
-/// A connection of which the server has said how many streams it allows.
+/// A connection after the server's first SETTINGS frame, which contains the limit of streams.
 struct Connection {
     sender: client::SendRequest<Bytes>,
     connection: client::Connection<Watched, Bytes>,
@@ -34,7 +34,7 @@ struct Connection {
     reads: Reads,
 }
 
-/// Opens a connection over `io`; comes with the server's settings.
+/// Opens a connection over `io`. Returns after the server's SETTINGS frame.
 pub(super) async fn open(io: Box<dyn Io>, pings: Pings) -> Result<Box<dyn Kept>, BoxError> {
     let reads = Reads::default();
     let io = Watched {
@@ -45,7 +45,7 @@ pub(super) async fn open(io: Box<dyn Io>, pings: Pings) -> Result<Box<dyn Kept>,
         .initial_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .enable_push(false)
-        // Until the server's settings come, so that its limit is never exceeded, however low it is.
+        // Zero until the server's SETTINGS frame, so that even a limit of one is never exceeded.
         .initial_max_send_streams(0)
         .handshake::<_, Bytes>(io);
     let opening = async {
@@ -87,7 +87,7 @@ impl Kept for Connection {
             pings,
             reads,
         } = *self;
-        // The pool holds the others; without any the connection ends after its last stream.
+        // The pool has the other senders. Without any, the connection ends after its last stream.
         drop(sender);
         Box::pin(async move {
             let ping_pong = connection.ping_pong();
@@ -102,7 +102,7 @@ impl Kept for Connection {
                 ended
             });
             tokio::select! {
-                // Streams hear of the error themselves.
+                // Pending streams get the error themselves.
                 _ = moving => {}
                 () = watch_over(ping_pong, pings, &reads, &keeper) => {
                     tracing::debug!("a connection to the API server answers no ping");
@@ -112,8 +112,8 @@ impl Kept for Connection {
     }
 }
 
-/// Ends when the server has been silent for the interval and a ping stays unanswered. Retires the
-/// connection when it is idle.
+/// Returns when the server was silent for the interval and then did not answer a ping. Meanwhile it
+/// removes the connection from the pool if it is idle.
 async fn watch_over(ping_pong: Option<PingPong>, pings: Pings, reads: &Reads, keeper: &Keeper) {
     let Some(mut ping_pong) = ping_pong else {
         return std::future::pending().await;
@@ -124,12 +124,12 @@ async fn watch_over(ping_pong: Option<PingPong>, pings: Pings, reads: &Reads, ke
         if reads.within(pings.interval) {
             continue;
         }
-        // One ping at a time: a late pong is waited for as long as other bytes come.
+        // h2 allows one ping at a time. While other bytes arrive, a late pong is fine.
         let mut pong = pin!(ping_pong.ping(Ping::opaque()));
         loop {
             match timeout(pings.timeout, &mut pong).await {
                 Ok(Ok(_)) => break,
-                // The connection has ended, as its other half finds.
+                // The connection has ended. `moving` in `drive` returns then.
                 Ok(Err(_)) => return std::future::pending().await,
                 Err(_) if reads.within(pings.timeout) => keeper.retire_idle(),
                 Err(_) => return,
@@ -157,7 +157,7 @@ pub(super) async fn send(
         .send_request(Request::from_parts(parts, ()), ends_here)
         .map_err(ended)?;
     if !ends_here {
-        // The whole body is in memory already, so waiting for the window would save none.
+        // The whole body is in memory already, so a wait for the window would save no memory.
         upload.send_data(body, true).map_err(failure)?;
     }
     let response = response.await.map_err(failure)?;
@@ -166,7 +166,7 @@ pub(super) async fn send(
 
 fn failure(error: h2::Error) -> Failure {
     let is_refused = error.is_reset() && error.reason() == Some(Reason::REFUSED_STREAM);
-    // Of the streams under way, a GOAWAY ends those alone that the server has not begun to process.
+    // A GOAWAY ends only streams that the server has not started to process.
     let is_turned_away =
         error.is_go_away() && error.is_remote() && error.reason() == Some(Reason::NO_ERROR);
     Failure {
@@ -177,7 +177,7 @@ fn failure(error: h2::Error) -> Failure {
     }
 }
 
-/// When bytes last came, in milliseconds since the connection was opened.
+/// The time of the last received bytes, in milliseconds since the connection was opened.
 #[derive(Clone)]
 struct Reads {
     opened: Instant,
@@ -199,14 +199,14 @@ impl Reads {
             .store(self.opened.elapsed().as_millis() as u64, Ordering::Relaxed);
     }
 
-    /// Whether bytes came within the last `time`.
+    /// True if bytes arrived within the last `time`.
     fn within(&self, time: Duration) -> bool {
         let last = Duration::from_millis(self.last.load(Ordering::Relaxed));
         self.opened.elapsed().saturating_sub(last) < time
     }
 }
 
-/// Notes when bytes come.
+/// A byte stream that records the time of received bytes.
 struct Watched {
     io: Box<dyn Io>,
     reads: Reads,

@@ -1,4 +1,4 @@
-//! Counts of connections and of waits for their streams.
+//! The metrics of connections, and of waits for their streams.
 
 use std::time::Duration;
 
@@ -52,7 +52,7 @@ pub(super) struct LaneMetrics {
 }
 
 impl LaneMetrics {
-    /// One more connection is open, until what is returned is dropped.
+    /// Counts an open connection until the returned guard is dropped.
     pub(super) fn connected(&self) -> Connected {
         self.connections.inc();
         Connected(self.connections.clone())

@@ -1,15 +1,17 @@
-//! Connections to one API server, as many as its limit of streams demands.
+//! The connections to one API server. The pool opens as many as the server's limit of streams
+//! requires.
 //!
 //! request -> lane -> a free stream, or a new connection -> answer -> the stream is free again
 //!
-//! An HTTP/2 server limits the streams of each connection (kube-apiserver to 100) and may change
-//! that limit at any time. A connection without a free stream is left alone and another one is
-//! dialed, as Go's `http2.Transport` does; an HTTP/1.1 connection counts as one with a single
-//! stream. Watches have connections of their own, the lane [`Lane::Watches`], so that any number of
-//! them leaves requests room. A connection without streams is closed after [`IDLE`].
+//! An HTTP/2 server limits the streams of each connection (kube-apiserver: 100) and may change the
+//! limit at any time. If all connections are full, the pool dials another, as Go's
+//! `http2.Transport` does. An HTTP/1.1 connection counts as one with a single stream.
 //!
-//! A wait for a stream ends when the caller gives the request up; [`PoolMetrics`] shows how long
-//! such waits take.
+//! Watches have their own connections, the lane [`Lane::Watches`]. So they cannot take all streams
+//! from other requests. A connection without streams closes after [`IDLE`].
+//!
+//! A wait for a stream ends when the caller drops the request. [`PoolMetrics`] shows the duration
+//! of such waits.
 
 mod body;
 mod http1;
@@ -39,33 +41,36 @@ pub(super) use body::Incoming;
 use metrics::LaneMetrics;
 pub(super) use metrics::PoolMetrics;
 
-/// A connection without streams is closed after this time, as Go's `IdleConnTimeout` has it.
+/// A connection without streams closes after this time. The value is that of Go's
+/// `IdleConnTimeout`.
 const IDLE: Duration = Duration::from_secs(90);
-/// Dials under way at once. A server that allows one stream per connection must not meet a hundred
+/// The most concurrent dials. Otherwise a server with one stream per connection could get a hundred
 /// TLS handshakes at once.
 const MAX_DIALS: usize = 8;
-/// Pause before another dial when one failed while other connections are open.
+/// Pause after a failed dial, if other connections are open.
 const REDIAL_PAUSE: Duration = Duration::from_secs(1);
-/// Streams that a dialed connection is expected to have until its server has said so; Go's
+/// The assumed limit of streams before the server has sent its limit. Go's
 /// `initialMaxConcurrentStreams`.
 const EXPECTED_STREAMS: usize = 100;
-/// How often a request that the server did not process is sent again, as Go's transport does.
+/// The most retries of a request that the server did not process, as in Go's transport.
 const MAX_RETRIES: u32 = 6;
-/// Pause before the second such attempt; doubles with each further one.
+/// Pause before the second such retry. It doubles with each further one.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
-/// Which connections carry a request. An extension of the request; without one it is
+/// The group of connections for a request. It is an extension of the request; the default is
 /// [`Lane::Requests`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Lane {
-    /// Answered soon.
+    /// Requests with a short answer.
     Requests,
-    /// Open for minutes.
+    /// Watches, which stay open for minutes.
     Watches,
 }
 
-/// Whether a request has left for the server. An extension of the request: until then it can be
-/// given up without a trace.
+/// Tells whether a request was sent to the server. It is an extension of the request.
+///
+/// Before a request is sent, its caller can drop it, and the server never sees it. The write gate
+/// depends on this.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Sent(Arc<SentState>);
 
@@ -80,8 +85,8 @@ impl Sent {
         self.0.sent.load(Ordering::Acquire)
     }
 
-    /// Comes when the request is here: it has not left, or came back unprocessed.
-    pub(super) async fn is_here(&self) {
+    /// Resolves when the request is unsent: still waiting, or returned unprocessed by the server.
+    pub(super) async fn is_unsent(&self) {
         loop {
             let changed = self.0.changed.notified();
             if !self.get() {
@@ -91,7 +96,7 @@ impl Sent {
         }
     }
 
-    /// The request with these extensions leaves now.
+    /// Marks the request with these extensions as sent.
     pub(super) fn mark(extensions: &Extensions) {
         Self::set(extensions, true);
     }
@@ -104,10 +109,12 @@ impl Sent {
     }
 }
 
-/// When a silent connection counts as dead.
+/// The times after which a silent connection counts as broken.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Pings {
+    /// A ping is sent after this silence.
     pub(super) interval: Duration,
+    /// The connection is closed if the ping has no answer for this time.
     pub(super) timeout: Duration,
 }
 
@@ -116,17 +123,17 @@ pub(super) trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
 
-/// A connection as it was dialed.
+/// A new connection.
 pub(super) struct Dialed {
     pub(super) io: Box<dyn Io>,
-    /// The server chose HTTP/2; otherwise it speaks HTTP/1.1.
+    /// True if the server chose HTTP/2, false for HTTP/1.1.
     pub(super) is_http2: bool,
 }
 
-/// Dials the server; must end by itself.
+/// Dials the server. It must have its own time limit.
 pub(super) type Dial = Arc<dyn Fn() -> BoxFuture<'static, Result<Dialed, BoxError>> + Send + Sync>;
 
-/// Why no connection could be opened. Names the server.
+/// A failed dial. The text names the server.
 #[derive(Debug, Clone)]
 pub(super) struct DialError {
     server: Arc<str>,
@@ -140,7 +147,7 @@ impl fmt::Display for DialError {
         let mut cause: Option<&(dyn StdError + 'static)> = Some(&**self.source);
         while let Some(error) = cause {
             let text = error.to_string();
-            // Many foreign errors repeat their source.
+            // Errors of many libraries already contain the text of their source.
             if !shown.contains(&text) {
                 write!(f, ": {text}")?;
                 shown.push_str(&text);
@@ -157,8 +164,8 @@ impl StdError for DialError {
     }
 }
 
-/// Sends requests over connections to one server. Cheap to clone; clones share the connections,
-/// which close with the last one.
+/// Sends requests over connections to one server. Cheap to clone. Clones share the connections,
+/// which close with the last clone.
 #[derive(Clone)]
 pub(super) struct Pool {
     requests: Arc<Connections>,
@@ -166,7 +173,7 @@ pub(super) struct Pool {
 }
 
 impl Pool {
-    /// A pool without connections yet. `server` is the name of the server in errors.
+    /// A pool without connections. `server` is the server's name in errors.
     pub(super) fn new(server: &str, dial: Dial, pings: Pings, metrics: &PoolMetrics) -> Self {
         let lane = |name| {
             Arc::new(Connections {
@@ -216,14 +223,15 @@ struct Connections {
 
 #[derive(Default)]
 struct State {
-    /// Those that take further streams, oldest first.
+    /// Connections that accept further streams, oldest first.
     open: Vec<Open>,
+    /// Pending dials.
     dialing: usize,
     /// Requests that wait for a stream, oldest first.
     waiting: VecDeque<oneshot::Sender<Result<Stream, DialError>>>,
-    /// Streams that the next connection is expected to have.
+    /// The assumed limit of streams of the next connection.
     expected: usize,
-    /// No dial before this time, because the last one failed.
+    /// The earliest time of the next dial, after a failed one.
     no_dial_before: Option<Instant>,
     next_id: u64,
 }
@@ -231,7 +239,7 @@ struct State {
 struct Open {
     id: u64,
     sender: Arc<Sender>,
-    /// Streams that the server allows.
+    /// The server's limit of streams.
     limit: usize,
     /// Streams in use.
     active: usize,
@@ -239,13 +247,13 @@ struct Open {
     idle_since: Instant,
 }
 
-/// One end of a connection.
+/// The sending side of a connection.
 enum Sender {
     Http2(h2::client::SendRequest<Bytes>),
     Http1(http1::Sender),
 }
 
-/// The right to one stream of a connection; given back when it is dropped.
+/// One stream of a connection. It becomes free when this is dropped.
 struct Stream {
     connections: Arc<Connections>,
     sender: Arc<Sender>,
@@ -253,7 +261,7 @@ struct Stream {
 }
 
 impl Stream {
-    /// Its connection takes no further request.
+    /// Removes the stream's connection from the pool.
     fn retire(&self) {
         self.connections.retire(self.id);
     }
@@ -265,15 +273,14 @@ impl Drop for Stream {
     }
 }
 
-/// Why a request got no answer.
+/// A request without an answer.
 struct Failure {
     error: BoxError,
-    /// The request has left. Otherwise the connection had ended before, which says nothing about
-    /// the next one.
+    /// The request was sent. False if the connection had ended before.
     sent: bool,
-    /// The server has not acted on the request, so that it may be sent again.
+    /// The server did not process the request, so it can be sent again.
     unprocessed: bool,
-    /// The connection takes no further request.
+    /// The connection cannot send further requests.
     broken: bool,
 }
 
@@ -312,11 +319,11 @@ impl Connections {
                 return Err(error);
             }
             Sent::set(&parts.extensions, false);
-            // A connection that had ended was retired, so that this comes to an end.
+            // The ended connection was removed above, so this loop ends.
             if !sent {
                 continue;
             }
-            // A server that refuses streams wants a pause.
+            // The server refused the stream on an intact connection, so wait before the next retry.
             if !broken && attempt > 0 {
                 sleep(RETRY_PAUSE * 2_u32.pow(attempt - 1)).await;
             }
@@ -324,7 +331,7 @@ impl Connections {
         }
     }
 
-    /// A stream, as soon as there is one. Waiting requests are served in turn.
+    /// Waits for a free stream. Waiting requests get streams in the order of their arrival.
     async fn stream(self: &Arc<Self>) -> Result<Stream, DialError> {
         let granted = {
             let mut state = self.state();
@@ -355,8 +362,8 @@ impl Connections {
         }
     }
 
-    /// A free stream of the oldest connection that has one, so that the newest ones become idle and
-    /// close.
+    /// A free stream of the oldest connection that has one. So the newest connections become idle
+    /// and close.
     fn take(self: &Arc<Self>, state: &mut State) -> Option<Stream> {
         let open = state
             .open
@@ -370,9 +377,9 @@ impl Connections {
         })
     }
 
-    /// Hands free streams to waiting requests. Returns the streams of requests that were given up,
-    /// to be dropped without the lock.
-    #[must_use = "dropped under the lock, a stream waits for that lock for ever"]
+    /// Gives free streams to waiting requests. Returns the streams of dropped requests; the caller
+    /// must drop them after the lock.
+    #[must_use = "the drop of a stream takes the lock, so it must come after the lock"]
     fn serve_waiting(self: &Arc<Self>, state: &mut State) -> Vec<Stream> {
         let mut unused = Vec::new();
         state.waiting.retain(|waiting| !waiting.is_closed());
@@ -386,7 +393,7 @@ impl Connections {
         unused
     }
 
-    /// Dials as many connections as the waiting requests need, beyond the dials under way.
+    /// Dials as many connections as the waiting requests need in addition to the pending dials.
     fn dial_for_waiting(self: &Arc<Self>, state: &mut State) {
         state.waiting.retain(|waiting| !waiting.is_closed());
         if state
@@ -395,7 +402,7 @@ impl Connections {
         {
             return;
         }
-        // There is none when the process ends while streams are dropped.
+        // There is no runtime if streams are dropped at the end of the process.
         let Ok(runtime) = tokio::runtime::Handle::try_current() else {
             return;
         };
@@ -409,12 +416,12 @@ impl Connections {
         }
     }
 
-    /// Dials a connection and keeps it until it ends. Boxed, because an opened connection may lead
-    /// to the next dial.
+    /// Dials a connection and drives it until it ends. The future is boxed because it is recursive:
+    /// an opened connection may start the next dial.
     fn run(self: Arc<Self>, id: u64) -> BoxFuture<'static, ()> {
         Box::pin(async move {
-            // Made in here: a runtime that ends drops the future at once, under the lock of the
-            // state.
+            // Created inside the future: a runtime that shuts down drops the future inside `spawn`,
+            // where the state is locked. The drop of `dialing` would then deadlock.
             let dialing = Dialing(Some(self));
             let opened = dialing.pool().open().await;
             let pool = dialing.ended();
@@ -426,7 +433,7 @@ impl Connections {
                         pool: Arc::downgrade(&pool),
                     };
                     pool.opened(id, connection.sender(), connection.limit());
-                    // From here on the pool may end before the connection does.
+                    // From here on, the pool may be dropped before the connection ends.
                     drop(pool);
                     connection.drive(keeper).await;
                 }
@@ -469,7 +476,7 @@ impl Connections {
         state.dialing -= 1;
         if state.open.is_empty() && state.dialing == 0 {
             for waiting in state.waiting.drain(..) {
-                // Fails when the request was given up meanwhile.
+                // An error means that the request was dropped meanwhile.
                 let _ = waiting.send(Err(error.clone()));
             }
             return;
@@ -482,7 +489,7 @@ impl Connections {
         }
         tracing::warn!(%error, "another connection to the API server is needed");
         state.no_dial_before = Some(Instant::now() + REDIAL_PAUSE);
-        // There is none when the process ends in the middle of a dial.
+        // There is no runtime if the process ends during a dial.
         let Ok(runtime) = tokio::runtime::Handle::try_current() else {
             return;
         };
@@ -496,7 +503,7 @@ impl Connections {
         });
     }
 
-    /// A stream of connection `id` is free again.
+    /// Frees a stream of connection `id`.
     fn release(self: &Arc<Self>, id: u64) {
         let unused = {
             let mut state = self.state();
@@ -509,7 +516,7 @@ impl Connections {
         drop(unused);
     }
 
-    /// Connection `id` takes no further requests, and closes when its last stream ends.
+    /// Removes connection `id` from the pool. It closes when its last stream ends.
     fn retire(self: &Arc<Self>, id: u64) {
         let (retired, unused) = {
             let mut state = self.state();
@@ -522,7 +529,7 @@ impl Connections {
         drop((retired, unused));
     }
 
-    /// The server allows connection `id` this many streams from now on.
+    /// Sets the limit of streams of connection `id`.
     fn limited(self: &Arc<Self>, id: u64, limit: usize) {
         let unused = {
             let mut state = self.state();
@@ -534,7 +541,7 @@ impl Connections {
         drop(unused);
     }
 
-    /// Takes connection `id` out of the pool if it has carried no stream for [`IDLE`].
+    /// Removes connection `id` from the pool if it had no stream for [`IDLE`].
     fn retire_idle(self: &Arc<Self>, id: u64) {
         let is_idle =
             |open: &Open| open.id == id && open.active == 0 && open.idle_since.elapsed() >= IDLE;
@@ -547,17 +554,17 @@ impl Connections {
     }
 }
 
-/// A dial under way. A dial that panics has failed, too, and the waiting requests must hear of
-/// that.
+/// A pending dial. If it panics, its drop reports a failed dial, so that waiting requests get an
+/// error.
 struct Dialing(Option<Arc<Connections>>);
 
 impl Dialing {
     fn pool(&self) -> &Connections {
-        self.0.as_ref().expect("taken at the end only")
+        self.0.as_ref().expect("only `ended` takes the value")
     }
 
     fn ended(mut self) -> Arc<Connections> {
-        self.0.take().expect("taken here only")
+        self.0.take().expect("only `ended` takes the value, once")
     }
 }
 
@@ -569,7 +576,7 @@ impl Drop for Dialing {
     }
 }
 
-/// What the task of a connection tells its pool, which may be gone.
+/// The link from the task of a connection to its pool, which may be dropped already.
 struct Keeper {
     id: u64,
     pool: std::sync::Weak<Connections>,
@@ -597,13 +604,13 @@ impl Drop for Keeper {
     }
 }
 
-/// A connection that was opened and is to be kept.
+/// An open connection.
 trait Kept: Send {
     fn sender(&self) -> Sender;
 
-    /// Streams that the server allows now.
+    /// The server's current limit of streams.
     fn limit(&self) -> usize;
 
-    /// Moves bytes until the connection ends.
+    /// Sends and receives until the connection ends.
     fn drive(self: Box<Self>, keeper: Keeper) -> BoxFuture<'static, ()>;
 }

@@ -1,5 +1,5 @@
-//! The pool against a server that speaks just enough HTTP/2 to misbehave on purpose, in one process
-//! and under paused time.
+//! Tests of the pool in paused time, against a small HTTP/2 server in the same process. The server
+//! misbehaves on purpose.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -24,23 +24,25 @@ const END_HEADERS: u8 = 4;
 const MAX_CONCURRENT_STREAMS: u16 = 3;
 const REFUSED_STREAM: u32 = 7;
 
-/// What the server does with a request.
+/// The server's reaction to a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mode {
     /// Answers.
     Answer,
-    /// Begins an answer that does not end, as to a watch.
+    /// Starts an answer that stays open, like a watch.
     Hold,
-    /// Says nothing.
+    /// Does not answer.
     Silence,
-    /// Refuses the stream, and then answers the next one.
+    /// Refuses the stream, and answers the next one.
     RefuseOne,
 }
 
 enum Command {
+    /// Changes the limit of streams.
     Limit(u32),
-    /// Turns away the streams after this one, and takes no new ones.
+    /// Sends GOAWAY with this stream as the last processed one.
     GoAway(u32),
+    /// Closes the connection.
     Die,
 }
 
@@ -115,7 +117,7 @@ impl Server {
                     shared.alive += 1;
                 });
                 tokio::spawn(async move {
-                    // How a connection ends is what the tests look at from the other side.
+                    // The tests check the end of connections on the client's side.
                     let _ = server.serve(theirs, received).await;
                     server.with(|shared| shared.alive -= 1);
                 });
@@ -247,7 +249,7 @@ async fn send(pool: &Pool, lane: Lane) -> Result<Response<Incoming>, BoxError> {
     pool.clone().call(request(lane)).await
 }
 
-/// Answers of which the bodies have begun and go on.
+/// Starts `count` requests, and returns their open bodies after the first line.
 async fn held(pool: &Pool, lane: Lane, count: usize) -> Vec<Incoming> {
     let mut bodies = Vec::new();
     for answer in join_all((0..count).map(|_| send(pool, lane))).await {
@@ -261,14 +263,14 @@ async fn held(pool: &Pool, lane: Lane, count: usize) -> Vec<Incoming> {
     bodies
 }
 
-/// Lets every task do what it can; time goes on by a millisecond.
+/// Lets all tasks run until they wait. The clock advances by a millisecond.
 async fn settle() {
     sleep(Duration::from_millis(1)).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn connections_follow_the_limit_of_streams() {
-    // (limit, connections of 119 watches)
+async fn the_number_of_connections_follows_the_limit_of_streams() {
+    // (limit, connections for 119 watches)
     let cases = [
         (Some(1), 119),
         (Some(3), 40),
@@ -299,7 +301,7 @@ async fn connections_follow_the_limit_of_streams() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn watches_leave_requests_their_connection() {
+async fn watches_and_requests_use_different_connections() {
     let server = Server::new(Mode::Hold, Some(100));
     let pool = server.pool();
     let _watches = held(&pool, Lane::Watches, 100).await;
@@ -315,7 +317,7 @@ async fn watches_leave_requests_their_connection() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_limit_that_changes_holds_at_once() {
+async fn a_changed_limit_applies_at_once() {
     let server = Server::new(Mode::Hold, Some(4));
     let pool = server.pool();
     let mut streams = held(&pool, Lane::Watches, 4).await;
@@ -331,13 +333,13 @@ async fn a_limit_that_changes_holds_at_once() {
     assert_eq!(
         server.connections(),
         2,
-        "the first connection has room again"
+        "the first connection has free streams again"
     );
     assert_eq!(server.with(|shared| shared.violations), 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn streams_that_a_goaway_turns_away_move_to_another_connection() {
+async fn streams_rejected_by_goaway_move_to_another_connection() {
     let server = Server::new(Mode::Hold, Some(100));
     let pool = server.pool();
     let mut watch = held(&pool, Lane::Watches, 1).await.remove(0);
@@ -357,18 +359,18 @@ async fn streams_that_a_goaway_turns_away_move_to_another_connection() {
     assert_eq!(
         server.connections(),
         2,
-        "the connection that goes away takes no new requests"
+        "a connection after GOAWAY gets no new requests"
     );
     assert!(
         tokio::time::timeout(Duration::from_millis(1), watch.frame())
             .await
             .is_err(),
-        "the watch goes on"
+        "the watch stays open"
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn watches_of_a_connection_that_dies_end_with_an_error() {
+async fn watches_of_a_closed_connection_end_with_an_error() {
     let server = Server::new(Mode::Hold, Some(100));
     let pool = server.pool();
     let watches = held(&pool, Lane::Watches, 100).await;
@@ -411,7 +413,7 @@ async fn idle_connections_close() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_that_is_given_up_leaves_its_stream_to_others() {
+async fn a_dropped_wait_leaves_its_stream_to_others() {
     let server = Server::new(Mode::Silence, Some(1));
     server.with(|shared| shared.refuses_connections = false);
     let pool = server.pool();
@@ -424,8 +426,8 @@ async fn a_wait_that_is_given_up_leaves_its_stream_to_others() {
     let sent = Sent::default();
     let mut waiting = request(Lane::Requests);
     waiting.extensions_mut().insert(sent.clone());
-    let given_up = tokio::time::timeout(Duration::from_secs(5), pool.clone().call(waiting)).await;
-    assert!(given_up.is_err() && !sent.get(), "it has not left");
+    let dropped = tokio::time::timeout(Duration::from_secs(5), pool.clone().call(waiting)).await;
+    assert!(dropped.is_err() && !sent.get(), "it was not sent");
     server.set(Mode::Answer);
     hanging.abort();
     settle().await;
@@ -434,7 +436,7 @@ async fn a_wait_that_is_given_up_leaves_its_stream_to_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dial_that_fails_says_where_and_why() {
+async fn the_error_of_a_failed_dial_names_server_and_cause() {
     let server = Server::new(Mode::Answer, None);
     server.with(|shared| shared.refuses_connections = true);
     let pool = server.pool();
@@ -450,7 +452,7 @@ async fn a_dial_that_fails_says_where_and_why() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dial_that_panics_is_a_dial_that_failed() {
+async fn a_panicking_dial_is_a_failed_dial() {
     let dial: Dial = Arc::new(|| Box::pin(async { panic!("on purpose") }));
     let pings = Pings {
         interval: Duration::from_secs(15),
@@ -467,7 +469,7 @@ async fn a_dial_that_panics_is_a_dial_that_failed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_without_streams_is_given_up() {
+async fn a_server_that_allows_no_stream_is_an_error() {
     let server = Server::new(Mode::Answer, Some(0));
     let error = send(&server.pool(), Lane::Requests)
         .await
@@ -481,12 +483,12 @@ async fn a_server_without_streams_is_given_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_that_answers_no_ping_ends() {
+async fn a_connection_without_answers_to_pings_ends() {
     let server = Server::new(Mode::Hold, None);
     let pool = server.pool();
     let mut watch = held(&pool, Lane::Watches, 1).await.remove(0);
     sleep(Duration::from_secs(60)).await;
-    assert_eq!(server.alive(), 1, "answered pings keep it");
+    assert_eq!(server.alive(), 1, "answered pings keep it open");
     server.with(|shared| shared.answers_pings = false);
     let began = Instant::now();
     watch.frame().await.unwrap().unwrap_err();
@@ -498,17 +500,17 @@ async fn a_connection_that_answers_no_ping_ends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_late_pong_leaves_the_connection_watched() {
+async fn a_late_pong_keeps_the_connection_under_supervision() {
     let server = Server::new(Mode::Hold, None);
     let pool = server.pool();
     let mut watch = held(&pool, Lane::Watches, 1).await.remove(0);
     server.with(|shared| shared.answers_pings = false);
-    // Bytes come while a ping stays unanswered.
+    // Other bytes arrive while a ping stays unanswered.
     for _ in 0..10 {
         sleep(Duration::from_secs(7)).await;
         server.tell(0, Command::Limit(100));
     }
-    assert_eq!(server.alive(), 1, "it is not silent");
+    assert_eq!(server.alive(), 1, "the connection is not silent");
     let began = Instant::now();
     watch.frame().await.unwrap().unwrap_err();
     assert!(
@@ -519,7 +521,7 @@ async fn a_late_pong_leaves_the_connection_watched() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failed_dial_is_repeated_after_a_pause_only() {
+async fn a_failed_dial_is_retried_only_after_a_pause() {
     let server = Server::new(Mode::Silence, Some(1));
     let pool = server.pool();
     let begin = || {

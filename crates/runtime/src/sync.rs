@@ -70,7 +70,7 @@ mod ordered {
     /// unlikely places, and so finds rare races. Only [`sleep_until`] and [`pass`] advance the
     /// clock.
     #[cfg(test)]
-    pub(crate) fn in_many_orders(story: impl Fn() + Clone + Send + Sync + 'static) {
+    pub(crate) fn in_many_orders(test: impl Fn() + Clone + Send + Sync + 'static) {
         const ORDERS: usize = 3_000;
         let mut config = Config::new();
         // Nested futures of an unoptimised build need more stack than Shuttle's default.
@@ -84,8 +84,8 @@ mod ordered {
             .build()
             .unwrap();
         let _inside = runtime.enter();
-        Runner::new(RandomScheduler::new(ORDERS), config.clone()).run(story.clone());
-        Runner::new(PctScheduler::new(3, ORDERS), config).run(story);
+        Runner::new(RandomScheduler::new(ORDERS), config.clone()).run(test.clone());
+        Runner::new(PctScheduler::new(3, ORDERS), config).run(test);
     }
 }
 

@@ -570,7 +570,7 @@ fn finish(under_way: Option<UnderWay>, answered: bool) {
 }
 
 /// Waits for `pause`. `None` as soon as `gate` refuses new writes.
-async fn unless_refused<T>(
+async fn unless_closed<T>(
     gate: Option<&dyn WriteGate>,
     pause: impl Future<Output = T>,
 ) -> Option<T> {

@@ -790,8 +790,8 @@ async fn metrics_count_final_answers_and_retries_separately() {
 
 #[tokio::test]
 async fn a_metadata_only_client_requests_partial_objects() {
-    let asked = Arc::new(Mutex::new(Vec::new()));
-    let seen = Arc::clone(&asked);
+    let accepted = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&accepted);
     let service = tower::service_fn(move |request: Request<Body>| {
         seen.lock().unwrap().push(
             request.headers()[http::header::ACCEPT]
@@ -823,7 +823,7 @@ async fn a_metadata_only_client_requests_partial_objects() {
         form("PartialObjectMetadataList"),
     );
     assert_eq!(
-        *asked.lock().unwrap(),
+        *accepted.lock().unwrap(),
         [
             one.clone(),
             one,

@@ -138,19 +138,19 @@ mod tests {
             let mut key = 1_u32;
             for now in 0..2_000 {
                 key = key.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-                let asked = (key >> 16) % 96;
-                let expected = match list.iter().position(|(known, _)| *known == asked) {
+                let requested = (key >> 16) % 96;
+                let expected = match list.iter().position(|(known, _)| *known == requested) {
                     Some(at) => list.remove(at).1,
                     None => now,
                 };
-                list.push((asked, expected));
+                list.push((requested, expected));
                 if list.len() > capacity {
                     list.remove(0);
                 }
                 assert_eq!(
-                    *lru.get_or_insert_with(asked, || now),
+                    *lru.get_or_insert_with(requested, || now),
                     expected,
-                    "{asked} at {now}, capacity {capacity}"
+                    "{requested} at {now}, capacity {capacity}"
                 );
             }
             assert_eq!(lru.table.len(), list.len());

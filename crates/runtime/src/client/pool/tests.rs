@@ -94,7 +94,7 @@ impl Server {
         self.with(|shared| shared.alive)
     }
 
-    fn tell(&self, connection: usize, command: Command) {
+    fn command(&self, connection: usize, command: Command) {
         self.with(|shared| shared.connections[connection].send(command).unwrap());
     }
 
@@ -321,13 +321,13 @@ async fn a_changed_limit_applies_at_once() {
     let server = Server::new(Mode::Hold, Some(4));
     let pool = server.pool();
     let mut streams = held(&pool, Lane::Watches, 4).await;
-    server.tell(0, Command::Limit(2));
+    server.command(0, Command::Limit(2));
     settle().await;
     streams.truncate(2);
     settle().await;
     streams.extend(held(&pool, Lane::Watches, 1).await);
     assert_eq!(server.connections(), 2, "two of two streams are in use");
-    server.tell(0, Command::Limit(10));
+    server.command(0, Command::Limit(10));
     settle().await;
     streams.extend(held(&pool, Lane::Watches, 8).await);
     assert_eq!(
@@ -352,7 +352,7 @@ async fn streams_rejected_by_goaway_move_to_another_connection() {
     assert!(!turned_away.is_finished());
     server.set(Mode::Answer);
     // The watch is stream 1.
-    server.tell(0, Command::GoAway(1));
+    server.command(0, Command::GoAway(1));
     turned_away.await.unwrap().unwrap();
     assert_eq!(server.connections(), 2);
     send(&pool, Lane::Watches).await.unwrap();
@@ -374,7 +374,7 @@ async fn watches_of_a_closed_connection_end_with_an_error() {
     let server = Server::new(Mode::Hold, Some(100));
     let pool = server.pool();
     let watches = held(&pool, Lane::Watches, 100).await;
-    server.tell(0, Command::Die);
+    server.command(0, Command::Die);
     for mut watch in watches {
         watch.frame().await.unwrap().unwrap_err();
     }
@@ -508,7 +508,7 @@ async fn a_late_pong_keeps_the_connection_under_supervision() {
     // Other bytes arrive while a ping stays unanswered.
     for _ in 0..10 {
         sleep(Duration::from_secs(7)).await;
-        server.tell(0, Command::Limit(100));
+        server.command(0, Command::Limit(100));
     }
     assert_eq!(server.alive(), 1, "the connection is not silent");
     let began = Instant::now();

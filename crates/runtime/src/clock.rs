@@ -12,13 +12,11 @@ pub struct Clock(Kind);
 
 #[derive(Debug, Clone)]
 enum Kind {
+    /// The machine's wall clock.
     System,
     /// Wall time that advances with Tokio's clock. A paused runtime then also pauses every
     /// timestamp that we write.
-    Runtime {
-        base: Timestamp,
-        started: Instant,
-    },
+    Runtime { base: Timestamp, started: Instant },
 }
 
 impl Clock {

@@ -64,6 +64,7 @@ impl TokenBucket {
         free
     }
 
+    /// Adds the tokens of the time since the last refill. A `now` before it has no effect.
     fn refill(&mut self, now: Instant) {
         let passed = now.saturating_duration_since(self.filled_at);
         self.tokens = (self.tokens + passed.as_secs_f64() * self.rate).min(self.burst);

@@ -16,6 +16,7 @@ use tokio::time::Instant;
 /// The shortest time between two reads of the files.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
+/// Parses the contents of the files, in the order of the files.
 type Load<T> = Arc<dyn Fn(&[Vec<u8>]) -> Result<T, String> + Send + Sync>;
 
 /// The parsed content of some files. Cheap to clone; clones share one state.
@@ -26,6 +27,7 @@ pub struct Reloading<T> {
 }
 
 struct State<T> {
+    /// When the files were last read.
     checked: Instant,
     /// The content that was read last, valid or not. An invalid content is logged only once.
     content: Vec<Vec<u8>>,
@@ -93,6 +95,7 @@ impl<T: Send + Sync + 'static> Reloading<T> {
         self.latest()
     }
 
+    /// Parses new content, and keeps the previous value if that fails.
     fn take(&self, content: Vec<Vec<u8>>) {
         let mut state = self.state();
         if state.content == content {

@@ -20,6 +20,7 @@ pub struct Activity(Arc<Mutex<State>>);
 #[derive(Debug)]
 struct State {
     kinds: BTreeMap<&'static str, Kind>,
+    /// Time of the last answer of any kind.
     answered: Instant,
 }
 

@@ -41,6 +41,8 @@ impl ApiError {
     }
 }
 
+/// Explains a failed connection. The most specific known cause in the chain wins: TLS, proxy, DNS,
+/// and then the I/O error.
 fn of_transport(error: &(dyn Error + 'static)) -> String {
     let chain = chain(error);
     let whole = || {
@@ -103,6 +105,7 @@ fn of_transport(error: &(dyn Error + 'static)) -> String {
     known.map_or_else(whole, |known| format!("{through}{known}"))
 }
 
+/// Explains a failed TLS handshake.
 fn of_tls(error: &TlsError) -> String {
     match error {
         TlsError::InvalidCertificate(problem) => {

@@ -137,6 +137,7 @@ fn proxy_of(config: &kube::Config, var: impl Fn(&str) -> Option<String>) -> Opti
         .intercept(&config.cluster_url)
 }
 
+/// Builds the client on top of `transport`, which opens TCP connections, possibly through a proxy.
 fn client_over<T>(
     transport: T,
     config: &kube::Config,
@@ -250,6 +251,7 @@ where
     }
 }
 
+/// Adds kube's layers: base URL, credentials and impersonation headers.
 fn layered<S, B>(config: &kube::Config, http: S) -> Result<HttpService, ConnectError>
 where
     S: Service<http::Request<Body>, Response = http::Response<B>, Error = BoxError, Future: Send>

@@ -93,6 +93,7 @@ impl ApiError {
         }
     }
 
+    /// True for a Status with this reason. A Status without a reason is compared by its code.
     fn has_reason(&self, reason: &str, code: u16) -> bool {
         match self {
             Self::Status {

@@ -269,6 +269,7 @@ impl Exchange {
         }
     }
 
+    /// Sends a request until it has a final outcome. Metrics and the log get only that outcome.
     async fn repeat(
         &self,
         call: &Call<'_>,
@@ -386,6 +387,7 @@ impl Exchange {
         unreachable!("the last attempt returns")
     }
 
+    /// Sends a request once. The time limit and the gate may end the attempt.
     async fn attempt(
         &self,
         call: &Call<'_>,
@@ -425,6 +427,7 @@ impl Exchange {
         }
     }
 
+    /// Sends the request, and returns the head of its answer.
     async fn open(
         &self,
         call: &Call<'_>,
@@ -437,6 +440,8 @@ impl Exchange {
         self.base.send(request).await
     }
 
+    /// The body of a successful answer, or the error. As in client-go, an answer with 2xx is an
+    /// error if its body is a Status with `status: Failure`.
     fn judge(&self, call: &Call<'_>, outcome: Result<Answer, Failure>) -> Result<Bytes, ApiError> {
         let answer = outcome.map_err(|f| self.unanswered(call, f))?;
         self.metrics
@@ -449,6 +454,8 @@ impl Exchange {
         }
     }
 
+    /// The error for a missing answer. A write that was sent before the gate closed is a transport
+    /// error, not [`ApiError::Fenced`], because the server may have handled it.
     fn unanswered(&self, call: &Call<'_>, failure: Failure) -> ApiError {
         let request = call.name();
         match failure {
@@ -465,6 +472,7 @@ impl Exchange {
         }
     }
 
+    /// Waits for a token of the client's throttle.
     async fn throttle(&self, call: &Call<'_>) {
         let Some(bucket) = &self.throttle else { return };
         let wait = bucket
@@ -532,7 +540,7 @@ impl Drop for Unused<'_> {
     }
 }
 
-/// Resolves when a pending write must be abandoned. Without a gate, it never resolves.
+/// Resolves when a pending write must be abandoned; never if there is no `gate`.
 ///
 /// A write that is not `sent` yet is abandoned as soon as the gate closes. A sent write may wait
 /// for its answer until the end of the term.
@@ -612,6 +620,7 @@ async fn collect(
     })
 }
 
+/// The header `Retry-After` in seconds. As in client-go, an HTTP date is ignored.
 fn retry_after(headers: &HeaderMap) -> Option<u32> {
     headers.get(RETRY_AFTER)?.to_str().ok()?.parse().ok()
 }
@@ -622,6 +631,7 @@ fn pause_asked_for(code: u16, retry_after: Option<u32>) -> Option<Duration> {
     Some(Duration::from_secs(u64::from(seconds)))
 }
 
+/// The error for an answer that is no success.
 fn failure(call: &Call<'_>, answer: &Answer) -> ApiError {
     let status = error::failure_in(&answer.body).unwrap_or_else(|| {
         error::stand_in(

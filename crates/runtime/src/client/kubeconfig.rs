@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
 
 use super::failure::ConfigError;
 
+/// The fields of a context, a cluster or a user.
 type Entry = Map<String, Value>;
 
 /// One kubeconfig, or several merged.
@@ -318,6 +319,7 @@ impl Current {
     }
 }
 
+/// The error for an invalid file. A parser's error would quote the file, so it is left out.
 fn malformed(path: &Path) -> ConfigError {
     let problem = "not a kubeconfig in YAML; check it with kubectl --kubeconfig <file> config view"
         .to_owned();

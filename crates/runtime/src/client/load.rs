@@ -86,6 +86,7 @@ fn plain(address: &Address) -> kube::Config {
     config
 }
 
+/// The configuration for `--master`, with credentials only if the URL has some.
 fn of_master(url: &str) -> Result<(Address, kube::Config), ConfigError> {
     let address = Address::parse(url).map_err(|problem| ConfigError::Master {
         url: url.to_owned(),
@@ -96,6 +97,7 @@ fn of_master(url: &str) -> Result<(Address, kube::Config), ConfigError> {
     Ok((address, config))
 }
 
+/// The configuration of the current context. `master` replaces the address of its cluster.
 fn from_kubeconfig(file: &Kubeconfig, master: Option<&str>) -> Result<kube::Config, ConfigError> {
     let mut current = file.current()?;
     match (master, &current.lacks_cluster) {
@@ -258,6 +260,7 @@ fn use_credentials_of_url(address: &Address, auth: &mut AuthInfo) {
     }
 }
 
+/// True if `user` has any credentials. Impersonation does not count.
 fn has_credentials(user: &AuthInfo) -> bool {
     let AuthInfo {
         token,

@@ -9,9 +9,11 @@ use prometheus::{
     CounterVec, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, Opts, Registry,
 };
 
+/// Upstream's buckets of durations.
 const SECONDS: &[f64] = &[
     0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0,
 ];
+/// Upstream's buckets of sizes in bytes.
 const SIZES: &[f64] = &[
     64.0,
     256.0,
@@ -198,6 +200,7 @@ impl ClientMetrics {
     }
 }
 
+/// The label `code`; upstream's `<error>` for a request without an answer.
 fn code_text(code: Option<u16>) -> String {
     code.map_or_else(|| "<error>".to_owned(), |c| c.to_string())
 }

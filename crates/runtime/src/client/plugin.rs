@@ -66,8 +66,10 @@ pub(super) enum PluginError {
     Aborted,
 }
 
+/// The result of a run. It is shared, because several requests may wait for one run.
 type Outcome = Result<Arc<Credentials>, Arc<PluginError>>;
 
+/// The output of a program, an `ExecCredential` of client.authentication.k8s.io.
 #[derive(Deserialize)]
 struct ExecCredential {
     #[serde(rename = "apiVersion", default)]
@@ -172,6 +174,7 @@ impl Plugin {
             .clone()
     }
 
+    /// The latest credentials, if they have not expired, or else those of a run.
     async fn credentials(self: &Arc<Self>) -> Outcome {
         self.latest_if(|credentials| !credentials.has_expired())
             .await
@@ -210,6 +213,7 @@ impl Plugin {
             .shared()
     }
 
+    /// Runs the program and stores its credentials.
     async fn renew(&self) -> Result<Arc<Credentials>, PluginError> {
         let new = Arc::new(self.run().await?);
         let old = self
@@ -226,6 +230,7 @@ impl Plugin {
         Ok(new)
     }
 
+    /// Runs the program with the environment and the checks of client-go.
     async fn run(&self) -> Result<Credentials, PluginError> {
         let exec = &self.exec;
         let command = exec.command.clone().ok_or(PluginError::NoCommand)?;

@@ -119,6 +119,8 @@ impl Discovery {
 }
 
 impl ServedGroup {
+    /// Each resource once. A later version replaces an earlier one only if it is the preferred
+    /// version.
     fn preferred_resources(&self) -> Vec<&ServedResource> {
         let mut chosen: Vec<&ServedResource> = Vec::new();
         let mut places: HashMap<&str, usize> = HashMap::new();

@@ -27,6 +27,7 @@ impl Default for Root {
     }
 }
 
+/// The groups and failures of one aggregated document.
 #[derive(Debug)]
 pub(super) struct Aggregated {
     pub(super) groups: Vec<ServedGroup>,
@@ -42,6 +43,7 @@ pub(super) struct GroupName {
     pub(super) unparsable: Vec<String>,
 }
 
+/// The field that tells the forms apart.
 #[derive(Deserialize)]
 struct Head<'a> {
     #[serde(borrow, default)]
@@ -59,12 +61,14 @@ impl Root {
     }
 }
 
+/// `APIGroupDiscoveryList`.
 #[derive(Deserialize)]
 struct GroupDiscoveryList {
     #[serde(default, deserialize_with = "nullable")]
     items: Vec<GroupDiscovery>,
 }
 
+/// `APIGroupDiscovery`.
 #[derive(Deserialize)]
 struct GroupDiscovery {
     #[serde(default)]
@@ -79,6 +83,7 @@ struct Named {
     name: String,
 }
 
+/// `APIVersionDiscovery`.
 #[derive(Deserialize)]
 struct VersionDiscovery {
     version: String,
@@ -88,6 +93,7 @@ struct VersionDiscovery {
     freshness: String,
 }
 
+/// `APIResourceDiscovery`.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct ResourceDiscovery {
@@ -105,6 +111,8 @@ struct ResponseKind {
     kind: String,
 }
 
+/// Reads the aggregated form. The first version of a group is the preferred one. A stale version is
+/// a failure: its aggregated API server is down.
 fn aggregated(list: GroupDiscoveryList) -> Aggregated {
     let mut failures = BTreeMap::new();
     let groups = list.items.into_iter().map(
@@ -155,6 +163,7 @@ fn aggregated(list: GroupDiscoveryList) -> Aggregated {
     Aggregated { groups, failures }
 }
 
+/// `APIVersions`, the older form of `/api`.
 #[derive(Deserialize)]
 struct ApiVersions {
     #[serde(default, deserialize_with = "nullable")]
@@ -173,6 +182,7 @@ fn core_names(found: ApiVersions) -> Vec<GroupName> {
     }]
 }
 
+/// `APIGroupList`, the older form of `/apis`.
 #[derive(Deserialize)]
 struct ApiGroupList {
     #[serde(default, deserialize_with = "nullable")]
@@ -228,6 +238,7 @@ fn names(list: ApiGroupList) -> Vec<GroupName> {
     groups.collect()
 }
 
+/// `APIResourceList`, the older form of one group version.
 #[derive(Deserialize)]
 struct ApiResourceList {
     #[serde(default, deserialize_with = "nullable")]

@@ -3,8 +3,9 @@
 //!
 //! occurrence -> combine similar ones -> count equal ones -> drop spam
 //!
-//! The limits protect the API server and etcd from a controller that repeats itself. Upstream:
-//! `client-go/tools/record/events_cache.go`.
+//! The limits protect the API server and etcd from a controller that repeats itself. For example, a
+//! ReplicaSet creates 100 pods at once: it writes 9 Events, one combined Event and 15 patches of
+//! its count. The spam filter drops the rest. Upstream: `client-go/tools/record/events_cache.go`.
 
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -28,6 +29,7 @@ const COMBINE_WITHIN: Duration = Duration::from_secs(600);
 const SPAM_BURST: u32 = 25;
 const SPAM_RATE: f64 = 1.0 / 300.0;
 
+/// Upstream's prefix of combined messages.
 const COMBINED: &str = "(combined from similar events): ";
 
 /// The write for an event.
@@ -201,6 +203,7 @@ impl Correlator {
         true
     }
 
+    /// The hash of `value`, as its key in the caches.
     fn identity(&self, value: &impl Hash) -> u128 {
         let [high, low] = self
             .hashers

@@ -3,8 +3,8 @@
 //! event() -> queue of 1000 -> [`correlator`] (combine, count, drop spam) -> [`sender`] (POST or
 //! PATCH, retries)
 //!
-//! [`EventRecorder::event`] never waits, so slow writes of Events do not delay a sync. Events are
-//! best effort: a full queue drops them. Upstream: `client-go/tools/record`.
+//! [`EventRecorder::event`] returns at once, so slow writes of Events do not delay a sync. Events
+//! are best effort: a full queue drops them. Upstream: `client-go/tools/record`.
 
 mod correlator;
 mod lru;

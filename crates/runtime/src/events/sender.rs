@@ -26,6 +26,7 @@ const PAUSE: Duration = Duration::from_secs(10);
 /// Time limit for queued Events at shutdown.
 const SHUTDOWN_LIMIT: Duration = Duration::from_secs(2);
 
+/// The task that sends the Events of one component.
 pub(super) struct Sender {
     component: &'static str,
     client: ApiClient,
@@ -137,6 +138,7 @@ impl Sender {
         );
     }
 
+    /// Writes one Event once. A patch of an expired Event becomes a creation.
     async fn try_write(
         &self,
         occurrence: &Occurrence,

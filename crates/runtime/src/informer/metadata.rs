@@ -130,6 +130,7 @@ impl Own {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Watches until `stop`, and publishes whether the informer is synced.
     async fn follow(self: Arc<Self>, stop: CancellationToken) {
         let _only = self.following.lock().await;
         let shared = &self.informer.shared;
@@ -170,7 +171,7 @@ impl MetadataInformer {
     }
 
     /// Like [`SharedInformer::add_handler`]: the handler first gets all known objects. It must not
-    /// block, and cannot be removed.
+    /// block, and it stays for good.
     pub fn add_handler(&self, handler: impl Fn(MetadataChange<'_>) + Send + Sync + 'static) {
         self.followed.add(Box::new(handler));
     }

@@ -155,12 +155,16 @@ impl Progress {
         wait
     }
 
+    /// A streaming list that is at least as recent as the informer's state. A lagging API server
+    /// therefore cannot send an older state.
     fn stream_list(&self) -> Request {
         Request::StreamList {
             from: self.version.filter(|_| !self.version_unavailable),
         }
     }
 
+    /// A list with the same rule. The first list may come from the server's watch cache, as
+    /// upstream's.
     fn list(&self) -> Request {
         let from = match self.version {
             _ if self.version_unavailable => ListFrom::Latest,
@@ -256,6 +260,7 @@ pub(super) fn end_of_error(error: &ApiError) -> End {
     }
 }
 
+/// True if a cause of `error` is a refused connection.
 fn is_refused(error: &(dyn std::error::Error + 'static)) -> bool {
     if let Some(io) = error.downcast_ref::<std::io::Error>() {
         // `source` skips the inner error of an IO error, so this code looks at it directly.

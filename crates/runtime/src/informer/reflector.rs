@@ -80,6 +80,7 @@ impl<T: Object> Reflector<'_, T> {
         Some(end)
     }
 
+    /// Lists all objects and replaces the informer's state. `None` after a success.
     async fn list(&mut self, query: String, from: ListFrom) -> Option<End> {
         match self.pages(query, from).await {
             Ok((objects, version)) => {
@@ -98,6 +99,7 @@ impl<T: Object> Reflector<'_, T> {
         }
     }
 
+    /// Reads all pages of a list. Unchanged objects are shared with the store, to save memory.
     async fn pages(
         &mut self,
         mut query: String,
@@ -190,6 +192,7 @@ impl<T: Object> Reflector<'_, T> {
         }
     }
 
+    /// The end of a watch without frames for `limit`. It counts as failed, so a list follows.
     fn silent(&self, limit: Duration) -> End {
         warn!(resource = %self.informer.resource, ?limit, "watch is silent, giving it up");
         End::Failed
@@ -268,6 +271,7 @@ impl<T: Object> Reflector<'_, T> {
         Ok(())
     }
 
+    /// Replaces the informer's state by a complete list.
     fn replace(&mut self, objects: Objects<T>, version: u64) {
         let (first, count) = (!self.informer.is_synced(), objects.len());
         self.informer.replace(objects, version);

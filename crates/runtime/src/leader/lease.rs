@@ -93,6 +93,7 @@ impl Lease {
             .unwrap_or(0)
     }
 
+    /// The reference of this Lease for Events.
     pub(super) fn reference(&self) -> ObjectReference {
         let meta = |field: &str| {
             self.0["metadata"][field]

@@ -89,6 +89,7 @@ pub enum TermEnd {
 }
 
 impl ElectionConfig {
+    /// Upstream's checks, in upstream's order (`NewLeaderElector`).
     fn check(&self) -> Result<(), ElectionConfigError> {
         let rules = [
             (
@@ -134,6 +135,7 @@ impl ElectionConfig {
     }
 }
 
+/// Upstream's metrics of leader election (`component-base/metrics/prometheus/clientgo`).
 struct Metrics {
     master_status: GaugeVec,
     slowpath: IntCounterVec,
@@ -391,6 +393,7 @@ impl Elector {
         }
     }
 
+    /// Writes the released record. It has no effect if the Lease has another holder or is deleted.
     async fn write_release(&self) -> Result<(), String> {
         loop {
             let Some(lease) = self.limited(self.client.get(self.config.target())).await? else {
@@ -499,12 +502,14 @@ impl Elector {
         }
     }
 
+    /// Copies the state to the gate, the health check and the metrics.
     fn publish(&self) {
         self.standing
             .set(self.election.state(), self.election.observed_since());
         self.metrics.slow_renewals(self.election.slow_renewals());
     }
 
+    /// Ends the term after the loss of the Lease. The gate closes first.
     fn lose(&mut self) -> TermEnd {
         self.election.give_up();
         self.publish();

@@ -16,9 +16,11 @@ use crate::client::WriteGate;
 /// this time. Its process should have ended long before. As upstream.
 const GRACE: Duration = Duration::from_secs(20);
 
+/// The published state of the election.
 pub(super) struct Standing {
     lease_name: String,
     lease_duration: Duration,
+    /// The state, and the time of the last change of the record.
     now: Mutex<(State, Option<Instant>)>,
 }
 

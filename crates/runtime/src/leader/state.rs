@@ -76,6 +76,7 @@ pub(super) enum Outcome {
     Lost,
 }
 
+/// A Lease that this candidate read or wrote.
 struct Observed {
     lease: Lease,
     /// When this candidate first saw the record with this content.
@@ -185,6 +186,8 @@ impl Election {
         })
     }
 
+    /// Starts an attempt. The holder of a valid Lease renews it without a read; upstream calls this
+    /// the fast path.
     fn begin(&mut self, now: Instant, wall: Timestamp) -> Next {
         match &self.observed {
             Some(seen) if seen.lease.holder() == self.identity && seen.is_valid(now) => {
@@ -197,6 +200,7 @@ impl Election {
         }
     }
 
+    /// Handles a read Lease: takes it, renews it, or waits for its holder.
     fn found(&mut self, lease: Lease, now: Instant, wall: Timestamp) -> Next {
         let before = self.observed.take();
         let since = before
@@ -238,6 +242,7 @@ impl Election {
         Next::Update(lease, record)
     }
 
+    /// Handles a successful write: a new term starts.
     fn written(&mut self, lease: Lease, pending: Option<Pending>, now: Instant) -> Next {
         self.observed = Some(Observed { lease, since: now });
         // The term starts when the request was sent, because other candidates cannot have seen the
@@ -257,6 +262,7 @@ impl Election {
         })
     }
 
+    /// Remembers the start of a write.
     fn write(&mut self, began: Instant, is_optimistic: bool) {
         self.pending = Some(Pending {
             began,
@@ -264,6 +270,8 @@ impl Election {
         });
     }
 
+    /// A record with this candidate as holder. `acquired` is the acquire time to keep; `None` for a
+    /// new term.
     fn record(&self, acquired: Option<&str>, transitions: i64, wall: Timestamp) -> Record {
         let now = micro_time(wall);
         Record {

@@ -39,6 +39,7 @@ struct Spec {
 struct Watch {
     client: ApiClient,
     config: ElectionConfig,
+    /// `None` while the watch is closed.
     lines: Option<BoxStream<'static, Result<Bytes, ApiError>>>,
     /// Pause before the watch is opened; zero for the first time.
     pause: Duration,
@@ -105,6 +106,7 @@ impl Watch {
     }
 }
 
+/// The content of one watch event.
 #[derive(Debug, PartialEq)]
 enum Seen {
     Holder(String),

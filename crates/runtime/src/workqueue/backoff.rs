@@ -17,9 +17,12 @@ const FIRST: Duration = Duration::from_millis(5);
 const RATE: f64 = 10.0;
 const BURST: u32 = 100;
 
+/// The back-off of all keys of a queue.
 pub(super) struct Backoff<K> {
     max: Duration,
+    /// Failures of each key since it was last forgotten.
     failures: HashMap<K, u32>,
+    /// The rate limit of all keys together.
     overall: TokenBucket,
 }
 

@@ -16,9 +16,11 @@ const FOREVER: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
 /// Deadline, and number of the insertion. Keys with equal deadlines keep the order of insertion.
 type Slot = (Instant, u64);
 
+/// The delayed keys of a queue, in two maps with the same entries.
 pub(super) struct Delays<K> {
     slots: HashMap<K, Slot>,
     by_time: BTreeMap<Slot, K>,
+    /// The number of insertions so far.
     inserted: u64,
 }
 

@@ -158,8 +158,8 @@ impl QueueMetrics {
         work.push((controller, queue));
     }
 
-    /// The problems of `controller`'s queues, one sentence each: a sync that does not end, keys
-    /// that workers do not take, or a recent panic.
+    /// The problems of `controller`'s queues, one sentence each: an endless sync, queued keys that
+    /// wait too long, or a recent panic.
     pub fn troubles(&self, controller: &str) -> Vec<String> {
         let work = self
             .work

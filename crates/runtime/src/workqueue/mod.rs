@@ -71,6 +71,7 @@ struct State<K> {
     shutting_down: bool,
 }
 
+/// The marks of one key. Both are set for a key that was added during its processing.
 #[derive(Default)]
 struct Marks {
     /// Time of the add, if the key is dirty: added and not yet taken by a worker.
@@ -285,6 +286,7 @@ impl<K> Shared<K> {
 }
 
 impl<K: Clone + Eq + Hash> Shared<K> {
+    /// Marks a key as dirty. A key in process is queued when its item is dropped.
     fn add(&self, state: &mut State<K>, key: K, now: Instant) {
         if state.shutting_down {
             return;

@@ -164,6 +164,8 @@ pub(super) async fn send(
     Ok(response.map(|received| Incoming::http2(received, stream)))
 }
 
+/// Classifies an error of a sent request. Only REFUSED_STREAM and a GOAWAY with NO_ERROR prove that
+/// the request is unprocessed.
 fn failure(error: h2::Error) -> Failure {
     let is_refused = error.is_reset() && error.reason() == Some(Reason::REFUSED_STREAM);
     // A GOAWAY ends only streams that the server has not started to process.

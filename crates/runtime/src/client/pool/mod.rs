@@ -236,6 +236,7 @@ struct State {
     next_id: u64,
 }
 
+/// A connection that accepts further streams.
 struct Open {
     id: u64,
     sender: Arc<Sender>,
@@ -285,6 +286,7 @@ struct Failure {
 }
 
 impl Connections {
+    /// Sends a request. It is repeated if the server did not process it.
     async fn send(self: Arc<Self>, request: Request<Body>) -> Result<Response<Incoming>, BoxError> {
         let (parts, body) = request.into_parts();
         let body = body.collect_bytes().await?;
@@ -452,6 +454,7 @@ impl Connections {
         }
     }
 
+    /// Adds a new connection to the pool.
     fn opened(self: &Arc<Self>, id: u64, sender: Sender, limit: usize) {
         let unused = {
             let mut state = self.state();
@@ -470,6 +473,10 @@ impl Connections {
         drop(unused);
     }
 
+    /// Handles a failed dial.
+    ///
+    /// Without an open connection, all waiting requests fail. Otherwise they wait for a stream of
+    /// an open connection, and another dial follows after [`REDIAL_PAUSE`].
     fn dial_failed(self: &Arc<Self>, error: BoxError) {
         let error = self.error(error);
         let mut state = self.state();

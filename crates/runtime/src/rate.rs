@@ -94,7 +94,7 @@ mod tests {
             assert_eq!(
                 bucket.reserve(),
                 Duration::from_millis(100 * n),
-                "overdraft {n}"
+                "reservation {n} beyond the burst"
             );
         }
         // The first 300 ms bring the balance back to zero, the next 50 ms yield half a token.

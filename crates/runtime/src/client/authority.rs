@@ -106,7 +106,7 @@ fn verifier(pem: &[u8]) -> Result<Arc<WebPkiServerVerifier>, String> {
         );
     }
     if roots.is_empty() {
-        return Err("there is no certificate of an authority".to_owned());
+        return Err("it contains no CA certificate".to_owned());
     }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider)

@@ -19,7 +19,7 @@ impl ApiError {
             Self::Status { code: 403, .. } => format!("{self}: the user lacks the right"),
             // The text of Go's server for a request without TLS.
             Self::Status { code: 400, .. } if self.says("HTTP request to an HTTPS server") => {
-                "the server expects TLS and was asked without; its address must begin with https://"
+                "the server expects TLS and got none; its address must begin with https://"
                     .to_owned()
             }
             other => other.to_string(),
@@ -95,7 +95,7 @@ fn of_transport(error: &(dyn Error + 'static)) -> String {
     let known = io.and_then(|io| match io.kind() {
         ErrorKind::ConnectionRefused => Some(format!("connection refused: nothing listens there ({io})")),
         ErrorKind::TimedOut => Some("no connection in time: the network may drop what is sent there".to_owned()),
-        ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable => Some(format!("there is no way to it ({io})")),
+        ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable => Some(format!("there is no route to it ({io})")),
         ErrorKind::UnexpectedEof if texts.iter().any(|text| text.contains("handshake")) => {
             Some("the connection was closed during the TLS handshake: the server may not speak TLS, which is http://".to_owned())
         }

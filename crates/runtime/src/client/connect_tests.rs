@@ -324,7 +324,7 @@ async fn errors_of_unusable_servers_name_the_cause() {
         ),
         (
             server.config("http", answering(https).await),
-            "the server expects TLS and was asked without; its address must begin with https://",
+            "the server expects TLS and got none; its address must begin with https://",
         ),
         (
             server.config(

@@ -78,6 +78,6 @@ pub enum ConnectError {
     #[error("the address {0} of the API server is not a URL; use https://<host>:<port>")]
     Address(String),
     /// An impersonation setting contains characters that a header cannot contain.
-    #[error("impersonation settings of the API server connection cannot stand in a header")]
+    #[error("impersonation settings of the API server connection are not valid in a header")]
     Headers,
 }

@@ -51,7 +51,7 @@ impl TokenFile {
 fn header(content: &[u8]) -> Result<HeaderValue, String> {
     let token = content.trim_ascii();
     if token.is_empty() {
-        return Err("there is no token in it".to_owned());
+        return Err("it contains no token".to_owned());
     }
     let mut header = HeaderValue::from_bytes(&[b"Bearer ", token].concat())
         .map_err(|_| "its content is not a valid token".to_owned())?;
@@ -82,7 +82,7 @@ mod tests {
             TokenFile::new(path_text)
                 .err()
                 .unwrap()
-                .ends_with("token: there is no token in it")
+                .ends_with("token: it contains no token")
         );
 
         std::fs::write(&path, "first\n").unwrap();

@@ -115,7 +115,7 @@ impl EventRecorder {
                 tracing::error!(object = ?dropped.object, reason, message = dropped.message, "too many queued events, dropped event");
             }
             Err(TrySendError::Closed(dropped)) => {
-                tracing::debug!(object = ?dropped.object, reason, "event after the end of its recorder, dropped");
+                tracing::debug!(object = ?dropped.object, reason, "event after the shutdown of its recorder, dropped");
             }
         }
     }

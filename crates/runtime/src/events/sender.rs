@@ -61,7 +61,7 @@ impl Sender {
         };
         tokio::select! {
             () = self.drain(&mut queue) => {}
-            () = late => tracing::warn!(component = self.component, queued = queue.len(), "events not sent before the end"),
+            () = late => tracing::warn!(component = self.component, queued = queue.len(), "events not sent before shutdown"),
         }
     }
 

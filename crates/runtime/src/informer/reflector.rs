@@ -93,7 +93,7 @@ impl<T: Object> Reflector<'_, T> {
                 Some(end_of_error(&error))
             }
             Err(ListError::Decode(error)) => {
-                error!(resource = %self.informer.resource, %error, "list cannot be read");
+                error!(resource = %self.informer.resource, %error, "list cannot be decoded");
                 Some(End::Failed)
             }
         }
@@ -194,7 +194,7 @@ impl<T: Object> Reflector<'_, T> {
 
     /// The end of a watch without frames for `limit`. It counts as failed, so a list follows.
     fn silent(&self, limit: Duration) -> End {
-        warn!(resource = %self.informer.resource, ?limit, "watch is silent, giving it up");
+        warn!(resource = %self.informer.resource, ?limit, "watch is silent, closing it");
         End::Failed
     }
 
@@ -206,7 +206,7 @@ impl<T: Object> Reflector<'_, T> {
     /// list that follows contains its change.
     fn take(&mut self, line: &[u8]) -> Result<(), End> {
         let frame = wire::frame::<T>(line).map_err(|error| {
-            error!(resource = %self.informer.resource, %error, "watch event cannot be read");
+            error!(resource = %self.informer.resource, %error, "watch event cannot be decoded");
             End::Failed
         })?;
         self.informer.metrics.event();
@@ -265,7 +265,7 @@ impl<T: Object> Reflector<'_, T> {
     /// histories are unknown, so the informer must list again.
     fn forward(&self, version: u64) -> Result<(), End> {
         if self.progress.is_past(version) {
-            warn!(resource = %T::RESOURCE, version, "watch went back, its server has lost some of its history");
+            warn!(resource = %T::RESOURCE, version, "watch sent a lower version, the server has lost some of its history");
             return Err(End::TooLarge);
         }
         Ok(())

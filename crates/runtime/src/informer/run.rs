@@ -40,7 +40,7 @@ impl<T: Object> SharedInformer<T> {
             // A panic here is a bug. But without its reflector the cache would stay stale for good,
             // so the reflector starts again with a full list.
             while let Err(panic) = panics::catch(reflector::run(&*source, &self.shared)).await {
-                error!(resource = %self.shared.resource, %panic, "informer panicked, starting over");
+                error!(resource = %self.shared.resource, %panic, "informer panicked, restarting it");
                 time::sleep(RESTART_PAUSE).await;
             }
         };

@@ -494,7 +494,7 @@ impl Connections {
         {
             return;
         }
-        tracing::warn!(%error, "another connection to the API server is needed");
+        tracing::warn!(%error, "cannot open another connection to the API server");
         state.no_dial_before = Some(Instant::now() + REDIAL_PAUSE);
         // There is no runtime if the process ends during a dial.
         let Ok(runtime) = tokio::runtime::Handle::try_current() else {

@@ -22,30 +22,30 @@ const SILENT: Duration = Duration::from_secs(11 * 60);
 pub(super) struct Contact(Mutex<Option<State>>);
 
 struct State {
-    heard: Instant,
+    received: Instant,
     /// Set while there is no open watch.
     down_since: Option<Instant>,
 }
 
 impl Contact {
     /// The informer has started.
-    pub(super) fn began(&self) {
+    pub(super) fn started(&self) {
         let now = Instant::now();
         *self.lock() = Some(State {
-            heard: now,
+            received: now,
             down_since: Some(now),
         });
     }
 
     /// The informer has stopped, so silence is no problem.
-    pub(super) fn ended(&self) {
+    pub(super) fn stopped(&self) {
         *self.lock() = None;
     }
 
     /// A message from the server arrived: a frame, a list, or the head of an answer.
-    pub(super) fn heard(&self) {
+    pub(super) fn received(&self) {
         *self.lock() = Some(State {
-            heard: Instant::now(),
+            received: Instant::now(),
             down_since: None,
         });
     }
@@ -59,7 +59,7 @@ impl Contact {
 
     /// The time since the last message; `None` for a stopped informer.
     pub(super) fn age(&self) -> Option<Duration> {
-        self.lock().as_ref().map(|state| state.heard.elapsed())
+        self.lock().as_ref().map(|state| state.received.elapsed())
     }
 
     /// The problem of the watch, if it has one.
@@ -68,7 +68,7 @@ impl Contact {
         let state = state.as_ref()?;
         let (down, silent) = (
             state.down_since.map(|since| since.elapsed()),
-            state.heard.elapsed(),
+            state.received.elapsed(),
         );
         match down {
             Some(down) if down > DOWN => Some(format!("has been down for {}s", down.as_secs())),
@@ -96,7 +96,7 @@ mod tests {
             (None, None),
             "not started"
         );
-        contact.began();
+        contact.started();
         seconds(60).await;
         assert_eq!(contact.trouble(), None);
         seconds(1).await;
@@ -105,7 +105,7 @@ mod tests {
             "has been down for 61s",
             "never opened"
         );
-        contact.heard();
+        contact.received();
         assert_eq!(
             (contact.trouble(), contact.age()),
             (None, Some(Duration::ZERO))
@@ -118,7 +118,7 @@ mod tests {
         );
         seconds(1).await;
         assert_eq!(contact.trouble().unwrap(), "has been silent for 661s");
-        contact.heard();
+        contact.received();
         contact.lost();
         seconds(30).await;
         contact.lost();
@@ -128,7 +128,7 @@ mod tests {
             "has been down for 61s",
             "a failed attempt does not restart the time"
         );
-        contact.ended();
+        contact.stopped();
         assert_eq!((contact.trouble(), contact.age()), (None, None));
     }
 }

@@ -84,7 +84,7 @@ impl<T: Object> Reflector<'_, T> {
     async fn list(&mut self, query: String, from: ListFrom) -> Option<End> {
         match self.pages(query, from).await {
             Ok((objects, version)) => {
-                self.informer.contact.heard();
+                self.informer.contact.received();
                 self.replace(objects, version);
                 None
             }
@@ -150,8 +150,8 @@ impl<T: Object> Reflector<'_, T> {
             }
             Err(_) => return self.silent(limit),
         };
-        let (mut frames, mut heard) = (0, Instant::now());
-        self.informer.contact.heard();
+        let (mut frames, mut last_frame) = (0, Instant::now());
+        self.informer.contact.received();
         loop {
             let wait = if self.is_initial() {
                 INITIAL_SILENCE.min(limit)
@@ -177,15 +177,15 @@ impl<T: Object> Reflector<'_, T> {
                         end => end,
                     };
                 }
-                Err(_) if heard.elapsed() < limit => {
-                    let (silence, received) = (heard.elapsed(), self.initial.len());
+                Err(_) if last_frame.elapsed() < limit => {
+                    let (silence, received) = (last_frame.elapsed(), self.initial.len());
                     warn!(resource = %self.informer.resource, ?silence, received, "initial state is slow to arrive");
                     continue;
                 }
                 Err(_) => return self.silent(limit),
             };
-            (frames, heard) = (frames + 1, Instant::now());
-            self.informer.contact.heard();
+            (frames, last_frame) = (frames + 1, Instant::now());
+            self.informer.contact.received();
             if let Err(end) = self.take(&line) {
                 return end;
             }

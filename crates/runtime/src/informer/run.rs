@@ -44,13 +44,13 @@ impl<T: Object> SharedInformer<T> {
                 time::sleep(RESTART_PAUSE).await;
             }
         };
-        self.shared.contact.began();
+        self.shared.contact.started();
         // One task for all of it, so that a resync and a watch event never run at the same time.
         tokio::select! {
             () = stop.cancelled() => {}
             () = follow => {}
             () = repeat => {}
         }
-        self.shared.contact.ended();
+        self.shared.contact.stopped();
     }
 }

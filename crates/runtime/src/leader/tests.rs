@@ -192,10 +192,10 @@ fn config(identity: &str) -> ElectionConfig {
 impl Candidate {
     fn new(identity: &str, server: &Arc<Server>, link: &Link) -> Self {
         let events: Arc<Mutex<Vec<String>>> = Arc::default();
-        let heard = Arc::clone(&events);
+        let recorded = Arc::clone(&events);
         let announce = Box::new(move |lease: ObjectReference, message| {
             assert_eq!((lease.kind.as_str(), lease.uid.as_str()), ("Lease", "u-1"));
-            heard.lock().unwrap().push(message);
+            recorded.lock().unwrap().push(message);
         });
         let registry = Registry::new();
         let clock = Clock::runtime("2026-01-02T03:04:05Z".parse().unwrap());

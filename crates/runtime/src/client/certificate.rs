@@ -63,8 +63,8 @@ impl<S: Clone> PerCertificate<S> {
 pub(super) struct CertificateFiles(Reloading<CertifiedKey>);
 
 impl CertificateFiles {
-    /// The two files in `auth`. `None` if one of the two is not a file: as in client-go, such a
-    /// pair does not change. Fails if the files are unreadable or invalid now.
+    /// The two files in `auth`. `None` if one of them is missing or inline data: as in client-go,
+    /// such a pair stays the same. Fails if the files are unreadable or invalid now.
     pub(super) fn of(auth: &AuthInfo) -> Result<Option<Self>, String> {
         let AuthInfo {
             client_certificate,

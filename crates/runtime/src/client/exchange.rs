@@ -540,7 +540,7 @@ impl Drop for Unused<'_> {
     }
 }
 
-/// Resolves when a pending write must be abandoned; never if there is no `gate`.
+/// Resolves when a pending write must be abandoned. Waits forever without a `gate`.
 ///
 /// A write that is not `sent` yet is abandoned as soon as the gate closes. A sent write may wait
 /// for its answer until the end of the term.

@@ -1,6 +1,5 @@
-//! A map of limited size. A new entry replaces the least recently used one.
-//!
-//! Upstream uses `golang/groupcache/lru` for the caches of its correlator.
+//! A map of limited size, for the caches of the correlator. A new entry replaces the least recently
+//! used one. Upstream uses k8s.io/utils/lru.
 
 use std::hash::{BuildHasher, Hash, RandomState};
 
